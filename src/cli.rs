@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line as typed: clap structs, and the value parsers they name.
+//!
+//! The environment mirrors are derived from these options in [`crate::environment`].
+
+use crate::version::Version;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const ENVIRONMENT: &str = "\
+Every option has an environment mirror, PEERMEM_GATE_<OPTION> (--on-timeout: PEERMEM_GATE_ON_TIMEOUT);
+the command line wins. GPU_DIRECT_RDMA_ENABLED, USE_HOST_MOFED, DRIVER_READY_PATH, LOCK_FILE_PATH and
+MLX_DRIVERS_MOUNT mean what they mean to the operators. PEERMEM_GATE_DISABLED=\"reason\" opens `wait`
+at once and logs the reason.";
+
+/// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for.
+#[derive(Debug, Parser)]
+#[command(name = "peermem-gate", version = crate::VERSION, disable_help_subcommand = true, after_help = ENVIRONMENT)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What the gate can do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Hold until MOFED is ready; then exit 0, or become CMD
+    #[command(after_help = ENVIRONMENT)]
+    Wait(WaitArgs),
+    /// One look, one verdict, no waiting
+    #[command(after_help = ENVIRONMENT)]
+    Check(CheckArgs),
+}
+
+/// Options of `wait`.
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    /// How long to hold (like 300ms 10s 20m 2h), or none; 0s is one look
+    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout)]
+    pub timeout: Timeout,
+    /// What to do when the time is up
+    #[arg(long, value_name = "ACTION", default_value = "fail")]
+    pub on_timeout: OnTimeout,
+    /// How long everything must hold without a break
+    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
+    pub settle: Duration,
+    /// How long a suspect marker is not believed
+    #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
+    pub suspect_hold: Duration,
+    /// End at once, with 3, when waiting alone cannot help
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub fail_fast: bool,
+    /// One look, log what would be waited for, then open
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub dry_run: bool,
+    /// How often to say that it still waits
+    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive)]
+    pub heartbeat: Duration,
+    /// Where the last words go [default: /dev/termination-log if it exists]
+    #[arg(long, value_name = "PATH")]
+    pub termination_log: Option<PathBuf>,
+    /// A Prometheus textfile, replaced atomically
+    #[arg(long, value_name = "PATH")]
+    pub metrics_file: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+    /// What to become when the gate opens
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+}
+
+/// Options of every verb that looks at the node.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// GPU driver modules are precompiled: no header check
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub precompiled: bool,
+    /// The MOFED version to expect [default: what MOFED's header tree says]
+    #[arg(long, value_name = "V")]
+    pub mofed_version: Option<Version>,
+    /// The modules that must be live
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name)]
+    pub module: Vec<String>,
+    /// MOFED's ready marker [default: `DRIVER_READY_PATH`, or /run/mellanox/drivers/.driver-ready]
+    #[arg(long, value_name = "PATH", value_parser = absolute)]
+    pub marker: Option<PathBuf>,
+    /// Prefix for every path that is read
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// The proc file system [default: <root>/proc]
+    #[arg(long, value_name = "DIR")]
+    pub proc: Option<PathBuf>,
+    /// The sys file system [default: <root>/sys]
+    #[arg(long, value_name = "DIR")]
+    pub sys: Option<PathBuf>,
+}
+
+/// Options of every verb.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// How to log, on standard error
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: Format,
+    /// How much to log: error, warn, info, debug, trace
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level)]
+    pub log_level: tracing::Level,
+}
+
+/// Text for people, JSON for machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum Format {
+    Text,
+    Json,
+}
+
+/// What to do when the time is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum OnTimeout {
+    Fail,
+    Proceed,
+}
+
+/// How long to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// For ever.
+    None,
+    /// This long; zero is one look.
+    After(Duration),
+}
+
+/// One integer and one unit. A bare number is refused: seconds to one reader are minutes to another.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || {
+        format!("{text:?} is not one whole number and one unit (ms, s, m or h), like 300ms, 10s, 20m or 2h")
+    };
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(unit_at);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    // A century is more than any wait, and keeps every later sum from overflowing.
+    number
+        .checked_mul(milliseconds)
+        .filter(|ms| *ms <= 100 * 365 * 24 * 3_600_000)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("{text:?} is more than a hundred years"))
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        some => Ok(some),
+    }
+}
+
+fn timeout(text: &str) -> Result<Timeout, String> {
+    if text == "none" { Ok(Timeout::None) } else { duration(text).map(Timeout::After) }
+}
+
+fn level(text: &str) -> Result<tracing::Level, String> {
+    text.parse().map_err(|_| "it is one of error, warn, info, debug, trace".to_owned())
+}
+
+/// The kernel's own spelling: file names have dashes, /proc/modules has underscores.
+fn module_name(text: &str) -> Result<String, String> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if text.is_empty() || !text.chars().all(valid) {
+        return Err(format!("{text:?} is not a module's name"));
+    }
+    Ok(text.replace('-', "_"))
+}
+
+/// Paths below `--root` are absolute, so that the prefix is unambiguous.
+pub fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() && path.file_name().is_some() {
+        Ok(path)
+    } else {
+        Err(format!("{text:?} is not an absolute path of a file"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_one_number_and_one_unit() {
+        assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(duration("20m"), Ok(Duration::from_secs(1200)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        for wrong in [
+            "",
+            "30",
+            "s",
+            "1.5s",
+            "-1s",
+            "+1s",
+            "1 s",
+            "1h30m",
+            "1d",
+            "10S",
+            "99999999999999999999s",
+            "9999999999h",
+        ] {
+            assert!(duration(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn module_names_are_folded_and_checked() {
+        assert_eq!(module_name("nvidia-peermem"), Ok("nvidia_peermem".to_owned()));
+        for wrong in ["", "a b", "../x", "ä"] {
+            assert!(module_name(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The words of the gate: condition types, statuses, reasons, and the verdict they add up to.
+//!
+//! The vocabulary is Kubernetes'. A reason alone decides the status and what follows from it, so
+//! that no two places can disagree about whether something holds the gate back.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is judged at every look, in the order in which it is reported and waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ConditionType {
+    /// The cluster asks for `GPUDirect` RDMA at all.
+    RdmaRequested,
+    /// The node has a Mellanox device.
+    NicPresent,
+    /// MOFED has set its ready marker.
+    MarkerPresent,
+    /// The marker was not left behind by a dead MOFED container.
+    MarkerTrusted,
+    /// The RDMA modules are live.
+    ModulesLive,
+    /// The live modules are MOFED's, not the kernel's own.
+    ModulesFromMofed,
+    /// `mlx5_core` has the version that is expected.
+    VersionMatches,
+    /// A live module exports the peer-memory symbols.
+    SymbolsExported,
+    /// nvidia-peermem can be built against MOFED's headers.
+    HeadersReady,
+    /// The nvidia-peermem.ko at hand will load.
+    PeermemUsable,
+    /// All of the above held without a break.
+    Settled,
+}
+
+impl fmt::Display for ConditionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Kubernetes' three values: `Unknown` is not `False`, and is not ready either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the contract's")]
+pub enum Status {
+    True,
+    False,
+    Unknown,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What a reason means for the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consequence {
+    /// Does not hold the gate back.
+    Passes,
+    /// Holds the gate back; waiting may cure it.
+    Holds,
+    /// Holds the gate back; waiting alone cannot cure it.
+    Blocks,
+    /// The gate has no business on this node.
+    Exempts,
+}
+
+macro_rules! reasons {
+    ($($name:ident: $status:ident $consequence:ident, $summary:literal;)*) => {
+        #[expect(clippy::doc_markdown, reason = "the summaries are shown as plain text")]
+        /// Why a condition has its status. Names are stable; docs/conditions.md explains each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum Reason { $(#[doc = $summary] $name,)* }
+
+        impl Reason {
+            /// Every reason there is, in the order of the conditions they belong to.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The status that this reason stands for.
+            #[must_use]
+            pub fn status(self) -> Status {
+                match self { $(Self::$name => Status::$status,)* }
+            }
+
+            /// What follows for the gate.
+            #[must_use]
+            pub fn consequence(self) -> Consequence {
+                match self { $(Self::$name => Consequence::$consequence,)* }
+            }
+
+            /// A few ASCII words, fit for a line of 80 bytes behind the reason's name.
+            #[must_use]
+            pub fn summary(self) -> &'static str {
+                match self { $(Self::$name => $summary,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    Requested: True Passes, "GPUDirect RDMA is asked for";
+    RdmaNotRequested: False Exempts, "GPUDirect RDMA is not asked for";
+
+    NicFound: True Passes, "a Mellanox device is there";
+    NoRdmaDevice: False Exempts, "no Mellanox device on this node";
+    DevicesUnreadable: Unknown Holds, "PCI devices cannot be read";
+
+    MarkerFound: True Passes, "MOFED's marker is there";
+    MarkerAbsent: False Holds, "MOFED has not set its marker";
+    MarkerParentMissing: False Holds, "the marker's directory is not there";
+    MarkerDirectoryUnlinked: False Blocks, "this mount shows a deleted directory";
+    MarkerNotAFile: False Holds, "the marker's path is not a regular file";
+    MarkerUnreadable: Unknown Holds, "the marker cannot be looked at";
+
+    LockHeld: True Passes, "MOFED holds its lock";
+    NoMarker: True Passes, "there is no marker to distrust";
+    MarkerBelieved: True Passes, "the suspect marker outlived its hold";
+    MarkerSuspect: False Holds, "nobody holds MOFED's lock";
+    NoLockFile: Unknown Passes, "this MOFED keeps no lock file";
+    LockHolderHidden: Unknown Passes, "lock holders are hidden from here";
+    LocksUnreadable: Unknown Holds, "lock holders cannot be read";
+
+    AllLive: True Passes, "all RDMA modules are live";
+    ModuleNotLoaded: False Holds, "an RDMA module is not loaded";
+    ModuleLoading: False Holds, "an RDMA module is still loading";
+    ModuleUnloading: False Holds, "an RDMA module is being unloaded";
+    WitnessesDisagree: False Holds, "procfs and sysfs disagree on a module";
+    ModulesUnreadable: Unknown Holds, "module states cannot be read";
+
+    OutOfTree: True Passes, "the modules are MOFED's";
+    InTreeWithPeerMemory: True Passes, "the kernel's own stack has peer memory";
+    ModuleInTree: False Holds, "the kernel's own RDMA modules are live";
+    MixedStack: False Holds, "MOFED's and in-tree modules are mixed";
+
+    VersionAgrees: True Passes, "mlx5_core has the expected version";
+    VersionMismatch: False Holds, "mlx5_core is not the expected version";
+    VersionNotExpected: Unknown Passes, "no version is expected";
+    VersionUnreadable: Unknown Holds, "mlx5_core's version cannot be read";
+
+    SymbolExported: True Passes, "peer-memory symbols are exported";
+    SymbolMissing: False Holds, "no live module exports peer memory";
+    SymbolsNotRead: Unknown Holds, "symbols are not read yet";
+    SymbolsUnreadable: Unknown Passes, "kernel symbols cannot be read";
+
+    HeadersComplete: True Passes, "MOFED's headers are complete";
+    HeadersMissing: False Holds, "MOFED's headers are not there";
+    HeadersForOtherKernel: False Holds, "MOFED's headers are for other kernels";
+    HeadersIncomplete: False Holds, "MOFED's Module.symvers is incomplete";
+    HeadersWithoutPeerMemory: False Holds, "MOFED's headers lack peer memory";
+    HeadersUnreadable: Unknown Holds, "MOFED's headers cannot be read";
+
+    Held: True Passes, "everything held for the settle time";
+    Settling: False Holds, "everything holds; settling";
+
+    NotRequired: True Passes, "not asked for";
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// One judged condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// Which one.
+    pub r#type: ConditionType,
+    /// Always `reason.status()`; kept so that a report is complete in itself.
+    pub status: Status,
+    /// Why.
+    pub reason: Reason,
+    /// A sentence that names the thing and the place.
+    pub message: String,
+    /// What a person must do, where a person must act.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub remedy: Option<String>,
+}
+
+impl Condition {
+    /// A condition without a remedy.
+    #[must_use]
+    pub fn new(r#type: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
+        Self { r#type, status: reason.status(), reason, message: message.into(), remedy: None }
+    }
+
+    /// The same, with what a person must do.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// True when this condition keeps the gate shut.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        matches!(self.reason.consequence(), Consequence::Holds | Consequence::Blocks)
+    }
+}
+
+/// What all conditions together say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Nothing holds the gate back.
+    Ready,
+    /// Something is not so yet.
+    Waiting,
+    /// Something is wrong that waiting alone cannot cure.
+    Blocked,
+    /// The gate has no business here.
+    NotApplicable,
+    /// Nothing is known to be wrong, but something that counts cannot be seen.
+    Unknown,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Every condition, in order, and what they add up to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The sum.
+    #[serde(rename = "verdict")]
+    pub outcome: Outcome,
+    /// In the order of [`ConditionType`].
+    pub conditions: Vec<Condition>,
+}
+
+impl Verdict {
+    /// Sorts the conditions and adds them up.
+    #[must_use]
+    pub fn of(mut conditions: Vec<Condition>) -> Self {
+        conditions.sort_by_key(|c| c.r#type);
+        Self { outcome: outcome(&conditions), conditions }
+    }
+
+    /// The same verdict with one condition put in the place of its namesake, or added.
+    #[must_use]
+    pub fn replacing(mut self, condition: Condition) -> Self {
+        self.conditions.retain(|c| c.r#type != condition.r#type);
+        self.conditions.push(condition);
+        Self::of(self.conditions)
+    }
+
+    /// The conditions that hold the gate back, first the one that is waited for.
+    pub fn holding(&self) -> impl Iterator<Item = &Condition> {
+        self.conditions.iter().filter(|c| c.holds())
+    }
+
+    /// The condition of one type, if it was judged.
+    #[must_use]
+    pub fn get(&self, r#type: ConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|c| c.r#type == r#type)
+    }
+
+    /// The one that decides: it exempts or blocks the gate, or is the first that holds it back.
+    #[must_use]
+    pub fn deciding(&self) -> Option<&Condition> {
+        let by = |wanted| self.conditions.iter().find(move |c| c.reason.consequence() == wanted);
+        match self.outcome {
+            Outcome::Ready => None,
+            Outcome::NotApplicable => by(Consequence::Exempts),
+            Outcome::Blocked => by(Consequence::Blocks),
+            Outcome::Unknown | Outcome::Waiting => self.holding().next(),
+        }
+    }
+
+    /// Cause first, ASCII, at most 80 bytes: what node-problem-detector shows.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        match self.deciding() {
+            None => "Ready: MOFED is ready, nothing holds the GPU driver back".to_owned(),
+            Some(c) => format!("{}: {}", c.reason, c.reason.summary()),
+        }
+    }
+}
+
+fn outcome(conditions: &[Condition]) -> Outcome {
+    let exempt = conditions.iter().any(|c| c.reason.consequence() == Consequence::Exempts);
+    let holding: Vec<_> = conditions.iter().filter(|c| c.holds()).collect();
+    // A deleted directory never comes back, whatever else is still to come.
+    let unlinked = conditions.iter().any(|c| c.reason == Reason::MarkerDirectoryUnlinked);
+    match holding.first() {
+        _ if exempt => Outcome::NotApplicable,
+        None => Outcome::Ready,
+        Some(_) if unlinked => Outcome::Blocked,
+        Some(first) if first.reason.consequence() == Consequence::Blocks => Outcome::Blocked,
+        Some(_) if holding.iter().all(|c| c.status == Status::Unknown) => Outcome::Unknown,
+        Some(_) => Outcome::Waiting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_true_condition_never_holds_and_a_false_one_never_passes() {
+        for reason in Reason::ALL {
+            match reason.status() {
+                Status::True => assert_eq!(reason.consequence(), Consequence::Passes, "{reason}"),
+                Status::False => assert_ne!(reason.consequence(), Consequence::Passes, "{reason}"),
+                Status::Unknown => {}
+            }
+        }
+    }
+
+    #[test]
+    fn headlines_are_short_ascii_lines() {
+        for reason in Reason::ALL {
+            let line = format!("{reason}: {}", reason.summary());
+            assert!(line.len() <= 80 && line.is_ascii() && !line.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_unlinked_directory_blocks_even_behind_something_unknown() {
+        let verdict = Verdict::of(vec![
+            Condition::new(ConditionType::MarkerPresent, Reason::MarkerDirectoryUnlinked, ""),
+            Condition::new(ConditionType::NicPresent, Reason::DevicesUnreadable, ""),
+        ]);
+        assert_eq!(verdict.outcome, Outcome::Blocked);
+        assert_eq!(verdict.deciding().unwrap().reason, Reason::MarkerDirectoryUnlinked);
+    }
+}

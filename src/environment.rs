@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From argv and environment to one [`Cli`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
+//! the options themselves, so that none can be forgotten. Pure: it is given both.
+
+use crate::cli::Cli;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+
+const PREFIX: &str = "PEERMEM_GATE_";
+
+/// The mirrors of options that only verbs to come have (contract.md): set for a whole pod, they
+/// must not stop the verbs that are here.
+const OF_OTHER_VERBS: [&str; 4] = ["DRIVER_ROOT", "MODPROBE", "NO_YIELD", "UNLOAD_ON_EXIT"];
+
+/// The environment, as pairs.
+pub type Variables = Vec<(OsString, OsString)>;
+
+/// Why the program does not start.
+#[derive(Debug)]
+pub enum Refusal {
+    /// clap's own answer: a usage error, or the help that was asked for.
+    Usage(clap::Error),
+    /// A sentence of ours.
+    Said(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(error) => error.render().fmt(f),
+            Self::Said(sentence) => write!(f, "error: {sentence}"),
+        }
+    }
+}
+
+/// The command line, and the reason for which the gate is disabled, if it is.
+#[derive(Debug)]
+pub struct Invocation {
+    /// What was asked for.
+    pub cli: Cli,
+    /// The value of `PEERMEM_GATE_DISABLED`.
+    pub disabled: Option<String>,
+}
+
+/// Reads both. The command line wins over its mirrors; a disabled gate asks nothing of the others.
+pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Refusal> {
+    let mut command = Cli::command();
+    let typed = matches(&mut command, args)?;
+    let (verb, typed_options) = typed.subcommand().ok_or_else(|| said("no verb"))?;
+    let disabled = match (verb, disabled(variables)) {
+        ("wait", disabled) => disabled?,
+        _ => None,
+    };
+    if disabled.is_some() {
+        return Ok(Invocation { cli: cli(&typed)?, disabled });
+    }
+    let mirrored = mirrors(&mut command, &args[0], verb, typed_options, variables)?;
+    let cli = if mirrored.is_empty() {
+        cli(&typed)?
+    } else {
+        let all: Vec<_> = args[..2].iter().chain(&mirrored).chain(&args[2..]).cloned().collect();
+        cli(&matches(&mut command, &all)?)?
+    };
+    Ok(Invocation { cli, disabled })
+}
+
+fn disabled(variables: &Variables) -> Result<Option<String>, Refusal> {
+    let Some(reason) = value_of(variables, "PEERMEM_GATE_DISABLED") else { return Ok(None) };
+    match reason.to_string_lossy().trim() {
+        "" | "0" | "false" => Err(Refusal::Said(format!(
+            "PEERMEM_GATE_DISABLED={reason:?} does not say why: set it to the reason for which the gate is off, or unset it"
+        ))),
+        reason => Ok(Some(reason.to_owned())),
+    }
+}
+
+/// Turns each mirror of an option that was not typed into `--option=value`, and refuses the rest.
+fn mirrors(
+    command: &mut Command,
+    program: &OsStr,
+    verb: &str,
+    typed: &ArgMatches,
+    variables: &Variables,
+) -> Result<Vec<OsString>, Refusal> {
+    let mut mirrored = Vec::new();
+    for (name, value) in variables {
+        let Some(mirror) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        // Kubernetes injects these for a Service named peermem-gate.
+        if mirror == "DISABLED" || mirror.starts_with("SERVICE_") || mirror.starts_with("PORT") {
+            continue;
+        }
+        let option = mirror.to_ascii_lowercase().replace('_', "-");
+        let known_to = |command: &Command| {
+            let named = command.get_arguments().find(|a| a.get_long() == Some(&option));
+            named.filter(|_| mirror == mirror.to_ascii_uppercase()).map(|a| a.get_id().clone())
+        };
+        let here = command.find_subcommand(verb).and_then(known_to);
+        if let Some(id) = here {
+            if typed.value_source(id.as_str()) != Some(ValueSource::CommandLine) {
+                let mut typed = OsString::from(format!("--{option}="));
+                typed.push(value);
+                accepted(
+                    command,
+                    [program, verb.as_ref(), &typed].map(OsStr::to_owned).as_ref(),
+                    name,
+                    value,
+                )?;
+                mirrored.push(typed);
+            }
+        } else if !OF_OTHER_VERBS.contains(&mirror)
+            && !command.get_subcommands().any(|c| known_to(c).is_some())
+        {
+            return Err(Refusal::Said(format!(
+                "{} is not a variable of peermem-gate: correct or remove it (`peermem-gate {verb} --help` lists the options)",
+                name.to_string_lossy()
+            )));
+        }
+    }
+    Ok(mirrored)
+}
+
+/// Tries one mirror alone, so that the message names the variable and not an option nobody typed.
+fn accepted(command: &mut Command, args: &[OsString], name: &OsStr, value: &OsStr) -> Result<(), Refusal> {
+    let Err(Refusal::Usage(error)) = matches(command, args) else { return Ok(()) };
+    let rendered = error.render().to_string();
+    let why = rendered.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    Err(Refusal::Said(format!("{}={value:?} is refused: {why}", name.to_string_lossy())))
+}
+
+fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Refusal> {
+    command.try_get_matches_from_mut(args).map_err(Refusal::Usage)
+}
+
+fn cli(matches: &ArgMatches) -> Result<Cli, Refusal> {
+    Cli::from_arg_matches(matches).map_err(Refusal::Usage)
+}
+
+fn said(sentence: &str) -> Refusal {
+    Refusal::Said(sentence.to_owned())
+}
+
+/// The value of one variable.
+#[must_use]
+pub fn value_of<'a>(variables: &'a Variables, name: &str) -> Option<&'a OsStr> {
+    variables.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_os_str())
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gate as a pure state machine: settle, deadline, heartbeat, the suspect marker's hold, and
+//! the endings. Time is passed in, so that a test of a 40-minute wait takes a microsecond.
+
+use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
+use crate::config::Policy;
+use crate::ending::Ending;
+use crate::observation::{FileId, Identity};
+use std::fmt;
+use std::time::Duration;
+
+/// Time since boot, suspend included (`CLOCK_BOOTTIME`).
+pub type BootTime = Duration;
+
+/// Transitions told between two heartbeats; a flapping node must not fill the disk.
+const MAX_TOLD: u32 = 50;
+
+/// Why there was a look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The first look.
+    Start,
+    /// Something happened at the marker or above it.
+    Marker,
+    /// A mount came or went.
+    Mount,
+    /// A module came or went: its name.
+    Module(String),
+    /// A PCI device came or went.
+    Device,
+    /// The kernel lost events, so that anything may have happened.
+    EventsLost,
+    /// A module was on its way in or out at the last look.
+    Transit,
+    /// A time of the gate's own is due.
+    Timer,
+    /// No event at all: the slow look found it.
+    SafetyNet,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "start",
+            Self::Marker => "marker event",
+            Self::Mount => "mount event",
+            Self::Module(name) => return write!(f, "module event: {name}"),
+            Self::Device => "device event",
+            Self::EventsLost => "events lost",
+            Self::Transit => "module in transit",
+            Self::Timer => "timer",
+            Self::SafetyNet => "safety net",
+        })
+    }
+}
+
+/// One judged look.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What it came to.
+    pub verdict: Verdict,
+    /// Who was who, to see a break between two looks.
+    pub identity: Identity,
+}
+
+/// Why the gate opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Everything held.
+    Ready,
+    /// The gate has no business here.
+    NotApplicable,
+    /// The time is up and `--on-timeout=proceed`.
+    TimedOut,
+    /// `--dry-run`.
+    DryRun,
+}
+
+/// How loud a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Level {
+    Info,
+    Warn,
+    Error,
+}
+
+/// One line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How loud.
+    pub level: Level,
+    /// The sentence.
+    pub text: String,
+    /// The condition that it speaks of, and its reason.
+    pub about: Option<(ConditionType, Reason)>,
+    /// What led to it.
+    pub cause: Option<Cause>,
+    /// Time since the gate's start.
+    pub elapsed: Duration,
+}
+
+/// What is to be done after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Log this.
+    Say(Line),
+    /// The published state changed.
+    Publish,
+    /// Open, and step no more.
+    Open(Opening),
+    /// End, and step no more.
+    End(Ending),
+}
+
+/// A time during which everything has held.
+#[derive(Debug)]
+struct Settling {
+    since: BootTime,
+    identity: Identity,
+}
+
+/// The gate.
+#[derive(Debug)]
+pub struct Gate {
+    policy: Policy,
+    start: BootTime,
+    last_step: BootTime,
+    next_heartbeat: BootTime,
+    look: Option<Look>,
+    settling: Option<Settling>,
+    suspect: Option<(FileId, BootTime)>,
+    /// Where the time went, in the order of the first appearance.
+    spent: Vec<(ConditionType, Duration)>,
+    told: u32,
+}
+
+impl Gate {
+    /// A gate that starts to hold now.
+    #[must_use]
+    pub fn new(policy: Policy, now: BootTime) -> Self {
+        Self {
+            start: now,
+            last_step: now,
+            next_heartbeat: now + policy.heartbeat,
+            policy,
+            look: None,
+            settling: None,
+            suspect: None,
+            spent: Vec::new(),
+            told: 0,
+        }
+    }
+
+    /// The verdict as the gate sees it: with the settle time, and with its belief in the marker.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.look.as_ref().map(|look| &look.verdict)
+    }
+
+    /// Time flies, and perhaps there was a look.
+    pub fn step(&mut self, now: BootTime, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
+        self.charge(now);
+        let mut effects = Vec::new();
+        if let Some(look) = look {
+            self.take(now, cause, look, &mut effects);
+        }
+        if let Some(last) = self.decide(now) {
+            effects.extend(self.close(now, last));
+        } else if now >= self.next_heartbeat {
+            effects.push(Effect::Say(self.heartbeat(now)));
+            effects.push(Effect::Publish);
+        }
+        effects
+    }
+
+    /// Ended from outside.
+    pub fn signalled(&mut self, now: BootTime, signal: u8) -> Vec<Effect> {
+        self.charge(now);
+        self.close(now, Effect::End(Ending::Signal(signal)))
+    }
+
+    /// When the gate must be stepped again with a look, even if nothing happens: the deadline, the
+    /// end of the settle time, the end of the suspect marker's hold.
+    #[must_use]
+    pub fn next_look(&self) -> Option<BootTime> {
+        let settled = self.settling.as_ref().map(|settling| settling.since + self.settle());
+        let believed = self.suspect.map(|(_, since)| since + self.policy.suspect_hold);
+        let passed = |due: &BootTime| *due > self.last_step;
+        [self.deadline(), settled, believed.filter(passed)].into_iter().flatten().min()
+    }
+
+    /// When the gate must be stepped again, look or no look.
+    #[must_use]
+    pub fn next_heartbeat(&self) -> BootTime {
+        self.next_heartbeat
+    }
+
+    fn elapsed(&self, now: BootTime) -> Duration {
+        now.saturating_sub(self.start)
+    }
+
+    fn deadline(&self) -> Option<BootTime> {
+        Some(self.start + self.policy.timeout?)
+    }
+
+    fn one_look(&self) -> bool {
+        self.policy.timeout == Some(Duration::ZERO)
+    }
+
+    fn settle(&self) -> Duration {
+        if self.one_look() { Duration::ZERO } else { self.policy.settle }
+    }
+
+    fn charge(&mut self, now: BootTime) {
+        let passed = now.saturating_sub(self.last_step);
+        self.last_step = now;
+        let Some(waited_for) = self.verdict().and_then(|v| v.deciding()).map(|c| c.r#type) else { return };
+        match self.spent.iter_mut().find(|(r#type, _)| *r#type == waited_for) {
+            Some((_, total)) => *total += passed,
+            None => self.spent.push((waited_for, passed)),
+        }
+    }
+
+    fn take(&mut self, now: BootTime, cause: &Cause, look: Look, effects: &mut Vec<Effect>) {
+        let Look { verdict, identity } = look;
+        let verdict = self.believe(now, verdict, &identity, effects);
+        let broken = self.settle_or_break(now, &verdict, &identity);
+        let verdict = verdict.replacing(self.settled(now));
+        let before = self.verdict().map(said_of);
+        let changed = before.as_ref() != Some(&said_of(&verdict)) || broken.is_some();
+        self.look = Some(Look { verdict, identity });
+        if changed {
+            effects.extend(self.transition(now, cause, broken).map(Effect::Say));
+            effects.push(Effect::Publish);
+        }
+    }
+
+    /// A suspect marker that outlives its hold is believed: a MOFED with the older entrypoint may
+    /// have set it, beside the lock file of a newer one.
+    fn believe(
+        &mut self,
+        now: BootTime,
+        verdict: Verdict,
+        identity: &Identity,
+        effects: &mut Vec<Effect>,
+    ) -> Verdict {
+        let trusted = verdict.get(ConditionType::MarkerTrusted);
+        let (Some(condition), Some(marker)) =
+            (trusted.filter(|c| c.reason == Reason::MarkerSuspect), identity.marker)
+        else {
+            self.suspect = None;
+            return verdict;
+        };
+        let since = match self.suspect {
+            Some((same, since)) if same == marker => since,
+            _ => now,
+        };
+        self.suspect = Some((marker, since));
+        if now < since + self.policy.suspect_hold {
+            return verdict;
+        }
+        let hold = self.policy.suspect_hold;
+        let message = format!("believed after {}: {}", Seconds(hold), condition.message);
+        let believed = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerBelieved, message.clone());
+        let before = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
+        if before.is_none_or(|c| c.reason != Reason::MarkerBelieved) {
+            let about = Some((believed.r#type, believed.reason));
+            effects.push(Effect::Say(Line {
+                level: Level::Warn,
+                text: message,
+                about,
+                cause: None,
+                elapsed: self.elapsed(now),
+            }));
+        }
+        verdict.replacing(believed)
+    }
+
+    /// Starts, continues or ends the settle time; says what broke it.
+    fn settle_or_break(&mut self, now: BootTime, verdict: &Verdict, identity: &Identity) -> Option<String> {
+        if verdict.outcome != Outcome::Ready {
+            self.settling = None;
+            return None;
+        }
+        let difference = self.settling.as_ref().and_then(|settling| settling.identity.difference(identity));
+        if self.settling.is_none() || difference.is_some() {
+            self.settling = Some(Settling { since: now, identity: identity.clone() });
+        }
+        difference
+    }
+
+    fn settled(&self, now: BootTime) -> Condition {
+        let settle = Seconds(self.settle());
+        let (reason, message) = match &self.settling {
+            Some(settling) if now >= settling.since + self.settle() => {
+                (Reason::Held, format!("everything held for {settle} without a break"))
+            }
+            Some(_) => (Reason::Settling, format!("everything must hold for {settle} without a break")),
+            None => (Reason::Settling, "not everything holds yet".to_owned()),
+        };
+        Condition::new(ConditionType::Settled, reason, message)
+    }
+
+    /// What this moment demands, if anything.
+    fn decide(&self, now: BootTime) -> Option<Effect> {
+        let outcome = self.verdict()?.outcome;
+        let late = !self.one_look() && self.deadline().is_some_and(|deadline| now >= deadline);
+        match outcome {
+            Outcome::NotApplicable => Some(Effect::Open(Opening::NotApplicable)),
+            _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
+            // The deadline wins over the settle time.
+            Outcome::Ready if !late => Some(Effect::Open(Opening::Ready)),
+            Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
+            _ if !late && !self.one_look() => None,
+            _ if self.policy.proceed_on_timeout => Some(Effect::Open(Opening::TimedOut)),
+            _ => Some(Effect::End(Ending::TimedOut)),
+        }
+    }
+
+    fn line(&self, now: BootTime, level: Level, text: String) -> Line {
+        let about = self.verdict().and_then(Verdict::deciding).map(|c| (c.r#type, c.reason));
+        Line { level, text, about, cause: None, elapsed: self.elapsed(now) }
+    }
+
+    fn transition(&mut self, now: BootTime, cause: &Cause, broken: Option<String>) -> Option<Line> {
+        self.told += 1;
+        if self.told > MAX_TOLD {
+            return None;
+        }
+        let verdict = self.verdict()?;
+        let (level, text) = match (verdict.deciding(), verdict.outcome, broken) {
+            (_, _, Some(how)) => {
+                (Level::Warn, format!("{how} while everything settled: the settle time starts anew"))
+            }
+            (None, ..) => (Level::Info, "everything holds".to_owned()),
+            (Some(c), Outcome::NotApplicable, _) => (Level::Info, c.message.clone()),
+            (Some(c), Outcome::Blocked, _) => {
+                (Level::Error, format!("blocked, waiting alone cannot help: {}", sentence(c)))
+            }
+            (Some(c), ..) if c.reason == Reason::Settling => {
+                (Level::Info, format!("settling: {}", c.message))
+            }
+            (Some(c), ..) => (Level::Info, format!("waiting: {}", sentence(c))),
+        };
+        let mut line = self.line(now, level, text);
+        line.cause = Some(cause.clone());
+        Some(line)
+    }
+
+    fn heartbeat(&mut self, now: BootTime) -> Line {
+        let untold = self.told.saturating_sub(MAX_TOLD);
+        self.told = 0;
+        while self.next_heartbeat <= now {
+            self.next_heartbeat += self.policy.heartbeat;
+        }
+        let left = self
+            .deadline()
+            .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
+        let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), sentence);
+        let mut text = format!("still waiting ({left}): {what}");
+        if untold > 0 {
+            text += &format!(" ({untold} more changes since the last heartbeat)");
+        }
+        self.line(now, Level::Info, text)
+    }
+
+    /// The last line adds up where the time went.
+    fn close(&self, now: BootTime, last: Effect) -> Vec<Effect> {
+        let what = self
+            .verdict()
+            .and_then(Verdict::deciding)
+            .map_or(String::new(), |c| format!(": {}: {}", c.r#type, sentence(c)));
+        let (level, text) = match &last {
+            Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
+            Effect::Open(Opening::NotApplicable) => {
+                (Level::Info, format!("open: the gate does not apply{what}"))
+            }
+            Effect::Open(Opening::DryRun) if what.is_empty() || self.settling.is_some() => {
+                (Level::Info, "open: dry run; everything holds at this look".to_owned())
+            }
+            Effect::Open(Opening::DryRun) => {
+                (Level::Warn, format!("open: dry run; would have waited for {}", &what[2..]))
+            }
+            Effect::Open(Opening::TimedOut) => (
+                Level::Warn,
+                format!("OPEN ALTHOUGH NOT READY: the time is up and --on-timeout is proceed{what}"),
+            ),
+            Effect::End(Ending::TimedOut) => (Level::Error, format!("give up: the time is up{what}")),
+            Effect::End(Ending::Blocked) => (Level::Error, format!("give up: blocked{what}")),
+            Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}{what}")),
+            _ => (Level::Info, String::new()),
+        };
+        let line = self.line(now, level, format!("{text} ({})", self.account(now)));
+        vec![Effect::Say(line), Effect::Publish, last]
+    }
+
+    fn account(&self, now: BootTime) -> String {
+        let mut account = format!("{} in all", Seconds(self.elapsed(now)));
+        for (r#type, spent) in self.spent.iter().filter(|(_, spent)| !spent.is_zero()) {
+            account += &format!(", {} for {type}", Seconds(*spent));
+        }
+        account
+    }
+}
+
+/// What makes a transition worth a line.
+fn said_of(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>) {
+    (verdict.outcome, verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone())))
+}
+
+fn sentence(condition: &Condition) -> String {
+    match &condition.remedy {
+        Some(remedy) => format!("{}; what to do: {remedy}", condition.message),
+        None => condition.message.clone(),
+    }
+}
+
+/// A duration in seconds: milliseconds for the short ones.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = if self.0 < Duration::from_secs(10) { 3 } else { 1 };
+        write!(f, "{:.digits$} s", self.0.as_secs_f64())
+    }
+}

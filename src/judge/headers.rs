@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `HeadersReady`: could nvidia-peermem be built now, and not as a stub?
+//!
+//! NVIDIA's Kbuild takes the *first existing* directory, so that one without a Module.symvers is
+//! worse than none: it fails the build of every NVIDIA module.
+
+use crate::condition::{Condition, ConditionType, Reason};
+use crate::config::{Expectations, MofedPlace};
+use crate::observation::{HeaderTree, Headers, Observation, Symvers};
+use std::path::Path;
+
+pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
+    if expected.precompiled {
+        return super::not_required(ConditionType::HeadersReady, "precompiled modules are not built here");
+    }
+    let Headers { root, tree, kernel_build } = &seen.headers;
+    let release = &seen.kernel.release;
+    match tree {
+        HeaderTree::Taken { directory, other_kernel, symvers } => {
+            let mut condition = symvers_ready(directory, symvers);
+            if let Some(other) = other_kernel {
+                condition.message += &format!("; it is the tree of kernel {other}, not of {release}");
+            }
+            condition
+        }
+        HeaderTree::Unreadable(why) => unreadable(&why.to_string()),
+        HeaderTree::Missing => match kernel_build {
+            Some((path, Symvers::WithPeerMemory)) if expected.mofed == MofedPlace::Host => condition(
+                Reason::HeadersComplete,
+                format!("{} of the kernel itself has both peer-memory symbols", path.display()),
+            ),
+            _ => condition(Reason::HeadersMissing, format!("{} is not there", root.display())),
+        },
+        HeaderTree::NoCandidate(others) if others.is_empty() => condition(
+            Reason::HeadersMissing,
+            format!("{} holds no directory for kernel {release}", root.display()),
+        ),
+        HeaderTree::NoCandidate(others) => condition(
+            Reason::HeadersForOtherKernel,
+            format!("{} holds headers for {}, not for {release}", root.display(), others.join(", ")),
+        ),
+    }
+}
+
+fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
+    let file = directory.join("Module.symvers");
+    let file = file.display();
+    match symvers {
+        Symvers::WithPeerMemory => {
+            condition(Reason::HeadersComplete, format!("{file} has both peer-memory symbols"))
+        }
+        Symvers::Missing => condition(
+            Reason::HeadersIncomplete,
+            format!("{} has no Module.symvers: NVIDIA's build would fail on it", directory.display()),
+        ),
+        Symvers::CutOff => {
+            condition(Reason::HeadersIncomplete, format!("{file} is cut off: its last line has no end"))
+        }
+        Symvers::WithoutPeerMemory => condition(
+            Reason::HeadersWithoutPeerMemory,
+            format!("{file} lacks the peer-memory symbols: nvidia-peermem would become a stub"),
+        ),
+        Symvers::Unreadable(why) => unreadable(&why.to_string()),
+    }
+}
+
+fn unreadable(why: &str) -> Condition {
+    condition(Reason::HeadersUnreadable, format!("cannot look at MOFED's headers: {why}")).with_remedy(
+        "mount /run/mellanox/drivers with mountPropagation HostToContainer, readable by this process",
+    )
+}
+
+fn condition(reason: Reason, message: String) -> Condition {
+    Condition::new(ConditionType::HeadersReady, reason, message)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what was seen to what it means. Pure: the same observation gives the same verdict.
+
+mod headers;
+mod marker;
+mod modules;
+
+use crate::condition::{Condition, ConditionType, Reason, Verdict};
+use crate::config::{Expectations, MofedPlace};
+use crate::observation::{Nic, Observation};
+
+/// Judges every condition that one look can decide. [`ConditionType::Settled`] needs time and is
+/// the gate's to judge; here it counts as not asked for.
+#[must_use]
+pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
+    let mut conditions = vec![rdma_requested(expected), nic_present(&seen.nic)];
+    match expected.mofed {
+        MofedPlace::Container => {
+            conditions.push(marker::present(expected, seen));
+            conditions.push(marker::trusted(expected, seen));
+        }
+        MofedPlace::Host => {
+            let message = "the host's own MOFED sets no marker";
+            conditions.push(not_required(ConditionType::MarkerPresent, message));
+            conditions.push(not_required(ConditionType::MarkerTrusted, message));
+        }
+    }
+    conditions.extend([
+        modules::live(expected, seen),
+        modules::from_mofed(expected, seen),
+        modules::version_matches(expected, seen),
+        modules::symbols_exported(seen),
+        headers::ready(expected, seen),
+        not_required(ConditionType::PeermemUsable, "no module file is inspected"),
+        not_required(ConditionType::Settled, "one look has no duration"),
+    ]);
+    Verdict::of(conditions)
+}
+
+/// True when everything that is cheap to see lets it make sense to read all kernel symbols.
+#[must_use]
+pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> bool {
+    let marker_passes = match expected.mofed {
+        MofedPlace::Container => !marker::present(expected, seen).holds(),
+        MofedPlace::Host => true,
+    };
+    marker_passes && !modules::live(expected, seen).holds()
+}
+
+/// True when a module is on its way in or out, so that the next look should come soon.
+#[must_use]
+pub fn in_transit(verdict: &Verdict) -> bool {
+    verdict.get(ConditionType::ModulesLive).is_some_and(|c| {
+        matches!(c.reason, Reason::ModuleLoading | Reason::ModuleUnloading | Reason::WitnessesDisagree)
+    })
+}
+
+fn not_required(r#type: ConditionType, message: &str) -> Condition {
+    Condition::new(r#type, Reason::NotRequired, message)
+}
+
+fn rdma_requested(expected: &Expectations) -> Condition {
+    let (reason, message) = match expected.rdma_requested.as_deref() {
+        None => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is not set, which counts as true".to_owned()),
+        Some("true") => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is true".to_owned()),
+        Some(other) => (
+            Reason::RdmaNotRequested,
+            format!("GPU_DIRECT_RDMA_ENABLED is {other:?}, not \"true\": the gate does not apply"),
+        ),
+    };
+    Condition::new(ConditionType::RdmaRequested, reason, message)
+}
+
+fn nic_present(nic: &Nic) -> Condition {
+    let (reason, message) = match nic {
+        Nic::Found(address) => (Reason::NicFound, format!("PCI device {address} is of vendor 0x15b3")),
+        Nic::None => (
+            Reason::NoRdmaDevice,
+            "no PCI device is of vendor 0x15b3 (Mellanox): the gate does not apply".to_owned(),
+        ),
+        Nic::Unreadable(why) => {
+            let message = format!("cannot tell whether there is a Mellanox device: {why}");
+            return Condition::new(ConditionType::NicPresent, Reason::DevicesUnreadable, message)
+                .with_remedy("mount the host's /sys, or name it with --sys");
+        }
+    };
+    Condition::new(ConditionType::NicPresent, reason, message)
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Holds the GPU driver back on a node until the MOFED driver is truly ready.
+//!
+//! ```text
+//!  argv, environment ─► cli, environment ─► config (validated; CMD found before any wait)
+//!                                             │
+//!    ┌──────── cause ◄── wake: poll(2) over inotify, mountinfo, uevents, signals, clock ◄──┐
+//!    ▼                                                                                     │
+//!  probe ──► Observation ──► judge ──► Verdict{conditions} ──► Gate::step(now) ──► effects ─► act
+//!  reads       plain data     PURE         data                  PURE             data      writes, exec
+//! ```
+//!
+//! Read [`condition`] for the words, [`judge`] for what they mean, [`gate`] for what happens in
+//! time, [`probe`] for how a node is looked at. docs/design.md says why it is so.
+#![forbid(unsafe_code)]
+
+pub mod act;
+pub mod cli;
+pub mod condition;
+pub mod config;
+pub mod ending;
+pub mod environment;
+pub mod gate;
+pub mod judge;
+pub mod observation;
+pub mod probe;
+pub mod report;
+pub mod verb;
+pub mod version;
+pub mod wake;
+
+/// Version, commit and target of this build.
+pub const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ", ", env!("BUILD_TARGET"), ")");
+
+/// What MOFED exports and nvidia-peermem imports (open-gpu-kernel-modules, nvidia-peermem.c).
+pub const PEER_MEMORY_SYMBOLS: [&str; 2] =
+    ["ib_register_peer_memory_client", "ib_unregister_peer_memory_client"];

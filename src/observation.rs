@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one look at the node saw. Plain data: no judgement here, and nothing that reads.
+//!
+//! A read that failed is part of what was seen ([`Unreadable`]), not an error.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A source that is there in principle but could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// What was to be read.
+    pub path: PathBuf,
+    /// Why it was not, in the system's words.
+    pub why: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.why)
+    }
+}
+
+/// What was read, or why it was not.
+pub type Seen<T> = Result<T, Unreadable>;
+
+/// Everything that one look saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// The running kernel and the node's names.
+    pub kernel: Kernel,
+    /// The search for a Mellanox device.
+    pub nic: Nic,
+    /// MOFED's ready marker.
+    pub marker: Marker,
+    /// MOFED's instance lock.
+    pub lock: Lock,
+    /// The loaded modules, by two witnesses.
+    pub modules: Modules,
+    /// Who exports the peer-memory symbols.
+    pub symbols: Symbols,
+    /// What NVIDIA's build would find of MOFED's headers.
+    pub headers: Headers,
+    /// Versions in the names of MOFED's header directories, each once.
+    pub header_versions: Vec<String>,
+}
+
+/// The running kernel and the node's names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// `uname -r`, 64k suffix and all.
+    pub release: String,
+    /// `uname -m`.
+    pub machine: String,
+    /// Differs for every boot; absent where /proc does not tell.
+    pub boot_id: Option<String>,
+    /// The node's own name for itself.
+    pub hostname: String,
+}
+
+/// The search for a device of PCI vendor 0x15b3.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Nic {
+    /// There is one, at this PCI address.
+    Found(String),
+    /// All devices were read, and none is one.
+    None,
+    /// Some or all could not be read, and none of the others is one.
+    Unreadable(Unreadable),
+}
+
+/// Which file it is: a marker made anew differs in one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileId {
+    /// Device number of the file system.
+    pub device: u64,
+    /// Inode number on it.
+    pub inode: u64,
+    /// Time of the last change, in nanoseconds since 1970.
+    pub changed_ns: i128,
+}
+
+/// What is at the marker's path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Marker {
+    /// A regular file.
+    Present(FileId),
+    /// Nothing, in a directory that is there.
+    Absent,
+    /// Not even its directory; this is the nearest one that exists.
+    ParentMissing(PathBuf),
+    /// Its directory has been deleted; only our mount keeps it alive.
+    DirectoryUnlinked,
+    /// Something else, in words.
+    NotAFile(String),
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+/// MOFED's instance lock, as /proc/locks shows it. It is never taken, not even for a moment: a
+/// MOFED that starts in that moment would give up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Lock {
+    /// No lock file: MOFED's older entrypoints keep none.
+    NoFile,
+    /// Somebody holds it.
+    Held,
+    /// The file is there and nobody holds it.
+    Free,
+    /// This /proc belongs to a pid namespace of its own and does not list the host's locks.
+    HolderHidden,
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+/// A module's state in /proc/modules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the kernel's words")]
+pub enum ProcState {
+    Live,
+    Loading,
+    Unloading,
+}
+
+/// One line of /proc/modules.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcModule {
+    /// With underscores.
+    pub name: String,
+    /// In bytes.
+    pub size: u64,
+    /// How many use it; -1 while unloading, absent where the kernel cannot unload.
+    pub refcount: Option<i64>,
+    /// The modules that use it.
+    pub users: Vec<String>,
+    /// Live, loading or unloading.
+    pub state: ProcState,
+    /// Load address as text; zero without `CAP_SYSLOG`.
+    pub address: String,
+    /// Taint letters without brackets and signs, such as `OE`.
+    pub taint: String,
+}
+
+/// /proc/modules, line by line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcModules {
+    /// The lines that make sense.
+    pub modules: Vec<ProcModule>,
+    /// The first line that does not, shortened.
+    pub garbled: Option<String>,
+}
+
+impl ProcModules {
+    /// The lines of one module; more than one line is a fault of the file.
+    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ProcModule> {
+        self.modules.iter().filter(move |m| m.name == name)
+    }
+}
+
+/// A module's state in sysfs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SysState {
+    /// No directory.
+    NoDirectory,
+    /// A directory without `initstate` and `taint`: part of the kernel image, or half made.
+    NoInitstate,
+    /// Usable.
+    Live,
+    /// Its init function runs.
+    Coming,
+    /// Its exit function runs.
+    Going,
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+/// What sysfs says of one module.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SysModule {
+    /// Its state.
+    pub state: SysState,
+    /// Inode of its directory: grows with every load, so that a reload shows.
+    pub inode: Option<u64>,
+    /// Taint letters; absent where there is no such attribute.
+    pub taint: Option<String>,
+    /// Its version; `None` where it has none.
+    pub version: Seen<Option<String>>,
+}
+
+/// The loaded modules, by two witnesses.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Modules {
+    /// The first witness.
+    pub proc: Seen<ProcModules>,
+    /// The second, for the modules that matter.
+    pub sys: BTreeMap<String, SysModule>,
+}
+
+/// Who exports `ib_register_peer_memory_client`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Symbols {
+    /// This module, or the kernel image itself.
+    ExportedBy(Option<String>),
+    /// Nobody.
+    Missing,
+    /// Not looked for, because something cheaper to see already holds the gate back.
+    NotRead,
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+/// A Module.symvers file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Symvers {
+    /// There is none.
+    Missing,
+    /// Its last line has no end: it is still being written.
+    CutOff,
+    /// Whole, without both peer-memory symbols.
+    WithoutPeerMemory,
+    /// Whole, with both.
+    WithPeerMemory,
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+/// The header directory that NVIDIA's build would take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeaderTree {
+    /// There is no `ofa_kernel` directory.
+    Missing,
+    /// There is one, but no directory in it that the build would take; those for other kernels.
+    NoCandidate(Vec<String>),
+    /// The first one that the build would take.
+    Taken {
+        /// Its path as the build names it.
+        directory: PathBuf,
+        /// The other kernel whose tree it really is (`default` leads there).
+        other_kernel: Option<String>,
+        /// Its Module.symvers.
+        symvers: Symvers,
+    },
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+/// What NVIDIA's build would find.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Headers {
+    /// The path of `ofa_kernel`.
+    pub root: PathBuf,
+    /// MOFED's tree.
+    pub tree: HeaderTree,
+    /// The kernel's own Module.symvers, where host MOFED makes it count.
+    pub kernel_build: Option<(PathBuf, Symvers)>,
+}
+
+/// What must stay the same between two looks for the settle time to go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The marker's file.
+    pub marker: Option<FileId>,
+    /// Inodes of the modules' directories in /sys/module.
+    pub modules: BTreeMap<String, u64>,
+}
+
+impl Observation {
+    /// Who is who at this look.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let inode = |(name, module): (&String, &SysModule)| Some((name.clone(), module.inode?));
+        Identity {
+            marker: match self.marker {
+                Marker::Present(id) => Some(id),
+                _ => None,
+            },
+            modules: self.modules.sys.iter().filter_map(inode).collect(),
+        }
+    }
+}
+
+impl Identity {
+    /// What differs, in words; `None` when nothing does.
+    #[must_use]
+    pub fn difference(&self, later: &Self) -> Option<String> {
+        if self.marker != later.marker {
+            return Some("the marker was made anew".to_owned());
+        }
+        let reloaded = |name: &&String| self.modules.get(*name) != later.modules.get(*name);
+        let names = self.modules.keys().chain(later.modules.keys());
+        names.into_iter().find(reloaded).map(|name| format!("module {name} was loaded anew"))
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What NVIDIA's Kbuild would find of MOFED's headers: the first existing of
+//! `ofa_kernel/{<arch>/<release>,<release>,default}` (open-gpu-kernel-modules,
+//! nvidia-peermem.Kbuild). Its fourth candidate, DKMS's build directory, is never mounted into a
+//! driver container.
+
+use super::read::{Ended, lines, unreadable};
+use super::root::resolve;
+use crate::PEER_MEMORY_SYMBOLS;
+use crate::config::below;
+use crate::observation::{HeaderTree, Kernel, Symvers, Unreadable};
+use crate::version::Version;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// Enough other kernels to name in a message.
+const MAX_OTHERS: usize = 4;
+
+/// The path of `ofa_kernel`, before any link is followed.
+pub(super) fn ofa_kernel(mofed_root: &Path) -> PathBuf {
+    mofed_root.join("usr/src/ofa_kernel")
+}
+
+/// Kbuild's candidates, in its order.
+pub(super) fn candidates(mofed_root: &Path, kernel: &Kernel) -> [PathBuf; 3] {
+    let tree = ofa_kernel(mofed_root);
+    [tree.join(&kernel.machine).join(&kernel.release), tree.join(&kernel.release), tree.join("default")]
+}
+
+pub(super) fn read(mofed_root: &Path, kernel: &Kernel) -> HeaderTree {
+    let tree = match directory(mofed_root, &ofa_kernel(mofed_root)) {
+        Ok(Some(tree)) => tree,
+        Ok(None) => return HeaderTree::Missing,
+        Err(why) => return HeaderTree::Unreadable(why),
+    };
+    for candidate in candidates(mofed_root, kernel) {
+        match directory(mofed_root, &candidate) {
+            Ok(None) => {}
+            Ok(Some(real)) => {
+                return HeaderTree::Taken {
+                    other_kernel: other_kernel(&real, kernel),
+                    symvers: symvers(mofed_root, &real.join("Module.symvers")),
+                    directory: candidate,
+                };
+            }
+            Err(why) => return HeaderTree::Unreadable(why),
+        }
+    }
+    HeaderTree::NoCandidate(others(&tree))
+}
+
+/// The directory at `path`, links followed below `root`; `None` where there is none.
+fn directory(root: &Path, path: &Path) -> Result<Option<PathBuf>, Unreadable> {
+    match resolve(root, path).and_then(|real| Ok((real.metadata()?.is_dir(), real))) {
+        Ok((is_dir, real)) => Ok(is_dir.then_some(real)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// `default` may lead to the tree of another kernel, which the build takes all the same.
+fn other_kernel(real: &Path, kernel: &Kernel) -> Option<String> {
+    let name = real.file_name()?.to_string_lossy();
+    (is_release(&name) && name != kernel.release).then(|| name.into_owned())
+}
+
+/// The kernels that the tree has directories for, each once.
+fn others(tree: &Path) -> Vec<String> {
+    let names = |directory: &Path| -> Vec<(String, PathBuf)> {
+        let entries = directory.read_dir().into_iter().flatten().flatten();
+        entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect()
+    };
+    let top = names(tree);
+    let below: Vec<_> =
+        top.iter().filter(|(name, _)| !is_release(name)).flat_map(|(_, path)| names(path)).collect();
+    let mut releases: Vec<_> =
+        top.into_iter().chain(below).map(|(name, _)| name).filter(|name| is_release(name)).collect();
+    releases.sort();
+    releases.dedup();
+    releases.truncate(MAX_OTHERS);
+    releases
+}
+
+fn is_release(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_digit()) && name.contains('.')
+}
+
+/// Reads a Module.symvers: is it whole, and does it have both symbols?
+pub(super) fn symvers(root: &Path, path: &Path) -> Symvers {
+    let mut found = [false; 2];
+    let ended = resolve(root, path).and_then(|real| {
+        lines(&real, |line| {
+            for (found, symbol) in found.iter_mut().zip(PEER_MEMORY_SYMBOLS) {
+                *found |= exports(line, symbol);
+            }
+            ControlFlow::Continue(())
+        })
+    });
+    match ended {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Symvers::Missing,
+        Err(error) => Symvers::Unreadable(unreadable(path, &error)),
+        Ok(Ended::CutOff | Ended::BrokenOff) => Symvers::CutOff,
+        Ok(Ended::Whole) if found == [true, true] => Symvers::WithPeerMemory,
+        Ok(Ended::Whole) => Symvers::WithoutPeerMemory,
+    }
+}
+
+/// `CRC, symbol, module, EXPORT_SYMBOL…, namespace`, separated by tabs; kernels 5.4 to 5.8 put
+/// the namespace third.
+fn exports(line: &[u8], symbol: &str) -> bool {
+    let mut fields = line.split(|byte| *byte == b'\t').skip(1);
+    fields.next() == Some(symbol.as_bytes()) && fields.any(|field| field.starts_with(b"EXPORT_SYMBOL"))
+}
+
+/// The versions in the names of `ofa_kernel-V` and `mlnx-ofa_kernel-V`, each once.
+pub(super) fn versions(mofed_root: &Path) -> Vec<String> {
+    let Ok(source) = resolve(mofed_root, &below(mofed_root, Path::new("/usr/src"))) else {
+        return Vec::new();
+    };
+    let entries = source.read_dir().into_iter().flatten().flatten();
+    let version = |name: &str| {
+        let version = name.strip_prefix("mlnx-").unwrap_or(name).strip_prefix("ofa_kernel-")?;
+        version.parse::<Version>().ok().map(|_| version.to_owned())
+    };
+    let mut versions: Vec<_> =
+        entries.filter_map(|entry| version(&entry.file_name().to_string_lossy())).collect();
+    versions.sort();
+    versions.dedup();
+    versions
+}

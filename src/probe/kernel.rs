@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The running kernel and the node's names: below `--proc`, so that another machine's tree can be
+//! judged anywhere; uname(2) where a file is missing.
+
+use super::read::small;
+use crate::observation::Kernel;
+use std::ffi::OsStr;
+use std::path::Path;
+
+pub(super) fn read(proc: &Path) -> Kernel {
+    let file = |name: &str| {
+        small(&proc.join("sys/kernel").join(name)).ok().flatten().filter(|text| !text.is_empty())
+    };
+    let uname = nix::sys::utsname::uname().ok();
+    let or_uname = |name: &str, field: fn(&nix::sys::utsname::UtsName) -> &OsStr| {
+        let own = || uname.as_ref().map(|uname| field(uname).to_string_lossy().into_owned());
+        file(name).or_else(own).unwrap_or_default()
+    };
+    Kernel {
+        release: or_uname("osrelease", |uname| uname.release()),
+        machine: or_uname("arch", |uname| uname.machine()),
+        boot_id: file("random/boot_id"),
+        hostname: or_uname("hostname", |uname| uname.nodename()),
+    }
+}

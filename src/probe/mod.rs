@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The door that only reads. One [`Probe::look`] gives one [`Observation`], whatever fails on the
+//! way: a failed read is part of what was seen.
+
+mod headers;
+mod kernel;
+mod lock;
+mod marker;
+mod modules;
+mod pci;
+mod read;
+mod root;
+mod symbols;
+
+pub use marker::nearest_ancestor;
+pub use modules::parse_line;
+
+use crate::config::{MofedPlace, Node};
+use crate::judge;
+use crate::observation::{
+    Headers, Kernel, Lock, Marker, Modules, Nic, Observation, ProcModules, Seen, Symbols,
+};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How much of a look is worth its cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Everything, for a complete report.
+    Full,
+    /// The kernel's symbols only once all that is cheap to see holds.
+    Frugal,
+}
+
+/// Looks at one node, again and again, and keeps what does not change between two looks.
+#[derive(Debug)]
+pub struct Probe<'a> {
+    node: &'a Node,
+    kernel: Kernel,
+    /// Hundreds of devices on real nodes: searched once, and again when a device comes or goes.
+    nic: Option<Nic>,
+    /// With the signature of the modules it was read for.
+    symbols: Option<(u64, Symbols)>,
+    /// With the signature of the files it was read from.
+    headers: Option<(u64, Headers, Vec<String>)>,
+    glanced: Option<u64>,
+}
+
+impl<'a> Probe<'a> {
+    /// Reads what never changes while a kernel runs.
+    #[must_use]
+    pub fn new(node: &'a Node) -> Self {
+        let kernel = kernel::read(&node.places.proc);
+        Self { node, kernel, nic: None, symbols: None, headers: None, glanced: None }
+    }
+
+    /// The running kernel and the node's names.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// A PCI device came or went: search again at the next look.
+    pub fn forget_devices(&mut self) {
+        self.nic = None;
+    }
+
+    /// Looks at everything. `None` when `interrupted` became true, or the marker went, while the
+    /// kernel's symbols were read: what was seen by then is not worth a judgement.
+    pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
+        let places = &self.node.places;
+        let nic = match self.nic.take() {
+            // What could not be read may be readable by now.
+            None | Some(Nic::Unreadable(_)) => pci::read(&places.sys),
+            Some(nic) => nic,
+        };
+        self.nic = Some(nic.clone());
+        let (marker, lock) = self.marker_and_lock();
+        let modules = self.modules();
+        let (headers, header_versions) = self.headers();
+        let mut seen = Observation {
+            kernel: self.kernel.clone(),
+            nic,
+            marker,
+            lock,
+            modules,
+            symbols: Symbols::NotRead,
+            headers,
+            header_versions,
+        };
+        if depth == Depth::Full || judge::worth_reading_symbols(&self.node.expected, &seen) {
+            seen.symbols = self.symbols(&seen, interrupted)?;
+            self.witness_provider(&mut seen);
+        }
+        self.glanced = Some(self.signature(&seen.marker, &seen.lock, &seen.modules.proc));
+        Some(seen)
+    }
+
+    /// The cheap part of a look: has anything changed since the last whole one?
+    #[must_use]
+    pub fn glance(&self) -> bool {
+        let (marker, lock) = self.marker_and_lock();
+        let proc = modules::read_proc(&self.node.places.proc.join("modules"));
+        self.glanced != Some(self.signature(&marker, &lock, &proc))
+    }
+
+    fn marker_and_lock(&self) -> (Marker, Lock) {
+        let places = &self.node.places;
+        if self.node.expected.mofed == MofedPlace::Host {
+            return (Marker::Absent, Lock::NoFile);
+        }
+        let marker = marker::read(&places.root, &places.marker);
+        let lock = match marker {
+            // A lock says nothing as long as there is no marker to doubt.
+            Marker::Present(_) => lock::read(&places.root, &places.proc, &places.lock),
+            _ => Lock::NoFile,
+        };
+        (marker, lock)
+    }
+
+    fn modules(&self) -> Modules {
+        let places = &self.node.places;
+        let proc = modules::read_proc(&places.proc.join("modules"));
+        let names = self.node.expected.modules.iter().map(String::as_str).chain(["mlx5_core"]);
+        let sys = names.map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
+        Modules { proc, sys: sys.collect() }
+    }
+
+    /// The exporter is judged like the modules that were asked for, so it needs its second witness.
+    fn witness_provider(&self, seen: &mut Observation) {
+        if let Symbols::ExportedBy(Some(name)) = &seen.symbols {
+            let read = || modules::read_sys(&self.node.places.sys, name);
+            seen.modules.sys.entry(name.clone()).or_insert_with(read);
+        }
+    }
+
+    fn symbols(&mut self, seen: &Observation, interrupted: &mut dyn FnMut() -> bool) -> Option<Symbols> {
+        let signature = hash(&(modules_signature(&seen.modules.proc), &seen.identity().modules));
+        if let Some((_, symbols)) = self.symbols.as_ref().filter(|(read_for, _)| *read_for == signature) {
+            return Some(symbols.clone());
+        }
+        let places = &self.node.places;
+        let had_marker = matches!(seen.marker, Marker::Present(_));
+        let mut broken_off = || {
+            interrupted()
+                || (had_marker && !matches!(marker::read(&places.root, &places.marker), Marker::Present(_)))
+        };
+        let symbols = symbols::read(&places.proc.join("kallsyms"), &mut broken_off)?;
+        self.symbols = Some((signature, symbols.clone()));
+        Some(symbols)
+    }
+
+    fn headers(&mut self) -> (Headers, Vec<String>) {
+        let signature = self.headers_signature();
+        if let Some((_, headers, versions)) =
+            self.headers.as_ref().filter(|(read_for, ..)| *read_for == signature)
+        {
+            return (headers.clone(), versions.clone());
+        }
+        let places = &self.node.places;
+        let headers = Headers {
+            root: headers::ofa_kernel(&places.mofed_root),
+            tree: headers::read(&places.mofed_root, &self.kernel),
+            kernel_build: (self.node.expected.mofed == MofedPlace::Host).then(|| {
+                let path = self.kernel_symvers();
+                let symvers = headers::symvers(&places.root, &path);
+                (path, symvers)
+            }),
+        };
+        let versions = headers::versions(&places.mofed_root);
+        self.headers = Some((signature, headers.clone(), versions.clone()));
+        (headers, versions)
+    }
+
+    fn kernel_symvers(&self) -> PathBuf {
+        self.node.places.root.join("lib/modules").join(&self.kernel.release).join("build/Module.symvers")
+    }
+
+    /// Changes when any file changes that the headers were read from.
+    fn headers_signature(&self) -> u64 {
+        let mofed_root = &self.node.places.mofed_root;
+        let mut all = vec![file_signature(&mofed_root.join("usr/src"))];
+        for candidate in headers::candidates(mofed_root, &self.kernel) {
+            // An absolute link may lead nowhere from here and somewhere from MOFED's root.
+            let real = if candidate.exists() { Ok(candidate) } else { root::resolve(mofed_root, &candidate) };
+            let Ok(real) = real else { continue };
+            all.extend([file_signature(&real), file_signature(&real.join("Module.symvers"))]);
+            break;
+        }
+        if self.node.expected.mofed == MofedPlace::Host {
+            all.push(file_signature(&self.kernel_symvers()));
+        }
+        hash(&all)
+    }
+
+    fn signature(&self, marker: &Marker, lock: &Lock, proc: &Seen<ProcModules>) -> u64 {
+        let headers = matches!(marker, Marker::Present(_)).then(|| self.headers_signature());
+        hash(&(marker, lock, modules_signature(proc), headers))
+    }
+}
+
+type FileSignature = Option<(u64, u64, u64, i64, i64)>;
+
+fn file_signature(path: &Path) -> FileSignature {
+    let metadata = path.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
+/// Reference counts come and go all day and mean nothing here, but for `nvidia_peermem`'s. The
+/// size shrinks a moment after a module has come to life, when its init section is freed.
+fn modules_signature(proc: &Seen<ProcModules>) -> u64 {
+    let Ok(proc) = proc else { return hash(proc) };
+    let lines = proc.modules.iter().map(|m| {
+        let refcount = (m.name == "nvidia_peermem").then_some(m.refcount);
+        (&m.name, m.state, &m.address, &m.taint, refcount)
+    });
+    hash(&(lines.collect::<Vec<_>>(), &proc.garbled))
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

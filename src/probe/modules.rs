@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The two witnesses for a module's state: /proc/modules and /sys/module.
+//!
+//! The procfs crate drops the taint letters and gives up a whole list for one odd line, so that
+//! /proc/modules is parsed here; a test holds the two against each other.
+
+use super::read::{Ended, lines, small, unreadable};
+use crate::observation::{ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable};
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// More modules than any kernel has: the file is not what it should be.
+const MAX_MODULES: usize = 10_000;
+
+/// Reads /proc/modules in one go: one snapshot, as nearly as the kernel gives one.
+pub(super) fn read_proc(path: &Path) -> Seen<ProcModules> {
+    let mut all = ProcModules::default();
+    let ended = lines(path, |line| {
+        let text = String::from_utf8_lossy(line);
+        match parse_line(&text) {
+            Some(module) => all.modules.push(module),
+            None => drop(all.garbled.get_or_insert_with(|| text.chars().take(80).collect())),
+        }
+        if all.modules.len() < MAX_MODULES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    match ended {
+        Ok(Ended::Whole) => Ok(all),
+        Ok(Ended::CutOff) => {
+            Err(Unreadable { path: path.to_owned(), why: "its last line is cut off".to_owned() })
+        }
+        Ok(Ended::BrokenOff) => Err(Unreadable { path: path.to_owned(), why: "it has no end".to_owned() }),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// `name size refcount users state address [(taint)]`; `- -` for refcount and users where the
+/// kernel cannot unload modules.
+#[must_use]
+pub fn parse_line(line: &str) -> Option<ProcModule> {
+    let mut fields = line.split(' ');
+    let name = fields.next().filter(|name| is_name(name))?;
+    let size = fields.next()?.parse().ok()?;
+    let refcount = match fields.next()? {
+        "-" => None,
+        count => Some(count.parse().ok()?),
+    };
+    let users = fields.next()?;
+    let state = match fields.next()? {
+        "Live" => ProcState::Live,
+        "Loading" => ProcState::Loading,
+        "Unloading" => ProcState::Unloading,
+        _ => return None,
+    };
+    let address = fields.next().filter(|address| address.starts_with("0x"))?;
+    let taint = match fields.next() {
+        None => "",
+        // `(OE+)` while loading, `(OE-)` while unloading.
+        Some(taint) => taint.strip_prefix('(')?.strip_suffix(')')?.trim_end_matches(['+', '-']),
+    };
+    if fields.next().is_some() {
+        return None;
+    }
+    let is_user = |user: &&str| !user.is_empty() && *user != "-" && !user.starts_with('[');
+    Some(ProcModule {
+        name: name.replace('-', "_"),
+        size,
+        refcount,
+        users: users.split(',').filter(is_user).map(str::to_owned).collect(),
+        state,
+        address: address.to_owned(),
+        taint: taint.to_owned(),
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+/// Reads one module's directory. Every attribute is opened anew: an open one never follows a reload.
+pub(super) fn read_sys(sys: &Path, name: &str) -> SysModule {
+    let directory = sys.join("module").join(name);
+    let inode = |directory: &Path| directory.metadata().map(|m| m.ino());
+    let before = match inode(&directory) {
+        Ok(inode) => inode,
+        Err(error) => return without_directory(&directory, &error),
+    };
+    let mut module = SysModule {
+        state: state(&directory),
+        inode: Some(before),
+        taint: small(&directory.join("taint")).ok().flatten(),
+        // Of MOFED's RDMA modules only mlx5_core has one.
+        version: if name == "mlx5_core" { small(&directory.join("version")) } else { Ok(None) },
+    };
+    if inode(&directory).ok() != Some(before) {
+        module.state = SysState::Unreadable(Unreadable {
+            path: directory,
+            why: "it changed during the look".to_owned(),
+        });
+    }
+    module
+}
+
+fn without_directory(directory: &Path, error: &std::io::Error) -> SysModule {
+    let state = match error.kind() {
+        // Without /sys/module there is no second witness at all.
+        std::io::ErrorKind::NotFound if directory.parent().is_some_and(Path::is_dir) => SysState::NoDirectory,
+        _ => SysState::Unreadable(unreadable(directory, error)),
+    };
+    SysModule { state, inode: None, taint: None, version: Ok(None) }
+}
+
+fn state(directory: &Path) -> SysState {
+    let path = directory.join("initstate");
+    match small(&path) {
+        Ok(None) => SysState::NoInitstate,
+        Ok(Some(text)) => match text.as_str() {
+            "live" => SysState::Live,
+            "coming" => SysState::Coming,
+            "going" => SysState::Going,
+            other => {
+                let shown: String = other.chars().take(20).collect();
+                SysState::Unreadable(Unreadable { path, why: format!("{shown:?} is not a module's state") })
+            }
+        },
+        Err(why) => SysState::Unreadable(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_real_nodes_are_read() {
+        let line = parse_line("mlx5_core 2342912 1 mlx5_ib, Live 0xffffffffc0330000 (OE)").unwrap();
+        assert_eq!(
+            (line.name.as_str(), line.state, line.taint.as_str()),
+            ("mlx5_core", ProcState::Live, "OE")
+        );
+        assert_eq!(line.users, ["mlx5_ib"]);
+        assert_eq!(parse_line("a 1 1 - Loading 0x0 (OE+)").unwrap().taint, "OE");
+        assert_eq!(parse_line("a 1 -1 - Unloading 0x0 (OE-)").unwrap().refcount, Some(-1));
+        assert_eq!(parse_line("a 1 - - Live 0x0").unwrap().refcount, None);
+        assert_eq!(parse_line("a 1 2 b,[permanent], Live 0x0").unwrap().users, ["b"]);
+    }
+
+    #[test]
+    fn odd_lines_are_none() {
+        for line in [
+            "",
+            "a",
+            "a 1 0 -",
+            "a 1 0 - Alive 0x0",
+            "a x 0 - Live 0x0",
+            "a 1 0 - Live",
+            "a 1 0 - Live 0x0 OE",
+            "a 1 0 - Live 0x0 (OE) more",
+            "a  1 0 - Live 0x0",
+            "/ 1 0 - Live 0x0",
+            "\0\0\0",
+            " a 1 0 - Live 0x0",
+        ] {
+            assert_eq!(parse_line(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn agrees_with_the_procfs_crate_where_that_succeeds() {
+        use procfs::FromBufRead;
+        let text = "ib_core 454656 8 rdma_ucm,mlx5_ib, Live 0xffffffffc020b000 (OE)\n\
+                    configfs 57344 2 rdma_cm, Live 0xffffffffc0590000\n\
+                    mlx5_core 2342912 0 - Loading 0xffffffffc0330000 (OE+)\n";
+        let theirs = procfs::KernelModules::from_buf_read(text.as_bytes()).unwrap().0;
+        for line in text.lines() {
+            let ours = parse_line(line).unwrap();
+            let other = &theirs[&ours.name];
+            assert_eq!(
+                (u64::from(other.size), i64::from(other.refcount)),
+                (ours.size, ours.refcount.unwrap())
+            );
+            assert_eq!(other.state, format!("{:?}", ours.state));
+            let used_by = other.used_by.iter().filter(|user| *user != "-");
+            assert!(used_by.eq(&ours.users), "{:?} {:?}", other.used_by, ours.users);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bounded reads that cannot hang: any of these paths may turn out to be a FIFO, a directory, or
+//! a gigabyte without a newline.
+
+use crate::observation::{Seen, Unreadable};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Far above any attribute, below one page.
+const SMALL: u64 = 4000;
+/// A module line with a thousand users is well below this.
+const LINE: u64 = 64 * 1024;
+
+/// Opens for reading, without ever waiting for a FIFO's writer.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
+}
+
+/// The trimmed text of a small file; `None` where there is none, or where the kernel took it away
+/// between open and read (`ENODEV`).
+pub(super) fn small(path: &Path) -> Seen<Option<String>> {
+    let text = open(path).and_then(|file| {
+        let mut bytes = Vec::with_capacity(64);
+        file.take(SMALL).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+    });
+    match text {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => Ok(None),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// How a file ended.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ended {
+    /// With a newline, or empty.
+    Whole,
+    /// In the middle of a line.
+    CutOff,
+    /// Not reached: the caller broke off.
+    BrokenOff,
+}
+
+/// Calls `each` with every line, without its newline; what is longer than a line can be is cut.
+pub(super) fn lines(path: &Path, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<Ended> {
+    let mut reader = BufReader::with_capacity(16 * 1024, open(path)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        reader.by_ref().take(LINE).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(Ended::Whole);
+        }
+        let ended = match line.last() {
+            Some(b'\n') => {
+                line.pop();
+                true
+            }
+            _ => skip_line(&mut reader)?,
+        };
+        if each(&line).is_break() {
+            return Ok(Ended::BrokenOff);
+        }
+        if !ended {
+            return Ok(Ended::CutOff);
+        }
+    }
+}
+
+/// Skips to behind the next newline; false when the file ends before one.
+fn skip_line(reader: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let available = reader.fill_buf()?;
+        if available.is_empty() {
+            return Ok(false);
+        }
+        let newline = memchr::memchr(b'\n', available);
+        let used = newline.map_or(available.len(), |at| at + 1);
+        reader.consume(used);
+        if newline.is_some() {
+            return Ok(true);
+        }
+    }
+}
+
+/// A failed read as part of what was seen.
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Unreadable {
+    let why = match error.raw_os_error() {
+        // std adds "(os error 2)", which helps nobody.
+        Some(code) => nix::errno::Errno::from_raw(code).desc().to_owned(),
+        None => error.to_string(),
+    };
+    Unreadable { path: path.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collect(bytes: &[u8]) -> (Vec<Vec<u8>>, Ended) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let mut all = Vec::new();
+        let ended = lines(file.path(), |line| {
+            all.push(line.to_vec());
+            ControlFlow::Continue(())
+        });
+        (all, ended.unwrap())
+    }
+
+    #[test]
+    fn lines_end_whole_or_cut_off() {
+        assert_eq!(collect(b""), (vec![], Ended::Whole));
+        assert_eq!(collect(b"a\nb\n"), (vec![b"a".to_vec(), b"b".to_vec()], Ended::Whole));
+        assert_eq!(collect(b"a\nb"), (vec![b"a".to_vec(), b"b".to_vec()], Ended::CutOff));
+    }
+
+    #[test]
+    fn the_tail_of_an_endless_line_is_no_line_of_its_own() {
+        let mut bytes = vec![b'x'; usize::try_from(LINE).unwrap()];
+        bytes.extend_from_slice(b"tail\nnext\n");
+        let (all, ended) = collect(&bytes);
+        assert_eq!((all.len(), ended), (2, Ended::Whole));
+        assert_eq!(all[1], b"next");
+    }
+
+    #[test]
+    fn a_fifo_does_not_hang_and_a_directory_is_an_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(small(&fifo), Ok(Some(String::new())));
+        assert_eq!(small(dir.path()).unwrap_err().why, "Is a directory");
+        assert_eq!(small(&dir.path().join("none")), Ok(None));
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a look came to, for people, for machines, and for the termination log.
+
+use crate::condition::{Condition, Verdict};
+use crate::observation::Kernel;
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::SystemTime;
+
+/// Kubernetes keeps more, but shows 2,048 bytes in all and shares them among containers.
+const TERMINATION_LOG: usize = 1024;
+
+/// One report; its JSON form is stable (contract: `peermem-gate/v1`).
+#[derive(Clone, Debug, Serialize)]
+pub struct Report<'a> {
+    schema: &'static str,
+    version: &'static str,
+    node: &'a str,
+    kernel: &'a str,
+    arch: &'a str,
+    boot_id: Option<&'a str>,
+    time: String,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+}
+
+impl<'a> Report<'a> {
+    /// `node` is the name that the cluster knows; the host's own name stands in for it.
+    #[must_use]
+    pub fn new(node: Option<&'a str>, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
+        Self {
+            schema: "peermem-gate/v1",
+            version: env!("CARGO_PKG_VERSION"),
+            node: node.unwrap_or(&kernel.hostname),
+            kernel: &kernel.release,
+            arch: &kernel.machine,
+            boot_id: kernel.boot_id.as_deref(),
+            time: humantime::format_rfc3339_seconds(time).to_string(),
+            verdict,
+        }
+    }
+
+    /// One object on one line.
+    ///
+    /// # Errors
+    /// None for these types; the signature is serde's.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+
+    /// The headline, a line for each condition, and what a person must do.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = self.verdict.headline() + "\n";
+        for c in &self.verdict.conditions {
+            let _ = writeln!(text, "{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message);
+        }
+        for c in self.verdict.holding() {
+            if let Some(remedy) = &c.remedy {
+                let _ = writeln!(text, "what to do about {}: {remedy}", c.r#type);
+            }
+        }
+        text
+    }
+}
+
+/// Why the gate ended: one sentence, then a line for each condition that holds it back.
+#[must_use]
+pub fn termination_log(sentence: &str, verdict: Option<&Verdict>) -> String {
+    let line = |c: &Condition| format!("{} {}: {}\n", c.r#type, c.reason, c.message);
+    let lines = verdict.map(|v| v.holding().map(line).collect::<String>()).unwrap_or_default();
+    shortened(format!("{sentence}\n{lines}"), TERMINATION_LOG)
+}
+
+fn shortened(mut text: String, bytes: usize) -> String {
+    const MORE: &str = "...\n";
+    if text.len() > bytes {
+        let mut end = bytes - MORE.len();
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text += MORE;
+    }
+    text
+}
+
+/// The state as a Prometheus textfile.
+#[must_use]
+pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
+    let mut text = String::from(
+        "# HELP peermem_gate_condition Whether the condition has this status (1) or not (0).\n\
+         # TYPE peermem_gate_condition gauge\n",
+    );
+    for c in &verdict.conditions {
+        for status in [
+            crate::condition::Status::True,
+            crate::condition::Status::False,
+            crate::condition::Status::Unknown,
+        ] {
+            let _ = writeln!(
+                text,
+                "peermem_gate_condition{{type=\"{}\",status=\"{status}\",reason=\"{}\"}} {}",
+                c.r#type,
+                c.reason,
+                u8::from(c.status == status)
+            );
+        }
+    }
+    let _ = write!(
+        text,
+        "# HELP peermem_gate_verdict The verdict of the last look.\n\
+         # TYPE peermem_gate_verdict gauge\n\
+         peermem_gate_verdict{{verdict=\"{}\"}} 1\n\
+         # HELP peermem_gate_waited_seconds How long the gate has held.\n\
+         # TYPE peermem_gate_waited_seconds gauge\n\
+         peermem_gate_waited_seconds {:.3}\n",
+        verdict.outcome,
+        waited.as_secs_f64()
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::{ConditionType, Reason};
+
+    #[test]
+    fn the_termination_log_is_short_and_keeps_characters_whole() {
+        let long = Condition::new(ConditionType::MarkerPresent, Reason::MarkerAbsent, "ä".repeat(2000));
+        let text = termination_log("x", Some(&Verdict::of(vec![long])));
+        assert!(text.len() <= 1024 && text.len() > 1020 && text.ends_with("ä...\n"));
+    }
+}

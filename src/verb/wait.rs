@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
+
+use crate::act::exec::Program;
+use crate::act::{log, metrics, termination_log};
+use crate::condition::Verdict;
+use crate::config::{Node, Policy};
+use crate::ending::Ending;
+use crate::gate::{BootTime, Cause, Effect, Gate, Look};
+use crate::judge::{in_transit, judge};
+use crate::probe::{Depth, Probe};
+use crate::report;
+use crate::wake::{Signals, Wake, Wakes, now};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often to look without any reason; only what no event told is found this late.
+const SAFETY_NET: Duration = Duration::from_secs(5);
+/// How often to look while a module comes or goes, for which there is no event.
+const TRANSIT: Duration = Duration::from_millis(100);
+
+/// What is behind the gate, and where the last words go.
+#[derive(Debug)]
+pub struct Door {
+    /// What to become; without it, the gate exits.
+    pub program: Option<Program>,
+    /// The termination log.
+    pub termination_log: Option<PathBuf>,
+}
+
+impl Door {
+    /// Opens without a look.
+    #[must_use]
+    pub fn disabled(&self, reason: &str, signals: Signals) -> Ending {
+        tracing::warn!("open: the gate is disabled: {reason}");
+        self.open(signals.restore())
+    }
+
+    /// Becomes CMD, unless a signal came at the last moment.
+    fn open(&self, signal: Option<u8>) -> Ending {
+        if let Some(signal) = signal {
+            let sentence = format!("ended by signal {signal} while opening");
+            tracing::warn!("{sentence}");
+            return self.end(Ending::Signal(signal), &sentence, None);
+        }
+        let Some(program) = &self.program else { return Ending::Opened };
+        let failed = program.become_it();
+        tracing::error!("{}", failed.message);
+        self.end(failed.ending, &failed.message, None)
+    }
+
+    fn end(&self, ending: Ending, sentence: &str, verdict: Option<&Verdict>) -> Ending {
+        if let Some(path) = &self.termination_log {
+            termination_log::write(path, &report::termination_log(sentence, verdict));
+        }
+        ending
+    }
+}
+
+/// Everything that a wait was asked for.
+#[derive(Debug)]
+pub struct Wait {
+    /// The node to look at.
+    pub node: Node,
+    /// When to open and when to give up.
+    pub policy: Policy,
+    /// The Prometheus textfile.
+    pub metrics_file: Option<PathBuf>,
+    /// What is behind the gate.
+    pub door: Door,
+}
+
+impl Wait {
+    /// Waits, and returns only when there is no CMD to become.
+    #[must_use]
+    pub fn run(&self, signals: Signals) -> Ending {
+        Held::new(self, signals).hold()
+    }
+}
+
+/// A wait under way.
+struct Held<'a> {
+    wait: &'a Wait,
+    wakes: Wakes,
+    probe: Probe<'a>,
+    gate: Gate,
+    started: BootTime,
+    last_look: BootTime,
+    /// What the log said last: the verdict in one sentence.
+    last_words: String,
+    metrics_warned: bool,
+}
+
+impl<'a> Held<'a> {
+    fn new(wait: &'a Wait, signals: Signals) -> Self {
+        let started = now();
+        Self {
+            wait,
+            wakes: Wakes::new(signals, &wait.node.places.marker),
+            probe: Probe::new(&wait.node),
+            gate: Gate::new(wait.policy.clone(), started),
+            started,
+            last_look: started,
+            last_words: String::new(),
+            metrics_warned: false,
+        }
+    }
+
+    /// Arm, look, sleep.
+    fn hold(mut self) -> Ending {
+        let mut cause = Some(Cause::Start);
+        loop {
+            let look = cause.as_ref().and_then(|cause| self.look(cause));
+            let effects = self.gate.step(now(), cause.as_ref().unwrap_or(&Cause::Timer), look);
+            if let Some(last) = self.carry_out(effects) {
+                return self.finish(&last);
+            }
+            cause = match self.wakes.sleep(self.due(), self.last_look) {
+                Wake::Signal(signal) => {
+                    let effects = self.gate.signalled(now(), signal);
+                    let last = self.carry_out(effects);
+                    return self.finish(&last.unwrap_or(Effect::End(Ending::Signal(signal))));
+                }
+                Wake::Event(cause) => Some(cause),
+                Wake::Due => self.due_cause(),
+            };
+        }
+    }
+
+    /// One armed look. `None` when it was broken off, or was a glance that saw nothing new.
+    fn look(&mut self, cause: &Cause) -> Option<Look> {
+        self.wakes.arm();
+        self.last_look = now();
+        match cause {
+            Cause::SafetyNet if !self.probe.glance() => return None,
+            Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
+            _ => {}
+        }
+        let wakes = &self.wakes;
+        loop {
+            let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled());
+            if let Some(seen) = seen {
+                let verdict = judge(&self.wait.node.expected, &seen);
+                return Some(Look { verdict, identity: seen.identity() });
+            }
+            if wakes.signalled() {
+                return None;
+            }
+        }
+    }
+
+    /// When to wake at the latest.
+    fn due(&self) -> BootTime {
+        let next = [self.gate.next_look(), Some(self.gate.next_heartbeat()), Some(self.next_slow_look())];
+        next.into_iter().flatten().min().unwrap_or(self.last_look)
+    }
+
+    fn next_slow_look(&self) -> BootTime {
+        let transit = self.gate.verdict().is_some_and(in_transit);
+        self.last_look + if transit { TRANSIT } else { SAFETY_NET }
+    }
+
+    /// What a wake without an event is for; `None` for a heartbeat, which needs no look.
+    fn due_cause(&self) -> Option<Cause> {
+        let now = now();
+        if self.gate.next_look().is_some_and(|due| now >= due) {
+            Some(Cause::Timer)
+        } else if now < self.next_slow_look() {
+            None
+        } else if self.gate.verdict().is_some_and(in_transit) {
+            Some(Cause::Transit)
+        } else {
+            Some(Cause::SafetyNet)
+        }
+    }
+
+    /// Carries out what the gate wants, and hands back the effect that ends the wait.
+    fn carry_out(&mut self, effects: Vec<Effect>) -> Option<Effect> {
+        for effect in effects {
+            match effect {
+                Effect::Say(line) => {
+                    log::say(&line);
+                    self.last_words = line.text;
+                }
+                Effect::Publish => self.publish(),
+                last @ (Effect::Open(_) | Effect::End(_)) => return Some(last),
+            }
+        }
+        None
+    }
+
+    fn publish(&mut self) {
+        let (Some(path), Some(verdict)) = (&self.wait.metrics_file, self.gate.verdict()) else { return };
+        let written = metrics::replace(path, &report::metrics(verdict, now().saturating_sub(self.started)));
+        if let Err(error) = written
+            && !self.metrics_warned
+        {
+            self.metrics_warned = true;
+            tracing::warn!("cannot write the metrics file {}: {error}", path.display());
+        }
+    }
+
+    fn finish(self, last: &Effect) -> Ending {
+        if let Effect::End(ending) = last {
+            return self.wait.door.end(*ending, &self.last_words, self.gate.verdict());
+        }
+        self.wait.door.open(self.wakes.disarm())
+    }
+}

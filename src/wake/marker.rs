@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! inotify on the marker's directory, or on the nearest one above it that exists.
+
+use crate::gate::Cause;
+use crate::probe::nearest_ancestor;
+use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Room for some hundred events a read.
+const BUFFER: usize = 16 * 1024;
+
+/// A watch that moves up and down the marker's path as directories come and go.
+#[derive(Debug)]
+pub(super) struct MarkerWatch {
+    path: PathBuf,
+    inotify: Option<Inotify>,
+    watched: Option<Watched>,
+    warned: bool,
+}
+
+#[derive(Debug)]
+struct Watched {
+    descriptor: WatchDescriptor,
+    /// Device and inode: the path alone does not tell whether it is still the same directory.
+    directory: (u64, u64),
+    /// The name below it that matters: the marker's, or that of the next directory on the way.
+    name: OsString,
+}
+
+impl MarkerWatch {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), inotify: None, watched: None, warned: false }
+    }
+
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Watches the nearest directory that exists. A watch that already is where it should be is
+    /// left alone: adding it again would lose events.
+    pub(super) fn arm(&mut self) {
+        if let Err(error) = self.try_arm() {
+            self.watched = None;
+            if !self.warned {
+                self.warned = true;
+                tracing::warn!(
+                    "cannot watch for {} ({}): the slow look every 5 s must find it",
+                    self.path.display(),
+                    remedy(&error)
+                );
+            }
+        }
+    }
+
+    fn try_arm(&mut self) -> io::Result<()> {
+        let directory = match self.path.parent() {
+            Some(parent) if parent.is_dir() => parent.to_owned(),
+            _ => nearest_ancestor(&self.path),
+        };
+        let metadata = directory.metadata()?;
+        let identity = (metadata.dev(), metadata.ino());
+        if self.watched.as_ref().is_some_and(|watched| watched.directory == identity) {
+            return Ok(());
+        }
+        if self.inotify.is_none() {
+            self.inotify = Some(Inotify::init()?);
+        }
+        let Some(inotify) = &mut self.inotify else { return Ok(()) };
+        // IN_DELETE_SELF and IN_MOVE_SELF: the directory itself goes. IN_ATTRIB and IN_CLOSE_WRITE:
+        // a touch of a marker that is there. IN_MOVED_TO: a marker renamed into place.
+        let mask = WatchMask::CREATE
+            | WatchMask::MOVED_TO
+            | WatchMask::MOVED_FROM
+            | WatchMask::DELETE
+            | WatchMask::ATTRIB
+            | WatchMask::CLOSE_WRITE
+            | WatchMask::DELETE_SELF
+            | WatchMask::MOVE_SELF
+            | WatchMask::ONLYDIR
+            | WatchMask::MASK_ADD;
+        let descriptor = inotify.watches().add(&directory, mask)?;
+        let name = next_component(&self.path, &directory);
+        let before =
+            self.watched.replace(Watched { descriptor: descriptor.clone(), directory: identity, name });
+        if let Some(before) = before.filter(|before| before.descriptor != descriptor) {
+            // It may be gone by itself, with its directory.
+            let _ = inotify.watches().remove(before.descriptor);
+        }
+        Ok(())
+    }
+
+    /// Takes all events; answers when one of them concerns the marker's path.
+    pub(super) fn drain(&mut self) -> Option<Cause> {
+        let inotify = self.inotify.as_mut()?;
+        let mut buffer = [0; BUFFER];
+        let mut concerns = false;
+        let mut gone = false;
+        while let Ok(events) = inotify.read_events(&mut buffer) {
+            for event in events {
+                let current = self.watched.as_ref().filter(|watched| watched.descriptor == event.wd);
+                gone |= event.mask.contains(EventMask::IGNORED) && current.is_some();
+                // No name: the watched directory itself, or a queue that overflowed.
+                concerns |=
+                    event.name.is_none() || current.is_some_and(|w| event.name == Some(OsStr::new(&w.name)));
+            }
+        }
+        if gone {
+            self.watched = None;
+        }
+        concerns.then_some(Cause::Marker)
+    }
+
+    /// Gives the watch back: closing a descriptor that still has one costs milliseconds in the
+    /// kernel, which would fall between execve(2) and CMD's first instruction.
+    pub(super) fn disarm(self) {
+        if let (Some(inotify), Some(watched)) = (self.inotify, self.watched) {
+            let _ = inotify.watches().remove(watched.descriptor);
+        }
+    }
+}
+
+fn next_component(path: &Path, directory: &Path) -> OsString {
+    let rest = path.strip_prefix(directory).unwrap_or(path);
+    rest.components().next().map(|component| component.as_os_str().to_owned()).unwrap_or_default()
+}
+
+/// The limit by its name: both are per user and shared by everything that runs as root.
+fn remedy(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(nix::libc::EMFILE) => {
+            "no inotify instance is left: raise sysctl fs.inotify.max_user_instances".to_owned()
+        }
+        Some(nix::libc::ENOSPC) => {
+            "no inotify watch is left: raise sysctl fs.inotify.max_user_watches".to_owned()
+        }
+        Some(nix::libc::EACCES) => "permission denied: let this process read that directory".to_owned(),
+        _ => error.to_string(),
+    }
+}

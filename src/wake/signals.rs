@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The signals that end the gate, taken through a descriptor.
+//!
+//! As PID 1 a signal with the default disposition is thrown away, unless it is blocked: so these
+//! are blocked before anything else, and given back as they were found.
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::os::fd::{AsFd, BorrowedFd};
+
+const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Blocked signals and the descriptor they come through.
+#[derive(Debug)]
+pub struct Signals {
+    fd: SignalFd,
+    found: SigSet,
+}
+
+impl Signals {
+    /// Blocks the ending signals. One that was ignored at start (nohup) stays ignored.
+    ///
+    /// # Errors
+    /// As sigprocmask(2) and signalfd(2): no descriptor is left.
+    pub fn take() -> nix::Result<Self> {
+        let ignored = ignored();
+        let mut ours = SigSet::empty();
+        for signal in ENDING.into_iter().filter(|signal| ignored & (1 << (*signal as u64 - 1)) == 0) {
+            ours.add(signal);
+        }
+        let found = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let fd = SignalFd::with_flags(&ours, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { fd, found })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(super) fn pending(&self) -> bool {
+        let mut fds = [PollFd::new(self.fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    pub(super) fn take_one(&self) -> Option<u8> {
+        let info = self.fd.read_signal().ok().flatten()?;
+        u8::try_from(info.ssi_signo).ok()
+    }
+
+    /// Gives the mask back as it was found. A signal that still waited would be lost on PID 1, so
+    /// it is taken first and handed to the caller.
+    #[must_use]
+    pub fn restore(self) -> Option<u8> {
+        let last = self.take_one();
+        if last.is_none() {
+            // Fails only for a wrong constant.
+            let _ = self.found.thread_set_mask();
+        }
+        last
+    }
+}
+
+/// The signals that were ignored at start, a bit each. Without /proc none is known to be, and the
+/// gate then heeds all four.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}

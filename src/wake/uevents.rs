@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Kernel uevents: `add@/module/X` comes once X is live, `remove@` when it goes. An ordinary pod
+//! gets them; a network namespace of a child user namespace gets silence, without an error.
+
+use crate::gate::Cause;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
+};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The group that the kernel itself sends to; udev's is 2.
+const KERNEL_GROUP: u32 = 1;
+
+#[derive(Debug)]
+pub(super) struct Uevents(OwnedFd);
+
+impl Uevents {
+    pub(super) fn open() -> nix::Result<Self> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkKObjectUEvent)?;
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_GROUP))?;
+        Ok(Self(fd))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Takes all that came; answers with the most telling of it.
+    pub(super) fn drain(&mut self) -> Option<Cause> {
+        let mut buffer = [0; 8192];
+        let mut found = None;
+        loop {
+            let cause = match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Ok(length) => cause(&buffer[..length]),
+                Err(Errno::ENOBUFS) => Some(Cause::EventsLost),
+                Err(Errno::EINTR) => None,
+                Err(_) => return found,
+            };
+            found = match (found, cause) {
+                // These make the probe search the devices anew, so nothing may hide them.
+                (Some(kept @ (Cause::Device | Cause::EventsLost)), _) => Some(kept),
+                (kept, None) => kept,
+                (_, some) => some,
+            };
+        }
+    }
+}
+
+/// `ACTION@DEVPATH`, then `KEY=VALUE` pairs, each ended by NUL.
+fn cause(message: &[u8]) -> Option<Cause> {
+    let header = message.split(|byte| *byte == 0).next()?;
+    let path = header.splitn(2, |byte| *byte == b'@').nth(1)?;
+    if let Some(name) = path.strip_prefix(b"/module/") {
+        return Some(Cause::Module(String::from_utf8_lossy(name).into_owned()));
+    }
+    let is_pci = message.split(|byte| *byte == 0).any(|field| field == b"SUBSYSTEM=pci");
+    is_pci.then_some(Cause::Device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_and_pci_devices_are_reasons_to_look() {
+        let module =
+            b"add@/module/ib_core\0ACTION=add\0DEVPATH=/module/ib_core\0SUBSYSTEM=module\0SEQNUM=636\0";
+        assert_eq!(cause(module), Some(Cause::Module("ib_core".into())));
+        let pci = b"add@/devices/pci0000:00/0000:01:00.0\0ACTION=add\0SUBSYSTEM=pci\0";
+        assert_eq!(cause(pci), Some(Cause::Device));
+        for other in [
+            b"".as_slice(),
+            b"\0",
+            b"garbage",
+            b"change@/devices/virtual/net/lo\0SUBSYSTEM=net\0",
+            b"libudev\0",
+        ] {
+            assert_eq!(cause(other), None);
+        }
+    }
+}

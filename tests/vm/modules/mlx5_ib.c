@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "standin.h"
+
+NEED(mlx_backport_dependency);
+NEED(ib_register_client);
+NEED(uverbs_destroy_def_handler);
+NEED(mlx5_core_create_mkey);

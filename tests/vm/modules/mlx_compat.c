@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "standin.h"
+
+PROVIDE(mlx_backport_dependency);

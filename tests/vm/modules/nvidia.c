@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+#include "standin.h"
+
+MODULE_VERSION("595.45.04");
+
+PROVIDE(nvidia_p2p_get_pages);
+PROVIDE(nvidia_p2p_put_pages);
+PROVIDE(nvidia_p2p_dma_map_pages);
+PROVIDE(nvidia_p2p_dma_unmap_pages);
+PROVIDE(nvidia_p2p_free_page_table);
+PROVIDE(nvidia_p2p_free_dma_mapping);
+PROVIDE(nvidia_p2p_get_pages_persistent);
+PROVIDE(nvidia_p2p_put_pages_persistent);
