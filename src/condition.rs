@@ -36,7 +36,7 @@ pub enum ConditionType {
 
 impl fmt::Display for ConditionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.pad(&format!("{self:?}"))
     }
 }
 
@@ -51,7 +51,7 @@ pub enum Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.pad(&format!("{self:?}"))
     }
 }
 
@@ -72,11 +72,11 @@ macro_rules! reasons {
     ($($name:ident: $status:ident $consequence:ident, $summary:literal;)*) => {
         #[expect(clippy::doc_markdown, reason = "the summaries are shown as plain text")]
         /// Why a condition has its status. Names are stable; docs/conditions.md explains each.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Reason { $(#[doc = $summary] $name,)* }
 
         impl Reason {
-            /// Every reason there is, in the order of the conditions they belong to.
+            /// Every reason there is: by condition, and there the one to give first when several fit.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The status that this reason stands for.
@@ -160,7 +160,7 @@ reasons! {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.pad(&format!("{self:?}"))
     }
 }
 
@@ -218,7 +218,7 @@ pub enum Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.pad(&format!("{self:?}"))
     }
 }
 

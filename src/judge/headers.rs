@@ -6,8 +6,19 @@
 
 use crate::condition::{Condition, ConditionType, Reason};
 use crate::config::{Expectations, MofedPlace};
-use crate::observation::{HeaderTree, Headers, Observation, Symvers};
+use crate::observation::{HeaderTree, Headers, Marker, Observation, Symvers};
 use std::path::Path;
+
+/// Once the marker is there, headers that are not will not come by themselves.
+fn missing(seen: &Observation, message: String) -> Condition {
+    let missing = condition(Reason::HeadersMissing, message);
+    match seen.marker {
+        Marker::Present(_) => missing.with_remedy(
+            "if MOFED's pod sees them, mount /run/mellanox/drivers/usr/src here with HostToContainer; if not, delete that pod",
+        ),
+        _ => missing,
+    }
+}
 
 pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
     if expected.precompiled {
@@ -29,12 +40,11 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
                 Reason::HeadersComplete,
                 format!("{} of the kernel itself has both peer-memory symbols", path.display()),
             ),
-            _ => condition(Reason::HeadersMissing, format!("{} is not there", root.display())),
+            _ => missing(seen, format!("{} is not there", root.display())),
         },
-        HeaderTree::NoCandidate(others) if others.is_empty() => condition(
-            Reason::HeadersMissing,
-            format!("{} holds no directory for kernel {release}", root.display()),
-        ),
+        HeaderTree::NoCandidate(others) if others.is_empty() => {
+            missing(seen, format!("{} holds no directory for kernel {release}", root.display()))
+        }
         HeaderTree::NoCandidate(others) => condition(
             Reason::HeadersForOtherKernel,
             format!("{} holds headers for {}, not for {release}", root.display(), others.join(", ")),

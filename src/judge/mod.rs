@@ -25,11 +25,13 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
             conditions.push(not_required(ConditionType::MarkerTrusted, message));
         }
     }
+    let from_mofed = modules::from_mofed(expected, seen);
+    let out_of_tree = from_mofed.reason == Reason::OutOfTree;
     conditions.extend([
         modules::live(expected, seen),
-        modules::from_mofed(expected, seen),
+        from_mofed,
         modules::version_matches(expected, seen),
-        modules::symbols_exported(seen),
+        modules::symbols_exported(seen, out_of_tree),
         headers::ready(expected, seen),
         not_required(ConditionType::PeermemUsable, "no module file is inspected"),
         not_required(ConditionType::Settled, "one look has no duration"),

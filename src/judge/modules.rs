@@ -3,7 +3,7 @@
 
 use crate::condition::{Condition, ConditionType, Reason};
 use crate::config::{Expectations, MofedPlace};
-use crate::observation::{Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState};
+use crate::observation::{Marker, Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState};
 use crate::version::Version;
 
 const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
@@ -70,31 +70,42 @@ fn out_of_tree(line: &ProcModule, sys: &SysModule) -> bool {
 }
 
 pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
-    let states: Vec<_> = expected.modules.iter().map(|name| (name, state(&seen.modules, name))).collect();
-    let all = |wanted: fn(&State) -> bool| -> Option<String> {
-        let names: Vec<_> = states.iter().filter(|(_, s)| wanted(s)).map(|(name, _)| name.as_str()).collect();
-        (!names.is_empty()).then(|| names.join(", "))
+    let mut not_live: Vec<_> = expected
+        .modules
+        .iter()
+        .filter_map(|name| Some((not_live(&state(&seen.modules, name))?, name.as_str())))
+        .collect();
+    not_live.sort();
+    let Some(((reason, _), _)) = not_live.first() else {
+        let message = format!("live: {}", expected.modules.join(", "));
+        return Condition::new(ConditionType::ModulesLive, Reason::AllLive, message);
     };
-    let detail =
-        |wanted: fn(&State) -> Option<&String>| states.iter().find_map(|(name, s)| Some((name, wanted(s)?)));
-    let condition = |reason, message: String| Condition::new(ConditionType::ModulesLive, reason, message);
-    if let Some(names) = all(|s| *s == State::NotLoaded) {
-        condition(Reason::ModuleNotLoaded, format!("not loaded: {names}"))
-    } else if let Some(names) = all(|s| *s == State::Loading) {
-        condition(Reason::ModuleLoading, format!("still loading: {names}"))
-    } else if let Some(names) = all(|s| *s == State::Unloading) {
-        condition(Reason::ModuleUnloading, format!("being unloaded: {names}"))
-    } else if let Some((name, how)) = detail(|s| if let State::Disagree(how) = s { Some(how) } else { None })
-    {
-        condition(Reason::WitnessesDisagree, format!("{name} is {how}"))
-    } else if let Some((name, why)) =
-        detail(|s| if let State::Unreadable(why) = s { Some(why) } else { None })
-    {
-        condition(Reason::ModulesUnreadable, format!("cannot tell the state of {name}: {why}"))
-            .with_remedy("mount the host's /proc and /sys, or name them with --proc and --sys")
-    } else {
-        condition(Reason::AllLive, format!("live: {}", expected.modules.join(", ")))
+    let told: Vec<_> = not_live
+        .chunk_by(|(one, _), (next, _)| one == next)
+        .map(|same| {
+            let names: Vec<_> = same.iter().map(|(_, name)| *name).collect();
+            format!("{}: {}", same[0].0.1, names.join(", "))
+        })
+        .collect();
+    let condition = Condition::new(ConditionType::ModulesLive, *reason, told.join("; "));
+    match reason {
+        Reason::ModulesUnreadable => {
+            condition.with_remedy("mount the host's /proc and /sys, or name them with --proc and --sys")
+        }
+        _ => condition,
     }
+}
+
+/// Why a module does not count as live, in words; `None` when it does.
+fn not_live(state: &State) -> Option<(Reason, String)> {
+    Some(match state {
+        State::Live { .. } => return None,
+        State::NotLoaded => (Reason::ModuleNotLoaded, "not loaded".to_owned()),
+        State::Loading => (Reason::ModuleLoading, "still loading".to_owned()),
+        State::Unloading => (Reason::ModuleUnloading, "being unloaded".to_owned()),
+        State::Disagree(how) => (Reason::WitnessesDisagree, how.clone()),
+        State::Unreadable(why) => (Reason::ModulesUnreadable, format!("cannot be told ({why})")),
+    })
 }
 
 pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Condition {
@@ -134,10 +145,17 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
 fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Condition {
     let condition =
         |reason, message: String| Condition::new(ConditionType::ModulesFromMofed, reason, message);
+    let in_tree = || condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}"));
     match (&expected.mofed, &seen.symbols) {
+        (MofedPlace::Container, _) if matches!(seen.marker, Marker::Present(_)) => in_tree()
+            .with_remedy("the marker is stale: delete this node's MOFED pod, a new one swaps the modules"),
+        (MofedPlace::Container, _) => in_tree(),
         (MofedPlace::Host, Symbols::ExportedBy(_)) => {
             condition(Reason::InTreeWithPeerMemory, format!("the kernel's own {names}, with peer memory"))
         }
+        (MofedPlace::Host, Symbols::Missing) => in_tree().with_remedy(
+            "start the host's MOFED (openibd), or unset USE_HOST_MOFED if a container provides it",
+        ),
         (MofedPlace::Host, Symbols::Unreadable(why)) => condition(
             Reason::ModulesUnreadable,
             format!("the kernel's own {names}, and whether they have peer memory cannot be read: {why}"),
@@ -146,7 +164,6 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
             Reason::SymbolsNotRead,
             format!("the kernel's own {names}; their symbols are not read yet"),
         ),
-        _ => condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}")),
     }
 }
 
@@ -155,7 +172,8 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
     let Some((wanted, source)) = expected_version(expected, seen) else {
         return condition(
             Reason::VersionNotExpected,
-            "no version is expected: none was given, and MOFED's header tree names none".to_owned(),
+            "no version is expected: none was given, and MOFED's header tree does not name just one"
+                .to_owned(),
         );
     };
     let version = seen.modules.sys.get("mlx5_core").map(|sys| &sys.version);
@@ -189,7 +207,8 @@ fn expected_version(expected: &Expectations, seen: &Observation) -> Option<(Vers
     }
 }
 
-pub(super) fn symbols_exported(seen: &Observation) -> Condition {
+/// `out_of_tree`: MOFED's own modules are live, so that its symbols are not still to come.
+pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Condition {
     let condition = |reason, message: String| Condition::new(ConditionType::SymbolsExported, reason, message);
     match &seen.symbols {
         Symbols::ExportedBy(None) => {
@@ -197,10 +216,20 @@ pub(super) fn symbols_exported(seen: &Observation) -> Condition {
         }
         Symbols::ExportedBy(Some(name)) => match state(&seen.modules, name) {
             State::Live { .. } => condition(Reason::SymbolExported, format!("{name} exports {SYMBOL}")),
+            State::Unreadable(why) => condition(
+                Reason::ModulesUnreadable,
+                format!("{name} exports {SYMBOL}, but whether it is live cannot be told: {why}"),
+            ),
             _ => condition(Reason::SymbolMissing, format!("{name}, which exports {SYMBOL}, is not live")),
         },
-        Symbols::Missing => condition(Reason::SymbolMissing, format!("no module exports {SYMBOL}"))
-            .with_remedy("the live RDMA modules are not MOFED's: see the MOFED pod's log"),
+        Symbols::Missing => {
+            let missing = condition(Reason::SymbolMissing, format!("no module exports {SYMBOL}"));
+            if out_of_tree {
+                missing.with_remedy("this MOFED was built without peer memory: install one that has it")
+            } else {
+                missing
+            }
+        }
         Symbols::NotRead => {
             condition(Reason::SymbolsNotRead, "not read before the modules are live".to_owned())
         }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whole nodes, described in `tests/nodes/<scenario>/node` and judged by the real `check`, whose
+//! text report must be the one beside it, `report`. `BLESS=1` writes the reports anew.
+//!
+//! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
+//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `env NAME=VALUE`, `args ARG…`, and
+//! `include NAME` for `tests/nodes/common/NAME`. Later directives win.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LOCK: &str = "run/mellanox/drivers/.lock";
+
+fn nodes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nodes")
+}
+
+fn pair(text: &str, separator: char) -> (String, String) {
+    let (first, second) = text.split_once(separator).unwrap_or_else(|| panic!("{text:?} is not a pair"));
+    (first.to_owned(), second.to_owned())
+}
+
+/// A node tree on disk, and how `check` is to be asked about it.
+struct Node {
+    tree: tempfile::TempDir,
+    env: Vec<(String, String)>,
+    args: Vec<String>,
+}
+
+impl Node {
+    fn described(path: &Path) -> Self {
+        let tree = tempfile::tempdir().expect("a scratch directory");
+        let mut node = Self { tree, env: Vec::new(), args: Vec::new() };
+        node.follow(path);
+        node
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.tree.path().join(path)
+    }
+
+    fn follow(&mut self, description: &Path) {
+        let text =
+            fs::read_to_string(description).unwrap_or_else(|e| panic!("{}: {e}", description.display()));
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            let (directive, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match directive {
+                "" | "#" => {}
+                "include" => self.follow(&nodes().join("common").join(rest)),
+                "file" => {
+                    let mut content = String::new();
+                    while let Some(line) = lines.next_if(|line| line.starts_with('|')) {
+                        content += line.strip_prefix("| ").unwrap_or("");
+                        content.push('\n');
+                    }
+                    self.write(rest, &content.replace("\\t", "\t"));
+                }
+                "dir" => fs::create_dir_all(self.path(rest)).expect("a directory"),
+                "link" => self.link(rest),
+                "remove" => self.remove(rest),
+                "lock" => self.lock(rest == "held"),
+                "env" => self.env.push(pair(rest, '=')),
+                "args" => self.args.extend(rest.split(' ').map(str::to_owned)),
+                other => panic!("{}: no directive {other:?}", description.display()),
+            }
+        }
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, content).expect("a file");
+    }
+
+    fn link(&self, words: &str) {
+        let (path, target) = pair(words, ' ');
+        fs::create_dir_all(self.path(&path).parent().expect("a parent")).expect("directories");
+        symlink(target, self.path(&path)).expect("a link");
+    }
+
+    fn remove(&self, path: &str) {
+        let path = self.path(path);
+        let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        gone.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+
+    /// The lock file, and a /proc/locks that lists a holder of this very inode, or none of it.
+    fn lock(&self, held: bool) {
+        self.write(LOCK, "");
+        let file = self.path(LOCK).metadata().expect("the lock file");
+        let device = nix::sys::stat::major(file.dev());
+        let device = format!("{device:02x}:{:02x}", nix::sys::stat::minor(file.dev()));
+        let inode = if held { file.ino() } else { file.ino() + 1 };
+        self.write("proc/locks", &format!("1: FLOCK  ADVISORY  WRITE 4711 {device}:{inode} 0 EOF\n"));
+    }
+
+    /// `check`'s report with the tree's place taken out, and its exit code.
+    fn report(&self) -> String {
+        let root = self.tree.path().to_str().expect("a plain path");
+        let out = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
+            .args(["check", "--root", root])
+            .args(&self.args)
+            .env_clear()
+            .envs(self.env.iter().cloned())
+            .output()
+            .expect("the gate runs");
+        let text = String::from_utf8(out.stdout).expect("text");
+        let errors = String::from_utf8(out.stderr).expect("text");
+        format!("{}{errors}exit {}\n", text, out.status.code().expect("an exit code")).replace(root, "")
+    }
+}
+
+#[test]
+fn every_node_gets_its_report() {
+    let bless = std::env::var_os("BLESS").is_some();
+    let mut scenarios: Vec<_> =
+        fs::read_dir(nodes()).expect("scenarios").map(|e| e.expect("an entry").path()).collect();
+    scenarios.retain(|path| path.join("node").exists());
+    scenarios.sort();
+    assert!(scenarios.len() > 30, "scenarios are missing");
+    let mut wrong = Vec::new();
+    for scenario in scenarios {
+        let report = Node::described(&scenario.join("node")).report();
+        let expected = scenario.join("report");
+        if bless {
+            fs::write(&expected, &report).expect("a report");
+        } else if fs::read_to_string(&expected).unwrap_or_default() != report {
+            wrong.push(format!("{}:\n{report}", scenario.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "reports differ from those beside the nodes:\n{}", wrong.join("\n"));
+}
