@@ -5,7 +5,8 @@
 use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
 use crate::config::Policy;
 use crate::ending::Ending;
-use crate::observation::{FileId, Identity};
+use crate::observation::{FileId, Identity, Observation};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ pub type BootTime = Duration;
 const MAX_TOLD: u32 = 50;
 
 /// Why there was a look.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// The first look.
     Start,
@@ -52,6 +53,17 @@ impl fmt::Display for Cause {
             Self::SafetyNet => "safety net",
         })
     }
+}
+
+/// One look as `--log-level trace` logs it, to be replayed through a gate later.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Milliseconds since the gate's start.
+    pub at_ms: u64,
+    /// Why there was a look.
+    pub cause: Cause,
+    /// What it saw.
+    pub seen: Observation,
 }
 
 /// One judged look.
@@ -386,6 +398,9 @@ impl Gate {
                 Level::Warn,
                 format!("OPEN ALTHOUGH NOT READY: the time is up and --on-timeout is proceed{what}"),
             ),
+            Effect::End(Ending::TimedOut) if what.is_empty() => {
+                (Level::Error, "give up: the time is up, and everything has only just settled".to_owned())
+            }
             Effect::End(Ending::TimedOut) => (Level::Error, format!("give up: the time is up{what}")),
             Effect::End(Ending::Blocked) => (Level::Error, format!("give up: blocked{what}")),
             Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}{what}")),

@@ -6,8 +6,9 @@ use crate::act::{log, metrics, termination_log};
 use crate::condition::Verdict;
 use crate::config::{Node, Policy};
 use crate::ending::Ending;
-use crate::gate::{BootTime, Cause, Effect, Gate, Look};
+use crate::gate::{BootTime, Cause, Effect, Gate, Look, Recorded};
 use crate::judge::{in_transit, judge};
+use crate::observation::Observation;
 use crate::probe::{Depth, Probe};
 use crate::report;
 use crate::wake::{Signals, Wake, Wakes, now};
@@ -140,6 +141,7 @@ impl<'a> Held<'a> {
         loop {
             let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled());
             if let Some(seen) = seen {
+                let seen = self.recorded(cause, seen);
                 let verdict = judge(&self.wait.node.expected, &seen);
                 return Some(Look { verdict, identity: seen.identity() });
             }
@@ -147,6 +149,17 @@ impl<'a> Held<'a> {
                 return None;
             }
         }
+    }
+
+    /// At trace level, logs the look in a form that tests can replay.
+    fn recorded(&self, cause: &Cause, seen: Observation) -> Observation {
+        if !tracing::enabled!(tracing::Level::TRACE) {
+            return seen;
+        }
+        let at_ms = u64::try_from(now().saturating_sub(self.started).as_millis()).unwrap_or(u64::MAX);
+        let recorded = Recorded { at_ms, cause: cause.clone(), seen };
+        tracing::trace!("look {}", serde_json::to_string(&recorded).unwrap_or_default());
+        recorded.seen
     }
 
     /// When to wake at the latest.

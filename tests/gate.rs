@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gate by tables and by properties: no clock, no file, no process.
+
+use peermem_gate::condition::{Condition, ConditionType, Reason, Verdict};
+use peermem_gate::config::Policy;
+use peermem_gate::ending::Ending;
+use peermem_gate::gate::{Cause, Effect, Gate, Level, Look, Opening};
+use peermem_gate::observation::{FileId, Identity};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const START: Duration = Duration::from_secs(1000);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn policy() -> Policy {
+    Policy {
+        timeout: Some(ms(60_000)),
+        proceed_on_timeout: false,
+        settle: ms(1000),
+        suspect_hold: ms(5000),
+        fail_fast: false,
+        dry_run: false,
+        heartbeat: ms(20_000),
+    }
+}
+
+/// What a look came to: everything held, or this one reason did not.
+fn look(reason: Option<Reason>, marker: u64) -> Look {
+    let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
+    let mut conditions = vec![
+        condition(ConditionType::RdmaRequested, Reason::Requested),
+        condition(ConditionType::MarkerPresent, Reason::MarkerFound),
+        condition(ConditionType::MarkerTrusted, Reason::LockHeld),
+        condition(ConditionType::ModulesLive, Reason::AllLive),
+        condition(ConditionType::Settled, Reason::NotRequired),
+    ];
+    if let Some(reason) = reason {
+        let r#type = match reason {
+            Reason::RdmaNotRequested => ConditionType::RdmaRequested,
+            Reason::MarkerAbsent | Reason::MarkerDirectoryUnlinked => ConditionType::MarkerPresent,
+            Reason::MarkerSuspect => ConditionType::MarkerTrusted,
+            _ => ConditionType::ModulesLive,
+        };
+        conditions.retain(|c| c.r#type != r#type);
+        conditions.push(condition(r#type, reason));
+    }
+    let marker = Some(FileId { device: 1, inode: marker, changed_ns: 0 });
+    Look { verdict: Verdict::of(conditions), identity: Identity { marker, ..Identity::default() } }
+}
+
+/// Steps a gate and keeps what it says.
+struct Play {
+    gate: Gate,
+    last: Option<Effect>,
+    lines: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Play {
+    fn new(policy: Policy) -> Self {
+        Self { gate: Gate::new(policy, START), last: None, lines: Vec::new(), warnings: Vec::new() }
+    }
+
+    fn step(&mut self, at: u64, look: Option<Look>) -> &mut Self {
+        assert!(self.last.is_none(), "an ended gate must not be stepped");
+        for effect in self.gate.step(START + ms(at), &Cause::Timer, look) {
+            match effect {
+                Effect::Say(line) => {
+                    if line.level != Level::Info {
+                        self.warnings.push(line.text.clone());
+                    }
+                    self.lines.push(line.text);
+                }
+                Effect::Publish => {}
+                last => self.last = Some(last),
+            }
+        }
+        self
+    }
+
+    fn ended(&self) -> Option<&Effect> {
+        self.last.as_ref()
+    }
+}
+
+const READY: Option<Effect> = Some(Effect::Open(Opening::Ready));
+
+#[test]
+fn opens_after_an_unbroken_settle_and_adds_up_the_time() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
+    play.step(450_00, Some(look(None, 1)));
+    assert_eq!(play.gate.next_look(), Some(START + ms(46_000)));
+    play.step(46_000, Some(look(None, 1)));
+    assert_eq!(play.last, READY);
+    let last = play.lines.last().unwrap();
+    assert!(last.contains("46.0 s in all, 45.0 s for MarkerPresent, 1.000 s for Settled"), "{last}");
+}
+
+#[test]
+fn a_marker_made_anew_or_a_gap_starts_the_settle_anew() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(None, 1))).step(900, Some(look(None, 2)));
+    assert!(play.warnings[0].contains("the marker was made anew"), "{:?}", play.warnings);
+    play.step(1100, Some(look(None, 2)));
+    assert_eq!(play.ended(), None);
+    play.step(1200, Some(look(Some(Reason::ModuleUnloading), 2))).step(1300, Some(look(None, 2)));
+    play.step(2299, Some(look(None, 2)));
+    assert_eq!(play.ended(), None);
+    play.step(2300, Some(look(None, 2)));
+    assert_eq!(play.last, READY);
+}
+
+#[test]
+fn the_settle_ends_with_a_look_and_not_with_the_clock() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(None, 1))).step(5000, None);
+    assert_eq!(play.ended(), None, "time alone must not open");
+}
+
+#[test]
+fn the_deadline_wins_over_the_settle_time() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(Some(Reason::MarkerAbsent), 1))).step(59_500, Some(look(None, 1)));
+    assert_eq!(play.gate.next_look(), Some(START + ms(60_000)));
+    play.step(60_500, Some(look(None, 1)));
+    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+    assert!(
+        play.lines.last().unwrap().contains("the time is up, and everything has only just settled"),
+        "{:?}",
+        play.lines.last()
+    );
+}
+
+#[test]
+fn one_look_asks_for_no_settle_time() {
+    let one_look = || Policy { timeout: Some(Duration::ZERO), ..policy() };
+    let mut play = Play::new(one_look());
+    assert_eq!(play.step(3, Some(look(None, 1))).last, READY);
+    let mut play = Play::new(one_look());
+    play.step(3, Some(look(Some(Reason::MarkerAbsent), 1)));
+    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+}
+
+#[test]
+fn what_does_not_apply_opens_at_once() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(Some(Reason::RdmaNotRequested), 1)));
+    assert_eq!(play.last, Some(Effect::Open(Opening::NotApplicable)));
+}
+
+#[test]
+fn blocked_ends_only_a_gate_that_fails_fast() {
+    let unlinked = || Some(look(Some(Reason::MarkerDirectoryUnlinked), 1));
+    assert_eq!(Play::new(policy()).step(0, unlinked()).last, None);
+    let mut play = Play::new(Policy { fail_fast: true, ..policy() });
+    assert_eq!(play.step(0, unlinked()).last, Some(Effect::End(Ending::Blocked)));
+}
+
+#[test]
+fn proceeding_and_a_dry_run_are_said_aloud() {
+    let mut play = Play::new(Policy { proceed_on_timeout: true, ..policy() });
+    play.step(0, Some(look(Some(Reason::MarkerAbsent), 1))).step(60_000, None);
+    assert_eq!(play.last, Some(Effect::Open(Opening::TimedOut)));
+    assert!(play.warnings[0].starts_with("OPEN ALTHOUGH NOT READY"), "{:?}", play.warnings);
+
+    let mut play = Play::new(Policy { dry_run: true, ..policy() });
+    play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
+    assert_eq!(play.last, Some(Effect::Open(Opening::DryRun)));
+    assert!(play.warnings[0].contains("would have waited for MarkerPresent"), "{:?}", play.warnings);
+
+    let mut play = Play::new(Policy { dry_run: true, ..policy() });
+    play.step(0, Some(look(None, 1)));
+    assert!(play.lines.last().unwrap().contains("everything holds at this look"), "{:?}", play.lines);
+}
+
+#[test]
+fn a_suspect_marker_is_believed_after_its_hold_with_one_warning() {
+    let suspect = |marker| Some(look(Some(Reason::MarkerSuspect), marker));
+    let mut play = Play::new(policy());
+    play.step(0, suspect(1)).step(4000, suspect(2));
+    assert_eq!(play.gate.next_look(), Some(START + ms(9000)), "a marker made anew is held anew");
+    play.step(9000, suspect(2));
+    assert_eq!(play.ended(), None, "believed, it still has to settle");
+    play.step(9500, suspect(2)).step(10_000, suspect(2));
+    assert_eq!(play.last, READY);
+    let believed = play.warnings.iter().filter(|text| text.contains("believed after 5.000 s")).count();
+    assert_eq!(believed, 1, "{:?}", play.warnings);
+}
+
+#[test]
+fn heartbeats_come_and_transitions_are_told_once() {
+    let absent = || Some(look(Some(Reason::MarkerAbsent), 1));
+    let mut play = Play::new(policy());
+    play.step(0, absent()).step(5000, absent()).step(20_000, absent()).step(20_001, absent());
+    assert_eq!(play.lines.len(), 2, "{:?}", play.lines);
+    assert!(play.lines[1].starts_with("still waiting (40.0 s left)"), "{:?}", play.lines);
+}
+
+#[test]
+fn a_flapping_marker_does_not_fill_the_disk() {
+    let mut play = Play::new(policy());
+    for at in 0..10_000 {
+        let reason = (at % 2 == 0).then_some(Reason::MarkerAbsent);
+        play.step(at, Some(look(reason, at)));
+    }
+    assert!(play.lines.len() < 100, "{} lines", play.lines.len());
+    play.step(20_000, None);
+    assert!(play.lines.last().unwrap().contains("9950 more changes"), "{:?}", play.lines.last());
+}
+
+/// Reasons a look may come to, weighted towards readiness so that gates do open.
+fn reasons() -> impl Strategy<Value = Option<Reason>> {
+    prop_oneof![
+        6 => Just(None),
+        1 => prop::sample::select(vec![
+            Reason::MarkerAbsent, Reason::MarkerSuspect, Reason::ModuleLoading,
+            Reason::ModulesUnreadable, Reason::MarkerDirectoryUnlinked,
+        ]).prop_map(Some),
+    ]
+}
+
+proptest! {
+    /// Random looks at random times: the gate opens at most once, never before everything held
+    /// without a break for the settle time, never on Unknown, never at or after the deadline.
+    #[test]
+    fn never_opens_too_early(steps in prop::collection::vec((1u64..700, reasons(), 0u64..20), 1..200)) {
+        let policy = policy();
+        let mut play = Play::new(policy.clone());
+        let mut now = 0;
+        let mut held_since: Option<(u64, u64)> = None;
+        let mut suspect_since: Option<(u64, u64)> = None;
+        for (passed, reason, marker) in steps {
+            now += passed;
+            // Mostly the same marker, now and then another.
+            let marker = u64::from(marker == 0);
+            suspect_since = match (reason, suspect_since) {
+                (Some(Reason::MarkerSuspect), Some((same, since))) if same == marker => Some((marker, since)),
+                (Some(Reason::MarkerSuspect), _) => Some((marker, now)),
+                _ => None,
+            };
+            let believed = suspect_since.is_some_and(|(_, since)| ms(now - since) >= policy.suspect_hold);
+            held_since = match (reason.is_none() || believed, held_since) {
+                (false, _) => None,
+                (true, Some((same, since))) if same == marker => Some((marker, since)),
+                (true, _) => Some((marker, now)),
+            };
+            play.step(now, Some(look(reason, marker)));
+            match play.ended() {
+                None => prop_assert!(ms(now) < policy.timeout.unwrap()),
+                Some(Effect::Open(Opening::Ready)) => {
+                    let (_, since) = held_since.expect("opened while something did not hold");
+                    prop_assert!(ms(now - since) >= policy.settle, "opened after {} ms", now - since);
+                    prop_assert!(ms(now) < policy.timeout.unwrap(), "the deadline wins");
+                    break;
+                }
+                Some(Effect::End(Ending::TimedOut)) => {
+                    prop_assert!(ms(now) >= policy.timeout.unwrap());
+                    break;
+                }
+                Some(other) => prop_assert!(false, "unexpected ending {other:?}"),
+            }
+        }
+    }
+}

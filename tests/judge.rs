@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The judge by properties. The tables are whole nodes: tests/nodes.
+
+use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
+use peermem_gate::config::{Expectations, MofedPlace};
+use peermem_gate::judge::judge;
+use peermem_gate::observation::{
+    FileId, HeaderTree, Headers, Kernel, Lock, Marker, Modules, Nic, Observation, ProcModule, ProcModules,
+    ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
+};
+use proptest::prelude::*;
+use std::path::PathBuf;
+
+const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
+
+fn expectations(mofed: MofedPlace) -> Expectations {
+    Expectations {
+        rdma_requested: None,
+        mofed,
+        precompiled: false,
+        modules: MODULES.map(str::to_owned).into(),
+        version: None,
+        marker: "/run/mellanox/drivers/.driver-ready".into(),
+        lock: "/run/mellanox/drivers/.lock".into(),
+    }
+}
+
+fn unreadable() -> Unreadable {
+    Unreadable { path: PathBuf::from("/somewhere"), why: "Permission denied".to_owned() }
+}
+
+fn line(name: &str, state: ProcState, taint: &str) -> ProcModule {
+    ProcModule {
+        name: name.to_owned(),
+        size: 1,
+        refcount: Some(0),
+        users: Vec::new(),
+        state,
+        address: "0x0".to_owned(),
+        taint: taint.to_owned(),
+    }
+}
+
+/// Every value that a part of an observation can have, the good one first.
+fn parts<T: Clone + std::fmt::Debug + 'static>(good: T, others: Vec<T>) -> impl Strategy<Value = T> {
+    prop_oneof![3 => Just(good), 2 => prop::sample::select(others)]
+}
+
+fn sys(state: SysState, taint: &str) -> SysModule {
+    SysModule {
+        state,
+        inode: Some(1),
+        taint: Some(taint.to_owned()),
+        version: Ok(Some("25.07-0.9.7".to_owned())),
+    }
+}
+
+fn a_module() -> impl Strategy<Value = (Option<(ProcState, &'static str)>, SysModule)> {
+    let proc = parts(
+        Some((ProcState::Live, "OE")),
+        vec![
+            None,
+            Some((ProcState::Live, "")),
+            Some((ProcState::Loading, "OE")),
+            Some((ProcState::Unloading, "OE")),
+        ],
+    );
+    let sys = parts(
+        sys(SysState::Live, "OE"),
+        vec![
+            sys(SysState::Live, ""),
+            sys(SysState::Coming, "OE"),
+            sys(SysState::Going, "OE"),
+            sys(SysState::NoInitstate, "OE"),
+            SysModule { inode: None, taint: None, version: Ok(None), ..sys(SysState::NoDirectory, "") },
+            sys(SysState::Unreadable(unreadable()), "OE"),
+        ],
+    );
+    (proc, sys)
+}
+
+fn modules() -> impl Strategy<Value = Modules> {
+    let each = [a_module(), a_module(), a_module(), a_module()];
+    (each, parts(true, vec![false]), parts(None, vec![Some("odd".to_owned())])).prop_map(
+        |(each, readable, garbled)| {
+            let lines = MODULES.iter().zip(&each);
+            let lines =
+                lines.filter_map(|(name, (proc, _))| proc.map(|(state, taint)| line(name, state, taint)));
+            let proc: Seen<ProcModules> = if readable {
+                Ok(ProcModules { modules: lines.collect(), garbled })
+            } else {
+                Err(unreadable())
+            };
+            Modules {
+                proc,
+                sys: MODULES.iter().zip(each).map(|(name, (_, sys))| ((*name).to_owned(), sys)).collect(),
+            }
+        },
+    )
+}
+
+fn headers() -> impl Strategy<Value = Headers> {
+    let taken = |symvers| HeaderTree::Taken { directory: "/h".into(), other_kernel: None, symvers };
+    parts(
+        taken(Symvers::WithPeerMemory),
+        vec![
+            HeaderTree::Missing,
+            HeaderTree::NoCandidate(vec!["6.1".to_owned()]),
+            HeaderTree::Unreadable(unreadable()),
+            taken(Symvers::Missing),
+            taken(Symvers::CutOff),
+            taken(Symvers::WithoutPeerMemory),
+            taken(Symvers::Unreadable(unreadable())),
+        ],
+    )
+    .prop_map(|tree| Headers { root: "/usr/src/ofa_kernel".into(), tree, kernel_build: None })
+}
+
+fn observations() -> impl Strategy<Value = Observation> {
+    let marker = Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 });
+    let markers = vec![
+        Marker::Absent,
+        Marker::ParentMissing("/run".into()),
+        Marker::DirectoryUnlinked,
+        Marker::NotAFile("a directory".to_owned()),
+        Marker::Unreadable(unreadable()),
+    ];
+    (
+        parts(Nic::Found("0000:01:00.0".to_owned()), vec![Nic::Unreadable(unreadable())]),
+        parts(marker, markers),
+        parts(Lock::Held, vec![Lock::NoFile, Lock::Free, Lock::HolderHidden, Lock::Unreadable(unreadable())]),
+        modules(),
+        parts(
+            Symbols::ExportedBy(Some("ib_uverbs".to_owned())),
+            vec![
+                Symbols::Missing,
+                Symbols::NotRead,
+                Symbols::Unreadable(unreadable()),
+                Symbols::ExportedBy(None),
+            ],
+        ),
+        headers(),
+    )
+        .prop_map(|(nic, marker, lock, modules, symbols, headers)| Observation {
+            kernel: Kernel::default(),
+            nic,
+            marker,
+            lock,
+            modules,
+            symbols,
+            headers,
+            header_versions: Vec::new(),
+        })
+}
+
+/// Ready is only what the contract's table calls so, said here a second time and in other words.
+fn may_open(seen: &Observation) -> bool {
+    let live = |name: &&str| {
+        let Ok(proc) = &seen.modules.proc else { return false };
+        let lines: Vec<_> = proc.named(name).collect();
+        let sys = &seen.modules.sys[*name];
+        lines.len() == 1
+            && lines[0].state == ProcState::Live
+            && lines[0].taint.contains('O')
+            && sys.state == SysState::Live
+            && sys.taint.as_ref().is_some_and(|taint| taint.contains('O'))
+    };
+    matches!(seen.nic, Nic::Found(_))
+        && matches!(seen.marker, Marker::Present(_))
+        && matches!(seen.lock, Lock::Held | Lock::NoFile | Lock::HolderHidden)
+        && MODULES.iter().all(live)
+        && matches!(seen.symbols, Symbols::ExportedBy(_) | Symbols::Unreadable(_))
+        && matches!(&seen.headers.tree, HeaderTree::Taken { symvers: Symvers::WithPeerMemory, .. })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn container_mofed_is_ready_exactly_when_the_contract_says_so(seen in observations()) {
+        let verdict = judge(&expectations(MofedPlace::Container), &seen);
+        prop_assert_eq!(verdict.outcome == Outcome::Ready, may_open(&seen), "{:#?}", verdict);
+    }
+
+    #[test]
+    fn every_condition_is_judged_once_and_in_order(seen in observations(), host in any::<bool>()) {
+        let mofed = if host { MofedPlace::Host } else { MofedPlace::Container };
+        let verdict = judge(&expectations(mofed), &seen);
+        let types: Vec<_> = verdict.conditions.iter().map(|c| c.r#type).collect();
+        prop_assert!(types.is_sorted() && types.len() == 11, "{types:?}");
+        for c in &verdict.conditions {
+            prop_assert_eq!(c.status, c.reason.status());
+            prop_assert!(!c.message.is_empty() && !c.message.contains('\n'), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_is_never_ready_unless_its_reason_passes(reason in prop::sample::select(Reason::ALL.to_vec())) {
+        let verdict = Verdict::of(vec![Condition::new(ConditionType::ModulesLive, reason, "")]);
+        if reason.status() == Status::Unknown && verdict.conditions[0].holds() {
+            prop_assert_eq!(verdict.outcome, Outcome::Unknown);
+        }
+        prop_assert_eq!(verdict.outcome == Outcome::Ready, reason.consequence() == peermem_gate::condition::Consequence::Passes);
+    }
+
+    #[test]
+    fn the_order_of_conditions_does_not_matter(
+        reasons in prop::collection::vec(prop::sample::select(Reason::ALL.to_vec()), 11),
+        order in Just((0..11).collect::<Vec<usize>>()).prop_shuffle(),
+    ) {
+        const TYPES: [ConditionType; 11] = [
+            ConditionType::RdmaRequested, ConditionType::NicPresent, ConditionType::MarkerPresent,
+            ConditionType::MarkerTrusted, ConditionType::ModulesLive, ConditionType::ModulesFromMofed,
+            ConditionType::VersionMatches, ConditionType::SymbolsExported, ConditionType::HeadersReady,
+            ConditionType::PeermemUsable, ConditionType::Settled,
+        ];
+        let condition = |i: &usize| Condition::new(TYPES[*i], reasons[*i], "");
+        let straight = Verdict::of((0..11).collect::<Vec<_>>().iter().map(condition).collect());
+        prop_assert_eq!(straight, Verdict::of(order.iter().map(condition).collect()));
+    }
+
+    #[test]
+    fn an_observation_survives_its_json(seen in observations()) {
+        let json = serde_json::to_string(&seen).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Observation>(&json).unwrap(), seen);
+    }
+
+    /// Anything may stand in /proc/modules; nothing of it may panic.
+    #[test]
+    fn odd_module_lines_never_panic(line in any::<String>(), words in prop::collection::vec("[-a-zA-Z0-9,()+ ]{0,9}", 0..9)) {
+        let _ = peermem_gate::probe::parse_line(&line);
+        let _ = peermem_gate::probe::parse_line(&words.join(" "));
+    }
+
+    #[test]
+    fn odd_versions_and_durations_never_panic(text in any::<String>()) {
+        let _ = text.parse::<peermem_gate::version::Version>();
+        let _ = peermem_gate::cli::duration(&text);
+    }
+}

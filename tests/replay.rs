@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Recorded waits, played through judge and gate again. A trace is what `wait --log-level trace`
+//! logged, a look a line; beside it stands what the gate then said. `BLESS=1` writes that anew.
+
+use peermem_gate::cli;
+use peermem_gate::config::{Node, Policy};
+use peermem_gate::environment;
+use peermem_gate::gate::{Cause, Effect, Gate, Look, Recorded};
+use peermem_gate::judge::judge;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+fn node_and_policy() -> (Node, Policy) {
+    let args = ["peermem-gate", "wait"].map(OsString::from);
+    let cli = environment::parse(&args, &Vec::new()).expect("defaults are sound").cli;
+    let cli::Verb::Wait(wait) = cli.verb else { unreachable!("the verb is wait") };
+    let node = Node::new(&wait.node, &Vec::new()).expect("defaults are sound");
+    (node, Policy::new(&wait).expect("defaults are sound"))
+}
+
+struct Replay {
+    node: Node,
+    gate: Gate,
+    said: String,
+    ended: bool,
+}
+
+impl Replay {
+    fn step(&mut self, at: Duration, cause: &Cause, recorded: &Recorded) {
+        let verdict = judge(&self.node.expected, &recorded.seen);
+        let look = Look { verdict, identity: recorded.seen.identity() };
+        for effect in self.gate.step(at, cause, Some(look)) {
+            match effect {
+                Effect::Say(line) => {
+                    let cause = line.cause.map(|cause| format!(" [{cause}]")).unwrap_or_default();
+                    self.said += &format!("{:9.3} {}{cause}\n", line.elapsed.as_secs_f64(), line.text);
+                }
+                Effect::Publish => {}
+                last => {
+                    self.said += &format!("{:9.3} {last:?}\n", at.as_secs_f64());
+                    self.ended = true;
+                }
+            }
+        }
+    }
+
+    /// The gate's own timers come due between two recorded looks: it then sees what the last saw.
+    fn idle_until(&mut self, until: Duration, last: &Recorded) {
+        while let Some(due) = self.gate.next_look().filter(|due| !self.ended && *due <= until) {
+            self.step(due, &Cause::Timer, last);
+        }
+    }
+}
+
+fn replay(trace: &str) -> String {
+    let (node, policy) = node_and_policy();
+    let looks: Vec<Recorded> =
+        trace.lines().map(|line| serde_json::from_str(line).expect("a recorded look")).collect();
+    let mut replay =
+        Replay { node, gate: Gate::new(policy, Duration::ZERO), said: String::new(), ended: false };
+    for (i, look) in looks.iter().enumerate() {
+        let at = Duration::from_millis(look.at_ms);
+        if let Some(last) = i.checked_sub(1).map(|before| &looks[before]) {
+            replay.idle_until(at, last);
+        }
+        if !replay.ended {
+            replay.step(at, &look.cause, look);
+        }
+    }
+    if let Some(last) = looks.last() {
+        replay.idle_until(Duration::MAX, last);
+    }
+    replay.said
+}
+
+#[test]
+fn every_trace_is_judged_as_before() {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let mut paths: Vec<_> =
+        fs::read_dir(traces).expect("traces").map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    assert!(!paths.is_empty(), "traces are missing");
+    for path in paths {
+        let said = replay(&fs::read_to_string(&path).expect("a trace"));
+        let expected = path.with_extension("said");
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&expected, &said).expect("what was said");
+        }
+        assert_eq!(said, fs::read_to_string(&expected).unwrap_or_default(), "{}", path.display());
+    }
+}
