@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recorded waits, played through judge and gate again. A trace is what `wait --log-level trace`
-//! logged, a look a line; beside it stands what the gate then said. `BLESS=1` writes that anew.
+//! Recorded waits, played through judge and gate again. A trace is a line with the options of
+//! `wait`, then what `--log-level trace` logged, a look a line; beside it stands what the gate then
+//! says. `BLESS=1` writes that anew.
 
 use peermem_gate::cli;
 use peermem_gate::config::{Node, Policy};
@@ -12,12 +13,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-fn node_and_policy() -> (Node, Policy) {
-    let args = ["peermem-gate", "wait"].map(OsString::from);
-    let cli = environment::parse(&args, &Vec::new()).expect("defaults are sound").cli;
+fn node_and_policy(options: &str) -> (Node, Policy) {
+    let args: Vec<_> =
+        ["peermem-gate", "wait"].into_iter().chain(options.split_whitespace()).map(OsString::from).collect();
+    let cli = environment::parse(&args, &Vec::new()).expect("options").cli;
     let cli::Verb::Wait(wait) = cli.verb else { unreachable!("the verb is wait") };
-    let node = Node::new(&wait.node, &Vec::new()).expect("defaults are sound");
-    (node, Policy::new(&wait).expect("defaults are sound"))
+    let node = Node::new(&wait.node, &Vec::new()).expect("options that go together");
+    (node, Policy::new(&wait).expect("options that go together"))
 }
 
 struct Replay {
@@ -55,9 +57,10 @@ impl Replay {
 }
 
 fn replay(trace: &str) -> String {
-    let (node, policy) = node_and_policy();
+    let (options, looks) = trace.split_once('\n').expect("a line with options");
+    let (node, policy) = node_and_policy(options);
     let looks: Vec<Recorded> =
-        trace.lines().map(|line| serde_json::from_str(line).expect("a recorded look")).collect();
+        looks.lines().map(|line| serde_json::from_str(line).expect("a recorded look")).collect();
     let mut replay =
         Replay { node, gate: Gate::new(policy, Duration::ZERO), said: String::new(), ended: false };
     for (i, look) in looks.iter().enumerate() {
@@ -80,7 +83,7 @@ fn every_trace_is_judged_as_before() {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
     let mut paths: Vec<_> =
         fs::read_dir(traces).expect("traces").map(|entry| entry.expect("an entry").path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "trace"));
     assert!(!paths.is_empty(), "traces are missing");
     for path in paths {
         let said = replay(&fs::read_to_string(&path).expect("a trace"));
