@@ -70,7 +70,7 @@ impl Main {
             }
         };
         if let Some(reason) = disabled {
-            return Door { program, termination_log: self.termination_log }.disabled(&reason, signals);
+            return Door { program, termination_log: self.termination_log }.disabled(&reason, &signals);
         }
         match Policy::new(&args).and_then(|policy| Ok((policy, Node::new(&args.node, variables)?))) {
             Ok((policy, node)) => {

@@ -92,7 +92,7 @@ const READY: Option<Effect> = Some(Effect::Open(Opening::Ready));
 fn opens_after_an_unbroken_settle_and_adds_up_the_time() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
-    play.step(450_00, Some(look(None, 1)));
+    play.step(45_000, Some(look(None, 1)));
     assert_eq!(play.gate.next_look(), Some(START + ms(46_000)));
     play.step(46_000, Some(look(None, 1)));
     assert_eq!(play.last, READY);

@@ -231,7 +231,7 @@ pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Conditi
             }
         }
         Symbols::NotRead => {
-            condition(Reason::SymbolsNotRead, "not read before the modules are live".to_owned())
+            condition(Reason::SymbolsNotRead, "not read before MOFED's modules are live".to_owned())
         }
         Symbols::Unreadable(why) => {
             condition(Reason::SymbolsUnreadable, format!("cannot read the kernel's symbols: {why}"))

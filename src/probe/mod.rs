@@ -20,6 +20,7 @@ use crate::judge;
 use crate::observation::{
     Headers, Kernel, Lock, Marker, Modules, Nic, Observation, ProcModules, Seen, Symbols,
 };
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -78,7 +79,8 @@ impl<'a> Probe<'a> {
         self.nic = Some(nic.clone());
         let (marker, lock) = self.marker_and_lock();
         let modules = self.modules();
-        let (headers, header_versions) = self.headers();
+        let headers_signature = self.headers_signature();
+        let (headers, header_versions) = self.headers(headers_signature);
         let mut seen = Observation {
             kernel: self.kernel.clone(),
             nic,
@@ -93,16 +95,16 @@ impl<'a> Probe<'a> {
             seen.symbols = self.symbols(&seen, interrupted)?;
             self.witness_provider(&mut seen);
         }
-        self.glanced = Some(self.signature(&seen.marker, &seen.lock, &seen.modules.proc));
+        self.glanced = Some(self.glance(&seen.marker, &seen.lock, &seen.modules.proc, || headers_signature));
         Some(seen)
     }
 
     /// The cheap part of a look: has anything changed since the last whole one?
     #[must_use]
-    pub fn glance(&self) -> bool {
+    pub fn changed(&self) -> bool {
         let (marker, lock) = self.marker_and_lock();
         let proc = modules::read_proc(&self.node.places.proc.join("modules"));
-        self.glanced != Some(self.signature(&marker, &lock, &proc))
+        self.glanced != Some(self.glance(&marker, &lock, &proc, || self.headers_signature()))
     }
 
     fn marker_and_lock(&self) -> (Marker, Lock) {
@@ -122,8 +124,10 @@ impl<'a> Probe<'a> {
     fn modules(&self) -> Modules {
         let places = &self.node.places;
         let proc = modules::read_proc(&places.proc.join("modules"));
-        let names = self.node.expected.modules.iter().map(String::as_str).chain(["mlx5_core"]);
-        let sys = names.map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
+        // mlx5_core is the one that has a version, whether it is asked for or not.
+        let names: BTreeSet<_> =
+            self.node.expected.modules.iter().map(String::as_str).chain(["mlx5_core"]).collect();
+        let sys = names.into_iter().map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
         Modules { proc, sys: sys.collect() }
     }
 
@@ -151,8 +155,7 @@ impl<'a> Probe<'a> {
         Some(symbols)
     }
 
-    fn headers(&mut self) -> (Headers, Vec<String>) {
-        let signature = self.headers_signature();
+    fn headers(&mut self, signature: u64) -> (Headers, Vec<String>) {
         if let Some((_, headers, versions)) =
             self.headers.as_ref().filter(|(read_for, ..)| *read_for == signature)
         {
@@ -182,9 +185,13 @@ impl<'a> Probe<'a> {
         let mofed_root = &self.node.places.mofed_root;
         let mut all = vec![file_signature(&mofed_root.join("usr/src"))];
         for candidate in headers::candidates(mofed_root, &self.kernel) {
-            // An absolute link may lead nowhere from here and somewhere from MOFED's root.
-            let real = if candidate.exists() { Ok(candidate) } else { root::resolve(mofed_root, &candidate) };
-            let Ok(real) = real else { continue };
+            // `default` may be an absolute link that leads somewhere only from MOFED's root.
+            let real = match file_signature(&candidate) {
+                None if candidate.ends_with("default") => root::resolve(mofed_root, &candidate).ok(),
+                None => None,
+                Some(_) => Some(candidate),
+            };
+            let Some(real) = real else { continue };
             all.extend([file_signature(&real), file_signature(&real.join("Module.symvers"))]);
             break;
         }
@@ -194,15 +201,20 @@ impl<'a> Probe<'a> {
         hash(&all)
     }
 
-    fn signature(&self, marker: &Marker, lock: &Lock, proc: &Seen<ProcModules>) -> u64 {
-        let headers = matches!(marker, Marker::Present(_)).then(|| self.headers_signature());
-        hash(&(marker, lock, modules_signature(proc), headers))
+    /// What a glance compares. Headers are not worth a look before their marker.
+    fn glance(
+        &self,
+        marker: &Marker,
+        lock: &Lock,
+        proc: &Seen<ProcModules>,
+        headers: impl Fn() -> u64,
+    ) -> u64 {
+        let matter = self.node.expected.mofed == MofedPlace::Host || matches!(marker, Marker::Present(_));
+        hash(&(marker, lock, modules_signature(proc), matter.then(headers)))
     }
 }
 
-type FileSignature = Option<(u64, u64, u64, i64, i64)>;
-
-fn file_signature(path: &Path) -> FileSignature {
+fn file_signature(path: &Path) -> Option<(u64, u64, u64, i64, i64)> {
     let metadata = path.metadata().ok()?;
     Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec()))
 }

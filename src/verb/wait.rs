@@ -32,7 +32,7 @@ pub struct Door {
 impl Door {
     /// Opens without a look.
     #[must_use]
-    pub fn disabled(&self, reason: &str, signals: Signals) -> Ending {
+    pub fn disabled(&self, reason: &str, signals: &Signals) -> Ending {
         tracing::warn!("open: the gate is disabled: {reason}");
         self.open(signals.restore())
     }
@@ -133,7 +133,7 @@ impl<'a> Held<'a> {
         self.wakes.arm();
         self.last_look = now();
         match cause {
-            Cause::SafetyNet if !self.probe.glance() => return None,
+            Cause::SafetyNet if !self.probe.changed() => return None,
             Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
             _ => {}
         }
@@ -217,6 +217,6 @@ impl<'a> Held<'a> {
         if let Effect::End(ending) = last {
             return self.wait.door.end(*ending, &self.last_words, self.gate.verdict());
         }
-        self.wait.door.open(self.wakes.disarm())
+        self.wait.door.open(self.wakes.restore_signals())
     }
 }

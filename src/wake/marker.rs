@@ -57,11 +57,15 @@ impl MarkerWatch {
     }
 
     fn try_arm(&mut self) -> io::Result<()> {
-        let directory = match self.path.parent() {
-            Some(parent) if parent.is_dir() => parent.to_owned(),
-            _ => nearest_ancestor(&self.path),
+        let parent = self.path.parent().unwrap_or(&self.path);
+        let (directory, metadata) = match parent.metadata() {
+            Ok(metadata) if metadata.is_dir() => (parent.to_owned(), metadata),
+            _ => {
+                let nearest = nearest_ancestor(&self.path);
+                let metadata = nearest.metadata()?;
+                (nearest, metadata)
+            }
         };
-        let metadata = directory.metadata()?;
         let identity = (metadata.dev(), metadata.ino());
         if self.watched.as_ref().is_some_and(|watched| watched.directory == identity) {
             return Ok(());
@@ -112,14 +116,6 @@ impl MarkerWatch {
             self.watched = None;
         }
         concerns.then_some(Cause::Marker)
-    }
-
-    /// Gives the watch back: closing a descriptor that still has one costs milliseconds in the
-    /// kernel, which would fall between execve(2) and CMD's first instruction.
-    pub(super) fn disarm(self) {
-        if let (Some(inotify), Some(watched)) = (self.inotify, self.watched) {
-            let _ = inotify.watches().remove(watched.descriptor);
-        }
     }
 }
 

@@ -161,11 +161,12 @@ impl Wakes {
         }
     }
 
-    /// Gives the signals back as they were found, and the descriptors' watches to the kernel.
-    /// Answers with a signal that came at the last moment.
+    /// Gives the signals back as they were found, or answers with one that came at the last moment.
+    ///
+    /// The descriptors stay open until execve(2) closes them: closing one of inotify may wait some
+    /// 15 ms for the kernel's own clean-up, with or without a watch in it.
     #[must_use]
-    pub fn disarm(self) -> Option<u8> {
-        self.marker.disarm();
+    pub fn restore_signals(&self) -> Option<u8> {
         self.signals.restore()
     }
 }

@@ -51,7 +51,7 @@ impl Signals {
     /// Gives the mask back as it was found. A signal that still waited would be lost on PID 1, so
     /// it is taken first and handed to the caller.
     #[must_use]
-    pub fn restore(self) -> Option<u8> {
+    pub fn restore(&self) -> Option<u8> {
         let last = self.take_one();
         if last.is_none() {
             // Fails only for a wrong constant.
