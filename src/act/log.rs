@@ -7,8 +7,12 @@ use std::io;
 
 /// To be called once. Lines stamp themselves in UTC.
 pub fn start(args: &LogArgs) {
-    let builder =
-        tracing_subscriber::fmt().with_max_level(args.log_level).with_writer(io::stderr).with_target(false);
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(args.log_level)
+        .with_writer(io::stderr)
+        .with_target(false)
+        // It would say so on the standard error that has just failed, and panic when that fails.
+        .log_internal_errors(false);
     match args.log_format {
         Format::Text => builder.with_ansi(false).init(),
         Format::Json => builder.json().flatten_event(true).init(),

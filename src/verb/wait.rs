@@ -138,17 +138,11 @@ impl<'a> Held<'a> {
             _ => {}
         }
         let wakes = &self.wakes;
-        loop {
-            let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled());
-            if let Some(seen) = seen {
-                let seen = self.recorded(cause, seen);
-                let verdict = judge(&self.wait.node.expected, &seen);
-                return Some(Look { verdict, identity: seen.identity() });
-            }
-            if wakes.signalled() {
-                return None;
-            }
-        }
+        // Broken off by a signal or by the marker's loss, both of which wake us again.
+        let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled())?;
+        let seen = self.recorded(cause, seen);
+        let verdict = judge(&self.wait.node.expected, &seen);
+        Some(Look { verdict, identity: seen.identity() })
     }
 
     /// At trace level, logs the look in a form that tests can replay.

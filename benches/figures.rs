@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The figures of docs/measurements.md: `cargo bench --bench figures`.
+//!
+//! Each is a ratio to its rival, run in turn with it, or a time with its spread; medians count.
+//! Needs the static binary (`cargo build --release --target x86_64-unknown-linux-musl`) and, for
+//! the opening, strace.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const TARGET: &str = "x86_64-unknown-linux-musl";
+const RUNS: usize = 100;
+
+fn main() {
+    let gate = Path::new(env!("CARGO_MANIFEST_DIR")).join("target").join(TARGET).join("release/peermem-gate");
+    assert!(gate.exists(), "build it first: cargo build --release --target {TARGET}");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let rivals = Rivals::build(scratch.path());
+    let node = scratch.path().join("node");
+    make_ready(&node);
+
+    let check = || command(&gate, &["check", "--root", node.to_str().expect("a plain path")]);
+    report(
+        "check, short kallsyms / a static program that does nothing",
+        &ratios(check, || command(&rivals.nothing, &[])),
+    );
+
+    let kallsyms = node.join("proc/kallsyms");
+    fs::remove_file(&kallsyms).expect("the short kallsyms");
+    std::os::unix::fs::symlink("/proc/kallsyms", &kallsyms).expect("a link");
+    report(
+        "check, the kernel's own kallsyms / one plain read of it",
+        &ratios(check, || command(&rivals.plain_read, &[])),
+    );
+
+    make_ready(&node);
+    report(
+        "opening, marker last, --settle 0s: ms from its creation to execve's entry",
+        &openings(&gate, &node, &scratch.path().join("strace")),
+    );
+}
+
+struct Rivals {
+    nothing: PathBuf,
+    plain_read: PathBuf,
+}
+
+impl Rivals {
+    fn build(directory: &Path) -> Self {
+        let build = |name: &str, source: &str| {
+            let file = directory.join(name).with_extension("rs");
+            fs::write(&file, source).expect("a source");
+            let built = Command::new("rustc")
+                .args(["--target", TARGET, "-O", "-C", "panic=abort", "--out-dir"])
+                .args([directory, &file])
+                .status()
+                .expect("rustc runs");
+            assert!(built.success(), "{name}");
+            directory.join(name)
+        };
+        let read = "use std::io::Read; fn main() { let mut f = std::fs::File::open(\"/proc/kallsyms\").unwrap(); \
+                    let mut b = [0; 16384]; while f.read(&mut b).unwrap() > 0 {} }";
+        Self { nothing: build("nothing", "fn main() {}"), plain_read: build("plain_read", read) }
+    }
+}
+
+/// A node on which everything holds: tests/nodes says why each file is there.
+fn make_ready(node: &Path) {
+    let release = "6.1.0-56-amd64";
+    let _ = fs::remove_dir_all(node);
+    let write = |path: &str, text: &str| {
+        let path = node.join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, text).expect("a file");
+    };
+    write("proc/sys/kernel/osrelease", release);
+    write("proc/sys/kernel/arch", "x86_64");
+    write("sys/bus/pci/devices/0000:01:00.0/vendor", "0x15b3\n");
+    let mut modules = String::new();
+    for name in ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"] {
+        modules += &format!("{name} 1 0 - Live 0x0 (OE)\n");
+        write(&format!("sys/module/{name}/initstate"), "live\n");
+        write(&format!("sys/module/{name}/taint"), "OE\n");
+    }
+    write("proc/modules", &modules);
+    write("proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_uverbs]\n");
+    let symvers = "0x1\tib_register_peer_memory_client\tx\tEXPORT_SYMBOL\t\n0x2\tib_unregister_peer_memory_client\tx\tEXPORT_SYMBOL\t\n";
+    write(&format!("run/mellanox/drivers/usr/src/ofa_kernel/x86_64/{release}/Module.symvers"), symvers);
+    write("run/mellanox/drivers/.driver-ready", "");
+}
+
+fn command(program: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn ratios(ours: impl Fn() -> Command, theirs: impl Fn() -> Command) -> Vec<f64> {
+    let time = |mut command: Command| {
+        let start = Instant::now();
+        command.status().expect("it runs");
+        start.elapsed().as_secs_f64()
+    };
+    (0..RUNS).map(|_| time(ours()) / time(theirs())).collect()
+}
+
+/// strace stops the gate at execve alone, and stamps that entry.
+fn openings(gate: &Path, node: &Path, log: &Path) -> Vec<f64> {
+    let marker = node.join("run/mellanox/drivers/.driver-ready");
+    let open = || -> Option<f64> {
+        let _ = fs::remove_file(&marker);
+        let mut waiting = Command::new("strace")
+            .args(["-f", "--seccomp-bpf", "-e", "trace=execve", "-ttt", "-o"])
+            .args([log, gate])
+            .args(["wait", "--settle", "0s", "--root"])
+            .arg(node)
+            .args(["--", "/bin/true"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let mut said = BufReader::new(waiting.stderr.take()?);
+        said.read_line(&mut String::new()).ok()?;
+        // It has said what it waits for; this lets it fall asleep.
+        std::thread::sleep(Duration::from_millis(30));
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+        fs::write(&marker, "").ok()?;
+        said.read_to_string(&mut String::new()).ok()?;
+        waiting.wait().ok()?;
+        let trace = fs::read_to_string(log).ok()?;
+        let entry = trace.lines().find(|line| line.contains("execve(\"/bin/true\""))?;
+        Some((entry.split_whitespace().nth(1)?.parse::<f64>().ok()? - created) * 1000.0)
+    };
+    (0..RUNS).filter_map(|_| open()).collect()
+}
+
+fn report(what: &str, values: &[f64]) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at =
+        |share: usize| sorted.get(sorted.len().saturating_sub(1) * share / 100).copied().unwrap_or(f64::NAN);
+    println!(
+        "{what}:\n    median {:.2}, 10th to 90th percentile {:.2} to {:.2}, n {}",
+        at(50),
+        at(10),
+        at(90),
+        sorted.len()
+    );
+}
