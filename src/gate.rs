@@ -377,37 +377,34 @@ impl Gate {
         self.line(now, Level::Info, text)
     }
 
-    /// The last line adds up where the time went.
+    /// The last line: how it ended, where the time went, and what was still waited for.
     fn close(&self, now: BootTime, last: Effect) -> Vec<Effect> {
-        let what = self
-            .verdict()
-            .and_then(Verdict::deciding)
-            .map_or(String::new(), |c| format!(": {}: {}", c.r#type, sentence(c)));
-        let (level, text) = match &last {
+        let deciding = self.verdict().and_then(Verdict::deciding);
+        let settling = self.settling.is_some();
+        let (level, how) = match &last {
             Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
-            Effect::Open(Opening::NotApplicable) => {
-                (Level::Info, format!("open: the gate does not apply{what}"))
-            }
-            Effect::Open(Opening::DryRun) if what.is_empty() || self.settling.is_some() => {
+            Effect::Open(Opening::NotApplicable) => (Level::Info, "open: the gate does not apply".to_owned()),
+            Effect::Open(Opening::DryRun) if settling => {
                 (Level::Info, "open: dry run; everything holds at this look".to_owned())
             }
-            Effect::Open(Opening::DryRun) => {
-                (Level::Warn, format!("open: dry run; would have waited for {}", &what[2..]))
-            }
+            Effect::Open(Opening::DryRun) => (Level::Warn, "open: dry run; it would have waited".to_owned()),
             Effect::Open(Opening::TimedOut) => (
                 Level::Warn,
-                format!("OPEN ALTHOUGH NOT READY: the time is up and --on-timeout is proceed{what}"),
+                "OPEN ALTHOUGH NOT READY: the time is up and --on-timeout is proceed".to_owned(),
             ),
-            Effect::End(Ending::TimedOut) if what.is_empty() => {
+            Effect::End(Ending::TimedOut) if deciding.is_none() => {
                 (Level::Error, "give up: the time is up, and everything has only just settled".to_owned())
             }
-            Effect::End(Ending::TimedOut) => (Level::Error, format!("give up: the time is up{what}")),
-            Effect::End(Ending::Blocked) => (Level::Error, format!("give up: blocked{what}")),
-            Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}{what}")),
-            _ => (Level::Info, String::new()),
+            Effect::End(Ending::TimedOut) => (Level::Error, "give up: the time is up".to_owned()),
+            Effect::End(Ending::Blocked) => (Level::Error, "give up: waiting alone cannot help".to_owned()),
+            Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
+            Effect::End(_) | Effect::Say(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
         };
-        let line = self.line(now, level, format!("{text} ({})", self.account(now)));
-        vec![Effect::Say(line), Effect::Publish, last]
+        let mut text = format!("{how} ({})", self.account(now));
+        if let Some(c) = deciding {
+            text += &format!(": {}: {}", c.r#type, sentence(c));
+        }
+        vec![Effect::Say(self.line(now, level, text)), Effect::Publish, last]
     }
 
     fn account(&self, now: BootTime) -> String {

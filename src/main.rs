@@ -82,15 +82,15 @@ impl Main {
     }
 
     fn refuse(&self, refusal: &Refusal) -> Ending {
-        if let Refusal::Usage(answer) = refusal
-            && !answer.use_stderr()
-        {
+        match refusal {
             // The help or the version that was asked for.
-            return act::answer(&answer.to_string())
-                .map_or_else(|error| self.fail(&error.into()), |()| Ending::Opened);
+            Refusal::Usage(answer) if !answer.use_stderr() => act::answer(&answer.to_string())
+                .map_or_else(|error| self.fail(&error.into()), |()| Ending::Opened),
+            _ => {
+                self.words(refusal.to_string().trim_end());
+                Ending::Refused
+            }
         }
-        self.words(refusal.to_string().trim_end());
-        Ending::Refused
     }
 
     fn fail(&self, error: &anyhow::Error) -> Ending {

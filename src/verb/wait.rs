@@ -199,11 +199,12 @@ impl<'a> Held<'a> {
     fn publish(&mut self) {
         let (Some(path), Some(verdict)) = (&self.wait.metrics_file, self.gate.verdict()) else { return };
         let written = metrics::replace(path, &report::metrics(verdict, now().saturating_sub(self.started)));
-        if let Err(error) = written
-            && !self.metrics_warned
-        {
-            self.metrics_warned = true;
-            tracing::warn!("cannot write the metrics file {}: {error}", path.display());
+        match written {
+            Err(error) if !self.metrics_warned => {
+                self.metrics_warned = true;
+                tracing::warn!("cannot write the metrics file {}: {error}", path.display());
+            }
+            _ => {}
         }
     }
 
