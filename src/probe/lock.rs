@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who holds MOFED's instance lock, from /proc/locks. The lock itself is never touched.
 
-use super::read::{open, small, unreadable};
+use super::read::{lines, small, unreadable};
 use super::root;
 use crate::observation::{Lock, Unreadable};
 use nix::sys::stat::{major, minor};
 use procfs::{FromBufRead, LockType, Locks};
-use std::io::{self, BufReader, Read};
+use std::fs::Metadata;
+use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Above this, /proc/locks is not what it should be.
-const MAX_LOCKS: u64 = 16 * 1024 * 1024;
 
 pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> Lock {
     let metadata = root::resolve(root, path).and_then(|path| path.metadata());
@@ -20,32 +19,75 @@ pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> Lock {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Lock::NoFile,
         Err(error) => return Lock::Unreadable(unreadable(path, &error)),
     };
-    let locks_path = proc.join("locks");
-    let locks = match open(&locks_path) {
-        Ok(file) => Locks::from_buf_read(BufReader::new(file.take(MAX_LOCKS))),
-        Err(error) => return Lock::Unreadable(unreadable(&locks_path, &error)),
-    };
-    let locks = match locks {
-        Ok(Locks(locks)) => locks,
-        Err(error) => return Lock::Unreadable(Unreadable { path: locks_path, why: error.to_string() }),
-    };
-    let on_file = |lock: &procfs::Lock| {
-        lock.lock_type == LockType::FLock
-            && (u64::from(lock.devmaj), u64::from(lock.devmin))
-                == (major(metadata.dev()), minor(metadata.dev()))
-            && lock.inode == metadata.ino()
-    };
-    if locks.iter().any(on_file) {
-        Lock::Held
-    } else if shows_the_host(proc) {
-        Lock::Free
-    } else {
-        Lock::HolderHidden
+    let locks = proc.join("locks");
+    match holds(&locks, &metadata) {
+        Err(why) => Lock::Unreadable(why),
+        Ok(true) => Lock::Held,
+        Ok(false) if shows_the_host(proc) => Lock::Free,
+        Ok(false) => Lock::HolderHidden,
     }
+}
+
+/// True when a line of /proc/locks is a lock on that very file.
+fn holds(locks: &Path, file: &Metadata) -> Result<bool, Unreadable> {
+    let mut held = false;
+    let mut odd = None;
+    let ended =
+        lines(locks, |line| {
+            // A line at a time: the crate gives up all of them for one that it cannot read.
+            match Locks::from_buf_read(line) {
+                Ok(Locks(locks)) => held |= locks.iter().any(|lock| is_on(lock, file)),
+                // The kernel names no file for a lock that has none.
+                Err(_) if line.windows(6).any(|word| word == b"<none>") => {}
+                Err(_) => drop(odd.get_or_insert_with(|| {
+                    String::from_utf8_lossy(line).chars().take(80).collect::<String>()
+                })),
+            }
+            ControlFlow::Continue(())
+        });
+    match (ended, odd) {
+        (Err(error), _) => Err(unreadable(locks, &error)),
+        (Ok(_), Some(odd)) if !held => {
+            Err(Unreadable { path: locks.to_owned(), why: format!("this line makes no sense: {odd:?}") })
+        }
+        (Ok(_), _) => Ok(held),
+    }
+}
+
+fn is_on(lock: &procfs::Lock, file: &Metadata) -> bool {
+    let device = (major(file.dev()), minor(file.dev()));
+    lock.lock_type == LockType::FLock
+        && (u64::from(lock.devmaj), u64::from(lock.devmin)) == device
+        && lock.inode == file.ino()
 }
 
 /// /proc/locks leaves out the locks of processes that this procfs mount does not show, whoever
 /// reads it. Only the initial pid namespace has kthreadd as its process 2.
 fn shows_the_host(proc: &Path) -> bool {
     matches!(small(&proc.join("2/comm")), Ok(Some(name)) if name == "kthreadd")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_without_a_file_are_passed_over_and_odd_lines_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, locks) = (dir.path().join(".lock"), dir.path().join("locks"));
+        std::fs::write(&file, "").unwrap();
+        let metadata = file.metadata().unwrap();
+        let device = format!("{:02x}:{:02x}", major(metadata.dev()), minor(metadata.dev()));
+        let ours = format!("2: FLOCK  ADVISORY  WRITE 1 {device}:{} 0 EOF\n", metadata.ino());
+        let holds = |text: &str| {
+            std::fs::write(&locks, text).unwrap();
+            holds(&locks, &metadata)
+        };
+        let fileless = "1: POSIX  ADVISORY  READ 7 <none>:0 0 EOF\n";
+        assert_eq!(holds(fileless), Ok(false));
+        assert_eq!(holds(&format!("{fileless}{ours}")), Ok(true));
+        assert_eq!(holds(&ours.replace("FLOCK", "POSIX")), Ok(false), "MOFED's lock is an flock(2)");
+        assert!(holds("what\n").unwrap_err().why.contains("what"));
+        assert_eq!(holds(&format!("what\n{ours}")), Ok(true));
+    }
 }

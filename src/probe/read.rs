@@ -13,6 +13,8 @@ use std::path::Path;
 const SMALL: u64 = 4000;
 /// A module line with a thousand users is well below this.
 const LINE: u64 = 64 * 1024;
+/// Some ten times the largest Module.symvers or /proc/kallsyms.
+pub(super) const ENDLESS: u64 = 128 * 1024 * 1024;
 
 /// Opens for reading, without ever waiting for a FIFO's writer.
 pub(super) fn open(path: &Path) -> io::Result<File> {
@@ -48,13 +50,13 @@ pub(super) enum Ended {
 
 /// Calls `each` with every line, without its newline; what is longer than a line can be is cut.
 pub(super) fn lines(path: &Path, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<Ended> {
-    let mut reader = BufReader::with_capacity(16 * 1024, open(path)?);
+    let mut reader = BufReader::with_capacity(16 * 1024, open(path)?.take(ENDLESS));
     let mut line = Vec::new();
     loop {
         line.clear();
         reader.by_ref().take(LINE).read_until(b'\n', &mut line)?;
         if line.is_empty() {
-            return Ok(Ended::Whole);
+            return if reader.get_ref().limit() == 0 { Ok(Ended::CutOff) } else { Ok(Ended::Whole) };
         }
         let ended = match line.last() {
             Some(b'\n') => {

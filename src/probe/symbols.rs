@@ -2,7 +2,7 @@
 //! Who exports the peer-memory symbols, from /proc/kallsyms: 100,000 lines and more, read as a
 //! stream that can be broken off.
 
-use super::read::{open, unreadable};
+use super::read::{ENDLESS, open, unreadable};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::observation::Symbols;
 use memchr::memmem::Finder;
@@ -21,10 +21,12 @@ pub(super) fn read(path: &Path, interrupted: &mut dyn FnMut() -> bool) -> Option
     symbols.unwrap_or_else(|error| Some(Symbols::Unreadable(unreadable(path, &error))))
 }
 
-fn scan(mut file: File, interrupted: &mut dyn FnMut() -> bool) -> io::Result<Option<Symbols>> {
+fn scan(file: File, interrupted: &mut dyn FnMut() -> bool) -> io::Result<Option<Symbols>> {
     // Exported symbols are global ones, `T`; `.cold` parts and `__ksymtab_` entries are not.
     let needle = format!(" T {}", PEER_MEMORY_SYMBOLS[0]);
     let finder = Finder::new(&needle);
+    // What has no end is not the kernel's list, and exports nothing.
+    let mut file = file.take(ENDLESS);
     let mut buffer = [0; BUFFER];
     let mut filled = 0;
     for reads in 1.. {

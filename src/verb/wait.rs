@@ -3,7 +3,7 @@
 
 use crate::act::exec::Program;
 use crate::act::{log, metrics, termination_log};
-use crate::condition::Verdict;
+use crate::condition::{ConditionType, Status, Verdict};
 use crate::config::{Node, Policy};
 use crate::ending::Ending;
 use crate::gate::{BootTime, Cause, Effect, Gate, Look, Recorded};
@@ -133,7 +133,7 @@ impl<'a> Held<'a> {
         self.wakes.arm();
         self.last_look = now();
         match cause {
-            Cause::SafetyNet if !self.probe.changed() => return None,
+            Cause::SafetyNet if self.glance_will_do() && !self.probe.changed() => return None,
             Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
             _ => {}
         }
@@ -143,6 +143,12 @@ impl<'a> Held<'a> {
         let seen = self.recorded(cause, seen);
         let verdict = judge(&self.wait.node.expected, &seen);
         Some(Look { verdict, identity: seen.identity() })
+    }
+
+    /// A glance does not see what stands in sysfs: not enough where that is what is waited for.
+    fn glance_will_do(&self) -> bool {
+        let deciding = self.gate.verdict().and_then(Verdict::deciding);
+        deciding.is_some_and(|c| c.status == Status::False && c.r#type != ConditionType::VersionMatches)
     }
 
     /// At trace level, logs the look in a form that tests can replay.

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The documents say what the code says, the pure rooms are pure, and no file names a machine of
+//! ours.
+
+use clap::CommandFactory;
+use peermem_gate::cli::Cli;
+use peermem_gate::condition::{Outcome, Reason, Status};
+use peermem_gate::ending::Ending;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const CONDITIONS: &str = "docs/conditions.md";
+const USAGE: &str = "docs/usage.md";
+
+/// Rooms that get all they know from their arguments.
+const PURE: [&str; 8] = [
+    "src/judge",
+    "src/gate.rs",
+    "src/condition.rs",
+    "src/observation.rs",
+    "src/config.rs",
+    "src/version.rs",
+    "src/environment.rs",
+    "src/report.rs",
+];
+
+/// What would let one of them look at the world, or at a clock.
+const IMPURE: [&str; 14] = [
+    "std::fs",
+    "std::env::",
+    "std::io",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "nix::",
+    "Instant::now",
+    "SystemTime::now",
+    "File",
+    "metadata()",
+    ".exists()",
+    "is_dir()",
+    "read_dir()",
+];
+
+#[test]
+fn every_reason_is_explained_with_its_status_and_consequence() {
+    let text = read(CONDITIONS);
+    for reason in Reason::ALL {
+        let stands_for =
+            format!("{}, {}", reason.status(), format!("{:?}", reason.consequence()).to_lowercase());
+        let row = format!("| `{reason}` | {stands_for} | ");
+        let heading = format!("### `{reason}`\n\n{stands_for}.\n");
+        let found = text.matches(&row).count() + text.matches(&heading).count();
+        assert_eq!(found, 1, "{CONDITIONS} must have one row or one heading: {row:?} or {heading:?}");
+    }
+}
+
+#[test]
+fn a_reason_that_does_not_pass_says_what_to_look_at_and_what_to_do() {
+    let text = read(CONDITIONS);
+    for section in text.split("\n### ").skip(1) {
+        let section = section.split("\n## ").next().unwrap();
+        for part in ["- **Meaning**: ", "- **Look at**: ", "- **Do**: "] {
+            assert!(section.contains(part), "{part:?} is missing: {section}");
+        }
+    }
+}
+
+#[test]
+fn every_condition_is_explained_in_its_order() {
+    let types = condition_types();
+    let headings: Vec<_> =
+        read(CONDITIONS).lines().filter_map(|l| l.strip_prefix("## ")).map(str::to_owned).collect();
+    assert_eq!(headings, types, "{CONDITIONS}");
+    let rows = |line: &str| line.strip_prefix("| `")?.split_once("` | ").map(|(name, _)| name.to_owned());
+    let readme: Vec<_> = read("README.md").lines().filter_map(rows).collect();
+    assert_eq!(readme, types, "README.md");
+}
+
+#[test]
+fn no_reason_is_named_that_does_not_exist() {
+    let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
+    known.extend(condition_types());
+    known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));
+    known.extend(
+        [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown]
+            .map(|o| o.to_string()),
+    );
+    for path in [CONDITIONS, USAGE, "README.md"] {
+        for quoted in read(path).split('`').skip(1).step_by(2) {
+            if is_camel_case(quoted) {
+                assert!(known.contains(quoted), "{path}: `{quoted}` is no word of the gate");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_exit_code_is_in_the_readme() {
+    let endings = [
+        Ending::Opened,
+        Ending::NotReady,
+        Ending::CannotTell,
+        Ending::Refused,
+        Ending::Blocked,
+        Ending::TimedOut,
+        Ending::Failed,
+        Ending::NotExecutable,
+        Ending::NotFound,
+    ];
+    let readme = read("README.md");
+    for ending in endings {
+        assert!(readme.contains(&format!("\n| {} | ", ending.code())), "{ending:?}");
+    }
+    assert_eq!(Ending::Signal(15).code(), 143);
+    assert!(readme.contains("\n| 128+n | "));
+}
+
+#[test]
+fn every_option_is_described_with_its_verbs_and_its_default() {
+    let text = read(USAGE);
+    let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `--")).collect();
+    let command = Cli::command();
+    let verbs: Vec<_> = command.get_subcommands().collect();
+    let mut options = BTreeSet::new();
+    for verb in &verbs {
+        for option in verb.get_arguments().filter_map(clap::Arg::get_long).filter(|long| *long != "help") {
+            options.insert(option);
+        }
+    }
+    for option in &options {
+        let row: Vec<_> = rows
+            .iter()
+            .map(|row| row.split(" | ").collect::<Vec<_>>())
+            .find(|cells| cells[0].trim_start_matches("| `--").split([' ', '`']).next() == Some(option))
+            .unwrap_or_else(|| panic!("{USAGE} has no row for --{option}"));
+        let having = |verb: &&&clap::Command| verb.get_arguments().any(|a| a.get_long() == Some(option));
+        let names: Vec<_> = verbs.iter().filter(having).map(|verb| verb.get_name()).collect();
+        assert_eq!(row[2], names.join(", "), "--{option}");
+        let has_it = verbs.iter().find(having).unwrap();
+        let argument = has_it.get_arguments().find(|a| a.get_long() == Some(option)).unwrap();
+        for default in argument.get_default_values() {
+            let default = default.to_str().unwrap();
+            assert!(row[1].contains(&format!("`{default}`")), "--{option} has the default {default}");
+        }
+    }
+    assert_eq!(rows.len(), options.len(), "{USAGE} describes an option that does not exist");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for path in documents() {
+        for target in read(&path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.starts_with("https://") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let linked = match file {
+                "" => path.clone(),
+                file => Path::new(&path).with_file_name(file).display().to_string().replace("docs/../", ""),
+            };
+            let text = fs::read_to_string(root().join(&linked))
+                .unwrap_or_else(|_| panic!("{path} links to {target}"));
+            let anchors = text.lines().filter(|line| line.starts_with('#')).map(|line| {
+                line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-").replace('`', "")
+            });
+            assert!(
+                anchor.is_empty() || anchors.into_iter().any(|a| a == anchor),
+                "{path} links to {target}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_pure_rooms_touch_neither_file_nor_clock() {
+    let rooms: Vec<_> =
+        tree().into_iter().filter(|path| PURE.iter().any(|room| path.starts_with(room))).collect();
+    assert!(rooms.len() > PURE.len(), "judge has more than one file: {rooms:?}");
+    for path in rooms {
+        for line in read(&path).lines().filter(|line| !line.trim_start().starts_with("//")) {
+            for word in IMPURE {
+                assert!(!has_word(line, word), "{path} is a pure room: {line:?} has {word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_rust_file_names_its_licence() {
+    for path in files_with("rs") {
+        assert!(read(&path).starts_with("// SPDX-License-Identifier: Apache-2.0\n"), "{path}");
+    }
+}
+
+#[test]
+fn no_file_names_a_path_of_one_machine() {
+    // Put together here, so that this file does not name them itself.
+    let places = ["work", "farm", "root"].map(|place| format!("/{place}"));
+    for path in tree() {
+        let bytes = fs::read(root().join(&path)).unwrap();
+        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+            for place in &places {
+                assert!(!is_absolute_in(line, place), "{path}:{}: {line}", number + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_tests_of_this_file_see_what_they_look_for() {
+    let place = format!("/{}", "work");
+    for named in ["", "at ", "\"", "("].map(|before| format!("{before}{place}/main")) {
+        assert!(is_absolute_in(&named, &place), "{named}");
+    }
+    for other in ["/workload", "net/work", "~/work", "<root>/work", "./work", "/worker/x"] {
+        assert!(!is_absolute_in(other, &place), "{other}");
+    }
+    assert!(has_word("use std::fs::read;", "std::fs") && has_word("let f = File::open(p)", "File"));
+    assert!(!has_word("FileId", "File") && !has_word("NotAFile(x)", "File"));
+    assert!(is_camel_case("NoSuchReason") && is_camel_case("Nonsense"));
+    assert!(!is_camel_case("Module.symvers") && !is_camel_case("KREL") && !is_camel_case("check"));
+}
+
+/// As `check` reports them, whatever it sees: all, and in order.
+fn condition_types() -> Vec<String> {
+    let nowhere = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
+        .args(["check", "--format", "json", "--root"])
+        .arg(nowhere.path())
+        .env_clear()
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |condition: &Value| condition["type"].as_str().unwrap().to_owned();
+    report["conditions"].as_array().unwrap().iter().map(name).collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    let bytes = fs::read(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn documents() -> Vec<String> {
+    files_with("md")
+}
+
+fn files_with(extension: &str) -> Vec<String> {
+    let has_it = |path: &String| Path::new(path).extension().is_some_and(|e| e == extension);
+    tree().into_iter().filter(has_it).collect()
+}
+
+/// Every file that git has, or would have: asked of the tree itself, for a copy of it has no git.
+fn tree() -> Vec<String> {
+    let ignored: Vec<_> = read(".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
+    let mut files = Vec::new();
+    let mut directories = vec![PathBuf::new()];
+    while let Some(directory) = directories.pop() {
+        for entry in root().join(&directory).read_dir().unwrap() {
+            let entry = entry.unwrap();
+            let path = directory.join(entry.file_name());
+            let name = path.to_str().unwrap().to_owned();
+            if name == ".git" || ignored.contains(&name) {
+                continue;
+            }
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => directories.push(path),
+                kind if kind.is_file() => files.push(name),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn is_camel_case(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_alphanumeric())
+        && text.contains(|c: char| c.is_ascii_lowercase())
+}
+
+/// Not as a part of a longer word.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back().is_some_and(is_part);
+        let after = line[at + word.len()..].chars().next().is_some_and(is_part);
+        !(word.starts_with(is_part) && before || word.ends_with(is_part) && after)
+    })
+}
+
+/// `place`, as a whole component at the beginning of a path.
+fn is_absolute_in(line: &str, place: &str) -> bool {
+    line.match_indices(place).any(|(at, _)| {
+        let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let before = line[..at].chars().next_back();
+        let after = line[at + place.len()..].chars().next();
+        !before.is_some_and(|c| goes_on(c) || matches!(c, '/' | '~' | '>' | '}' | ')' | '$' | '*'))
+            && !after.is_some_and(goes_on)
+    })
+}
