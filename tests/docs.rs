@@ -18,7 +18,7 @@ const USAGE: &str = "docs/usage.md";
 /// Rooms that get all they know from their arguments.
 const PURE: [&str; 8] = [
     "src/judge",
-    "src/gate.rs",
+    "src/gate",
     "src/condition.rs",
     "src/observation.rs",
     "src/config.rs",
