@@ -183,8 +183,8 @@ pub struct SysModule {
     pub state: SysState,
     /// Inode of its directory: grows with every load, so that a reload shows.
     pub inode: Option<u64>,
-    /// Taint letters; absent where there is no such attribute.
-    pub taint: Option<String>,
+    /// Taint letters; `None` where there is no such attribute.
+    pub taint: Seen<Option<String>>,
     /// Its version; `None` where it has none.
     pub version: Seen<Option<String>>,
 }

@@ -50,7 +50,7 @@ fn sys(state: SysState, taint: &str) -> SysModule {
     SysModule {
         state,
         inode: Some(1),
-        taint: Some(taint.to_owned()),
+        taint: Ok(Some(taint.to_owned())),
         version: Ok(Some("25.07-0.9.7".to_owned())),
     }
 }
@@ -72,7 +72,7 @@ fn a_module() -> impl Strategy<Value = (Option<(ProcState, &'static str)>, SysMo
             sys(SysState::Coming, "OE"),
             sys(SysState::Going, "OE"),
             sys(SysState::NoInitstate, "OE"),
-            SysModule { inode: None, taint: None, version: Ok(None), ..sys(SysState::NoDirectory, "") },
+            SysModule { inode: None, taint: Ok(None), version: Ok(None), ..sys(SysState::NoDirectory, "") },
             sys(SysState::Unreadable(unreadable()), "OE"),
         ],
     );
@@ -163,7 +163,7 @@ fn may_open(seen: &Observation) -> bool {
             && lines[0].state == ProcState::Live
             && lines[0].taint.contains('O')
             && sys.state == SysState::Live
-            && sys.taint.as_ref().is_some_and(|taint| taint.contains('O'))
+            && sys.taint == Ok(Some("OE".to_owned()))
     };
     matches!(seen.nic, Nic::Found(_))
         && matches!(seen.marker, Marker::Present(_))

@@ -11,12 +11,20 @@ const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
 /// What both witnesses together say of one module.
 #[derive(Debug, PartialEq)]
 enum State {
-    Live { out_of_tree: bool },
+    Live(Origin),
     NotLoaded,
     Loading,
     Unloading,
     Disagree(String),
     Unreadable(String),
+}
+
+/// Where a live module comes from: MOFED's are out-of-tree.
+#[derive(Debug, PartialEq)]
+enum Origin {
+    OutOfTree,
+    InTree,
+    Unknown(String),
 }
 
 fn state(modules: &Modules, name: &str) -> State {
@@ -41,7 +49,7 @@ fn state(modules: &Modules, name: &str) -> State {
 fn listed(line: &ProcModule, sys: &SysModule) -> State {
     match (line.state, &sys.state) {
         (_, SysState::Unreadable(why)) => State::Unreadable(why.to_string()),
-        (ProcState::Live, SysState::Live) => State::Live { out_of_tree: out_of_tree(line, sys) },
+        (ProcState::Live, SysState::Live) => State::Live(origin(line, sys)),
         // Before init runs there is no directory yet, and for a moment one without attributes.
         (ProcState::Loading, SysState::Coming | SysState::NoDirectory | SysState::NoInitstate) => {
             State::Loading
@@ -58,15 +66,25 @@ fn unlisted(sys: &SysModule) -> State {
     match &sys.state {
         SysState::NoDirectory => State::NotLoaded,
         // Part of the kernel image: always live, never MOFED's.
-        SysState::NoInitstate => State::Live { out_of_tree: false },
+        SysState::NoInitstate => State::Live(Origin::InTree),
         SysState::Unreadable(why) => State::Unreadable(why.to_string()),
         other => State::Disagree(format!("not in /proc/modules, {other:?} in sysfs")),
     }
 }
 
-/// Only MOFED's modules are out-of-tree; both witnesses must say so where both can.
-fn out_of_tree(line: &ProcModule, sys: &SysModule) -> bool {
-    line.taint.contains('O') && sys.taint.as_ref().is_none_or(|taint| taint.contains('O'))
+/// By the taint letter `O`, of which both witnesses must speak alike.
+fn origin(line: &ProcModule, sys: &SysModule) -> Origin {
+    let taint = match &sys.taint {
+        Ok(Some(taint)) if taint.bytes().all(|letter| letter.is_ascii_uppercase()) => taint,
+        Ok(Some(odd)) => return Origin::Unknown(format!("{odd:.20?} is no taint")),
+        Ok(None) => return Origin::Unknown("sysfs does not tell its taint".to_owned()),
+        Err(why) => return Origin::Unknown(why.to_string()),
+    };
+    match (line.taint.contains('O'), taint.contains('O')) {
+        (true, true) => Origin::OutOfTree,
+        (false, false) => Origin::InTree,
+        _ => Origin::Unknown(format!("its taint is {:?} in /proc/modules, {taint:?} in sysfs", line.taint)),
+    }
 }
 
 pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
@@ -99,7 +117,7 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
 /// Why a module does not count as live, in words; `None` when it does.
 fn not_live(state: &State) -> Option<(Reason, String)> {
     Some(match state {
-        State::Live { .. } => return None,
+        State::Live(_) => return None,
         State::NotLoaded => (Reason::ModuleNotLoaded, "not loaded".to_owned()),
         State::Loading => (Reason::ModuleLoading, "still loading".to_owned()),
         State::Unloading => (Reason::ModuleUnloading, "being unloaded".to_owned()),
@@ -115,9 +133,9 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
     let mut in_tree = Vec::new();
     for name in &expected.modules {
         match state(&seen.modules, name) {
-            State::Live { out_of_tree: true } => mofed.push(name.as_str()),
-            State::Live { out_of_tree: false } => in_tree.push(name.as_str()),
-            State::Unreadable(why) => {
+            State::Live(Origin::OutOfTree) => mofed.push(name.as_str()),
+            State::Live(Origin::InTree) => in_tree.push(name.as_str()),
+            State::Live(Origin::Unknown(why)) | State::Unreadable(why) => {
                 return condition(Reason::ModulesUnreadable, format!("cannot tell whose {name} is: {why}"));
             }
             // ModulesLive speaks of these.
@@ -215,7 +233,7 @@ pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Conditi
             condition(Reason::SymbolExported, format!("the kernel itself exports {SYMBOL}"))
         }
         Symbols::ExportedBy(Some(name)) => match state(&seen.modules, name) {
-            State::Live { .. } => condition(Reason::SymbolExported, format!("{name} exports {SYMBOL}")),
+            State::Live(_) => condition(Reason::SymbolExported, format!("{name} exports {SYMBOL}")),
             State::Unreadable(why) => condition(
                 Reason::ModulesUnreadable,
                 format!("{name} exports {SYMBOL}, but whether it is live cannot be told: {why}"),

@@ -88,7 +88,7 @@ pub(super) fn read_sys(sys: &Path, name: &str) -> SysModule {
     let mut module = SysModule {
         state: state(&directory),
         inode: Some(before),
-        taint: small(&directory.join("taint")).ok().flatten(),
+        taint: small(&directory.join("taint")),
         // Of MOFED's RDMA modules only mlx5_core has one.
         version: if name == "mlx5_core" { small(&directory.join("version")) } else { Ok(None) },
     };
@@ -107,7 +107,7 @@ fn without_directory(directory: &Path, error: &std::io::Error) -> SysModule {
         std::io::ErrorKind::NotFound if directory.parent().is_some_and(Path::is_dir) => SysState::NoDirectory,
         _ => SysState::Unreadable(unreadable(directory, error)),
     };
-    SysModule { state, inode: None, taint: None, version: Ok(None) }
+    SysModule { state, inode: None, taint: Ok(None), version: Ok(None) }
 }
 
 fn state(directory: &Path) -> SysState {

@@ -30,7 +30,9 @@ pub(super) fn read(sys: &Path) -> Nic {
 
 fn vendor(path: &Path) -> Result<u16, Unreadable> {
     let text = small(path)?.unwrap_or_default();
-    let number = text.strip_prefix("0x").and_then(|hex| u16::from_str_radix(hex, 16).ok());
+    // Four digits, as the kernel prints it: a shorter one is cut off, and no other vendor's.
+    let hex = text.strip_prefix("0x").filter(|hex| hex.len() == 4);
+    let number = hex.and_then(|hex| u16::from_str_radix(hex, 16).ok());
     number.ok_or_else(|| {
         let shown: String = text.chars().take(20).collect();
         Unreadable { path: path.to_owned(), why: format!("{shown:?} is not a PCI vendor") }
