@@ -4,7 +4,7 @@
 
 use crate::cli::Cli;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
@@ -12,7 +12,9 @@ const PREFIX: &str = "PEERMEM_GATE_";
 
 /// The mirrors of options that only verbs to come have (contract.md): set for a whole pod, they
 /// must not stop the verbs that are here.
-const OF_OTHER_VERBS: [&str; 4] = ["DRIVER_ROOT", "MODPROBE", "NO_YIELD", "UNLOAD_ON_EXIT"];
+const OF_OTHER_VERBS: [&str; 5] = ["DRIVER_ROOT", "MODPROBE", "NO_YIELD", "STATUS_FILE", "UNLOAD_ON_EXIT"];
+/// But not where `check` would have to heed it, and cannot yet.
+const NOT_YET: (&str, &str) = ("check", "STATUS_FILE");
 
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;
@@ -86,47 +88,49 @@ fn mirrors(
 ) -> Result<Vec<OsString>, Refusal> {
     let mut mirrored = Vec::new();
     for (name, value) in variables {
-        let Some(mirror) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-        // Kubernetes injects these for a Service named peermem-gate.
-        if mirror == "DISABLED" || mirror.starts_with("SERVICE_") || mirror.starts_with("PORT") {
-            continue;
-        }
-        let option = mirror.to_ascii_lowercase().replace('_', "-");
-        let known_to = |command: &Command| {
-            let named = command.get_arguments().find(|a| a.get_long() == Some(&option));
-            named.filter(|_| mirror == mirror.to_ascii_uppercase()).map(|a| a.get_id().clone())
-        };
-        let here = command.find_subcommand(verb).and_then(known_to);
-        if let Some(id) = here {
-            if typed.value_source(id.as_str()) != Some(ValueSource::CommandLine) {
-                let mut typed = OsString::from(format!("--{option}="));
-                typed.push(value);
-                accepted(
-                    command,
-                    [program, verb.as_ref(), &typed].map(OsStr::to_owned).as_ref(),
-                    name,
-                    value,
-                )?;
-                mirrored.push(typed);
+        let name = name.to_string_lossy();
+        let Some(mirror) = name.strip_prefix(PREFIX).filter(|mirror| !is_injected(mirror)) else { continue };
+        match command.find_subcommand(verb).and_then(|verb| mirrored_by(mirror, verb)) {
+            Some(option)
+                if typed.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine) => {}
+            Some(option) => {
+                let mut argument = OsString::from(format!("--{}=", option.get_long().unwrap_or_default()));
+                argument.push(value);
+                accepted(command, &[program.to_owned(), verb.into(), argument.clone()], &name, value)?;
+                mirrored.push(argument);
             }
-        } else if !OF_OTHER_VERBS.contains(&mirror)
-            && !command.get_subcommands().any(|c| known_to(c).is_some())
-        {
-            return Err(Refusal::Said(format!(
-                "{} is not a variable of peermem-gate: correct or remove it (`peermem-gate {verb} --help` lists the options)",
-                name.to_string_lossy()
-            )));
+            None if is_of_another_verb(mirror, verb, command) => {}
+            None => {
+                return Err(Refusal::Said(format!(
+                    "{name} is not a variable of peermem-gate: correct or remove it (`peermem-gate {verb} --help` lists the options)"
+                )));
+            }
         }
     }
     Ok(mirrored)
 }
 
+/// Kubernetes sets `SERVICE_` and `PORT` variables for a Service named peermem-gate.
+fn is_injected(mirror: &str) -> bool {
+    mirror == "DISABLED" || mirror.starts_with("SERVICE_") || mirror.starts_with("PORT")
+}
+
+fn mirrored_by<'a>(mirror: &str, verb: &'a Command) -> Option<&'a Arg> {
+    let spelling = |option: &str| option.to_ascii_uppercase().replace('-', "_");
+    verb.get_arguments().find(|arg| arg.get_long().is_some_and(|option| spelling(option) == mirror))
+}
+
+fn is_of_another_verb(mirror: &str, verb: &str, command: &Command) -> bool {
+    let of_one_to_come = OF_OTHER_VERBS.contains(&mirror) && (verb, mirror) != NOT_YET;
+    of_one_to_come || command.get_subcommands().any(|other| mirrored_by(mirror, other).is_some())
+}
+
 /// Tries one mirror alone, so that the message names the variable and not an option nobody typed.
-fn accepted(command: &mut Command, args: &[OsString], name: &OsStr, value: &OsStr) -> Result<(), Refusal> {
+fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Refusal> {
     let Err(Refusal::Usage(error)) = matches(command, args) else { return Ok(()) };
     let rendered = error.render().to_string();
-    let why = rendered.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    Err(Refusal::Said(format!("{}={value:?} is refused: {why}", name.to_string_lossy())))
+    let why = rendered.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    Err(Refusal::Said(format!("{name}={value:?} is refused: {why}")))
 }
 
 fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Refusal> {
