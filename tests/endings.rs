@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How the gate ends: every exit code, and what it leaves behind.
+
+mod support;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{
+    Gate, HOST, LIMIT, LOCK, MARKER, Node, PROMPT, VENDOR, can, code, elapsed, gate, median, output, product,
+    refusal, text, wrapped,
+};
+
+/// Runs to its end, and says the exit code and the whole log.
+fn ending(command: &mut Command) -> (i32, Vec<Value>) {
+    let mut gate = Gate::start(command);
+    let code = gate.ended();
+    (code, std::mem::take(&mut gate.lines))
+}
+
+fn last(lines: &[Value]) -> &Value {
+    lines.last().expect("a closing line")
+}
+
+#[test]
+fn ready_ends_with_0() {
+    let (code, lines) = ending(Node::ready().wait().args(["--settle", "100ms"]));
+    assert_eq!(code, 0);
+    assert!(text(last(&lines)).starts_with("open: MOFED is ready"));
+    assert!(elapsed(last(&lines)) >= 0.1);
+}
+
+#[test]
+fn where_it_does_not_apply_it_opens_at_once() {
+    // A settle time that would be waited for is one that the test would notice.
+    const SETTLE: [&str; 4] = ["--settle", "1h", "--timeout", "2h"];
+    let nowhere = Node::ready().without_marker().without_nic();
+    let (code, lines) = ending(nowhere.wait().args(SETTLE));
+    assert_eq!((code, &last(&lines)["reason"]), (0, &"NoRdmaDevice".into()));
+
+    let node = Node::ready().without_marker();
+    for value in ["false", "", "True", "1"] {
+        let (code, lines) = ending(node.wait().args(SETTLE).env("GPU_DIRECT_RDMA_ENABLED", value));
+        assert_eq!((code, &last(&lines)["reason"]), (0, &"RdmaNotRequested".into()), "{value:?}");
+        assert!(text(last(&lines)).contains(&format!("{value:?}")), "the value is shown");
+    }
+    let report =
+        support::Report::of(node.check().args(["--format", "json"]).env("GPU_DIRECT_RDMA_ENABLED", "false"));
+    assert_eq!((report.code, report.verdict()), (0, "NotApplicable"));
+}
+
+#[test]
+fn a_deadline_ends_with_124() {
+    let node = Node::ready().without_marker();
+    let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
+    assert_eq!((code, &last(&lines)["reason"]), (124, &"MarkerAbsent".into()));
+    assert!(elapsed(last(&lines)) >= 0.3);
+    assert!(text(last(&lines)).starts_with("give up: the time is up"));
+}
+
+#[test]
+fn a_deadline_may_open_all_the_same() {
+    let node = Node::ready().without_marker();
+    let mut wait = node.wait();
+    wait.args(["--settle", "0s", "--timeout", "300ms", "--on-timeout", "proceed"]);
+    let (code, lines) = ending(&mut wait);
+    assert_eq!((code, &last(&lines)["level"]), (0, &"WARN".into()));
+    assert!(text(last(&lines)).contains("OPEN ALTHOUGH NOT READY"));
+    let (code, _) = ending(wait.args(["--", "sh", "-c", "exit 42"]));
+    assert_eq!(code, 42);
+}
+
+#[test]
+fn a_timeout_of_nothing_is_one_look() {
+    let (code, lines) = ending(Node::ready().wait().args(["--timeout", "0s"]));
+    assert_eq!(code, 0, "the default settle time does not count: {lines:#?}");
+    let node = Node::ready().without_marker();
+    assert_eq!(ending(node.wait().args(["--timeout", "0s"])).0, 124);
+    assert_eq!(ending(node.wait().args(["--timeout", "0s", "--on-timeout", "proceed"])).0, 0);
+    assert_eq!(ending(Node::ready().in_tree().wait().args(["--timeout", "0s"])).0, 124);
+}
+
+#[test]
+fn the_deadline_wins_over_the_settle_time() {
+    let node = Node::ready().without_marker();
+    let mut gate = Gate::start(node.wait().args(["--timeout", "5s", "--settle", "4s"]));
+    gate.logs("MarkerAbsent");
+    thread::sleep(Duration::from_millis(1500));
+    node.set_marker();
+    assert_eq!(gate.ended(), 124);
+    assert!(gate.said("settling"), "the marker came too late to prove anything");
+    assert_eq!(gate.lines.last().unwrap()["reason"], "Settling");
+}
+
+#[test]
+fn a_dry_run_opens_after_one_look() {
+    let node = Node::ready().without_marker();
+    let mut wait = node.wait();
+    let (code, lines) = ending(wait.arg("--dry-run"));
+    assert_eq!((code, &last(&lines)["level"]), (0, &"WARN".into()));
+    assert!(
+        text(last(&lines)).contains("dry run") && text(last(&lines)).contains("MarkerPresent"),
+        "{lines:#?}"
+    );
+    assert_eq!(ending(wait.args(["--", "sh", "-c", "exit 42"])).0, 42);
+    let (code, lines) = ending(Node::ready().wait().arg("--dry-run"));
+    assert_eq!(code, 0);
+    assert!(text(last(&lines)).contains("everything holds"), "{lines:#?}");
+}
+
+#[test]
+fn disabled_it_opens_whatever_else_is_said() {
+    let node = Node::ready().without_marker();
+    let mut wait = node.wait();
+    wait.args(["--timeout", "none", "--", "sh", "-c", "exit 42"]);
+    let garbage = [
+        ("PEERMEM_GATE_TIMEOUT", "30"),
+        ("PEERMEM_GATE_SETTLE", ""),
+        ("PEERMEM_GATE_NONSENSE", "1"),
+        ("PEERMEM_GATE_LOG_LEVEL", "loud"),
+        ("DRIVER_READY_PATH", "relative"),
+        ("MLX_DRIVERS_MOUNT", "relative"),
+    ];
+    wait.envs(garbage);
+    assert_eq!(ending(&mut wait).0, 2, "the garbage is refused");
+    let (code, lines) = ending(wait.env("PEERMEM_GATE_DISABLED", "incident 4711"));
+    assert_eq!(code, 42);
+    assert_eq!(last(&lines)["level"], "WARN");
+    assert!(text(last(&lines)).contains("incident 4711"), "{lines:#?}");
+}
+
+#[test]
+fn check_ends_with_0_1_or_2() {
+    let report = |node: Node| {
+        let report = node.report();
+        (report.code, report.verdict().to_owned())
+    };
+    assert_eq!(report(Node::ready()), (0, "Ready".into()));
+    assert_eq!(report(Node::ready().without_nic()), (0, "NotApplicable".into()));
+    assert_eq!(report(Node::ready().without_marker()), (1, "Waiting".into()));
+    assert_eq!(report(Node::ready().in_tree()), (1, "Waiting".into()));
+    assert_eq!(report(Node::ready().suspect()), (1, "Waiting".into()));
+    assert_eq!(report(Node::ready().without("proc/modules")), (2, "Unknown".into()));
+    assert_eq!(report(Node::ready().without("sys/bus")), (2, "Unknown".into()));
+    assert_eq!(refusal(gate().args(["check", "--nonsense"])).0, 2);
+}
+
+#[test]
+fn the_gates_own_failure_ends_with_125() {
+    let node = Node::ready().without_marker();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut check = node.check();
+    let mut child = check.stdout(full).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(code(child.wait().unwrap()), 125, "an answer that cannot be given is no answer");
+}
+
+#[test]
+fn without_descriptors_it_fails_and_says_so() {
+    // Descriptor 0 is for the loader, and then for Rust's runtime, which wants all three open.
+    let script = r#"exec <&- && ulimit -n 3 && exec "$0" "$@""#;
+    let (code, said) = refusal(&mut wrapped(["sh", "-c", script], &Node::ready().wait()));
+    assert_eq!(code, 125, "{said}");
+    assert!(said.contains("signals"), "{said}");
+}
+
+#[test]
+fn a_panic_ends_with_125() {
+    if !can(&["prlimit", "--version"]) {
+        return;
+    }
+    let node = Node::ready().without_marker();
+    let log = node.path("termination-log");
+    let mut gate = Gate::start(node.wait().arg("--termination-log").arg(&log));
+    gate.logs("MarkerAbsent");
+    // poll(2) with more descriptors than may be open fails, and nothing can be done about it.
+    let pid = gate.pid().to_string();
+    assert!(Command::new("prlimit").args(["--nofile=1:1", "--pid", &pid]).status().unwrap().success());
+    node.write("run/mellanox/drivers/wake", "");
+    node.set_marker();
+    assert_eq!(gate.ended(), 125);
+    assert!(gate.said("please report this"), "{:#?}", gate.lines);
+}
+
+#[test]
+fn signals_end_it_with_their_number() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        let node = Node::ready().without_marker();
+        let mut gate = Gate::start(node.wait().args(["--timeout", "none"]));
+        gate.logs("MarkerAbsent");
+        gate.process().signal(signal);
+        assert_eq!(gate.ended(), 128 + signal as i32);
+        let line = text(gate.lines.last().unwrap()).to_owned();
+        assert!(line.starts_with(&format!("ended by signal {}", signal as i32)), "{line}");
+    }
+}
+
+/// The only child of a process.
+fn child_of(parent: Pid) -> Pid {
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    Pid::from_raw(children.trim().parse().expect("one child"))
+}
+
+/// Signals to be heeded, once as any process and once as the first of a pid namespace.
+fn ends_promptly(by: &[&str]) {
+    if !by.is_empty() && !can(&[by, &["true"]].concat()) {
+        return;
+    }
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut times = Vec::new();
+        for _ in 0..7 {
+            let node = Node::ready().without_marker();
+            let wait = node.wait();
+            let mut wait = if by.is_empty() { wait } else { wrapped(by, &wait) };
+            let mut gate = Gate::start(&mut wait);
+            gate.logs("MarkerAbsent");
+            let pid = if by.is_empty() { gate.pid() } else { child_of(gate.pid()) };
+            let sent = Instant::now();
+            kill(pid, signal).unwrap();
+            assert_eq!(gate.ended(), 128 + signal as i32);
+            times.push(sent.elapsed());
+        }
+        println!("{signal}: {times:?}");
+        assert!(median(times) < PROMPT);
+    }
+}
+
+#[test]
+fn signals_end_it_promptly() {
+    ends_promptly(&[]);
+}
+
+#[test]
+fn signals_end_it_promptly_as_the_first_process() {
+    ends_promptly(&["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+}
+
+#[test]
+fn a_signal_breaks_off_a_long_read() {
+    let node = Node::ready();
+    // A hole is as long to read as any file.
+    let kallsyms = File::create(node.path("proc/kallsyms")).unwrap();
+    kallsyms.set_len(64 << 30).unwrap();
+    let mut gate = Gate::start(node.wait().args(["--settle", "0s"]));
+    let io = format!("/proc/{}/io", gate.pid());
+    let started = Instant::now();
+    let read = || -> u64 {
+        let io = fs::read_to_string(&io).unwrap();
+        io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+    };
+    while read() < 20 << 20 {
+        assert!(started.elapsed() < LIMIT, "it is not read");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let sent = Instant::now();
+    gate.process().signal(Signal::SIGTERM);
+    assert_eq!(gate.ended(), 143);
+    assert!(sent.elapsed() < PROMPT, "ended after {:?}", sent.elapsed());
+    assert!(!gate.said("SymbolMissing"));
+}
+
+#[test]
+fn blocked_does_not_end_it_unless_asked_to() {
+    // Nothing of these two is blocked: --fail-fast must not end what only waits.
+    let node = Node::ready().without_marker();
+    let mut wait = node.wait();
+    wait.args(["--fail-fast", "--settle", "0s", "--timeout", "500ms"]);
+    assert_eq!(ending(&mut wait).0, 124);
+}
+
+#[test]
+fn the_termination_log_is_written_in_place_and_short() {
+    let node = Node::ready().without_marker();
+    let log = node.path("termination-log");
+    fs::write(&log, "x".repeat(5000)).unwrap();
+    let inode = log.metadata().unwrap().ino();
+    let far = format!("/{}", ["directory"; 300].join("/"));
+    let mut wait = node.wait();
+    wait.arg("--termination-log").arg(&log).args(["--timeout", "0s"]);
+    let words = |wait: &mut Command, wanted: i32| {
+        let (code, lines) = ending(wait);
+        assert_eq!(code, wanted, "{lines:#?}");
+        assert_eq!(log.metadata().unwrap().ino(), inode, "it is a bind mount in a pod");
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(!text.is_empty() && text.len() <= 1024, "{} bytes", text.len());
+        text
+    };
+    let text = words(&mut wait, 124);
+    let (sentence, conditions) = text.split_once('\n').unwrap();
+    assert!(sentence.starts_with("give up: the time is up"), "{text}");
+    assert!(conditions.starts_with("MarkerPresent MarkerAbsent: "), "{text}");
+    let text = words(wait.env("DRIVER_READY_PATH", &far), 124);
+    assert!(text.starts_with("give up: the time is up"), "{text}");
+    assert!(words(wait.env("PEERMEM_GATE_SETTLE", "30"), 2).contains("PEERMEM_GATE_SETTLE"));
+    wait.env_remove("PEERMEM_GATE_SETTLE");
+    assert!(words(wait.args(["--", "/no/such/program"]), 127).contains("/no/such/program"));
+
+    let mut gate = Gate::start(node.wait().arg("--termination-log").arg(&log));
+    gate.logs("MarkerAbsent");
+    gate.process().signal(Signal::SIGTERM);
+    assert_eq!(gate.ended(), 143);
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(text.starts_with("ended by signal 15") && text.contains("MarkerPresent MarkerAbsent"), "{text}");
+}
+
+#[test]
+fn a_refused_command_line_has_its_last_words_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let inline = format!("--termination-log={}", log.display());
+    let apart = ["--termination-log", log.to_str().unwrap()];
+    let read = |command: &mut Command| {
+        fs::write(&log, "").unwrap();
+        assert_eq!(refusal(command).0, 2);
+        fs::read_to_string(&log).unwrap()
+    };
+    assert!(read(gate().args(["wait", &inline, "--nonsense"])).contains("--nonsense"));
+    assert!(read(gate().args(["wait", "--nonsense"]).args(apart)).contains("--nonsense"));
+    assert!(read(gate().arg("wait").args(apart).args(["--timeout", "30"])).contains("--timeout"));
+    assert!(read(gate().arg("wait").args(apart).env("PEERMEM_GATE_X", "")).contains("PEERMEM_GATE_X"));
+    let mirror = read(gate().args(["wait", "--nonsense"]).env("PEERMEM_GATE_TERMINATION_LOG", &log));
+    assert!(mirror.contains("--nonsense"));
+    // CMD's own options are not the gate's.
+    assert_eq!(read(gate().args(["wait", "--nonsense", "--"]).args(apart)), "");
+    let many = vec!["--nonsense"; 500].concat();
+    let text = read(gate().args(["wait", &inline, &many]));
+    assert!(!text.is_empty() && text.len() <= 1024, "{} bytes", text.len());
+}
+
+#[test]
+fn opening_leaves_the_termination_log_alone() {
+    let node = Node::ready();
+    node.write("termination-log", "kept");
+    let mut wait = node.wait();
+    wait.args(["--settle", "0s", "--termination-log"]).arg(node.path("termination-log"));
+    assert_eq!(ending(&mut wait).0, 0);
+    assert_eq!(fs::read(node.path("termination-log")).unwrap(), b"kept");
+}
+
+#[test]
+fn a_termination_log_that_cannot_be_written_changes_nothing() {
+    let node = Node::ready().without_marker();
+    for place in ["missing/log", "proc"] {
+        let (code, lines) =
+            ending(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(node.path(place)));
+        assert_eq!(code, 124);
+        assert!(lines.iter().any(|l| l["level"] == "WARN" && text(l).contains("termination log")));
+    }
+}
+
+/// The metrics that the gate wrote, by name and labels.
+fn metrics(text: &str) -> Vec<(&str, f64)> {
+    assert!(text.ends_with('\n'), "half a file: {text:?}");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+            (name, value.parse().expect("a number"))
+        })
+        .collect()
+}
+
+#[test]
+fn metrics_are_replaced_and_never_half_there() {
+    let node = Node::ready().without_marker();
+    let place = node.path("metrics/gate.prom");
+    fs::create_dir(node.path("metrics")).unwrap();
+    let mut wait = node.wait();
+    wait.args(["--settle", "0s", "--heartbeat", "5ms", "--metrics-file"]).arg(&place);
+    let mut gate = Gate::start(&mut wait);
+    gate.logs("MarkerAbsent");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut inodes = std::collections::BTreeSet::new();
+            while !over.load(Ordering::SeqCst) {
+                let Ok(text) = fs::read_to_string(&place) else { continue };
+                assert!(metrics(&text).iter().any(|(name, _)| *name == "peermem_gate_waited_seconds"));
+                inodes.extend(place.metadata().map(|m| m.ino()));
+            }
+            inodes.len()
+        });
+        for _ in 0..50 {
+            gate.logs("still waiting");
+        }
+        over.store(true, Ordering::SeqCst);
+        assert!(reader.join().expect("whole files") > 1, "it was never replaced");
+    });
+    let text = fs::read_to_string(&place).unwrap();
+    let before = metrics(&text);
+    let value =
+        |metrics: &[(&str, f64)], name: &str| metrics.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
+    assert_eq!(value(&before, r#"peermem_gate_verdict{verdict="Waiting"}"#), Some(1.0));
+    let absent = r#"peermem_gate_condition{type="MarkerPresent",status="False",reason="MarkerAbsent"}"#;
+    assert_eq!(value(&before, absent), Some(1.0));
+    node.set_marker();
+    gate.assert_opened();
+    let text = fs::read_to_string(&place).unwrap();
+    assert_eq!(value(&metrics(&text), r#"peermem_gate_verdict{verdict="Ready"}"#), Some(1.0), "{text}");
+    assert_eq!(fs::read_dir(node.path("metrics")).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn metrics_that_cannot_be_written_change_nothing() {
+    for place in ["missing/gate.prom", "proc"] {
+        let node = Node::ready();
+        let (code, lines) =
+            ending(node.wait().args(["--settle", "200ms", "--metrics-file"]).arg(node.path(place)));
+        assert_eq!(code, 0);
+        let warnings = lines.iter().filter(|line| line["level"] == "WARN");
+        assert_eq!(warnings.count(), 1, "{lines:#?}");
+        let left = fs::read_dir(node.root()).unwrap().flatten();
+        assert!(left.into_iter().all(|e| !e.file_name().to_string_lossy().contains("tmp")), "left behind");
+    }
+}
+
+#[test]
+fn the_json_report_is_one_line_with_stable_keys() {
+    let node = Node::ready();
+    let output = output(node.check().args(["--format", "json"]).env("NODE_NAME", "node-7"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches('\n').count(), 1);
+    assert!(text.ends_with('\n'));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let expected = [
+        ("schema", "peermem-gate/v1"),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("node", "node-7"),
+        ("kernel", support::KERNEL),
+        ("arch", "x86_64"),
+        ("boot_id", "0fb0e9b4-0000-4000-8000-000000000001"),
+        ("verdict", "Ready"),
+    ];
+    for (key, value) in expected {
+        assert_eq!(report[key], value, "{key}");
+    }
+    let time = report["time"].as_str().unwrap();
+    assert!(time.len() >= 20 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
+    let types = [
+        "RdmaRequested",
+        "NicPresent",
+        "MarkerPresent",
+        "MarkerTrusted",
+        "ModulesLive",
+        "ModulesFromMofed",
+        "VersionMatches",
+        "SymbolsExported",
+        "HeadersReady",
+        "PeermemUsable",
+        "Settled",
+    ];
+    let conditions = report["conditions"].as_array().unwrap();
+    assert_eq!(conditions.iter().map(|c| c["type"].as_str().unwrap()).collect::<Vec<_>>(), types);
+    for condition in conditions {
+        for key in ["status", "reason", "message"] {
+            assert!(condition[key].is_string(), "{key} of {condition}");
+        }
+    }
+    assert_eq!(Node::ready().report().json["node"], "gpu-1", "without NODE_NAME the host's own name");
+}
+
+#[test]
+fn the_text_report_begins_with_a_short_sentence() {
+    let long = format!("/{}/ä", ["directory"; 100].join("/"));
+    let nodes = [
+        Node::ready(),
+        Node::ready().without_marker(),
+        Node::ready().without_nic(),
+        Node::ready().suspect(),
+        Node::ready().in_tree(),
+        Node::ready().without("proc/modules"),
+        Node::ready().without(VENDOR),
+        Node::ready().without(support::SYMVERS),
+        Node::ready().without("run/mellanox"),
+    ];
+    for node in nodes {
+        for marker in [None, Some(&long)] {
+            let mut check = node.check();
+            if let Some(marker) = marker {
+                check.env("DRIVER_READY_PATH", marker);
+            }
+            let output = output(&mut check);
+            let text = String::from_utf8(output.stdout).unwrap();
+            let first = text.lines().next().unwrap();
+            assert!(first.is_ascii() && !first.is_empty() && first.len() <= 80, "{first:?}");
+            assert!(output.stderr.is_empty(), "an answer is no log");
+        }
+    }
+}
+
+#[test]
+fn every_line_of_a_json_log_is_an_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing/log");
+    let node = Node::ready().without_marker();
+    for (args, wanted) in [
+        (&["--timeout", "0s"][..], 124),
+        (&["--timeout", "0s", "--on-timeout", "proceed"], 0),
+        (&["--dry-run"], 0),
+        (&["--settle", "0s", "--timeout", "300ms", "--heartbeat", "20ms"], 124),
+    ] {
+        let mut wait = node.wait();
+        wait.arg("--termination-log").arg(&missing).arg("--metrics-file").arg(&missing);
+        let (code, lines) = ending(wait.args(args).args(["--log-level", "trace"]));
+        assert_eq!(code, wanted);
+        for line in lines {
+            for key in ["timestamp", "level", "message"] {
+                assert!(line[key].is_string(), "{key} of {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn closed_and_broken_outputs_are_no_failure() {
+    let node = Node::ready();
+    for closed in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"] {
+        let script = format!(r#"exec "$0" "$@" {closed}"#);
+        let by = ["sh", "-c", &script];
+        assert_eq!(code(output(&mut wrapped(by, &node.check())).status), 0, "check {closed}");
+        let wait = &mut node.wait();
+        assert_eq!(code(output(&mut wrapped(by, wait.args(["--settle", "0s"]))).status), 0, "wait {closed}");
+    }
+    for format in ["text", "json"] {
+        let mut check = node.check();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut child = check.args(["--format", format]).stdout(writer).spawn().unwrap();
+        assert_eq!(code(child.wait().unwrap()), 0, "nobody reads, and the node is ready");
+    }
+}
+
+/// What reads the log may go away while the gate waits.
+#[test]
+fn a_log_that_nobody_reads_is_no_failure() {
+    let node = Node::ready().without_marker();
+    let mut wait = node.wait();
+    wait.args(["--settle", "0s", "--metrics-file"]).arg(node.path("metrics"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut process = support::Process::new(wait.stderr(writer).spawn().unwrap());
+    let started = Instant::now();
+    // Its log is gone; that it waits shows here.
+    while !node.path("metrics").exists() && !process.ends_within(Duration::from_millis(5)) {
+        assert!(started.elapsed() < LIMIT, "it does not wait");
+    }
+    node.set_marker();
+    assert_eq!(code(process.ended()), 0);
+}
+
+#[test]
+fn a_suspect_marker_holds_and_is_then_believed() {
+    let node = Node::ready().suspect();
+    let mut wait = node.wait();
+    wait.args(["--settle", "0s"]);
+    let (ended, lines) = ending(wait.args(["--suspect-hold", "300ms"]));
+    assert_eq!(ended, 0);
+    assert_eq!(lines[0]["reason"], "MarkerSuspect");
+    let believed = lines.iter().find(|line| line["reason"] == "MarkerBelieved").expect("a warning");
+    assert_eq!(believed["level"], "WARN");
+    assert!(elapsed(believed) >= 0.3, "{believed}");
+    let warnings = lines.iter().filter(|line| line["level"] == "WARN");
+    assert_eq!(warnings.count(), 1);
+}
+
+#[test]
+fn a_suspect_marker_is_not_believed_early() {
+    let node = Node::ready().suspect();
+    let (ended, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "500ms"]));
+    assert_eq!((ended, &last(&lines)["reason"]), (124, &"MarkerSuspect".into()));
+}
+
+#[test]
+fn a_suspect_marker_made_anew_is_held_anew() {
+    let node = Node::ready().suspect();
+    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "3s"]));
+    gate.logs("MarkerSuspect");
+    let started = Instant::now();
+    thread::sleep(Duration::from_secs(1));
+    node.remove(MARKER);
+    gate.logs("MarkerAbsent");
+    let anew = started.elapsed().as_secs_f64();
+    node.set_marker();
+    assert!(gate.assert_opened() >= anew + 3.0);
+}
+
+#[test]
+fn a_lock_that_somebody_takes_clears_the_marker() {
+    let node = Node::ready().suspect();
+    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "1h"]));
+    gate.logs("MarkerSuspect");
+    // /proc has no events: the safety net must find it.
+    node.hold_lock();
+    gate.assert_opened();
+    assert!(gate.said("safety net") && !gate.said("MarkerBelieved"));
+    node.remove(LOCK);
+    assert_eq!(node.report().reason("MarkerTrusted"), "NoLockFile");
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for args in [&["--help"][..], &["--version"], &["wait", "--help"], &["check", "-h"]] {
+        let output = output(gate().args(args).env("PEERMEM_GATE_NONSENSE", "1"));
+        assert_eq!(code(output.status), 0, "{args:?}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
+    }
+    let version = output(gate().arg("--version"));
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert!(version.starts_with(&format!("peermem-gate {} (", env!("CARGO_PKG_VERSION"))), "{version}");
+    if let Some(product) = product(HOST) {
+        let version = output(Command::new(product).arg("--version"));
+        let version = String::from_utf8(version.stdout).unwrap();
+        assert!(version.contains(&format!("{HOST}-unknown-linux-musl")), "{version}");
+    }
+}
+
+#[test]
+fn only_answers_go_to_standard_output() {
+    let node = Node::ready();
+    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--log-level", "trace"]));
+    gate.assert_opened();
+    assert!(gate.stdout().is_empty());
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//! CMD starts as if the gate had never been there: what it sees through the gate is compared with
+//! what the same command sees without it.
+
+mod support;
+
+use nix::sys::signal::Signal;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::{GATE, Gate, HOST, LIMIT, NOBODY, Node, can, code, output, product, refusal, wrapped};
+
+/// What CMD writes to standard output behind a gate that has waited with every source armed.
+fn through(by: &[&str], cmd: &[&OsStr], set: impl Fn(&mut Command)) -> (Gate, Vec<u8>) {
+    let node = Node::ready().without_marker();
+    let mut wait = node.wait();
+    wait.args(["--settle", "100ms", "--metrics-file"]).arg(node.path("metrics.prom"));
+    wait.arg("--termination-log").arg(node.path("termination-log"));
+    wait.arg("--").args(cmd);
+    let mut wait = if by.is_empty() { wait } else { wrapped(by, &wait) };
+    set(&mut wait);
+    let mut gate = Gate::start(&mut wait);
+    gate.logs("MarkerAbsent");
+    node.set_marker();
+    gate.assert_opened();
+    let seen = gate.stdout();
+    (gate, seen)
+}
+
+/// The same without the gate.
+fn directly(by: &[&str], cmd: &[&OsStr], set: impl Fn(&mut Command)) -> Vec<u8> {
+    let mut plain = Command::new(cmd[0]);
+    plain.args(&cmd[1..]);
+    let mut plain = wrapped(by.iter().copied().chain(by.is_empty().then_some("env")), &plain);
+    set(&mut plain);
+    output(&mut plain).stdout
+}
+
+fn assert_same(by: &[&str], cmd: &[&OsStr], set: impl Fn(&mut Command)) -> Vec<u8> {
+    let (_, through) = through(by, cmd, &set);
+    let directly = directly(by, cmd, &set);
+    assert!(!directly.is_empty());
+    assert_eq!(
+        String::from_utf8_lossy(&through),
+        String::from_utf8_lossy(&directly),
+        "{cmd:?} sees something else behind the gate"
+    );
+    assert_eq!(through, directly);
+    through
+}
+
+fn words<'a>(cmd: &[&'a str]) -> Vec<&'a OsStr> {
+    cmd.iter().copied().map(OsStr::new).collect()
+}
+
+/// The lines of /proc/self/status that two runs of a command have in common.
+const COMMON: [&str; 9] =
+    ["Umask", "Uid", "Gid", "Groups", "SigPnd", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs"];
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {status}")).trim()
+}
+
+fn mask(status: &str, name: &str) -> u64 {
+    u64::from_str_radix(field(status, name), 16).unwrap()
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal as u64 - 1)
+}
+
+/// What CMD reads of itself; cat handles no signal of its own.
+fn status(by: &[&str]) -> String {
+    let cmd = words(&["cat", "/proc/self/status"]);
+    let through = String::from_utf8(through(by, &cmd, |_| {}).1).unwrap();
+    let directly = String::from_utf8(directly(by, &cmd, |_| {})).unwrap();
+    for name in COMMON {
+        assert_eq!(field(&through, name), field(&directly, name), "{name}");
+    }
+    through
+}
+
+#[test]
+fn the_same_process() {
+    let (gate, seen) = through(&[], &words(&["cat", "/proc/self/status"]), |_| {});
+    let status = String::from_utf8(seen).unwrap();
+    assert_eq!(field(&status, "Pid"), gate.pid().to_string());
+    assert_eq!(field(&status, "Name"), "cat");
+    assert_eq!(field(&status, "Threads"), "1");
+}
+
+#[test]
+fn signals_as_they_were_found() {
+    let status = status(&[]);
+    assert_eq!(mask(&status, "SigBlk"), 0);
+    assert_eq!(mask(&status, "SigCgt"), 0);
+    assert_eq!(mask(&status, "SigIgn") & bit(Signal::SIGPIPE), 0, "Rust's runtime ignores it");
+}
+
+#[test]
+fn a_broken_pipe_ends_cmd() {
+    // Without SIGPIPE `yes` would complain, and sh would see 1.
+    let script = "(yes; echo $? >&2) | true";
+    let (gate, _) = through(&[], &words(&["bash", "-c", script]), |_| {});
+    assert!(gate.lines.iter().any(|line| *line == 141), "{:#?}", gate.lines);
+}
+
+#[test]
+fn signals_that_were_blocked_at_start_stay_blocked() {
+    if !can(&["env", "--block-signal=USR1", "true"]) {
+        return;
+    }
+    let status = status(&["env", "--block-signal=USR1", "--block-signal=TERM"]);
+    assert_eq!(mask(&status, "SigBlk"), bit(Signal::SIGUSR1) | bit(Signal::SIGTERM));
+}
+
+#[test]
+fn signals_that_were_ignored_at_start_stay_ignored() {
+    let by = ["sh", "-c", r#"trap "" HUP USR2; exec "$0" "$@""#];
+    let status = status(&by);
+    for ignored in [Signal::SIGHUP, Signal::SIGUSR2] {
+        assert_ne!(mask(&status, "SigIgn") & bit(ignored), 0, "{ignored}");
+    }
+    assert_eq!(mask(&status, "SigIgn") & bit(Signal::SIGPIPE), 0);
+    assert_eq!(mask(&status, "SigBlk"), 0);
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_start_does_not_end_the_gate() {
+    let node = Node::ready().without_marker();
+    let nohup = ["sh", "-c", r#"trap "" HUP; exec "$0" "$@""#];
+    let mut gate = Gate::start(&mut wrapped(nohup, node.wait().args(["--settle", "100ms", "--", "true"])));
+    gate.logs("MarkerAbsent");
+    gate.process().signal(Signal::SIGHUP);
+    node.set_marker();
+    gate.assert_opened();
+}
+
+#[test]
+fn a_signal_that_was_blocked_at_start_ends_the_gate() {
+    if !can(&["env", "--block-signal=TERM", "true"]) {
+        return;
+    }
+    let node = Node::ready().without_marker();
+    let mut gate = Gate::start(&mut wrapped(["env", "--block-signal=TERM"], &node.wait()));
+    gate.logs("MarkerAbsent");
+    gate.process().signal(Signal::SIGTERM);
+    assert_eq!(gate.ended(), 143);
+}
+
+#[test]
+fn the_same_arguments() {
+    let odd = [&b"\xff\xfe"[..], b"", b"a b", b"--", b"--timeout", b"-h", b"*", b"new\nline", b"\xc3\xa4"];
+    let mut cmd = words(&["cat", "/proc/self/cmdline", "--"]);
+    // cat takes none of these for an option, and complains of each; its command line is what counts.
+    cmd.extend(odd.iter().map(|arg| OsStr::from_bytes(arg)));
+    let node = Node::ready();
+    let gate = Gate::start(node.wait().args(["--settle", "0s", "--"]).args(&cmd));
+    let seen = gate.stdout();
+    let mut expected = Vec::new();
+    for arg in &cmd {
+        expected.extend_from_slice(arg.as_bytes());
+        expected.push(0);
+    }
+    assert_eq!(seen, expected, "argv[0] is as typed, though CMD was found by PATH");
+}
+
+#[test]
+fn the_same_environment() {
+    let set = |command: &mut Command| {
+        command.env_clear();
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("EMPTY", "").env("SPACE", " a b\n");
+        command.env(OsStr::from_bytes(b"ODD\xff"), OsStr::from_bytes(b"\xfe=\xfd"));
+        command.env("GPU_DIRECT_RDMA_ENABLED", "true").env("PEERMEM_GATE_HEARTBEAT", "30s");
+    };
+    let seen = assert_same(&[], &words(&["cat", "/proc/self/environ"]), set);
+    assert!(seen.windows(5).any(|bytes| bytes == b"ODD\xff="));
+    assert!(seen.windows(22).any(|bytes| bytes == b"PEERMEM_GATE_HEARTBEAT"));
+}
+
+#[test]
+fn the_same_working_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let seen = assert_same(&[], &words(&["pwd", "-P"]), |command| {
+        command.current_dir(directory.path());
+    });
+    let path = directory.path().canonicalize().unwrap();
+    assert_eq!(seen.trim_ascii_end(), path.as_os_str().as_bytes());
+}
+
+#[test]
+fn no_descriptor_more() {
+    let seen = assert_same(&[], &words(&["ls", "/proc/self/fd"]), |_| {});
+    assert!(seen.starts_with(b"0\n1\n"));
+}
+
+#[test]
+fn an_inherited_descriptor_stays() {
+    let by = ["sh", "-c", r#"exec 7</dev/null; exec "$0" "$@""#];
+    let seen = assert_same(&by, &words(&["ls", "/proc/self/fd"]), |_| {});
+    assert!(seen.split(|byte| *byte == b'\n').any(|name| name == b"7"));
+}
+
+#[test]
+fn the_same_limits() {
+    assert_same(&[], &words(&["cat", "/proc/self/limits", "/proc/self/oom_score_adj"]), |_| {});
+}
+
+#[test]
+fn cmd_can_be_ended() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        let node = Node::ready();
+        let cmd = ["--settle", "0s", "--", "sh", "-c", "echo running >&2; exec sleep 1000"];
+        let mut gate = Gate::start(node.wait().args(cmd));
+        gate.logs("running");
+        gate.process().signal(signal);
+        assert!(gate.process().ends_within(LIMIT));
+        assert_eq!(gate.ended(), 128 + signal as i32);
+    }
+}
+
+#[test]
+fn cmd_ends_as_it_likes() {
+    let node = Node::ready();
+    for wanted in [0, 1, 42, 124, 255] {
+        let script = format!("exit {wanted}");
+        let output = output(node.wait().args(["--settle", "0s", "--", "sh", "-c", &script]));
+        assert_eq!(code(output.status), wanted);
+    }
+}
+
+/// A directory with programs and what looks like them.
+fn programs() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_owned();
+    let place = move |name: &str| root.join(name);
+    let write = |name: &str, text: &str, mode: u32| {
+        fs::create_dir_all(place(name).parent().unwrap()).unwrap();
+        fs::write(place(name), text).unwrap();
+        fs::set_permissions(place(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    write("first/tool", "#!/bin/sh\necho first\n", 0o644);
+    write("second/tool", "#!/bin/sh\necho second \"$0\"\n", 0o755);
+    write("third/tool", "#!/bin/sh\necho third\n", 0o755);
+    write("plain", "", 0o644);
+    write("without-interpreter", "echo ran\n", 0o755);
+    write("wrong-interpreter", "#!/nowhere/at/all\n", 0o755);
+    fs::create_dir(place("directory")).unwrap();
+    symlink("directory", place("link-to-directory")).unwrap();
+    symlink("nowhere", place("dangling")).unwrap();
+    (directory, place)
+}
+
+#[test]
+fn cmd_is_found_by_path() {
+    let (_directory, place) = programs();
+    let node = Node::ready();
+    let mut path: OsString = place("none").into();
+    for entry in ["plain", "first", "second", "third"] {
+        path.push(":");
+        path.push(place(entry));
+    }
+    // What is not executable is passed over, as execvp(3) does.
+    let output = output(node.wait().args(["--settle", "0s", "--", "tool"]).env("PATH", path));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, format!("second {}\n", place("second/tool").display()));
+}
+
+/// The marker is absent and the gate would wait for ever.
+fn refused_at_once(cmd: &OsStr, wanted: i32, set: impl Fn(&mut Command)) {
+    let node = Node::ready().without_marker();
+    let log = node.path("termination-log");
+    let mut wait = node.wait();
+    wait.args(["--timeout", "none", "--termination-log"]).arg(&log).arg("--").arg(cmd);
+    set(&mut wait);
+    let (ending, said) = refusal(&mut wait);
+    assert_eq!(ending, wanted, "{cmd:?}: {said}");
+    for text in [&said, &fs::read_to_string(log).unwrap()] {
+        assert!(text.contains(&*cmd.to_string_lossy()), "{cmd:?} is not named: {text}");
+        assert!(!text.contains("MarkerAbsent"));
+    }
+}
+
+#[test]
+fn a_cmd_that_cannot_be_run_is_refused_before_the_wait() {
+    let (_directory, place) = programs();
+    for name in ["plain", "directory", "link-to-directory"] {
+        refused_at_once(place(name).as_os_str(), 126, |_| {});
+    }
+    let first = place("first");
+    refused_at_once(OsStr::new("tool"), 126, |wait| {
+        wait.env("PATH", &first);
+    });
+}
+
+#[test]
+fn a_cmd_that_is_not_there_is_refused_before_the_wait() {
+    let (_directory, place) = programs();
+    for name in ["missing", "missing/too", "plain/below", "dangling"] {
+        refused_at_once(place(name).as_os_str(), 127, |_| {});
+    }
+    refused_at_once(OsStr::new("no-such-program-anywhere"), 127, |_| {});
+    refused_at_once(OsStr::new("sh"), 127, |wait| {
+        wait.env("PATH", place("third"));
+    });
+}
+
+#[test]
+fn a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run() {
+    let (_directory, place) = programs();
+    let node = Node::ready();
+    let log = node.path("termination-log");
+    let run = |gate: &Path, name: &str| {
+        let mut wait = node.wait_by(gate);
+        wait.args(["--settle", "0s", "--termination-log"]).arg(&log).arg("--").arg(place(name));
+        let output = output(&mut wait);
+        assert!(output.stdout.is_empty(), "{name} ran");
+        let last = fs::read_to_string(&log).unwrap();
+        assert!(last.contains(name), "{last}");
+        code(output.status)
+    };
+    assert_eq!(run(Path::new(GATE), "wrong-interpreter"), 127);
+    // glibc's execvp(3) would hand this one to a shell. The product is linked with musl.
+    if let Some(product) = product(HOST) {
+        assert_eq!(run(&product, "without-interpreter"), 126);
+    }
+}
+
+#[test]
+fn a_cmd_that_goes_during_the_wait() {
+    let (_directory, place) = programs();
+    let node = Node::ready().without_marker();
+    let mut wait = node.wait();
+    let mut gate = Gate::start(wait.args(["--settle", "0s", "--"]).arg(place("third/tool")));
+    gate.logs("MarkerAbsent");
+    fs::remove_file(place("third/tool")).unwrap();
+    node.set_marker();
+    assert_eq!(gate.ended(), 127);
+    assert!(gate.said("third/tool"));
+}
+
+#[test]
+fn a_cmd_without_permission() {
+    if !can(&[&NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let (directory, place) = programs();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place("second/tool"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(place("third"), fs::Permissions::from_mode(0o700)).unwrap();
+    let program = directory.path().join("peermem-gate");
+    fs::copy(support::GATE, &program).unwrap();
+    for cmd in ["second/tool", "third/tool"] {
+        let mut command = Command::new(&program);
+        command.args(["wait", "--timeout", "none", "--"]).arg(place(cmd));
+        let (ending, said) = refusal(&mut wrapped(NOBODY, &command));
+        assert_eq!(ending, 126, "{cmd}: {said}");
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the product weighs, and what it costs while it waits: the static release builds.
+
+mod support;
+
+use nix::sys::signal::Signal;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{
+    DRIVERS, Gate, HOST, LIMIT, LOCK, MARKER, Node, Process, Report, can, code, gate_by, output, product,
+    wrapped,
+};
+
+/// 1.3 MiB.
+const SIZE: u64 = 1_363_148;
+/// Four looks of the safety net, each five seconds after the last, and a little for their delays.
+const WATCHED: Duration = Duration::from_millis(20_500);
+/// As many of these make a minute.
+const A_MINUTE: f64 = 3.0;
+
+const ARCHITECTURES: [&str; 2] = ["x86_64", "aarch64"];
+
+fn readelf(args: &str, file: &Path) -> String {
+    let output = output(Command::new("readelf").arg(args).arg(file));
+    assert_eq!(code(output.status), 0);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_product_is_small() {
+    for architecture in ARCHITECTURES {
+        let Some(product) = product(architecture) else { continue };
+        let size = product.metadata().unwrap().len();
+        println!("{architecture}: {size} bytes");
+        assert!(size <= SIZE, "{architecture}: {size} bytes");
+    }
+}
+
+#[test]
+fn the_product_is_static() {
+    if !can(&["readelf", "--version"]) {
+        return;
+    }
+    for (architecture, machine) in ARCHITECTURES.iter().zip(["X86-64", "AArch64"]) {
+        let Some(product) = product(architecture) else { continue };
+        assert!(readelf("-hW", &product).contains(machine), "{architecture}");
+        assert!(!readelf("-lW", &product).contains("INTERP"), "{architecture} wants a loader");
+        assert!(!readelf("-dW", &product).contains("NEEDED"), "{architecture} wants a library");
+    }
+}
+
+/// Kernels for aarch64 have pages of up to 64 KiB.
+#[test]
+fn the_product_loads_with_large_pages() {
+    let Some(product) = product("aarch64") else { return };
+    if !can(&["readelf", "--version"]) {
+        return;
+    }
+    let headers = readelf("-lW", &product);
+    let loads: Vec<_> = headers.lines().filter(|line| line.trim_start().starts_with("LOAD")).collect();
+    assert!(!loads.is_empty());
+    for load in loads {
+        let alignment = load.split_whitespace().last().unwrap().trim_start_matches("0x");
+        assert!(u64::from_str_radix(alignment, 16).unwrap() >= 0x10000, "{load}");
+    }
+}
+
+#[test]
+fn the_other_architecture_runs() {
+    let Some(product) = product("aarch64") else { return };
+    let emulator: &[&str] = if HOST == "aarch64" { &["env"] } else { &["qemu-aarch64-static"] };
+    if !can(&[emulator, &["--version"]].concat()) {
+        return;
+    }
+    let run = |command: &Command| wrapped(emulator, command);
+    let version = output(&mut run(Command::new(&product).arg("--version")));
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert!(version.contains("aarch64-unknown-linux-musl"), "{version}");
+
+    let check = |node: &Node| {
+        let mut check = Command::new(&product);
+        Report::of(&mut run(check.args(["check", "--format", "json", "--root"]).arg(node.root())))
+    };
+    let ready = check(&Node::ready());
+    assert_eq!((ready.code, ready.verdict()), (0, "Ready"), "{ready:#?}");
+    let waiting = check(&Node::ready().without_marker());
+    assert_eq!((waiting.code, waiting.verdict()), (1, "Waiting"));
+    let node = Node::ready();
+    let mut wait = node.wait_by(&product);
+    wait.args(["--settle", "100ms", "--", "sh", "-c", "exit 42"]);
+    assert_eq!(code(output(&mut run(&wait)).status), 42);
+}
+
+/// The product as it waits for this, with all its sources armed.
+fn waiting(mut wait: Command, reason: &str) -> Gate {
+    let mut gate = Gate::start(wait.args(["--timeout", "1h", "--heartbeat", "1h"]));
+    gate.logs(reason);
+    assert!(!gate.said("cannot"), "a source is missing");
+    gate
+}
+
+/// The node's own files in their own places: no root but `/`, as in a pod.
+fn in_a_pod(node: &Node, product: &Path) -> Command {
+    let mut wait = gate_by(product);
+    wait.args(["wait", "--log-format", "json", "--proc"]).arg(node.path("proc"));
+    wait.arg("--sys").arg(node.path("sys")).arg("--marker").arg(node.path(MARKER));
+    wait.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
+    wait
+}
+
+fn number(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let value = line.unwrap_or_else(|| panic!("no {name} in {text}")).trim();
+    value.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn waiting_takes_one_thread_and_little_memory_and_time() {
+    let Some(product) = product(HOST) else { return };
+    let node = Node::ready().without_marker();
+    let mut gate = waiting(in_a_pod(&node, &product), "MarkerAbsent");
+    let proc = format!("/proc/{}", gate.pid());
+    let read = |file: &str| fs::read_to_string(format!("{proc}/{file}")).unwrap();
+    let on_cpu = || -> u64 { read("schedstat").split(' ').next().unwrap().parse().unwrap() };
+    let (before, since) = (on_cpu(), Instant::now());
+    // It must not end; there is nothing else to wait for.
+    assert!(!gate.process().ends_within(WATCHED));
+    let share = Duration::from_nanos(on_cpu() - before).as_secs_f64() / since.elapsed().as_secs_f64();
+    let status = read("status");
+    let rollup = read("smaps_rollup");
+    let anonymous = number(&rollup, "Anonymous");
+    println!(
+        "{anonymous} KiB anonymous, {} KiB resident, {:.4} % of a core",
+        number(&rollup, "Rss"),
+        share * 100.0
+    );
+    assert_eq!(number(&status, "Threads"), 1);
+    assert!(anonymous <= 512, "{rollup}");
+    assert!(share <= 0.001, "{:.4} % of a core", share * 100.0);
+}
+
+fn assert_few_system_calls(mut gate: Gate) {
+    let directory = tempfile::tempdir().unwrap();
+    let summary = directory.path().join("summary");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-p", &gate.pid().to_string(), "-o"]).arg(&summary);
+    let mut strace = Process::new(strace.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let traced = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", gate.pid())).unwrap();
+        number(&status, "TracerPid") != 0
+    };
+    let started = Instant::now();
+    while !traced() {
+        assert!(started.elapsed() < LIMIT, "strace does not attach");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(!gate.process().ends_within(WATCHED));
+    strace.signal(Signal::SIGINT);
+    strace.ended();
+    let table = fs::read_to_string(&summary).unwrap();
+    println!("{table}");
+    let total = table.lines().find(|line| line.ends_with(" total")).expect("a sum");
+    let calls: f64 = total.split_whitespace().nth(3).unwrap().parse().unwrap();
+    let a_minute = calls * A_MINUTE;
+    println!("{a_minute} system calls a minute");
+    assert!(a_minute > 0.0 && a_minute <= 200.0, "{a_minute} system calls a minute");
+}
+
+#[test]
+fn waiting_for_the_marker_takes_few_system_calls() {
+    let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
+    let node = Node::ready().without_marker();
+    assert_few_system_calls(waiting(in_a_pod(&node, &product), "MarkerAbsent"));
+}
+
+#[test]
+fn waiting_for_the_modules_takes_few_system_calls() {
+    let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
+    let node = Node::ready().in_tree();
+    assert_few_system_calls(waiting(in_a_pod(&node, &product), "ModuleInTree"));
+}
+
+#[test]
+fn waiting_below_another_root_takes_few_system_calls() {
+    let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
+    let node = Node::ready().without_marker();
+    assert_few_system_calls(waiting(node.wait_by(&product), "MarkerAbsent"));
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Garbage in every file that the gate reads: never a panic, and never open but where contract.md
+//! lets what cannot be seen pass.
+
+mod support;
+
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use support::{GATE, LOCK, MARKER, MODULES, NOBODY, Node, Report, SYMVERS, VENDOR, can, wrapped};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Damage {
+    Truncated,
+    Binary,
+    LongLine,
+    Empty,
+    Missing,
+    Directory,
+    Fifo,
+    Denied,
+}
+use Damage::{Binary, Denied, Directory, Empty, Fifo, LongLine, Missing, Truncated};
+
+const ALL: &[Damage] = &[Truncated, Binary, LongLine, Empty, Missing, Directory, Fifo, Denied];
+
+struct File {
+    path: String,
+    /// With which of them the gate may open all the same, by contract.md.
+    passes: &'static [Damage],
+    node: fn() -> Node,
+    args: &'static [&'static str],
+}
+
+fn file(path: &str, passes: &'static [Damage]) -> File {
+    File { path: path.to_owned(), passes, node: Node::ready, args: &[] }
+}
+
+/// Every file that a look may read. The contract's words for what may pass are given with each.
+fn files() -> Vec<File> {
+    let mut files = vec![
+        file("proc/modules", &[]),
+        // `SymbolsExported`: "Unknown, which passes, when kallsyms cannot be read".
+        file("proc/kallsyms", &[Missing, Directory, Denied]),
+        file("proc/locks", &[]),
+        // `MarkerTrusted`: "Unknown, which passes, where it cannot be seen (…, /proc is not the
+        // host pid namespace's)": only kthreadd as process 2 shows that it is.
+        File { node: || Node::ready().suspect(), ..file("proc/2/comm", ALL) },
+        // What is not read from here is uname's: of another kernel.
+        file("proc/sys/kernel/osrelease", if running(support::KERNEL) { ALL } else { &[] }),
+        file("proc/sys/kernel/arch", &[Empty, Missing, Directory, Fifo, Denied]),
+        // Names for people.
+        file("proc/sys/kernel/hostname", ALL),
+        file("proc/sys/kernel/random/boot_id", ALL),
+        file(VENDOR, &[]),
+        file("sys/bus/pci/devices", &[]),
+        // It is only asked whether it is there, and whether it is a regular file.
+        file(MARKER, &[Truncated, Binary, LongLine, Empty, Denied]),
+        // The same; "no lock file" passes.
+        file(LOCK, &[Truncated, Binary, LongLine, Empty, Denied, Missing]),
+        file(SYMVERS, &[]),
+        // Nothing is expected of the version …
+        file("sys/module/mlx5_core/version", ALL),
+        // … until something is: "agrees with the expected one, as far as both go".
+        File {
+            args: &["--mofed-version", "25.07-0.9.7"],
+            ..file("sys/module/mlx5_core/version", &[Truncated])
+        },
+        file("run/mellanox/drivers/usr/src/ofa_kernel", &[]),
+    ];
+    for module in MODULES {
+        files.push(file(&format!("sys/module/{module}"), &[]));
+        files.push(file(&format!("sys/module/{module}/initstate"), &[]));
+        // The letter that counts is still there when the others are not.
+        files.push(file(&format!("sys/module/{module}/taint"), &[Truncated]));
+    }
+    files
+}
+
+fn running(release: &str) -> bool {
+    nix::sys::utsname::uname().is_ok_and(|uname| uname.release() == release)
+}
+
+/// False where this damage says nothing: a directory cannot be cut.
+fn damage(node: &Node, relative: &str, damage: Damage) -> bool {
+    let path = node.path(relative);
+    let is_dir = path.is_dir();
+    let bytes = || fs::read(&path).expect("a file to damage");
+    let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
+    match damage {
+        Truncated | Binary | LongLine | Empty | Directory if is_dir => return false,
+        // In place: the lock file's inode is what counts.
+        Truncated => fs::write(&path, &bytes()[..bytes().len() / 2]).expect("cut"),
+        Binary => fs::write(&path, (0..=255).cycle().take(5000).collect::<Vec<u8>>()).expect("binary"),
+        LongLine => fs::write(&path, vec![b'0'; 1 << 20]).expect("a long line"),
+        Empty => fs::write(&path, "").expect("emptied"),
+        Missing => node.remove(relative),
+        // Kept elsewhere, or the new one might get its inode, which is what a lock is known by.
+        Directory => {
+            node.rename(relative, "kept");
+            fs::create_dir(&path).expect("a directory");
+        }
+        Fifo => {
+            node.rename(relative, "kept");
+            mkfifo(&path, Mode::S_IRWXU).expect("a FIFO");
+        }
+        Denied => mode(0o000),
+    }
+    true
+}
+
+fn assert_harmless(damaged: Damage, look: impl Fn(&Node, &[&str]) -> Report) {
+    let mut wrong = Vec::new();
+    for File { path, passes, node, args } in files() {
+        let node = node();
+        if !damage(&node, &path, damaged) {
+            continue;
+        }
+        let report = look(&node, args);
+        let (code, verdict) = (report.code, report.verdict());
+        let opens = code == 0;
+        println!("{path} {damaged:?}: {code} {verdict}");
+        if !(0..=2).contains(&code) || (opens && !passes.contains(&damaged)) {
+            wrong.push(format!("{path}: {code} {}", report.json));
+        }
+        if damaged == Denied {
+            // So that the tree can be taken away by anybody.
+            let _ = fs::set_permissions(node.path(&path), fs::Permissions::from_mode(0o755));
+        }
+    }
+    assert!(wrong.is_empty(), "{damaged:?}:\n{}", wrong.join("\n"));
+}
+
+fn as_ourselves(node: &Node, args: &[&str]) -> Report {
+    Report::of(node.check().args(["--format", "json"]).args(args))
+}
+
+#[test]
+fn what_is_damaged_here_is_ready_when_it_is_whole() {
+    for File { path, node, args, .. } in files() {
+        let report = as_ourselves(&node(), args);
+        let wanted = if path == "proc/2/comm" { "MarkerSuspect" } else { "LockHeld" };
+        assert_eq!(report.reason("MarkerTrusted"), wanted, "{path}");
+        assert_eq!(report.code, i32::from(wanted == "MarkerSuspect"), "{path}: {}", report.json);
+    }
+}
+
+#[test]
+fn truncated() {
+    assert_harmless(Truncated, as_ourselves);
+}
+
+#[test]
+fn binary() {
+    assert_harmless(Binary, as_ourselves);
+}
+
+#[test]
+fn a_line_of_a_mebibyte() {
+    assert_harmless(LongLine, as_ourselves);
+}
+
+#[test]
+fn empty() {
+    assert_harmless(Empty, as_ourselves);
+}
+
+#[test]
+fn missing() {
+    assert_harmless(Missing, as_ourselves);
+}
+
+#[test]
+fn a_directory_instead() {
+    assert_harmless(Directory, as_ourselves);
+}
+
+#[test]
+fn a_fifo_instead() {
+    assert_harmless(Fifo, as_ourselves);
+}
+
+/// The gate where anybody can run it, as root's build directory may not be.
+fn for_anybody() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    fs::copy(GATE, directory.path().join("gate")).expect("copied");
+    directory
+}
+
+fn as_nobody(gate: &Path, node: &Node, args: &[&str]) -> Report {
+    let mut check = Command::new(gate);
+    check.args(["check", "--format", "json", "--root"]).arg(node.root()).args(args);
+    Report::of(&mut wrapped(NOBODY, &check))
+}
+
+#[test]
+fn permission_denied() {
+    if !can(&[&NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let directory = for_anybody();
+    let gate = directory.path().join("gate");
+    let whole = as_nobody(&gate, &Node::ready(), &[]);
+    assert_eq!(whole.verdict(), "Ready", "{whole:#?}");
+    assert_harmless(Denied, |node, args| as_nobody(&gate, node, args));
+    // Not the marker itself, but what it lies in.
+    for hidden in ["run", "run/mellanox/drivers", "proc", "sys", "sys/module", "proc/sys"] {
+        let node = Node::ready();
+        fs::set_permissions(node.path(hidden), fs::Permissions::from_mode(0o000)).expect("chmod");
+        let report = as_nobody(&gate, &node, &[]);
+        fs::set_permissions(node.path(hidden), fs::Permissions::from_mode(0o755)).expect("chmod");
+        assert!([1, 2].contains(&report.code), "{hidden}: {}", report.json);
+    }
+}
+
+/// Every byte at which a file may be cut off while it is read or written.
+fn cut_anywhere(relative: &str, opens: impl Fn(&[u8]) -> bool) {
+    let node = Node::ready();
+    let whole = fs::read(node.path(relative)).expect("a file to cut");
+    for length in 0..=whole.len() {
+        node.write(relative, &whole[..length]);
+        let report = as_ourselves(&node, &[]);
+        let opened = report.code == 0;
+        assert!([0, 1, 2].contains(&report.code));
+        assert_eq!(opened, opens(&whole[..length]), "{relative} cut after {length}: {}", report.json);
+    }
+}
+
+#[test]
+fn proc_modules_cut_anywhere() {
+    // Whole lines, and all that matter among them.
+    cut_anywhere("proc/modules", |text| {
+        let text = String::from_utf8_lossy(text);
+        let listed = |module: &&str| text.lines().any(|line| line.starts_with(&format!("{module} ")));
+        text.ends_with('\n') && MODULES.iter().all(listed)
+    });
+}
+
+#[test]
+fn module_symvers_cut_anywhere() {
+    let whole = fs::read(Node::ready().path(SYMVERS)).unwrap();
+    cut_anywhere(SYMVERS, |text| text == whole);
+}
+
+#[test]
+fn proc_locks_cut_anywhere() {
+    // Up to the inode the line tells the whole of what matters; a shorter inode is another one.
+    let node = Node::ready();
+    let line = fs::read_to_string(node.path("proc/locks")).unwrap();
+    for length in 0..line.len() {
+        node.write("proc/locks", &line[..length]);
+        let report = as_ourselves(&node, &[]);
+        assert!([0, 1, 2].contains(&report.code));
+        let tells_all = line[..length].split(' ').filter(|field| !field.is_empty()).count() >= 7;
+        assert!(report.code != 0 || tells_all, "cut after {length}: {}", report.json);
+    }
+}
+
+#[test]
+fn a_vendor_cut_anywhere_is_no_other_vendor() {
+    let node = Node::ready();
+    for length in 0.."0x15b3".len() {
+        node.write(VENDOR, &b"0x15b3"[..length]);
+        let report = as_ourselves(&node, &[]);
+        assert_eq!(report.reason("NicPresent"), "DevicesUnreadable", "cut after {length}");
+    }
+}
+
+#[test]
+fn odd_lines_in_proc_modules() {
+    let node = Node::ready();
+    let whole = fs::read_to_string(node.path("proc/modules")).unwrap();
+    for line in [
+        "ib_core 557056 2 mlx5_ib, Live 0xffffffffc0800000 (OE)\n",
+        "ib_core 557056 2 mlx5_ib, Unloading 0xffffffffc0800000 (OE-)\n",
+        "mlx5-core 1 0 - Live 0x0 (OE)\n",
+    ] {
+        node.write("proc/modules", format!("{whole}{line}"));
+        assert_ne!(node.report().code, 0, "a module that is listed twice: {line}");
+    }
+    for line in ["\n", "garbage\n", "\0\n", "ib_core\n", "ib_core_2 1 0 - Live 0x0 (OE)\n"] {
+        node.write("proc/modules", format!("{line}{whole}"));
+        let report = node.report();
+        assert_eq!(report.verdict(), "Ready", "what matters is all there, beside {line:?}");
+        // A line that makes no sense may have been the missing one.
+        let others = whole.lines().filter(|other| !other.starts_with("ib_core "));
+        let others = others.collect::<Vec<_>>().join("\n");
+        node.write("proc/modules", format!("{line}{others}\n"));
+        assert_ne!(node.report().code, 0, "beside {line:?}");
+    }
+}
+
+#[test]
+fn links_that_lead_in_circles_or_nowhere() {
+    for path in
+        [MARKER, SYMVERS, "run/mellanox/drivers", "sys/module/ib_core", "proc/modules", "sys/bus/pci/devices"]
+    {
+        for target in ["self", "/nowhere", "/", "../../../../../../.."] {
+            let node = Node::ready();
+            node.remove(path);
+            let target = if target == "self" { node.path(path) } else { target.into() };
+            std::os::unix::fs::symlink(target, node.path(path)).unwrap();
+            let report = node.report();
+            assert!([1, 2].contains(&report.code), "{path}: {}", report.json);
+        }
+    }
+}
+
+/// The gate does not hang on it, or eat all memory.
+#[test]
+fn files_without_an_end() {
+    for path in ["proc/modules", "proc/locks", "proc/2/comm", VENDOR, "sys/module/mlx5_core/initstate"] {
+        let node = Node::ready();
+        if path == "proc/2/comm" {
+            node.write("proc/locks", "");
+        }
+        node.remove(path);
+        std::os::unix::fs::symlink("/dev/zero", node.path(path)).unwrap();
+        if path == "proc/modules" {
+            // Lines without an end are skipped one by one; this one does end.
+            node.remove(path);
+            fs::File::create(node.path(path)).unwrap().set_len(1 << 28).unwrap();
+        }
+        let limited = r#"ulimit -v 400000 && exec "$0" "$@""#;
+        let mut check = node.check();
+        let report = Report::of(&mut wrapped(["sh", "-c", limited], check.args(["--format", "json"])));
+        let passes = path == "proc/2/comm";
+        assert_eq!(report.code == 0, passes, "{path}: {}", report.json);
+    }
+}

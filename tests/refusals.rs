@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is refused at start, and that each refusal names what is wrong with what.
+
+mod support;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+use support::{Node, Report, code, gate, output, refusal};
+
+fn assert_refused(command: &mut Command, named: &str) {
+    let shown = format!("{command:?}");
+    let output = output(command);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(code(output.status), 2, "{shown}: {said}");
+    assert!(said.contains(named), "{shown} does not name {named}: {said}");
+    assert!(said.starts_with("error: "), "{shown}: {said}");
+    assert!(output.stdout.is_empty(), "{shown}");
+}
+
+/// A gate that would open at once if it did not refuse.
+fn wait() -> Command {
+    let mut command = gate();
+    command.arg("wait").env("GPU_DIRECT_RDMA_ENABLED", "false");
+    command
+}
+
+fn check() -> Command {
+    let mut command = gate();
+    command.arg("check").env("GPU_DIRECT_RDMA_ENABLED", "false");
+    command
+}
+
+fn assert_accepted(command: &mut Command) {
+    let shown = format!("{command:?}");
+    let (code, said) = refusal(command);
+    assert_eq!(code, 0, "{shown}: {said}");
+}
+
+#[test]
+fn the_two_that_the_others_start_from_are_accepted() {
+    assert_accepted(&mut wait());
+    assert_accepted(&mut check());
+}
+
+#[test]
+fn usage() {
+    assert_refused(wait().arg("--nonsense"), "--nonsense");
+    assert_refused(wait().arg("--time-out=3s"), "--time-out");
+    assert_refused(wait().arg("--timeou=3s"), "--timeou");
+    assert_refused(wait().arg("nonsense"), "nonsense");
+    assert_refused(check().args(["--", "nonsense"]), "nonsense");
+    assert_refused(gate().arg("nonsense"), "nonsense");
+    assert_refused(gate().arg("--nonsense"), "--nonsense");
+    assert_refused(wait().args(["--settle", "1s", "--settle", "2s"]), "--settle");
+    assert_refused(wait().arg("--timeout"), "--timeout");
+    let (code, said) = refusal(&mut gate());
+    assert_eq!(code, 2, "no verb: {said}");
+    assert!(said.contains("Usage"), "{said}");
+    // A verb comes with its issue, and is no stub until then.
+    for verb in ["load", "keep", "doctor", "fleet", "install", "help"] {
+        assert_refused(gate().arg(verb), verb);
+    }
+}
+
+#[test]
+fn options_of_other_verbs() {
+    assert_refused(check().args(["--timeout", "1s"]), "--timeout");
+    assert_refused(wait().args(["--format", "json"]), "--format");
+}
+
+const WRONG_DURATIONS: [&str; 14] =
+    ["30", "0", "", "s", "1.5s", "-1s", "+1s", "1 s", " 1s", "1h30m", "1d", "10S", "1s\n", "99999999999h"];
+
+#[test]
+fn durations() {
+    for option in ["timeout", "settle", "suspect-hold", "heartbeat"] {
+        let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
+        for wrong in WRONG_DURATIONS {
+            assert_refused(wait().arg(format!("--{option}={wrong}")), &format!("--{option}"));
+            assert_refused(wait().env(&variable, wrong), &variable);
+        }
+        assert_accepted(wait().arg(format!("--{option}=2000ms")));
+    }
+    assert_refused(wait().args(["--heartbeat", "0s"]), "--heartbeat");
+    assert_refused(wait().args(["--settle", "none"]), "--settle");
+    assert_accepted(wait().args(["--timeout", "none"]));
+}
+
+#[test]
+fn a_settle_time_that_leaves_no_time_to_open() {
+    for args in [
+        ["--settle", "30m", "--timeout", "30m"],
+        ["--settle", "2s", "--timeout", "1s"],
+        ["--settle", "1s", "--timeout", "1000ms"],
+    ] {
+        assert_refused(wait().args(args), "--settle");
+    }
+    assert_refused(wait().args(["--timeout", "1s"]), "--settle");
+    assert_refused(wait().args(["--settle", "1h"]), "--timeout");
+    assert_refused(wait().env("PEERMEM_GATE_TIMEOUT", "1s"), "--settle");
+    assert_accepted(wait().args(["--timeout", "0s", "--settle", "1h"]));
+    assert_accepted(wait().args(["--timeout", "none", "--settle", "1h"]));
+    assert_accepted(wait().args(["--timeout", "1001ms"]));
+}
+
+#[test]
+fn booleans() {
+    for option in ["fail-fast", "dry-run", "precompiled"] {
+        let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
+        for wrong in ["1", "0", "yes", "True", "TRUE", "", " true", "on"] {
+            assert_refused(wait().arg(format!("--{option}={wrong}")), &format!("--{option}"));
+            assert_refused(wait().env(&variable, wrong), &variable);
+        }
+        for right in ["true", "false"] {
+            assert_accepted(wait().arg(format!("--{option}={right}")));
+            assert_accepted(wait().env(&variable, right));
+        }
+        assert_accepted(wait().arg(format!("--{option}")));
+    }
+}
+
+#[test]
+fn words_that_are_not_on_the_list() {
+    for (option, wrong) in [
+        ("on-timeout", &["open", "FAIL", "", "fail,proceed"][..]),
+        ("log-format", &["xml", "JSON", ""]),
+        ("log-level", &["loud", "", "info,debug", "peermem_gate=debug"]),
+    ] {
+        let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
+        for wrong in wrong {
+            assert_refused(wait().arg(format!("--{option}={wrong}")), &format!("--{option}"));
+            assert_refused(wait().env(&variable, wrong), &variable);
+        }
+    }
+    for wrong in ["xml", "", "Json"] {
+        assert_refused(check().arg(format!("--format={wrong}")), "--format");
+        assert_refused(check().env("PEERMEM_GATE_FORMAT", wrong), "PEERMEM_GATE_FORMAT");
+    }
+}
+
+#[test]
+fn modules() {
+    for wrong in
+        ["", ",", "ib_core,", ",ib_core", "a b", "../x", "ib_core, mlx5_core", "ä", "ib/core", "a\nb"]
+    {
+        assert_refused(wait().arg(format!("--module={wrong}")), "--module");
+        assert_refused(check().env("PEERMEM_GATE_MODULE", wrong), "PEERMEM_GATE_MODULE");
+    }
+    assert_accepted(wait().args(["--module", "ib-core,ib_uverbs", "--module", "mlx5_core"]));
+}
+
+#[test]
+fn versions() {
+    for wrong in ["", "banana", "v25.07", "25.07-", "25.07 ", "latest"] {
+        assert_refused(check().arg(format!("--mofed-version={wrong}")), "--mofed-version");
+        assert_refused(check().env("PEERMEM_GATE_MOFED_VERSION", wrong), "PEERMEM_GATE_MOFED_VERSION");
+    }
+}
+
+#[test]
+fn markers() {
+    for wrong in ["", "relative", "./relative", "/", "..", "/run/.."] {
+        assert_refused(wait().arg(format!("--marker={wrong}")), "--marker");
+        assert_refused(wait().env("PEERMEM_GATE_MARKER", wrong), "PEERMEM_GATE_MARKER");
+    }
+}
+
+#[test]
+fn the_neighbours_paths() {
+    for name in ["DRIVER_READY_PATH", "LOCK_FILE_PATH", "MLX_DRIVERS_MOUNT"] {
+        assert_refused(wait().env(name, "relative/path"), name);
+        assert_refused(check().env(name, "relative/path"), name);
+    }
+    // What counts before it says something.
+    assert_accepted(wait().env("DRIVER_READY_PATH", "relative").args(["--marker", "/a"]));
+}
+
+#[test]
+fn unknown_variables() {
+    for name in
+        ["NONSENSE", "TIMEOUTS", "TIME_OUT", "timeout", "Timeout", "", "HELP", "VERSION", "CMD", "TIMEOUT_"]
+    {
+        let name = format!("PEERMEM_GATE_{name}");
+        assert_refused(wait().env(&name, "1s"), &name);
+        assert_refused(check().env(&name, "1s"), &name);
+    }
+    // Not a name of ours.
+    assert_accepted(
+        wait().env("peermem_gate_timeout", "x").env("PEERMEM_GATE", "x").env("XPEERMEM_GATE_Y", "x"),
+    );
+}
+
+#[test]
+fn a_variable_whose_name_is_no_text() {
+    let name = OsStr::from_bytes(b"PEERMEM_GATE_TIMEOUT\xff");
+    assert_refused(wait().env(name, "1s"), "PEERMEM_GATE_TIMEOUT");
+}
+
+#[test]
+fn values_that_are_no_text() {
+    let odd = OsStr::from_bytes(b"1s\xff");
+    assert_refused(wait().env("PEERMEM_GATE_TIMEOUT", odd), "PEERMEM_GATE_TIMEOUT");
+    assert_refused(wait().arg("--timeout").arg(odd), "");
+}
+
+#[test]
+fn disabled_without_a_reason() {
+    for wrong in ["", "0", "false", " "] {
+        assert_refused(wait().env("PEERMEM_GATE_DISABLED", wrong), "PEERMEM_GATE_DISABLED");
+    }
+    // Where nothing can be opened, nothing can be disabled either.
+    assert_accepted(check().env("PEERMEM_GATE_DISABLED", "why"));
+}
+
+/// A pod sets one variable for all its containers, and a Service injects its own.
+#[test]
+fn variables_that_mean_something_to_others() {
+    for (name, value) in [
+        ("PEERMEM_GATE_SERVICE_HOST", "10.0.0.1"),
+        ("PEERMEM_GATE_SERVICE_PORT", "80"),
+        ("PEERMEM_GATE_SERVICE_PORT_HTTP", "80"),
+        ("PEERMEM_GATE_PORT", "tcp://10.0.0.1:80"),
+        ("PEERMEM_GATE_PORT_80_TCP", "tcp://10.0.0.1:80"),
+        ("PEERMEM_GATE_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("PEERMEM_GATE_NO_YIELD", "true"),
+        ("PEERMEM_GATE_UNLOAD_ON_EXIT", "true"),
+        ("PEERMEM_GATE_MODPROBE", "/sbin/modprobe"),
+        ("PEERMEM_GATE_DRIVER_ROOT", "/run/nvidia/driver"),
+    ] {
+        assert_accepted(wait().env(name, value));
+        assert_accepted(check().env(name, value));
+    }
+    assert_accepted(wait().env("PEERMEM_GATE_FORMAT", "json"));
+    for name in ["TIMEOUT", "SETTLE", "SUSPECT_HOLD", "HEARTBEAT", "TERMINATION_LOG", "METRICS_FILE"] {
+        assert_accepted(check().env(format!("PEERMEM_GATE_{name}"), "5s"));
+    }
+}
+
+/// `wait` has no such option; `keep` and `check` have (contract.md).
+#[test]
+fn a_status_file_is_no_business_of_wait() {
+    assert_accepted(wait().env("PEERMEM_GATE_STATUS_FILE", "/run/status"));
+}
+
+#[test]
+fn the_command_line_wins() {
+    assert_accepted(wait().env("PEERMEM_GATE_TIMEOUT", "30").args(["--timeout", "30s"]));
+    assert_accepted(wait().env("PEERMEM_GATE_DRY_RUN", "yes").arg("--dry-run"));
+    let node = Node::ready().in_tree();
+    let mut check = node.check();
+    check.env("PEERMEM_GATE_FORMAT", "text").env("PEERMEM_GATE_MODULE", "nonsense");
+    let report = Report::of(check.args(["--format", "json", "--module", "ib_core"]));
+    assert_eq!(report.reason("ModulesLive"), "AllLive");
+    let mut wait = node.wait();
+    wait.env("PEERMEM_GATE_TIMEOUT", "none").env("PEERMEM_GATE_SETTLE", "1h");
+    assert_eq!(refusal(wait.args(["--timeout", "0s"])).0, 124);
+}
+
+/// Every option that the help lists, as `(option, mirror)`.
+fn options(verb: &str) -> Vec<(String, String)> {
+    let output = output(gate().args([verb, "--help"]));
+    let help = String::from_utf8(output.stdout).unwrap();
+    let listed = help.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let long = line.strip_prefix("-h, --").or_else(|| line.strip_prefix("--"))?;
+        Some(long.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next()?.to_owned())
+    });
+    let ours = listed.filter(|option| option != "help" && option != "version");
+    ours.map(|option| {
+        let mirror = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
+        (option, mirror)
+    })
+    .collect()
+}
+
+#[test]
+fn every_option_has_a_mirror_and_refuses_an_empty_value() {
+    for (verb, least) in [("wait", 18), ("check", 9)] {
+        let options = options(verb);
+        assert!(options.len() >= least, "{verb}: {options:?}");
+        for (option, mirror) in options {
+            let start = || if verb == "wait" { wait() } else { check() };
+            assert_refused(start().arg(format!("--{option}=")), &format!("--{option}"));
+            assert_refused(start().env(&mirror, ""), &mirror);
+        }
+    }
+}
+
+/// What changes nothing but times, or shows in a file; and without its timeout the gate waits.
+const UNSEEN: [&str; 7] =
+    ["settle", "suspect-hold", "fail-fast", "heartbeat", "termination-log", "metrics-file", "timeout"];
+
+/// A value that shows, for each option that the help lists.
+#[test]
+fn every_mirror_does_what_its_option_does() {
+    let elsewhere = Node::ready().in_tree();
+    let node = Node::ready();
+    node.write("odd/marker/is-a-directory", "");
+    let path = |relative: &str| node.path(relative).display().to_string();
+    let proc = elsewhere.path("proc").display().to_string();
+    let sys = elsewhere.path("run").display().to_string();
+    let values = |option: &str| -> String {
+        match option {
+            "timeout" => "0s".into(),
+            "on-timeout" => "proceed".into(),
+            "settle" => "123ms".into(),
+            "suspect-hold" => "1ms".into(),
+            "fail-fast" | "dry-run" | "precompiled" => "true".into(),
+            "heartbeat" => "7ms".into(),
+            "termination-log" => path("odd/log"),
+            "metrics-file" => path("odd/metrics"),
+            "mofed-version" => "24.10".into(),
+            "module" => "nvidia_uvm".into(),
+            "marker" => "/odd/marker".into(),
+            "root" => path("odd"),
+            "proc" => proc.clone(),
+            "sys" => sys.clone(),
+            "format" | "log-format" => "json".into(),
+            "log-level" => "error".into(),
+            other => panic!("a new option --{other}: give it a value that shows"),
+        }
+    };
+    for verb in ["wait", "check"] {
+        for (option, mirror) in options(verb) {
+            let value = values(&option);
+            let start = || {
+                let mut command = gate();
+                command.arg(verb);
+                if option != "root" {
+                    command.arg("--root").arg(node.root());
+                }
+                if verb == "wait" && option != "timeout" {
+                    command.args(["--timeout", "300ms"]);
+                    if option != "settle" {
+                        command.args(["--settle", "0s"]);
+                    }
+                }
+                if verb == "wait"
+                    && ["timeout", "on-timeout", "termination-log", "metrics-file"].contains(&&*option)
+                {
+                    command.env("DRIVER_READY_PATH", "/no/such/marker");
+                }
+                command
+            };
+            // The same end and the same words, but for times.
+            let end = |command: &mut Command| {
+                let output = output(command);
+                let said = [output.stdout, output.stderr].concat();
+                let said = String::from_utf8(said).unwrap();
+                let said: String = said.chars().filter(|c| !c.is_ascii_digit()).collect();
+                let lines = said
+                    .lines()
+                    .filter(|line| !line.contains("still waiting"))
+                    .collect::<Vec<_>>()
+                    .join("\n");
+                (code(output.status), lines)
+            };
+            let typed = end(start().arg(format!("--{option}={value}")));
+            let mirrored = end(start().env(&mirror, &value));
+            assert_eq!(typed, mirrored, "{verb} {mirror}");
+            let unseen = match verb {
+                "wait" => option == "precompiled",
+                // Its answer is no log.
+                _ => option.starts_with("log-"),
+            };
+            if !unseen && !UNSEEN.contains(&&*option) {
+                assert_ne!(mirrored, end(&mut start()), "{verb} {mirror} does nothing");
+            }
+        }
+    }
+    assert!(node.path("odd/log").exists() && node.path("odd/metrics").exists());
+}

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node that is ready until a test takes something away, and the gate as a child process.
+//!
+//! What a test waits for is an event with a hard limit far above any noise, never a pause.
+#![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub(crate) const GATE: &str = env!("CARGO_BIN_EXE_peermem-gate");
+
+/// The architecture that the tests run on.
+pub(crate) const HOST: &str = std::env::consts::ARCH;
+
+/// Far more than anything here takes; what takes longer hangs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// What must be at once: loose, for processors are shared and noisy.
+pub(crate) const PROMPT: Duration = Duration::from_secs(2);
+
+/// To be put before a command that somebody without any privilege runs.
+pub(crate) const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+pub(crate) const KERNEL: &str = "6.1.0-56-amd64";
+pub(crate) const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
+pub(crate) const DRIVERS: &str = "run/mellanox/drivers";
+pub(crate) const MARKER: &str = "run/mellanox/drivers/.driver-ready";
+pub(crate) const LOCK: &str = "run/mellanox/drivers/.lock";
+pub(crate) const SYMVERS: &str =
+    "run/mellanox/drivers/usr/src/ofa_kernel/x86_64/6.1.0-56-amd64/Module.symvers";
+pub(crate) const VENDOR: &str = "sys/bus/pci/devices/0000:01:00.0/vendor";
+
+const PROC_MODULES: &str = "\
+mlx5_ib 512000 0 - Live 0xffffffffc0a00000 (OE)
+ib_uverbs 217088 1 mlx5_ib, Live 0xffffffffc0900000 (OE)
+ib_core 557056 2 mlx5_ib,ib_uverbs, Live 0xffffffffc0800000 (OE)
+mlx5_core 2342912 1 mlx5_ib, Live 0xffffffffc0330000 (OE)
+mlx_compat 69632 4 mlx5_ib,ib_uverbs,ib_core,mlx5_core, Live 0xffffffffc0300000 (OE)
+configfs 57344 1 - Live 0xffffffffc0200000
+";
+
+const PROC_KALLSYMS: &str = "\
+0000000000000000 T _text
+0000000000000000 t ib_register_peer_memory_client.cold\t[ib_uverbs]
+0000000000000000 r __ksymtab_ib_register_peer_memory_client\t[ib_uverbs]
+0000000000000000 T ib_unregister_peer_memory_client\t[ib_uverbs]
+0000000000000000 T ib_register_peer_memory_client\t[ib_uverbs]
+";
+
+const MODULE_SYMVERS: &str = "\
+0x12345678\tib_unregister_peer_memory_client\tdrivers/infiniband/core/ib_uverbs\tEXPORT_SYMBOL\t
+0x23456789\tib_register_peer_memory_client\tdrivers/infiniband/core/ib_uverbs\tEXPORT_SYMBOL\t
+";
+
+/// A node's tree below a directory of its own. As made it is ready: MOFED 25.07-0.9.7 is live on
+/// kernel [`KERNEL`], has set its marker and holds its lock.
+pub(crate) struct Node {
+    directory: TempDir,
+}
+
+impl Node {
+    pub(crate) fn ready() -> Self {
+        let directory = tempfile::Builder::new().prefix("node").tempdir().expect("a directory");
+        // For the tests that look as somebody else.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+        let node = Self { directory };
+        node.write("proc/modules", PROC_MODULES);
+        node.write("proc/kallsyms", PROC_KALLSYMS);
+        node.write("proc/2/comm", "kthreadd\n");
+        node.write("proc/sys/kernel/osrelease", format!("{KERNEL}\n"));
+        node.write("proc/sys/kernel/arch", "x86_64\n");
+        node.write("proc/sys/kernel/hostname", "gpu-1\n");
+        node.write("proc/sys/kernel/random/boot_id", "0fb0e9b4-0000-4000-8000-000000000001\n");
+        node.write(VENDOR, "0x15b3\n");
+        for module in MODULES {
+            node.write(&format!("sys/module/{module}/initstate"), "live\n");
+            node.write(&format!("sys/module/{module}/taint"), "OE\n");
+        }
+        node.write("sys/module/mlx5_core/version", "25.07-0.9.7\n");
+        node.write(SYMVERS, MODULE_SYMVERS);
+        node.write(LOCK, "");
+        node.hold_lock();
+        node.write(MARKER, "");
+        node
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root().join(relative)
+    }
+
+    pub(crate) fn write(&self, relative: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.path(relative);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(&path, bytes).expect("a file");
+    }
+
+    /// Whatever is there.
+    pub(crate) fn remove(&self, relative: &str) {
+        let path = self.path(relative);
+        let is_dir = path.symlink_metadata().expect("something to remove").is_dir();
+        if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("removed");
+    }
+
+    pub(crate) fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.path(from), self.path(to)).expect("renamed");
+    }
+
+    pub(crate) fn set_marker(&self) {
+        self.write(MARKER, "");
+    }
+
+    /// Somebody holds MOFED's lock, as /proc/locks tells it.
+    pub(crate) fn hold_lock(&self) {
+        let lock = self.path(LOCK).metadata().expect("a lock file");
+        let (major, minor) = (nix::sys::stat::major(lock.dev()), nix::sys::stat::minor(lock.dev()));
+        let line = format!("1: FLOCK  ADVISORY  WRITE 4711 {major:02x}:{minor:02x}:{} 0 EOF\n", lock.ino());
+        self.write("proc/locks", line);
+    }
+
+    pub(crate) fn without(self, relative: &str) -> Self {
+        self.remove(relative);
+        self
+    }
+
+    pub(crate) fn without_marker(self) -> Self {
+        self.without(MARKER)
+    }
+
+    /// MOFED's lock file is there and nobody holds it.
+    pub(crate) fn suspect(self) -> Self {
+        self.write("proc/locks", "");
+        self
+    }
+
+    /// The kernel's own modules are live.
+    pub(crate) fn in_tree(self) -> Self {
+        self.write("proc/modules", PROC_MODULES.replace(" (OE)", ""));
+        for module in MODULES {
+            self.write(&format!("sys/module/{module}/taint"), "\n");
+        }
+        self
+    }
+
+    pub(crate) fn without_nic(self) -> Self {
+        self.write(VENDOR, "0x8086\n");
+        self
+    }
+
+    /// `peermem-gate wait` on this node, with a log for machines.
+    pub(crate) fn wait(&self) -> Command {
+        self.wait_by(Path::new(GATE))
+    }
+
+    /// The same by another build.
+    pub(crate) fn wait_by(&self, gate: &Path) -> Command {
+        let mut command = gate_by(gate);
+        command.args(["wait", "--log-format", "json", "--root"]).arg(self.root());
+        command
+    }
+
+    pub(crate) fn check(&self) -> Command {
+        let mut command = gate();
+        command.args(["check", "--root"]).arg(self.root());
+        command
+    }
+
+    /// One report for machines.
+    pub(crate) fn report(&self) -> Report {
+        Report::of(self.check().args(["--format", "json"]))
+    }
+}
+
+/// The gate, and nothing in its environment that means something to it.
+pub(crate) fn gate() -> Command {
+    gate_by(Path::new(GATE))
+}
+
+/// The same by another build.
+pub(crate) fn gate_by(gate: &Path) -> Command {
+    clean(Command::new(gate))
+}
+
+/// The gate's command line run by other programs, such as `["unshare", "-m"]`.
+pub(crate) fn wrapped<S: AsRef<OsStr>>(by: impl IntoIterator<Item = S>, gate: &Command) -> Command {
+    let mut by = by.into_iter();
+    let mut command = clean(Command::new(by.next().expect("a program")));
+    command.args(by).arg(gate.get_program()).args(gate.get_args());
+    for (name, value) in gate.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+fn clean(mut command: Command) -> Command {
+    const OTHERS: [&str; 6] = [
+        "GPU_DIRECT_RDMA_ENABLED",
+        "USE_HOST_MOFED",
+        "DRIVER_READY_PATH",
+        "LOCK_FILE_PATH",
+        "MLX_DRIVERS_MOUNT",
+        "NODE_NAME",
+    ];
+    for (name, _) in std::env::vars_os() {
+        let ours = name.as_encoded_bytes().starts_with(b"PEERMEM_GATE_");
+        if ours || OTHERS.iter().any(|other| name == *other) {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs to the end, which must come.
+pub(crate) fn output(command: &mut Command) -> Output {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be run");
+    let read = |pipe: Option<Box<dyn Read + Send>>| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.expect("a pipe").read_to_end(&mut bytes).expect("read");
+            bytes
+        })
+    };
+    let stdout = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+    let stderr = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+    let mut process = Process::new(child);
+    let status = process.ended();
+    Output {
+        status,
+        stdout: stdout.join().expect("standard output"),
+        stderr: stderr.join().expect("standard error"),
+    }
+}
+
+/// The exit code, and what went to standard error.
+pub(crate) fn refusal(command: &mut Command) -> (i32, String) {
+    let output = output(command);
+    (code(output.status), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The exit code as a shell shows it.
+pub(crate) fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().expect("a code or a signal"))
+}
+
+/// A child that never outlives its test.
+pub(crate) struct Process {
+    child: Child,
+    /// Reports the end without reaping, so that the pid stays ours until `status` is set.
+    end: Receiver<()>,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    pub(crate) fn new(child: Child) -> Self {
+        let (sender, end) = mpsc::channel();
+        let pid = pid(&child);
+        thread::spawn(move || {
+            while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {}
+            let _ = sender.send(());
+        });
+        Self { child, end, status: None }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        pid(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        assert!(self.status.is_none(), "it has ended");
+        kill(self.pid(), signal).expect("a signal can be sent");
+    }
+
+    /// True when it ended within this time.
+    pub(crate) fn ends_within(&mut self, limit: Duration) -> bool {
+        if self.status.is_none() && self.end.recv_timeout(limit).is_ok() {
+            self.status = Some(self.child.wait().expect("an exit status"));
+        }
+        self.status.is_some()
+    }
+
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        assert!(self.ends_within(LIMIT), "it does not end");
+        self.status.expect("it ended")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().expect("a pid"))
+}
+
+/// A gate that waits, and its log.
+pub(crate) struct Gate {
+    process: Process,
+    log: Receiver<String>,
+    /// What was read of the log so far.
+    pub(crate) lines: Vec<Value>,
+    stdout: Receiver<Vec<u8>>,
+}
+
+impl Gate {
+    /// Starts it. Its log must be for machines.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be run");
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (sender, log) = mpsc::channel();
+        thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut pipe = child.stdout.take().expect("a pipe");
+        let (sender, stdout) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.read_to_end(&mut bytes);
+            let _ = sender.send(bytes);
+        });
+        Self { process: Process::new(child), log, lines: Vec::new(), stdout }
+    }
+
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// The next log line of which this is true.
+    pub(crate) fn logs_that(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(line) = self.log.recv_timeout(left) else {
+                panic!("the log never says {what}; it says {:#?}", self.lines)
+            };
+            let line = self.keep(&line);
+            if wanted(&line) {
+                return line;
+            }
+        }
+    }
+
+    /// The next log line that contains these words, in whatever field.
+    pub(crate) fn logs(&mut self, words: &str) -> Value {
+        self.logs_that(words, |line| line.to_string().contains(words))
+    }
+
+    fn keep(&mut self, line: &str) -> Value {
+        // Shown when the test fails.
+        println!("{line}");
+        let line = serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
+        self.lines.push(line.clone());
+        line
+    }
+
+    /// Its exit code as a shell shows it; its whole log is in `lines` then.
+    pub(crate) fn ended(&mut self) -> i32 {
+        let status = self.process.ended();
+        while let Ok(line) = self.log.recv_timeout(LIMIT) {
+            self.keep(&line);
+        }
+        code(status)
+    }
+
+    /// All that it, and CMD, wrote to standard output.
+    pub(crate) fn stdout(&self) -> Vec<u8> {
+        self.stdout.recv_timeout(LIMIT).expect("the end of standard output")
+    }
+
+    /// What the log says by now, without waiting.
+    pub(crate) fn said(&mut self, words: &str) -> bool {
+        while let Ok(line) = self.log.try_recv() {
+            self.keep(&line);
+        }
+        self.lines.iter().any(|line| line.to_string().contains(words))
+    }
+
+    /// It opened because all was ready: the time since its start that it says.
+    pub(crate) fn assert_opened(&mut self) -> f64 {
+        let ending = self.ended();
+        assert_eq!(ending, 0, "{:#?}", self.lines);
+        let open = self.lines.iter().find(|line| text(line).starts_with("open: MOFED is ready"));
+        elapsed(open.expect("a line that says so"))
+    }
+
+    /// It found all that it found by events.
+    pub(crate) fn assert_woken(&mut self) {
+        assert!(!self.said("safety net"), "found by the safety net: {:#?}", self.lines);
+    }
+}
+
+pub(crate) fn text(line: &Value) -> &str {
+    line["message"].as_str().unwrap_or_default()
+}
+
+/// Seconds since the gate's start.
+pub(crate) fn elapsed(line: &Value) -> f64 {
+    line["elapsed_s"].as_f64().expect("a line with a time")
+}
+
+/// What `check --format json` said.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) code: i32,
+    pub(crate) json: Value,
+}
+
+impl Report {
+    pub(crate) fn of(check: &mut Command) -> Self {
+        let output = output(check);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let json = serde_json::from_str(&text).unwrap_or_else(|error| {
+            panic!("{error} in {text:?}; standard error: {}", String::from_utf8_lossy(&output.stderr))
+        });
+        Self { code: code(output.status), json }
+    }
+
+    pub(crate) fn verdict(&self) -> &str {
+        self.json["verdict"].as_str().expect("a verdict")
+    }
+
+    pub(crate) fn reason(&self, condition: &str) -> &str {
+        let conditions = self.json["conditions"].as_array().expect("conditions");
+        let found = conditions.iter().find(|c| c["type"] == condition).expect("such a condition");
+        found["reason"].as_str().expect("a reason")
+    }
+}
+
+/// Changes an existing file until its change time is another one: the clock that stamps files
+/// moves in steps of some milliseconds.
+pub(crate) fn change(path: &Path, how: impl Fn(&Path)) {
+    let changed = || path.metadata().map(|m| (m.ctime(), m.ctime_nsec())).expect("a file to change");
+    let before = changed();
+    while changed() == before {
+        how(path);
+    }
+}
+
+/// Says why a test cannot be run here, which is a failure where none may be skipped.
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("NO_SKIPPED_TESTS").is_none(), "must not be skipped: {reason}");
+    println!("skipped: {reason}");
+}
+
+/// True when this can be run here and succeeds; says so when not.
+pub(crate) fn can(command: &[&str]) -> bool {
+    let status = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).output();
+    let can = status.as_ref().is_ok_and(|output| output.status.success());
+    if !can {
+        skip(&format!("`{}` cannot be run here: {status:?}", command.join(" ")));
+    }
+    can
+}
+
+/// The static release build for this architecture, which is what users get.
+pub(crate) fn product(architecture: &str) -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    let product = target.join(format!("{architecture}-unknown-linux-musl/release/peermem-gate"));
+    if !product.exists() {
+        skip(&format!("no static release build for {architecture}"));
+        return None;
+    }
+    Some(product)
+}
+
+/// The middle one.
+pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
