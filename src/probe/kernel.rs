@@ -8,8 +8,10 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 pub(super) fn read(proc: &Path) -> Kernel {
-    let file = |name: &str| {
-        small(&proc.join("sys/kernel").join(name)).ok().flatten().filter(|text| !text.is_empty())
+    let file = |name: &str| match small(&proc.join("sys/kernel").join(name)) {
+        // These become parts of paths.
+        Ok(text) => text.map(|text| if text.contains('/') { String::new() } else { text }),
+        Err(_) => Some(String::new()),
     };
     let uname = nix::sys::utsname::uname().ok();
     let or_uname = |name: &str, field: fn(&nix::sys::utsname::UtsName) -> &OsStr| {
@@ -19,7 +21,7 @@ pub(super) fn read(proc: &Path) -> Kernel {
     Kernel {
         release: or_uname("osrelease", |uname| uname.release()),
         machine: or_uname("arch", |uname| uname.machine()),
-        boot_id: file("random/boot_id"),
+        boot_id: file("random/boot_id").filter(|id| !id.is_empty()),
         hostname: or_uname("hostname", |uname| uname.nodename()),
     }
 }

@@ -10,32 +10,31 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 pub(super) fn read(root: &Path, path: &Path) -> Marker {
-    let metadata = place(root, path).and_then(|path| path.symlink_metadata());
-    match metadata {
+    let directory = match root::resolve(root, path.parent().unwrap_or(root)) {
+        Ok(directory) => directory,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return without_directory(path),
+        Err(error) => return Marker::Unreadable(unreadable(path, &error)),
+    };
+    match directory.join(path.file_name().unwrap_or_default()).symlink_metadata() {
         Ok(metadata) if metadata.is_file() => Marker::Present(id(&metadata)),
         Ok(metadata) => Marker::NotAFile(kind(metadata.file_type()).to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => absent(root, path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => absent(&directory, path),
         Err(error) => Marker::Unreadable(unreadable(path, &error)),
     }
 }
 
-/// The marker's own path, its directory resolved below `root`; the plain path where `root` is `/`.
-fn place(root: &Path, path: &Path) -> io::Result<PathBuf> {
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if root != Path::new("/") => Ok(root::resolve(root, parent)?.join(name)),
-        _ => Ok(path.to_owned()),
-    }
-}
-
 /// Nothing is there: in a directory, in a deleted one, or not even that.
-fn absent(root: &Path, path: &Path) -> Marker {
-    let directory = place(root, path).map(|path| path.parent().map_or_else(PathBuf::new, Path::to_owned));
-    match directory.and_then(|directory| directory.metadata()) {
+fn absent(directory: &Path, path: &Path) -> Marker {
+    match directory.metadata() {
         // A bind mount keeps a deleted directory alive: no event tells, only the count of its names.
         Ok(metadata) if metadata.nlink() == 0 => Marker::DirectoryUnlinked,
         Ok(_) => Marker::Absent,
-        Err(_) => Marker::ParentMissing(nearest_ancestor(path)),
+        Err(_) => without_directory(path),
     }
+}
+
+fn without_directory(path: &Path) -> Marker {
+    Marker::ParentMissing(nearest_ancestor(path))
 }
 
 /// The deepest directory above `path` that exists.

@@ -15,6 +15,7 @@ mod symbols;
 pub use marker::nearest_ancestor;
 pub use modules::parse_line;
 
+use crate::condition::{Condition, ConditionType, Status};
 use crate::config::{MofedPlace, Node};
 use crate::judge;
 use crate::observation::{
@@ -45,7 +46,17 @@ pub struct Probe<'a> {
     symbols: Option<(u64, Symbols)>,
     /// With the signature of the files it was read from.
     headers: Option<(u64, Headers, Vec<String>)>,
-    glanced: Option<u64>,
+    /// What the last look saw of what a glance compares.
+    glanced: Option<Glance>,
+}
+
+/// Signatures of what is cheap to see.
+#[derive(Debug)]
+struct Glance {
+    marker: Marker,
+    lock: Lock,
+    modules: u64,
+    headers: u64,
 }
 
 impl<'a> Probe<'a> {
@@ -77,7 +88,8 @@ impl<'a> Probe<'a> {
             Some(nic) => nic,
         };
         self.nic = Some(nic.clone());
-        let (marker, lock) = self.marker_and_lock();
+        let marker = self.marker();
+        let lock = self.lock(&marker);
         let modules = self.modules();
         let headers_signature = self.headers_signature();
         let (headers, header_versions) = self.headers(headers_signature);
@@ -95,35 +107,61 @@ impl<'a> Probe<'a> {
             seen.symbols = self.symbols(&seen, interrupted)?;
             self.witness_provider(&mut seen);
         }
-        self.glanced = Some(self.glance(&seen.marker, &seen.lock, &seen.modules.proc, || headers_signature));
+        self.glanced = Some(Glance {
+            marker: seen.marker.clone(),
+            lock: seen.lock.clone(),
+            modules: modules_signature(&seen.modules.proc),
+            headers: headers_signature,
+        });
         Some(seen)
     }
 
-    /// The cheap part of a look: has anything changed since the last whole one?
+    /// A glance: may what holds the gate back have changed since the last look? It reads no more
+    /// than that takes, and what a glance cannot see counts as changed.
     #[must_use]
-    pub fn changed(&self) -> bool {
-        let (marker, lock) = self.marker_and_lock();
-        let proc = modules::read_proc(&self.node.places.proc.join("modules"));
-        self.glanced != Some(self.glance(&marker, &lock, &proc, || self.headers_signature()))
+    pub fn changed(&self, holding: &Condition) -> bool {
+        let (Some(last), Status::False) = (&self.glanced, holding.status) else { return true };
+        let marker = || self.marker() != last.marker;
+        let lock = || self.lock(&last.marker) != last.lock;
+        let modules = || modules_signature(&self.proc_modules()) != last.modules;
+        let headers = || self.headers_signature() != last.headers;
+        match holding.r#type {
+            ConditionType::MarkerTrusted => marker() || lock(),
+            // The modules count while there is no marker too: what uses nvidia_peermem is named.
+            ConditionType::MarkerPresent
+            | ConditionType::ModulesLive
+            | ConditionType::ModulesFromMofed
+            | ConditionType::SymbolsExported => marker() || modules(),
+            ConditionType::HeadersReady | ConditionType::Settled => {
+                marker() || lock() || modules() || headers()
+            }
+            _ => true,
+        }
     }
 
-    fn marker_and_lock(&self) -> (Marker, Lock) {
-        let places = &self.node.places;
-        if self.node.expected.mofed == MofedPlace::Host {
-            return (Marker::Absent, Lock::NoFile);
+    fn marker(&self) -> Marker {
+        match self.node.expected.mofed {
+            MofedPlace::Container => marker::read(&self.node.places.root, &self.node.places.marker),
+            MofedPlace::Host => Marker::Absent,
         }
-        let marker = marker::read(&places.root, &places.marker);
-        let lock = match marker {
-            // A lock says nothing as long as there is no marker to doubt.
+    }
+
+    /// A lock says nothing as long as there is no marker to doubt.
+    fn lock(&self, marker: &Marker) -> Lock {
+        let places = &self.node.places;
+        match marker {
             Marker::Present(_) => lock::read(&places.root, &places.proc, &places.lock),
             _ => Lock::NoFile,
-        };
-        (marker, lock)
+        }
+    }
+
+    fn proc_modules(&self) -> Seen<ProcModules> {
+        modules::read_proc(&self.node.places.proc.join("modules"))
     }
 
     fn modules(&self) -> Modules {
         let places = &self.node.places;
-        let proc = modules::read_proc(&places.proc.join("modules"));
+        let proc = self.proc_modules();
         // mlx5_core is the one that has a version, whether it is asked for or not.
         let names: BTreeSet<_> =
             self.node.expected.modules.iter().map(String::as_str).chain(["mlx5_core"]).collect();
@@ -199,18 +237,6 @@ impl<'a> Probe<'a> {
             all.push(file_signature(&self.kernel_symvers()));
         }
         hash(&all)
-    }
-
-    /// What a glance compares. Headers are not worth a look before their marker.
-    fn glance(
-        &self,
-        marker: &Marker,
-        lock: &Lock,
-        proc: &Seen<ProcModules>,
-        headers: impl Fn() -> u64,
-    ) -> u64 {
-        let matter = self.node.expected.mofed == MofedPlace::Host || matches!(marker, Marker::Present(_));
-        hash(&(marker, lock, modules_signature(proc), matter.then(headers)))
     }
 }
 

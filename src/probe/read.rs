@@ -4,7 +4,7 @@
 
 use crate::observation::{Seen, Unreadable};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -12,7 +12,9 @@ use std::path::Path;
 /// Far above any attribute, below one page.
 const SMALL: u64 = 4000;
 /// A module line with a thousand users is well below this.
-const LINE: u64 = 64 * 1024;
+const LINE: usize = 64 * 1024;
+/// The kernel gives one page a read of most of these, whatever is asked for.
+pub(super) const BUFFER: usize = 16 * 1024;
 /// Some ten times the largest Module.symvers or /proc/kallsyms.
 pub(super) const ENDLESS: u64 = 128 * 1024 * 1024;
 
@@ -50,44 +52,42 @@ pub(super) enum Ended {
 
 /// Calls `each` with every line, without its newline; what is longer than a line can be is cut.
 pub(super) fn lines(path: &Path, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<Ended> {
-    let mut reader = BufReader::with_capacity(16 * 1024, open(path)?.take(ENDLESS));
-    let mut line = Vec::new();
+    let mut file = open(path)?.take(ENDLESS);
+    // On the stack: the slow look reads every few seconds, and need not ask for memory each time.
+    let mut buffer = [0; BUFFER];
+    let mut begun = Vec::new();
     loop {
-        line.clear();
-        reader.by_ref().take(LINE).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return if reader.get_ref().limit() == 0 { Ok(Ended::CutOff) } else { Ok(Ended::Whole) };
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            break;
         }
-        let ended = match line.last() {
-            Some(b'\n') => {
-                line.pop();
-                true
+        let mut rest = &buffer[..read];
+        while let Some(at) = memchr::memchr(b'\n', rest) {
+            let flow = if begun.is_empty() {
+                each(&rest[..at])
+            } else {
+                begin(&mut begun, &rest[..at]);
+                let flow = each(&begun);
+                begun.clear();
+                flow
+            };
+            if flow.is_break() {
+                return Ok(Ended::BrokenOff);
             }
-            _ => skip_line(&mut reader)?,
-        };
-        if each(&line).is_break() {
-            return Ok(Ended::BrokenOff);
+            rest = &rest[at + 1..];
         }
-        if !ended {
-            return Ok(Ended::CutOff);
-        }
+        begin(&mut begun, rest);
     }
+    if !begun.is_empty() && each(&begun).is_break() {
+        return Ok(Ended::BrokenOff);
+    }
+    Ok(if begun.is_empty() && file.limit() > 0 { Ended::Whole } else { Ended::CutOff })
 }
 
-/// Skips to behind the next newline; false when the file ends before one.
-fn skip_line(reader: &mut impl BufRead) -> io::Result<bool> {
-    loop {
-        let available = reader.fill_buf()?;
-        if available.is_empty() {
-            return Ok(false);
-        }
-        let newline = memchr::memchr(b'\n', available);
-        let used = newline.map_or(available.len(), |at| at + 1);
-        reader.consume(used);
-        if newline.is_some() {
-            return Ok(true);
-        }
-    }
+/// Keeps the beginning of a line whose end is still to be read.
+fn begin(begun: &mut Vec<u8>, more: &[u8]) {
+    let room = LINE.saturating_sub(begun.len());
+    begun.extend_from_slice(&more[..more.len().min(room)]);
 }
 
 /// A failed read as part of what was seen.
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_tail_of_an_endless_line_is_no_line_of_its_own() {
-        let mut bytes = vec![b'x'; usize::try_from(LINE).unwrap()];
+        let mut bytes = vec![b'x'; LINE];
         bytes.extend_from_slice(b"tail\nnext\n");
         let (all, ended) = collect(&bytes);
         assert_eq!((all.len(), ended), (2, Ended::Whole));

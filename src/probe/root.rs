@@ -15,7 +15,11 @@ const MAX_LINKS: usize = 40;
 /// # Errors
 /// As lstat(2) of any component; `ELOOP` for too many links.
 pub(super) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
-    let Ok(relative) = path.strip_prefix(root) else { return Ok(path.to_owned()) };
+    let relative = match path.strip_prefix(root) {
+        // The kernel follows links below `/` by itself.
+        Ok(relative) if root != Path::new("/") => relative,
+        _ => return Ok(path.to_owned()),
+    };
     let mut todo: Vec<OsString> = components(relative);
     let mut done = PathBuf::new();
     let mut links = 0;

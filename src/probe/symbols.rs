@@ -2,7 +2,7 @@
 //! Who exports the peer-memory symbols, from /proc/kallsyms: 100,000 lines and more, read as a
 //! stream that can be broken off.
 
-use super::read::{ENDLESS, open, unreadable};
+use super::read::{BUFFER, ENDLESS, open, unreadable};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::observation::Symbols;
 use memchr::memmem::Finder;
@@ -10,8 +10,6 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The kernel gives one page a read, whatever is asked for; a line is far shorter.
-const BUFFER: usize = 16 * 1024;
 /// How many reads go by between two questions whether to go on: some milliseconds.
 const READS: u32 = 64;
 

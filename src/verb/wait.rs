@@ -3,7 +3,7 @@
 
 use crate::act::exec::Program;
 use crate::act::{log, metrics, termination_log};
-use crate::condition::{ConditionType, Status, Verdict};
+use crate::condition::Verdict;
 use crate::config::{Node, Policy};
 use crate::ending::Ending;
 use crate::gate::{BootTime, Cause, Effect, Gate, Look, Recorded};
@@ -133,7 +133,7 @@ impl<'a> Held<'a> {
         self.wakes.arm();
         self.last_look = now();
         match cause {
-            Cause::SafetyNet if self.glance_will_do() && !self.probe.changed() => return None,
+            Cause::SafetyNet if !self.glance() => return None,
             Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
             _ => {}
         }
@@ -145,10 +145,9 @@ impl<'a> Held<'a> {
         Some(Look { verdict, identity: seen.identity() })
     }
 
-    /// A glance does not see what stands in sysfs: not enough where that is what is waited for.
-    fn glance_will_do(&self) -> bool {
-        let deciding = self.gate.verdict().and_then(Verdict::deciding);
-        deciding.is_some_and(|c| c.status == Status::False && c.r#type != ConditionType::VersionMatches)
+    /// The slow look begins with a glance; without a verdict there is nothing to compare.
+    fn glance(&self) -> bool {
+        self.gate.verdict().and_then(Verdict::deciding).is_none_or(|holding| self.probe.changed(holding))
     }
 
     /// At trace level, logs the look in a form that tests can replay.

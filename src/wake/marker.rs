@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// Room for some hundred events a read.
 const BUFFER: usize = 16 * 1024;
 
+/// Far more directories than any marker's path has.
+const MAX_MOVES: usize = 100;
+
 /// A watch that moves up and down the marker's path as directories come and go.
 #[derive(Debug)]
 pub(super) struct MarkerWatch {
@@ -56,7 +59,19 @@ impl MarkerWatch {
         }
     }
 
+    /// A directory may come between the search for the nearest and the watch on it, so that the
+    /// search is repeated until it finds what is watched.
     fn try_arm(&mut self) -> io::Result<()> {
+        for _ in 0..MAX_MOVES {
+            if self.watches_the_nearest()? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("the directories above it keep changing"))
+    }
+
+    /// Moves the watch if it is not on the nearest directory; true if it already was.
+    fn watches_the_nearest(&mut self) -> io::Result<bool> {
         let parent = self.path.parent().unwrap_or(&self.path);
         let (directory, metadata) = match parent.metadata() {
             Ok(metadata) if metadata.is_dir() => (parent.to_owned(), metadata),
@@ -68,12 +83,12 @@ impl MarkerWatch {
         };
         let identity = (metadata.dev(), metadata.ino());
         if self.watched.as_ref().is_some_and(|watched| watched.directory == identity) {
-            return Ok(());
+            return Ok(true);
         }
         if self.inotify.is_none() {
             self.inotify = Some(Inotify::init()?);
         }
-        let Some(inotify) = &mut self.inotify else { return Ok(()) };
+        let Some(inotify) = &mut self.inotify else { return Ok(false) };
         // IN_DELETE_SELF and IN_MOVE_SELF: the directory itself goes. IN_ATTRIB and IN_CLOSE_WRITE:
         // a touch of a marker that is there. IN_MOVED_TO: a marker renamed into place.
         let mask = WatchMask::CREATE
@@ -94,7 +109,7 @@ impl MarkerWatch {
             // It may be gone by itself, with its directory.
             let _ = inotify.watches().remove(before.descriptor);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Takes all events; answers when one of them concerns the marker's path.
