@@ -175,6 +175,16 @@ fn links_between_documents_lead_somewhere() {
     }
 }
 
+/// deny.toml says why; this needs no cargo-deny.
+#[test]
+fn the_tree_has_no_banned_crate() {
+    let lock = read("Cargo.lock");
+    for banned in read("deny.toml").lines().filter_map(|line| line.trim().strip_prefix("{ crate = \"")) {
+        let name = banned.split('"').next().expect("a name");
+        assert!(!lock.contains(&format!("name = \"{name}\"\n")), "{name} is in the tree");
+    }
+}
+
 #[test]
 fn the_pure_rooms_touch_neither_file_nor_clock() {
     let rooms: Vec<_> =
