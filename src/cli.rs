@@ -108,10 +108,10 @@ pub struct NodeArgs {
     /// Prefix for every path that is read
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// The proc file system [default: <root>/proc]
+    /// The proc file system [default: proc below --root]
     #[arg(long, value_name = "DIR")]
     pub proc: Option<PathBuf>,
-    /// The sys file system [default: <root>/sys]
+    /// The sys file system [default: sys below --root]
     #[arg(long, value_name = "DIR")]
     pub sys: Option<PathBuf>,
 }
