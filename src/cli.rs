@@ -51,10 +51,10 @@ pub struct WaitArgs {
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
     pub suspect_hold: Duration,
     /// End at once, with 3, when waiting alone cannot help
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
     /// One look, log what would be waited for, then open
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub dry_run: bool,
     /// How often to say that it still waits
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive)]
@@ -94,7 +94,7 @@ pub struct CheckArgs {
 #[derive(Debug, Args)]
 pub struct NodeArgs {
     /// GPU driver modules are precompiled: no header check
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub precompiled: bool,
     /// The MOFED version to expect [default: what MOFED's header tree says]
     #[arg(long, value_name = "V")]
@@ -182,8 +182,15 @@ fn positive(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn boolean(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("{text:?} is neither true nor false"))
+}
+
 fn timeout(text: &str) -> Result<Timeout, String> {
-    if text == "none" { Ok(Timeout::None) } else { duration(text).map(Timeout::After) }
+    match text {
+        "none" => Ok(Timeout::None),
+        text => duration(text).map(Timeout::After).map_err(|why| format!("{why}; or none")),
+    }
 }
 
 fn level(text: &str) -> Result<tracing::Level, String> {

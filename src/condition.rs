@@ -291,9 +291,15 @@ fn outcome(conditions: &[Condition]) -> Outcome {
         None => Outcome::Ready,
         Some(_) if unlinked => Outcome::Blocked,
         Some(first) if first.reason.consequence() == Consequence::Blocks => Outcome::Blocked,
-        Some(_) if holding.iter().all(|c| c.status == Status::Unknown) => Outcome::Unknown,
+        Some(_) if cannot_be_told(&holding) => Outcome::Unknown,
         Some(_) => Outcome::Waiting,
     }
+}
+
+/// Settling waits for the others, so it does not count as something that is known to be wrong.
+fn cannot_be_told(holding: &[&Condition]) -> bool {
+    let mut others = holding.iter().filter(|c| c.r#type != ConditionType::Settled).peekable();
+    others.peek().is_some() && others.all(|c| c.status == Status::Unknown)
 }
 
 #[cfg(test)]

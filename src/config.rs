@@ -92,8 +92,9 @@ impl Policy {
         };
         if let Some(timeout) = timeout.filter(|t| !t.is_zero() && args.settle >= *t) {
             return Err(Refusal::Said(format!(
-                "--settle {:?} is not shorter than --timeout {timeout:?}: the gate could never open",
-                args.settle
+                "--settle {} is not shorter than --timeout {}: the gate could never open; shorten the one or lengthen the other",
+                humantime::format_duration(args.settle),
+                humantime::format_duration(timeout)
             )));
         }
         Ok(Self {
@@ -146,6 +147,18 @@ impl Node {
             lock: places.lock.clone(),
         };
         Ok(Self { places, expected, name: text("NODE_NAME").filter(|name| !name.is_empty()) })
+    }
+}
+
+/// Refuses an output that would be written beside the marker.
+pub fn refuse_beside_marker(option: &str, path: Option<&Path>, places: &Places) -> Result<(), Refusal> {
+    let marker = places.marker.parent();
+    match path.filter(|path| marker.is_some_and(|directory| path.starts_with(directory))) {
+        None => Ok(()),
+        Some(path) => Err(Refusal::Said(format!(
+            "{option} {}: nothing may be written into MOFED's directory: choose another place",
+            path.display()
+        ))),
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use peermem_gate::act::exec::Program;
 use peermem_gate::act::{self, log, termination_log};
 use peermem_gate::cli::{Verb, WaitArgs};
-use peermem_gate::config::{Node, Policy};
+use peermem_gate::config::{Node, Policy, refuse_beside_marker};
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Refusal, Variables, value_of};
 use peermem_gate::report;
@@ -72,7 +72,7 @@ impl Main {
         if let Some(reason) = disabled {
             return Door { program, termination_log: self.termination_log }.disabled(&reason, &signals);
         }
-        match Policy::new(&args).and_then(|policy| Ok((policy, Node::new(&args.node, variables)?))) {
+        match asked(&args, variables) {
             Ok((policy, node)) => {
                 let door = Door { program, termination_log: self.termination_log };
                 Wait { node, policy, metrics_file: args.metrics_file, door }.run(signals)
@@ -108,6 +108,14 @@ impl Main {
     }
 }
 
+fn asked(args: &WaitArgs, variables: &Variables) -> Result<(Policy, Node), Refusal> {
+    let policy = Policy::new(args)?;
+    let node = Node::new(&args.node, variables)?;
+    refuse_beside_marker("--metrics-file", args.metrics_file.as_deref(), &node.places)?;
+    refuse_beside_marker("--termination-log", args.termination_log.as_deref(), &node.places)?;
+    Ok((policy, node))
+}
+
 /// Read past clap, so that a command line that clap refuses still has its last words there.
 fn termination_log(args: &[OsString], variables: &Variables) -> Option<PathBuf> {
     const OPTION: &str = "--termination-log";
@@ -115,11 +123,14 @@ fn termination_log(args: &[OsString], variables: &Variables) -> Option<PathBuf> 
         return None;
     }
     let mut options = args.iter().take_while(|arg| *arg != "--");
-    let typed = options.find_map(|arg| {
-        let rest = arg.as_bytes().strip_prefix(OPTION.as_bytes())?;
-        Some(rest.strip_prefix(b"=").map(|path| OsStr::from_bytes(path).to_owned()))
+    let typed = options.find_map(|arg| match arg.as_bytes().strip_prefix(OPTION.as_bytes())? {
+        [] => Some(None),
+        [b'=', path @ ..] => Some(Some(OsStr::from_bytes(path).to_owned())),
+        _ => None,
     });
     let typed = typed.and_then(|inline| inline.or_else(|| options.next().cloned()));
     let asked = typed.or_else(|| value_of(variables, "PEERMEM_GATE_TERMINATION_LOG").map(OsStr::to_owned));
-    termination_log::place(asked.filter(|path| !path.is_empty()).map(PathBuf::from))
+    // What begins with a dash is the next option, which clap will say.
+    let asked = asked.filter(|path| !path.is_empty() && !path.as_bytes().starts_with(b"-"));
+    termination_log::place(asked.map(PathBuf::from))
 }

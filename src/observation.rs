@@ -218,6 +218,8 @@ pub enum Symvers {
     Missing,
     /// Its last line has no end: it is still being written.
     CutOff,
+    /// This line is none of a Module.symvers: the build would fail on it.
+    Garbled(String),
     /// Whole, without both peer-memory symbols.
     WithoutPeerMemory,
     /// Whole, with both.
@@ -255,6 +257,19 @@ pub struct Headers {
     pub tree: HeaderTree,
     /// The kernel's own Module.symvers, where host MOFED makes it count.
     pub kernel_build: Option<(PathBuf, Symvers)>,
+}
+
+impl Headers {
+    /// False when a part could not be read.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        let tree = match &self.tree {
+            HeaderTree::Unreadable(_) => false,
+            HeaderTree::Taken { symvers, .. } => !matches!(symvers, Symvers::Unreadable(_)),
+            HeaderTree::Missing | HeaderTree::NoCandidate(_) => true,
+        };
+        tree && !matches!(self.kernel_build, Some((_, Symvers::Unreadable(_))))
+    }
 }
 
 /// What must stay the same between two looks for the settle time to go on.

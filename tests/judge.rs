@@ -142,7 +142,7 @@ fn observations() -> impl Strategy<Value = Observation> {
         headers(),
     )
         .prop_map(|(nic, marker, lock, modules, symbols, headers)| Observation {
-            kernel: Kernel::default(),
+            kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,
             marker,
             lock,

@@ -84,7 +84,9 @@ fn runnable(path: &Path) -> Result<(), Unrunnable> {
 
 fn unrunnable(path: &Path, error: &io::Error) -> Unrunnable {
     let (ending, remedy) = match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (Ending::NotFound, "correct the command"),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            (Ending::NotFound, "correct the command, or the interpreter that its #! line names")
+        }
         io::ErrorKind::PermissionDenied => {
             (Ending::NotExecutable, "make it executable (chmod +x) on a mount without noexec")
         }

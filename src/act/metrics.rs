@@ -10,6 +10,7 @@ use std::path::Path;
 /// # Errors
 /// As open(2), write(2) and rename(2).
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    super::may_be_written(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     // The collector takes *.prom alone.
     name.push(format!(".{}.tmp", std::process::id()));

@@ -91,9 +91,10 @@ impl Gate {
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
         let settled = self.settling.as_ref().map(|settling| settling.since + self.settle());
-        let believed = self.suspect.map(|(_, since)| since + self.policy.suspect_hold);
-        let passed = |due: &BootTime| *due > self.last_step;
-        [self.deadline(), settled, believed.filter(passed)].into_iter().flatten().min()
+        let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
+        let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
+        let believed = self.suspect.filter(|_| doubted).map(|(_, since)| since + self.policy.suspect_hold);
+        [self.deadline(), settled, believed].into_iter().flatten().min()
     }
 
     /// When the gate must be stepped again, look or no look.
@@ -298,7 +299,21 @@ impl Gate {
         if let Some(c) = deciding {
             text += &format!(": {}: {}", c.r#type, sentence(c));
         }
-        vec![Effect::Say(self.line(now, level, text)), Effect::Publish, last]
+        let mut effects = Vec::new();
+        if last == Effect::Open(Opening::DryRun) {
+            effects.extend(self.would_wait_for(now));
+        }
+        effects.extend([Effect::Say(self.line(now, level, text)), Effect::Publish, last]);
+        effects
+    }
+
+    fn would_wait_for(&self, now: BootTime) -> Vec<Effect> {
+        let holding = self.verdict().into_iter().flat_map(Verdict::holding);
+        let line = |c: &Condition| Line {
+            about: Some((c.r#type, c.reason)),
+            ..self.line(now, Level::Info, format!("dry run: would wait for {}: {}", c.r#type, sentence(c)))
+        };
+        holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Say(line(c))).collect()
     }
 
     fn account(&self, now: BootTime) -> String {

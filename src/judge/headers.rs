@@ -6,7 +6,7 @@
 
 use crate::condition::{Condition, ConditionType, Reason};
 use crate::config::{Expectations, MofedPlace};
-use crate::observation::{HeaderTree, Headers, Marker, Observation, Symvers};
+use crate::observation::{HeaderTree, Headers, Kernel, Marker, Observation, Symvers};
 use std::path::Path;
 
 /// Once the marker is there, headers that are not will not come by themselves.
@@ -25,7 +25,14 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
         return super::not_required(ConditionType::HeadersReady, "precompiled modules are not built here");
     }
     let Headers { root, tree, kernel_build } = &seen.headers;
-    let release = &seen.kernel.release;
+    let Kernel { release, machine, .. } = &seen.kernel;
+    if release.is_empty() || machine.is_empty() {
+        return condition(
+            Reason::HeadersUnreadable,
+            "cannot tell the kernel's release or machine (sys/kernel/osrelease and arch in /proc)".to_owned(),
+        )
+        .with_remedy("mount the host's /proc, or name it with --proc");
+    }
     match tree {
         HeaderTree::Taken { directory, other_kernel, symvers } => {
             let mut condition = symvers_ready(directory, symvers);
@@ -66,6 +73,10 @@ fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
         Symvers::CutOff => {
             condition(Reason::HeadersIncomplete, format!("{file} is cut off: its last line has no end"))
         }
+        Symvers::Garbled(line) => condition(
+            Reason::HeadersIncomplete,
+            format!("{file} has a line that NVIDIA's build would fail on: {line:?}"),
+        ),
         Symvers::WithoutPeerMemory => condition(
             Reason::HeadersWithoutPeerMemory,
             format!("{file} lacks the peer-memory symbols: nvidia-peermem would become a stub"),

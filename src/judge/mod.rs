@@ -52,10 +52,8 @@ pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> boo
 
 /// True when a module is on its way in or out, so that the next look should come soon.
 #[must_use]
-pub fn in_transit(verdict: &Verdict) -> bool {
-    verdict.get(ConditionType::ModulesLive).is_some_and(|c| {
-        matches!(c.reason, Reason::ModuleLoading | Reason::ModuleUnloading | Reason::WitnessesDisagree)
-    })
+pub fn in_transit(expected: &Expectations, seen: &Observation) -> bool {
+    expected.modules.iter().any(|name| modules::is_in_transit(&seen.modules, name))
 }
 
 fn not_required(r#type: ConditionType, message: &str) -> Condition {

@@ -114,6 +114,11 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
     }
 }
 
+/// Coming, going, or between the two witnesses.
+pub(super) fn is_in_transit(modules: &Modules, name: &str) -> bool {
+    matches!(state(modules, name), State::Loading | State::Unloading | State::Disagree(_))
+}
+
 /// Why a module does not count as live, in words; `None` when it does.
 fn not_live(state: &State) -> Option<(Reason, String)> {
     Some(match state {

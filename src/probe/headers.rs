@@ -14,6 +14,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+/// Some five times the largest.
+const SYMVERS: u64 = 16 * 1024 * 1024;
 /// Enough other kernels to name in a message.
 const MAX_OTHERS: usize = 4;
 
@@ -91,28 +93,37 @@ fn is_release(name: &str) -> bool {
 /// Reads a Module.symvers: is it whole, and does it have both symbols?
 pub(super) fn symvers(root: &Path, path: &Path) -> Symvers {
     let mut found = [false; 2];
+    let mut garbled = None;
     let ended = resolve(root, path).and_then(|real| {
-        lines(&real, |line| {
-            for (found, symbol) in found.iter_mut().zip(PEER_MEMORY_SYMBOLS) {
-                *found |= exports(line, symbol);
+        lines(&real, SYMVERS, |line| {
+            let Some(symbol) = exported(line) else {
+                garbled = Some(String::from_utf8_lossy(line).chars().take(40).collect());
+                return ControlFlow::Break(());
+            };
+            for (found, wanted) in found.iter_mut().zip(PEER_MEMORY_SYMBOLS) {
+                *found |= symbol == wanted.as_bytes();
             }
             ControlFlow::Continue(())
         })
     });
-    match ended {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Symvers::Missing,
-        Err(error) => Symvers::Unreadable(unreadable(path, &error)),
-        Ok(Ended::CutOff | Ended::BrokenOff) => Symvers::CutOff,
-        Ok(Ended::Whole) if found == [true, true] => Symvers::WithPeerMemory,
-        Ok(Ended::Whole) => Symvers::WithoutPeerMemory,
+    match (ended, garbled) {
+        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Symvers::Missing,
+        (Err(error), _) => Symvers::Unreadable(unreadable(path, &error)),
+        (Ok(Ended::CutOff), _) => Symvers::CutOff,
+        (Ok(_), Some(line)) => Symvers::Garbled(line),
+        (Ok(_), None) if found == [true, true] => Symvers::WithPeerMemory,
+        (Ok(_), None) => Symvers::WithoutPeerMemory,
     }
 }
 
-/// `CRC, symbol, module, EXPORT_SYMBOL…, namespace`, separated by tabs; kernels 5.4 to 5.8 put
-/// the namespace third.
-fn exports(line: &[u8], symbol: &str) -> bool {
-    let mut fields = line.split(|byte| *byte == b'\t').skip(1);
-    fields.next() == Some(symbol.as_bytes()) && fields.any(|field| field.starts_with(b"EXPORT_SYMBOL"))
+/// The symbol of a line `CRC, symbol, module, EXPORT_SYMBOL…, namespace`, separated by tabs;
+/// kernels 5.4 to 5.8 put the namespace third. `None` for what modpost cannot parse either.
+fn exported(line: &[u8]) -> Option<&[u8]> {
+    let mut fields = line.split(|byte| *byte == b'\t');
+    let crc = fields.next()?.strip_prefix(b"0x")?;
+    let symbol = fields.next()?;
+    let is_hex = !crc.is_empty() && crc.iter().all(u8::is_ascii_hexdigit);
+    (is_hex && fields.any(|field| field.starts_with(b"EXPORT_"))).then_some(symbol)
 }
 
 /// The versions in the names of `ofa_kernel-V` and `mlnx-ofa_kernel-V`, each once.

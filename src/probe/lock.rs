@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who holds MOFED's instance lock, from /proc/locks. The lock itself is never touched.
 
-use super::read::{lines, small, unreadable};
+use super::read::{Ended, lines, small, unreadable};
 use super::root;
 use crate::observation::{Lock, Unreadable};
 use nix::sys::stat::{major, minor};
@@ -11,6 +11,9 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// Tens of thousands of locks.
+const LOCKS: u64 = 4 * 1024 * 1024;
 
 pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> Lock {
     let metadata = root::resolve(root, path).and_then(|path| path.metadata());
@@ -32,26 +35,30 @@ pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> Lock {
 fn holds(locks: &Path, file: &Metadata) -> Result<bool, Unreadable> {
     let mut held = false;
     let mut odd = None;
-    let ended =
-        lines(locks, |line| {
-            // A line at a time: the crate gives up all of them for one that it cannot read.
-            match Locks::from_buf_read(line) {
-                Ok(Locks(locks)) => held |= locks.iter().any(|lock| is_on(lock, file)),
-                // The kernel names no file for a lock that has none.
-                Err(_) if line.windows(6).any(|word| word == b"<none>") => {}
-                Err(_) => drop(odd.get_or_insert_with(|| {
-                    String::from_utf8_lossy(line).chars().take(80).collect::<String>()
-                })),
-            }
-            ControlFlow::Continue(())
-        });
-    match (ended, odd) {
-        (Err(error), _) => Err(unreadable(locks, &error)),
-        (Ok(_), Some(odd)) if !held => {
-            Err(Unreadable { path: locks.to_owned(), why: format!("this line makes no sense: {odd:?}") })
+    let ended = lines(locks, LOCKS, |line| {
+        // A line at a time: the crate gives up all of them for one that it cannot read.
+        match Locks::from_buf_read(line) {
+            Ok(Locks(locks)) => held |= locks.iter().any(|lock| is_on(lock, file)),
+            Err(_) if is_of_another_kind(line) => {}
+            Err(_) => odd = Some(String::from_utf8_lossy(line).chars().take(80).collect::<String>()),
         }
-        (Ok(_), _) => Ok(held),
-    }
+        ControlFlow::Continue(())
+    });
+    let wrong = match (ended, odd) {
+        (Err(error), _) => return Err(unreadable(locks, &error)),
+        (Ok(_), _) if held => return Ok(true),
+        (Ok(Ended::Whole), None) => return Ok(false),
+        (Ok(_), None) => "it is cut off".to_owned(),
+        (Ok(_), Some(odd)) => format!("this line makes no sense: {odd:?}"),
+    };
+    Err(Unreadable { path: locks.to_owned(), why: wrong })
+}
+
+/// MOFED's lock is an flock(2). Of the other kinds the crate does not know every field.
+fn is_of_another_kind(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ').skip(1);
+    let kind = words.find(|word| !word.is_empty() && *word != b"->");
+    kind.is_some_and(|kind| [&b"POSIX"[..], b"OFDLCK", b"LEASE", b"DELEG", b"LAYOUT"].contains(&kind))
 }
 
 fn is_on(lock: &procfs::Lock, file: &Metadata) -> bool {

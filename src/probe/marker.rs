@@ -34,7 +34,12 @@ fn absent(directory: &Path, path: &Path) -> Marker {
 }
 
 fn without_directory(path: &Path) -> Marker {
-    Marker::ParentMissing(nearest_ancestor(path))
+    let nearest = nearest_ancestor(path);
+    match nearest.metadata() {
+        // A mount of a directory further up can be of a deleted one just as well.
+        Ok(metadata) if metadata.nlink() == 0 => Marker::DirectoryUnlinked,
+        _ => Marker::ParentMissing(nearest),
+    }
 }
 
 /// The deepest directory above `path` that exists.

@@ -26,6 +26,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// How often a look is begun anew because the symbols had to be read in its midst.
+const MAX_LOOKS: usize = 3;
+
 /// How much of a look is worth its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -67,12 +70,6 @@ impl<'a> Probe<'a> {
         Self { node, kernel, nic: None, symbols: None, headers: None, glanced: None }
     }
 
-    /// The running kernel and the node's names.
-    #[must_use]
-    pub fn kernel(&self) -> &Kernel {
-        &self.kernel
-    }
-
     /// A PCI device came or went: search again at the next look.
     pub fn forget_devices(&mut self) {
         self.nic = None;
@@ -81,20 +78,47 @@ impl<'a> Probe<'a> {
     /// Looks at everything. `None` when `interrupted` became true, or the marker went, while the
     /// kernel's symbols were read: what was seen by then is not worth a judgement.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
-        let places = &self.node.places;
+        for _ in 0..MAX_LOOKS {
+            let mut seen = self.look_at_all_but_symbols();
+            if depth == Depth::Frugal && !judge::worth_reading_symbols(&self.node.expected, &seen) {
+                return Some(seen);
+            }
+            // Reading them takes its time, in which all else may change: so it is looked at again.
+            if let Some(symbols) = self.symbols_read_for(&seen) {
+                if let Symbols::Unreadable(_) = symbols {
+                    self.symbols = None;
+                }
+                seen.symbols = symbols;
+                self.witness_provider(&mut seen);
+                return Some(seen);
+            }
+            self.read_symbols(&seen, depth, interrupted)?;
+        }
+        // The modules change faster than their symbols can be read.
+        Some(self.look_at_all_but_symbols())
+    }
+
+    fn look_at_all_but_symbols(&mut self) -> Observation {
         let nic = match self.nic.take() {
             // What could not be read may be readable by now.
-            None | Some(Nic::Unreadable(_)) => pci::read(&places.sys),
+            None | Some(Nic::Unreadable(_)) => pci::read(&self.node.places.sys),
             Some(nic) => nic,
         };
         self.nic = Some(nic.clone());
         let marker = self.marker();
         let lock = self.lock(&marker);
         let modules = self.modules();
-        let headers_signature = self.headers_signature();
-        let (headers, header_versions) = self.headers(headers_signature);
-        let mut seen = Observation {
-            kernel: self.kernel.clone(),
+        let signature = self.headers_signature();
+        let (headers, header_versions) = self.headers(signature);
+        self.glanced = Some(Glance {
+            marker: marker.clone(),
+            lock: lock.clone(),
+            modules: modules_signature(&modules.proc),
+            headers: signature,
+        });
+        let kernel = self.kernel.clone();
+        Observation {
+            kernel,
             nic,
             marker,
             lock,
@@ -102,18 +126,7 @@ impl<'a> Probe<'a> {
             symbols: Symbols::NotRead,
             headers,
             header_versions,
-        };
-        if depth == Depth::Full || judge::worth_reading_symbols(&self.node.expected, &seen) {
-            seen.symbols = self.symbols(&seen, interrupted)?;
-            self.witness_provider(&mut seen);
         }
-        self.glanced = Some(Glance {
-            marker: seen.marker.clone(),
-            lock: seen.lock.clone(),
-            modules: modules_signature(&seen.modules.proc),
-            headers: headers_signature,
-        });
-        Some(seen)
     }
 
     /// A glance: may what holds the gate back have changed since the last look? It reads no more
@@ -177,20 +190,26 @@ impl<'a> Probe<'a> {
         }
     }
 
-    fn symbols(&mut self, seen: &Observation, interrupted: &mut dyn FnMut() -> bool) -> Option<Symbols> {
-        let signature = hash(&(modules_signature(&seen.modules.proc), &seen.identity().modules));
-        if let Some((_, symbols)) = self.symbols.as_ref().filter(|(read_for, _)| *read_for == signature) {
-            return Some(symbols.clone());
-        }
-        let places = &self.node.places;
-        let had_marker = matches!(seen.marker, Marker::Present(_));
-        let mut broken_off = || {
-            interrupted()
-                || (had_marker && !matches!(marker::read(&places.root, &places.marker), Marker::Present(_)))
-        };
-        let symbols = symbols::read(&places.proc.join("kallsyms"), &mut broken_off)?;
-        self.symbols = Some((signature, symbols.clone()));
-        Some(symbols)
+    fn symbols_read_for(&self, seen: &Observation) -> Option<Symbols> {
+        let signature = symbols_signature(seen);
+        self.symbols
+            .as_ref()
+            .filter(|(read_for, _)| *read_for == signature)
+            .map(|(_, symbols)| symbols.clone())
+    }
+
+    fn read_symbols(
+        &mut self,
+        seen: &Observation,
+        depth: Depth,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Option<()> {
+        // A report is wanted in any case; a wait has nothing to gain without its marker.
+        let needs_marker = depth == Depth::Frugal && matches!(seen.marker, Marker::Present(_));
+        let mut broken_off = || interrupted() || needs_marker && !matches!(self.marker(), Marker::Present(_));
+        let symbols = symbols::read(&self.node.places.proc.join("kallsyms"), &mut broken_off)?;
+        self.symbols = Some((symbols_signature(seen), symbols));
+        Some(())
     }
 
     fn headers(&mut self, signature: u64) -> (Headers, Vec<String>) {
@@ -210,7 +229,8 @@ impl<'a> Probe<'a> {
             }),
         };
         let versions = headers::versions(&places.mofed_root);
-        self.headers = Some((signature, headers.clone(), versions.clone()));
+        // What could not be read may be readable by now, with nothing else changed.
+        self.headers = headers.is_readable().then(|| (signature, headers.clone(), versions.clone()));
         (headers, versions)
     }
 
@@ -218,23 +238,22 @@ impl<'a> Probe<'a> {
         self.node.places.root.join("lib/modules").join(&self.kernel.release).join("build/Module.symvers")
     }
 
-    /// Changes when any file changes that the headers were read from.
+    /// Changes when any file changes that the headers were read from; links are followed as the
+    /// reading follows them.
     fn headers_signature(&self) -> u64 {
-        let mofed_root = &self.node.places.mofed_root;
-        let mut all = vec![file_signature(&mofed_root.join("usr/src"))];
-        for candidate in headers::candidates(mofed_root, &self.kernel) {
-            // `default` may be an absolute link that leads somewhere only from MOFED's root.
-            let real = match file_signature(&candidate) {
-                None if candidate.ends_with("default") => root::resolve(mofed_root, &candidate).ok(),
-                None => None,
-                Some(_) => Some(candidate),
-            };
-            let Some(real) = real else { continue };
-            all.extend([file_signature(&real), file_signature(&real.join("Module.symvers"))]);
-            break;
+        let root = &self.node.places.mofed_root;
+        let signature = |path: &Path| root::resolve(root, path).ok().and_then(|real| file_signature(&real));
+        let tree = headers::ofa_kernel(root);
+        let mut all = vec![signature(&root.join("usr/src")), signature(&tree)];
+        if all[1].is_some() {
+            for candidate in headers::candidates(root, &self.kernel) {
+                all.extend([signature(&candidate), signature(&candidate.join("Module.symvers"))]);
+            }
         }
         if self.node.expected.mofed == MofedPlace::Host {
-            all.push(file_signature(&self.kernel_symvers()));
+            let root = &self.node.places.root;
+            let real = root::resolve(root, &self.kernel_symvers()).ok();
+            all.push(real.and_then(|real| file_signature(&real)));
         }
         hash(&all)
     }
@@ -243,6 +262,10 @@ impl<'a> Probe<'a> {
 fn file_signature(path: &Path) -> Option<(u64, u64, u64, i64, i64)> {
     let metadata = path.metadata().ok()?;
     Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
+fn symbols_signature(seen: &Observation) -> u64 {
+    hash(&(modules_signature(&seen.modules.proc), &seen.identity().modules))
 }
 
 /// Reference counts come and go all day and mean nothing here, but for `nvidia_peermem`'s. The

@@ -10,26 +10,25 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// More modules than any kernel has: the file is not what it should be.
-const MAX_MODULES: usize = 10_000;
+/// Tens of thousands of modules: more than any kernel has.
+const MODULES: u64 = 4 * 1024 * 1024;
 
 /// Reads /proc/modules in one go: one snapshot, as nearly as the kernel gives one.
 pub(super) fn read_proc(path: &Path) -> Seen<ProcModules> {
     let mut all = ProcModules::default();
-    let ended = lines(path, |line| {
+    let ended = lines(path, MODULES, |line| {
         let text = String::from_utf8_lossy(line);
         match parse_line(&text) {
             Some(module) => all.modules.push(module),
             None => drop(all.garbled.get_or_insert_with(|| text.chars().take(80).collect())),
         }
-        if all.modules.len() < MAX_MODULES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        ControlFlow::Continue(())
     });
     match ended {
         Ok(Ended::Whole) => Ok(all),
-        Ok(Ended::CutOff) => {
+        Ok(Ended::CutOff | Ended::BrokenOff) => {
             Err(Unreadable { path: path.to_owned(), why: "its last line is cut off".to_owned() })
         }
-        Ok(Ended::BrokenOff) => Err(Unreadable { path: path.to_owned(), why: "it has no end".to_owned() }),
         Err(error) => Err(unreadable(path, &error)),
     }
 }

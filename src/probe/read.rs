@@ -15,8 +15,6 @@ const SMALL: u64 = 4000;
 const LINE: usize = 64 * 1024;
 /// The kernel gives one page a read of most of these, whatever is asked for.
 pub(super) const BUFFER: usize = 16 * 1024;
-/// Some ten times the largest Module.symvers or /proc/kallsyms.
-pub(super) const ENDLESS: u64 = 128 * 1024 * 1024;
 
 /// Opens for reading, without ever waiting for a FIFO's writer.
 pub(super) fn open(path: &Path) -> io::Result<File> {
@@ -50,9 +48,14 @@ pub(super) enum Ended {
     BrokenOff,
 }
 
-/// Calls `each` with every line, without its newline; what is longer than a line can be is cut.
-pub(super) fn lines(path: &Path, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<Ended> {
-    let mut file = open(path)?.take(ENDLESS);
+/// Calls `each` with every line of the first `limit` bytes, without its newline; what is longer than
+/// a line can be is cut. The limit keeps an endless file from outlasting deadline and signals.
+pub(super) fn lines(
+    path: &Path,
+    limit: u64,
+    mut each: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> io::Result<Ended> {
+    let mut file = open(path)?.take(limit);
     // On the stack: the slow look reads every few seconds, and need not ask for memory each time.
     let mut buffer = [0; BUFFER];
     let mut begun = Vec::new();
@@ -108,7 +111,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         let mut all = Vec::new();
-        let ended = lines(file.path(), |line| {
+        let ended = lines(file.path(), 1 << 20, |line| {
             all.push(line.to_vec());
             ControlFlow::Continue(())
         });

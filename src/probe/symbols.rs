@@ -2,7 +2,7 @@
 //! Who exports the peer-memory symbols, from /proc/kallsyms: 100,000 lines and more, read as a
 //! stream that can be broken off.
 
-use super::read::{BUFFER, ENDLESS, open, unreadable};
+use super::read::{BUFFER, open, unreadable};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::observation::Symbols;
 use memchr::memmem::Finder;
@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+/// Some ten times the largest.
+const KALLSYMS: u64 = 128 * 1024 * 1024;
 /// How many reads go by between two questions whether to go on: some milliseconds.
 const READS: u32 = 64;
 
@@ -24,14 +26,14 @@ fn scan(file: File, interrupted: &mut dyn FnMut() -> bool) -> io::Result<Option<
     let needle = format!(" T {}", PEER_MEMORY_SYMBOLS[0]);
     let finder = Finder::new(&needle);
     // What has no end is not the kernel's list, and exports nothing.
-    let mut file = file.take(ENDLESS);
+    let mut file = file.take(KALLSYMS);
     let mut buffer = [0; BUFFER];
     let mut filled = 0;
     for reads in 1.. {
         let read = file.read(&mut buffer[filled..])?;
         filled += read;
+        // A last line without its end may lack its module, which would make it the kernel's own.
         let whole = match memchr::memrchr(b'\n', &buffer[..filled]) {
-            _ if read == 0 => filled,
             Some(at) => at + 1,
             // Not a line of this file: drop it.
             None if filled == BUFFER => filled,

@@ -87,6 +87,8 @@ struct Held<'a> {
     gate: Gate,
     started: BootTime,
     last_look: BootTime,
+    /// A module was coming or going at the last look.
+    in_transit: bool,
     /// What the log said last: the verdict in one sentence.
     last_words: String,
     metrics_warned: bool,
@@ -102,6 +104,7 @@ impl<'a> Held<'a> {
             gate: Gate::new(wait.policy.clone(), started),
             started,
             last_look: started,
+            in_transit: false,
             last_words: String::new(),
             metrics_warned: false,
         }
@@ -112,20 +115,26 @@ impl<'a> Held<'a> {
         let mut cause = Some(Cause::Start);
         loop {
             let look = cause.as_ref().and_then(|cause| self.look(cause));
+            // A look takes its time; a signal that came meanwhile goes before the deadline.
+            if let Some(signal) = self.wakes.take_signal() {
+                return self.signalled(signal);
+            }
             let effects = self.gate.step(now(), cause.as_ref().unwrap_or(&Cause::Timer), look);
             if let Some(last) = self.carry_out(effects) {
                 return self.finish(&last);
             }
             cause = match self.wakes.sleep(self.due(), self.last_look) {
-                Wake::Signal(signal) => {
-                    let effects = self.gate.signalled(now(), signal);
-                    let last = self.carry_out(effects);
-                    return self.finish(&last.unwrap_or(Effect::End(Ending::Signal(signal))));
-                }
+                Wake::Signal(signal) => return self.signalled(signal),
                 Wake::Event(cause) => Some(cause),
                 Wake::Due => self.due_cause(),
             };
         }
+    }
+
+    fn signalled(mut self, signal: u8) -> Ending {
+        let effects = self.gate.signalled(now(), signal);
+        let last = self.carry_out(effects);
+        self.finish(&last.unwrap_or(Effect::End(Ending::Signal(signal))))
     }
 
     /// One armed look. `None` when it was broken off, or was a glance that saw nothing new.
@@ -141,7 +150,9 @@ impl<'a> Held<'a> {
         // Broken off by a signal or by the marker's loss, both of which wake us again.
         let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled())?;
         let seen = self.recorded(cause, seen);
-        let verdict = judge(&self.wait.node.expected, &seen);
+        let expected = &self.wait.node.expected;
+        self.in_transit = in_transit(expected, &seen);
+        let verdict = judge(expected, &seen);
         Some(Look { verdict, identity: seen.identity() })
     }
 
@@ -168,8 +179,7 @@ impl<'a> Held<'a> {
     }
 
     fn next_slow_look(&self) -> BootTime {
-        let transit = self.gate.verdict().is_some_and(in_transit);
-        self.last_look + if transit { TRANSIT } else { SAFETY_NET }
+        self.last_look + if self.in_transit { TRANSIT } else { SAFETY_NET }
     }
 
     /// What a wake without an event is for; `None` for a heartbeat, which needs no look.
@@ -179,7 +189,7 @@ impl<'a> Held<'a> {
             Some(Cause::Timer)
         } else if now < self.next_slow_look() {
             None
-        } else if self.gate.verdict().is_some_and(in_transit) {
+        } else if self.in_transit {
             Some(Cause::Transit)
         } else {
             Some(Cause::SafetyNet)

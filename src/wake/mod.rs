@@ -78,6 +78,12 @@ impl Wakes {
         self.signals.pending()
     }
 
+    /// A signal that has come, if one has.
+    #[must_use]
+    pub fn take_signal(&self) -> Option<u8> {
+        self.signals.take_one()
+    }
+
     /// Sleeps until something happens or `due` comes. Events that concern nothing of ours are
     /// drained and slept over.
     pub fn sleep(&mut self, due: BootTime, last_look: BootTime) -> Wake {
