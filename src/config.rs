@@ -155,7 +155,7 @@ pub fn refuse_beside_marker(option: &str, path: Option<&Path>, places: &Places) 
     let marker = places.marker.parent();
     match path.filter(|path| marker.is_some_and(|directory| path.starts_with(directory))) {
         None => Ok(()),
-        Some(path) => Err(Refusal::Said(format!(
+        Some(path) => Err(Refusal::Misplaced(format!(
             "{option} {}: nothing may be written into MOFED's directory: choose another place",
             path.display()
         ))),

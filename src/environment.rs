@@ -26,13 +26,15 @@ pub enum Refusal {
     Usage(clap::Error),
     /// A sentence of ours.
     Said(String),
+    /// The same, of a file that must not be written, last words included.
+    Misplaced(String),
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(error) => error.render().fmt(f),
-            Self::Said(sentence) => write!(f, "error: {sentence}"),
+            Self::Said(sentence) | Self::Misplaced(sentence) => write!(f, "error: {sentence}"),
         }
     }
 }

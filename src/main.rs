@@ -86,7 +86,11 @@ impl Main {
             // The help or the version that was asked for.
             Refusal::Usage(answer) if !answer.use_stderr() => act::answer(&answer.to_string())
                 .map_or_else(|error| self.fail(&error.into()), |()| Ending::Opened),
-            _ => {
+            Refusal::Misplaced(_) => {
+                Self { termination_log: None }.words(&refusal.to_string());
+                Ending::Refused
+            }
+            Refusal::Usage(_) | Refusal::Said(_) => {
                 self.words(refusal.to_string().trim_end());
                 Ending::Refused
             }

@@ -626,3 +626,35 @@ fn only_answers_go_to_standard_output() {
     gate.assert_opened();
     assert!(gate.stdout().is_empty());
 }
+
+#[test]
+fn a_fifo_for_the_termination_log_costs_no_more_than_the_log() {
+    let node = Node::ready().without_marker();
+    let fifo = node.path("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut gate = Gate::start(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(&fifo));
+    assert_eq!(gate.ended(), 124);
+}
+
+#[test]
+fn nothing_is_written_beside_the_marker() {
+    let node = Node::ready().without_marker();
+    for option in ["--termination-log", "--metrics-file"] {
+        let place = node.path(MARKER);
+        let (code, said) = refusal(node.wait().args(["--timeout", "0s", option]).arg(&place));
+        assert!(code == 2 && said.contains("another place"), "{code} {said}");
+        assert!(!place.exists(), "{option} made the marker");
+    }
+}
+
+#[test]
+fn a_misspelt_option_names_no_termination_log() {
+    let node = Node::ready();
+    node.write("precious", "kept");
+    let (code, _) = refusal(node.wait().arg("--termination-logfile").arg(node.path("precious")));
+    assert_eq!(code, 2);
+    assert_eq!(fs::read_to_string(node.path("precious")).unwrap(), "kept");
+    let (code, _) =
+        refusal(node.wait().args(["--termination-log", "--timeout", "30"]).current_dir(node.root()));
+    assert!(code == 2 && !node.path("--timeout").exists());
+}

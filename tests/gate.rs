@@ -191,6 +191,16 @@ fn a_suspect_marker_is_believed_after_its_hold_with_one_warning() {
     assert_eq!(believed, 1, "{:?}", play.warnings);
 }
 
+/// A step without a look may fall on the end of the hold; the look must still be asked for.
+#[test]
+fn the_end_of_the_hold_cannot_be_slept_past() {
+    let mut play = Play::new(Policy { timeout: None, ..policy() });
+    play.step(2, Some(look(Some(Reason::MarkerSuspect), 1))).step(5003, None);
+    assert!(play.gate.next_look().is_some_and(|due| due <= START + ms(5003)), "{:?}", play.gate.next_look());
+    play.step(5004, Some(look(Some(Reason::MarkerSuspect), 1)));
+    assert_eq!(play.gate.next_look(), Some(START + ms(6004)), "believed, it settles");
+}
+
 #[test]
 fn heartbeats_come_and_transitions_are_told_once() {
     let absent = || Some(look(Some(Reason::MarkerAbsent), 1));

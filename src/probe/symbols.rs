@@ -88,6 +88,7 @@ mod tests {
             "0 t ib_register_peer_memory_client.cold\t[ib_uverbs]\n",
             "0 T ib_register_peer_memory_client.cold\t[ib_uverbs]\n",
             "0 r __ksymtab_ib_register_peer_memory_client\t[ib_uverbs]\n",
+            "0 T ib_register_peer_memory_client",
             "0 T my_ib_register_peer_memory_client\t[x]\n",
             "",
         ] {
