@@ -79,26 +79,34 @@ impl<'a> Probe<'a> {
     /// kernel's symbols were read: what was seen by then is not worth a judgement.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         for _ in 0..MAX_LOOKS {
-            let mut seen = self.look_at_all_but_symbols();
+            let mut seen = self.look_at_all_but_symbols(depth);
             if depth == Depth::Frugal && !judge::worth_reading_symbols(&self.node.expected, &seen) {
                 return Some(seen);
             }
-            // Reading them takes its time, in which all else may change: so it is looked at again.
-            if let Some(symbols) = self.symbols_read_for(&seen) {
-                if let Symbols::Unreadable(_) = symbols {
-                    self.symbols = None;
+            seen.symbols = match self.symbols_read_for(&seen) {
+                Some(symbols) => symbols,
+                None => {
+                    let symbols = self.read_symbols(&seen, depth, interrupted)?;
+                    if self.is_outdated(&seen) {
+                        continue;
+                    }
+                    symbols
                 }
-                seen.symbols = symbols;
-                self.witness_provider(&mut seen);
-                return Some(seen);
-            }
-            self.read_symbols(&seen, depth, interrupted)?;
+            };
+            self.witness_provider(&mut seen);
+            return Some(seen);
         }
         // The modules change faster than their symbols can be read.
-        Some(self.look_at_all_but_symbols())
+        Some(self.look_at_all_but_symbols(depth))
     }
 
-    fn look_at_all_but_symbols(&mut self) -> Observation {
+    /// Reading all symbols takes its time, in which the marker may go and modules may be swapped.
+    fn is_outdated(&self, seen: &Observation) -> bool {
+        let modules = modules_signature(&self.proc_modules()) != modules_signature(&seen.modules.proc);
+        modules || self.marker() != seen.marker || self.lock(&seen.marker) != seen.lock
+    }
+
+    fn look_at_all_but_symbols(&mut self, depth: Depth) -> Observation {
         let nic = match self.nic.take() {
             // What could not be read may be readable by now.
             None | Some(Nic::Unreadable(_)) => pci::read(&self.node.places.sys),
@@ -108,7 +116,8 @@ impl<'a> Probe<'a> {
         let marker = self.marker();
         let lock = self.lock(&marker);
         let modules = self.modules();
-        let signature = self.headers_signature();
+        // One whole look has nothing to compare with.
+        let signature = if depth == Depth::Full { 0 } else { self.headers_signature() };
         let (headers, header_versions) = self.headers(signature);
         self.glanced = Some(Glance {
             marker: marker.clone(),
@@ -203,13 +212,15 @@ impl<'a> Probe<'a> {
         seen: &Observation,
         depth: Depth,
         interrupted: &mut dyn FnMut() -> bool,
-    ) -> Option<()> {
+    ) -> Option<Symbols> {
         // A report is wanted in any case; a wait has nothing to gain without its marker.
         let needs_marker = depth == Depth::Frugal && matches!(seen.marker, Marker::Present(_));
         let mut broken_off = || interrupted() || needs_marker && !matches!(self.marker(), Marker::Present(_));
         let symbols = symbols::read(&self.node.places.proc.join("kallsyms"), &mut broken_off)?;
-        self.symbols = Some((symbols_signature(seen), symbols));
-        Some(())
+        // What could not be read may be readable by now, with no module changed.
+        let lasts = !matches!(symbols, Symbols::Unreadable(_));
+        self.symbols = lasts.then(|| (symbols_signature(seen), symbols.clone()));
+        Some(symbols)
     }
 
     fn headers(&mut self, signature: u64) -> (Headers, Vec<String>) {
