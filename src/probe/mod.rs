@@ -83,15 +83,14 @@ impl<'a> Probe<'a> {
             if depth == Depth::Frugal && !judge::worth_reading_symbols(&self.node.expected, &seen) {
                 return Some(seen);
             }
-            seen.symbols = match self.symbols_read_for(&seen) {
-                Some(symbols) => symbols,
-                None => {
-                    let symbols = self.read_symbols(&seen, depth, interrupted)?;
-                    if self.is_outdated(&seen) {
-                        continue;
-                    }
-                    symbols
+            seen.symbols = if let Some(symbols) = self.symbols_read_for(&seen) {
+                symbols
+            } else {
+                let symbols = self.read_symbols(&seen, depth, interrupted)?;
+                if self.is_outdated(&seen) {
+                    continue;
                 }
+                symbols
             };
             self.witness_provider(&mut seen);
             return Some(seen);
