@@ -22,6 +22,7 @@ use crate::observation::{
     Headers, Kernel, Lock, Marker, Modules, Nic, Observation, ProcModules, Seen, Symbols,
 };
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -153,9 +154,8 @@ impl<'a> Probe<'a> {
             | ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
             | ConditionType::SymbolsExported => marker() || modules(),
-            ConditionType::HeadersReady | ConditionType::Settled => {
-                marker() || lock() || modules() || headers()
-            }
+            ConditionType::HeadersReady => marker() || modules() || headers(),
+            ConditionType::Settled => marker() || lock() || modules() || headers(),
             _ => true,
         }
     }
@@ -252,26 +252,31 @@ impl<'a> Probe<'a> {
     /// reading follows them.
     fn headers_signature(&self) -> u64 {
         let root = &self.node.places.mofed_root;
-        let signature = |path: &Path| root::resolve(root, path).ok().and_then(|real| file_signature(&real));
-        let tree = headers::ofa_kernel(root);
-        let mut all = vec![signature(&root.join("usr/src")), signature(&tree)];
-        if all[1].is_some() {
-            for candidate in headers::candidates(root, &self.kernel) {
-                all.extend([signature(&candidate), signature(&candidate.join("Module.symvers"))]);
+        let metadata = |path: &Path| root::resolve(root, path).and_then(|real| real.metadata()).ok();
+        let signature = |path: &Path| metadata(path).as_ref().map(file_signature);
+        let tree = signature(&headers::ofa_kernel(root));
+        let mut all = vec![signature(&root.join("usr/src")), tree];
+        // As the reading does: nothing below a tree that is not there, nothing behind the first directory.
+        let candidates = headers::candidates(root, &self.kernel);
+        for candidate in candidates.iter().take_while(|_| tree.is_some()) {
+            let found = metadata(candidate);
+            all.push(found.as_ref().map(file_signature));
+            if found.is_some_and(|found| found.is_dir()) {
+                all.push(signature(&candidate.join("Module.symvers")));
+                break;
             }
         }
         if self.node.expected.mofed == MofedPlace::Host {
             let root = &self.node.places.root;
-            let real = root::resolve(root, &self.kernel_symvers()).ok();
-            all.push(real.and_then(|real| file_signature(&real)));
+            let real = root::resolve(root, &self.kernel_symvers()).and_then(|real| real.metadata());
+            all.push(real.as_ref().ok().map(file_signature));
         }
         hash(&all)
     }
 }
 
-fn file_signature(path: &Path) -> Option<(u64, u64, u64, i64, i64)> {
-    let metadata = path.metadata().ok()?;
-    Some((metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec()))
+fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {
+    (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
 }
 
 fn symbols_signature(seen: &Observation) -> u64 {
