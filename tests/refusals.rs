@@ -292,38 +292,46 @@ const UNSEEN: [&str; 7] =
     ["settle", "suspect-hold", "fail-fast", "heartbeat", "termination-log", "metrics-file", "timeout"];
 
 /// A value that shows, for each option that the help lists.
+fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
+    let path = |node: &Node, relative: &str| node.path(relative).display().to_string();
+    match option {
+        "timeout" => "0s".into(),
+        "on-timeout" => "proceed".into(),
+        "settle" => "123ms".into(),
+        "suspect-hold" => "1ms".into(),
+        "fail-fast" | "dry-run" | "precompiled" => "true".into(),
+        "heartbeat" => "7ms".into(),
+        "termination-log" => path(node, "odd/log"),
+        "metrics-file" => path(node, "odd/metrics"),
+        "mofed-version" => "24.10".into(),
+        "module" => "nvidia_uvm".into(),
+        "marker" => "/odd/marker".into(),
+        "root" => path(node, "odd"),
+        "proc" => path(elsewhere, "proc"),
+        "sys" => path(elsewhere, "run"),
+        "format" | "log-format" => "json".into(),
+        "log-level" => "error".into(),
+        other => panic!("a new option --{other}: give it a value that shows"),
+    }
+}
+
+/// How it ends and what it says, but for times.
+fn end(command: &mut Command) -> (i32, String) {
+    let output = output(command);
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let said: String = said.chars().filter(|c| !c.is_ascii_digit()).collect();
+    let lines = said.lines().filter(|line| !line.contains("still waiting"));
+    (code(output.status), lines.collect::<Vec<_>>().join("\n"))
+}
+
 #[test]
 fn every_mirror_does_what_its_option_does() {
     let elsewhere = Node::ready().in_tree();
     let node = Node::ready();
     node.write("odd/marker/is-a-directory", "");
-    let path = |relative: &str| node.path(relative).display().to_string();
-    let proc = elsewhere.path("proc").display().to_string();
-    let sys = elsewhere.path("run").display().to_string();
-    let values = |option: &str| -> String {
-        match option {
-            "timeout" => "0s".into(),
-            "on-timeout" => "proceed".into(),
-            "settle" => "123ms".into(),
-            "suspect-hold" => "1ms".into(),
-            "fail-fast" | "dry-run" | "precompiled" => "true".into(),
-            "heartbeat" => "7ms".into(),
-            "termination-log" => path("odd/log"),
-            "metrics-file" => path("odd/metrics"),
-            "mofed-version" => "24.10".into(),
-            "module" => "nvidia_uvm".into(),
-            "marker" => "/odd/marker".into(),
-            "root" => path("odd"),
-            "proc" => proc.clone(),
-            "sys" => sys.clone(),
-            "format" | "log-format" => "json".into(),
-            "log-level" => "error".into(),
-            other => panic!("a new option --{other}: give it a value that shows"),
-        }
-    };
     for verb in ["wait", "check"] {
         for (option, mirror) in options(verb) {
-            let value = values(&option);
+            let value = value_that_shows(&option, &node, &elsewhere);
             let start = || {
                 let mut command = gate();
                 command.arg(verb);
@@ -342,19 +350,6 @@ fn every_mirror_does_what_its_option_does() {
                     command.env("DRIVER_READY_PATH", "/no/such/marker");
                 }
                 command
-            };
-            // The same end and the same words, but for times.
-            let end = |command: &mut Command| {
-                let output = output(command);
-                let said = [output.stdout, output.stderr].concat();
-                let said = String::from_utf8(said).unwrap();
-                let said: String = said.chars().filter(|c| !c.is_ascii_digit()).collect();
-                let lines = said
-                    .lines()
-                    .filter(|line| !line.contains("still waiting"))
-                    .collect::<Vec<_>>()
-                    .join("\n");
-                (code(output.status), lines)
             };
             let typed = end(start().arg(format!("--{option}={value}")));
             let mirrored = end(start().env(&mirror, &value));
