@@ -4,7 +4,7 @@
 //! A read that failed is part of what was seen ([`Unreadable`]), not an error.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -270,6 +270,64 @@ impl Headers {
         };
         tree && !matches!(self.kernel_build, Some((_, Symvers::Unreadable(_))))
     }
+}
+
+/// What a module file says of itself, as far as the kernel cares before it loads it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleInfo {
+    /// The ELF machine, in `uname -m`'s words; `ELF machine N` for what has none here.
+    pub machine: String,
+    /// Its own name, with underscores; empty where the file does not tell.
+    pub name: String,
+    /// The kernel it was built for: release, then flags.
+    pub vermagic: String,
+    /// `MODULE_VERSION`.
+    pub version: Option<String>,
+    /// The modules it was linked against, with underscores.
+    pub depends: Vec<String>,
+    /// The parameters it declares.
+    pub parameters: Vec<String>,
+    /// A signature is appended; whose, only the kernel can tell.
+    pub signed: bool,
+    /// Identity of the build, in hexadecimal.
+    pub build_id: Option<String>,
+    /// The symbols that others must export when it is loaded: undefined and not weak.
+    pub imports: BTreeSet<String>,
+    /// The CRC of each symbol it was built against, `module_layout` included; empty where none was recorded.
+    pub versions: BTreeMap<String, u32>,
+    /// The CRC of each symbol it exports, as far as the file tells.
+    pub exports: BTreeMap<String, u32>,
+}
+
+/// A module file as modprobe would find it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModuleFile {
+    /// There is none below this directory of modules.
+    Missing(PathBuf),
+    /// It cannot be read.
+    Unreadable(Unreadable),
+    /// It is there, and is no module that the kernel could load.
+    Damaged(Unreadable),
+    /// It was read.
+    Read {
+        /// Its path.
+        path: PathBuf,
+        /// More files of the same module, which modprobe leaves alone.
+        others: Vec<PathBuf>,
+        /// modules.dep lists it; `None` where there is no modules.dep.
+        listed: Option<bool>,
+        /// What it says.
+        info: Box<ModuleInfo>,
+    },
+}
+
+/// A parameter that will be given to a module without being asked for again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenParameter {
+    /// The file that gives it.
+    pub source: PathBuf,
+    /// `NAME=VALUE`, or `NAME` alone.
+    pub text: String,
 }
 
 /// What must stay the same between two looks for the settle time to go on.
