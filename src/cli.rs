@@ -13,7 +13,7 @@ const ENVIRONMENT: &str = "\
 Every option has an environment mirror, PEERMEM_GATE_<OPTION> (--on-timeout: PEERMEM_GATE_ON_TIMEOUT);
 the command line wins. GPU_DIRECT_RDMA_ENABLED, USE_HOST_MOFED, DRIVER_READY_PATH, LOCK_FILE_PATH and
 MLX_DRIVERS_MOUNT mean what they mean to the operators. PEERMEM_GATE_DISABLED=\"reason\" opens `wait`
-at once and logs the reason.";
+and `load` at once and logs the reason.";
 
 /// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for.
 #[derive(Debug, Parser)]
@@ -33,38 +33,26 @@ pub enum Verb {
     /// One look, one verdict, no waiting
     #[command(after_help = ENVIRONMENT)]
     Check(CheckArgs),
+    /// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
+    #[command(after_help = ENVIRONMENT)]
+    Load(LoadArgs),
 }
 
 /// Options of `wait`.
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// How long to hold (like 300ms 10s 20m 2h), or none; 0s is one look
-    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout)]
-    pub timeout: Timeout,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub hold: HoldArgs,
     /// What to do when the time is up
     #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub on_timeout: OnTimeout,
-    /// How long everything must hold without a break
-    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
-    pub settle: Duration,
-    /// How long a suspect marker is not believed
-    #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
-    pub suspect_hold: Duration,
     /// End at once, with 3, when waiting alone cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
-    /// One look, log what would be waited for, then open
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
-    pub dry_run: bool,
-    /// How often to say that it still waits
-    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive)]
-    pub heartbeat: Duration,
-    /// Where the last words go [default: /dev/termination-log if it exists]
-    #[arg(long, value_name = "PATH")]
-    pub termination_log: Option<PathBuf>,
-    /// A Prometheus textfile, replaced atomically
-    #[arg(long, value_name = "PATH")]
-    pub metrics_file: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub look: LookArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub node: NodeArgs,
@@ -76,6 +64,52 @@ pub struct WaitArgs {
     pub command: Vec<OsString>,
 }
 
+/// Options of `load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub hold: HoldArgs,
+    /// The modprobe to run [default: the first in PATH that is not this program]
+    #[arg(long, value_name = "PATH", value_parser = absolute)]
+    pub modprobe: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+    /// The module's parameters, as modprobe takes them
+    #[arg(last = true, value_name = "PARAM=VALUE")]
+    pub parameters: Vec<OsString>,
+}
+
+/// Options of the verbs that hold until the node is ready.
+#[derive(Debug, Args)]
+pub struct HoldArgs {
+    /// How long to hold (like 300ms 10s 20m 2h), or none; 0s is one look
+    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout)]
+    pub timeout: Timeout,
+    /// How long everything must hold without a break
+    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
+    pub settle: Duration,
+    /// How long a suspect marker is not believed
+    #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
+    pub suspect_hold: Duration,
+    /// One look, log what would be waited for, then open (`load`: do not load)
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub dry_run: bool,
+    /// How often to say that it still waits
+    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive)]
+    pub heartbeat: Duration,
+    /// Where the last words go [default: /dev/termination-log if it exists]
+    #[arg(long, value_name = "PATH")]
+    pub termination_log: Option<PathBuf>,
+    /// A Prometheus textfile, replaced atomically
+    #[arg(long, value_name = "PATH")]
+    pub metrics_file: Option<PathBuf>,
+}
+
 /// Options of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -84,10 +118,24 @@ pub struct CheckArgs {
     pub format: Format,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
+    pub look: LookArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
     pub node: NodeArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub log: LogArgs,
+}
+
+/// Options of the verbs that look and load nothing.
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    /// Also ask whether nvidia-peermem.ko will load
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub peermem: bool,
+    /// Prefix for every path that is read
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
 }
 
 /// Options of every verb that looks at the node.
@@ -105,9 +153,9 @@ pub struct NodeArgs {
     /// MOFED's ready marker [default: `DRIVER_READY_PATH`, or /run/mellanox/drivers/.driver-ready]
     #[arg(long, value_name = "PATH", value_parser = absolute)]
     pub marker: Option<PathBuf>,
-    /// Prefix for every path that is read
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    pub root: PathBuf,
+    /// Where the GPU driver is: nvidia-peermem.ko is found, and modprobe run, below it
+    #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
+    pub driver_root: PathBuf,
     /// The proc file system [default: proc below --root]
     #[arg(long, value_name = "DIR")]
     pub proc: Option<PathBuf>,
@@ -125,6 +173,12 @@ pub struct LogArgs {
     /// How much to log: error, warn, info, debug, trace
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level)]
     pub log_level: tracing::Level,
+}
+
+impl Default for LogArgs {
+    fn default() -> Self {
+        Self { log_format: Format::Text, log_level: tracing::Level::INFO }
+    }
 }
 
 /// Text for people, JSON for machines.
@@ -214,6 +268,11 @@ pub fn absolute(text: &str) -> Result<PathBuf, String> {
     } else {
         Err(format!("{text:?} is not an absolute path of a file"))
     }
+}
+
+fn directory(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(format!("{text:?} is not an absolute path")) }
 }
 
 #[cfg(test)]

@@ -152,6 +152,22 @@ reasons! {
     HeadersWithoutPeerMemory: False Holds, "MOFED's headers lack peer memory";
     HeadersUnreadable: Unknown Holds, "MOFED's headers cannot be read";
 
+    PeermemLive: True Passes, "nvidia_peermem is live";
+    Usable: True Passes, "nvidia-peermem.ko will load";
+    LoadedOnGoneStack: False Blocks, "nvidia_peermem holds a stack that is gone";
+    ModuleFileMissing: False Blocks, "modprobe finds no nvidia-peermem.ko";
+    StubModule: False Blocks, "nvidia-peermem.ko was built without MOFED";
+    SymbolVersionMismatch: False Blocks, "nvidia-peermem.ko is for another ABI";
+    WrongKernel: False Blocks, "nvidia-peermem.ko is for another kernel";
+    SymbolVersionMissing: False Blocks, "nvidia-peermem.ko lacks symbol versions";
+    UnsignedModule: False Blocks, "nvidia-peermem.ko is not signed";
+    LegacyClientLoaded: False Blocks, "nv_peer_mem is loaded";
+    BadParameter: False Blocks, "a parameter has a bad value";
+    ModuleFileDamaged: False Blocks, "nvidia-peermem.ko is damaged";
+    DependencyNotLive: False Holds, "what nvidia-peermem needs is not live";
+    ModuleFileUnreadable: Unknown Holds, "nvidia-peermem.ko cannot be read";
+    SymbolVersionUnknown: Unknown Holds, "symbol versions cannot be compared";
+
     Held: True Passes, "everything held for the settle time";
     Settling: False Holds, "everything holds; settling";
 

@@ -2,7 +2,7 @@
 //! From what was asked for to what it means. Everything that can be checked without looking at
 //! the machine is checked here, before the first look.
 
-use crate::cli::{self, NodeArgs, OnTimeout, Timeout, WaitArgs};
+use crate::cli::{self, HoldArgs, NodeArgs, OnTimeout, Timeout, WaitArgs};
 use crate::environment::{Refusal, Variables, value_of};
 use crate::version::Version;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,15 @@ pub struct Expectations {
     pub marker: PathBuf,
     /// The lock's full path, for messages.
     pub lock: PathBuf,
+    /// What is asked of nvidia-peermem; `None` when nothing is.
+    pub peermem: Option<PeermemExpected>,
+}
+
+/// What is asked of nvidia-peermem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeermemExpected {
+    /// The parameters it is to be given, `NAME=VALUE`.
+    pub parameters: Vec<String>,
 }
 
 /// Where the probe looks. All paths are complete: nothing is prefixed later.
@@ -51,6 +60,8 @@ pub struct Places {
     pub lock: PathBuf,
     /// MOFED's own root: absolute links in its header tree are followed below it.
     pub mofed_root: PathBuf,
+    /// The GPU driver's root, where nvidia-peermem.ko is.
+    pub driver_root: PathBuf,
 }
 
 /// One node, as the options describe it.
@@ -84,8 +95,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Refuses what contradicts itself.
-    pub fn new(args: &WaitArgs) -> Result<Self, Refusal> {
+    /// The policy of `wait`; refuses what contradicts itself.
+    pub fn of_wait(args: &WaitArgs) -> Result<Self, Refusal> {
+        let proceed_on_timeout = args.on_timeout == OnTimeout::Proceed;
+        Ok(Self { proceed_on_timeout, fail_fast: args.fail_fast, ..Self::new(&args.hold)? })
+    }
+
+    /// The policy of `load`: what waiting alone cannot cure ends it.
+    pub fn of_load(args: &HoldArgs) -> Result<Self, Refusal> {
+        Ok(Self { fail_fast: true, ..Self::new(args)? })
+    }
+
+    fn new(args: &HoldArgs) -> Result<Self, Refusal> {
         let timeout = match args.timeout {
             Timeout::None => None,
             Timeout::After(timeout) => Some(timeout),
@@ -99,10 +120,10 @@ impl Policy {
         }
         Ok(Self {
             timeout,
-            proceed_on_timeout: args.on_timeout == OnTimeout::Proceed,
+            proceed_on_timeout: false,
             settle: args.settle,
             suspect_hold: args.suspect_hold,
-            fail_fast: args.fail_fast,
+            fail_fast: false,
             dry_run: args.dry_run,
             heartbeat: args.heartbeat,
         })
@@ -111,8 +132,12 @@ impl Policy {
 
 impl Node {
     /// Options first, then the neighbours' variables, then the defaults.
-    pub fn new(args: &NodeArgs, variables: &Variables) -> Result<Self, Refusal> {
-        let root = &args.root;
+    pub fn new(
+        args: &NodeArgs,
+        root: &Path,
+        peermem: Option<PeermemExpected>,
+        variables: &Variables,
+    ) -> Result<Self, Refusal> {
         let marker = match &args.marker {
             Some(path) => path.clone(),
             None => neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
@@ -123,18 +148,19 @@ impl Node {
             _ => MofedPlace::Container,
         };
         let mofed_root = match mofed {
-            MofedPlace::Host => root.clone(),
+            MofedPlace::Host => root.to_owned(),
             MofedPlace::Container => {
                 below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?)
             }
         };
         let places = Places {
-            root: root.clone(),
+            root: root.to_owned(),
             proc: args.proc.clone().unwrap_or_else(|| root.join("proc")),
             sys: args.sys.clone().unwrap_or_else(|| root.join("sys")),
             marker: below(root, &marker),
             lock: below(root, &lock),
             mofed_root,
+            driver_root: below(root, &args.driver_root),
         };
         let text = |name| value_of(variables, name).map(|value| value.to_string_lossy().into_owned());
         let expected = Expectations {
@@ -145,6 +171,7 @@ impl Node {
             version: args.mofed_version.clone(),
             marker: places.marker.clone(),
             lock: places.lock.clone(),
+            peermem,
         };
         Ok(Self { places, expected, name: text("NODE_NAME").filter(|name| !name.is_empty()) })
     }

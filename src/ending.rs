@@ -26,6 +26,8 @@ pub enum Ending {
     NotFound,
     /// Ended by this signal while waiting.
     Signal(u8),
+    /// The shim: what modprobe ended with.
+    Modprobe(u8),
 }
 
 impl Ending {
@@ -43,6 +45,7 @@ impl Ending {
             Self::NotExecutable => 126,
             Self::NotFound => 127,
             Self::Signal(signal) => 128 + signal,
+            Self::Modprobe(code) => code,
         }
     }
 

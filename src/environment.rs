@@ -2,7 +2,7 @@
 //! From argv and environment to one [`Cli`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
 //! the options themselves, so that none can be forgotten. Pure: it is given both.
 
-use crate::cli::Cli;
+use crate::cli::{Cli, LoadArgs, Verb};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ const PREFIX: &str = "PEERMEM_GATE_";
 
 /// The mirrors of options that only verbs to come have (contract.md): set for a whole pod, they
 /// must not stop the verbs that are here.
-const OF_OTHER_VERBS: [&str; 5] = ["DRIVER_ROOT", "MODPROBE", "NO_YIELD", "STATUS_FILE", "UNLOAD_ON_EXIT"];
+const OF_OTHER_VERBS: [&str; 3] = ["NO_YIELD", "STATUS_FILE", "UNLOAD_ON_EXIT"];
 /// But not where `check` would have to heed it, and cannot yet.
 const NOT_YET: (&str, &str) = ("check", "STATUS_FILE");
 
@@ -54,7 +54,7 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Ref
     let typed = matches(&mut command, args)?;
     let (verb, typed_options) = typed.subcommand().ok_or_else(|| said("no verb"))?;
     let disabled = match (verb, disabled(variables)) {
-        ("wait", disabled) => disabled?,
+        ("wait" | "load", disabled) => disabled?,
         _ => None,
     };
     if disabled.is_some() {
@@ -70,7 +70,16 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Ref
     Ok(Invocation { cli, disabled })
 }
 
-fn disabled(variables: &Variables) -> Result<Option<String>, Refusal> {
+/// What the environment alone asks of `load`: the shim has no options of its own.
+pub fn load_args(variables: &Variables) -> Result<LoadArgs, Refusal> {
+    match parse(&["peermem-gate".into(), "load".into()], variables)?.cli.verb {
+        Verb::Load(args) => Ok(args),
+        _ => Err(said("no load")),
+    }
+}
+
+/// The reason for which the gate is off, if it is.
+pub fn disabled(variables: &Variables) -> Result<Option<String>, Refusal> {
     let Some(reason) = value_of(variables, "PEERMEM_GATE_DISABLED") else { return Ok(None) };
     match reason.to_string_lossy().trim() {
         "" | "0" | "false" => Err(Refusal::Said(format!(

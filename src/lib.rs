@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod act;
+pub mod arguments;
 pub mod cli;
 pub mod condition;
 pub mod config;

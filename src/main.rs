@@ -3,32 +3,43 @@
 #![forbid(unsafe_code)]
 
 use anyhow::Context;
-use peermem_gate::act::exec::Program;
+use peermem_gate::act::exec::{Program, Unrunnable};
+use peermem_gate::act::modprobe::{self, Modprobe, Words};
 use peermem_gate::act::{self, log, termination_log};
-use peermem_gate::cli::{Verb, WaitArgs};
-use peermem_gate::config::{Node, Policy, refuse_beside_marker};
+use peermem_gate::arguments::{self, Call};
+use peermem_gate::cli::{CheckArgs, HoldArgs, LoadArgs, LogArgs, Verb, WaitArgs};
+use peermem_gate::config::{Node, PeermemExpected, Policy, refuse_beside_marker};
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Refusal, Variables, value_of};
 use peermem_gate::report;
-use peermem_gate::verb::check;
-use peermem_gate::verb::wait::{Door, Wait};
+use peermem_gate::verb::load::{Finished, Load};
+use peermem_gate::verb::shim::{self, Shim};
+use peermem_gate::verb::wait::{self, Door};
+use peermem_gate::verb::{Hold, check};
 use peermem_gate::wake::Signals;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
+    let name = args.first().and_then(|name| Path::new(name).file_name());
+    if name == Some(OsStr::new(modprobe::STEP)) {
+        return modprobe::step(&args[1..]).into();
+    }
     let variables: Variables = std::env::vars_os().collect();
-    let main = Main { termination_log: termination_log(&args, &variables) };
+    let is_shim = name == Some(OsStr::new("modprobe"));
+    let options: &[_] = if is_shim { &[] } else { &args };
+    let main = Main { termination_log: termination_log(options, &variables) };
     let last = main.clone();
     std::panic::set_hook(Box::new(move |panic| {
         last.words(&format!("peermem-gate failed, which is a fault in it; please report this: {panic}"));
         std::process::exit(Ending::Failed.code().into());
     }));
-    main.run(&args, &variables).into()
+    let ending = if is_shim { main.shim(&args, &variables) } else { main.run(&args, &variables) };
+    ending.unwrap_or_else(|stop| main.stop(&stop)).into()
 }
 
 /// Where the last words go, known before anything can fail.
@@ -37,63 +48,120 @@ struct Main {
     termination_log: Option<PathBuf>,
 }
 
+/// Why a verb does not begin, or does not come to its end.
+enum Stop {
+    Refused(Refusal),
+    CannotRun(Unrunnable),
+    Failed(anyhow::Error),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Unrunnable> for Stop {
+    fn from(why: Unrunnable) -> Self {
+        Self::CannotRun(why)
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Main {
-    fn run(self, args: &[OsString], variables: &Variables) -> Ending {
-        let invocation = match environment::parse(args, variables) {
-            Ok(invocation) => invocation,
-            Err(refusal) => return self.refuse(&refusal),
-        };
+    fn run(&self, args: &[OsString], variables: &Variables) -> Result<Ending, Stop> {
+        let invocation = environment::parse(args, variables)?;
         match invocation.cli.verb {
-            Verb::Wait(wait) => self.wait(wait, invocation.disabled, variables),
-            Verb::Check(check) => {
-                log::start(&check.log);
-                match Node::new(&check.node, variables) {
-                    Ok(node) => check::run(&check, &node).unwrap_or_else(|error| self.fail(&error)),
-                    Err(refusal) => self.refuse(&refusal),
-                }
-            }
+            Verb::Check(args) => check(&args, variables),
+            Verb::Wait(args) => self.wait(args, invocation.disabled, variables),
+            Verb::Load(args) => self.load(args, invocation.disabled, variables),
         }
     }
 
-    fn wait(self, args: WaitArgs, disabled: Option<String>, variables: &Variables) -> Ending {
-        // Before anything that takes time: as PID 1 an earlier signal would be lost.
-        let signals = match Signals::take().context("cannot take signals") {
-            Ok(signals) => signals,
-            Err(error) => return self.fail(&error),
-        };
+    fn wait(&self, args: WaitArgs, disabled: Option<String>, variables: &Variables) -> Result<Ending, Stop> {
+        let signals = signals()?;
         log::start(&args.log);
-        let program = match Program::find(&args.command, value_of(variables, "PATH")) {
-            Ok(program) => program,
-            Err(why) => {
-                self.words(&format!("error: {}", why.message));
-                return why.ending;
-            }
-        };
+        let program = Program::find(&args.command, value_of(variables, "PATH"))?;
+        let door = Door { program, termination_log: self.termination_log.clone() };
         if let Some(reason) = disabled {
-            return Door { program, termination_log: self.termination_log }.disabled(&reason, &signals);
+            return Ok(door.disabled(&reason, &signals));
         }
-        match asked(&args, variables) {
-            Ok((policy, node)) => {
-                let door = Door { program, termination_log: self.termination_log };
-                Wait { node, policy, metrics_file: args.metrics_file, door }.run(signals)
-            }
-            Err(refusal) => self.refuse(&refusal),
-        }
+        let policy = Policy::of_wait(&args)?;
+        let peermem = args.look.peermem.then(PeermemExpected::default);
+        let node = Node::new(&args.node, &args.look.root, peermem, variables)?;
+        Ok(wait::run(&hold(policy, node, args.hold)?, &door, signals))
     }
 
-    fn refuse(&self, refusal: &Refusal) -> Ending {
-        match refusal {
+    fn load(&self, args: LoadArgs, disabled: Option<String>, variables: &Variables) -> Result<Ending, Stop> {
+        let signals = signals()?;
+        log::start(&args.log);
+        let root = args.node.driver_root.clone();
+        let modprobe = Modprobe::find(&root, value_of(variables, "PATH"), args.modprobe.as_deref())?;
+        let mut arguments = vec![OsString::from("nvidia-peermem")];
+        arguments.extend(args.parameters.iter().cloned());
+        let hold = hold_to_load(args, variables)?;
+        let termination_log = self.termination_log.clone();
+        let load = Load { hold, modprobe, arguments, words: Words::Kept, termination_log };
+        let finished = match disabled {
+            Some(reason) => load.disabled(&reason, &signals),
+            None => load.run(signals),
+        };
+        Ok(match finished {
+            Finished::Live(_) | Finished::Open => Ending::Opened,
+            Finished::Ended(ending) => ending,
+        })
+    }
+
+    /// Called as `modprobe`. What is none of ours is handed over before anything else is read.
+    fn shim(&self, argv: &[OsString], variables: &Variables) -> Result<Ending, Stop> {
+        let Call::Loads(load) = shim::read(argv, variables) else {
+            return Err(shim::hand_over(argv, variables).into());
+        };
+        if let Some(reason) = environment::disabled(variables)? {
+            log::start(&LogArgs::default());
+            tracing::warn!("modprobe is called straight through: the gate is disabled: {reason}");
+            return Err(shim::hand_over(argv, variables).into());
+        }
+        self.gated(load, variables)
+    }
+
+    fn gated(&self, load: arguments::Load, variables: &Variables) -> Result<Ending, Stop> {
+        let signals = signals()?;
+        let mut args = environment::load_args(variables)?;
+        log::start(&args.log);
+        let modprobe = Modprobe::find(Path::new("/"), value_of(variables, "PATH"), args.modprobe.as_deref())?;
+        // The shim is called where the driver is; another root is modprobe's own option.
+        args.node.driver_root = load.dirname.clone().unwrap_or_else(|| "/".into());
+        args.parameters.clone_from(&load.parameters);
+        let hold = hold_to_load(args, variables)?;
+        let termination_log = self.termination_log.clone();
+        Ok(Shim { hold, modprobe, load, termination_log }.run(signals)?)
+    }
+
+    /// The last words of an ending that no verb has come to.
+    fn stop(&self, stop: &Stop) -> Ending {
+        match stop {
             // The help or the version that was asked for.
-            Refusal::Usage(answer) if !answer.use_stderr() => act::answer(&answer.to_string())
+            Stop::Refused(Refusal::Usage(answer)) if !answer.use_stderr() => act::answer(&answer.to_string())
                 .map_or_else(|error| self.fail(&error.into()), |()| Ending::Opened),
-            Refusal::Misplaced(_) => {
+            Stop::Refused(refusal @ Refusal::Misplaced(_)) => {
                 Self { termination_log: None }.words(&refusal.to_string());
                 Ending::Refused
             }
-            Refusal::Usage(_) | Refusal::Said(_) => {
+            Stop::Refused(refusal) => {
                 self.words(refusal.to_string().trim_end());
                 Ending::Refused
             }
+            Stop::CannotRun(why) => {
+                self.words(&format!("error: {}", why.message));
+                why.ending
+            }
+            Stop::Failed(error) => self.fail(error),
         }
     }
 
@@ -112,12 +180,28 @@ impl Main {
     }
 }
 
-fn asked(args: &WaitArgs, variables: &Variables) -> Result<(Policy, Node), Refusal> {
-    let policy = Policy::new(args)?;
-    let node = Node::new(&args.node, variables)?;
+fn check(args: &CheckArgs, variables: &Variables) -> Result<Ending, Stop> {
+    log::start(&args.log);
+    let peermem = args.look.peermem.then(PeermemExpected::default);
+    let node = Node::new(&args.node, &args.look.root, peermem, variables)?;
+    Ok(check::run(args, &node)?)
+}
+
+/// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
+fn signals() -> anyhow::Result<Signals> {
+    Signals::take().context("cannot take signals")
+}
+
+fn hold_to_load(args: LoadArgs, variables: &Variables) -> Result<Hold, Refusal> {
+    let parameters = args.parameters.iter().map(|text| text.to_string_lossy().into_owned()).collect();
+    let node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), variables)?;
+    hold(Policy::of_load(&args.hold)?, node, args.hold)
+}
+
+fn hold(policy: Policy, node: Node, args: HoldArgs) -> Result<Hold, Refusal> {
     refuse_beside_marker("--metrics-file", args.metrics_file.as_deref(), &node.places)?;
     refuse_beside_marker("--termination-log", args.termination_log.as_deref(), &node.places)?;
-    Ok((policy, node))
+    Ok(Hold { node, policy, metrics_file: args.metrics_file })
 }
 
 /// Read past clap, so that a command line that clap refuses still has its last words there.

@@ -45,6 +45,9 @@ pub struct Observation {
     pub headers: Headers,
     /// Versions in the names of MOFED's header directories, each once.
     pub header_versions: Vec<String>,
+    /// What decides whether nvidia-peermem will load; `None` when nobody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peermem: Option<Peermem>,
 }
 
 /// The running kernel and the node's names.
@@ -328,6 +331,56 @@ pub struct GivenParameter {
     pub source: PathBuf,
     /// `NAME=VALUE`, or `NAME` alone.
     pub text: String,
+}
+
+/// What decides whether nvidia-peermem will load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peermem {
+    /// The file that modprobe would take.
+    pub file: ModuleFile,
+    /// What modprobe would give it by itself.
+    pub parameters: Vec<GivenParameter>,
+    /// Where more of them may stand.
+    pub parameters_unreadable: Vec<Unreadable>,
+    /// The CRCs of the peer-memory symbols that are live.
+    pub peer_memory: Offer,
+    /// The CRCs of the live nvidia's symbols.
+    pub nvidia: Offer,
+    /// A file that the running kernel has accepted.
+    pub accepted: Option<Accepted>,
+    /// What the kernel demands of a signature.
+    pub signatures: Signatures,
+}
+
+/// The CRCs that a live module offers for its symbols.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Offer {
+    /// From the loaded module's own file: their build ids are the same.
+    LoadedFile(PathBuf, BTreeMap<String, u32>),
+    /// From the Module.symvers of the build that it should come from.
+    Symvers(PathBuf, BTreeMap<String, u32>),
+    /// Nothing that could be trusted can be read.
+    Unknown(String),
+}
+
+/// What the file of a loaded module says of the kernel, which has agreed by loading it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The file.
+    pub path: PathBuf,
+    /// Its vermagic.
+    pub vermagic: String,
+    /// The CRCs it was built against.
+    pub versions: BTreeMap<String, u32>,
+}
+
+/// What the kernel demands of a module's signature.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signatures {
+    /// `module.sig_enforce`; `None` where the kernel knows no signatures, or does not tell.
+    pub enforced: Option<bool>,
+    /// The lockdown that is in force, such as `integrity`; `None` where the kernel does not tell.
+    pub lockdown: Option<String>,
 }
 
 /// What must stay the same between two looks for the settle time to go on.

@@ -15,6 +15,7 @@ const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
 
 fn expectations(mofed: MofedPlace) -> Expectations {
     Expectations {
+        peermem: None,
         rdma_requested: None,
         mofed,
         precompiled: false,
@@ -142,6 +143,7 @@ fn observations() -> impl Strategy<Value = Observation> {
         headers(),
     )
         .prop_map(|(nic, marker, lock, modules, symbols, headers)| Observation {
+            peermem: None,
             kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,
             marker,

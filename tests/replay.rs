@@ -18,8 +18,8 @@ fn node_and_policy(options: &str) -> (Node, Policy) {
         ["peermem-gate", "wait"].into_iter().chain(options.split_whitespace()).map(OsString::from).collect();
     let cli = environment::parse(&args, &Vec::new()).expect("options").cli;
     let cli::Verb::Wait(wait) = cli.verb else { unreachable!("the verb is wait") };
-    let node = Node::new(&wait.node, &Vec::new()).expect("options that go together");
-    (node, Policy::new(&wait).expect("options that go together"))
+    let node = Node::new(&wait.node, &wait.look.root, None, &Vec::new()).expect("options that go together");
+    (node, Policy::of_wait(&wait).expect("options that go together"))
 }
 
 struct Replay {

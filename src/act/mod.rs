@@ -4,6 +4,7 @@
 pub mod exec;
 pub mod log;
 pub mod metrics;
+pub mod modprobe;
 pub mod termination_log;
 
 use std::io::{self, Write};

@@ -19,6 +19,9 @@ pub type BootTime = Duration;
 /// Transitions told between two heartbeats; a flapping node must not fill the disk.
 const MAX_TOLD: u32 = 50;
 
+/// After an opening that came to nothing, everything must hold at least this long again.
+const SETTLE_AGAIN: Duration = Duration::from_secs(1);
+
 /// A time during which everything has held.
 #[derive(Debug)]
 struct Settling {
@@ -39,6 +42,8 @@ pub struct Gate {
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
     told: u32,
+    /// An opening came to nothing.
+    again: bool,
 }
 
 impl Gate {
@@ -55,7 +60,36 @@ impl Gate {
             suspect: None,
             spent: Vec::new(),
             told: 0,
+            again: false,
         }
+    }
+
+    /// Holds on after an opening that came to nothing. The deadline stays where it is.
+    pub fn hold_on(&mut self) {
+        self.again = true;
+        self.settling = None;
+        self.look = None;
+    }
+
+    /// A look beside the gate's own, with the gate's belief in the same marker.
+    #[must_use]
+    pub fn believing(&self, look: Look) -> Look {
+        let believed = self
+            .look
+            .as_ref()
+            .filter(|last| last.identity.marker == look.identity.marker)
+            .and_then(|last| last.verdict.get(ConditionType::MarkerTrusted))
+            .filter(|trusted| trusted.reason == Reason::MarkerBelieved);
+        match believed {
+            Some(believed) => Look { verdict: look.verdict.replacing(believed.clone()), ..look },
+            None => look,
+        }
+    }
+
+    /// The last look as the gate sees it.
+    #[must_use]
+    pub fn last_look(&self) -> Option<&Look> {
+        self.look.as_ref()
     }
 
     /// The verdict as the gate sees it: with the settle time, and with its belief in the marker.
@@ -116,7 +150,11 @@ impl Gate {
     }
 
     fn settle(&self) -> Duration {
-        if self.one_look() { Duration::ZERO } else { self.policy.settle }
+        match self.policy.settle {
+            _ if self.one_look() => Duration::ZERO,
+            settle if self.again => settle.max(SETTLE_AGAIN),
+            settle => settle,
+        }
     }
 
     fn charge(&mut self, now: BootTime) {
@@ -216,8 +254,8 @@ impl Gate {
         match outcome {
             Outcome::NotApplicable => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
-            // The deadline wins over the settle time.
-            Outcome::Ready if !late => Some(Effect::Open(Opening::Ready)),
+            // The deadline wins over the settle time; one look opens no second time.
+            Outcome::Ready if !(late || self.again && self.one_look()) => Some(Effect::Open(Opening::Ready)),
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,
             _ if self.policy.proceed_on_timeout => Some(Effect::Open(Opening::TimedOut)),

@@ -4,6 +4,9 @@
 mod headers;
 mod marker;
 mod modules;
+mod peermem;
+pub mod plan;
+pub mod refusal;
 
 use crate::condition::{Condition, ConditionType, Reason, Verdict};
 use crate::config::{Expectations, MofedPlace};
@@ -33,7 +36,7 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
         modules::version_matches(expected, seen),
         modules::symbols_exported(seen, out_of_tree),
         headers::ready(expected, seen),
-        not_required(ConditionType::PeermemUsable, "no module file is inspected"),
+        peermem::usable(expected, seen),
         not_required(ConditionType::Settled, "one look has no duration"),
     ]);
     Verdict::of(conditions)
@@ -53,7 +56,9 @@ pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> boo
 /// True when a module is on its way in or out, so that the next look should come soon.
 #[must_use]
 pub fn in_transit(expected: &Expectations, seen: &Observation) -> bool {
-    expected.modules.iter().any(|name| modules::is_in_transit(&seen.modules, name))
+    let peermem = expected.peermem.as_ref().map(|_| "nvidia_peermem");
+    let mut names = expected.modules.iter().map(String::as_str).chain(peermem);
+    names.any(|name| modules::is_in_transit(&seen.modules, name))
 }
 
 fn not_required(r#type: ConditionType, message: &str) -> Condition {

@@ -10,7 +10,7 @@ const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
 
 /// What both witnesses together say of one module.
 #[derive(Debug, PartialEq)]
-enum State {
+pub(super) enum State {
     Live(Origin),
     NotLoaded,
     Loading,
@@ -21,13 +21,13 @@ enum State {
 
 /// Where a live module comes from: MOFED's are out-of-tree.
 #[derive(Debug, PartialEq)]
-enum Origin {
+pub(super) enum Origin {
     OutOfTree,
     InTree,
     Unknown(String),
 }
 
-fn state(modules: &Modules, name: &str) -> State {
+pub(super) fn state(modules: &Modules, name: &str) -> State {
     let proc = match &modules.proc {
         Ok(proc) => proc,
         Err(why) => return State::Unreadable(why.to_string()),

@@ -8,8 +8,9 @@ use super::read::{Ended, lines, unreadable};
 use super::root::resolve;
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::config::below;
-use crate::observation::{HeaderTree, Kernel, Symvers, Unreadable};
+use crate::observation::{HeaderTree, Kernel, Seen, Symvers, Unreadable};
 use crate::version::Version;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,23 @@ pub(super) fn symvers(root: &Path, path: &Path) -> Symvers {
         (Ok(_), None) if found == [true, true] => Symvers::WithPeerMemory,
         (Ok(_), None) => Symvers::WithoutPeerMemory,
     }
+}
+
+/// The CRCs that a Module.symvers gives the peer-memory symbols.
+pub(super) fn crcs(root: &Path, path: &Path) -> Seen<BTreeMap<String, u32>> {
+    let mut crcs = BTreeMap::new();
+    let read = resolve(root, path).and_then(|real| {
+        lines(&real, SYMVERS, |line| {
+            let symbol = exported(line).unwrap_or_default();
+            if let Some(name) = PEER_MEMORY_SYMBOLS.iter().find(|name| name.as_bytes() == symbol) {
+                let crc = line.split(|byte| *byte == b'\t').next().and_then(|crc| crc.strip_prefix(b"0x"));
+                let crc = crc.and_then(|crc| u32::from_str_radix(std::str::from_utf8(crc).ok()?, 16).ok());
+                crcs.extend(crc.map(|crc| ((*name).to_owned(), crc)));
+            }
+            ControlFlow::Continue(())
+        })
+    });
+    read.map(|_| crcs).map_err(|error| unreadable(path, &error))
 }
 
 /// The symbol of a line `CRC, symbol, module, EXPORT_SYMBOL…, namespace`, separated by tabs;

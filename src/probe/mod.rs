@@ -4,23 +4,31 @@
 
 mod headers;
 mod kernel;
+mod kmsg;
 mod lock;
 mod marker;
+pub mod modprobe_conf;
+pub mod module_file;
 mod modules;
 mod pci;
+mod peermem;
+mod privilege;
 mod read;
-mod root;
+pub(crate) mod root;
 mod symbols;
 
+pub use kmsg::KernelLog;
 pub use marker::nearest_ancestor;
 pub use modules::parse_line;
+pub use privilege::cannot_load;
 
 use crate::condition::{Condition, ConditionType, Status};
-use crate::config::{MofedPlace, Node};
+use crate::config::{MofedPlace, Node, Places, below};
 use crate::judge;
 use crate::observation::{
-    Headers, Kernel, Lock, Marker, Modules, Nic, Observation, ProcModules, Seen, Symbols,
+    Headers, Kernel, Lock, Marker, ModuleFile, Modules, Nic, Observation, ProcModules, Seen, Symbols,
 };
+use peermem::Inspected;
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -52,6 +60,7 @@ pub struct Probe<'a> {
     headers: Option<(u64, Headers, Vec<String>)>,
     /// What the last look saw of what a glance compares.
     glanced: Option<Glance>,
+    inspected: Inspected,
 }
 
 /// Signatures of what is cheap to see.
@@ -68,7 +77,15 @@ impl<'a> Probe<'a> {
     #[must_use]
     pub fn new(node: &'a Node) -> Self {
         let kernel = kernel::read(&node.places.proc);
-        Self { node, kernel, nic: None, symbols: None, headers: None, glanced: None }
+        Self {
+            node,
+            kernel,
+            nic: None,
+            symbols: None,
+            headers: None,
+            glanced: None,
+            inspected: Inspected::default(),
+        }
     }
 
     /// A PCI device came or went: search again at the next look.
@@ -79,6 +96,13 @@ impl<'a> Probe<'a> {
     /// Looks at everything. `None` when `interrupted` became true, or the marker went, while the
     /// kernel's symbols were read: what was seen by then is not worth a judgement.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
+        let mut seen = self.look_at_loaded(depth, interrupted)?;
+        self.look_at_peermem(&mut seen);
+        Some(seen)
+    }
+
+    /// Everything but what is still to be loaded.
+    fn look_at_loaded(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         for _ in 0..MAX_LOOKS {
             let mut seen = self.look_at_all_but_symbols(depth);
             if depth == Depth::Frugal && !judge::worth_reading_symbols(&self.node.expected, &seen) {
@@ -135,7 +159,27 @@ impl<'a> Probe<'a> {
             symbols: Symbols::NotRead,
             headers,
             header_versions,
+            peermem: None,
         }
+    }
+
+    /// The module file, and the modules that it needs.
+    fn look_at_peermem(&mut self, seen: &mut Observation) {
+        if self.node.expected.peermem.is_none() {
+            return;
+        }
+        let peermem = peermem::read(&self.node.places, seen, &mut self.inspected);
+        if let ModuleFile::Read { info, .. } = &peermem.file {
+            for name in &info.depends {
+                self.witness(seen, name);
+            }
+        }
+        seen.peermem = Some(peermem);
+    }
+
+    fn witness(&self, seen: &mut Observation, name: &str) {
+        let read = || modules::read_sys(&self.node.places.sys, name);
+        seen.modules.sys.entry(name.to_owned()).or_insert_with(read);
     }
 
     /// A glance: may what holds the gate back have changed since the last look? It reads no more
@@ -184,8 +228,10 @@ impl<'a> Probe<'a> {
         let places = &self.node.places;
         let proc = self.proc_modules();
         // mlx5_core is the one that has a version, whether it is asked for or not.
+        let expected = &self.node.expected;
+        let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", "nvidia_peermem"]);
         let names: BTreeSet<_> =
-            self.node.expected.modules.iter().map(String::as_str).chain(["mlx5_core"]).collect();
+            expected.modules.iter().map(String::as_str).chain(["mlx5_core"]).chain(peermem).collect();
         let sys = names.into_iter().map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
         Modules { proc, sys: sys.collect() }
     }
@@ -193,8 +239,7 @@ impl<'a> Probe<'a> {
     /// The exporter is judged like the modules that were asked for, so it needs its second witness.
     fn witness_provider(&self, seen: &mut Observation) {
         if let Symbols::ExportedBy(Some(name)) = &seen.symbols {
-            let read = || modules::read_sys(&self.node.places.sys, name);
-            seen.modules.sys.entry(name.clone()).or_insert_with(read);
+            self.witness(seen, &name.clone());
         }
     }
 
@@ -273,6 +318,23 @@ impl<'a> Probe<'a> {
         }
         hash(&all)
     }
+}
+
+/// Does /proc/modules list `nvidia_peermem`?
+#[must_use]
+pub fn is_listed(places: &Places) -> bool {
+    let proc = modules::read_proc(&places.proc.join("modules"));
+    proc.is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some())
+}
+
+/// Is the path that modprobe names below `root` this file?
+#[must_use]
+pub fn is_same_file(root: &Path, named: &Path, file: &Path) -> bool {
+    let id = |path: &Path| {
+        let real = root::resolve(root, path).and_then(|real| real.metadata());
+        real.map(|metadata| (metadata.dev(), metadata.ino())).ok()
+    };
+    id(&below(root, named)).is_some_and(|named| Some(named) == id(file))
 }
 
 fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {

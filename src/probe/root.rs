@@ -14,7 +14,7 @@ const MAX_LINKS: usize = 40;
 ///
 /// # Errors
 /// As lstat(2) of any component; `ELOOP` for too many links.
-pub(super) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let relative = match path.strip_prefix(root) {
         // The kernel follows links below `/` by itself.
         Ok(relative) if root != Path::new("/") => relative,

@@ -2,4 +2,23 @@
 //! One file a verb; each a few lines over the same core.
 
 pub mod check;
+mod held;
+pub mod load;
+pub mod shim;
 pub mod wait;
+
+pub use held::Hold;
+
+use crate::act::termination_log;
+use crate::condition::Verdict;
+use crate::ending::Ending;
+use crate::report;
+use std::path::Path;
+
+/// Ends with a sentence where Kubernetes looks for it.
+fn last_words(path: Option<&Path>, ending: Ending, sentence: &str, verdict: Option<&Verdict>) -> Ending {
+    if let Some(path) = path {
+        termination_log::write(path, &report::termination_log(sentence, verdict));
+    }
+    ending
+}

@@ -84,6 +84,12 @@ impl Wakes {
         self.signals.take_one()
     }
 
+    /// The signals that end the gate, for whoever waits for something else meanwhile.
+    #[must_use]
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
     /// Sleeps until something happens or `due` comes. Events that concern nothing of ours are
     /// drained and slept over.
     pub fn sleep(&mut self, due: BootTime, last_look: BootTime) -> Wake {

@@ -34,7 +34,9 @@ impl Signals {
         Ok(Self { fd, found })
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    /// Readable when a signal has come.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
@@ -43,7 +45,9 @@ impl Signals {
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    pub(super) fn take_one(&self) -> Option<u8> {
+    /// A signal that has come, if one has.
+    #[must_use]
+    pub fn take_one(&self) -> Option<u8> {
         let info = self.fd.read_signal().ok().flatten()?;
         u8::try_from(info.ssi_signo).ok()
     }

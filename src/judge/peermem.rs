@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `PeermemUsable`: what the kernel would say to nvidia-peermem.ko, before it is asked.
+//!
+//! The order of the questions is the contract's, and so decides which reason is given when several
+//! fit. What the kernel does stands in its kernel/module/{main,version}.c.
+
+use super::modules::{State, state};
+use crate::PEER_MEMORY_SYMBOLS;
+use crate::condition::{Condition, ConditionType, Reason};
+use crate::config::{Expectations, PeermemExpected};
+use crate::observation::{ModuleFile, ModuleInfo, Observation, Offer, Peermem, Symbols};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const NAME: &str = "nvidia_peermem";
+/// The kernel checks it first, and refuses in other words than for a symbol.
+const LAYOUT: &str = "module_layout";
+/// Parameters that take 0 or 1 (open-gpu-kernel-modules, nvidia-peermem.c).
+const SWITCHES: [&str; 2] = ["peerdirect_support", "persistent_api_support"];
+
+type Answer = Option<(Reason, String, String)>;
+
+pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
+    let (Some(asked), Some(peermem)) = (&expected.peermem, &seen.peermem) else {
+        return super::not_required(ConditionType::PeermemUsable, "no module file is inspected");
+    };
+    let case = Case { expected, asked, seen, peermem };
+    if let Some(loaded) = case.loaded() {
+        return loaded;
+    }
+    let (reason, message, remedy) = case.refusal().unwrap_or_else(|| case.usable());
+    let condition = Condition::new(ConditionType::PeermemUsable, reason, message);
+    if remedy.is_empty() { condition } else { condition.with_remedy(remedy) }
+}
+
+struct Case<'a> {
+    expected: &'a Expectations,
+    asked: &'a PeermemExpected,
+    seen: &'a Observation,
+    peermem: &'a Peermem,
+}
+
+impl Case<'_> {
+    /// A module that is loaded already, or on its way, is not judged by its file.
+    fn loaded(&self) -> Option<Condition> {
+        let condition =
+            |reason, message: String| Some(Condition::new(ConditionType::PeermemUsable, reason, message));
+        match state(&self.seen.modules, NAME) {
+            State::NotLoaded => None,
+            State::Live(_) => Some(self.live()),
+            State::Loading => condition(Reason::ModuleLoading, format!("{NAME} is still loading")),
+            State::Unloading => condition(Reason::ModuleUnloading, format!("{NAME} is being unloaded")),
+            State::Disagree(how) => condition(Reason::WitnessesDisagree, format!("{NAME}: {how}")),
+            State::Unreadable(why) => {
+                condition(Reason::ModulesUnreadable, format!("cannot tell whether {NAME} is loaded: {why}"))
+            }
+        }
+    }
+
+    fn live(&self) -> Condition {
+        let uses = self.uses();
+        let held = match &self.seen.symbols {
+            Symbols::ExportedBy(Some(provider)) => uses.contains(&provider.as_str()),
+            Symbols::ExportedBy(None) | Symbols::NotRead | Symbols::Unreadable(_) => true,
+            Symbols::Missing => false,
+        };
+        let gone: Vec<_> = self.expected.modules.iter().filter(|name| self.is_gone(name)).cloned().collect();
+        let uses = if uses.is_empty() { "nothing".to_owned() } else { uses.join(", ") };
+        if held && gone.is_empty() {
+            let message = format!("{NAME} is live and uses {uses}");
+            return Condition::new(ConditionType::PeermemUsable, Reason::PeermemLive, message);
+        }
+        let missing = if gone.is_empty() {
+            "what is live now exports peer memory from elsewhere, or not at all".to_owned()
+        } else {
+            format!("{} is not loaded", gone.join(", "))
+        };
+        let message = format!("{NAME} is loaded and holds {uses}, but {missing}: it keeps MOFED from coming");
+        Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message)
+            .with_remedy("end what uses it (GPU pods), then `rmmod nvidia_peermem`; never `modprobe -r`, which takes nvidia along")
+    }
+
+    /// The modules that `nvidia_peermem` holds.
+    fn uses(&self) -> Vec<&str> {
+        let lines = self.seen.modules.proc.iter().flat_map(|proc| &proc.modules);
+        lines.filter(|m| m.users.iter().any(|user| user == NAME)).map(|m| m.name.as_str()).collect()
+    }
+
+    fn is_gone(&self, name: &str) -> bool {
+        matches!(state(&self.seen.modules, name), State::NotLoaded)
+    }
+
+    /// The first thing that the kernel would refuse it for, or that keeps us from telling.
+    fn refusal(&self) -> Answer {
+        let info = match &self.peermem.file {
+            ModuleFile::Read { info, .. } => Some(info.as_ref()),
+            _ => None,
+        };
+        let file = |question: fn(&Self, &ModuleInfo) -> Answer| info.and_then(|info| question(self, info));
+        self.missing()
+            .or_else(|| file(Self::stub))
+            .or_else(|| file(Self::mismatch))
+            .or_else(|| file(Self::wrong_kernel))
+            .or_else(|| file(Self::version_missing))
+            .or_else(|| file(Self::unsigned))
+            .or_else(|| self.legacy_client())
+            .or_else(|| self.bad_parameter())
+            .or_else(|| self.damaged())
+            .or_else(|| self.unlisted())
+            .or_else(|| file(Self::dependency))
+            .or_else(|| self.unreadable())
+            .or_else(|| file(Self::version_unknown))
+    }
+
+    fn missing(&self) -> Answer {
+        let ModuleFile::Missing(directory) = &self.peermem.file else { return None };
+        Some((
+            Reason::ModuleFileMissing,
+            format!("there is no nvidia-peermem.ko below {}", directory.display()),
+            "the driver was installed without kernel modules for this kernel: set FORCE_REINSTALL=true on the driver \
+             container, or delete its pod, so that they are built; on a host install them (dkms); or correct --driver-root"
+                .to_owned(),
+        ))
+    }
+
+    /// Known by what it does not want: version, srcversion and parameters are the real one's.
+    fn stub(&self, info: &ModuleInfo) -> Answer {
+        if info.imports.contains(PEER_MEMORY_SYMBOLS[0]) {
+            return None;
+        }
+        Some((
+            Reason::StubModule,
+            format!(
+                "{} is a stub: it was built where MOFED's headers could not be seen, and every attempt to load it ends with \"Invalid argument\" and not a word in the kernel log",
+                self.path()
+            ),
+            self.rebuild(),
+        ))
+    }
+
+    fn mismatch(&self, info: &ModuleInfo) -> Answer {
+        let differs = |offer: &dyn Fn(&str) -> Option<(u32, String)>| {
+            let wanted = info.versions.iter().filter(|(symbol, _)| *symbol != LAYOUT);
+            wanted
+                .filter_map(|(symbol, crc)| Some((symbol, *crc, offer(symbol)?)))
+                .find(|(_, crc, (found, _))| crc != found)
+        };
+        let message = |symbol: &str, wanted: u32, found: u32, source: &str| {
+            format!(
+                "{} wants {symbol} with CRC {wanted:#010x}, and {source} has it with {found:#010x}",
+                self.path()
+            )
+        };
+        let (peer_memory, nvidia) = (&self.peermem.peer_memory, &self.peermem.nvidia);
+        if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(peer_memory, symbol)) {
+            let message = message(symbol, wanted, found, &source);
+            return Some((
+                Reason::SymbolVersionMismatch,
+                message + ": it was built against another MOFED",
+                self.rebuild(),
+            ));
+        }
+        if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(nvidia, symbol)) {
+            let message = message(symbol, wanted, found, &source);
+            return Some((
+                Reason::SymbolVersionMismatch,
+                message + ": it was built against another nvidia than the one that is loaded",
+                "load the nvidia that it belongs to: delete the driver pod, which unloads the old one; on a host reboot, or install both from one release".to_owned(),
+            ));
+        }
+        let accepted = self.peermem.accepted.as_ref()?;
+        let of_kernel =
+            |symbol: &str| Some((*accepted.versions.get(symbol)?, accepted.path.display().to_string()));
+        let (symbol, wanted, (found, source)) = differs(&of_kernel)?;
+        let message = format!("{}, which is loaded", message(symbol, wanted, found, &source));
+        Some((
+            Reason::SymbolVersionMismatch,
+            message + ": it was built for another kernel or MOFED",
+            self.rebuild(),
+        ))
+    }
+
+    fn wrong_kernel(&self, info: &ModuleInfo) -> Answer {
+        let kernel = &self.seen.kernel;
+        let (release, flags) = info.vermagic.split_once(' ').unwrap_or((&info.vermagic, ""));
+        let accepted = self.peermem.accepted.as_ref();
+        let layout = accepted.and_then(|a| a.versions.get(LAYOUT)).zip(info.versions.get(LAYOUT));
+        let other_flags = accepted
+            .map(|a| a.vermagic.split_once(' ').map_or("", |(_, flags)| flags))
+            .filter(|theirs| theirs.trim_end() != flags.trim_end());
+        let path = self.path();
+        let message = if info.machine != kernel.machine {
+            format!("{path} is for {}, and this machine is {}", info.machine, kernel.machine)
+        } else if let (Some(theirs), Some(accepted)) = (other_flags, accepted) {
+            format!(
+                "{path} is built for a kernel with \"{}\", and this one has \"{}\" (by {})",
+                flags.trim_end(),
+                theirs.trim_end(),
+                accepted.path.display()
+            )
+        } else if layout.is_some_and(|(theirs, ours)| theirs != ours) {
+            format!("{path} is built for another layout of kernel modules ({LAYOUT})")
+        } else if release != kernel.release && info.versions.is_empty() {
+            format!("{path} is built for kernel {release}, and this one is {}", kernel.release)
+        } else {
+            return None;
+        };
+        Some((
+            Reason::WrongKernel,
+            message,
+            "build the driver for the running kernel: delete the driver pod, or take the image that was made for it".to_owned(),
+        ))
+    }
+
+    fn version_missing(&self, info: &ModuleInfo) -> Answer {
+        let demanded =
+            info.vermagic.split(' ').any(|word| word == "modversions") || !info.versions.is_empty();
+        let missing = info.imports.iter().find(|symbol| !info.versions.contains_key(*symbol))?;
+        if !demanded && !self.kernel_has_versions() {
+            return None;
+        }
+        Some((
+            Reason::SymbolVersionMissing,
+            format!(
+                "{} has no CRC for {missing}, which this kernel asks for: it was built without the Module.symvers that has it",
+                self.path()
+            ),
+            self.rebuild(),
+        ))
+    }
+
+    /// By the word in an accepted vermagic, or by what MOFED was built with.
+    fn kernel_has_versions(&self) -> bool {
+        match &self.peermem.accepted {
+            Some(accepted) => accepted.vermagic.split(' ').any(|word| word == "modversions"),
+            None => PEER_MEMORY_SYMBOLS
+                .iter()
+                .any(|symbol| offered(&self.peermem.peer_memory, symbol).is_some_and(|(crc, _)| crc != 0)),
+        }
+    }
+
+    fn unsigned(&self, info: &ModuleInfo) -> Answer {
+        if info.signed {
+            return None;
+        }
+        let demands = &self.peermem.signatures;
+        let by = match (&demands.enforced, demands.lockdown.as_deref()) {
+            (Some(true), _) => "this kernel loads signed modules alone (module.sig_enforce)".to_owned(),
+            (_, Some(lockdown)) if lockdown != "none" => {
+                format!("the kernel is locked down ({lockdown}, as with Secure Boot)")
+            }
+            _ => return None,
+        };
+        Some((
+            Reason::UnsignedModule,
+            format!("{} is not signed, and {by}", self.path()),
+            "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules (precompiled), or turn Secure Boot off".to_owned(),
+        ))
+    }
+
+    fn legacy_client(&self) -> Answer {
+        let proc = self.seen.modules.proc.as_ref().ok()?;
+        proc.named("nv_peer_mem").next()?;
+        Some((
+            Reason::LegacyClientLoaded,
+            "nv_peer_mem is loaded, which has taken the name that nvidia_peermem registers".to_owned(),
+            "`rmmod nv_peer_mem`, and remove its package (nvidia-peer-memory), or it comes back at the next boot".to_owned(),
+        ))
+    }
+
+    fn bad_parameter(&self) -> Answer {
+        let typed = self.asked.parameters.iter().map(|text| (text.as_str(), "the command line".to_owned()));
+        let given = self.peermem.parameters.iter().map(|p| (p.text.as_str(), p.source.display().to_string()));
+        let (text, source) = given.chain(typed).find(|(text, _)| is_bad(text))?;
+        Some((
+            Reason::BadParameter,
+            format!("nvidia-peermem is given {text} by {source}: it takes 0 or 1"),
+            "correct it there (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then delete the driver pod".to_owned(),
+        ))
+    }
+
+    fn damaged(&self) -> Answer {
+        let ModuleFile::Damaged(why) = &self.peermem.file else { return None };
+        Some((
+            Reason::ModuleFileDamaged,
+            format!("{} is no module that a kernel could load: {}", why.path.display(), why.why),
+            format!("{}; a full disk cuts files off", self.rebuild()),
+        ))
+    }
+
+    fn unlisted(&self) -> Answer {
+        let ModuleFile::Read { path, listed: Some(false), .. } = &self.peermem.file else { return None };
+        let message = format!(
+            "{} is there, but modules.dep does not list it, so that modprobe will not find it",
+            path.display()
+        );
+        Some((
+            Reason::ModuleFileMissing,
+            message,
+            format!("run depmod {} in the driver's root", self.seen.kernel.release),
+        ))
+    }
+
+    /// modprobe would load what is missing, which is for others to do.
+    fn dependency(&self, info: &ModuleInfo) -> Answer {
+        let wants_nvidia = info.imports.iter().any(|symbol| symbol.starts_with("nvidia_p2p_"));
+        let implied = ["nvidia"].into_iter().filter(|_| wants_nvidia);
+        let needed = implied.chain(info.depends.iter().map(String::as_str));
+        let is_live = |name: &str| matches!(state(&self.seen.modules, name), State::Live(_));
+        let name = needed.into_iter().find(|name| !is_live(name))?;
+        let remedy = if name == "nvidia" {
+            "load the GPU driver's nvidia first: see the driver container's log"
+        } else {
+            ""
+        };
+        Some((
+            Reason::DependencyNotLive,
+            format!("{} needs {name}, which is not live", self.path()),
+            remedy.to_owned(),
+        ))
+    }
+
+    fn unreadable(&self) -> Answer {
+        let ModuleFile::Unreadable(why) = &self.peermem.file else { return None };
+        Some((
+            Reason::ModuleFileUnreadable,
+            format!("cannot read nvidia-peermem.ko: {why}"),
+            "let this process read it (root may), or correct --driver-root".to_owned(),
+        ))
+    }
+
+    fn version_unknown(&self, info: &ModuleInfo) -> Answer {
+        let recorded = |symbol: &&String| info.versions.contains_key(*symbol);
+        let unknown = |symbol: &&String| {
+            let offer = self.offer_of(symbol)?;
+            offered(offer, symbol).is_none().then_some(offer)
+        };
+        let (symbol, offer) =
+            info.imports.iter().filter(recorded).find_map(|symbol| Some((symbol, unknown(&symbol)?)))?;
+        let why = match offer {
+            Offer::Unknown(why) => why.clone(),
+            Offer::LoadedFile(path, _) | Offer::Symvers(path, _) => {
+                format!("{} does not list it", path.display())
+            }
+        };
+        Some((
+            Reason::SymbolVersionUnknown,
+            format!("cannot compare the CRC of {symbol}, which {} wants: {why}", self.path()),
+            "let this process read the file of the module that exports it, or MOFED's Module.symvers"
+                .to_owned(),
+        ))
+    }
+
+    /// Who has to offer this symbol; `None` for the kernel's own.
+    fn offer_of(&self, symbol: &str) -> Option<&Offer> {
+        if PEER_MEMORY_SYMBOLS.contains(&symbol) {
+            Some(&self.peermem.peer_memory)
+        } else if symbol.starts_with("nvidia_p2p_") {
+            Some(&self.peermem.nvidia)
+        } else {
+            None
+        }
+    }
+
+    fn usable(&self) -> (Reason, String, String) {
+        let mut message = format!("{} will load", self.path());
+        if let ModuleFile::Read { info, others, .. } = &self.peermem.file {
+            if let Some(crc) = info.versions.get(PEER_MEMORY_SYMBOLS[0]) {
+                let source =
+                    offered(&self.peermem.peer_memory, PEER_MEMORY_SYMBOLS[0]).map(|(_, source)| source);
+                let source = source.unwrap_or_default();
+                message += &format!(
+                    ": it wants {} with CRC {crc:#010x}, as {source} has it",
+                    PEER_MEMORY_SYMBOLS[0]
+                );
+            }
+            if let Some(other) = others.first() {
+                message += &format!("; {} is there too, and modprobe leaves it alone", other.display());
+            }
+        }
+        if let Some(why) = self.peermem.parameters_unreadable.first() {
+            message += &format!("; its parameters are not all known: {why}");
+        }
+        (Reason::Usable, message, String::new())
+    }
+
+    fn path(&self) -> String {
+        let path = match &self.peermem.file {
+            ModuleFile::Read { path, .. } => path.as_path(),
+            _ => Path::new("nvidia-peermem.ko"),
+        };
+        path.display().to_string()
+    }
+
+    /// A restarted container keeps the bad module; only a new pod builds anew.
+    fn rebuild(&self) -> String {
+        if self.expected.precompiled {
+            "take a driver image whose nvidia-peermem was built against this MOFED".to_owned()
+        } else {
+            "build the driver anew now that this MOFED is ready: delete the driver pod (a restart of its container keeps \
+             the bad module), with FORCE_REINSTALL=true if the driver is not built even then; on a host build it again (dkms)"
+                .to_owned()
+        }
+    }
+}
+
+/// The CRC and where it comes from.
+fn offered(offer: &Offer, symbol: &str) -> Option<(u32, String)> {
+    let crc = |crcs: &BTreeMap<String, u32>| crcs.get(symbol).copied();
+    match offer {
+        Offer::LoadedFile(path, crcs) => {
+            Some((crc(crcs)?, format!("{} (the loaded module's file)", path.display())))
+        }
+        Offer::Symvers(path, crcs) => Some((crc(crcs)?, path.display().to_string())),
+        Offer::Unknown(_) => None,
+    }
+}
+
+/// The kernel folds dashes, and takes quotes away.
+fn is_bad(parameter: &str) -> bool {
+    let (name, value) =
+        parameter.split_once('=').map_or((parameter, None), |(name, value)| (name, Some(value)));
+    let is_switch = SWITCHES.contains(&name.replace('-', "_").as_str());
+    is_switch && !matches!(value.map(|value| value.trim_matches('"')), Some("0" | "1"))
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why modprobe was refused: from its words and the kernel's to a verdict and a remedy.
+//!
+//! modprobe always blames `nvidia_peermem`; who was refused says only the prefix of the kernel
+//! log's lines: `nvidia_peermem: ` is the loader's, `nvidia-peermem ` the module's own, another
+//! module's name that of a dependency. docs/loading.md has the same as a runbook.
+
+use crate::observation::{ModuleInfo, Seen};
+use std::fmt;
+
+/// modprobe's words for an errno (kmod's tools/modprobe.c; the rest is strerror's, in C).
+const TEXTS: &[(&str, &str)] = &[
+    ("Unknown symbol in module, or unknown parameter", "ENOENT"),
+    ("Module already in kernel", "EEXIST"),
+    ("Invalid argument", "EINVAL"),
+    ("Device or resource busy", "EBUSY"),
+    ("Exec format error", "ENOEXEC"),
+    ("Operation not permitted", "EPERM"),
+    ("Permission denied", "EACCES"),
+    ("Key was rejected by service", "EKEYREJECTED"),
+    ("Required key not available", "ENOKEY"),
+    ("Resource temporarily unavailable", "EAGAIN"),
+    ("Cannot allocate memory", "ENOMEM"),
+    ("No such device", "ENODEV"),
+    ("No such file or directory", "ENOENT"),
+    ("Bad message", "EBADMSG"),
+];
+
+/// What is known of an attempt that failed.
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    /// modprobe's standard error.
+    pub stderr: &'a str,
+    /// What the kernel said meanwhile.
+    pub log: &'a Seen<Vec<String>>,
+    /// The file that was inspected.
+    pub file: Option<&'a ModuleInfo>,
+}
+
+/// Why it failed, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The errno behind modprobe's text.
+    pub errno: Option<&'static str>,
+    /// One sentence.
+    pub verdict: String,
+    /// What a person must do; empty where time does it.
+    pub remedy: &'static str,
+    /// Worth another attempt once the next look says ready.
+    pub transient: bool,
+    /// The kernel's lines that belong to it.
+    pub lines: Vec<String>,
+}
+
+const REBUILD: &str = "build the driver anew against this MOFED: delete the driver pod (a restart of its container keeps the bad module)";
+const RELEASE: &str =
+    "build the driver for the running kernel: delete the driver pod, or take the image made for it";
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errno {
+            Some(errno) => write!(f, "{errno}: {}", self.verdict)?,
+            None => f.write_str(&self.verdict)?,
+        }
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, "; what to do: {}", self.remedy) }
+    }
+}
+
+/// A row of the decision table: a word in the kernel's log, and what it means.
+struct Row {
+    word: &'static str,
+    verdict: &'static str,
+    remedy: &'static str,
+    transient: bool,
+}
+
+const fn lasting(word: &'static str, verdict: &'static str, remedy: &'static str) -> Row {
+    Row { word, verdict, remedy, transient: false }
+}
+
+const fn passing(word: &'static str, verdict: &'static str) -> Row {
+    Row { word, verdict, remedy: "", transient: true }
+}
+
+/// The first row that fits decides, so the lines that only follow from others come last.
+const ROWS: &[Row] = &[
+    lasting(
+        "memory_peers",
+        "another client has registered under its name: nv_peer_mem, or another nvidia_peermem",
+        "`rmmod nv_peer_mem` and remove its package",
+    ),
+    lasting(
+        "error while registering",
+        "MOFED refused its registration: another client has its name (nv_peer_mem), or this MOFED is older than 5.1",
+        "`rmmod nv_peer_mem` and remove its package; with MLNX_OFED 4.9 give peerdirect_support=1",
+    ),
+    lasting(
+        "param value",
+        "a parameter has a value that the module does not take",
+        "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then delete the driver pod",
+    ),
+    lasting(
+        "invalid for parameter",
+        "a parameter has a value that is no number",
+        "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then delete the driver pod",
+    ),
+    lasting(
+        "disagrees about version of symbol nvidia_p2p",
+        "it was built against another nvidia than the one that is loaded",
+        "load the nvidia that it belongs to: delete the driver pod; on a host reboot",
+    ),
+    lasting("disagrees about version of symbol module_layout", "it was built for another kernel", RELEASE),
+    lasting(
+        "disagrees about version of symbol",
+        "it was built against another MOFED or kernel than the one that runs",
+        REBUILD,
+    ),
+    lasting("no symbol version for", "it was built without the Module.symvers of this MOFED", REBUILD),
+    lasting("version magic", "it was built for another kernel", RELEASE),
+    lasting("failed to validate module", "its BTF does not fit this kernel's", RELEASE),
+    lasting(
+        "is rejected",
+        "the kernel takes no module that is not signed by a key it trusts",
+        "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules",
+    ),
+    lasting(
+        "Lockdown:",
+        "the kernel is locked down and the module is not signed by a key it trusts",
+        "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules",
+    ),
+    lasting("duplicate symbol", "a symbol that it exports is there already", REBUILD),
+    passing("gave up waiting for init", "what it needs was still starting after 30 s"),
+    passing("(err -16)", "what it needs was still starting after 30 s"),
+    passing(
+        "Unknown symbol",
+        "what exports its symbols is not live: MOFED is swapping its modules, or the kernel's own stack is live",
+    ),
+];
+
+/// Says why.
+#[must_use]
+pub fn refusal(attempt: &Attempt) -> Refusal {
+    let lines: Vec<String> = attempt.log.iter().flatten().filter(|line| belongs(line)).cloned().collect();
+    let errno = TEXTS.iter().find(|(text, _)| attempt.stderr.contains(text)).map(|(_, errno)| *errno);
+    let row = ROWS.iter().find_map(|row| Some((row, lines.iter().find(|line| line.contains(row.word))?)));
+    let (verdict, remedy, transient) = match row {
+        Some((row, line)) => by_log(row, line),
+        None => by_words(attempt, errno),
+    };
+    Refusal { errno, verdict, remedy, transient, lines }
+}
+
+fn by_log(row: &Row, line: &str) -> (String, &'static str, bool) {
+    match other_module(line) {
+        // A dependency was refused: it belongs to another stack than the one that is live.
+        Some(other) => (
+            format!("{other} was refused, which modprobe tried to load for it: {}", row.verdict),
+            "let MOFED finish, and load nothing that belongs to it: it must be live before nvidia_peermem is",
+            true,
+        ),
+        None => (row.verdict.to_owned(), row.remedy, row.transient),
+    }
+}
+
+/// Without the kernel's word: modprobe's, and what the file says.
+fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bool) {
+    let silent = match attempt.log {
+        Ok(_) => "the kernel log says nothing".to_owned(),
+        Err(why) => format!("the kernel log cannot be read ({why})"),
+    };
+    let is_stub = attempt.file.is_some_and(|file| !file.imports.contains(crate::PEER_MEMORY_SYMBOLS[0]));
+    let lasting = |verdict: &str, remedy| (format!("{verdict}; {silent}"), remedy, false);
+    let passing = |verdict: &str| (format!("{verdict}; {silent}"), "", true);
+    let stderr = attempt.stderr;
+    if stderr.contains("not found in directory") {
+        return lasting(
+            "modprobe finds no such module",
+            "set FORCE_REINSTALL=true on the driver container, or delete its pod; on a host run depmod",
+        );
+    }
+    if stderr.contains("install command") {
+        return lasting(
+            "an install line in modprobe.d runs a command instead of loading it, and that failed",
+            "remove the line, or correct its command",
+        );
+    }
+    match errno {
+        Some("EINVAL") if is_stub => {
+            lasting("it is a stub, built where MOFED's headers could not be seen", REBUILD)
+        }
+        Some("EINVAL") => lasting(
+            "refused as invalid: a stub, other symbol CRCs, a bad parameter, or nv_peer_mem is loaded",
+            "run `peermem-gate check --peermem` as root: it tells these apart",
+        ),
+        Some("ENOENT") => passing("what exports its symbols was not live"),
+        Some("EBUSY" | "EAGAIN") => passing("what it needs was busy"),
+        Some("ENOEXEC") => lasting("it is for another kernel or machine, or damaged", RELEASE),
+        Some("EKEYREJECTED" | "ENOKEY") => lasting(
+            "the kernel trusts no key that signed it",
+            "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules",
+        ),
+        Some("EPERM" | "EACCES") => lasting(
+            "this process may not load modules: CAP_SYS_MODULE is missing or is a user namespace's, modules_disabled is 1, or the kernel is locked down",
+            "run it privileged, in the host's user namespace; modules_disabled needs a reboot",
+        ),
+        Some("ENOMEM") => passing("the kernel has no memory for it"),
+        Some("EBADMSG") => lasting("it is damaged", REBUILD),
+        _ => lasting("modprobe failed", "see what it says above"),
+    }
+}
+
+/// The module of a loader's line, if it is another than ours.
+fn other_module(line: &str) -> Option<&str> {
+    let (name, _) = line.split_once(": ")?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    let is_other = !matches!(name.replace('-', "_").as_str(), "nvidia_peermem" | "sysfs" | "Lockdown");
+    (is_name && is_other).then_some(name)
+}
+
+/// Lines that come with loading a module; the rest of the kernel goes on talking meanwhile.
+fn belongs(line: &str) -> bool {
+    const OURS: [&str; 2] = ["nvidia_peermem", "nvidia-peermem"];
+    OURS.iter().any(|name| line.contains(name)) || ROWS.iter().any(|row| line.contains(row.word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::Unreadable;
+
+    fn say(stderr: &str, lines: &[&str]) -> Refusal {
+        let log = Ok(lines.iter().map(|line| (*line).to_owned()).collect());
+        refusal(&Attempt { stderr, log: &log, file: None })
+    }
+
+    const EINVAL: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n";
+    const ENOENT: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Unknown symbol in module, or unknown parameter (see dmesg)\n";
+    const EBUSY: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy\n";
+
+    #[test]
+    fn the_kernels_words_decide() {
+        let cases: &[(&str, &[&str], &str, bool)] = &[
+            (
+                EINVAL,
+                &[
+                    "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client",
+                    "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)",
+                ],
+                "another MOFED",
+                false,
+            ),
+            (
+                EINVAL,
+                &["nvidia_peermem: disagrees about version of symbol nvidia_p2p_free_page_table"],
+                "another nvidia",
+                false,
+            ),
+            (
+                EINVAL,
+                &[
+                    "nvidia_peermem: no symbol version for ib_register_peer_memory_client",
+                    "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)",
+                ],
+                "without the Module.symvers",
+                false,
+            ),
+            (
+                EINVAL,
+                &["nvidia_peermem: `abc' invalid for parameter `persistent_api_support'"],
+                "no number",
+                false,
+            ),
+            (
+                EINVAL,
+                &[
+                    "nvidia-peermem nv_mem_param_peerdirect_conf_check:619 ERROR invalid peerdirect_support param value 2",
+                ],
+                "does not take",
+                false,
+            ),
+            (
+                EINVAL,
+                &[
+                    "sysfs: cannot create duplicate filename '/kernel/mm/memory_peers/nv_mem'",
+                    "nvidia-peermem nv_mem_nc_client_init:603 ERROR nv_mem_client_init -- error while registering nc client",
+                ],
+                "nv_peer_mem",
+                false,
+            ),
+            (
+                ENOENT,
+                &["nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)"],
+                "not live",
+                true,
+            ),
+            (
+                EBUSY,
+                &[
+                    "nvidia_peermem: gave up waiting for init of module ib_uverbs.",
+                    "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -16)",
+                ],
+                "30 s",
+                true,
+            ),
+            (
+                EINVAL,
+                &[
+                    "ib_uverbs: disagrees about version of symbol ib_unregister_client",
+                    "ib_uverbs: Unknown symbol ib_unregister_client (err -22)",
+                ],
+                "ib_uverbs was refused",
+                true,
+            ),
+        ];
+        for (stderr, lines, words, transient) in cases {
+            let refusal = say(stderr, lines);
+            assert!(refusal.verdict.contains(words), "{lines:?}: {refusal:?}");
+            assert_eq!(refusal.transient, *transient, "{refusal:?}");
+            assert_eq!(refusal.lines.len(), lines.len());
+        }
+    }
+
+    #[test]
+    fn the_errno_stands_behind_modprobes_text() {
+        assert_eq!(say(EINVAL, &[]).errno, Some("EINVAL"));
+        assert_eq!(say(ENOENT, &[]).errno, Some("ENOENT"));
+        assert_eq!(
+            say("modprobe: ERROR: could not insert 'nvidia_peermem': Key was rejected by service\n", &[])
+                .errno,
+            Some("EKEYREJECTED")
+        );
+        assert_eq!(say("whatever\n", &[]).errno, None);
+    }
+
+    #[test]
+    fn silence_is_said_to_be_silence() {
+        let stub = ModuleInfo::default();
+        let silent = refusal(&Attempt { stderr: EINVAL, log: &Ok(vec![]), file: Some(&stub) });
+        assert!(silent.verdict.contains("stub") && silent.verdict.contains("says nothing"), "{silent:?}");
+        let deaf = Err(Unreadable { path: "/dev/kmsg".into(), why: "Operation not permitted".into() });
+        let unheard = refusal(&Attempt { stderr: EBUSY, log: &deaf, file: None });
+        assert!(unheard.transient && unheard.verdict.contains("cannot be read"), "{unheard:?}");
+    }
+
+    #[test]
+    fn other_talk_of_the_kernel_is_left_out() {
+        let refusal = say(EINVAL, &["eth0: link up", "nvidia: module license taints kernel."]);
+        assert!(refusal.lines.is_empty(), "{refusal:?}");
+        assert!(!refusal.transient);
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Parameters that modprobe gives a module without being asked: those of modprobe.d's `options`,
+//! then those of the kernel's command line.
+
+use super::read::{lines, unreadable};
+use super::root::resolve;
+use crate::observation::{GivenParameter, Unreadable};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// kmod's directories: a file name in one hides the same name in those behind it.
+const DIRECTORIES: [&str; 5] =
+    ["etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"];
+/// Far above any of them.
+const FILE: u64 = 1024 * 1024;
+const MAX_FILES: usize = 1000;
+
+/// The parameters that modprobe, run below `root`, would give the module `name` by itself, in the
+/// order in which the kernel gets them: of two of one name, the last counts. And what could not be
+/// read, which modprobe would pass over in silence, or read where we cannot.
+#[must_use]
+pub fn parameters(root: &Path, proc: &Path, name: &str) -> (Vec<GivenParameter>, Vec<Unreadable>) {
+    let name = name.replace('-', "_");
+    let mut given = Given::default();
+    for path in files(root, &mut given) {
+        let options = resolve(root, &path).and_then(|real| options(&real, &name));
+        given.take(&path, options);
+    }
+    let cmdline = proc.join("cmdline");
+    given.take(&cmdline, of_command_line(&cmdline, &name));
+    (given.parameters, given.unreadable)
+}
+
+#[derive(Default)]
+struct Given {
+    parameters: Vec<GivenParameter>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl Given {
+    fn take(&mut self, source: &Path, texts: io::Result<Vec<String>>) {
+        let parameter = |text| GivenParameter { source: source.to_owned(), text };
+        match texts {
+            Ok(texts) => self.parameters.extend(texts.into_iter().map(parameter)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.unreadable.push(unreadable(source, &error)),
+        }
+    }
+}
+
+/// The files of modprobe.d, sorted by name, whatever their directories.
+fn files(root: &Path, given: &mut Given) -> Vec<PathBuf> {
+    let mut files: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+    for directory in DIRECTORIES.map(|directory| root.join(directory)) {
+        let entries = resolve(root, &directory).and_then(|real| real.read_dir()?.take(MAX_FILES).collect());
+        let entries: Vec<_> = match entries {
+            Ok(entries) => entries,
+            Err(error) => {
+                given.take(&directory, Err(error));
+                continue;
+            }
+        };
+        for name in entries.into_iter().map(|entry: std::fs::DirEntry| entry.file_name()) {
+            let path = directory.join(&name);
+            if is_configuration(name.as_bytes()) && !is_directory(root, &path) {
+                files.entry(name).or_insert(path);
+            }
+        }
+    }
+    files.into_values().collect()
+}
+
+fn is_configuration(name: &[u8]) -> bool {
+    let is_long = |suffix: &[u8]| name.ends_with(suffix) && name.len() > suffix.len();
+    !name.starts_with(b".") && (is_long(b".conf") || is_long(b".alias"))
+}
+
+fn is_directory(root: &Path, path: &Path) -> bool {
+    resolve(root, path).is_ok_and(|real| real.is_dir())
+}
+
+/// The parameters in the `options` lines of one file.
+fn options(path: &Path, name: &str) -> io::Result<Vec<String>> {
+    let mut given = Vec::new();
+    let mut begun = Vec::new();
+    lines(path, FILE, |line| {
+        if unescape(line, &mut begun) {
+            given.extend(options_of(&begun, name));
+            begun.clear();
+        }
+        ControlFlow::Continue(())
+    })?;
+    given.extend(options_of(&begun, name));
+    Ok(given)
+}
+
+/// Appends a line as kmod reads it, without its backslashes; false when it goes on in the next.
+fn unescape(line: &[u8], to: &mut Vec<u8>) -> bool {
+    let mut bytes = line.iter();
+    while let Some(byte) = bytes.next() {
+        match (byte, bytes.as_slice()) {
+            (b'\\', []) => return false,
+            (b'\\', [next, rest @ ..]) => {
+                to.push(*next);
+                bytes = rest.iter();
+            }
+            _ => to.push(*byte),
+        }
+    }
+    true
+}
+
+/// The parameters in a line `options NAME PARAMETER…`.
+fn options_of(line: &[u8], name: &str) -> Vec<String> {
+    let line = String::from_utf8_lossy(line);
+    let (command, rest) = word(&line);
+    let (module, options) = word(rest);
+    let is_ours = command == "options" && !line.starts_with('#') && module.replace('-', "_") == name;
+    if is_ours { words(options) } else { Vec::new() }
+}
+
+/// The first word, and what follows it.
+fn word(text: &str) -> (&str, &str) {
+    let text = text.trim_start_matches([' ', '\t']);
+    text.split_once([' ', '\t']).unwrap_or((text, ""))
+}
+
+/// Words as the kernel splits them (lib/cmdline.c, `next_arg`): not at space inside quotes.
+fn words(text: &str) -> Vec<String> {
+    let mut is_quoted = false;
+    let ends = |c: char| {
+        is_quoted ^= c == '"';
+        !is_quoted && (c.is_ascii_whitespace() || c == '\u{b}')
+    };
+    text.split(ends).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// The words `NAME.PARAMETER` of the kernel's command line.
+fn of_command_line(path: &Path, name: &str) -> io::Result<Vec<String>> {
+    let mut given = Vec::new();
+    lines(path, FILE, |line| {
+        let words = words(&String::from_utf8_lossy(line));
+        given.extend(words.iter().filter_map(|word| of_module(word, name)));
+        ControlFlow::Continue(())
+    })?;
+    Ok(given)
+}
+
+/// The parameter in a word `NAME.PARAMETER=VALUE`; some boot loaders put all of it into quotes.
+fn of_module(word: &str, name: &str) -> Option<String> {
+    let (word, is_quoted) = word.strip_prefix('"').map_or((word, false), |word| (word, true));
+    let (module, parameter) = word.split_once('.')?;
+    let (key, value) = parameter.split_once('=').map_or((parameter, None), |(key, value)| (key, Some(value)));
+    let is_plain = !key.is_empty() && !key.contains(['.', '"', ' ']);
+    if module.replace('-', "_") != name || !is_plain {
+        return None;
+    }
+    Some(match value {
+        Some(value) if is_quoted => format!("{key}=\"{value}"),
+        Some(value) => format!("{key}={value}"),
+        None => key.to_owned(),
+    })
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a module says of itself, from the sections that modpost and the linker made for it.
+
+use super::elf::{Elf, Section, is_in_file, until_nul};
+use super::unpack::Bytes;
+use super::{Fault, damaged};
+use crate::observation::ModuleInfo;
+use object::elf::{
+    ELF_NOTE_GNU, EM_AARCH64, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, FileHeader64, Machine, NT_GNU_BUILD_ID,
+    SHF_ALLOC, SHN_ABS, SHN_UNDEF, SHT_SYMTAB, STB_WEAK, Sym64,
+};
+use object::read::elf::NoteIterator;
+use object::{LittleEndian as Little, pod};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::size_of;
+
+type Symbol = Sym64<Little>;
+
+/// The last bytes of a signed module, behind signature and its description.
+const SIGNED: &[u8] = b"~Module signature appended~\n";
+/// `struct modversion_info` of a 64-bit kernel: eight bytes of CRC, then the name.
+const VERSION: usize = 64;
+/// Undefined, and yet nobody's symbols: the kernel passes them over (`ignore_undef_symbol`; `.TOC.`
+/// on ppc64le).
+const NOT_IMPORTED: [&str; 2] = ["_GLOBAL_OFFSET_TABLE_", ".TOC."];
+
+pub(super) fn read(elf: &Elf) -> Result<ModuleInfo, Fault> {
+    check_this_module(elf)?;
+    let mut info = modinfo(elf)?;
+    info.machine = machine(elf.machine());
+    info.signed = elf.ends_with(SIGNED)?;
+    info.build_id = build_id(elf)?;
+    info.versions = versions(elf)?;
+    read_symbols(elf, &mut info)?;
+    Ok(info)
+}
+
+/// The GNU build id.
+pub(super) fn build_id(elf: &Elf) -> Result<Option<String>, Fault> {
+    let Some(section) = elf.section(".note.gnu.build-id") else { return Ok(None) };
+    let bytes = elf.bytes(section)?;
+    let align = section.sh_addralign.get(Little);
+    let Ok(notes) = NoteIterator::<FileHeader64<Little>>::new(Little, align, &bytes) else {
+        return Ok(None);
+    };
+    let mut notes = notes.map_while(Result::ok);
+    let note = notes.find(|note| note.name() == ELF_NOTE_GNU && note.n_type(Little) == NT_GNU_BUILD_ID);
+    Ok(note.map(|note| note.desc().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))))
+}
+
+/// `struct module` itself, as its compiler saw it.
+fn check_this_module(elf: &Elf) -> Result<(), Fault> {
+    let name = ".gnu.linkonce.this_module";
+    let section = elf.only_section(name)?;
+    let is_allocated = section.sh_flags.get(Little).0 & SHF_ALLOC.0 != 0;
+    if !is_in_file(section) || section.sh_size.get(Little) == 0 || !is_allocated {
+        return damaged(format!("its section {name} has no contents"));
+    }
+    Ok(())
+}
+
+/// The list of `KEY=VALUE` that `modinfo` shows; of what must not be there twice, the first counts.
+fn modinfo(elf: &Elf) -> Result<ModuleInfo, Fault> {
+    let bytes = elf.bytes(elf.only_section(".modinfo")?)?;
+    let mut info = ModuleInfo::default();
+    let mut vermagic = None;
+    let mut parameters = BTreeSet::new();
+    for entry in bytes.split(|byte| *byte == 0) {
+        let entry = String::from_utf8_lossy(entry);
+        let Some((key, value)) = entry.split_once('=') else { continue };
+        match key {
+            "vermagic" => _ = vermagic.get_or_insert_with(|| value.to_owned()),
+            "version" => _ = info.version.get_or_insert_with(|| value.to_owned()),
+            "name" if info.name.is_empty() => info.name = folded(value),
+            "depends" if info.depends.is_empty() => {
+                info.depends = value.split(',').filter(|name| !name.is_empty()).map(folded).collect();
+            }
+            "parm" | "parmtype" => {
+                parameters.extend(value.split_once(':').map(|(name, _)| name.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    let Some(vermagic) = vermagic else { return damaged("does not say for which kernel: no vermagic") };
+    info.vermagic = vermagic;
+    info.parameters = parameters.into_iter().collect();
+    Ok(info)
+}
+
+/// `-` and `_` are the same in a module's name.
+fn folded(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+fn machine(number: u16) -> String {
+    match Machine(number) {
+        EM_X86_64 => "x86_64".to_owned(),
+        EM_AARCH64 => "aarch64".to_owned(),
+        EM_PPC64 => "ppc64le".to_owned(),
+        EM_S390 => "s390x".to_owned(),
+        EM_RISCV => "riscv64".to_owned(),
+        Machine(number) => format!("ELF machine {number}"),
+    }
+}
+
+/// The CRCs it was built against. Since 6.14 there may be a second form, for names of any length.
+fn versions(elf: &Elf) -> Result<BTreeMap<String, u32>, Fault> {
+    let bytes = elf.bytes_of("__versions")?.unwrap_or_default();
+    if bytes.len() % VERSION != 0 {
+        return damaged(format!("its __versions, {} bytes, are not made of {VERSION} each", bytes.len()));
+    }
+    let entry = |entry: &[u8]| {
+        let (crc, name) = entry.split_at(size_of::<u64>());
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        (text(name), number(crc, 0).unwrap_or_default())
+    };
+    let mut versions: BTreeMap<_, _> = bytes.chunks_exact(VERSION).map(entry).collect();
+    versions.append(&mut extended_versions(elf)?);
+    Ok(versions)
+}
+
+fn extended_versions(elf: &Elf) -> Result<BTreeMap<String, u32>, Fault> {
+    let (crcs, names) = (elf.bytes_of("__version_ext_crcs")?, elf.bytes_of("__version_ext_names")?);
+    let (crcs, names) = match (crcs, names) {
+        (Some(crcs), Some(names)) => (crcs, names),
+        (None, None) => return Ok(BTreeMap::new()),
+        _ => return damaged("has only one of __version_ext_crcs and __version_ext_names"),
+    };
+    if crcs.len() % size_of::<u32>() != 0 {
+        return damaged(format!("its __version_ext_crcs, {} bytes, are not made of 4 each", crcs.len()));
+    }
+    let mut versions = BTreeMap::new();
+    let mut at = 0;
+    for index in 0..crcs.len() / size_of::<u32>() {
+        let Some(name) = until_nul(&names, at) else {
+            return damaged("has more __version_ext_crcs than __version_ext_names");
+        };
+        at += name.len() + 1;
+        versions.insert(text(name), number(&crcs, index * size_of::<u32>()).unwrap_or_default());
+    }
+    Ok(versions)
+}
+
+/// What it imports, and the CRCs of what it exports.
+fn read_symbols(elf: &Elf, info: &mut ModuleInfo) -> Result<(), Fault> {
+    let (symbols, strings) = symbol_table(elf)?;
+    let Ok(symbols) = pod::slice_from_all_bytes::<Symbol>(&symbols) else {
+        return damaged("its symbol table is not made of whole symbols");
+    };
+    let mut crcs = Crcs { elf, sections: BTreeMap::new() };
+    for symbol in symbols {
+        let Some(name) = until_nul(&strings, symbol.st_name.get(Little) as usize) else {
+            return damaged("the name of a symbol lies behind the names");
+        };
+        if symbol.st_shndx.get(Little) != SHN_UNDEF {
+            if let Some(name) = name.strip_prefix(b"__crc_") {
+                info.exports.extend(crcs.value(symbol)?.map(|crc| (text(name), crc)));
+            }
+        } else if symbol.st_bind() != STB_WEAK && !name.is_empty() {
+            info.imports.insert(text(name));
+        }
+    }
+    for name in NOT_IMPORTED {
+        info.imports.remove(name);
+    }
+    Ok(())
+}
+
+/// The one symbol table, and the names of its symbols.
+fn symbol_table(elf: &Elf) -> Result<(Bytes<'_>, Bytes<'_>), Fault> {
+    let mut tables = elf.sections().iter().filter(|section| section.sh_type.get(Little) == SHT_SYMTAB);
+    let (Some(table), None) = (tables.next(), tables.next()) else {
+        return damaged("does not have one symbol table: it was stripped of what the kernel needs");
+    };
+    let index = table.sh_link.get(Little) as usize;
+    let Some(names) = elf.sections().get(index).filter(|_| index != 0) else {
+        return damaged(format!("the names of its symbols, in section {index}, are not there"));
+    };
+    let names = elf.bytes(names)?;
+    if names.first() != Some(&0) || names.last() != Some(&0) {
+        return damaged("the names of its symbols do not begin and end with a NUL");
+    }
+    Ok((elf.bytes(table)?, names))
+}
+
+/// Reads CRCs of exported symbols, each section once.
+struct Crcs<'a> {
+    elf: &'a Elf,
+    sections: BTreeMap<u16, Bytes<'a>>,
+}
+
+impl Crcs<'_> {
+    /// The CRC is the symbol's value on older kernels. On those with `MODULE_REL_CRCS`, and on all
+    /// since 5.19, it lies where the symbol points.
+    fn value(&mut self, symbol: &Symbol) -> Result<Option<u32>, Fault> {
+        let index = symbol.st_shndx.get(Little);
+        let value = symbol.st_value.get(Little);
+        if index == SHN_ABS {
+            return Ok(u32::try_from(value & u64::from(u32::MAX)).ok());
+        }
+        let Some(section): Option<&Section> = self.elf.sections().get(usize::from(index.0)) else {
+            return Ok(None);
+        };
+        if !self.sections.contains_key(&index.0) {
+            self.sections.insert(index.0, self.elf.bytes(section)?);
+        }
+        let at = usize::try_from(value).unwrap_or(usize::MAX);
+        Ok(self.sections.get(&index.0).and_then(|bytes| number(bytes, at)))
+    }
+}
+
+/// The four bytes at `at`.
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

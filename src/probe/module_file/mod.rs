@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Module files (.ko): where modprobe would find one, and what it says of itself before anybody
+//! loads it. A stub shows here, hours before its EINVAL.
+
+mod elf;
+mod find;
+mod info;
+#[cfg(test)]
+mod tests;
+mod unpack;
+
+pub use find::{Found, directory, find};
+
+use self::elf::Elf;
+use self::unpack::Contents;
+use super::read::unreadable;
+use crate::observation::{ModuleFile, ModuleInfo, Unreadable};
+use std::io;
+use std::path::Path;
+
+/// Why a file has nothing to say as a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAModule {
+    /// It cannot be read; it may well be a good one.
+    Unreadable(Unreadable),
+    /// It was read, and is none that the kernel could load.
+    Damaged(Unreadable),
+}
+
+/// A [`NotAModule`] that does not know its path yet.
+#[derive(Debug)]
+enum Fault {
+    Io(io::Error),
+    Damaged(String),
+}
+
+impl Fault {
+    fn at(self, path: &Path) -> NotAModule {
+        match self {
+            Self::Io(error) => NotAModule::Unreadable(unreadable(path, &error)),
+            Self::Damaged(why) => NotAModule::Damaged(Unreadable { path: path.to_owned(), why }),
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A [`Fault`] of the file itself.
+fn damaged<T>(why: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault::Damaged(why.into()))
+}
+
+/// Finds the file of the module `name` as modprobe would below `root`, and reads what it says.
+#[must_use]
+pub fn read(root: &Path, release: &str, name: &str) -> ModuleFile {
+    let found = match find(root, release, name) {
+        Ok(Some(found)) => found,
+        Ok(None) => return ModuleFile::Missing(directory(root, release)),
+        Err(why) => return ModuleFile::Unreadable(why),
+    };
+    match inspect(&found.real) {
+        Ok(info) => ModuleFile::Read {
+            path: found.path,
+            others: found.others,
+            listed: found.listed,
+            info: Box::new(info),
+        },
+        Err(NotAModule::Unreadable(why)) => ModuleFile::Unreadable(why),
+        Err(NotAModule::Damaged(why)) => ModuleFile::Damaged(why),
+    }
+}
+
+/// What the module file at `path`, compressed or not, says of itself.
+pub fn inspect(path: &Path) -> Result<ModuleInfo, NotAModule> {
+    Contents::open(path).and_then(Elf::parse).and_then(|elf| info::read(&elf)).map_err(|fault| fault.at(path))
+}
+
+/// The build id alone. Of an uncompressed file only some kilobytes are read, however large it is,
+/// and no more is checked than that takes.
+pub fn build_id(path: &Path) -> Result<Option<String>, NotAModule> {
+    Contents::open(path)
+        .and_then(Elf::parse)
+        .and_then(|elf| info::build_id(&elf))
+        .map_err(|fault| fault.at(path))
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bytes of a module file, a range at a time, compressed or not. What counts is how the file
+//! begins, as for kmod, not how its name ends.
+
+use super::{Fault, damaged};
+use crate::probe::read::open;
+use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Some five times the largest: nvidia.ko with all its symbols.
+const PLAIN: u64 = 512 * 1024 * 1024;
+/// For what is held in memory: a file to unpack, what it unpacks to, one part of a plain file.
+pub(super) const IN_MEMORY: u64 = 64 * 1024 * 1024;
+/// In KiB: the dictionary of `xz -9`, the largest that xz's levels ask for, and what else it takes.
+const XZ_MEMORY: u32 = 66 * 1024;
+
+/// Some of the bytes of a module.
+pub(super) type Bytes<'a> = Cow<'a, [u8]>;
+
+/// The bytes of a module, never compressed.
+pub(super) enum Contents {
+    /// To be read as needed.
+    Plain(File, u64),
+    /// Unpacked, whole.
+    Unpacked(Vec<u8>),
+}
+
+impl Contents {
+    pub(super) fn open(path: &Path) -> Result<Self, Fault> {
+        let file = open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return damaged("a directory, not a file");
+        }
+        if !metadata.is_file() {
+            return damaged("not a regular file");
+        }
+        let size = metadata.len();
+        if size == 0 {
+            return damaged("empty");
+        }
+        if size > PLAIN {
+            return damaged(format!("{size} bytes, more than any module has"));
+        }
+        let plain = Self::Plain(file, size);
+        let format = Format::of(&plain.bytes(0, size.min(6))?)?;
+        if format == Format::Elf {
+            return Ok(plain);
+        }
+        if size > IN_MEMORY {
+            return damaged(format!("{size} bytes compressed, more than any module has"));
+        }
+        unpack(format, &plain.bytes(0, size)?, IN_MEMORY).map(Self::Unpacked)
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Plain(_, size) => *size,
+            Self::Unpacked(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// The `size` bytes at `at`, which must lie inside.
+    pub(super) fn bytes(&self, at: u64, size: u64) -> Result<Bytes<'_>, Fault> {
+        let end = at.checked_add(size).filter(|end| *end <= self.size());
+        let (Some(end), true) = (end, size <= IN_MEMORY) else {
+            return damaged(format!("cut off: {size} bytes at {at} are asked for, of {}", self.size()));
+        };
+        match self {
+            Self::Unpacked(bytes) => {
+                let range = usize::try_from(at).ok().zip(usize::try_from(end).ok());
+                let bytes = range.and_then(|(at, end)| bytes.get(at..end));
+                Ok(Cow::Borrowed(bytes.unwrap_or_default()))
+            }
+            Self::Plain(file, _) => {
+                let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
+                match file.read_exact_at(&mut bytes, at) {
+                    Ok(()) => Ok(Cow::Owned(bytes)),
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        damaged("cut off while it was read")
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+}
+
+/// How a module file begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Format {
+    Elf,
+    Gzip,
+    Xz,
+    Zstd,
+}
+
+impl Format {
+    pub(super) fn of(beginning: &[u8]) -> Result<Self, Fault> {
+        match beginning {
+            [0x7f, b'E', b'L', b'F', ..] => Ok(Self::Elf),
+            [0x1f, 0x8b, ..] => Ok(Self::Gzip),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Ok(Self::Xz),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Ok(Self::Zstd),
+            _ => damaged("neither an ELF file nor one that gzip, xz or zstd made"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Elf => "ELF",
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// Unpacks at most `limit` bytes.
+pub(super) fn unpack(format: Format, packed: &[u8], limit: u64) -> Result<Vec<u8>, Fault> {
+    let mut unpacked = Vec::new();
+    let done = match format {
+        Format::Elf => take(&mut &*packed, limit, &mut unpacked),
+        Format::Gzip => take(&mut MultiGzDecoder::new(packed), limit, &mut unpacked),
+        Format::Xz => take(&mut XzReader::new_mem_limit(packed, true, XZ_MEMORY), limit, &mut unpacked),
+        Format::Zstd => unpack_zstd(packed, limit, &mut unpacked),
+    };
+    match done {
+        _ if unpacked.len() as u64 > limit => {
+            damaged(format!("unpacks to more than {limit} bytes, and no module has as many"))
+        }
+        Ok(()) => Ok(unpacked),
+        Err(error) => damaged(format!("its {} data does not unpack: {error}", format.name())),
+    }
+}
+
+/// Appends what `from` gives, up to one byte more than the limit: that one tells.
+fn take(from: &mut dyn Read, limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
+    let room = (limit + 1).saturating_sub(to.len() as u64);
+    from.take(room).read_to_end(to).map(drop)
+}
+
+/// Frame after frame; ruzstd itself knows of one only, and leaves the checksum to its caller.
+fn unpack_zstd(mut packed: &[u8], limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
+    while !packed.is_empty() && to.len() as u64 <= limit {
+        if window(packed).is_some_and(|window| window > limit) {
+            return Err(io::Error::other("it asks for too large a window"));
+        }
+        let mut frame = match StreamingDecoder::new_with_decoder(&mut packed, FrameDecoder::new()) {
+            Ok(frame) => frame,
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                length, ..
+            })) => {
+                packed = packed.get(length as usize..).unwrap_or_default();
+                continue;
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        take(&mut frame, limit, to)?;
+        let expected = frame.decoder.get_checksum_from_data();
+        if expected.is_some() && expected != frame.decoder.get_calculated_checksum() {
+            return Err(io::Error::other("its checksum is another"));
+        }
+    }
+    Ok(())
+}
+
+/// The window that a frame asks for (RFC 8878, 3.1.1.1). ruzstd keeps it all in memory and, before
+/// 0.9, does not say how much that is.
+fn window(frame: &[u8]) -> Option<u64> {
+    const SINGLE_SEGMENT: u8 = 1 << 5;
+    let descriptor = *frame.get(4)?;
+    if descriptor & SINGLE_SEGMENT == 0 {
+        let (exponent, mantissa) = (frame.get(5)? >> 3, frame.get(5)? & 7);
+        let base = 1_u64 << (10 + exponent);
+        return Some(base + base / 8 * u64::from(mantissa));
+    }
+    // The window is the content.
+    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+    let (bytes, base) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
+    let size = frame.get(5 + dictionary..5 + dictionary + bytes)?;
+    let size = size.iter().rev().fold(0, |size: u64, byte| size << 8 | u64::from(*byte));
+    size.checked_add(base)
+}

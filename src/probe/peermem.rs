@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! All that decides whether nvidia-peermem will load: its file, its parameters, and what the loaded
+//! modules offer.
+
+use super::module_file::{self, Found, NotAModule};
+use super::privilege::signatures;
+use super::read::{open, unreadable};
+use super::{file_signature, headers, modprobe_conf};
+use crate::PEER_MEMORY_SYMBOLS;
+use crate::config::Places;
+use crate::observation::{
+    Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols,
+};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "nvidia_peermem";
+/// A note is 36 bytes with the 20 of a SHA-1 in it.
+const NOTE: u64 = 1024;
+
+type Signature = (u64, u64, u64, i64, i64);
+
+/// Files that were inspected, kept for as long as they stay the same: nvidia.ko has 100 MB.
+#[derive(Debug, Default)]
+pub(super) struct Inspected(BTreeMap<PathBuf, (Signature, ModuleInfo)>);
+
+impl Inspected {
+    fn inspect(&mut self, path: &Path) -> Result<ModuleInfo, NotAModule> {
+        let signature = path.metadata().ok().map(|metadata| file_signature(&metadata));
+        if let Some((_, info)) = self.0.get(path).filter(|(kept, _)| Some(*kept) == signature) {
+            return Ok(info.clone());
+        }
+        let info = module_file::inspect(path)?;
+        if let Some(signature) = signature {
+            self.0.insert(path.to_owned(), (signature, info.clone()));
+        }
+        Ok(info)
+    }
+}
+
+/// Reads it all; `seen` is the rest of the same look.
+pub(super) fn read(places: &Places, seen: &Observation, inspected: &mut Inspected) -> Peermem {
+    let mut reading = Reading { places, seen, inspected };
+    let file = reading.file();
+    let (parameters, parameters_unreadable) =
+        modprobe_conf::parameters(&places.driver_root, &places.proc, NAME);
+    let exporter = reading.exporter();
+    let nvidia = reading.loaded("nvidia");
+    let accepted = [&exporter, &nvidia].into_iter().flatten().next();
+    let wanted = match &file {
+        ModuleFile::Read { info, .. } => info.versions.clone(),
+        _ => BTreeMap::new(),
+    };
+    let accepted = accepted.map(|(path, info)| Accepted {
+        path: path.clone(),
+        vermagic: info.vermagic.clone(),
+        versions: only(&info.versions, |symbol| wanted.contains_key(symbol)),
+    });
+    Peermem {
+        file,
+        parameters,
+        parameters_unreadable,
+        peer_memory: reading.peer_memory(exporter),
+        nvidia: match nvidia {
+            Ok((path, info)) => {
+                Offer::LoadedFile(path, only(&info.exports, |symbol| symbol.starts_with("nvidia_p2p_")))
+            }
+            Err(why) => Offer::Unknown(why),
+        },
+        accepted,
+        signatures: signatures(&places.sys),
+    }
+}
+
+/// What is loaded now is the file at this path, or why that cannot be told.
+type Loaded = Result<(PathBuf, ModuleInfo), String>;
+
+struct Reading<'a> {
+    places: &'a Places,
+    seen: &'a Observation,
+    inspected: &'a mut Inspected,
+}
+
+impl Reading<'_> {
+    fn file(&mut self) -> ModuleFile {
+        let (root, release) = (&self.places.driver_root, &self.seen.kernel.release);
+        let Found { path, real, others, listed } = match module_file::find(root, release, NAME) {
+            Ok(Some(found)) => found,
+            Ok(None) => return ModuleFile::Missing(module_file::directory(root, release)),
+            Err(why) => return ModuleFile::Unreadable(why),
+        };
+        match self.inspected.inspect(&real) {
+            Ok(info) => ModuleFile::Read { path, others, listed, info: Box::new(info) },
+            Err(NotAModule::Unreadable(why)) => ModuleFile::Unreadable(why),
+            Err(NotAModule::Damaged(why)) => ModuleFile::Damaged(why),
+        }
+    }
+
+    /// The module that exports peer memory, by name if the symbols could be read.
+    fn exporter(&mut self) -> Loaded {
+        match &self.seen.symbols {
+            Symbols::ExportedBy(Some(name)) => self.loaded(name),
+            Symbols::ExportedBy(None) => Err("the kernel itself exports it".to_owned()),
+            // ib_uverbs since 24.07, ib_core up to 24.04.
+            _ => self.loaded("ib_uverbs").and_then(|found| {
+                let exports = found.1.exports.contains_key(PEER_MEMORY_SYMBOLS[0]);
+                if exports { Ok(found) } else { self.loaded("ib_core") }
+            }),
+        }
+    }
+
+    /// The file of a loaded module: the one of the same build id.
+    fn loaded(&mut self, name: &str) -> Loaded {
+        let loaded = loaded_build_id(&self.places.sys, name)?;
+        let mut roots = vec![&self.places.driver_root, &self.places.mofed_root, &self.places.root];
+        roots.dedup();
+        for root in &roots {
+            let Ok(Some(found)) = module_file::find(root, &self.seen.kernel.release, name) else { continue };
+            if module_file::build_id(&found.real) != Ok(Some(loaded.clone())) {
+                continue;
+            }
+            if let Ok(info) = self.inspected.inspect(&found.real) {
+                return Ok((found.path, info));
+            }
+        }
+        let roots: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
+        Err(format!("no {name}.ko with the loaded one's build id can be read below {}", roots.join(" or ")))
+    }
+
+    fn peer_memory(&self, exporter: Loaded) -> Offer {
+        let ours = |crcs: &BTreeMap<String, u32>| only(crcs, |symbol| PEER_MEMORY_SYMBOLS.contains(&symbol));
+        let why = match exporter {
+            Ok((path, info)) if ours(&info.exports).len() == PEER_MEMORY_SYMBOLS.len() => {
+                return Offer::LoadedFile(path, ours(&info.exports));
+            }
+            Ok((path, _)) => format!("{} does not say which CRCs it exports", path.display()),
+            Err(why) => why,
+        };
+        let symvers = match (&self.seen.headers.tree, &self.seen.headers.kernel_build) {
+            (HeaderTree::Taken { directory, .. }, _) => {
+                Some((directory.join("Module.symvers"), &self.places.mofed_root))
+            }
+            (_, Some((path, _))) => Some((path.clone(), &self.places.root)),
+            _ => None,
+        };
+        match symvers.map(|(path, root)| (headers::crcs(root, &path), path)) {
+            Some((Ok(crcs), path)) if !crcs.is_empty() => Offer::Symvers(path, crcs),
+            Some((Ok(_), path)) => Offer::Unknown(format!("{why}, and {} does not list it", path.display())),
+            Some((Err(unreadable), _)) => Offer::Unknown(format!("{why}, and {unreadable}")),
+            None => Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
+        }
+    }
+}
+
+fn only(crcs: &BTreeMap<String, u32>, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, u32> {
+    crcs.iter().filter(|(symbol, _)| wanted(symbol)).map(|(symbol, crc)| (symbol.clone(), *crc)).collect()
+}
+
+/// The identity of the loaded module's build, as the kernel keeps it.
+fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
+    let path = sys.join("module").join(name).join("notes/.note.gnu.build-id");
+    let read = || -> Seen<Vec<u8>> {
+        let mut note = Vec::new();
+        let file = open(&path).map_err(|error| unreadable(&path, &error))?;
+        file.take(NOTE).read_to_end(&mut note).map_err(|error| unreadable(&path, &error))?;
+        Ok(note)
+    };
+    let note = read().map_err(|why| format!("{name}'s build id cannot be read ({why})"))?;
+    build_id(&note).ok_or_else(|| format!("{} holds no build id", path.display()))
+}
+
+/// An ELF note in the machine's own byte order: lengths of name and contents, type, name, contents.
+fn build_id(note: &[u8]) -> Option<String> {
+    const GNU_BUILD_ID: u32 = 3;
+    let word = |at: usize| Some(u32::from_ne_bytes(note.get(at..at + 4)?.try_into().ok()?));
+    let (name, contents) = (usize::try_from(word(0)?).ok()?, usize::try_from(word(4)?).ok()?);
+    let begin = name.checked_next_multiple_of(4)?.checked_add(12)?;
+    let bytes = note.get(begin..begin.checked_add(contents)?)?;
+    let is_one = word(8) == Some(GNU_BUILD_ID) && !bytes.is_empty();
+    is_one.then(|| bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_id_is_what_its_note_contains() {
+        let note = [
+            &4u32.to_ne_bytes()[..],
+            &3u32.to_ne_bytes(),
+            &3u32.to_ne_bytes(),
+            b"GNU\0",
+            &[0xab, 0x01, 0xff],
+        ];
+        let note = note.concat();
+        assert_eq!(build_id(&note).as_deref(), Some("ab01ff"));
+        for length in 0..note.len() {
+            assert_eq!(build_id(&note[..length]), None, "{length}");
+        }
+        assert_eq!(build_id(&[0xff; 64]), None);
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! May this process load modules at all?
+
+use super::read::small;
+use crate::config::Places;
+use crate::observation::Signatures;
+use std::path::Path;
+
+/// `CAP_SYS_MODULE` (linux/capability.h).
+const SYS_MODULE: u32 = 16;
+
+/// Why this process cannot load modules, and the remedy; `None` when nothing that can be seen speaks
+/// against it.
+#[must_use]
+pub fn cannot_load(places: &Places) -> Option<(String, &'static str)> {
+    let disabled = places.proc.join("sys/kernel/modules_disabled");
+    if small(&disabled) == Ok(Some("1".to_owned())) {
+        let why = format!("{} is 1: this kernel loads no more modules", disabled.display());
+        return Some((why, "only a reboot turns it off: find what sets kernel.modules_disabled"));
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let capable = capabilities(&status).is_none_or(|mask| mask & (1 << SYS_MODULE) != 0);
+    (!capable).then(|| {
+        let why = "this process lacks CAP_SYS_MODULE, so that the kernel takes no module from it".to_owned();
+        (why, "run it as root in a privileged container, or add the capability SYS_MODULE")
+    })
+}
+
+fn capabilities(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+/// What the kernel demands of a signature, as far as it tells.
+pub(super) fn signatures(sys: &Path) -> Signatures {
+    let text = |path: &Path| small(path).ok().flatten();
+    let enforced = text(&sys.join("module/module/parameters/sig_enforce")).map(|value| value == "Y");
+    let lockdown = text(&sys.join("kernel/security/lockdown"));
+    // `none [integrity] confidentiality`: the one in brackets is in force.
+    let chosen = |all: String| all.split(['[', ']']).nth(1).map(str::to_owned);
+    Signatures { enforced, lockdown: lockdown.and_then(chosen) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_a_mask() {
+        let status = "Name:\tx\nCapPrm:\t0\nCapEff:\t000001ffffffffff\n";
+        assert_eq!(capabilities(status), Some(0x1ff_ffff_ffff));
+        assert_eq!(capabilities("CapEff:\tnonsense\n"), None);
+    }
+
+    #[test]
+    fn the_lockdown_in_force_stands_in_brackets() {
+        let tree = tempfile::tempdir().unwrap();
+        let security = tree.path().join("kernel/security");
+        std::fs::create_dir_all(&security).unwrap();
+        std::fs::write(security.join("lockdown"), "none [integrity] confidentiality\n").unwrap();
+        let signatures = signatures(tree.path());
+        assert_eq!((signatures.enforced, signatures.lockdown.as_deref()), (None, Some("integrity")));
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `load`: holds until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
+
+use super::held::{Held, Hold};
+use super::last_words;
+use crate::act::exec::Unrunnable;
+use crate::act::modprobe::{Modprobe, Ran, Words};
+use crate::condition::{ConditionType, Outcome, Reason, Verdict};
+use crate::ending::Ending;
+use crate::gate::{Effect, Look, Opening};
+use crate::judge::plan::{self, Plan};
+use crate::judge::refusal::{Attempt, refusal};
+use crate::observation::{Identity, ModuleFile, ModuleInfo, Observation};
+use crate::probe::{self, KernelLog};
+use crate::wake::Signals;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Everything that a load was asked for.
+#[derive(Debug)]
+pub struct Load {
+    /// What to hold for.
+    pub hold: Hold,
+    /// The modprobe to run, and where.
+    pub modprobe: Modprobe,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// What becomes of its words.
+    pub words: Words,
+    /// Where the last words go.
+    pub termination_log: Option<PathBuf>,
+}
+
+/// How a load came out.
+#[derive(Debug)]
+pub enum Finished {
+    /// `nvidia_peermem` is live. What modprobe ended with, if it had to be run.
+    Live(Option<u8>),
+    /// The gate opened, and there was nothing to load or it was not to be loaded.
+    Open,
+    /// It did not come to that.
+    Ended(Ending),
+}
+
+/// What one attempt came to.
+enum Tried {
+    Live(String, Option<u8>),
+    /// For good.
+    Refused(String),
+    /// Worth another attempt once everything has held again.
+    Again(String),
+    Signal(u8),
+    CannotRun(Unrunnable),
+}
+
+impl Load {
+    /// Loads without a look, as modprobe alone would have.
+    #[must_use]
+    pub fn disabled(&self, reason: &str, signals: &Signals) -> Finished {
+        tracing::warn!("loading without a look: the gate is disabled: {reason}");
+        match self.modprobe.run(&self.arguments, Words::Passed, signals.fd(), || signals.take_one()) {
+            Ok(Ran { signal: Some(signal), .. }) => Finished::Ended(Ending::Signal(signal)),
+            Ok(Ran { code: 0, .. }) => Finished::Live(Some(0)),
+            Ok(ran) => {
+                let sentence = format!("modprobe ended with {}: {}", ran.code, ran.stderr.trim_end());
+                self.refused(&sentence, None)
+            }
+            Err(why) => self.cannot_run(&why),
+        }
+    }
+
+    /// Holds, loads, proves.
+    #[must_use]
+    pub fn run(&self, signals: Signals) -> Finished {
+        let places = &self.hold.node.places;
+        // Nothing to wait for, unless somebody else has loaded it.
+        let hopeless =
+            probe::cannot_load(places).filter(|_| !self.hold.policy.dry_run && !probe::is_listed(places));
+        if let Some((why, remedy)) = hopeless {
+            return self.refused(&format!("give up: {why}; what to do: {remedy}"), None);
+        }
+        let mut held = Held::new(&self.hold, signals);
+        loop {
+            match held.hold() {
+                Effect::Open(Opening::Ready) => {}
+                Effect::Open(_) => return self.open(&held),
+                Effect::End(ending) => return self.ended(&held, ending),
+                Effect::Say(_) | Effect::Publish => continue,
+            }
+            match self.attempt(&mut held) {
+                Tried::Live(sentence, code) => {
+                    tracing::info!("{sentence}");
+                    return Finished::Live(code);
+                }
+                Tried::Refused(sentence) => return self.refused(&sentence, held.verdict()),
+                Tried::Again(sentence) => {
+                    tracing::warn!("not loaded yet: {sentence}");
+                    held.hold_on();
+                }
+                Tried::Signal(signal) => {
+                    let last = held.signalled(signal);
+                    let Effect::End(ending) = last else { return Finished::Open };
+                    return self.ended(&held, ending);
+                }
+                Tried::CannotRun(why) => return self.cannot_run(&why),
+            }
+        }
+    }
+
+    fn cannot_run(&self, why: &Unrunnable) -> Finished {
+        tracing::error!("{}", why.message);
+        let log = self.termination_log.as_deref();
+        Finished::Ended(last_words(log, why.ending, &why.message, None))
+    }
+
+    fn open(&self, held: &Held) -> Finished {
+        // A signal that came while opening is heeded.
+        match held.wakes().restore_signals() {
+            Some(signal) => self.ended(held, Ending::Signal(signal)),
+            None => Finished::Open,
+        }
+    }
+
+    fn ended(&self, held: &Held, ending: Ending) -> Finished {
+        let log = self.termination_log.as_deref();
+        Finished::Ended(last_words(log, ending, held.last_words(), held.verdict()))
+    }
+
+    fn refused(&self, sentence: &str, verdict: Option<&Verdict>) -> Finished {
+        tracing::error!("{sentence}");
+        Finished::Ended(last_words(self.termination_log.as_deref(), Ending::Blocked, sentence, verdict))
+    }
+
+    fn attempt(&self, held: &mut Held) -> Tried {
+        if let Some(live) = held.verdict().and_then(live) {
+            return Tried::Live(format!("already loaded: {live}"), None);
+        }
+        if let Some((why, remedy)) = probe::cannot_load(&self.hold.node.places) {
+            return Tried::Refused(format!("not loaded: {why}; what to do: {remedy}"));
+        }
+        if let Some(tried) = self.object(held) {
+            return tried;
+        }
+        // The one look that counts: what follows it is the load itself.
+        let settled = held.last_look().map(|look| look.identity.clone());
+        let Some(before) = held.look_now() else {
+            return Tried::Again("the last look was broken off".to_owned());
+        };
+        if let Some(why) = changed(&before, settled.as_ref()) {
+            return Tried::Again(why);
+        }
+        let log = KernelLog::from_now();
+        tracing::info!("loading: {}", self.modprobe.shown(&self.arguments));
+        let ran = match self.run_modprobe(&self.arguments, self.words, held) {
+            Ok(ran) => ran,
+            Err(why) => return Tried::CannotRun(why),
+        };
+        match ran.signal {
+            Some(signal) => Tried::Signal(signal),
+            None => prove(held, &before, &ran, log),
+        }
+    }
+
+    /// What speaks against what modprobe itself says that it would do.
+    fn object(&self, held: &Held) -> Option<Tried> {
+        let mut arguments = vec![OsString::from("--show-depends")];
+        arguments.extend(self.arguments.iter().cloned());
+        let shown = match self.run_modprobe(&arguments, Words::Kept, held) {
+            Ok(shown) => shown,
+            Err(why) => return Some(Tried::CannotRun(why)),
+        };
+        if let Some(signal) = shown.signal {
+            return Some(Tried::Signal(signal));
+        }
+        let objection = match (held.seen(), shown.code) {
+            (Some(seen), 0) => self.compare(seen, &plan::read(&shown.stdout)),
+            _ => Some(format!(
+                "modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, and see \
+                 that kmod is its modprobe",
+                shown.stderr.trim_end()
+            )),
+        };
+        objection.map(|why| Tried::Refused(format!("not loaded: {why}")))
+    }
+
+    fn run_modprobe(&self, arguments: &[OsString], words: Words, held: &Held) -> Result<Ran, Unrunnable> {
+        let signals = held.wakes().signals();
+        self.modprobe.run(arguments, words, signals.fd(), || signals.take_one())
+    }
+
+    fn compare(&self, seen: &Observation, plan: &Plan) -> Option<String> {
+        if let Some(command) = &plan.install {
+            tracing::warn!("modprobe.d has modprobe run `{command}` in the place of loading nvidia_peermem");
+            return None;
+        }
+        let inspected = file(seen).map(|(path, _)| path)?;
+        let root = &self.hold.node.places.driver_root;
+        plan::objection(plan, seen, inspected, |planned| probe::is_same_file(root, planned, inspected))
+    }
+}
+
+/// Whether it is live now; if not, why.
+fn prove(held: &mut Held, before: &Look, ran: &Ran, log: KernelLog) -> Tried {
+    let said = log.said();
+    let info = held.seen().and_then(file).map(|(_, info)| info.clone());
+    let Some(after) = look_to_the_end(held) else {
+        return Tried::Again("a signal came before it could be proved".to_owned());
+    };
+    let peermem = after.verdict.get(ConditionType::PeermemUsable);
+    let is_loaded =
+        peermem.is_some_and(|c| matches!(c.reason, Reason::PeermemLive | Reason::LoadedOnGoneStack));
+    if is_loaded {
+        return match overlapped(before, &after) {
+            None => {
+                let message = peermem.map(|c| c.message.clone()).unwrap_or_default();
+                Tried::Live(format!("loaded: {message}"), Some(ran.code))
+            }
+            Some(how) => Tried::Refused(format!(
+                "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now holds its modules and keeps it \
+                 from coming; what to do: `rmmod nvidia_peermem`"
+            )),
+        };
+    }
+    if ran.code == 0 {
+        return Tried::Refused(
+            "modprobe says that it succeeded, and nvidia_peermem is not live; what to do: look for an install line in \
+             modprobe.d, and for what unloads it (k8s-driver-manager)"
+                .to_owned(),
+        );
+    }
+    let why = refusal(&Attempt { stderr: &ran.stderr, log: &said, file: info.as_ref() });
+    for line in &why.lines {
+        tracing::info!("kernel: {line}");
+    }
+    if why.transient { Tried::Again(why.to_string()) } else { Tried::Refused(format!("refused: {why}")) }
+}
+
+/// A look that only a signal breaks off: the marker's loss is what it may have to see.
+fn look_to_the_end(held: &mut Held) -> Option<Look> {
+    loop {
+        let look = held.look_now();
+        if look.is_some() || held.wakes().signalled() {
+            return look;
+        }
+    }
+}
+
+/// The message of a verdict that says it is live already.
+fn live(verdict: &Verdict) -> Option<&str> {
+    let condition = verdict.get(ConditionType::PeermemUsable)?;
+    (condition.reason == Reason::PeermemLive).then_some(condition.message.as_str())
+}
+
+fn file(seen: &Observation) -> Option<(&Path, &ModuleInfo)> {
+    match &seen.peermem.as_ref()?.file {
+        ModuleFile::Read { path, info, .. } => Some((path, info)),
+        _ => None,
+    }
+}
+
+/// Why a look is no longer what everything settled to.
+fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
+    if look.verdict.outcome != Outcome::Ready {
+        let holding = look.verdict.deciding();
+        return Some(
+            holding.map_or_else(|| look.verdict.headline(), |c| format!("{}: {}", c.r#type, c.message)),
+        );
+    }
+    settled.and_then(|settled| settled.difference(&look.identity))
+}
+
+/// What of MOFED changed while modprobe ran.
+fn overlapped(before: &Look, after: &Look) -> Option<String> {
+    let mut identity = after.identity.clone();
+    // Its own directory is new.
+    identity.modules.remove("nvidia_peermem");
+    changed(&Look { verdict: after.verdict.clone(), identity }, Some(&before.identity))
+}
