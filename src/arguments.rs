@@ -2,7 +2,10 @@
 //! What a modprobe command line means to kmod's modprobe (30 to 34): would it load `nvidia_peermem`?
 //!
 //! Read as kmod reads it, with glibc's `getopt_long`: options stand anywhere, long ones may be cut as
-//! long as they stay unambiguous, short ones may be bundled. What kmod would refuse is none of ours.
+//! long as they stay unambiguous, short ones may be bundled. What kmod would refuse is none of ours
+//! (but for `--wait` with no number, which it may refuse itself).
+//!
+//! Not seen: a load by an alias of modprobe.d's, by a link of another name, or as a dependency.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -84,10 +87,8 @@ pub struct Load {
     pub forced: bool,
     /// `--first-time`: fail when it is loaded already.
     pub first_time: bool,
-    /// `-q`: say nothing.
-    pub quiet: bool,
-    /// `-s`: modprobe writes its errors to the system's log, not to standard error.
-    pub syslog: bool,
+    /// `-q` or `-s`: modprobe says nothing on standard error.
+    pub silent: bool,
     /// `-d`: where lib/modules is, in place of `/`.
     pub dirname: Option<PathBuf>,
     /// `-S`: for which kernel, in place of the running one.
@@ -122,8 +123,7 @@ pub fn read(arguments: &[OsString], variables: Variables<'_>) -> Call {
         peermem: line.command_line(FORCES, &[ours.as_slice(), &parameters].concat()),
         forced: line.has(FORCES),
         first_time: line.has(b"3"),
-        quiet: line.has(b"q"),
-        syslog: line.has(b"s"),
+        silent: line.has(b"qs"),
         dirname: line.value(b'd').map(PathBuf::from),
         set_version: line.value(b'S'),
         file: is_path(module).then(|| module.into()),
@@ -480,13 +480,13 @@ mod tests {
         assert_eq!(load.others, Some(words("--quiet -a -S 6.1 -- nvidia nvidia-uvm -odd")));
         assert_eq!(load.peermem, words("--quiet -a -S 6.1 nvidia_peermem nvidia-peermem"));
         assert_eq!(load.set_version, Some("6.1".into()));
-        assert!(load.quiet && !load.first_time && !load.syslog);
+        assert!(load.silent && !load.first_time);
     }
 
     #[test]
     fn what_the_options_say() {
         let all = load("--first-time -s -d /a -d/b --set-version 1 -S2 nvidia-peermem");
-        assert!(all.first_time && all.syslog && !all.quiet);
+        assert!(all.first_time && all.silent && !load("-v nvidia-peermem").silent);
         assert_eq!(all.dirname, Some("/b".into()), "the last one counts");
         assert_eq!(all.set_version, Some("2".into()));
         assert_eq!(all.file, None);
@@ -533,7 +533,7 @@ mod tests {
         let variables = Variables { posixly_correct: true, ..Variables::default() };
         assert_eq!(
             read(&words("-q nvidia-peermem -r"), variables),
-            Call::Loads(Load { quiet: true, ..plain("-q -- nvidia-peermem -r", None, "-r") })
+            Call::Loads(Load { silent: true, ..plain("-q -- nvidia-peermem -r", None, "-r") })
         );
         assert_eq!(read(&words("-r nvidia-peermem"), variables), Call::PassThrough);
     }

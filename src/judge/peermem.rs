@@ -131,7 +131,7 @@ impl Case<'_> {
         Some((
             Reason::StubModule,
             format!(
-                "{} is a stub: it was built where MOFED's headers could not be seen, and every attempt to load it ends with \"Invalid argument\" and not a word in the kernel log",
+                "{} is a stub: it was built where MOFED's headers could not be seen, and no kernel will ever load it (\"Invalid argument\", mostly without a word in the kernel log)",
                 self.path()
             ),
             self.rebuild(),

@@ -6,8 +6,8 @@ use crate::config::below;
 use crate::observation::{Seen, Unreadable};
 use crate::probe::read::{lines, unreadable};
 use crate::probe::root::resolve;
-use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, Metadata};
 use std::io;
 use std::ops::ControlFlow;
@@ -62,7 +62,9 @@ pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
     if is_listed {
         let beside = found[0].path.parent().map(Path::to_owned);
         let usual = USUAL.iter().map(|usual| directory.join(usual));
-        found.extend(beside.into_iter().chain(usual).flat_map(|directory| search.in_directory(&directory)));
+        for directory in beside.into_iter().chain(usual) {
+            found.extend(search.in_directory(&directory));
+        }
     } else {
         found = search.walk(&directory)?;
     }
@@ -71,12 +73,20 @@ pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
 
 /// The first file counts; each of the others is named once.
 fn chosen(found: Vec<Candidate>, listed: Option<bool>) -> Option<Found> {
-    let mut seen = HashSet::new();
-    let mut found = found.into_iter().filter(|candidate| seen.insert(candidate.id));
+    let mut found = found.into_iter();
     let first = found.next()?;
-    let others = found.map(|other| other.path).take(MAX_OTHERS).collect();
+    let mut others: Vec<Candidate> = Vec::new();
+    for other in found.filter(|other| other.id != first.id) {
+        if others.len() < MAX_OTHERS && others.iter().all(|known| known.id != other.id) {
+            others.push(other);
+        }
+    }
+    let others = others.into_iter().map(|other| other.path).collect();
     Some(Found { path: first.path, real: first.real, others, listed })
 }
+
+/// Paths by the names of their files.
+type Sorted = BTreeMap<OsString, PathBuf>;
 
 struct Candidate {
     path: PathBuf,
@@ -146,22 +156,25 @@ impl Search<'_> {
     }
 
     /// The module's files in one directory; none where it cannot be read.
-    fn in_directory(&self, directory: &Path) -> Vec<Candidate> {
+    fn in_directory(&self, directory: &Path) -> impl Iterator<Item = Candidate> {
         let entries = resolve(self.root, directory).and_then(|real| real.read_dir());
         let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
-        let files = names.filter(|name| self.is_named(name.as_bytes()));
-        self.sorted(files.map(|name| directory.join(name)).collect())
+        let mut files = Sorted::new();
+        for name in names.filter(|name| self.is_named(name.as_bytes())) {
+            let path = directory.join(&name);
+            files.insert(name, path);
+        }
+        self.readable(files)
     }
 
-    fn sorted(&self, mut files: Vec<PathBuf>) -> Vec<Candidate> {
-        files.sort();
-        files.into_iter().filter_map(|path| self.candidate(path).ok()?).collect()
+    fn readable(&self, files: Sorted) -> impl Iterator<Item = Candidate> {
+        files.into_values().filter_map(|path| self.candidate(path).ok()?)
     }
 
     /// All files of the module, in the order in which depmod would prefer them.
     fn walk(&self, directory: &Path) -> Seen<Vec<Candidate>> {
         let mut walk =
-            Walk { search: self, seen: HashSet::new(), left: MAX_ENTRIES, found: Vec::new(), failed: None };
+            Walk { search: self, seen: BTreeSet::new(), left: MAX_ENTRIES, found: Vec::new(), failed: None };
         for place in FIRST.map(|first| directory.join(first)).iter().chain([&directory.to_owned()]) {
             walk.visit(place, resolve(self.root, place), 0);
         }
@@ -176,7 +189,7 @@ impl Search<'_> {
 struct Walk<'a> {
     search: &'a Search<'a>,
     /// Directories, by device and inode: links may lead in a circle.
-    seen: HashSet<(u64, u64)>,
+    seen: BTreeSet<(u64, u64)>,
     left: usize,
     found: Vec<Candidate>,
     failed: Option<Unreadable>,
@@ -186,42 +199,36 @@ impl Walk<'_> {
     /// Takes the module's files from a directory and from those below it. `real` is where it is,
     /// every link followed.
     fn visit(&mut self, directory: &Path, real: io::Result<PathBuf>, depth: usize) {
-        match real.and_then(|real| self.subdirectories(directory, &real, depth)) {
-            Ok(subdirectories) => {
-                for (subdirectory, real) in subdirectories {
-                    self.visit(&subdirectory, Ok(real), depth + 1);
+        match real.and_then(|real| self.subdirectories(directory, &real)) {
+            Ok(subdirectories) if depth < MAX_DEPTH => {
+                for (name, real) in subdirectories {
+                    self.visit(&directory.join(name), Ok(real), depth + 1);
                 }
             }
-            Err(error) if is_absent(&error) => {}
-            Err(error) => _ = self.failed.get_or_insert(unreadable(directory, &error)),
+            Err(error) if !is_absent(&error) => _ = self.failed.get_or_insert(unreadable(directory, &error)),
+            _ => {}
         }
     }
 
-    fn subdirectories(
-        &mut self,
-        directory: &Path,
-        real: &Path,
-        depth: usize,
-    ) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+    fn subdirectories(&mut self, directory: &Path, real: &Path) -> io::Result<Sorted> {
+        let (mut files, mut subdirectories) = (Sorted::new(), Sorted::new());
         if !self.seen.insert(id(&real.metadata()?)) {
-            return Ok(Vec::new());
+            return Ok(subdirectories);
         }
-        let (mut files, mut subdirectories) = (Vec::new(), Vec::new());
         for entry in real.read_dir()? {
             let entry = entry?;
             self.left =
                 self.left.checked_sub(1).ok_or_else(|| io::Error::other("too many files to search"))?;
-            let name = entry.file_name();
-            if let Some(real) = self.as_directory(&entry, &directory.join(&name))? {
-                if depth < MAX_DEPTH && !SOURCES.iter().any(|source| name == *source) {
-                    subdirectories.push((directory.join(&name), real));
+            let (name, path) = (entry.file_name(), directory.join(entry.file_name()));
+            if let Some(real) = self.as_directory(&entry, &path)? {
+                if !SOURCES.iter().any(|source| name == *source) {
+                    subdirectories.insert(name, real);
                 }
             } else if self.search.is_named(name.as_bytes()) {
-                files.push(directory.join(&name));
+                files.insert(name, path);
             }
         }
-        self.found.extend(self.search.sorted(files));
-        subdirectories.sort();
+        self.found.extend(self.search.readable(files));
         Ok(subdirectories)
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a module says of itself, from the sections that modpost and the linker made for it.
 
-use super::elf::{Elf, Section, is_in_file, until_nul};
+use super::elf::{Elf, is_in_file, until_nul};
 use super::unpack::Bytes;
 use super::{Fault, damaged};
 use crate::observation::ModuleInfo;
@@ -109,27 +109,26 @@ fn versions(elf: &Elf) -> Result<BTreeMap<String, u32>, Fault> {
     if bytes.len() % VERSION != 0 {
         return damaged(format!("its __versions, {} bytes, are not made of {VERSION} each", bytes.len()));
     }
-    let entry = |entry: &[u8]| {
+    let mut versions = BTreeMap::new();
+    for entry in bytes.chunks_exact(VERSION) {
         let (crc, name) = entry.split_at(size_of::<u64>());
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        (text(name), number(crc, 0).unwrap_or_default())
-    };
-    let mut versions: BTreeMap<_, _> = bytes.chunks_exact(VERSION).map(entry).collect();
-    versions.append(&mut extended_versions(elf)?);
+        versions.insert(text(name), number(crc, 0).unwrap_or_default());
+    }
+    add_extended_versions(elf, &mut versions)?;
     Ok(versions)
 }
 
-fn extended_versions(elf: &Elf) -> Result<BTreeMap<String, u32>, Fault> {
+fn add_extended_versions(elf: &Elf, versions: &mut BTreeMap<String, u32>) -> Result<(), Fault> {
     let (crcs, names) = (elf.bytes_of("__version_ext_crcs")?, elf.bytes_of("__version_ext_names")?);
     let (crcs, names) = match (crcs, names) {
         (Some(crcs), Some(names)) => (crcs, names),
-        (None, None) => return Ok(BTreeMap::new()),
+        (None, None) => return Ok(()),
         _ => return damaged("has only one of __version_ext_crcs and __version_ext_names"),
     };
     if crcs.len() % size_of::<u32>() != 0 {
         return damaged(format!("its __version_ext_crcs, {} bytes, are not made of 4 each", crcs.len()));
     }
-    let mut versions = BTreeMap::new();
     let mut at = 0;
     for index in 0..crcs.len() / size_of::<u32>() {
         let Some(name) = until_nul(&names, at) else {
@@ -138,7 +137,7 @@ fn extended_versions(elf: &Elf) -> Result<BTreeMap<String, u32>, Fault> {
         at += name.len() + 1;
         versions.insert(text(name), number(&crcs, index * size_of::<u32>()).unwrap_or_default());
     }
-    Ok(versions)
+    Ok(())
 }
 
 /// What it imports, and the CRCs of what it exports.
@@ -147,7 +146,7 @@ fn read_symbols(elf: &Elf, info: &mut ModuleInfo) -> Result<(), Fault> {
     let Ok(symbols) = pod::slice_from_all_bytes::<Symbol>(&symbols) else {
         return damaged("its symbol table is not made of whole symbols");
     };
-    let mut crcs = Crcs { elf, sections: BTreeMap::new() };
+    let mut crcs = Crcs { elf, sections: Vec::new() };
     for symbol in symbols {
         let Some(name) = until_nul(&strings, symbol.st_name.get(Little) as usize) else {
             return damaged("the name of a symbol lies behind the names");
@@ -186,7 +185,7 @@ fn symbol_table(elf: &Elf) -> Result<(Bytes<'_>, Bytes<'_>), Fault> {
 /// Reads CRCs of exported symbols, each section once.
 struct Crcs<'a> {
     elf: &'a Elf,
-    sections: BTreeMap<u16, Bytes<'a>>,
+    sections: Vec<(u16, Bytes<'a>)>,
 }
 
 impl Crcs<'_> {
@@ -198,14 +197,15 @@ impl Crcs<'_> {
         if index == SHN_ABS {
             return Ok(u32::try_from(value & u64::from(u32::MAX)).ok());
         }
-        let Some(section): Option<&Section> = self.elf.sections().get(usize::from(index.0)) else {
-            return Ok(None);
-        };
-        if !self.sections.contains_key(&index.0) {
-            self.sections.insert(index.0, self.elf.bytes(section)?);
-        }
         let at = usize::try_from(value).unwrap_or(usize::MAX);
-        Ok(self.sections.get(&index.0).and_then(|bytes| number(bytes, at)))
+        if let Some((_, bytes)) = self.sections.iter().find(|(read, _)| *read == index.0) {
+            return Ok(number(bytes, at));
+        }
+        let Some(section) = self.elf.sections().get(usize::from(index.0)) else { return Ok(None) };
+        let bytes = self.elf.bytes(section)?;
+        let crc = number(&bytes, at);
+        self.sections.push((index.0, bytes));
+        Ok(crc)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::probe::read::open;
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Read};
@@ -147,33 +147,48 @@ fn take(from: &mut dyn Read, limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
     from.take(room).read_to_end(to).map(drop)
 }
 
-/// Frame after frame; ruzstd itself knows of one only, and leaves the checksum to its caller.
+/// Frame after frame, block after block; ruzstd leaves limit and checksum to its caller. Its own
+/// errors, put into words, would take 20 KB of the binary.
 fn unpack_zstd(mut packed: &[u8], limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
-    while !packed.is_empty() && to.len() as u64 <= limit {
-        if window(packed).is_some_and(|window| window > limit) {
-            return Err(io::Error::other("it asks for too large a window"));
+    while !packed.is_empty() {
+        if window(packed).is_none_or(|window| window > limit) {
+            return Err(io::Error::other("its window is too large"));
         }
-        let mut frame = match StreamingDecoder::new_with_decoder(&mut packed, FrameDecoder::new()) {
-            Ok(frame) => frame,
+        let mut frame = FrameDecoder::new();
+        match frame.init(&mut packed) {
+            Ok(()) => unpack_frame(&mut frame, &mut packed, limit, to)?,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length, ..
-            })) => {
-                packed = packed.get(length as usize..).unwrap_or_default();
-                continue;
-            }
-            Err(error) => return Err(io::Error::other(error)),
-        };
-        take(&mut frame, limit, to)?;
-        let expected = frame.decoder.get_checksum_from_data();
-        if expected.is_some() && expected != frame.decoder.get_calculated_checksum() {
-            return Err(io::Error::other("its checksum is another"));
+            })) => packed = packed.get(length as usize..).unwrap_or_default(),
+            Err(_) => return Err(io::Error::other("a frame's header is damaged")),
         }
     }
     Ok(())
 }
 
-/// The window that a frame asks for (RFC 8878, 3.1.1.1). ruzstd keeps it all in memory and, before
-/// 0.9, does not say how much that is.
+fn unpack_frame(
+    frame: &mut FrameDecoder,
+    packed: &mut &[u8],
+    limit: u64,
+    to: &mut Vec<u8>,
+) -> io::Result<()> {
+    while !frame.is_finished() {
+        let block = frame.decode_blocks(&mut *packed, BlockDecodingStrategy::UptoBlocks(1));
+        block.map_err(|_| io::Error::other("a block is cut off or damaged"))?;
+        take(frame, limit, to)?;
+        if to.len() as u64 > limit {
+            return Err(io::Error::other("it is too long"));
+        }
+    }
+    let expected = frame.get_checksum_from_data();
+    if expected.is_some() && expected != frame.get_calculated_checksum() {
+        return Err(io::Error::other("its checksum is another"));
+    }
+    Ok(())
+}
+
+/// The window that a frame asks for (RFC 8878, 3.1.1.1): ruzstd keeps as much in memory and, before
+/// 0.9, knows no limit.
 fn window(frame: &[u8]) -> Option<u64> {
     const SINGLE_SEGMENT: u8 = 1 << 5;
     let descriptor = *frame.get(4)?;

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `PeermemUsable`: one fault at a time, and then every two of them together.
+
+use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason};
+use peermem_gate::config::{Expectations, MofedPlace, PeermemExpected};
+use peermem_gate::judge::judge;
+use peermem_gate::observation::{
+    Accepted, FileId, GivenParameter, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile, ModuleInfo,
+    Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState, Signatures, Symbols,
+    Symvers, SysModule, SysState, Unreadable,
+};
+use std::collections::BTreeMap;
+
+const REGISTER: &str = "ib_register_peer_memory_client";
+const UNREGISTER: &str = "ib_unregister_peer_memory_client";
+const P2P: &str = "nvidia_p2p_get_pages";
+const VERMAGIC: &str = "6.1.0 SMP preempt mod_unload modversions ";
+const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
+
+fn crcs(all: &[(&str, u32)]) -> BTreeMap<String, u32> {
+    all.iter().map(|(symbol, crc)| ((*symbol).to_owned(), *crc)).collect()
+}
+
+/// What is asked, and what is seen: MOFED is ready, and nvidia-peermem.ko fits it.
+struct Case {
+    expected: Expectations,
+    seen: Observation,
+}
+
+impl Case {
+    fn usable() -> Self {
+        let names = MODULES.into_iter().chain(["nvidia"]);
+        let modules = names.clone().map(|name| line(name, "OE")).collect();
+        let mut sys: BTreeMap<_, _> = names.map(|name| (name.to_owned(), sys(SysState::Live))).collect();
+        sys.insert("nvidia_peermem".to_owned(), absent());
+        let info = ModuleInfo {
+            machine: "x86_64".into(),
+            name: "nvidia_peermem".into(),
+            vermagic: VERMAGIC.into(),
+            depends: vec!["nvidia".into(), "ib_uverbs".into()],
+            imports: [REGISTER, UNREGISTER, P2P, "__fentry__"].map(str::to_owned).into(),
+            versions: crcs(&[
+                (REGISTER, 1),
+                (UNREGISTER, 2),
+                (P2P, 3),
+                ("__fentry__", 4),
+                ("module_layout", 5),
+            ]),
+            ..ModuleInfo::default()
+        };
+        let file = ModuleFile::Read {
+            path: "/lib/modules/6.1.0/kernel/nvidia-peermem.ko".into(),
+            others: vec![],
+            listed: Some(true),
+            info: Box::new(info),
+        };
+        let peermem = Peermem {
+            file,
+            parameters: vec![],
+            parameters_unreadable: vec![],
+            peer_memory: Offer::LoadedFile("/ib_uverbs.ko".into(), crcs(&[(REGISTER, 1), (UNREGISTER, 2)])),
+            nvidia: Offer::LoadedFile("/nvidia.ko".into(), crcs(&[(P2P, 3)])),
+            accepted: Some(Accepted {
+                path: "/ib_uverbs.ko".into(),
+                vermagic: VERMAGIC.into(),
+                versions: crcs(&[("__fentry__", 4), ("module_layout", 5)]),
+            }),
+            signatures: Signatures::default(),
+        };
+        let symvers = Symvers::WithPeerMemory;
+        let seen = Observation {
+            kernel: Kernel { release: "6.1.0".into(), machine: "x86_64".into(), ..Kernel::default() },
+            nic: Nic::Found("0000:01:00.0".into()),
+            marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
+            lock: Lock::Held,
+            modules: Modules { proc: Ok(ProcModules { modules, garbled: None }), sys },
+            symbols: Symbols::ExportedBy(Some("ib_uverbs".into())),
+            headers: Headers {
+                root: "/usr/src/ofa_kernel".into(),
+                tree: HeaderTree::Taken { directory: "/d".into(), other_kernel: None, symvers },
+                kernel_build: None,
+            },
+            header_versions: vec![],
+            peermem: Some(peermem),
+        };
+        let expected = Expectations {
+            rdma_requested: None,
+            mofed: MofedPlace::Container,
+            precompiled: false,
+            modules: MODULES.map(str::to_owned).into(),
+            version: None,
+            marker: "/m".into(),
+            lock: "/l".into(),
+            peermem: Some(PeermemExpected::default()),
+        };
+        Self { expected, seen }
+    }
+
+    fn peermem(&mut self) -> &mut Peermem {
+        self.seen.peermem.as_mut().unwrap()
+    }
+
+    /// What the file says; of no file, something that nobody reads.
+    fn info(&mut self, change: impl FnOnce(&mut ModuleInfo)) {
+        if let ModuleFile::Read { info, .. } = &mut self.peermem().file {
+            change(info);
+        }
+    }
+
+    fn proc(&mut self) -> &mut Vec<ProcModule> {
+        &mut self.seen.modules.proc.as_mut().unwrap().modules
+    }
+
+    fn load(&mut self, name: &str, state: ProcState, sys_state: SysState) {
+        self.proc().push(ProcModule { state, ..line(name, "OE") });
+        self.seen.modules.sys.insert(name.to_owned(), sys(sys_state));
+    }
+
+    fn unload(&mut self, name: &str) {
+        self.proc().retain(|module| module.name != name);
+        self.seen.modules.sys.insert(name.to_owned(), absent());
+    }
+
+    fn condition(&self) -> Condition {
+        judge(&self.expected, &self.seen).get(ConditionType::PeermemUsable).unwrap().clone()
+    }
+
+    fn outcome(&self) -> Outcome {
+        judge(&self.expected, &self.seen).outcome
+    }
+}
+
+fn line(name: &str, taint: &str) -> ProcModule {
+    let users = if name == "ib_core" { vec!["ib_uverbs".to_owned()] } else { vec![] };
+    ProcModule {
+        name: name.to_owned(),
+        size: 1,
+        refcount: Some(0),
+        users,
+        state: ProcState::Live,
+        address: "0x0".to_owned(),
+        taint: taint.to_owned(),
+    }
+}
+
+fn sys(state: SysState) -> SysModule {
+    SysModule { state, inode: Some(1), taint: Ok(Some("OE".to_owned())), version: Ok(None) }
+}
+
+fn absent() -> SysModule {
+    SysModule { state: SysState::NoDirectory, inode: None, taint: Ok(None), version: Ok(None) }
+}
+
+fn unreadable(why: &str) -> Unreadable {
+    Unreadable { path: "/nvidia-peermem.ko".into(), why: why.to_owned() }
+}
+
+type Fault = (Reason, &'static str, fn(&mut Case));
+
+/// In the order in which reasons are to be given; the words must stand in message or remedy.
+const FAULTS: &[Fault] = &[
+    (Reason::ModuleFileMissing, "FORCE_REINSTALL", |case| {
+        case.peermem().file = ModuleFile::Missing("/lib/modules/6.1.0".into());
+    }),
+    (Reason::StubModule, "delete the driver pod", |case| {
+        case.info(|info| info.imports = ["param_ops_int".to_owned()].into());
+    }),
+    (Reason::SymbolVersionMismatch, "another MOFED", |case| {
+        case.info(|info| _ = info.versions.insert(REGISTER.into(), 9));
+    }),
+    (Reason::SymbolVersionMismatch, "another nvidia", |case| {
+        case.info(|info| _ = info.versions.insert(P2P.into(), 9));
+    }),
+    (Reason::SymbolVersionMismatch, "another kernel", |case| {
+        case.info(|info| _ = info.versions.insert("__fentry__".into(), 9));
+    }),
+    (Reason::WrongKernel, "aarch64", |case| case.info(|info| info.machine = "aarch64".into())),
+    (Reason::WrongKernel, "PREEMPT_RT", |case| {
+        case.info(|info| info.vermagic = "6.1.0 SMP PREEMPT_RT mod_unload modversions ".into());
+    }),
+    (Reason::WrongKernel, "layout", |case| {
+        case.info(|info| _ = info.versions.insert("module_layout".into(), 9));
+    }),
+    (Reason::SymbolVersionMissing, UNREGISTER, |case| {
+        case.info(|info| _ = info.versions.remove(UNREGISTER));
+    }),
+    (Reason::UnsignedModule, "sig_enforce", |case| case.peermem().signatures.enforced = Some(true)),
+    (Reason::LegacyClientLoaded, "rmmod nv_peer_mem", |case| {
+        case.load("nv_peer_mem", ProcState::Live, SysState::Live);
+    }),
+    (Reason::BadParameter, "/etc/modprobe.d/x.conf", |case| {
+        let source = "/etc/modprobe.d/x.conf".into();
+        case.peermem().parameters = vec![GivenParameter { source, text: "peerdirect_support=2".into() }];
+    }),
+    (Reason::ModuleFileDamaged, "cut off", |case| {
+        case.peermem().file = ModuleFile::Damaged(unreadable("it is cut off"));
+    }),
+    (Reason::DependencyNotLive, "nvidia, which is not live", |case| case.unload("nvidia")),
+    (Reason::ModuleFileUnreadable, "Permission denied", |case| {
+        case.peermem().file = ModuleFile::Unreadable(unreadable("Permission denied"));
+    }),
+    (Reason::SymbolVersionUnknown, "no such luck", |case| {
+        case.peermem().peer_memory = Offer::Unknown("no such luck".into());
+    }),
+];
+
+#[test]
+fn a_file_that_fits_is_usable() {
+    let case = Case::usable();
+    let condition = case.condition();
+    assert_eq!((condition.reason, condition.remedy), (Reason::Usable, None), "{}", condition.message);
+    assert!(condition.message.contains("0x00000001") && condition.message.contains("/ib_uverbs.ko"));
+    assert_eq!(case.outcome(), Outcome::Ready);
+}
+
+#[test]
+fn every_fault_has_its_reason_and_its_words() {
+    for (reason, words, fault) in FAULTS {
+        let mut case = Case::usable();
+        fault(&mut case);
+        let condition = case.condition();
+        assert_eq!(condition.reason, *reason, "{words}: {}", condition.message);
+        let said = format!("{} {}", condition.message, condition.remedy.unwrap_or_default());
+        assert!(said.contains(words), "{words:?} is not in {said:?}");
+        assert_ne!(case.outcome(), Outcome::Ready, "{reason}");
+    }
+}
+
+#[test]
+fn of_two_faults_the_first_is_given() {
+    for (first, (reason, words, earlier)) in FAULTS.iter().enumerate() {
+        for (_, other, later) in &FAULTS[first + 1..] {
+            let mut case = Case::usable();
+            // A file that is no module has nothing to say of itself.
+            later(&mut case);
+            earlier(&mut case);
+            let file_is_gone = !matches!(case.peermem().file, ModuleFile::Read { .. });
+            let speaks_of_file = !matches!(
+                reason,
+                Reason::ModuleFileMissing
+                    | Reason::LegacyClientLoaded
+                    | Reason::BadParameter
+                    | Reason::ModuleFileDamaged
+            );
+            // What is not known cannot differ.
+            let compares = *reason == Reason::SymbolVersionMismatch && *words == "another MOFED";
+            let is_unknown = compares && *other == "no such luck";
+            if !(file_is_gone && speaks_of_file || is_unknown) {
+                assert_eq!(case.condition().reason, *reason, "{words} before {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_blocked_file_blocks_only_once_all_else_holds() {
+    let (_, _, stub) = &FAULTS[1];
+    let mut case = Case::usable();
+    stub(&mut case);
+    assert_eq!(case.outcome(), Outcome::Blocked);
+    case.seen.marker = Marker::Absent;
+    assert_eq!(case.outcome(), Outcome::Waiting);
+}
+
+#[test]
+fn what_is_not_known_of_the_kernel_is_not_held_against_the_file() {
+    let mut case = Case::usable();
+    case.peermem().accepted = None;
+    case.info(|info| info.vermagic = "6.1.0-other SMP preempt mod_unload modversions ".into());
+    // With CRCs the kernel ignores the release.
+    assert_eq!(case.condition().reason, Reason::Usable);
+    case.info(|info| info.versions.clear());
+    assert_eq!(case.condition().reason, Reason::WrongKernel);
+    case.info(|info| info.vermagic = VERMAGIC.into());
+    assert_eq!(case.condition().reason, Reason::SymbolVersionMissing);
+}
+
+#[test]
+fn a_kernel_without_symbol_versions_asks_for_none() {
+    let mut case = Case::usable();
+    case.info(|info| {
+        info.versions.clear();
+        info.vermagic = "6.1.0 SMP mod_unload ".into();
+    });
+    case.peermem().accepted.as_mut().unwrap().vermagic = "6.1.0 SMP mod_unload ".into();
+    assert_eq!(case.condition().reason, Reason::Usable);
+}
+
+#[test]
+fn symbol_versions_may_come_from_mofeds_symvers() {
+    let mut case = Case::usable();
+    case.peermem().peer_memory =
+        Offer::Symvers("/d/Module.symvers".into(), crcs(&[(REGISTER, 1), (UNREGISTER, 2)]));
+    assert!(case.condition().message.contains("/d/Module.symvers"));
+    case.peermem().peer_memory = Offer::Symvers("/d/Module.symvers".into(), crcs(&[(REGISTER, 1)]));
+    assert_eq!(case.condition().reason, Reason::SymbolVersionUnknown);
+}
+
+#[test]
+fn signatures_count_where_the_kernel_asks_for_them() {
+    let mut case = Case::usable();
+    case.peermem().signatures.lockdown = Some("none".into());
+    assert_eq!(case.condition().reason, Reason::Usable);
+    case.peermem().signatures.lockdown = Some("integrity".into());
+    assert_eq!(case.condition().reason, Reason::UnsignedModule);
+    case.info(|info| info.signed = true);
+    assert_eq!(case.condition().reason, Reason::Usable);
+}
+
+#[test]
+fn parameters_are_read_as_the_kernel_reads_them() {
+    for (text, is_bad) in [
+        ("peerdirect_support=0", false),
+        ("peerdirect-support=1", false),
+        ("persistent_api_support=\"1\"", false),
+        ("no_such=7", false),
+        ("peerdirect_support", true),
+        ("peerdirect_support=", true),
+        ("peerdirect-support=2", true),
+        ("persistent_api_support=abc", true),
+    ] {
+        let mut case = Case::usable();
+        case.expected.peermem = Some(PeermemExpected { parameters: vec![text.to_owned()] });
+        assert_eq!(case.condition().reason == Reason::BadParameter, is_bad, "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_modprobe_will_not_find_is_missing() {
+    let mut case = Case::usable();
+    if let ModuleFile::Read { listed, .. } = &mut case.peermem().file {
+        *listed = Some(false);
+    }
+    let condition = case.condition();
+    assert_eq!(condition.reason, Reason::ModuleFileMissing);
+    assert!(condition.remedy.unwrap().contains("depmod"));
+}
+
+#[test]
+fn a_loaded_module_is_not_judged_by_its_file() {
+    let (_, _, missing) = &FAULTS[0];
+    let mut case = Case::usable();
+    missing(&mut case);
+    case.load("nvidia_peermem", ProcState::Live, SysState::Live);
+    for name in ["ib_uverbs", "nvidia"] {
+        case.proc().iter_mut().find(|m| m.name == name).unwrap().users.push("nvidia_peermem".into());
+    }
+    let condition = case.condition();
+    assert_eq!(condition.reason, Reason::PeermemLive, "{}", condition.message);
+    assert!(condition.message.contains("ib_uverbs"));
+    assert_eq!(case.outcome(), Outcome::Ready);
+    // MOFED's restart has taken the rest away; what is pinned is still there.
+    case.unload("mlx5_core");
+    let condition = case.condition();
+    assert_eq!(condition.reason, Reason::LoadedOnGoneStack);
+    assert!(condition.remedy.unwrap().contains("rmmod nvidia_peermem"));
+    assert_eq!(case.outcome(), Outcome::Waiting);
+}
+
+#[test]
+fn a_loaded_module_that_holds_another_exporter_blocks() {
+    let mut case = Case::usable();
+    case.load("nvidia_peermem", ProcState::Live, SysState::Live);
+    assert_eq!(case.condition().reason, Reason::LoadedOnGoneStack);
+    assert_eq!(case.outcome(), Outcome::Blocked);
+}
+
+#[test]
+fn a_module_on_its_way_is_waited_for() {
+    for (state, sys, reason) in [
+        (ProcState::Loading, SysState::Coming, Reason::ModuleLoading),
+        (ProcState::Unloading, SysState::Going, Reason::ModuleUnloading),
+        (ProcState::Live, SysState::Going, Reason::WitnessesDisagree),
+    ] {
+        let mut case = Case::usable();
+        case.load("nvidia_peermem", state, sys);
+        assert_eq!(case.condition().reason, reason);
+        assert_eq!(case.outcome(), Outcome::Waiting);
+    }
+}
