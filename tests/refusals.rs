@@ -31,6 +31,12 @@ fn check() -> Command {
     command
 }
 
+fn load() -> Command {
+    let mut command = gate();
+    command.arg("load").env("GPU_DIRECT_RDMA_ENABLED", "false").env("PEERMEM_GATE_MODPROBE", "/bin/true");
+    command
+}
+
 fn assert_accepted(command: &mut Command) {
     let shown = format!("{command:?}");
     let (code, said) = refusal(command);
@@ -38,7 +44,8 @@ fn assert_accepted(command: &mut Command) {
 }
 
 #[test]
-fn the_two_that_the_others_start_from_are_accepted() {
+fn those_that_the_others_start_from_are_accepted() {
+    assert_accepted(&mut load());
     assert_accepted(&mut wait());
     assert_accepted(&mut check());
 }
@@ -58,7 +65,7 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    for verb in ["load", "keep", "doctor", "fleet", "install", "help"] {
+    for verb in ["keep", "doctor", "fleet", "install", "help"] {
         assert_refused(gate().arg(verb), verb);
     }
 }
@@ -276,11 +283,15 @@ fn options(verb: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_option_has_a_mirror_and_refuses_an_empty_value() {
-    for (verb, least) in [("wait", 18), ("check", 9)] {
+    for (verb, least) in [("wait", 20), ("check", 11), ("load", 15)] {
         let options = options(verb);
         assert!(options.len() >= least, "{verb}: {options:?}");
         for (option, mirror) in options {
-            let start = || if verb == "wait" { wait() } else { check() };
+            let start = || match verb {
+                "wait" => wait(),
+                "check" => check(),
+                _ => load(),
+            };
             assert_refused(start().arg(format!("--{option}=")), &format!("--{option}"));
             assert_refused(start().env(&mirror, ""), &mirror);
         }
@@ -299,7 +310,8 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "on-timeout" => "proceed".into(),
         "settle" => "123ms".into(),
         "suspect-hold" => "1ms".into(),
-        "fail-fast" | "dry-run" | "precompiled" => "true".into(),
+        "fail-fast" | "dry-run" | "precompiled" | "peermem" => "true".into(),
+        "driver-root" => "/odd".into(),
         "heartbeat" => "7ms".into(),
         "termination-log" => path(node, "odd/log"),
         "metrics-file" => path(node, "odd/metrics"),
@@ -337,6 +349,9 @@ fn every_mirror_does_what_its_option_does() {
                 command.arg(verb);
                 if option != "root" {
                     command.arg("--root").arg(node.root());
+                }
+                if option == "driver-root" {
+                    command.arg("--peermem");
                 }
                 if verb == "wait" && option != "timeout" {
                     command.args(["--timeout", "300ms"]);
