@@ -85,16 +85,8 @@ pub struct Load {
     pub parameters: Vec<OsString>,
     /// A force option was given, and left out of `peermem`.
     pub forced: bool,
-    /// `--first-time`: fail when it is loaded already.
-    pub first_time: bool,
-    /// `-q` or `-s`: modprobe says nothing on standard error.
-    pub silent: bool,
     /// `-d`: where lib/modules is, in place of `/`.
     pub dirname: Option<PathBuf>,
-    /// `-S`: for which kernel, in place of the running one.
-    pub set_version: Option<OsString>,
-    /// The module was named by the path of its file, which kmod 31 and later take.
-    pub file: Option<PathBuf>,
 }
 
 /// Reads the arguments (without `argv[0]`) as kmod's modprobe would.
@@ -117,16 +109,14 @@ pub fn read(arguments: &[OsString], variables: Variables<'_>) -> Call {
             _ => return Call::PassThrough,
         }
     };
-    let Some(module) = ours.first() else { return Call::PassThrough };
+    if ours.is_empty() {
+        return Call::PassThrough;
+    }
     Call::Loads(Load {
         others: (!others.is_empty()).then(|| line.command_line(b"", &others)),
         peermem: line.command_line(FORCES, &[ours.as_slice(), &parameters].concat()),
         forced: line.has(FORCES),
-        first_time: line.has(b"3"),
-        silent: line.has(b"qs"),
         dirname: line.value(b'd').map(PathBuf::from),
-        set_version: line.value(b'S'),
-        file: is_path(module).then(|| module.into()),
         parameters,
     })
 }
@@ -479,18 +469,12 @@ mod tests {
         let load = load("--quiet nvidia -a nvidia_peermem nvidia-uvm -S 6.1 nvidia-peermem -- -odd");
         assert_eq!(load.others, Some(words("--quiet -a -S 6.1 -- nvidia nvidia-uvm -odd")));
         assert_eq!(load.peermem, words("--quiet -a -S 6.1 nvidia_peermem nvidia-peermem"));
-        assert_eq!(load.set_version, Some("6.1".into()));
-        assert!(load.silent && !load.first_time);
     }
 
     #[test]
     fn what_the_options_say() {
         let all = load("--first-time -s -d /a -d/b --set-version 1 -S2 nvidia-peermem");
-        assert!(all.first_time && all.silent && !load("-v nvidia-peermem").silent);
         assert_eq!(all.dirname, Some("/b".into()), "the last one counts");
-        assert_eq!(all.set_version, Some("2".into()));
-        assert_eq!(all.file, None);
-        assert_eq!(load("./x/nvidia-peermem.ko").file, Some("./x/nvidia-peermem.ko".into()));
     }
 
     #[test]
@@ -533,7 +517,7 @@ mod tests {
         let variables = Variables { posixly_correct: true, ..Variables::default() };
         assert_eq!(
             read(&words("-q nvidia-peermem -r"), variables),
-            Call::Loads(Load { silent: true, ..plain("-q -- nvidia-peermem -r", None, "-r") })
+            Call::Loads(plain("-q -- nvidia-peermem -r", None, "-r"))
         );
         assert_eq!(read(&words("-r nvidia-peermem"), variables), Call::PassThrough);
     }
@@ -573,8 +557,7 @@ mod tests {
                     prop_assert_eq!(again.others, None);
                     prop_assert_eq!(&again.peermem, &load.peermem);
                     prop_assert_eq!(&again.parameters, &load.parameters);
-                    prop_assert_eq!(again.file, load.file);
-                    prop_assert_eq!((again.dirname, again.set_version), (load.dirname, load.set_version));
+                    prop_assert_eq!(again.dirname, load.dirname);
                     if let Some(others) = load.others {
                         prop_assert_eq!(read(&others, variables), Call::PassThrough);
                     }

@@ -69,7 +69,7 @@ fn modinfo(elf: &Elf) -> Result<ModuleInfo, Fault> {
         let entry = String::from_utf8_lossy(entry);
         let Some((key, value)) = entry.split_once('=') else { continue };
         match key {
-            "vermagic" => _ = vermagic.get_or_insert_with(|| value.to_owned()),
+            "vermagic" => _ = vermagic.get_or_insert_with(|| value.trim_end().to_owned()),
             "version" => _ = info.version.get_or_insert_with(|| value.to_owned()),
             "name" if info.name.is_empty() => info.name = folded(value),
             "depends" if info.depends.is_empty() => {
