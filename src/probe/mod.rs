@@ -327,14 +327,15 @@ pub fn is_listed(places: &Places) -> bool {
     proc.is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some())
 }
 
-/// Is the path that modprobe names below `root` this file?
+/// Is the path that modprobe names, run in its root, the module file that was found?
 #[must_use]
-pub fn is_same_file(root: &Path, named: &Path, file: &Path) -> bool {
-    let id = |path: &Path| {
+pub fn is_same_file(modprobe_root: &Path, named: &Path, places: &Places, found: &Path) -> bool {
+    let id = |root: &Path, path: &Path| {
         let real = root::resolve(root, path).and_then(|real| real.metadata());
         real.map(|metadata| (metadata.dev(), metadata.ino())).ok()
     };
-    id(&below(root, named)).is_some_and(|named| Some(named) == id(file))
+    let named = id(modprobe_root, &below(modprobe_root, named));
+    named.is_some() && named == id(&places.driver_root, found)
 }
 
 fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {

@@ -194,8 +194,10 @@ impl Load {
             return None;
         }
         let inspected = file(seen).map(|(path, _)| path)?;
-        let root = &self.hold.node.places.driver_root;
-        plan::objection(plan, seen, inspected, |planned| probe::is_same_file(root, planned, inspected))
+        let (root, places) = (self.modprobe.root(), &self.hold.node.places);
+        plan::objection(plan, seen, inspected, |planned| {
+            probe::is_same_file(root, planned, places, inspected)
+        })
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) const MARKER: &str = "run/mellanox/drivers/.driver-ready";
 pub(crate) const LOCK: &str = "run/mellanox/drivers/.lock";
 pub(crate) const SYMVERS: &str =
     "run/mellanox/drivers/usr/src/ofa_kernel/x86_64/6.1.0-56-amd64/Module.symvers";
+pub(crate) const VIDEO: &str = "lib/modules/6.1.0-56-amd64/kernel/drivers/video";
 pub(crate) const VENDOR: &str = "sys/bus/pci/devices/0000:01:00.0/vendor";
 
 const PROC_MODULES: &str = "\
@@ -96,6 +97,28 @@ impl Node {
         node.hold_lock();
         node.write(MARKER, "");
         node
+    }
+
+    /// The GPU driver as well: `nvidia` is live, and the stand-ins' nvidia-peermem.ko of this generation
+    /// (tests/vm/modules) is installed. `None`, having said so, where nobody has built them.
+    pub(crate) fn with_peermem(self, generation: &str) -> Option<Self> {
+        let [peermem, nvidia] = [generation, "new"].map(|generation| mofed().join(generation));
+        let (peermem, nvidia) = (peermem.join("nvidia-peermem.ko"), nvidia.join("nvidia.ko"));
+        if !peermem.exists() {
+            skip("no module files: tests/vm/build makes them");
+            return None;
+        }
+        self.write(&format!("{VIDEO}/nvidia-peermem.ko"), fs::read(peermem).expect("a module"));
+        self.write(&format!("{VIDEO}/nvidia.ko"), fs::read(&nvidia).expect("a module"));
+        let video = VIDEO.split_once(KERNEL).expect("a release").1.trim_start_matches('/');
+        let dependencies = format!("{video}/nvidia.ko:\n{video}/nvidia-peermem.ko: {video}/nvidia.ko\n");
+        self.write(&format!("lib/modules/{KERNEL}/modules.dep"), dependencies);
+        self.write(SYMVERS, fs::read(mofed().join("new/Module.symvers")).expect("a Module.symvers"));
+        self.write("sys/module/nvidia/initstate", "live\n");
+        self.write("sys/module/nvidia/taint", "OE\n");
+        self.write("sys/module/nvidia/notes/.note.gnu.build-id", build_id_note(&nvidia));
+        self.write("proc/modules", format!("nvidia 1 0 - Live 0x0 (OE)\n{PROC_MODULES}"));
+        Some(self)
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -186,6 +209,20 @@ impl Node {
     pub(crate) fn report(&self) -> Report {
         Report::of(self.check().args(["--format", "json"]))
     }
+}
+
+/// Where tests/vm/build leaves the stand-ins' modules.
+pub(crate) fn mofed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm/root/mofed")
+}
+
+/// The note that sysfs shows of a module that was loaded from this file.
+fn build_id_note(file: &Path) -> Vec<u8> {
+    let id = peermem_gate::probe::module_file::build_id(file).expect("a module").expect("a build id");
+    let byte = |at| u8::from_str_radix(&id[at..at + 2], 16).expect("hexadecimal");
+    let id: Vec<_> = (0..id.len()).step_by(2).map(byte).collect();
+    let length = u32::try_from(id.len()).expect("a short one").to_ne_bytes();
+    [&4u32.to_ne_bytes()[..], &length, &3u32.to_ne_bytes(), b"GNU\0", &id].concat()
 }
 
 /// The gate, and nothing in its environment that means something to it.

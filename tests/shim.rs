@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Called as `modprobe`, in front of another one that notes what it is called with. What it would
+//! load is seen in a scratch node; a real kernel's answers are in tests/kernel.rs.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::{GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip};
+
+/// Every call of modprobe that NVIDIA's driver containers make (gpu-driver-container's scripts, the
+/// driver toolkit's entrypoint, nvidia-peermem-ctr), but for those that load nvidia-peermem.
+const RECORDED: &[&[&str]] = &[
+    &["nvidia"],
+    &["nvidia", "NVreg_OpenRmEnableUnsupportedGpus=1", "NVreg_RegistryDwords=\"a=1;b=2\""],
+    &["nvidia-uvm"],
+    &["nvidia-uvm", "uvm_disable_hmm=1"],
+    &["nvidia-modeset"],
+    &["-a", "nvidia", "nvidia-uvm", "nvidia-modeset"],
+    &["-a", "i2c_core", "ipmi_msghandler", "ipmi_devintf"],
+    &["nvidia-fs"],
+    &["gdrdrv"],
+    &["-r", "nvidia-peermem"],
+    &["-r", "nvidia_peermem"],
+    &["-r", "nvidia-modeset"],
+    &["--show-depends", "nvidia-peermem"],
+    &["-D", "nvidia_peermem"],
+    &["--resolve-alias", "nvidia-peermem"],
+    &["-n", "-v", "nvidia-peermem"],
+    &["-c"],
+    &["--version"],
+    &["--dump-modversions", "./nvidia-peermem.ko"],
+    // Nothing of it is ours, however it looks.
+    &["nvidia", "options=nvidia-peermem"],
+    &["nvidia", ""],
+    &["--no-such-option", "nvidia-peermem"],
+    &[],
+];
+
+/// Notes its arguments, and then does what its file `does` says.
+const FAKE: &str = r#"#!/bin/bash
+here=${0%/*}
+printf '%s\0' "$@" >>"$here/calls"
+printf '\n' >>"$here/calls"
+. "$here/does"
+"#;
+
+struct Place {
+    node: Node,
+    bin: PathBuf,
+}
+
+impl Place {
+    fn new(node: Node) -> Self {
+        let bin = node.path("bin");
+        let shim = node.path("shim");
+        fs::create_dir_all(&shim).expect("a directory");
+        node.write("bin/modprobe", FAKE);
+        node.write("bin/does", "");
+        fs::set_permissions(bin.join("modprobe"), fs::Permissions::from_mode(0o755)).expect("chmod");
+        symlink(GATE, shim.join("modprobe")).expect("a link");
+        Self { node, bin }
+    }
+
+    /// A node on which the real one would load: the fake one says and does what it would.
+    fn that_loads() -> Option<Self> {
+        if !may_load() {
+            return None;
+        }
+        let place = Self::new(Node::ready().with_peermem("new")?);
+        place.does(&format!(
+            r#"root={root}
+for word in "$@"; do [ "$word" = --show-depends ] && {{ echo "insmod $root/{VIDEO}/nvidia.ko"; echo "insmod $root/{VIDEO}/nvidia-peermem.ko"; exit; }}; done
+case " $* " in *peermem*) ;; *) exit "${{OTHERS:-0}}" ;; esac
+mkdir -p "$root/sys/module/nvidia_peermem"
+echo live >"$root/sys/module/nvidia_peermem/initstate"
+echo OE >"$root/sys/module/nvidia_peermem/taint"
+sed -i 's/^\(ib_uverbs .*\) mlx5_ib,/\1 nvidia_peermem,mlx5_ib,/' "$root/proc/modules"
+echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>"$root/proc/modules"
+"#,
+            root = place.node.root().display()
+        ));
+        Some(place)
+    }
+
+    fn does(&self, script: &str) {
+        self.node.write("bin/does", script);
+    }
+
+    /// `modprobe` by PATH, in which the shim is first.
+    fn modprobe(&self, arguments: &[&str]) -> Command {
+        let mut command = gate_by(&self.node.path("shim/modprobe"));
+        let path = |relative: &str| self.node.path(relative);
+        command
+            .args(arguments)
+            .env("PATH", format!("{}:{}:/usr/bin:/bin", path("shim").display(), self.bin.display()))
+            .env("PEERMEM_GATE_PROC", path("proc"))
+            .env("PEERMEM_GATE_SYS", path("sys"))
+            .env("PEERMEM_GATE_MARKER", path(MARKER))
+            .env("PEERMEM_GATE_TERMINATION_LOG", path("last-words"))
+            .env("PEERMEM_GATE_SETTLE", "0s")
+            .env("PEERMEM_GATE_TIMEOUT", "20s")
+            .env("MLX_DRIVERS_MOUNT", path("run/mellanox/drivers"))
+            .env("LOCK_FILE_PATH", path("run/mellanox/drivers/.lock"));
+        command
+    }
+
+    /// The same where the driver is, as `modprobe -d` has it.
+    fn load(&self, arguments: &[&str]) -> Command {
+        let root = self.node.root().to_str().expect("a plain path").to_owned();
+        self.modprobe(&[&["-d", &root][..], arguments].concat())
+    }
+
+    /// What the fake one was called with, a call a line.
+    fn calls(&self) -> Vec<Vec<String>> {
+        let calls = fs::read_to_string(self.bin.join("calls")).unwrap_or_default();
+        let words = |line: &str| line.split_terminator('\0').map(str::to_owned).collect();
+        calls.lines().map(words).collect()
+    }
+}
+
+fn may_load() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:\t"));
+    let may = mask.is_some_and(|mask| u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & 1 << 16 != 0));
+    if !may {
+        skip("no CAP_SYS_MODULE, without which load does not begin");
+    }
+    may
+}
+
+#[test]
+fn what_is_none_of_ours_is_handed_over_untouched() {
+    let place = Place::new(Node::ready());
+    place.does("exit 7");
+    for arguments in RECORDED {
+        // Nothing of ours is even read.
+        let mut command = place.modprobe(arguments);
+        let output = output(command.env("PEERMEM_GATE_TIMEOUT", "nonsense"));
+        assert_eq!(code(output.status), 7, "{arguments:?}");
+        assert!(output.stderr.is_empty(), "{arguments:?}");
+        // `printf` prints one empty word where there is none.
+        let expected = if arguments.is_empty() { vec![""] } else { arguments.to_vec() };
+        assert_eq!(place.calls().pop().unwrap(), expected);
+    }
+    assert_eq!(place.calls().len(), RECORDED.len());
+}
+
+#[test]
+fn what_is_handed_over_ends_by_its_own_signals() {
+    let place = Place::new(Node::ready());
+    place.does("kill -TERM $$");
+    assert_eq!(code(output(&mut place.modprobe(&["nvidia"])).status), 143);
+    place.does("kill -KILL $$");
+    assert_eq!(code(output(&mut place.modprobe(&["-r", "nvidia-peermem"])).status), 137);
+}
+
+#[test]
+fn nvidia_peermem_is_loaded_once_all_holds() {
+    let Some(place) = Place::that_loads() else { return };
+    for spelling in ["nvidia-peermem", "nvidia_peermem"] {
+        let output = output(&mut place.load(&[spelling]));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(code(output.status), 0, "{said}");
+        let last = place.calls().pop().unwrap();
+        assert_eq!(last[2..], [spelling.to_owned()], "{said}");
+    }
+    let calls = place.calls();
+    assert_eq!(calls.len(), 3, "asked, loaded; and told again that it is loaded: {calls:?}");
+    assert_eq!(calls[0][0], "--show-depends");
+}
+
+#[test]
+fn nvidia_peermem_is_not_loaded_before() {
+    let Some(place) = Place::that_loads() else { return };
+    let marker = place.node.path(MARKER);
+    fs::remove_file(&marker).unwrap();
+    let held = output(place.load(&["-a", "nvidia-peermem"]).env("PEERMEM_GATE_TIMEOUT", "300ms"));
+    assert_eq!(code(held.status), 124);
+    assert_eq!(place.calls(), Vec::<Vec<String>>::new());
+    let last_words = fs::read_to_string(place.node.path("last-words")).unwrap();
+    assert!(last_words.contains("MarkerAbsent"), "{last_words}");
+
+    let child = place.load(&["-a", "nvidia-peermem"]).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut waiting = Process::new(child);
+    assert!(!waiting.ends_within(std::time::Duration::from_millis(200)));
+    place.node.set_marker();
+    assert_eq!(code(waiting.ended()), 0);
+}
+
+#[test]
+fn other_modules_are_not_held_and_their_failure_counts() {
+    let Some(place) = Place::that_loads() else { return };
+    let mut command = place.load(&["-a", "nvidia-peermem", "X=Y"]);
+    let output = output(command.env("OTHERS", "1"));
+    assert_eq!(code(output.status), 1, "{}", String::from_utf8_lossy(&output.stderr));
+    let calls = place.calls();
+    let words: Vec<_> =
+        calls.iter().map(|call| call.iter().skip_while(|w| *w != "-a").collect::<Vec<_>>()).collect();
+    assert_eq!(words, [vec!["-a", "X=Y"], vec!["-a", "nvidia-peermem"], vec!["-a", "nvidia-peermem"]]);
+    assert!(place.node.path("sys/module/nvidia_peermem").exists(), "loaded all the same");
+}
+
+#[test]
+fn a_stub_is_not_even_tried() {
+    if !may_load() {
+        return;
+    }
+    let Some(node) = Node::ready().with_peermem("stub") else { return };
+    let place = Place::new(node);
+    let output = output(&mut place.load(&["nvidia-peermem"]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(code(output.status), 3, "{said}");
+    assert!(said.contains("is a stub") && said.contains("delete the driver pod"), "{said}");
+    assert!(place.calls().is_empty());
+}
+
+#[test]
+fn force_is_left_out() {
+    let Some(place) = Place::that_loads() else { return };
+    let output = output(&mut place.load(&["--force-modversion", "nvidia-peermem"]));
+    assert_eq!(code(output.status), 0);
+    assert!(place.calls().iter().flatten().all(|word| !word.contains("force")), "{:?}", place.calls());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("force"));
+}
+
+#[test]
+fn what_modprobe_would_load_besides_is_refused() {
+    let Some(place) = Place::that_loads() else { return };
+    place.does("echo 'insmod /x/mlx4_core.ko'; echo 'insmod /x/nvidia-peermem.ko'");
+    let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("mlx4_core as well"), "{said}");
+    place.does("echo 'insmod /x/nvidia-peermem.ko'");
+    let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("would load /x/nvidia-peermem.ko"), "{said}");
+}
+
+#[test]
+fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
+    let Some(place) = Place::that_loads() else { return };
+    let loads = fs::read_to_string(place.bin.join("does")).unwrap();
+    let (begin, end) = loads.split_once("mkdir").unwrap();
+    let busy = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy";
+    place.does(&format!(
+        "{begin}[ -e {tried} ] || {{ touch {tried}; echo \"{busy}\" >&2; exit 1; }}\nmkdir{end}",
+        tried = place.node.path("tried").display()
+    ));
+    let tried = output(&mut place.load(&["nvidia-peermem"]));
+    let said = String::from_utf8_lossy(&tried.stderr).into_owned();
+    assert_eq!(code(tried.status), 0, "{said}");
+    assert!(said.contains("EBUSY") && said.contains("not loaded yet"), "{said}");
+
+    let Some(place) = Place::that_loads() else { return };
+    let invalid = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
+    place.does(&format!("{begin}echo \"{invalid}\" >&2; exit 1"));
+    // The root of the first place is in its words.
+    let does = fs::read_to_string(place.bin.join("does")).unwrap();
+    let own = place.node.root().display().to_string();
+    let other = does.lines().next().unwrap().trim_start_matches("root=").to_owned();
+    place.does(&does.replace(&other, &own));
+    let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("EINVAL") && said.contains("what to do"), "{said}");
+}
+
+#[test]
+fn success_that_leaves_nothing_live_is_no_success() {
+    let Some(place) = Place::that_loads() else { return };
+    let loads = fs::read_to_string(place.bin.join("does")).unwrap();
+    place.does(loads.split_once("mkdir").unwrap().0);
+    let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("not live"), "{said}");
+}
+
+#[test]
+fn a_marker_that_goes_while_modprobe_runs_is_told_at_once() {
+    let Some(place) = Place::that_loads() else { return };
+    let loads = fs::read_to_string(place.bin.join("does")).unwrap();
+    place.does(&format!("{loads}rm {}\n", place.node.path(MARKER).display()));
+    let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
+    assert_eq!(status, 3, "{said}");
+    assert!(said.contains("MOFED began to restart") && said.contains("rmmod nvidia_peermem"), "{said}");
+}
+
+#[test]
+fn disabled_and_dry_run_let_modprobe_through() {
+    let Some(place) = Place::that_loads() else { return };
+    fs::remove_file(place.node.path(MARKER)).unwrap();
+    let (status, said) =
+        support::refusal(place.load(&["nvidia-peermem"]).env("PEERMEM_GATE_DISABLED", "drill 7"));
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains("drill 7") && said.contains("WARN"), "{said}");
+    assert_eq!(place.calls().len(), 1);
+
+    let (status, said) =
+        support::refusal(place.load(&["nvidia-peermem"]).env("PEERMEM_GATE_DRY_RUN", "true"));
+    assert_eq!(status, 0, "{said}");
+    assert!(said.contains("would wait for MarkerPresent"), "{said}");
+    assert_eq!(place.calls().len(), 2);
+}
+
+#[test]
+fn it_never_finds_itself() {
+    let place = Place::new(Node::ready());
+    let lonely = |arguments: &[&str]| {
+        let mut command = place.modprobe(arguments);
+        // Behind PATH the usual directories are looked through: only a root of its own is without them.
+        command.env("PEERMEM_GATE_MODPROBE", place.node.path("shim/modprobe"));
+        support::refusal(&mut command)
+    };
+    for arguments in [&["nvidia"][..], &["nvidia-peermem"], &["-r", "nvidia"]] {
+        let (status, said) = lonely(arguments);
+        assert_eq!(status, 126, "{said}");
+        assert!(said.contains("it is this program"), "{said}");
+    }
+    // A copy by another name in front of the real one.
+    fs::copy(GATE, place.node.path("copy-of-the-gate")).unwrap();
+    let front = place.node.path("front");
+    fs::create_dir(&front).unwrap();
+    symlink("../copy-of-the-gate", front.join("modprobe")).unwrap();
+    place.does("exit 5");
+    let path = format!(
+        "{}:{}:{}:/usr/bin:/bin",
+        place.node.path("shim").display(),
+        front.display(),
+        place.bin.display()
+    );
+    let output = output(place.modprobe(&["nvidia"]).env("PATH", path));
+    assert_eq!(code(output.status), 5);
+}
+
+#[test]
+fn without_any_other_modprobe_it_says_so() {
+    let unshare = ["unshare", "-m"];
+    if !can(&[&unshare[..], &["true"]].concat()) {
+        return;
+    }
+    let place = Place::new(Node::ready());
+    let shim = place.modprobe(&["nvidia"]);
+    // Nothing called modprobe is left in the usual directories.
+    let hide = "for d in /usr/local/sbin /usr/local/bin /usr/sbin /sbin; do mount -t tmpfs none $d; done; exec \"$@\"";
+    let mut command = support::wrapped(unshare.into_iter().chain(["/bin/bash", "-c", hide, "hide"]), &shim);
+    command.env("PATH", format!("{}:/usr/bin:/bin", place.node.path("shim").display()));
+    let (status, said) = support::refusal(&mut command);
+    assert_eq!(status, 127, "{said}");
+    assert!(said.contains("only this program is called modprobe") && said.contains("install kmod"), "{said}");
+    assert!(Path::new("/usr/sbin").exists());
+}
