@@ -346,8 +346,8 @@ pub struct Peermem {
     pub peer_memory: Offer,
     /// The CRCs of the live nvidia's symbols.
     pub nvidia: Offer,
-    /// A file that the running kernel has accepted.
-    pub accepted: Option<Accepted>,
+    /// Files that the running kernel has accepted.
+    pub accepted: Vec<Accepted>,
     /// What the kernel demands of a signature.
     pub signatures: Signatures,
 }

@@ -60,11 +60,11 @@ impl Case {
             parameters_unreadable: vec![],
             peer_memory: Offer::LoadedFile("/ib_uverbs.ko".into(), crcs(&[(REGISTER, 1), (UNREGISTER, 2)])),
             nvidia: Offer::LoadedFile("/nvidia.ko".into(), crcs(&[(P2P, 3)])),
-            accepted: Some(Accepted {
+            accepted: vec![Accepted {
                 path: "/ib_uverbs.ko".into(),
                 vermagic: VERMAGIC.into(),
                 versions: crcs(&[("__fentry__", 4), ("module_layout", 5)]),
-            }),
+            }],
             signatures: Signatures::default(),
         };
         let symvers = Symvers::WithPeerMemory;
@@ -265,7 +265,7 @@ fn a_blocked_file_blocks_only_once_all_else_holds() {
 #[test]
 fn what_is_not_known_of_the_kernel_is_not_held_against_the_file() {
     let mut case = Case::usable();
-    case.peermem().accepted = None;
+    case.peermem().accepted.clear();
     case.info(|info| info.vermagic = "6.1.0-other SMP preempt mod_unload modversions ".into());
     // With CRCs the kernel ignores the release.
     assert_eq!(case.condition().reason, Reason::Usable);
@@ -282,7 +282,7 @@ fn a_kernel_without_symbol_versions_asks_for_none() {
         info.versions.clear();
         info.vermagic = "6.1.0 SMP mod_unload ".into();
     });
-    case.peermem().accepted.as_mut().unwrap().vermagic = "6.1.0 SMP mod_unload ".into();
+    case.peermem().accepted[0].vermagic = "6.1.0 SMP mod_unload ".into();
     assert_eq!(case.condition().reason, Reason::Usable);
 }
 

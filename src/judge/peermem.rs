@@ -168,9 +168,10 @@ impl Case<'_> {
                 "load the nvidia that it belongs to: delete the driver pod, which unloads the old one; on a host reboot, or install both from one release".to_owned(),
             ));
         }
-        let accepted = self.peermem.accepted.as_ref()?;
-        let of_kernel =
-            |symbol: &str| Some((*accepted.versions.get(symbol)?, accepted.path.display().to_string()));
+        let of_kernel = |symbol: &str| {
+            let mut accepted = self.peermem.accepted.iter();
+            accepted.find_map(|a| Some((*a.versions.get(symbol)?, a.path.display().to_string())))
+        };
         let (symbol, wanted, (found, source)) = differs(&of_kernel)?;
         let message = format!("{}, which is loaded", message(symbol, wanted, found, &source));
         Some((
@@ -183,22 +184,25 @@ impl Case<'_> {
     fn wrong_kernel(&self, info: &ModuleInfo) -> Answer {
         let kernel = &self.seen.kernel;
         let (release, flags) = info.vermagic.split_once(' ').unwrap_or((&info.vermagic, ""));
-        let accepted = self.peermem.accepted.as_ref();
-        let layout = accepted.and_then(|a| a.versions.get(LAYOUT)).zip(info.versions.get(LAYOUT));
-        let other_flags = accepted
-            .map(|a| a.vermagic.split_once(' ').map_or("", |(_, flags)| flags))
-            .filter(|theirs| theirs.trim_end() != flags.trim_end());
+        let accepted = &self.peermem.accepted;
+        let flags_of =
+            |vermagic: &str| vermagic.split_once(' ').map_or("", |(_, flags)| flags).trim_end().to_owned();
+        let other_flags = accepted.iter().find(|a| flags_of(&a.vermagic) != flags.trim_end());
+        let layout = info.versions.get(LAYOUT);
+        let other_layout = accepted
+            .iter()
+            .any(|a| layout.zip(a.versions.get(LAYOUT)).is_some_and(|(ours, theirs)| ours != theirs));
         let path = self.path();
         let message = if info.machine != kernel.machine {
             format!("{path} is for {}, and this machine is {}", info.machine, kernel.machine)
-        } else if let (Some(theirs), Some(accepted)) = (other_flags, accepted) {
+        } else if let Some(accepted) = other_flags {
             format!(
                 "{path} is built for a kernel with \"{}\", and this one has \"{}\" (by {})",
                 flags.trim_end(),
-                theirs.trim_end(),
+                flags_of(&accepted.vermagic),
                 accepted.path.display()
             )
-        } else if layout.is_some_and(|(theirs, ours)| theirs != ours) {
+        } else if other_layout {
             format!("{path} is built for another layout of kernel modules ({LAYOUT})")
         } else if release != kernel.release && info.versions.is_empty() {
             format!("{path} is built for kernel {release}, and this one is {}", kernel.release)
@@ -231,11 +235,13 @@ impl Case<'_> {
 
     /// By the word in an accepted vermagic, or by what MOFED was built with.
     fn kernel_has_versions(&self) -> bool {
-        match &self.peermem.accepted {
+        let by_symvers = || {
+            let crc = |symbol| offered(&self.peermem.peer_memory, symbol).map(|(crc, _)| crc);
+            PEER_MEMORY_SYMBOLS.into_iter().filter_map(crc).any(|crc| crc != 0)
+        };
+        match self.peermem.accepted.first() {
             Some(accepted) => accepted.vermagic.split(' ').any(|word| word == "modversions"),
-            None => PEER_MEMORY_SYMBOLS
-                .iter()
-                .any(|symbol| offered(&self.peermem.peer_memory, symbol).is_some_and(|(crc, _)| crc != 0)),
+            None => by_symvers(),
         }
     }
 

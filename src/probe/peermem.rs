@@ -47,16 +47,16 @@ pub(super) fn read(places: &Places, seen: &Observation, inspected: &mut Inspecte
         modprobe_conf::parameters(&places.driver_root, &places.proc, NAME);
     let exporter = reading.exporter();
     let nvidia = reading.loaded("nvidia");
-    let accepted = [&exporter, &nvidia].into_iter().flatten().next();
     let wanted = match &file {
         ModuleFile::Read { info, .. } => info.versions.clone(),
         _ => BTreeMap::new(),
     };
-    let accepted = accepted.map(|(path, info)| Accepted {
+    let accepted = [&exporter, &nvidia].into_iter().flatten().map(|(path, info)| Accepted {
         path: path.clone(),
         vermagic: info.vermagic.clone(),
         versions: only(&info.versions, |symbol| wanted.contains_key(symbol)),
     });
+    let accepted = accepted.collect();
     Peermem {
         file,
         parameters,
