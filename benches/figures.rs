@@ -5,6 +5,7 @@
 //! Needs the static binary (`cargo build --release --target x86_64-unknown-linux-musl`) and, for
 //! the opening, strace.
 
+use peermem_gate::probe::module_file::inspect;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -39,11 +40,56 @@ fn main() {
     report("closing inotify with a watch in it: ms", &closings(scratch.path(), false));
     report("closing inotify with its watch taken out first: ms", &closings(scratch.path(), true));
 
+    inspections(scratch.path());
+    report("the shim, none of its own / modprobe itself: ms more", &shim_adds(&gate, scratch.path()));
+
     make_ready(&node);
     report(
         "opening, marker last, --settle 0s: ms from its creation to execve's entry",
         &openings(&gate, &node, &scratch.path().join("strace")),
     );
+}
+
+/// Inspecting the real module file whose size is nearest to 100 KiB, plain and packed.
+fn inspections(scratch: &Path) {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm");
+    let find = Command::new("find").arg(&tree).args(["-path", "*/debian-*", "-name", "*.ko"]).output();
+    let files = String::from_utf8(find.expect("find runs").stdout).expect("plain paths");
+    let size = |path: &&str| fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len());
+    let Some(nearest) = files.lines().min_by_key(|path| size(path).abs_diff(100 * 1024)) else {
+        println!("inspecting a module file: tests/vm/build fetches some");
+        return;
+    };
+    let pack = |program: &str| {
+        let packed = Command::new(program).args(["-c", nearest]).output().expect("it packs").stdout;
+        let file = scratch.join(program);
+        fs::write(&file, packed).expect("a file");
+        file
+    };
+    for file in [PathBuf::from(nearest), pack("gzip"), pack("xz"), pack("zstd")] {
+        let inspect = || {
+            let start = Instant::now();
+            inspect(&file).expect("a module");
+            start.elapsed().as_secs_f64() * 1000.0
+        };
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let what = format!("inspecting a module file of {} bytes, {name}: ms", size(&nearest));
+        report(&what, &(0..RUNS).map(|_| inspect()).collect::<Vec<_>>());
+    }
+}
+
+/// What the shim adds to a call of modprobe that is none of its own: milliseconds, in turn.
+fn shim_adds(gate: &Path, scratch: &Path) -> Vec<f64> {
+    let shim = scratch.join("modprobe");
+    let _ = fs::remove_file(&shim);
+    std::os::unix::fs::symlink(gate, &shim).expect("a link");
+    let time = |program: &Path| {
+        let start = Instant::now();
+        command(program, &["--version"]).status().expect("it runs");
+        start.elapsed().as_secs_f64() * 1000.0
+    };
+    let real = Path::new("/sbin/modprobe");
+    (0..5 * RUNS).map(|_| time(&shim) - time(real)).collect()
 }
 
 /// What closing an inotify descriptor costs, with its watch in it or taken out first.

@@ -287,6 +287,13 @@ impl Verdict {
         }
     }
 
+    /// What is not waited for yet, and will block once it is.
+    #[must_use]
+    pub fn blocking_later(&self) -> Option<&Condition> {
+        let is_waiting = matches!(self.outcome, Outcome::Waiting | Outcome::Unknown);
+        self.conditions.iter().find(|c| is_waiting && c.reason.consequence() == Consequence::Blocks)
+    }
+
     /// Cause first, ASCII, at most 80 bytes: what node-problem-detector shows.
     #[must_use]
     pub fn headline(&self) -> String {

@@ -102,7 +102,11 @@ impl Main {
         log::start(&args.log);
         let root = args.node.driver_root.clone();
         let modprobe = Modprobe::find(&root, value_of(variables, "PATH"), args.modprobe.as_deref())?;
-        let mut arguments = vec![OsString::from("nvidia-peermem")];
+        // Run by the module's own install line, we would be run by it again.
+        let by_install_line =
+            value_of(variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem");
+        let option = by_install_line.then(|| OsString::from("--ignore-install"));
+        let mut arguments: Vec<_> = option.into_iter().chain(["nvidia-peermem".into()]).collect();
         arguments.extend(args.parameters.iter().cloned());
         let hold = hold_to_load(args, variables)?;
         let termination_log = self.termination_log.clone();

@@ -14,8 +14,8 @@ use support::{
     wrapped,
 };
 
-/// 1.3 MiB.
-const SIZE: u64 = 1_363_148;
+/// 1.6 MiB.
+const SIZE: u64 = 1_677_721;
 /// Four looks of the safety net, each five seconds after the last, and a little for their delays.
 const WATCHED: Duration = Duration::from_millis(20_500);
 /// As many of these make a minute.

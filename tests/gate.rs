@@ -276,3 +276,59 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_will_block_is_told_while_something_else_is_waited_for() {
+    let stub = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "it is a stub")
+        .with_remedy("rebuild");
+    let with = |look: Look| Look { verdict: look.verdict.replacing(stub.clone()), ..look };
+    let mut play = Play::new(Policy { fail_fast: true, ..policy() });
+    play.step(0, Some(look(Some(Reason::MarkerAbsent), 0)));
+    play.step(100, Some(with(look(Some(Reason::MarkerAbsent), 0))));
+    assert_eq!(play.last, None, "its turn has not come");
+    assert!(
+        play.lines[1].ends_with("then PeermemUsable will block: it is a stub; what to do: rebuild"),
+        "{:?}",
+        play.lines
+    );
+    play.step(200, Some(with(look(None, 1))));
+    assert_eq!(play.last, Some(Effect::End(Ending::Blocked)));
+}
+
+#[test]
+fn a_gate_that_holds_on_settles_anew_and_keeps_its_deadline() {
+    let mut play = Play::new(Policy { settle: ms(0), ..policy() });
+    play.step(0, Some(look(None, 1)));
+    assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
+    play.gate.hold_on();
+    play.step(100, Some(look(None, 1)));
+    assert_eq!(play.last, None, "a second, whatever --settle says");
+    play.step(1100, Some(look(None, 1)));
+    assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
+    play.gate.hold_on();
+    play.step(59_900, Some(look(None, 1)));
+    play.step(60_000, Some(look(None, 1)));
+    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+}
+
+#[test]
+fn one_look_opens_once() {
+    let mut play = Play::new(Policy { timeout: Some(ms(0)), ..policy() });
+    play.step(0, Some(look(None, 1)));
+    assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
+    play.gate.hold_on();
+    play.step(1, Some(look(None, 1)));
+    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+}
+
+#[test]
+fn a_look_beside_the_gate_shares_its_belief_in_the_same_marker() {
+    let mut play = Play::new(Policy { suspect_hold: ms(500), ..policy() });
+    let suspect = |marker| look(Some(Reason::MarkerSuspect), marker);
+    let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
+    play.step(0, Some(suspect(1)));
+    assert_eq!(trusted(play.gate.believing(suspect(1))), Reason::MarkerSuspect);
+    play.step(500, Some(suspect(1)));
+    assert_eq!(trusted(play.gate.believing(suspect(1))), Reason::MarkerBelieved);
+    assert_eq!(trusted(play.gate.believing(suspect(2))), Reason::MarkerSuspect, "another marker");
+}

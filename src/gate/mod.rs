@@ -286,7 +286,7 @@ impl Gate {
             (Some(c), ..) if c.reason == Reason::Settling => {
                 (Level::Info, format!("settling: {}", c.message))
             }
-            (Some(c), ..) => (Level::Info, format!("waiting: {}", sentence(c))),
+            (Some(c), ..) => (Level::Info, format!("waiting: {}{}", sentence(c), later(verdict))),
         };
         let mut line = self.line(now, level, text);
         line.cause = Some(cause.clone());
@@ -364,8 +364,17 @@ impl Gate {
 }
 
 /// What makes a transition worth a line.
-fn said_of(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>) {
-    (verdict.outcome, verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone())))
+fn said_of(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>, String) {
+    let deciding = verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone()));
+    (verdict.outcome, deciding, later(verdict))
+}
+
+/// What a person can cure while the gate still waits for something else.
+fn later(verdict: &Verdict) -> String {
+    match verdict.blocking_later() {
+        Some(c) => format!("; then {} will block: {}", c.r#type, sentence(c)),
+        None => String::new(),
+    }
 }
 
 fn sentence(condition: &Condition) -> String {

@@ -165,3 +165,103 @@ fn of_module(word: &str, name: &str) -> Option<String> {
         None => key.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A root, and /proc below it, with these files.
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        for (file, contents) in files {
+            let path = tree.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, contents).unwrap();
+        }
+        tree
+    }
+
+    fn given(tree: &tempfile::TempDir) -> (Vec<String>, Vec<Unreadable>) {
+        let (given, unreadable) = parameters(tree.path(), &tree.path().join("proc"), "nvidia_peermem");
+        (given.into_iter().map(|given| given.text).collect(), unreadable)
+    }
+
+    fn of_file(contents: &str) -> Vec<String> {
+        given(&tree(&[("etc/modprobe.d/x.conf", contents)])).0
+    }
+
+    fn of_cmdline(contents: &str) -> Vec<String> {
+        given(&tree(&[("proc/cmdline", contents)])).0
+    }
+
+    #[test]
+    fn options_are_read_as_kmod_reads_them() {
+        assert_eq!(
+            of_file("options nvidia-peermem a=1 b\noptions\tnvidia_peermem  c=2"),
+            ["a=1", "b", "c=2"]
+        );
+        assert_eq!(of_file("  options nvidia_peermem a=\"x  y\" \"b=c d\"\n"), ["a=\"x  y\"", "\"b=c d\""]);
+        assert_eq!(of_file("options nvidia_peermem a=1 \\\n  b=2\\\n3\n"), ["a=1", "b=23"]);
+        assert_eq!(of_file("options nvidia_peermem a=\\x\\\\y\\"), ["a=x\\y"]);
+        let none = "#options nvidia_peermem a=1\n# \\\noptions nvidia_peermem a=1\nOptions nvidia_peermem a=1\n\
+                    options nvidia a=1\noptions nvidia_peermem_x a=1\noptions nvidia_peermem\noptions\n\n\
+                    alias nvidia_peermem options\nremove nvidia_peermem options nvidia_peermem a=1\n";
+        assert_eq!(of_file(none), [""; 0]);
+        assert_eq!(of_file("options nvidia_peermem \u{fffd}=\u{0}"), ["\u{fffd}=\u{0}"]);
+    }
+
+    #[test]
+    fn a_file_hides_its_namesakes_and_all_are_sorted_by_name() {
+        let options = |parameter: &str| format!("options nvidia-peermem {parameter}\n");
+        let tree = tree(&[
+            ("etc/modprobe.d/m.conf", &options("m=etc")),
+            ("run/modprobe.d/m.conf", &options("m=run")),
+            ("run/modprobe.d/z.conf", &options("z=run")),
+            ("usr/lib/modprobe.d/a.conf", &options("a=usr")),
+            ("usr/lib/modprobe.d/masked.conf", &options("masked=usr")),
+            ("usr/local/lib/modprobe.d/b.alias", &options("b=local")),
+            ("etc/modprobe.d/c.conf.bak", &options("bak=1")),
+            ("etc/modprobe.d/.hidden.conf", &options("hidden=1")),
+            ("etc/modprobe.d/directory.conf/x", ""),
+            ("etc/modprobe.d/masked.conf", ""),
+            ("srv/linked", &options("linked=srv")),
+            ("proc/cmdline", "nvidia_peermem.z=boot\n"),
+        ]);
+        symlink("usr/lib", tree.path().join("lib")).unwrap();
+        symlink("/srv/linked", tree.path().join("etc/modprobe.d/l.conf")).unwrap();
+        symlink("/nowhere", tree.path().join("etc/modprobe.d/n.conf")).unwrap();
+        let expected = ["a=usr", "b=local", "linked=srv", "m=etc", "z=run", "z=boot"];
+        assert_eq!(given(&tree), (expected.map(str::to_owned).to_vec(), vec![]));
+        let (all, _) = parameters(tree.path(), &tree.path().join("proc"), "nvidia-peermem");
+        assert_eq!(all[0].source, tree.path().join("usr/lib/modprobe.d/a.conf"));
+        assert_eq!(all[5].source, tree.path().join("proc/cmdline"));
+    }
+
+    #[test]
+    fn the_command_line_is_read_as_kmod_reads_it() {
+        let line = "ro nvidia-peermem.a=1 nvidia_peermem.b nvidia.a=1 x.nvidia_peermem.c=1 nvidia_peermem=1 q=nvidia_peermem.d=1";
+        assert_eq!(of_cmdline(line), ["a=1", "b"]);
+        assert_eq!(of_cmdline("nvidia_peermem.a=\"x y\" b=\"nvidia_peermem.c=1 d\"\n"), ["a=\"x y\""]);
+        // GRUB's way with quotes.
+        assert_eq!(of_cmdline("\"nvidia_peermem.a=x y\" z"), ["a=\"x y\""]);
+        assert_eq!(
+            of_cmdline("nvidia_peermem. nvidia_peermem.=1 nvidia_peermem.a.b=1 nvidia_peermem.a\"=1"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let tree =
+            tree(&[("etc/modprobe.d", "a file"), ("run/modprobe.d/x.conf", "options nvidia_peermem a=1")]);
+        symlink("loop.conf", tree.path().join("run/modprobe.d/loop.conf")).unwrap();
+        nix::unistd::mkfifo(&tree.path().join("run/modprobe.d/fifo.conf"), nix::sys::stat::Mode::S_IRWXU)
+            .unwrap();
+        let (given, unreadable) = given(&tree);
+        assert_eq!(given, ["a=1"]);
+        let paths: Vec<_> = unreadable.into_iter().map(|why| why.path).collect();
+        assert_eq!(paths, ["etc/modprobe.d", "run/modprobe.d/loop.conf"].map(|path| tree.path().join(path)));
+    }
+}

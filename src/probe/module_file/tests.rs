@@ -235,6 +235,21 @@ fn what_unpacks_to_too_much_is_refused_in_time() {
 }
 
 #[test]
+fn all_parts_of_a_packed_file_count() {
+    for format in FORMATS {
+        let twice = [pack(format, b"one"), pack(format, b"two")].concat();
+        assert_eq!(unpack(format, &twice, IN_MEMORY).unwrap(), b"onetwo", "{format:?}");
+        let Err(Fault::Damaged(why)) = unpack(format, &twice, 5) else { panic!("{format:?}") };
+        assert!(why.contains("more than 5 bytes"), "{why}");
+    }
+    // pzstd writes frames to be skipped before those that count.
+    let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"skip"].concat();
+    let packed = [&skipped, &pack(Format::Zstd, b"one")[..], &skipped].concat();
+    assert_eq!(unpack(Format::Zstd, &packed, IN_MEMORY).unwrap(), b"one");
+    assert!(unpack(Format::Zstd, &packed[..packed.len() - 1], IN_MEMORY).is_err());
+}
+
+#[test]
 fn a_dictionary_of_4_gib_is_not_made() {
     let mut packed = pack(Format::Xz, b"small");
     // Behind the stream's header of 12 bytes: size, flags, filter, size of its one property.

@@ -18,6 +18,9 @@ use std::path::Path;
 const PLAIN: u64 = 512 * 1024 * 1024;
 /// For what is held in memory: a file to unpack, what it unpacks to, one part of a plain file.
 pub(super) const IN_MEMORY: u64 = 64 * 1024 * 1024;
+/// As for kmod, or rather libzstd: what `zstd --ultra -22` asks for.
+const ZSTD_WINDOW: u64 = 128 * 1024 * 1024;
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// In KiB: the dictionary of `xz -9`, the largest that xz's levels ask for, and what else it takes.
 const XZ_MEMORY: u32 = 66 * 1024;
 
@@ -108,7 +111,7 @@ impl Format {
             [0x7f, b'E', b'L', b'F', ..] => Ok(Self::Elf),
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Ok(Self::Xz),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Ok(Self::Zstd),
+            _ if beginning.starts_with(ZSTD_MAGIC) => Ok(Self::Zstd),
             _ => damaged("neither an ELF file nor one that gzip, xz or zstd made"),
         }
     }
@@ -150,17 +153,21 @@ fn take(from: &mut dyn Read, limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
 /// Frame after frame, block after block; ruzstd leaves limit and checksum to its caller. Its own
 /// errors, put into words, would take 20 KB of the binary.
 fn unpack_zstd(mut packed: &[u8], limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
+    let fault = |why| Err(io::Error::other(why));
     while !packed.is_empty() {
-        if window(packed).is_none_or(|window| window > limit) {
-            return Err(io::Error::other("its window is too large"));
+        if window(packed).is_some_and(|window| window > ZSTD_WINDOW) {
+            return fault("its window is too large");
         }
         let mut frame = FrameDecoder::new();
         match frame.init(&mut packed) {
             Ok(()) => unpack_frame(&mut frame, &mut packed, limit, to)?,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length, ..
-            })) => packed = packed.get(length as usize..).unwrap_or_default(),
-            Err(_) => return Err(io::Error::other("a frame's header is damaged")),
+            })) => match packed.get(length as usize..) {
+                Some(rest) => packed = rest,
+                None => return fault("a frame is cut off"),
+            },
+            Err(_) => return fault("a frame's header is damaged"),
         }
     }
     Ok(())
@@ -188,19 +195,20 @@ fn unpack_frame(
 }
 
 /// The window that a frame asks for (RFC 8878, 3.1.1.1): ruzstd keeps as much in memory and, before
-/// 0.9, knows no limit.
+/// 0.9, knows no limit. `None` for a frame to be skipped.
 fn window(frame: &[u8]) -> Option<u64> {
     const SINGLE_SEGMENT: u8 = 1 << 5;
-    let descriptor = *frame.get(4)?;
+    let frame = frame.strip_prefix(ZSTD_MAGIC)?;
+    let descriptor = *frame.first()?;
     if descriptor & SINGLE_SEGMENT == 0 {
-        let (exponent, mantissa) = (frame.get(5)? >> 3, frame.get(5)? & 7);
+        let (exponent, mantissa) = (frame.get(1)? >> 3, frame.get(1)? & 7);
         let base = 1_u64 << (10 + exponent);
         return Some(base + base / 8 * u64::from(mantissa));
     }
     // The window is the content.
     let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
     let (bytes, base) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
-    let size = frame.get(5 + dictionary..5 + dictionary + bytes)?;
+    let size = frame.get(1 + dictionary..1 + dictionary + bytes)?;
     let size = size.iter().rev().fold(0, |size: u64, byte| size << 8 | u64::from(*byte));
     size.checked_add(base)
 }
