@@ -12,8 +12,8 @@ use std::time::Duration;
 const ENVIRONMENT: &str = "\
 Every option has an environment mirror, PEERMEM_GATE_<OPTION> (--on-timeout: PEERMEM_GATE_ON_TIMEOUT);
 the command line wins. GPU_DIRECT_RDMA_ENABLED, USE_HOST_MOFED, DRIVER_READY_PATH, LOCK_FILE_PATH and
-MLX_DRIVERS_MOUNT mean what they mean to the operators. PEERMEM_GATE_DISABLED=\"reason\" opens `wait`
-and `load` at once and logs the reason.";
+MLX_DRIVERS_MOUNT mean what they mean to the operators. PEERMEM_GATE_DISABLED=\"reason\" lets `wait`,
+`load` and the modprobe shim through at once and logs the reason.";
 
 /// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for.
 #[derive(Debug, Parser)]
@@ -71,7 +71,7 @@ pub struct LoadArgs {
     #[expect(missing_docs, reason = "clap would print it")]
     pub hold: HoldArgs,
     /// The modprobe to run [default: the first in PATH that is not this program]
-    #[arg(long, value_name = "PATH", value_parser = absolute)]
+    #[arg(long, value_name = "PATH")]
     pub modprobe: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
@@ -80,7 +80,7 @@ pub struct LoadArgs {
     #[expect(missing_docs, reason = "clap would print it")]
     pub log: LogArgs,
     /// The module's parameters, as modprobe takes them
-    #[arg(last = true, value_name = "PARAM=VALUE")]
+    #[arg(last = true, value_name = "PARAM=VALUE", value_parser = parameter)]
     pub parameters: Vec<OsString>,
 }
 
@@ -268,6 +268,16 @@ pub fn absolute(text: &str) -> Result<PathBuf, String> {
     } else {
         Err(format!("{text:?} is not an absolute path of a file"))
     }
+}
+
+/// modprobe would take what begins with a dash for an option, behind the module's name too.
+fn parameter(text: &str) -> Result<OsString, String> {
+    if text.is_empty() || text.starts_with('-') {
+        return Err(format!(
+            "{text:?} is no parameter of a module: it is NAME=VALUE, and no option of modprobe"
+        ));
+    }
+    Ok(text.into())
 }
 
 fn directory(text: &str) -> Result<PathBuf, String> {

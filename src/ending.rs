@@ -14,7 +14,7 @@ pub enum Ending {
     CannotTell,
     /// Bad usage, bad value, unknown variable.
     Refused,
-    /// Waiting cannot cure it, and `--fail-fast` was given.
+    /// Waiting cannot cure it.
     Blocked,
     /// The deadline passed.
     TimedOut,

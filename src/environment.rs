@@ -16,6 +16,9 @@ const OF_OTHER_VERBS: [&str; 3] = ["NO_YIELD", "STATUS_FILE", "UNLOAD_ON_EXIT"];
 /// But not where `check` would have to heed it, and cannot yet.
 const NOT_YET: (&str, &str) = ("check", "STATUS_FILE");
 
+/// What a disabled `load` still has to know.
+const LOADING: [&str; 2] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_MODPROBE"];
+
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;
 
@@ -57,10 +60,11 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Ref
         ("wait" | "load", disabled) => disabled?,
         _ => None,
     };
-    if disabled.is_some() {
-        return Ok(Invocation { cli: cli(&typed)?, disabled });
-    }
-    let mirrored = mirrors(&mut command, &args[0], verb, typed_options, variables)?;
+    // Where to load, and by what, must be known even then.
+    let needed =
+        |name: &OsStr| disabled.is_none() || verb == "load" && LOADING.iter().any(|needed| name == *needed);
+    let heeded = variables.iter().filter(|(name, _)| needed(name)).cloned().collect();
+    let mirrored = mirrors(&mut command, &args[0], verb, typed_options, &heeded)?;
     let cli = if mirrored.is_empty() {
         cli(&typed)?
     } else {

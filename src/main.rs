@@ -12,7 +12,7 @@ use peermem_gate::config::{Node, PeermemExpected, Policy, refuse_beside_marker};
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Refusal, Variables, value_of};
 use peermem_gate::report;
-use peermem_gate::verb::load::{Finished, Load};
+use peermem_gate::verb::load::{self, Finished, Load};
 use peermem_gate::verb::shim::{self, Shim};
 use peermem_gate::verb::wait::{self, Door};
 use peermem_gate::verb::{Hold, check};
@@ -108,14 +108,18 @@ impl Main {
         let option = by_install_line.then(|| OsString::from("--ignore-install"));
         let mut arguments: Vec<_> = option.into_iter().chain(["nvidia-peermem".into()]).collect();
         arguments.extend(args.parameters.iter().cloned());
-        let hold = hold_to_load(args, variables)?;
         let termination_log = self.termination_log.clone();
-        let load = Load { hold, modprobe, arguments, words: Words::Kept, termination_log };
-        let finished = match disabled {
-            Some(reason) => load.disabled(&reason, &signals),
-            None => load.run(signals),
+        if let Some(reason) = disabled {
+            return Ok(load::disabled(&reason, &modprobe, &arguments, termination_log.as_deref(), &signals)?);
+        }
+        let load = Load {
+            hold: hold_to_load(args, variables)?,
+            modprobe,
+            arguments,
+            words: Words::Kept,
+            termination_log,
         };
-        Ok(match finished {
+        Ok(match load.run(signals) {
             Finished::Live(_) | Finished::Open => Ending::Opened,
             Finished::Ended(ending) => ending,
         })
@@ -140,7 +144,8 @@ impl Main {
         log::start(&args.log);
         let modprobe = Modprobe::find(Path::new("/"), value_of(variables, "PATH"), args.modprobe.as_deref())?;
         // The shim is called where the driver is; another root is modprobe's own option.
-        args.node.driver_root = load.dirname.clone().unwrap_or_else(|| "/".into());
+        let dirname = load.dirname.as_deref().unwrap_or(Path::new("/"));
+        args.node.driver_root = std::path::absolute(dirname).context("-d has no absolute path")?;
         args.parameters.clone_from(&load.parameters);
         let hold = hold_to_load(args, variables)?;
         let termination_log = self.termination_log.clone();

@@ -16,7 +16,8 @@ const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
 
 /// Rooms that get all they know from their arguments.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
+    "src/arguments.rs",
     "src/judge",
     "src/gate",
     "src/condition.rs",

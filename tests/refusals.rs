@@ -381,3 +381,37 @@ fn every_mirror_does_what_its_option_does() {
     }
     assert!(node.path("odd/log").exists() && node.path("odd/metrics").exists());
 }
+
+#[test]
+fn no_option_reaches_modprobe_as_a_parameter() {
+    for word in ["-f", "--force-vermagic", "-C", ""] {
+        assert_refused(load().args(["--", "peerdirect_support=1", word]), "no option of modprobe");
+    }
+    assert_accepted(load().args(["--", "peerdirect_support=1", "odd"]));
+}
+
+#[test]
+fn a_disabled_load_asks_no_more_than_where_and_by_what() {
+    let disabled = |modprobe: &str| {
+        let mut command = gate();
+        command.arg("load").env("PEERMEM_GATE_DISABLED", "drill 7").env("PEERMEM_GATE_MODPROBE", modprobe);
+        command.env("PEERMEM_GATE_TIMEOUT", "nonsense").env("DRIVER_READY_PATH", "nonsense");
+        refusal(&mut command)
+    };
+    let (code, said) = disabled("/bin/true");
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("drill 7"), "{said}");
+    let (code, said) = disabled("/bin/false");
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("modprobe ended with 1"), "{said}");
+    let (code, said) = disabled("/no/such/modprobe");
+    assert_eq!(code, 127, "{said}");
+    let mut elsewhere = gate();
+    elsewhere
+        .arg("load")
+        .env("PEERMEM_GATE_DISABLED", "drill 7")
+        .env("PEERMEM_GATE_DRIVER_ROOT", "/no/such/root");
+    let (code, said) = refusal(&mut elsewhere);
+    assert_eq!(code, 127, "{said}");
+    assert!(said.contains("/no/such/root"), "{said}");
+}

@@ -98,6 +98,7 @@ impl Case<'_> {
         };
         let file = |question: fn(&Self, &ModuleInfo) -> Answer| info.and_then(|info| question(self, info));
         self.missing()
+            .or_else(|| self.unlisted())
             .or_else(|| file(Self::stub))
             .or_else(|| file(Self::mismatch))
             .or_else(|| file(Self::wrong_kernel))
@@ -106,7 +107,6 @@ impl Case<'_> {
             .or_else(|| self.legacy_client())
             .or_else(|| self.bad_parameter())
             .or_else(|| self.damaged())
-            .or_else(|| self.unlisted())
             .or_else(|| file(Self::dependency))
             .or_else(|| self.unreadable())
             .or_else(|| file(Self::version_unknown))
@@ -120,6 +120,19 @@ impl Case<'_> {
             "the driver was installed without kernel modules for this kernel: set FORCE_REINSTALL=true on the driver \
              container, or delete its pod, so that they are built; on a host install them (dkms); or correct --driver-root"
                 .to_owned(),
+        ))
+    }
+
+    fn unlisted(&self) -> Answer {
+        let ModuleFile::Read { path, listed: Some(false), .. } = &self.peermem.file else { return None };
+        let message = format!(
+            "{} is there, but modules.dep does not list it, so that modprobe will not find it",
+            path.display()
+        );
+        Some((
+            Reason::ModuleFileMissing,
+            message,
+            format!("run depmod {} in the driver's root", self.seen.kernel.release),
         ))
     }
 
@@ -193,7 +206,7 @@ impl Case<'_> {
             .iter()
             .any(|a| layout.zip(a.versions.get(LAYOUT)).is_some_and(|(ours, theirs)| ours != theirs));
         let path = self.path();
-        let message = if info.machine != kernel.machine {
+        let message = if info.machine != kernel.machine && !kernel.machine.is_empty() {
             format!("{path} is for {}, and this machine is {}", info.machine, kernel.machine)
         } else if let Some(accepted) = other_flags {
             format!(
@@ -294,19 +307,6 @@ impl Case<'_> {
         ))
     }
 
-    fn unlisted(&self) -> Answer {
-        let ModuleFile::Read { path, listed: Some(false), .. } = &self.peermem.file else { return None };
-        let message = format!(
-            "{} is there, but modules.dep does not list it, so that modprobe will not find it",
-            path.display()
-        );
-        Some((
-            Reason::ModuleFileMissing,
-            message,
-            format!("run depmod {} in the driver's root", self.seen.kernel.release),
-        ))
-    }
-
     /// modprobe would load what is missing, which is for others to do.
     fn dependency(&self, info: &ModuleInfo) -> Answer {
         let wants_nvidia = info.imports.iter().any(|symbol| symbol.starts_with("nvidia_p2p_"));
@@ -370,7 +370,7 @@ impl Case<'_> {
 
     fn usable(&self) -> (Reason, String, String) {
         let mut message = format!("{} will load", self.path());
-        if let ModuleFile::Read { info, others, .. } = &self.peermem.file {
+        if let ModuleFile::Read { info, others, listed, .. } = &self.peermem.file {
             if let Some(crc) = info.versions.get(PEER_MEMORY_SYMBOLS[0]) {
                 let source =
                     offered(&self.peermem.peer_memory, PEER_MEMORY_SYMBOLS[0]).map(|(_, source)| source);
@@ -379,6 +379,9 @@ impl Case<'_> {
                     ": it wants {} with CRC {crc:#010x}, as {source} has it",
                     PEER_MEMORY_SYMBOLS[0]
                 );
+            }
+            if listed.is_none() {
+                message += "; there is no modules.dep, and modprobe finds nothing before depmod has run";
             }
             if let Some(other) = others.first() {
                 message += &format!("; {} is there too, and modprobe leaves it alone", other.display());

@@ -59,6 +59,7 @@ pub fn objection(
         ));
     }
     match &plan.file {
+        _ if plan.install.is_some() => None,
         Some(planned) if is_inspected(planned) => None,
         Some(planned) => Some(format!(
             "modprobe would load {}, and {} was inspected; what to do: run depmod, and remove the one that is not wanted",

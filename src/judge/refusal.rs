@@ -35,6 +35,8 @@ pub struct Attempt<'a> {
     pub log: &'a Seen<Vec<String>>,
     /// The file that was inspected.
     pub file: Option<&'a ModuleInfo>,
+    /// The other modules that modprobe may have loaded for it.
+    pub others: &'a [String],
 }
 
 /// Why it failed, for a person.
@@ -145,7 +147,8 @@ const ROWS: &[Row] = &[
 /// Says why.
 #[must_use]
 pub fn refusal(attempt: &Attempt) -> Refusal {
-    let lines: Vec<String> = attempt.log.iter().flatten().filter(|line| belongs(line)).cloned().collect();
+    let lines: Vec<String> =
+        attempt.log.iter().flatten().filter(|line| attempt.concerns(line)).cloned().collect();
     let errno = TEXTS.iter().find(|(text, _)| attempt.stderr.contains(text)).map(|(_, errno)| *errno);
     let row = ROWS.iter().find_map(|row| Some((row, lines.iter().find(|line| line.contains(row.word))?)));
     let (verdict, remedy, transient) = match row {
@@ -193,6 +196,10 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         Some("EINVAL") if is_stub => {
             lasting("it is a stub, built where MOFED's headers could not be seen", REBUILD)
         }
+        Some("EINVAL") if attempt.file.is_some() => lasting(
+            "refused as invalid, though its file fits: a parameter, or a client of the same name that came meanwhile",
+            "see its parameters, and whether nv_peer_mem is loaded",
+        ),
         Some("EINVAL") => lasting(
             "refused as invalid: a stub, other symbol CRCs, a bad parameter, or nv_peer_mem is loaded",
             "run `peermem-gate check --peermem` as root: it tells these apart",
@@ -210,7 +217,7 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         ),
         Some("ENOMEM") => passing("the kernel has no memory for it"),
         Some("EBADMSG") => lasting("it is damaged", REBUILD),
-        _ => lasting("modprobe failed", "see what it says above"),
+        _ => lasting("modprobe failed", "see what it says"),
     }
 }
 
@@ -222,10 +229,16 @@ fn other_module(line: &str) -> Option<&str> {
     (is_name && is_other).then_some(name)
 }
 
-/// Lines that come with loading a module; the rest of the kernel goes on talking meanwhile.
-fn belongs(line: &str) -> bool {
-    const OURS: [&str; 2] = ["nvidia_peermem", "nvidia-peermem"];
-    OURS.iter().any(|name| line.contains(name)) || ROWS.iter().any(|row| line.contains(row.word))
+impl Attempt<'_> {
+    /// Does this line belong to it? The kernel goes on talking of other things meanwhile.
+    fn concerns(&self, line: &str) -> bool {
+        const OURS: [&str; 2] = ["nvidia_peermem", "nvidia-peermem"];
+        let names_us = OURS.iter().any(|name| line.contains(name));
+        let is_known = ROWS.iter().any(|row| line.contains(row.word));
+        let may_be_ours =
+            other_module(line).is_none_or(|name| self.others.iter().any(|o| *o == name.replace('-', "_")));
+        names_us || is_known && may_be_ours
+    }
 }
 
 #[cfg(test)]
@@ -235,7 +248,8 @@ mod tests {
 
     fn say(stderr: &str, lines: &[&str]) -> Refusal {
         let log = Ok(lines.iter().map(|line| (*line).to_owned()).collect());
-        refusal(&Attempt { stderr, log: &log, file: None })
+        let others = ["ib_uverbs".to_owned()];
+        refusal(&Attempt { stderr, log: &log, file: None, others: &others })
     }
 
     const EINVAL: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n";
@@ -340,16 +354,19 @@ mod tests {
     #[test]
     fn silence_is_said_to_be_silence() {
         let stub = ModuleInfo::default();
-        let silent = refusal(&Attempt { stderr: EINVAL, log: &Ok(vec![]), file: Some(&stub) });
+        let silent = refusal(&Attempt { stderr: EINVAL, log: &Ok(vec![]), file: Some(&stub), others: &[] });
         assert!(silent.verdict.contains("stub") && silent.verdict.contains("says nothing"), "{silent:?}");
         let deaf = Err(Unreadable { path: "/dev/kmsg".into(), why: "Operation not permitted".into() });
-        let unheard = refusal(&Attempt { stderr: EBUSY, log: &deaf, file: None });
+        let unheard = refusal(&Attempt { stderr: EBUSY, log: &deaf, file: None, others: &[] });
         assert!(unheard.transient && unheard.verdict.contains("cannot be read"), "{unheard:?}");
     }
 
     #[test]
     fn other_talk_of_the_kernel_is_left_out() {
-        let refusal = say(EINVAL, &["eth0: link up", "nvidia: module license taints kernel."]);
+        let refusal = say(
+            EINVAL,
+            &["eth0: link up", "nvidia: module license taints kernel.", "foo: Unknown symbol bar (err -2)"],
+        );
         assert!(refusal.lines.is_empty(), "{refusal:?}");
         assert!(!refusal.transient);
     }

@@ -320,13 +320,6 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Does /proc/modules list `nvidia_peermem`?
-#[must_use]
-pub fn is_listed(places: &Places) -> bool {
-    let proc = modules::read_proc(&places.proc.join("modules"));
-    proc.is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some())
-}
-
 /// Is the path that modprobe names, run in its root, the module file that was found?
 #[must_use]
 pub fn is_same_file(modprobe_root: &Path, named: &Path, places: &Places, found: &Path) -> bool {

@@ -9,7 +9,7 @@ use super::{file_signature, headers, modprobe_conf};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::config::Places;
 use crate::observation::{
-    Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols,
+    Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols, Unreadable,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -21,21 +21,38 @@ const NOTE: u64 = 1024;
 
 type Signature = (u64, u64, u64, i64, i64);
 
-/// Files that were inspected, kept for as long as they stay the same: nvidia.ko has 100 MB.
+/// What files were found to say, kept for as long as they stay the same: nvidia.ko has 100 MB.
 #[derive(Debug, Default)]
-pub(super) struct Inspected(BTreeMap<PathBuf, (Signature, ModuleInfo)>);
+pub(super) struct Inspected {
+    infos: Kept<ModuleInfo>,
+    build_ids: Kept<Option<String>>,
+}
+
+type Kept<T> = BTreeMap<PathBuf, (Signature, T)>;
+
+fn kept<T: Clone>(
+    kept: &mut Kept<T>,
+    path: &Path,
+    read: fn(&Path) -> Result<T, NotAModule>,
+) -> Result<T, NotAModule> {
+    let signature = path.metadata().ok().map(|metadata| file_signature(&metadata));
+    if let Some((_, value)) = kept.get(path).filter(|(before, _)| Some(*before) == signature) {
+        return Ok(value.clone());
+    }
+    let value = read(path)?;
+    if let Some(signature) = signature {
+        kept.insert(path.to_owned(), (signature, value.clone()));
+    }
+    Ok(value)
+}
 
 impl Inspected {
     fn inspect(&mut self, path: &Path) -> Result<ModuleInfo, NotAModule> {
-        let signature = path.metadata().ok().map(|metadata| file_signature(&metadata));
-        if let Some((_, info)) = self.0.get(path).filter(|(kept, _)| Some(*kept) == signature) {
-            return Ok(info.clone());
-        }
-        let info = module_file::inspect(path)?;
-        if let Some(signature) = signature {
-            self.0.insert(path.to_owned(), (signature, info.clone()));
-        }
-        Ok(info)
+        kept(&mut self.infos, path, module_file::inspect)
+    }
+
+    fn build_id(&mut self, path: &Path) -> Result<Option<String>, NotAModule> {
+        kept(&mut self.build_ids, path, module_file::build_id)
     }
 }
 
@@ -85,6 +102,13 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn file(&mut self) -> ModuleFile {
         let (root, release) = (&self.places.driver_root, &self.seen.kernel.release);
+        if release.is_empty() {
+            let path = self.places.proc.join("sys/kernel/osrelease");
+            return ModuleFile::Unreadable(Unreadable {
+                path,
+                why: "the kernel's release cannot be told".to_owned(),
+            });
+        }
         let Found { path, real, others, listed } = match module_file::find(root, release, NAME) {
             Ok(Some(found)) => found,
             Ok(None) => return ModuleFile::Missing(module_file::directory(root, release)),
@@ -117,7 +141,7 @@ impl Reading<'_> {
         roots.dedup();
         for root in &roots {
             let Ok(Some(found)) = module_file::find(root, &self.seen.kernel.release, name) else { continue };
-            if module_file::build_id(&found.real) != Ok(Some(loaded.clone())) {
+            if self.inspected.build_id(&found.real) != Ok(Some(loaded.clone())) {
                 continue;
             }
             if let Ok(info) = self.inspected.inspect(&found.real) {

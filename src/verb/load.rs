@@ -53,38 +53,44 @@ enum Tried {
     CannotRun(Unrunnable),
 }
 
-impl Load {
-    /// Loads without a look, as modprobe alone would have.
-    #[must_use]
-    pub fn disabled(&self, reason: &str, signals: &Signals) -> Finished {
-        tracing::warn!("loading without a look: the gate is disabled: {reason}");
-        match self.modprobe.run(&self.arguments, Words::Passed, signals.fd(), || signals.take_one()) {
-            Ok(Ran { signal: Some(signal), .. }) => Finished::Ended(Ending::Signal(signal)),
-            Ok(Ran { code: 0, .. }) => Finished::Live(Some(0)),
-            Ok(ran) => {
-                let sentence = format!("modprobe ended with {}: {}", ran.code, ran.stderr.trim_end());
-                self.refused(&sentence, None)
-            }
-            Err(why) => self.cannot_run(&why),
+/// Loads without a look, as modprobe alone would have.
+///
+/// # Errors
+/// When modprobe cannot be run.
+pub fn disabled(
+    reason: &str,
+    modprobe: &Modprobe,
+    arguments: &[OsString],
+    termination_log: Option<&Path>,
+    signals: &Signals,
+) -> Result<Ending, Unrunnable> {
+    tracing::warn!("loading without a look: the gate is disabled: {reason}");
+    let ran = modprobe.run(arguments, Words::Passed, signals.fd(), || signals.take_one())?;
+    Ok(match ran {
+        Ran { signal: Some(signal), .. } => Ending::Signal(signal),
+        Ran { code: 0, .. } => Ending::Opened,
+        ran => {
+            let sentence = format!("modprobe ended with {}: {}", ran.code, ran.stderr.trim_end());
+            tracing::error!("{sentence}");
+            last_words(termination_log, Ending::Blocked, &sentence, None)
         }
-    }
+    })
+}
 
+impl Load {
     /// Holds, loads, proves.
     #[must_use]
     pub fn run(&self, signals: Signals) -> Finished {
-        let places = &self.hold.node.places;
-        // Nothing to wait for, unless somebody else has loaded it.
-        let hopeless =
-            probe::cannot_load(places).filter(|_| !self.hold.policy.dry_run && !probe::is_listed(places));
-        if let Some((why, remedy)) = hopeless {
-            return self.refused(&format!("give up: {why}; what to do: {remedy}"), None);
-        }
         let mut held = Held::new(&self.hold, signals);
+        if let Some(sentence) = self.hopeless(&mut held) {
+            return self.refused(&sentence, None);
+        }
+        let mut last_try = String::new();
         loop {
             match held.hold() {
                 Effect::Open(Opening::Ready) => {}
                 Effect::Open(_) => return self.open(&held),
-                Effect::End(ending) => return self.ended(&held, ending),
+                Effect::End(ending) => return self.ended(&held, ending, &last_try),
                 Effect::Say(_) | Effect::Publish => continue,
             }
             match self.attempt(&mut held) {
@@ -95,16 +101,28 @@ impl Load {
                 Tried::Refused(sentence) => return self.refused(&sentence, held.verdict()),
                 Tried::Again(sentence) => {
                     tracing::warn!("not loaded yet: {sentence}");
+                    last_try = format!("; not loaded before: {sentence}");
                     held.hold_on();
                 }
                 Tried::Signal(signal) => {
                     let last = held.signalled(signal);
                     let Effect::End(ending) = last else { return Finished::Open };
-                    return self.ended(&held, ending);
+                    return self.ended(&held, ending, &last_try);
                 }
                 Tried::CannotRun(why) => return self.cannot_run(&why),
             }
         }
+    }
+
+    /// There is nothing to wait for where nothing can be loaded; unless there is nothing to load.
+    fn hopeless(&self, held: &mut Held) -> Option<String> {
+        let (why, remedy) =
+            probe::cannot_load(&self.hold.node.places).filter(|_| !self.hold.policy.dry_run)?;
+        let verdict = held.look_now()?.verdict;
+        let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
+        let is_done = verdict.outcome == Outcome::NotApplicable
+            || matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
+        (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
     fn cannot_run(&self, why: &Unrunnable) -> Finished {
@@ -116,14 +134,15 @@ impl Load {
     fn open(&self, held: &Held) -> Finished {
         // A signal that came while opening is heeded.
         match held.wakes().restore_signals() {
-            Some(signal) => self.ended(held, Ending::Signal(signal)),
+            Some(signal) => self.ended(held, Ending::Signal(signal), ""),
             None => Finished::Open,
         }
     }
 
-    fn ended(&self, held: &Held, ending: Ending) -> Finished {
+    fn ended(&self, held: &Held, ending: Ending, last_try: &str) -> Finished {
         let log = self.termination_log.as_deref();
-        Finished::Ended(last_words(log, ending, held.last_words(), held.verdict()))
+        let sentence = format!("{}{last_try}", held.last_words());
+        Finished::Ended(last_words(log, ending, &sentence, held.verdict()))
     }
 
     fn refused(&self, sentence: &str, verdict: Option<&Verdict>) -> Finished {
@@ -138,16 +157,21 @@ impl Load {
         if let Some((why, remedy)) = probe::cannot_load(&self.hold.node.places) {
             return Tried::Refused(format!("not loaded: {why}; what to do: {remedy}"));
         }
-        if let Some(tried) = self.object(held) {
-            return tried;
-        }
+        let plan = match self.plan(held) {
+            Ok(plan) => plan,
+            Err(tried) => return tried,
+        };
         // The one look that counts: what follows it is the load itself.
         let settled = held.last_look().map(|look| look.identity.clone());
         let Some(before) = held.look_now() else {
             return Tried::Again("the last look was broken off".to_owned());
         };
+        let objection = held.seen().and_then(|seen| self.objection(seen, &plan));
         if let Some(why) = changed(&before, settled.as_ref()) {
             return Tried::Again(why);
+        }
+        if let Some(why) = objection {
+            return Tried::Refused(format!("not loaded: {why}"));
         }
         let log = KernelLog::from_now();
         tracing::info!("loading: {}", self.modprobe.shown(&self.arguments));
@@ -157,30 +181,24 @@ impl Load {
         };
         match ran.signal {
             Some(signal) => Tried::Signal(signal),
-            None => prove(held, &before, &ran, log),
+            None => prove(held, &before, &plan, &ran, log),
         }
     }
 
-    /// What speaks against what modprobe itself says that it would do.
-    fn object(&self, held: &Held) -> Option<Tried> {
+    /// What modprobe itself says that it would do.
+    fn plan(&self, held: &Held) -> Result<Plan, Tried> {
         let mut arguments = vec![OsString::from("--show-depends")];
         arguments.extend(self.arguments.iter().cloned());
-        let shown = match self.run_modprobe(&arguments, Words::Kept, held) {
-            Ok(shown) => shown,
-            Err(why) => return Some(Tried::CannotRun(why)),
-        };
-        if let Some(signal) = shown.signal {
-            return Some(Tried::Signal(signal));
+        match self.run_modprobe(&arguments, Words::Kept, held) {
+            Ok(Ran { signal: Some(signal), .. }) => Err(Tried::Signal(signal)),
+            Ok(Ran { code: 0, stdout, .. }) => Ok(plan::read(&stdout)),
+            Ok(ran) => Err(Tried::Refused(format!(
+                "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, \
+                 and see that kmod is its modprobe",
+                ran.stderr.trim_end()
+            ))),
+            Err(why) => Err(Tried::CannotRun(why)),
         }
-        let objection = match (held.seen(), shown.code) {
-            (Some(seen), 0) => self.compare(seen, &plan::read(&shown.stdout)),
-            _ => Some(format!(
-                "modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, and see \
-                 that kmod is its modprobe",
-                shown.stderr.trim_end()
-            )),
-        };
-        objection.map(|why| Tried::Refused(format!("not loaded: {why}")))
     }
 
     fn run_modprobe(&self, arguments: &[OsString], words: Words, held: &Held) -> Result<Ran, Unrunnable> {
@@ -188,10 +206,10 @@ impl Load {
         self.modprobe.run(arguments, words, signals.fd(), || signals.take_one())
     }
 
-    fn compare(&self, seen: &Observation, plan: &Plan) -> Option<String> {
+    /// What speaks against it.
+    fn objection(&self, seen: &Observation, plan: &Plan) -> Option<String> {
         if let Some(command) = &plan.install {
             tracing::warn!("modprobe.d has modprobe run `{command}` in the place of loading nvidia_peermem");
-            return None;
         }
         let inspected = file(seen).map(|(path, _)| path)?;
         let (root, places) = (self.modprobe.root(), &self.hold.node.places);
@@ -202,7 +220,7 @@ impl Load {
 }
 
 /// Whether it is live now; if not, why.
-fn prove(held: &mut Held, before: &Look, ran: &Ran, log: KernelLog) -> Tried {
+fn prove(held: &mut Held, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog) -> Tried {
     let said = log.said();
     let info = held.seen().and_then(file).map(|(_, info)| info.clone());
     let Some(after) = look_to_the_end(held) else {
@@ -230,7 +248,11 @@ fn prove(held: &mut Held, before: &Look, ran: &Ran, log: KernelLog) -> Tried {
                 .to_owned(),
         );
     }
-    let why = refusal(&Attempt { stderr: &ran.stderr, log: &said, file: info.as_ref() });
+    let attempt = Attempt { stderr: &ran.stderr, log: &said, file: info.as_ref(), others: &plan.before };
+    let why = refusal(&attempt);
+    for line in ran.stderr.lines() {
+        tracing::info!("modprobe: {line}");
+    }
     for line in &why.lines {
         tracing::info!("kernel: {line}");
     }
