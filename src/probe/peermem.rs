@@ -5,6 +5,7 @@
 use super::module_file::{self, Found, NotAModule};
 use super::privilege::signatures;
 use super::read::{open, unreadable};
+use super::root::resolve;
 use super::{file_signature, headers, modprobe_conf};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::config::Places;
@@ -26,33 +27,44 @@ type Signature = (u64, u64, u64, i64, i64);
 pub(super) struct Inspected {
     infos: Kept<ModuleInfo>,
     build_ids: Kept<Option<String>>,
+    /// By name, below a directory of modules; for as long as its modules.dep stays the same.
+    found: Kept<Option<Found>>,
 }
 
 type Kept<T> = BTreeMap<PathBuf, (Signature, T)>;
 
-fn kept<T: Clone>(
+/// What `read` says, unless it has said it of the same state of `file`.
+fn kept<T: Clone, E>(
     kept: &mut Kept<T>,
-    path: &Path,
-    read: fn(&Path) -> Result<T, NotAModule>,
-) -> Result<T, NotAModule> {
-    let signature = path.metadata().ok().map(|metadata| file_signature(&metadata));
-    if let Some((_, value)) = kept.get(path).filter(|(before, _)| Some(*before) == signature) {
+    key: &Path,
+    file: &Path,
+    read: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let signature = file.metadata().ok().map(|metadata| file_signature(&metadata));
+    if let Some((_, value)) = kept.get(key).filter(|(before, _)| Some(*before) == signature) {
         return Ok(value.clone());
     }
-    let value = read(path)?;
+    let value = read()?;
     if let Some(signature) = signature {
-        kept.insert(path.to_owned(), (signature, value.clone()));
+        kept.insert(key.to_owned(), (signature, value.clone()));
     }
     Ok(value)
 }
 
 impl Inspected {
     fn inspect(&mut self, path: &Path) -> Result<ModuleInfo, NotAModule> {
-        kept(&mut self.infos, path, module_file::inspect)
+        kept(&mut self.infos, path, path, || module_file::inspect(path))
     }
 
     fn build_id(&mut self, path: &Path) -> Result<Option<String>, NotAModule> {
-        kept(&mut self.build_ids, path, module_file::build_id)
+        kept(&mut self.build_ids, path, path, || module_file::build_id(path))
+    }
+
+    fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
+        let directory = module_file::directory(root, release);
+        // Without one, nothing is kept.
+        let modules_dep = resolve(root, &directory.join("modules.dep")).unwrap_or_default();
+        kept(&mut self.found, &directory.join(name), &modules_dep, || module_file::find(root, release, name))
     }
 }
 
@@ -109,7 +121,7 @@ impl Reading<'_> {
                 why: "the kernel's release cannot be told".to_owned(),
             });
         }
-        let Found { path, real, others, listed } = match module_file::find(root, release, NAME) {
+        let Found { path, real, others, listed } = match self.inspected.find(root, release, NAME) {
             Ok(Some(found)) => found,
             Ok(None) => return ModuleFile::Missing(module_file::directory(root, release)),
             Err(why) => return ModuleFile::Unreadable(why),
@@ -140,7 +152,9 @@ impl Reading<'_> {
         let mut roots = vec![&self.places.driver_root, &self.places.mofed_root, &self.places.root];
         roots.dedup();
         for root in &roots {
-            let Ok(Some(found)) = module_file::find(root, &self.seen.kernel.release, name) else { continue };
+            let Ok(Some(found)) = self.inspected.find(root, &self.seen.kernel.release, name) else {
+                continue;
+            };
             if self.inspected.build_id(&found.real) != Ok(Some(loaded.clone())) {
                 continue;
             }

@@ -5,7 +5,7 @@
 use super::unpack::{Bytes, Contents};
 use super::{Fault, damaged};
 use object::elf::{
-    ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB, ET_REL, FileHeader64, SHT_NOBITS, SHT_NULL, SectionHeader64,
+    ELFCLASS64, ELFDATA2LSB, ELFDATA2MSB, ELFMAG, ET_REL, FileHeader64, SHT_NOBITS, SHT_NULL, SectionHeader64,
 };
 use object::{LittleEndian as Little, pod};
 use std::mem::size_of;
@@ -91,7 +91,7 @@ fn header(contents: &Contents) -> Result<Header, Fault> {
     let bytes = contents.bytes(0, size_of::<Header>() as u64)?;
     let Ok((header, _)) = pod::from_bytes::<Header>(&bytes) else { return damaged("no ELF header") };
     let ident = &header.e_ident;
-    if ident.magic != object::elf::ELFMAG {
+    if ident.magic != ELFMAG {
         return damaged("unpacks to something that is no ELF file");
     }
     if ident.class != ELFCLASS64 {

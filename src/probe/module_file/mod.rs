@@ -14,7 +14,7 @@ pub use find::{Found, directory, find};
 use self::elf::Elf;
 use self::unpack::Contents;
 use super::read::unreadable;
-use crate::observation::{ModuleFile, ModuleInfo, Unreadable};
+use crate::observation::{ModuleInfo, Unreadable};
 use std::io;
 use std::path::Path;
 
@@ -52,26 +52,6 @@ impl From<io::Error> for Fault {
 /// A [`Fault`] of the file itself.
 fn damaged<T>(why: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Damaged(why.into()))
-}
-
-/// Finds the file of the module `name` as modprobe would below `root`, and reads what it says.
-#[must_use]
-pub fn read(root: &Path, release: &str, name: &str) -> ModuleFile {
-    let found = match find(root, release, name) {
-        Ok(Some(found)) => found,
-        Ok(None) => return ModuleFile::Missing(directory(root, release)),
-        Err(why) => return ModuleFile::Unreadable(why),
-    };
-    match inspect(&found.real) {
-        Ok(info) => ModuleFile::Read {
-            path: found.path,
-            others: found.others,
-            listed: found.listed,
-            info: Box::new(info),
-        },
-        Err(NotAModule::Unreadable(why)) => ModuleFile::Unreadable(why),
-        Err(NotAModule::Damaged(why)) => ModuleFile::Damaged(why),
-    }
 }
 
 /// What the module file at `path`, compressed or not, says of itself.

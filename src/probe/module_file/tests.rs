@@ -2,21 +2,20 @@
 //! Good files say what they are; of bad ones, none is taken for a good one, and none costs more
 //! than its refusal.
 
+mod files;
+mod find;
 mod image;
 
 use self::image::Image;
-use super::unpack::{Contents, Format, IN_MEMORY, unpack};
-use super::{Elf, Fault, NotAModule, build_id, info, inspect, read};
-use crate::observation::{ModuleFile, ModuleInfo};
+use super::unpack::{Contents, IN_MEMORY, Packing, unpack};
+use super::{Elf, Fault, info};
+use crate::observation::ModuleInfo;
 use lzma_rust2::{LzmaOptions, XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 const SIGNATURE: &[u8] = b"PKCS#7 and its description~Module signature appended~\n";
-const FORMATS: [Format; 3] = [Format::Gzip, Format::Xz, Format::Zstd];
+const PACKINGS: [Packing; 3] = [Packing::Gzip, Packing::Xz, Packing::Zstd];
 
 fn parse(file: &[u8]) -> Result<ModuleInfo, Fault> {
     Elf::parse(Contents::Unpacked(file.to_owned())).and_then(|elf| info::read(&elf))
@@ -31,22 +30,21 @@ fn fault(file: &[u8]) -> String {
     }
 }
 
-fn pack(format: Format, bytes: &[u8]) -> Vec<u8> {
-    match format {
-        Format::Elf => bytes.to_owned(),
-        Format::Gzip => {
+fn pack(packing: Packing, bytes: &[u8]) -> Vec<u8> {
+    match packing {
+        Packing::Gzip => {
             let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             packed.write_all(bytes).unwrap();
             packed.finish().unwrap()
         }
-        Format::Xz => {
+        Packing::Xz => {
             let mut options = XzOptions::with_preset(0);
             options.lzma_options = LzmaOptions { dict_size: 64 * 1024, ..options.lzma_options };
             let mut packed = XzWriter::new(Vec::new(), options).unwrap();
             packed.write_all(bytes).unwrap();
             packed.finish().unwrap()
         }
-        Format::Zstd => compress_to_vec(bytes, CompressionLevel::Fastest),
+        Packing::Zstd => compress_to_vec(bytes, CompressionLevel::Fastest),
     }
 }
 
@@ -122,8 +120,8 @@ fn a_signature_is_seen_and_changes_nothing_else() {
     let signed = [&plain, SIGNATURE].concat();
     let expected = ModuleInfo { signed: true, ..parse(&plain).unwrap() };
     assert_eq!(parse(&signed).unwrap(), expected);
-    for format in FORMATS {
-        assert_eq!(unpack(format, &pack(format, &signed), IN_MEMORY).unwrap(), signed, "{format:?}");
+    for packing in PACKINGS {
+        assert_eq!(unpack(packing, &pack(packing, &signed), IN_MEMORY).unwrap(), signed, "{packing:?}");
     }
 }
 
@@ -182,11 +180,11 @@ fn no_piece_of_a_module_is_taken_for_the_whole() {
     for length in 0..whole.len() {
         assert!(!matches!(parse(&whole[..length]), Ok(info) if info == good), "{length}");
     }
-    for format in FORMATS {
-        let packed = pack(format, &whole);
+    for packing in PACKINGS {
+        let packed = pack(packing, &whole);
         for length in 0..packed.len() {
-            let unpacked = unpack(format, &packed[..length], IN_MEMORY);
-            assert!(!matches!(unpacked, Ok(bytes) if bytes == whole), "{format:?} {length}");
+            let unpacked = unpack(packing, &packed[..length], IN_MEMORY);
+            assert!(!matches!(unpacked, Ok(bytes) if bytes == whole), "{packing:?} {length}");
         }
     }
 }
@@ -202,161 +200,15 @@ fn no_flipped_bit_makes_it_panic() {
         file[at] ^= 1 << bit;
         drop(parse(&file));
     }
-    for format in FORMATS {
-        let packed = pack(format, &whole);
+    for packing in PACKINGS {
+        let packed = pack(packing, &whole);
         for (at, bit) in (0..packed.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut file = packed.clone();
             file[at] ^= 1 << bit;
             // Some bits, such as a time stamp's, mean nothing.
-            if let Ok(unpacked) = unpack(format, &file, IN_MEMORY) {
-                assert_eq!(unpacked, whole, "{format:?} {at} {bit}");
+            if let Ok(unpacked) = unpack(packing, &file, IN_MEMORY) {
+                assert_eq!(unpacked, whole, "{packing:?} {at} {bit}");
             }
         }
     }
-}
-
-#[test]
-fn what_unpacks_to_too_much_is_refused_in_time() {
-    let begin = Instant::now();
-    for format in FORMATS {
-        let packed = pack(format, &vec![0; 100_000]);
-        assert_eq!(unpack(format, &packed, 100_000).unwrap().len(), 100_000);
-        let Err(Fault::Damaged(why)) = unpack(format, &packed, 99_999) else { panic!("{format:?}") };
-        assert!(why.contains("more than 99999 bytes"), "{why}");
-    }
-    // Blocks of 128 KiB zeros each, 64 GiB in all, with and without the window for them.
-    for (window, expected) in [(0x50, "unpacks to more than"), (0x98, "window is too large")] {
-        let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0, window];
-        (0..512 * 1024).for_each(|_| bomb.extend([0x02, 0x00, 0x10, 0]));
-        let Err(Fault::Damaged(why)) = unpack(Format::Zstd, &bomb, IN_MEMORY) else { panic!() };
-        assert!(why.contains(expected), "{why}");
-    }
-    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
-}
-
-#[test]
-fn all_parts_of_a_packed_file_count() {
-    for format in FORMATS {
-        let twice = [pack(format, b"one"), pack(format, b"two")].concat();
-        assert_eq!(unpack(format, &twice, IN_MEMORY).unwrap(), b"onetwo", "{format:?}");
-        let Err(Fault::Damaged(why)) = unpack(format, &twice, 5) else { panic!("{format:?}") };
-        assert!(why.contains("more than 5 bytes"), "{why}");
-    }
-    // pzstd writes frames to be skipped before those that count.
-    let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"skip"].concat();
-    let packed = [&skipped, &pack(Format::Zstd, b"one")[..], &skipped].concat();
-    assert_eq!(unpack(Format::Zstd, &packed, IN_MEMORY).unwrap(), b"one");
-    assert!(unpack(Format::Zstd, &packed[..packed.len() - 1], IN_MEMORY).is_err());
-}
-
-#[test]
-fn a_dictionary_of_4_gib_is_not_made() {
-    let mut packed = pack(Format::Xz, b"small");
-    // Behind the stream's header of 12 bytes: size, flags, filter, size of its one property.
-    assert_eq!(packed[12..16], [2, 0, 0x21, 1]);
-    packed[16] = 40;
-    let mut crc = flate2::Crc::new();
-    crc.update(&packed[12..20]);
-    packed[20..24].copy_from_slice(&crc.sum().to_le_bytes());
-    let Err(Fault::Damaged(why)) = unpack(Format::Xz, &packed, IN_MEMORY) else { panic!() };
-    assert!(why.contains("mem_limit"), "{why}");
-}
-
-/// A file with these contents, and what it says.
-fn inspected(name: &str, contents: &[u8]) -> Result<ModuleInfo, NotAModule> {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join(name);
-    fs::write(&path, contents).unwrap();
-    let info = inspect(&path);
-    if let Ok(info) = &info {
-        assert_eq!(build_id(&path), Ok(info.build_id.clone()));
-    }
-    info
-}
-
-#[test]
-fn the_contents_count_and_not_the_suffix() {
-    let plain = Image::peermem().build();
-    let good = parse(&plain).unwrap();
-    for format in [Format::Elf, Format::Gzip, Format::Xz, Format::Zstd] {
-        for name in ["x.ko", "x.ko.gz", "x.ko.xz", "x.ko.zst"] {
-            assert_eq!(inspected(name, &pack(format, &plain)).as_ref(), Ok(&good), "{format:?} in {name}");
-        }
-    }
-}
-
-#[track_caller]
-fn why_damaged(path: &Path) -> String {
-    match (inspect(path), build_id(path)) {
-        (Err(NotAModule::Damaged(inspected)), Err(NotAModule::Damaged(identified))) => {
-            assert_eq!(inspected, identified);
-            assert_eq!(inspected.path, path);
-            inspected.why
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn what_is_no_module_file_is_told_from_what_cannot_be_read() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name);
-    assert_eq!(why_damaged(directory.path()), "a directory, not a file");
-    nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert_eq!(why_damaged(&path("fifo")), "not a regular file");
-    for (name, contents, why) in [
-        ("empty", &b""[..], "empty"),
-        ("text", b"#!/bin/sh\n", "neither an ELF file nor one that gzip, xz or zstd made"),
-        ("short", b"\x7f", "neither an ELF file nor one that gzip, xz or zstd made"),
-        ("elf", b"\x7fELF", "cut off: 4 bytes hold no ELF header"),
-    ] {
-        fs::write(path(name), contents).unwrap();
-        assert_eq!(why_damaged(&path(name)), why);
-    }
-    fs::write(path("packed"), pack(Format::Gzip, &[b'x'; 100])).unwrap();
-    assert_eq!(why_damaged(&path("packed")), "unpacks to something that is no ELF file");
-    for (name, magic) in [("gz", &b"\x1f\x8b"[..]), ("xz", b"\xfd7zXZ\0"), ("zst", b"\x28\xb5\x2f\xfd")] {
-        fs::write(path(name), [magic, b"garbage, and nothing else"].concat()).unwrap();
-        assert!(why_damaged(&path(name)).contains("does not unpack"));
-    }
-    for unreadable in [path("none"), path("empty/below")] {
-        assert!(matches!(inspect(&unreadable), Err(NotAModule::Unreadable(why)) if why.path == unreadable));
-    }
-}
-
-#[test]
-fn a_file_is_not_read_whole() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("x.ko");
-    let plain = Image::peermem().build();
-    fs::write(&path, &plain).unwrap();
-    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    let begin = Instant::now();
-    file.set_len(512 * 1024 * 1024).unwrap();
-    assert_eq!(inspect(&path), parse(&plain).map_err(|fault| fault.at(&path)));
-    assert_eq!(build_id(&path), Ok(Some("ab01ff".to_owned())));
-    file.set_len(2 * 1024 * 1024 * 1024).unwrap();
-    assert_eq!(why_damaged(&path), "2147483648 bytes, more than any module has");
-    fs::write(&path, pack(Format::Xz, &plain)).unwrap();
-    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(512 * 1024 * 1024).unwrap();
-    assert_eq!(why_damaged(&path), "536870912 bytes compressed, more than any module has");
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
-}
-
-#[test]
-fn one_reading_finds_and_inspects() {
-    let root = tempfile::tempdir().unwrap();
-    let directory = root.path().join("lib/modules/6.1");
-    let find = || read(root.path(), "6.1", "nvidia_peermem");
-    assert_eq!(find(), ModuleFile::Missing(directory.clone()));
-    fs::create_dir_all(directory.join("extra")).unwrap();
-    let path = directory.join("extra/nvidia-peermem.ko");
-    fs::write(&path, b"").unwrap();
-    assert!(matches!(find(), ModuleFile::Damaged(why) if why.path == path));
-    let plain = Image::peermem().build();
-    fs::write(&path, &plain).unwrap();
-    let info = Box::new(parse(&plain).unwrap());
-    assert_eq!(find(), ModuleFile::Read { path, others: vec![], listed: None, info });
-    fs::create_dir(directory.join("modules.dep")).unwrap();
-    assert!(matches!(find(), ModuleFile::Unreadable(why) if why.path == directory.join("modules.dep")));
 }

@@ -6,6 +6,7 @@ use super::{Fault, damaged};
 use crate::probe::read::open;
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
+use object::elf::ELFMAG;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::borrow::Cow;
@@ -53,14 +54,17 @@ impl Contents {
             return damaged(format!("{size} bytes, more than any module has"));
         }
         let plain = Self::Plain(file, size);
-        let format = Format::of(&plain.bytes(0, size.min(6))?)?;
-        if format == Format::Elf {
+        let beginning = plain.bytes(0, size.min(6))?;
+        if beginning.starts_with(&ELFMAG) {
             return Ok(plain);
         }
+        let Some(packing) = Packing::of(&beginning) else {
+            return damaged("neither an ELF file nor one that gzip, xz or zstd made");
+        };
         if size > IN_MEMORY {
             return damaged(format!("{size} bytes compressed, more than any module has"));
         }
-        unpack(format, &plain.bytes(0, size)?, IN_MEMORY).map(Self::Unpacked)
+        unpack(packing, &plain.bytes(0, size)?, IN_MEMORY).map(Self::Unpacked)
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -72,10 +76,12 @@ impl Contents {
 
     /// The `size` bytes at `at`, which must lie inside.
     pub(super) fn bytes(&self, at: u64, size: u64) -> Result<Bytes<'_>, Fault> {
-        let end = at.checked_add(size).filter(|end| *end <= self.size());
-        let (Some(end), true) = (end, size <= IN_MEMORY) else {
-            return damaged(format!("cut off: {size} bytes at {at} are asked for, of {}", self.size()));
+        let Some(end) = at.checked_add(size).filter(|end| *end <= self.size()) else {
+            return damaged(format!("cut off: {size} bytes at {at} end behind it ({})", self.size()));
         };
+        if size > IN_MEMORY {
+            return damaged(format!("{size} bytes in one part of it, too many to look at"));
+        }
         match self {
             Self::Unpacked(bytes) => {
                 let range = usize::try_from(at).ok().zip(usize::try_from(end).ok());
@@ -96,29 +102,25 @@ impl Contents {
     }
 }
 
-/// How a module file begins.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Format {
-    Elf,
+/// What a module file was packed with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Packing {
     Gzip,
     Xz,
     Zstd,
 }
 
-impl Format {
-    pub(super) fn of(beginning: &[u8]) -> Result<Self, Fault> {
+impl Packing {
+    fn of(beginning: &[u8]) -> Option<Self> {
         match beginning {
-            [0x7f, b'E', b'L', b'F', ..] => Ok(Self::Elf),
-            [0x1f, 0x8b, ..] => Ok(Self::Gzip),
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Ok(Self::Xz),
-            _ if beginning.starts_with(ZSTD_MAGIC) => Ok(Self::Zstd),
-            _ => damaged("neither an ELF file nor one that gzip, xz or zstd made"),
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
+            _ => beginning.starts_with(ZSTD_MAGIC).then_some(Self::Zstd),
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Elf => "ELF",
             Self::Gzip => "gzip",
             Self::Xz => "xz",
             Self::Zstd => "zstd",
@@ -127,20 +129,19 @@ impl Format {
 }
 
 /// Unpacks at most `limit` bytes.
-pub(super) fn unpack(format: Format, packed: &[u8], limit: u64) -> Result<Vec<u8>, Fault> {
+pub(super) fn unpack(packing: Packing, packed: &[u8], limit: u64) -> Result<Vec<u8>, Fault> {
     let mut unpacked = Vec::new();
-    let done = match format {
-        Format::Elf => take(&mut &*packed, limit, &mut unpacked),
-        Format::Gzip => take(&mut MultiGzDecoder::new(packed), limit, &mut unpacked),
-        Format::Xz => take(&mut XzReader::new_mem_limit(packed, true, XZ_MEMORY), limit, &mut unpacked),
-        Format::Zstd => unpack_zstd(packed, limit, &mut unpacked),
+    let done = match packing {
+        Packing::Gzip => take(&mut MultiGzDecoder::new(packed), limit, &mut unpacked),
+        Packing::Xz => take(&mut XzReader::new_mem_limit(packed, true, XZ_MEMORY), limit, &mut unpacked),
+        Packing::Zstd => unpack_zstd(packed, limit, &mut unpacked),
     };
     match done {
         _ if unpacked.len() as u64 > limit => {
-            damaged(format!("unpacks to more than {limit} bytes, and no module has as many"))
+            damaged(format!("unpacks to more than {limit} bytes, too many to look at"))
         }
         Ok(()) => Ok(unpacked),
-        Err(error) => damaged(format!("its {} data does not unpack: {error}", format.name())),
+        Err(error) => damaged(format!("its {} data does not unpack: {error}", packing.name())),
     }
 }
 
