@@ -49,6 +49,10 @@ const LONG: [(&str, u8, bool); 29] = [
     ("help", b'h', false),
 ];
 
+/// Of SUSE's kmod alone, and heeded only in full: elsewhere its beginning means something else.
+const SUSE: [(&str, u8, bool); 2] =
+    [("allow-unsupported", b'7', false), ("allow-unsupported-modules", b'7', false)];
+
 /// Any of these and nothing is loaded. `--remove-holders` and `--wait` are not among them: without
 /// `-r`, kmod takes no notice of them and loads.
 const LOADS_NOTHING: &[u8] = b"rRDcnVh46";
@@ -224,7 +228,7 @@ fn parse(arguments: &[OsString], posixly_correct: bool) -> Option<Line> {
 /// By its name or the beginning of it. glibc takes one that fits several for ambiguous only if these
 /// do different things.
 fn long_option(name: &[u8]) -> Option<(&'static str, u8, bool)> {
-    if let Some(exact) = LONG.iter().find(|(long, ..)| long.as_bytes() == name) {
+    if let Some(exact) = LONG.iter().chain(&SUSE).find(|(long, ..)| long.as_bytes() == name) {
         return Some(*exact);
     }
     let mut fitting = LONG.iter().filter(|(long, ..)| long.as_bytes().starts_with(name));
@@ -324,6 +328,10 @@ mod tests {
             ("-n nvidia-peermem", None),
             ("-c", None),
             ("nvidia-peermem", Some(plain("nvidia-peermem", None, ""))),
+            (
+                "--allow-unsupported-modules nvidia-peermem",
+                Some(plain("--allow-unsupported-modules nvidia-peermem", None, "")),
+            ),
             ("nvidia_peermem", Some(plain("nvidia_peermem", None, ""))),
             ("-a nvidia-peermem", Some(plain("-a nvidia-peermem", None, ""))),
             (

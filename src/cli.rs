@@ -36,6 +36,9 @@ pub enum Verb {
     /// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
     #[command(after_help = ENVIRONMENT)]
     Load(LoadArgs),
+    /// Put this program, and the modprobe shim, into a shared volume
+    #[command(after_help = ENVIRONMENT)]
+    Install(InstallArgs),
 }
 
 /// Options of `wait`.
@@ -122,6 +125,17 @@ pub struct CheckArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+}
+
+/// Options of `install`.
+#[derive(Debug, Args)]
+pub struct InstallArgs {
+    /// Where the volume is mounted; the directory must exist
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub log: LogArgs,

@@ -3,6 +3,7 @@
 //! the options themselves, so that none can be forgotten. Pure: it is given both.
 
 use crate::cli::{Cli, LoadArgs, Verb};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,7 @@ const OF_OTHER_VERBS: [&str; 3] = ["NO_YIELD", "STATUS_FILE", "UNLOAD_ON_EXIT"];
 const NOT_YET: (&str, &str) = ("check", "STATUS_FILE");
 
 /// What a disabled `load` still has to know.
-const LOADING: [&str; 2] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_MODPROBE"];
+const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;
@@ -143,6 +144,10 @@ fn is_of_another_verb(mirror: &str, verb: &str, command: &Command) -> bool {
 /// Tries one mirror alone, so that the message names the variable and not an option nobody typed.
 fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Refusal> {
     let Err(Refusal::Usage(error)) = matches(command, args) else { return Ok(()) };
+    // A word that the verb needs is on the command line, and not here.
+    if error.kind() == ErrorKind::MissingRequiredArgument {
+        return Ok(());
+    }
     let rendered = error.render().to_string();
     let why = rendered.lines().next().unwrap_or_default().trim_start_matches("error: ");
     Err(Refusal::Said(format!("{name}={value:?} is refused: {why}")))

@@ -4,6 +4,7 @@
 
 use anyhow::Context;
 use peermem_gate::act::exec::{Program, Unrunnable};
+use peermem_gate::act::install::NotInstalled;
 use peermem_gate::act::modprobe::{self, Modprobe, Words};
 use peermem_gate::act::{self, log, termination_log};
 use peermem_gate::arguments::{self, Call};
@@ -15,7 +16,7 @@ use peermem_gate::report;
 use peermem_gate::verb::load::{self, Finished, Load};
 use peermem_gate::verb::shim::{self, Shim};
 use peermem_gate::verb::wait::{self, Door};
-use peermem_gate::verb::{Hold, check};
+use peermem_gate::verb::{Hold, check, install};
 use peermem_gate::wake::Signals;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -67,6 +68,15 @@ impl From<Unrunnable> for Stop {
     }
 }
 
+impl From<NotInstalled> for Stop {
+    fn from(why: NotInstalled) -> Self {
+        match why {
+            NotInstalled::Refused(sentence) => Self::Refused(Refusal::Said(sentence)),
+            NotInstalled::Failed(sentence) => Self::Failed(anyhow::Error::msg(sentence)),
+        }
+    }
+}
+
 impl From<anyhow::Error> for Stop {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)
@@ -80,6 +90,10 @@ impl Main {
             Verb::Check(args) => check(&args, variables),
             Verb::Wait(args) => self.wait(args, invocation.disabled, variables),
             Verb::Load(args) => self.load(args, invocation.disabled, variables),
+            Verb::Install(args) => {
+                log::start(&args.log);
+                Ok(install::run(&args.dir)?)
+            }
         }
     }
 
@@ -109,6 +123,10 @@ impl Main {
         let mut arguments: Vec<_> = option.into_iter().chain(["nvidia-peermem".into()]).collect();
         arguments.extend(args.parameters.iter().cloned());
         let termination_log = self.termination_log.clone();
+        if disabled.is_some() && args.hold.dry_run {
+            tracing::warn!("the gate is disabled, and this is a dry run: nothing is loaded");
+            return Ok(Ending::Opened);
+        }
         if let Some(reason) = disabled {
             return Ok(load::disabled(&reason, &modprobe, &arguments, termination_log.as_deref(), &signals)?);
         }

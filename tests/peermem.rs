@@ -297,6 +297,25 @@ fn symbol_versions_may_come_from_mofeds_symvers() {
 }
 
 #[test]
+fn a_symbol_that_nobody_versions_may_lack_its_version() {
+    let mut case = Case::usable();
+    case.info(|info| _ = info.imports.insert("unversioned_at_all".into()));
+    assert_eq!(case.condition().reason, Reason::Usable);
+    // But not in a file in which a name was garbled: then a version is left over.
+    case.info(|info| _ = info.versions.insert("unversioned_at_alk".into(), 7));
+    assert_eq!(case.condition().reason, Reason::SymbolVersionMissing);
+}
+
+#[test]
+fn without_an_exporter_nothing_is_usable() {
+    let mut case = Case::usable();
+    case.seen.symbols = Symbols::Missing;
+    assert_eq!(case.condition().reason, Reason::DependencyNotLive);
+    case.seen.symbols = Symbols::ExportedBy(Some("ib_core_of_old".into()));
+    assert_eq!(case.condition().reason, Reason::DependencyNotLive);
+}
+
+#[test]
 fn signatures_count_where_the_kernel_asks_for_them() {
     let mut case = Case::usable();
     case.peermem().signatures.lockdown = Some("none".into());

@@ -37,6 +37,13 @@ fn load() -> Command {
     command
 }
 
+/// What is refused for its options is refused before DIR is looked at.
+fn install() -> Command {
+    let mut command = gate();
+    command.args(["install", "/no/such/directory"]);
+    command
+}
+
 fn assert_accepted(command: &mut Command) {
     let shown = format!("{command:?}");
     let (code, said) = refusal(command);
@@ -65,7 +72,7 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    for verb in ["keep", "doctor", "fleet", "install", "help"] {
+    for verb in ["keep", "doctor", "fleet", "help"] {
         assert_refused(gate().arg(verb), verb);
     }
 }
@@ -74,6 +81,7 @@ fn usage() {
 fn options_of_other_verbs() {
     assert_refused(check().args(["--timeout", "1s"]), "--timeout");
     assert_refused(wait().args(["--format", "json"]), "--format");
+    assert_refused(install().args(["--timeout", "1s"]), "--timeout");
 }
 
 const WRONG_DURATIONS: [&str; 14] =
@@ -283,14 +291,15 @@ fn options(verb: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_option_has_a_mirror_and_refuses_an_empty_value() {
-    for (verb, least) in [("wait", 20), ("check", 11), ("load", 15)] {
+    for (verb, least) in [("wait", 20), ("check", 11), ("load", 15), ("install", 2)] {
         let options = options(verb);
         assert!(options.len() >= least, "{verb}: {options:?}");
         for (option, mirror) in options {
             let start = || match verb {
                 "wait" => wait(),
                 "check" => check(),
-                _ => load(),
+                "load" => load(),
+                _ => install(),
             };
             assert_refused(start().arg(format!("--{option}=")), &format!("--{option}"));
             assert_refused(start().env(&mirror, ""), &mirror);

@@ -229,10 +229,19 @@ fn force_is_left_out() {
 #[test]
 fn what_modprobe_would_load_besides_is_refused() {
     let Some(place) = Place::that_loads() else { return };
-    place.does("echo 'insmod /x/mlx4_core.ko'; echo 'insmod /x/nvidia-peermem.ko'");
+    let file = place.node.path(VIDEO).join("nvidia-peermem.ko").display().to_string();
+    place.does(&format!("echo 'insmod /x/mlx4_core.ko'; echo 'insmod {file}'"));
+    // It may still come.
+    let (status, said) =
+        support::refusal(place.load(&["nvidia-peermem"]).env("PEERMEM_GATE_TIMEOUT", "300ms"));
+    assert_eq!(status, 124, "{said}");
+    let last_words = fs::read_to_string(place.node.path("last-words")).unwrap();
+    assert!(last_words.contains("mlx4_core as well"), "{last_words}");
+    assert!(said.contains("mlx4_core as well"), "{said}");
+    place.does(&format!("echo 'install /sbin/anything'; echo 'insmod {file}'"));
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");
-    assert!(said.contains("mlx4_core as well"), "{said}");
+    assert!(said.contains("`/sbin/anything`"), "{said}");
     place.does("echo 'insmod /x/nvidia-peermem.ko'");
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");

@@ -2,6 +2,7 @@
 //! The door that only writes, and becomes CMD.
 
 pub mod exec;
+pub mod install;
 pub mod log;
 pub mod metrics;
 pub mod modprobe;

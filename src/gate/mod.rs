@@ -19,8 +19,10 @@ pub type BootTime = Duration;
 /// Transitions told between two heartbeats; a flapping node must not fill the disk.
 const MAX_TOLD: u32 = 50;
 
-/// After an opening that came to nothing, everything must hold at least this long again.
+/// After an opening that came to nothing everything must hold this long again, and twice as long
+/// after each further one, up to the limit.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A time during which everything has held.
 #[derive(Debug)]
@@ -42,8 +44,8 @@ pub struct Gate {
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
     told: u32,
-    /// An opening came to nothing.
-    again: bool,
+    /// How often an opening came to nothing.
+    vain: u32,
 }
 
 impl Gate {
@@ -60,13 +62,13 @@ impl Gate {
             suspect: None,
             spent: Vec::new(),
             told: 0,
-            again: false,
+            vain: 0,
         }
     }
 
     /// Holds on after an opening that came to nothing. The deadline stays where it is.
     pub fn hold_on(&mut self) {
-        self.again = true;
+        self.vain += 1;
         self.settling = None;
         self.look = None;
     }
@@ -152,7 +154,10 @@ impl Gate {
     fn settle(&self) -> Duration {
         match self.policy.settle {
             _ if self.one_look() => Duration::ZERO,
-            settle if self.again => settle.max(SETTLE_AGAIN),
+            settle if self.vain > 0 => {
+                let doubled = SETTLE_AGAIN.saturating_mul(1 << (self.vain - 1).min(10));
+                settle.max(doubled.min(SETTLE_LIMIT))
+            }
             settle => settle,
         }
     }
@@ -255,7 +260,9 @@ impl Gate {
             Outcome::NotApplicable => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
             // The deadline wins over the settle time; one look opens no second time.
-            Outcome::Ready if !(late || self.again && self.one_look()) => Some(Effect::Open(Opening::Ready)),
+            Outcome::Ready if !(late || self.vain > 0 && self.one_look()) => {
+                Some(Effect::Open(Opening::Ready))
+            }
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,
             _ if self.policy.proceed_on_timeout => Some(Effect::Open(Opening::TimedOut)),

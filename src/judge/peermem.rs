@@ -232,18 +232,27 @@ impl Case<'_> {
     fn version_missing(&self, info: &ModuleInfo) -> Answer {
         let demanded =
             info.vermagic.split(' ').any(|word| word == "modversions") || !info.versions.is_empty();
-        let missing = info.imports.iter().find(|symbol| !info.versions.contains_key(*symbol))?;
         if !demanded && !self.kernel_has_versions() {
             return None;
         }
+        let mut without = info.imports.iter().filter(|symbol| !info.versions.contains_key(*symbol));
+        let missing = without.find(|symbol| self.must_have_version(info, symbol))?;
         Some((
             Reason::SymbolVersionMissing,
             format!(
-                "{} has no CRC for {missing}, which this kernel asks for: it was built without the Module.symvers that has it",
+                "{} has no CRC for {missing}, which this kernel may ask for: it was built without the Module.symvers that has it",
                 self.path()
             ),
             self.rebuild(),
         ))
+    }
+
+    /// What is exported without a CRC is imported without one, in an otherwise sound file; kernels load
+    /// it. Most load the rest too, with a warning and an ABI that nobody has compared: Debian's do not.
+    fn must_have_version(&self, info: &ModuleInfo, symbol: &str) -> bool {
+        let is_odd = || info.versions.keys().any(|name| name != LAYOUT && !info.imports.contains(name));
+        let is_offered = || self.peermem.accepted.iter().any(|a| a.versions.contains_key(symbol));
+        info.versions.is_empty() || self.offer_of(symbol).is_some() || is_offered() || is_odd()
     }
 
     /// By the word in an accepted vermagic, or by what MOFED was built with.
@@ -313,7 +322,12 @@ impl Case<'_> {
         let implied = ["nvidia"].into_iter().filter(|_| wants_nvidia);
         let needed = implied.chain(info.depends.iter().map(String::as_str));
         let is_live = |name: &str| matches!(state(&self.seen.modules, name), State::Live(_));
-        let name = needed.into_iter().find(|name| !is_live(name))?;
+        let exporter = match &self.seen.symbols {
+            Symbols::Missing => Some("a module that exports its symbols"),
+            Symbols::ExportedBy(Some(name)) if !is_live(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let name = exporter.or_else(|| needed.into_iter().find(|name| !is_live(name)))?;
         let remedy = if name == "nvidia" {
             "load the GPU driver's nvidia first: see the driver container's log"
         } else {

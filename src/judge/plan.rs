@@ -4,62 +4,62 @@
 use crate::observation::{Observation, ProcState};
 use std::path::{Path, PathBuf};
 
+/// Commands that modprobe.d has in the place of a module so that it is not loaded.
+const NOTHING: [&str; 5] = ["/bin/true", "/bin/false", "true", "false", ":"];
+
 /// The steps of a load, in modprobe's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The modules to be loaded before it, with underscores.
-    pub before: Vec<String>,
+    /// The modules to be loaded besides it, with underscores.
+    pub others: Vec<String>,
     /// The file of `nvidia_peermem`.
     pub file: Option<PathBuf>,
-    /// The command that modprobe.d puts in its place.
-    pub install: Option<String>,
+    /// Commands that modprobe.d puts in the place of modules; modprobe does not say of which.
+    pub commands: Vec<String>,
 }
 
-/// Lines are `insmod PATH [PARAMETER]…`, `builtin NAME` and `install COMMAND`; the last is the module's own.
+/// Lines are `insmod PATH [PARAMETER]…`, `builtin NAME` and `install COMMAND`.
 #[must_use]
 pub fn read(shown: &str) -> Plan {
     let mut plan = Plan::default();
-    let mut lines = shown.lines().map(str::trim_end).filter(|line| !line.is_empty()).peekable();
-    while let Some(line) = lines.next() {
-        let is_last = lines.peek().is_none();
+    for line in shown.lines().map(str::trim_end) {
         match line.split_once(' ') {
             Some(("insmod", rest)) => {
                 let path = Path::new(rest.split(' ').next().unwrap_or_default());
                 match name(path) {
                     Some(name) if name == "nvidia_peermem" => plan.file = Some(path.to_owned()),
-                    Some(name) => plan.before.push(name),
-                    None => {}
+                    name => plan.others.extend(name),
                 }
             }
-            Some(("install", command)) if is_last => plan.install = Some(command.to_owned()),
-            // Some other module's command, which may load anything.
-            Some(("install", command)) => plan.before.push(format!("(install {command})")),
+            Some(("install", command)) => plan.commands.push(command.to_owned()),
             _ => {}
         }
     }
     plan
 }
 
-/// Why this plan must not be carried out. `is_inspected` knows the file that was inspected.
+/// A module that modprobe would load besides ours: it has to be live first, or is not ours to load.
 #[must_use]
-pub fn objection(
-    plan: &Plan,
-    seen: &Observation,
-    inspected: &Path,
-    is_inspected: impl FnOnce(&Path) -> bool,
-) -> Option<String> {
+pub fn not_live<'a>(plan: &'a Plan, seen: &Observation) -> Option<&'a str> {
     let is_live = |name: &str| {
         let proc = seen.modules.proc.as_ref().ok();
         proc.is_some_and(|proc| proc.named(name).any(|module| module.state == ProcState::Live))
     };
-    if let Some(other) = plan.before.iter().find(|name| !is_live(name)) {
+    plan.others.iter().map(String::as_str).find(|name| !is_live(name))
+}
+
+/// Why this plan must never be carried out. `is_inspected` knows the file that was inspected.
+#[must_use]
+pub fn objection(plan: &Plan, inspected: &Path, is_inspected: impl FnOnce(&Path) -> bool) -> Option<String> {
+    let mut commands = plan.commands.iter();
+    let is_nothing = |command: &String| plan.file.is_some() && NOTHING.contains(&command.as_str());
+    if let Some(command) = commands.find(|command| !is_nothing(command)) {
         return Some(format!(
-            "modprobe would load {other} as well, which is not live and not ours to load; what to do: load it first, or take \
-             the softdep or install line out of modprobe.d"
+            "modprobe.d has an install line, by which modprobe would run `{command}`, and that may load anything; what to do: \
+             take the line out, or have it run `peermem-gate load`"
         ));
     }
     match &plan.file {
-        _ if plan.install.is_some() => None,
         Some(planned) if is_inspected(planned) => None,
         Some(planned) => Some(format!(
             "modprobe would load {}, and {} was inspected; what to do: run depmod, and remove the one that is not wanted",
@@ -90,13 +90,29 @@ mod tests {
             "insmod /lib/modules/6.1/updates/mlx_compat.ko \ninsmod /lib/modules/6.1/kernel/drivers/video/nvidia.ko.xz a=1\n\
              builtin ib_core\ninsmod /lib/modules/6.1/kernel/drivers/video/nvidia-peermem.ko peerdirect_support=0 \n",
         );
-        assert_eq!(plan.before, ["mlx_compat", "nvidia"]);
+        assert_eq!(plan.others, ["mlx_compat", "nvidia"]);
         assert_eq!(
             plan.file.as_deref(),
             Some(Path::new("/lib/modules/6.1/kernel/drivers/video/nvidia-peermem.ko"))
         );
-        assert_eq!(read("install /bin/false \n").install.as_deref(), Some("/bin/false"));
-        assert_eq!(read("install /sbin/x\ninsmod /a/nvidia-peermem.ko\n").before, ["(install /sbin/x)"]);
+        assert_eq!(read("install /bin/false \n").commands, ["/bin/false"]);
         assert_eq!(read(""), Plan::default());
+    }
+
+    #[test]
+    fn commands_that_do_something_are_objected_to() {
+        let object = |shown: &str| objection(&read(shown), Path::new("/x"), |_| true).unwrap_or_default();
+        assert_eq!(
+            object("install /bin/true\ninsmod /x/nvidia-peermem.ko\n"),
+            "",
+            "a softdep that is turned off"
+        );
+        for shown in [
+            "install /bin/false\n",
+            "install /sbin/anything\ninsmod /x/nvidia-peermem.ko\n",
+            "insmod /x/nvidia-peermem.ko\ninstall modprobe other\n",
+        ] {
+            assert!(object(shown).contains("install line"), "{shown}");
+        }
     }
 }

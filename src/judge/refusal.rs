@@ -139,8 +139,20 @@ const ROWS: &[Row] = &[
     passing("gave up waiting for init", "what it needs was still starting after 30 s"),
     passing("(err -16)", "what it needs was still starting after 30 s"),
     passing(
-        "Unknown symbol",
+        "Unknown symbol ib_",
         "what exports its symbols is not live: MOFED is swapping its modules, or the kernel's own stack is live",
+    ),
+    passing("Unknown symbol nvidia_p2p", "nvidia, which exports its symbols, is not live"),
+    lasting("Unknown symbol", "it wants a symbol that this kernel does not have", RELEASE),
+    lasting(
+        "using GPL-only symbols",
+        "the loaded nvidia is proprietary, and it uses symbols that only free modules may",
+        "load NVIDIA's open kernel modules, or the nvidia-peermem that came with this nvidia",
+    ),
+    lasting(
+        "is blacklisted",
+        "the kernel's command line forbids it (module_blacklist)",
+        "take it out of the kernel's command line and reboot",
     ),
 ];
 
@@ -217,6 +229,8 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         ),
         Some("ENOMEM") => passing("the kernel has no memory for it"),
         Some("EBADMSG") => lasting("it is damaged", REBUILD),
+        // -q, or an errno that has no line in the log.
+        None if stderr.trim().is_empty() => passing("modprobe failed without a word"),
         _ => lasting("modprobe failed", "see what it says"),
     }
 }

@@ -10,6 +10,7 @@ mod marker;
 pub mod modprobe_conf;
 pub mod module_file;
 mod modules;
+pub(crate) mod mount;
 mod pci;
 mod peermem;
 mod privilege;
@@ -318,6 +319,13 @@ impl<'a> Probe<'a> {
         }
         hash(&all)
     }
+}
+
+/// Does /proc/modules list `nvidia_peermem`?
+#[must_use]
+pub fn is_listed(places: &Places) -> bool {
+    let proc = modules::read_proc(&places.proc.join("modules"));
+    proc.is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some())
 }
 
 /// Is the path that modprobe names, run in its root, the module file that was found?

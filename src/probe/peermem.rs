@@ -25,46 +25,60 @@ type Signature = (u64, u64, u64, i64, i64);
 /// What files were found to say, kept for as long as they stay the same: nvidia.ko has 100 MB.
 #[derive(Debug, Default)]
 pub(super) struct Inspected {
-    infos: Kept<ModuleInfo>,
-    build_ids: Kept<Option<String>>,
+    infos: Kept<Result<ModuleInfo, NotAModule>>,
+    build_ids: Kept<Result<Option<String>, NotAModule>>,
     /// By name, below a directory of modules; for as long as its modules.dep stays the same.
-    found: Kept<Option<Found>>,
+    found: Kept<Seen<Option<Found>>>,
 }
 
 type Kept<T> = BTreeMap<PathBuf, (Signature, T)>;
 
-/// What `read` says, unless it has said it of the same state of `file`.
-fn kept<T: Clone, E>(
+/// What `read` says, unless it has said so of the same state of `file`.
+fn kept<T: Clone>(
     kept: &mut Kept<T>,
     key: &Path,
     file: &Path,
-    read: impl FnOnce() -> Result<T, E>,
-) -> Result<T, E> {
+    read: impl FnOnce() -> T,
+    lasts: fn(&T) -> bool,
+) -> T {
     let signature = file.metadata().ok().map(|metadata| file_signature(&metadata));
     if let Some((_, value)) = kept.get(key).filter(|(before, _)| Some(*before) == signature) {
-        return Ok(value.clone());
+        return value.clone();
     }
-    let value = read()?;
-    if let Some(signature) = signature {
-        kept.insert(key.to_owned(), (signature, value.clone()));
+    let value = read();
+    match signature {
+        Some(signature) if lasts(&value) => _ = kept.insert(key.to_owned(), (signature, value.clone())),
+        _ => _ = kept.remove(key),
     }
-    Ok(value)
+    value
+}
+
+/// What could not be read may be readable by now; what was read stays as it is.
+fn was_read<T>(value: &Result<T, NotAModule>) -> bool {
+    !matches!(value, Err(NotAModule::Unreadable(_)))
 }
 
 impl Inspected {
     fn inspect(&mut self, path: &Path) -> Result<ModuleInfo, NotAModule> {
-        kept(&mut self.infos, path, path, || module_file::inspect(path))
+        kept(&mut self.infos, path, path, || module_file::inspect(path), was_read)
     }
 
     fn build_id(&mut self, path: &Path) -> Result<Option<String>, NotAModule> {
-        kept(&mut self.build_ids, path, path, || module_file::build_id(path))
+        kept(&mut self.build_ids, path, path, || module_file::build_id(path), was_read)
     }
 
     fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
         let directory = module_file::directory(root, release);
         // Without one, nothing is kept.
         let modules_dep = resolve(root, &directory.join("modules.dep")).unwrap_or_default();
-        kept(&mut self.found, &directory.join(name), &modules_dep, || module_file::find(root, release, name))
+        let find = || module_file::find(root, release, name);
+        let is_there = |found: &Seen<Option<Found>>| matches!(found, Ok(Some(_)));
+        let found = kept(&mut self.found, &directory.join(name), &modules_dep, find, is_there);
+        match found {
+            // depmod has not run since.
+            Ok(Some(found)) if !found.real.exists() => find(),
+            found => found,
+        }
     }
 }
 
@@ -76,14 +90,14 @@ pub(super) fn read(places: &Places, seen: &Observation, inspected: &mut Inspecte
         modprobe_conf::parameters(&places.driver_root, &places.proc, NAME);
     let exporter = reading.exporter();
     let nvidia = reading.loaded("nvidia");
-    let wanted = match &file {
-        ModuleFile::Read { info, .. } => info.versions.clone(),
-        _ => BTreeMap::new(),
+    let is_wanted = |symbol: &str| match &file {
+        ModuleFile::Read { info, .. } => info.versions.contains_key(symbol) || info.imports.contains(symbol),
+        _ => false,
     };
     let accepted = [&exporter, &nvidia].into_iter().flatten().map(|(path, info)| Accepted {
         path: path.clone(),
         vermagic: info.vermagic.clone(),
-        versions: only(&info.versions, |symbol| wanted.contains_key(symbol)),
+        versions: only(&info.versions, is_wanted),
     });
     let accepted = accepted.collect();
     Peermem {
@@ -149,8 +163,12 @@ impl Reading<'_> {
     /// The file of a loaded module: the one of the same build id.
     fn loaded(&mut self, name: &str) -> Loaded {
         let loaded = loaded_build_id(&self.places.sys, name)?;
-        let mut roots = vec![&self.places.driver_root, &self.places.mofed_root, &self.places.root];
-        roots.dedup();
+        let mut roots = vec![&self.places.driver_root];
+        for root in [&self.places.mofed_root, &self.places.root] {
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
         for root in &roots {
             let Ok(Some(found)) = self.inspected.find(root, &self.seen.kernel.release, name) else {
                 continue;
@@ -175,18 +193,21 @@ impl Reading<'_> {
             Ok((path, _)) => format!("{} does not say which CRCs it exports", path.display()),
             Err(why) => why,
         };
-        let symvers = match (&self.seen.headers.tree, &self.seen.headers.kernel_build) {
-            (HeaderTree::Taken { directory, .. }, _) => {
-                Some((directory.join("Module.symvers"), &self.places.mofed_root))
+        let (tree, kernel_build) = (&self.seen.headers.tree, &self.seen.headers.kernel_build);
+        let (path, root) = match (tree, kernel_build) {
+            (HeaderTree::Taken { directory, other_kernel: Some(other), .. }, _) => {
+                return Offer::Unknown(format!("{why}, and {} is of kernel {other}", directory.display()));
             }
-            (_, Some((path, _))) => Some((path.clone(), &self.places.root)),
-            _ => None,
+            (HeaderTree::Taken { directory, .. }, _) => {
+                (directory.join("Module.symvers"), &self.places.mofed_root)
+            }
+            (_, Some((path, _))) => (path.clone(), &self.places.root),
+            _ => return Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
         };
-        match symvers.map(|(path, root)| (headers::crcs(root, &path), path)) {
-            Some((Ok(crcs), path)) if !crcs.is_empty() => Offer::Symvers(path, crcs),
-            Some((Ok(_), path)) => Offer::Unknown(format!("{why}, and {} does not list it", path.display())),
-            Some((Err(unreadable), _)) => Offer::Unknown(format!("{why}, and {unreadable}")),
-            None => Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
+        match headers::crcs(root, &path) {
+            Ok(crcs) if !crcs.is_empty() => Offer::Symvers(path, crcs),
+            Ok(_) => Offer::Unknown(format!("{why}, and {} does not list it", path.display())),
+            Err(unreadable) => Offer::Unknown(format!("{why}, and {unreadable}")),
         }
     }
 }

@@ -6,24 +6,30 @@ use crate::config::Places;
 use crate::observation::Signatures;
 use std::path::Path;
 
-/// `CAP_SYS_MODULE` (linux/capability.h).
+/// Capabilities (linux/capability.h).
 const SYS_MODULE: u32 = 16;
+const SYS_CHROOT: u32 = 18;
 
-/// Why this process cannot load modules, and the remedy; `None` when nothing that can be seen speaks
-/// against it.
+/// Why this process cannot load modules by a modprobe in this root, and the remedy; `None` when
+/// nothing that can be seen speaks against it.
 #[must_use]
-pub fn cannot_load(places: &Places) -> Option<(String, &'static str)> {
+pub fn cannot_load(places: &Places, modprobe_root: &Path) -> Option<(String, &'static str)> {
     let disabled = places.proc.join("sys/kernel/modules_disabled");
     if small(&disabled) == Ok(Some("1".to_owned())) {
         let why = format!("{} is 1: this kernel loads no more modules", disabled.display());
         return Some((why, "only a reboot turns it off: find what sets kernel.modules_disabled"));
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let capable = capabilities(&status).is_none_or(|mask| mask & (1 << SYS_MODULE) != 0);
-    (!capable).then(|| {
+    let lacks = |capability: u32| capabilities(&status).is_some_and(|mask| mask & (1u64 << capability) == 0);
+    if lacks(SYS_MODULE) {
         let why = "this process lacks CAP_SYS_MODULE, so that the kernel takes no module from it".to_owned();
-        (why, "run it as root in a privileged container, or add the capability SYS_MODULE")
-    })
+        return Some((why, "run it as root in a privileged container, or add the capability SYS_MODULE"));
+    }
+    if lacks(SYS_CHROOT) && modprobe_root != Path::new("/") {
+        let why = format!("this process lacks CAP_SYS_CHROOT, and cannot enter {}", modprobe_root.display());
+        return Some((why, "run it as root in a privileged container, or add the capability SYS_CHROOT"));
+    }
+    None
 }
 
 fn capabilities(status: &str) -> Option<u64> {

@@ -71,23 +71,24 @@ impl<'a> Held<'a> {
             let look = cause.as_ref().and_then(|cause| self.look(cause));
             // A look takes its time; a signal that came meanwhile goes before the deadline.
             if let Some(signal) = self.wakes.take_signal() {
-                return self.signalled(signal);
+                return Effect::End(self.signalled(signal));
             }
             let effects = self.gate.step(now(), cause.as_ref().unwrap_or(&Cause::Timer), look);
             if let Some(last) = self.carry_out(effects) {
                 return last;
             }
             cause = match self.wakes.sleep(self.due(), self.last_look) {
-                Wake::Signal(signal) => return self.signalled(signal),
+                Wake::Signal(signal) => return Effect::End(self.signalled(signal)),
                 Wake::Event(cause) => Some(cause),
                 Wake::Due => self.due_cause(),
             };
         }
     }
 
-    pub(super) fn signalled(&mut self, signal: u8) -> Effect {
+    pub(super) fn signalled(&mut self, signal: u8) -> Ending {
         let effects = self.gate.signalled(now(), signal);
-        self.carry_out(effects).unwrap_or(Effect::End(Ending::Signal(signal)))
+        let _ = self.carry_out(effects);
+        Ending::Signal(signal)
     }
 
     /// One armed look. `None` when it was broken off, or was a glance that saw nothing new.

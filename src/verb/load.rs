@@ -5,7 +5,7 @@ use super::held::{Held, Hold};
 use super::last_words;
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{Modprobe, Ran, Words};
-use crate::condition::{ConditionType, Outcome, Reason, Verdict};
+use crate::condition::{ConditionType, Outcome, Reason, Status, Verdict};
 use crate::ending::Ending;
 use crate::gate::{Effect, Look, Opening};
 use crate::judge::plan::{self, Plan};
@@ -105,19 +105,28 @@ impl Load {
                     held.hold_on();
                 }
                 Tried::Signal(signal) => {
-                    let last = held.signalled(signal);
-                    let Effect::End(ending) = last else { return Finished::Open };
-                    return self.ended(&held, ending, &last_try);
+                    let ending = held.signalled(signal);
+                    return self.ended(&held, ending, self.whether_it_is_there());
                 }
                 Tried::CannotRun(why) => return self.cannot_run(&why),
             }
         }
     }
 
+    /// A signal came while modprobe ran: what it leaves behind must not go unnoticed.
+    fn whether_it_is_there(&self) -> &'static str {
+        if probe::is_listed(&self.hold.node.places) {
+            tracing::warn!("nvidia_peermem is there: it holds MOFED's modules from now on");
+            "; nvidia_peermem is there and holds MOFED's modules"
+        } else {
+            "; nvidia_peermem is not loaded"
+        }
+    }
+
     /// There is nothing to wait for where nothing can be loaded; unless there is nothing to load.
     fn hopeless(&self, held: &mut Held) -> Option<String> {
-        let (why, remedy) =
-            probe::cannot_load(&self.hold.node.places).filter(|_| !self.hold.policy.dry_run)?;
+        let (why, remedy) = probe::cannot_load(&self.hold.node.places, self.modprobe.root())
+            .filter(|_| !self.hold.policy.dry_run)?;
         let verdict = held.look_now()?.verdict;
         let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
         let is_done = verdict.outcome == Outcome::NotApplicable
@@ -154,7 +163,7 @@ impl Load {
         if let Some(live) = held.verdict().and_then(live) {
             return Tried::Live(format!("already loaded: {live}"), None);
         }
-        if let Some((why, remedy)) = probe::cannot_load(&self.hold.node.places) {
+        if let Some((why, remedy)) = probe::cannot_load(&self.hold.node.places, self.modprobe.root()) {
             return Tried::Refused(format!("not loaded: {why}; what to do: {remedy}"));
         }
         let plan = match self.plan(held) {
@@ -167,11 +176,18 @@ impl Load {
             return Tried::Again("the last look was broken off".to_owned());
         };
         let objection = held.seen().and_then(|seen| self.objection(seen, &plan));
+        let not_live = held.seen().and_then(|seen| plan::not_live(&plan, seen));
         if let Some(why) = changed(&before, settled.as_ref()) {
             return Tried::Again(why);
         }
         if let Some(why) = objection {
             return Tried::Refused(format!("not loaded: {why}"));
+        }
+        if let Some(name) = not_live {
+            return Tried::Again(format!(
+                "modprobe would load {name} as well, which is not live and not ours to load; what to do: load it, or take its \
+                 softdep out of modprobe.d"
+            ));
         }
         let log = KernelLog::from_now();
         tracing::info!("loading: {}", self.modprobe.shown(&self.arguments));
@@ -195,7 +211,7 @@ impl Load {
             Ok(ran) => Err(Tried::Refused(format!(
                 "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, \
                  and see that kmod is its modprobe",
-                ran.stderr.trim_end()
+                ran.stderr.lines().last().unwrap_or_default()
             ))),
             Err(why) => Err(Tried::CannotRun(why)),
         }
@@ -208,14 +224,9 @@ impl Load {
 
     /// What speaks against it.
     fn objection(&self, seen: &Observation, plan: &Plan) -> Option<String> {
-        if let Some(command) = &plan.install {
-            tracing::warn!("modprobe.d has modprobe run `{command}` in the place of loading nvidia_peermem");
-        }
         let inspected = file(seen).map(|(path, _)| path)?;
         let (root, places) = (self.modprobe.root(), &self.hold.node.places);
-        plan::objection(plan, seen, inspected, |planned| {
-            probe::is_same_file(root, planned, places, inspected)
-        })
+        plan::objection(plan, inspected, |planned| probe::is_same_file(root, planned, places, inspected))
     }
 }
 
@@ -223,8 +234,9 @@ impl Load {
 fn prove(held: &mut Held, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog) -> Tried {
     let said = log.said();
     let info = held.seen().and_then(file).map(|(_, info)| info.clone());
-    let Some(after) = look_to_the_end(held) else {
-        return Tried::Again("a signal came before it could be proved".to_owned());
+    let after = match look_to_the_end(held) {
+        Ok(after) => after,
+        Err(signal) => return Tried::Signal(signal),
     };
     let peermem = after.verdict.get(ConditionType::PeermemUsable);
     let is_loaded =
@@ -248,7 +260,7 @@ fn prove(held: &mut Held, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog)
                 .to_owned(),
         );
     }
-    let attempt = Attempt { stderr: &ran.stderr, log: &said, file: info.as_ref(), others: &plan.before };
+    let attempt = Attempt { stderr: &ran.stderr, log: &said, file: info.as_ref(), others: &plan.others };
     let why = refusal(&attempt);
     for line in ran.stderr.lines() {
         tracing::info!("modprobe: {line}");
@@ -260,11 +272,13 @@ fn prove(held: &mut Held, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog)
 }
 
 /// A look that only a signal breaks off: the marker's loss is what it may have to see.
-fn look_to_the_end(held: &mut Held) -> Option<Look> {
+fn look_to_the_end(held: &mut Held) -> Result<Look, u8> {
     loop {
-        let look = held.look_now();
-        if look.is_some() || held.wakes().signalled() {
-            return look;
+        if let Some(look) = held.look_now() {
+            return Ok(look);
+        }
+        if let Some(signal) = held.wakes().take_signal() {
+            return Err(signal);
         }
     }
 }
@@ -293,10 +307,11 @@ fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
     settled.and_then(|settled| settled.difference(&look.identity))
 }
 
-/// What of MOFED changed while modprobe ran.
+/// What of MOFED changed while modprobe ran. What cannot be told at this moment has not changed.
 fn overlapped(before: &Look, after: &Look) -> Option<String> {
     let mut identity = after.identity.clone();
     // Its own directory is new.
     identity.modules.remove("nvidia_peermem");
-    changed(&Look { verdict: after.verdict.clone(), identity }, Some(&before.identity))
+    let gone = after.verdict.holding().find(|c| c.status == Status::False);
+    gone.map(|c| format!("{}: {}", c.r#type, c.message)).or_else(|| before.identity.difference(&identity))
 }

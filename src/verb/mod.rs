@@ -3,6 +3,7 @@
 
 pub mod check;
 mod held;
+pub mod install;
 pub mod load;
 pub mod shim;
 pub mod wait;

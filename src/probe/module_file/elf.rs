@@ -78,9 +78,13 @@ impl Elf {
     }
 }
 
+/// Twice the longest name that a kernel's symbol can have (`KSYM_NAME_LEN`).
+const NAME: usize = 1024;
+
 /// The string that begins at `at`, without the NUL that must end it.
 pub(super) fn until_nul(strings: &[u8], at: usize) -> Option<&[u8]> {
     let rest = strings.get(at..)?;
+    let rest = &rest[..rest.len().min(NAME)];
     Some(&rest[..memchr::memchr(0, rest)?])
 }
 

@@ -6,7 +6,7 @@ use super::unpack::Bytes;
 use super::{Fault, damaged};
 use crate::observation::ModuleInfo;
 use object::elf::{
-    ELF_NOTE_GNU, EM_AARCH64, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, FileHeader64, Machine, NT_GNU_BUILD_ID,
+    ELF_NOTE_GNU, EM_AARCH64, EM_PPC64, EM_RISCV, EM_X86_64, FileHeader64, Machine, NT_GNU_BUILD_ID,
     SHF_ALLOC, SHN_ABS, SHN_UNDEF, SHT_SYMTAB, STB_WEAK, Sym64,
 };
 use object::read::elf::NoteIterator;
@@ -97,7 +97,6 @@ fn machine(number: u16) -> String {
         EM_X86_64 => "x86_64".to_owned(),
         EM_AARCH64 => "aarch64".to_owned(),
         EM_PPC64 => "ppc64le".to_owned(),
-        EM_S390 => "s390x".to_owned(),
         EM_RISCV => "riscv64".to_owned(),
         Machine(number) => format!("ELF machine {number}"),
     }
@@ -106,17 +105,43 @@ fn machine(number: u16) -> String {
 /// The CRCs it was built against. Since 6.14 there may be a second form, for names of any length.
 fn versions(elf: &Elf) -> Result<BTreeMap<String, u32>, Fault> {
     let bytes = elf.bytes_of("__versions")?.unwrap_or_default();
-    if bytes.len() % VERSION != 0 {
-        return damaged(format!("its __versions, {} bytes, are not made of {VERSION} each", bytes.len()));
-    }
-    let mut versions = BTreeMap::new();
-    for entry in bytes.chunks_exact(VERSION) {
-        let (crc, name) = entry.split_at(size_of::<u64>());
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        versions.insert(text(name), number(crc, 0).unwrap_or_default());
-    }
+    let Some(mut versions) = fixed_versions(&bytes).or_else(|| chained_versions(&bytes)) else {
+        return damaged(format!("its __versions, {} bytes, are of no known form", bytes.len()));
+    };
     add_extended_versions(elf, &mut versions)?;
     Ok(versions)
+}
+
+/// `struct modversion_info` as all kernels but Ubuntu's have it; no CRC has more than 32 bits.
+fn fixed_versions(bytes: &[u8]) -> Option<BTreeMap<String, u32>> {
+    let mut versions = BTreeMap::new();
+    let entries = bytes.chunks_exact(VERSION);
+    if !entries.remainder().is_empty() {
+        return None;
+    }
+    for entry in entries {
+        let (crc, name) = entry.split_at(size_of::<u64>());
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        versions.insert(text(name), number(crc, 0).filter(|_| crc[size_of::<u32>()..] == [0; 4])?);
+    }
+    Some(versions)
+}
+
+/// As Ubuntu's kernels 6.8 to 6.11 have it: the offset of the next entry, the CRC, the name; zero
+/// ends it. What stands behind the end is not looked at, by the kernel neither.
+fn chained_versions(bytes: &[u8]) -> Option<BTreeMap<String, u32>> {
+    let word = size_of::<u32>();
+    let mut versions = BTreeMap::new();
+    let mut rest = bytes;
+    loop {
+        let next = usize::try_from(number(rest, 0)?).ok()?;
+        if next == 0 {
+            return Some(versions);
+        }
+        let name = rest.get(2 * word..next)?;
+        versions.insert(text(&name[..memchr::memchr(0, name)?]), number(rest, word)?);
+        rest = &rest[next..];
+    }
 }
 
 fn add_extended_versions(elf: &Elf, versions: &mut BTreeMap<String, u32>) -> Result<(), Fault> {
@@ -149,7 +174,7 @@ fn read_symbols(elf: &Elf, info: &mut ModuleInfo) -> Result<(), Fault> {
     let mut crcs = Crcs { elf, sections: Vec::new() };
     for symbol in symbols {
         let Some(name) = until_nul(&strings, symbol.st_name.get(Little) as usize) else {
-            return damaged("the name of a symbol lies behind the names");
+            return damaged("the name of a symbol has no end where there could be one");
         };
         if symbol.st_shndx.get(Little) != SHN_UNDEF {
             if let Some(name) = name.strip_prefix(b"__crc_") {

@@ -93,6 +93,24 @@ fn crcs_of_exports_are_read_where_the_kernel_put_them() {
 }
 
 #[test]
+fn ubuntus_versions_are_chained() {
+    // 64 bytes of names, and many more: what tells the two forms apart is not the length alone.
+    for long in [23, 24, 25, 26, 27, 100] {
+        let name = "x".repeat(long);
+        let versions = [("module_layout", 1), (name.as_str(), 2), ("z", 3)];
+        let mut image = Image::new(&["vermagic=6.8"]);
+        image.chained_versions(&versions);
+        let expected = versions.map(|(name, crc)| (name.to_owned(), u32::try_from(crc).unwrap()));
+        assert_eq!(parse(&image.build()).unwrap().versions, expected.into());
+    }
+    for odd in [&[1, 0, 0, 0][..], &[200, 0, 0, 0, 1, 0, 0, 0, b'a', 0], &[9, 0, 0, 0, 1, 0, 0, 0, b'a', 0]] {
+        let mut image = Image::new(&["vermagic=6.8"]);
+        image.section("__versions", odd);
+        assert!(fault(&image.build()).contains("of no known form"), "{odd:?}");
+    }
+}
+
+#[test]
 fn extended_versions_have_names_of_any_length() {
     let long = "x".repeat(300);
     let extended = |names: &[u8]| {
@@ -162,7 +180,7 @@ fn what_the_kernel_would_refuse_is_damaged() {
         ("whole symbols", with(section(symbols, 32), &[25])),
         ("begin and end with a NUL", with(section(7, 32), &[9])),
         ("do not end with a NUL", with(section(names, 32), &[9])),
-        ("not made of 64", with(section(4, 32), &[65])),
+        ("of no known form", with(section(4, 32), &[65])),
         ("no vermagic", fault(&Image::new(&["name=x"]).build())),
         ("no section .gnu.linkonce", fault(&Image::peermem().without(".gnu.linkonce.this_module").build())),
     ] {

@@ -18,7 +18,7 @@ use std::path::Path;
 /// Some five times the largest: nvidia.ko with all its symbols.
 const PLAIN: u64 = 512 * 1024 * 1024;
 /// For what is held in memory: a file to unpack, what it unpacks to, one part of a plain file.
-pub(super) const IN_MEMORY: u64 = 64 * 1024 * 1024;
+pub(super) const IN_MEMORY: u64 = 128 * 1024 * 1024;
 /// As for kmod, or rather libzstd: what `zstd --ultra -22` asks for.
 const ZSTD_WINDOW: u64 = 128 * 1024 * 1024;
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];

@@ -84,6 +84,20 @@ impl Image {
         self.section("__versions", &versions.iter().flat_map(entry).collect::<Vec<_>>());
     }
 
+    /// As Ubuntu's kernels 6.8 to 6.11 have them.
+    pub(crate) fn chained_versions(&mut self, versions: &[(&str, u64)]) {
+        let entry = |(name, crc): &(&str, u64)| {
+            let length = (8 + name.len() + 1).next_multiple_of(4);
+            let next = u32::try_from(length).unwrap().to_le_bytes();
+            let mut entry = [&next[..], &crc.to_le_bytes()[..4], name.as_bytes()].concat();
+            entry.resize(length, 0);
+            entry
+        };
+        let end = [0; 9];
+        let entries: Vec<_> = versions.iter().flat_map(entry).chain(end).collect();
+        self.section("__versions", &entries);
+    }
+
     pub(crate) fn build_id(&mut self, id: &[u8]) {
         let length = u32::try_from(id.len()).unwrap().to_le_bytes();
         let note = [&4_u32.to_le_bytes()[..], &length, &3_u32.to_le_bytes(), b"GNU\0", id];
