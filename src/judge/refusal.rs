@@ -29,6 +29,8 @@ const TEXTS: &[(&str, &str)] = &[
 /// What is known of an attempt that failed.
 #[derive(Debug)]
 pub struct Attempt<'a> {
+    /// modprobe's exit code, 128+n for signal n.
+    pub code: u8,
     /// modprobe's standard error.
     pub stderr: &'a str,
     /// What the kernel said meanwhile.
@@ -230,6 +232,10 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         Some("ENOMEM") => passing("the kernel has no memory for it"),
         Some("EBADMSG") => lasting("it is damaged", REBUILD),
         // -q, or an errno that has no line in the log.
+        None if attempt.code > 128 => lasting(
+            "modprobe was ended by a signal",
+            "see what ends processes here: a memory limit, or a person",
+        ),
         None if stderr.trim().is_empty() => passing("modprobe failed without a word"),
         _ => lasting("modprobe failed", "see what it says"),
     }
@@ -263,7 +269,7 @@ mod tests {
     fn say(stderr: &str, lines: &[&str]) -> Refusal {
         let log = Ok(lines.iter().map(|line| (*line).to_owned()).collect());
         let others = ["ib_uverbs".to_owned()];
-        refusal(&Attempt { stderr, log: &log, file: None, others: &others })
+        refusal(&Attempt { code: 1, stderr, log: &log, file: None, others: &others })
     }
 
     const EINVAL: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n";
@@ -368,10 +374,11 @@ mod tests {
     #[test]
     fn silence_is_said_to_be_silence() {
         let stub = ModuleInfo::default();
-        let silent = refusal(&Attempt { stderr: EINVAL, log: &Ok(vec![]), file: Some(&stub), others: &[] });
+        let silent =
+            refusal(&Attempt { code: 1, stderr: EINVAL, log: &Ok(vec![]), file: Some(&stub), others: &[] });
         assert!(silent.verdict.contains("stub") && silent.verdict.contains("says nothing"), "{silent:?}");
         let deaf = Err(Unreadable { path: "/dev/kmsg".into(), why: "Operation not permitted".into() });
-        let unheard = refusal(&Attempt { stderr: EBUSY, log: &deaf, file: None, others: &[] });
+        let unheard = refusal(&Attempt { code: 1, stderr: EBUSY, log: &deaf, file: None, others: &[] });
         assert!(unheard.transient && unheard.verdict.contains("cannot be read"), "{unheard:?}");
     }
 

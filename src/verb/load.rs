@@ -260,7 +260,13 @@ fn prove(held: &mut Held, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog)
                 .to_owned(),
         );
     }
-    let attempt = Attempt { stderr: &ran.stderr, log: &said, file: info.as_ref(), others: &plan.others };
+    let attempt = Attempt {
+        code: ran.code,
+        stderr: &ran.stderr,
+        log: &said,
+        file: info.as_ref(),
+        others: &plan.others,
+    };
     let why = refusal(&attempt);
     for line in ran.stderr.lines() {
         tracing::info!("modprobe: {line}");
