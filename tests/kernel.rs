@@ -10,7 +10,6 @@
 //! Without the machine, the binary or qemu the tests are skipped; with `NO_SKIPPED_TESTS` in the
 //! environment they fail. `GATE_BINARY` names another binary than the release build's.
 
-use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,11 +17,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use serde_json::Value;
 
 /// Far more than any scenario takes; a machine that hangs is killed.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// What one step of /proc/uptime may hide.
 const GRAIN: f64 = 0.02;
@@ -33,6 +33,24 @@ const AT_ONCE: f64 = 3.0;
 
 /// The status that `tests/vm/guest/opened` ends with.
 const OPENED: i32 = 42;
+
+/// modprobe's words for an errno.
+const EINVAL: &str = "could not insert 'nvidia_peermem': Invalid argument";
+const ENOENT: &str =
+    "could not insert 'nvidia_peermem': Unknown symbol in module, or unknown parameter (see dmesg)";
+const ENOEXEC: &str = "could not insert 'nvidia_peermem': Exec format error";
+const EBUSY: &str = "could not insert 'nvidia_peermem': Device or resource busy";
+const EPERM: &str = "could not insert 'nvidia_peermem': Operation not permitted";
+const EKEYREJECTED: &str = "could not insert 'nvidia_peermem': Key was rejected by service";
+const NOT_FOUND: &str = "FATAL: Module nvidia-peermem not found in directory";
+
+/// The kernel's, in its log.
+const NO_MOFED: &str = "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)";
+const OTHER_MOFED: &str = "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client";
+const OTHER_NVIDIA: &str = "nvidia_peermem: disagrees about version of symbol nvidia_p2p_get_pages";
+
+/// What the stand-in of MOFED saw when `nvidia_peermem` registered with it.
+const COMPLETE: &str = "marker=there ib_core=live ib_uverbs=live mlx5_core=live mlx5_ib=live";
 
 #[test]
 fn the_in_tree_stack_without_a_marker_holds() {
@@ -238,6 +256,291 @@ fn a_lock_that_is_lost_makes_the_marker_suspect() {
     });
 }
 
+#[test]
+fn of_every_module_file_is_foretold_what_the_kernel_says() {
+    play("foretell-files", |run| {
+        for name in ["new", "release", "signed", "xz", "zst", "link"] {
+            run.row(name).foretold_usable().loaded();
+        }
+        for (name, reason, words, log) in [
+            ("old", "SymbolVersionMismatch", EINVAL, OTHER_MOFED),
+            ("stub", "StubModule", EINVAL, ""),
+            ("nocrc", "SymbolVersionMissing", EINVAL, "no symbol version for ib_register_peer_memory_client"),
+            ("flags", "WrongKernel", ENOEXEC, "version magic"),
+            ("foreign", "WrongKernel", ENOEXEC, "version magic"),
+            ("machine", "WrongKernel", ENOEXEC, "Invalid architecture"),
+            ("truncated", "ModuleFileDamaged", ENOEXEC, "Invalid ELF"),
+            ("text", "ModuleFileDamaged", ENOEXEC, "Invalid ELF"),
+            ("empty", "ModuleFileDamaged", EINVAL, ""),
+            // Debian's modprobe knows nothing of gzip, and Debian's depmod does not list what it does not know.
+            ("gz", "ModuleFileMissing", NOT_FOUND, ""),
+            ("unlisted", "ModuleFileMissing", NOT_FOUND, ""),
+            ("never-listed", "ModuleFileMissing", NOT_FOUND, ""),
+            ("missing", "ModuleFileMissing", NOT_FOUND, ""),
+            ("dangling", "ModuleFileMissing", ENOENT, ""),
+            ("preferred", "StubModule", EINVAL, ""),
+        ] {
+            run.row(name).foretold_blocked(reason).refused(words, log);
+        }
+        // Without any version at all it is taken by force, which the gate never uses.
+        let unversioned = run.row("unversioned").foretold_blocked("SymbolVersionMissing");
+        unversioned.loaded().logged("module_layout: kernel tainted");
+        assert_eq!(run.all("foretold").count(), 22);
+    });
+}
+
+#[test]
+fn of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says() {
+    play("foretell-node", |run| {
+        // modprobe would bring in nvidia, which is not ours to load.
+        run.row("nvidia-absent").foretold_held("DependencyNotLive").loaded();
+        run.row("live").foretold("Ready", "PeermemLive").loaded();
+        for name in ["good-values", "of-nvidia", "masked"] {
+            run.row(name).foretold_usable().loaded();
+        }
+        run.row("no-such").foretold_usable().loaded().logged("unknown parameter 'no_such' ignored");
+        for (name, reason, log) in [
+            ("legacy-client", "LegacyClientLoaded", "sysfs: cannot create duplicate filename"),
+            ("peerdirect-2", "BadParameter", "invalid peerdirect_support param value 2"),
+            ("persistent-7", "BadParameter", "invalid persistent_api_support param value 7"),
+            ("persistent-abc", "BadParameter", "`abc' invalid for parameter `persistent_api_support'"),
+            ("peerdirect-empty", "BadParameter", "`' invalid for parameter `peerdirect_support'"),
+            ("peerdirect-alone", "BadParameter", "`' invalid for parameter `peerdirect_support'"),
+            ("of-the-distribution", "BadParameter", "invalid peerdirect_support param value 2"),
+            ("kernel-command-line", "BadParameter", "invalid peerdirect_support param value 2"),
+            ("other-nvidia", "SymbolVersionMismatch", OTHER_NVIDIA),
+        ] {
+            run.row(name).foretold_blocked(reason).refused(EINVAL, log);
+        }
+        // What lies on disk is not what is live, so nobody can tell.
+        let [live, on_disk] = ["other-nvidia-live", "other-nvidia-on-disk"].map(|name| run.row(name));
+        live.foretold("Unknown", "SymbolVersionUnknown").refused(EINVAL, OTHER_NVIDIA);
+        on_disk.foretold("Unknown", "SymbolVersionUnknown").loaded();
+        assert_eq!(run.all("foretold").count(), 17);
+    });
+}
+
+#[test]
+fn of_every_stack_is_foretold_what_the_kernel_says() {
+    play("foretell-stack", |run| {
+        run.row("nothing-live").foretold_held("DependencyNotLive").refused(ENOENT, NO_MOFED);
+        run.row("nothing-live-on-disk").foretold_held("DependencyNotLive").loaded();
+        let alone = run.row("intree-ib-core-alone").foretold_held("DependencyNotLive");
+        alone.refused(EINVAL, "ib_uverbs: disagrees about version");
+        for name in ["intree", "intree-on-disk"] {
+            run.row(name).foretold_held("DependencyNotLive").refused(ENOENT, NO_MOFED);
+        }
+        for name in ["old-live", "old-live-on-disk", "old-live-precompiled"] {
+            run.row(name).foretold_blocked("SymbolVersionMismatch").refused(EINVAL, OTHER_MOFED);
+        }
+        for name in ["old-live-new-on-disk", "old-live-new-headers-with-version"] {
+            run.row(name).foretold_no_good().refused(EINVAL, OTHER_MOFED);
+        }
+        for name in ["all-old", "new-live-precompiled"] {
+            run.row(name).foretold_usable().loaded();
+        }
+        run.row("untold").foretold("Unknown", "SymbolVersionUnknown").loaded();
+        assert_eq!(run.all("foretold").count(), 13);
+    });
+}
+
+#[test]
+fn while_modules_come_and_go_nothing_is_promised() {
+    play("foretell-swap", |run| {
+        run.row("provider-coming").foretold_held("DependencyNotLive").loaded();
+        for name in ["provider-going", "provider-failing"] {
+            run.row(name).foretold_held("DependencyNotLive").refused(ENOENT, NO_MOFED);
+        }
+        let old = run.row("old-provider-coming").foretold_no_good();
+        old.refused(EINVAL, OTHER_MOFED);
+        run.row("old-provider-going").foretold_no_good().refused(EBUSY, "");
+        // The kernel would take it, and MOFED could not be restarted any more.
+        run.row("rest-coming").foretold("Waiting", "Usable").loaded();
+        assert_eq!(run.all("foretold").count(), 6);
+    });
+}
+
+#[test]
+fn the_kernel_gives_up_where_the_gate_waits() {
+    play("foretell-slow", |run| {
+        let slow = run.row("provider-slow").foretold_held("DependencyNotLive");
+        slow.refused(EBUSY, "gave up waiting for init of module ib_uverbs");
+    });
+}
+
+#[test]
+fn of_rights_and_signatures_is_foretold_what_the_kernel_says() {
+    play("foretell-rights", |run| {
+        for name in ["unrestricted", "unprivileged"] {
+            run.row(name).foretold_usable().loaded();
+        }
+        run.row("unreadable").foretold("Unknown", "ModuleFileUnreadable").refused("Permission denied", "");
+        run.row("lockdown").foretold_blocked("UnsignedModule").refused(EPERM, "Lockdown: modprobe");
+        run.row("enforced")
+            .foretold_blocked("UnsignedModule")
+            .refused(EKEYREJECTED, "unsigned module is rejected");
+        // That it is signed can be seen, but not whose keys the kernel trusts.
+        run.row("lockdown-signed").refused(EPERM, "Lockdown: modprobe");
+        run.row("enforced-signed").refused(EKEYREJECTED, "unavailable key is rejected");
+
+        for (name, words) in [
+            ("no-capability", "CAP_SYS_MODULE"),
+            ("user-namespace", "CAP_SYS_MODULE"),
+            ("lockdown", "not signed"),
+            ("enforced-signed", "EKEYREJECTED"),
+            ("modules-disabled", "modules_disabled"),
+        ] {
+            run.loading(name).ended(3, "absent").said(words);
+        }
+        for name in ["no-capability", "user-namespace", "modules-disabled"] {
+            run.row(name).refused(EPERM, "");
+        }
+    });
+}
+
+#[test]
+fn load_waits_loads_and_proves() {
+    play("load-whole", |run| {
+        run.loading("not-ready-dry").ended(0, "absent").said("MarkerAbsent");
+        run.loading("deadline").ended(124, "absent").said("MarkerAbsent");
+        run.loading("terminated").ended(143, "absent");
+        run.loading("waits").ended(0, "live").said("loaded: nvidia_peermem is live and uses");
+        assert_eq!(run.only("witness"), COMPLETE);
+        assert!(run.last("outcome", "waits") >= run.last("marking", "") + 1.0 - GRAIN);
+
+        run.loading("again").ended(0, "live").said("already loaded");
+        run.loading("gone").ended(124, "live").said("ModuleNotLoaded");
+        let gone = run.report("foretold", "gone");
+        assert_eq!(gone.verdict(), "Waiting");
+        gone.assert("PeermemUsable", "False", "LoadedOnGoneStack");
+        run.loading("ready-dry").ended(0, "absent");
+        run.loading("parameter").ended(0, "live");
+        assert_eq!(run.only("parameter"), "1");
+    });
+}
+
+#[test]
+fn load_says_who_refused_and_what_to_do() {
+    play("load-refused", |run| {
+        for (name, words) in [("stub", "StubModule"), ("parameter", "BadParameter")] {
+            run.loading(name).ended(3, "absent").said(words).ran_modprobe(0);
+            assert!(!run.all("dmesg").any(|line| line.text.starts_with(name)), "the kernel was asked");
+        }
+        run.loading("stub-dry").ended(0, "absent").said("StubModule").ran_modprobe(0);
+        run.loading("good").ended(0, "live").ran_modprobe(1);
+
+        let squatter = run.loading("squatter").ended(3, "absent").ran_modprobe(1);
+        squatter.said("EINVAL").said("another client");
+        let log = "nvidia-peermem nv_mem_nc_client_init:603 ERROR nv_mem_client_init -- error while registering nc client";
+        assert!(run.all("dmesg").any(|line| line.text.starts_with("squatter ") && line.text.ends_with(log)));
+        squatter.said(log).said("cannot create duplicate filename");
+
+        run.loading("busy-once").ended(0, "live").ran_modprobe(2).said("EBUSY");
+        run.loading("nothing-done").ended(3, "absent").ran_modprobe(1).said("succeeded");
+        run.loading("done-yet-failed").ended(0, "live").ran_modprobe(1);
+        run.loading("killed").ended(3, "absent").ran_modprobe(1);
+        for name in ["install-false", "install-true"] {
+            run.loading(name).ended(3, "absent").said("install line").ran_modprobe(0);
+        }
+        run.loading("blacklisted").ended(0, "live");
+        run.loading("softdep").ended(124, "absent").said("psample").ran_modprobe(0);
+    });
+}
+
+#[test]
+fn load_below_another_root_and_with_other_modprobes() {
+    play("load-elsewhere", |run| {
+        run.row("outer").foretold_blocked("StubModule").refused(EINVAL, "");
+        run.row("inner").foretold_usable().loaded();
+        run.loading("outer").ended(3, "absent").said("StubModule");
+        run.loading("inner").ended(0, "live");
+        for (name, status) in [
+            ("no-such-modprobe", 127),
+            ("plain-modprobe", 126),
+            ("no-modprobe", 127),
+            ("only-the-shim", 127),
+            ("shim-alone", 127),
+        ] {
+            run.loading(name).ended(status, "absent");
+        }
+
+        run.loading("shim-not-ready").ended(124, "absent").said("MarkerAbsent");
+        run.loading("shim-ready").ended(0, "live");
+        run.loading("shim-removes").ended(0, "absent");
+        run.loading("shim-shows").ended(0, "absent");
+        assert!(
+            run.all("out")
+                .any(|line| line.text.contains("insmod") && line.text.contains("nvidia-peermem.ko"))
+        );
+        run.loading("shim-other").ended(0, "absent");
+        run.loading("shim-unknown").ended(1, "absent").said("FATAL: Module no-such-module not found");
+        run.loading("shim-all").ended(0, "live");
+        run.loading("shim-stub").ended(3, "absent").said("StubModule");
+    });
+}
+
+/// Twenty swaps a boot; `SWAP_ROUNDS` asks for more of them.
+#[test]
+fn a_load_is_in_time_whenever_mofed_swaps_its_modules() {
+    let rounds: u32 = env::var("SWAP_ROUNDS").map_or(20, |rounds| rounds.parse().expect("a number"));
+    for _ in 0..rounds.div_ceil(20) {
+        play("swap-under-load", judge_swaps);
+    }
+}
+
+fn judge_swaps(run: &Run) {
+    let (mut last, mut early, mut overlapped) = (0, 0, 0);
+    for round in run.all("round") {
+        let [number, when, _from, _delay, status, peermem, witness] =
+            round.text.splitn(7, ' ').collect::<Vec<_>>()[..]
+        else {
+            panic!("{}", round.text)
+        };
+        let said = |words| {
+            let prefix = format!("{number} {when} ");
+            run.all("said").any(|line| line.text.starts_with(&prefix) && line.text.contains(words))
+        };
+        assert_eq!(peermem, "peermem=live", "{}", round.text);
+        match (when, status) {
+            (_, "status=0") => assert_eq!(witness, COMPLETE, "loaded too early: {}", round.text),
+            // Loaded as MOFED began to go, which nothing can rule out: but not unnoticed.
+            ("early", "status=3") => assert!(said("MOFED began to restart"), "{}", round.text),
+            _ => panic!("{}", round.text),
+        }
+        last += usize::from(when == "last");
+        early += usize::from(when == "early");
+        overlapped += usize::from(status == "status=3");
+    }
+    println!("{last} rounds, {early} loads before the swap, {overlapped} of them overlapped its beginning");
+    assert_eq!(last, 20);
+    for line in run.all("refused") {
+        let einval = line.text.split(' ').nth(1).expect("a number");
+        assert_eq!(einval, "0", "EINVAL in round {}", line.text);
+    }
+}
+
+#[test]
+fn nvidias_own_peermem_is_foretold_to_load_and_does() {
+    play_real("real-peermem", |run| {
+        let report = run.check(0);
+        report.assert_ready();
+        report.assert("PeermemUsable", "True", "Usable");
+        assert_eq!(run.only("modprobe"), "0");
+        assert_eq!(run.status(), 0);
+        assert_eq!(run.all("peermem").filter(|line| line.text.contains(" Live ")).count(), 2);
+    });
+}
+
+#[test]
+fn nvidias_own_stub_is_told_beforehand() {
+    play_real("real-stub", |run| {
+        let report = run.check(0);
+        assert_eq!(report.verdict(), "Blocked");
+        report.assert("PeermemUsable", "False", "StubModule");
+        assert!(run.only("modprobe").starts_with("1 ") && run.only("modprobe").contains(EINVAL));
+    });
+}
+
 struct Line {
     at: f64,
     kind: String,
@@ -248,7 +551,7 @@ struct Line {
 struct Run(Vec<Line>);
 
 impl Run {
-    fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Line> {
+    fn all<'a>(&'a self, kind: &str) -> impl Iterator<Item = &'a Line> {
         self.0.iter().filter(move |line| line.kind == kind)
     }
 
@@ -259,12 +562,30 @@ impl Run {
     }
 
     fn check(&self, number: usize) -> Report {
-        let line = self.all("check").nth(number).expect("a check");
-        let (status, report) = line.text.split_once(' ').expect("a status and a report");
-        Report {
-            status: status.parse().expect("a status"),
-            json: serde_json::from_str(report).expect("one line of JSON"),
-        }
+        Report::parse(&self.all("check").nth(number).expect("a check").text)
+    }
+
+    /// What follows the name in the line of this kind and name.
+    fn named(&self, kind: &str, name: &str) -> Option<&str> {
+        self.all(kind).find_map(|line| line.text.strip_prefix(name)?.strip_prefix(' '))
+    }
+
+    fn report(&self, kind: &str, name: &str) -> Report {
+        Report::parse(self.named(kind, name).unwrap_or_else(|| panic!("no line `{kind} {name}`")))
+    }
+
+    fn only(&self, kind: &str) -> &str {
+        let lines: Vec<_> = self.all(kind).collect();
+        assert_eq!(lines.len(), 1, "lines `{kind}`");
+        &lines[0].text
+    }
+
+    fn row<'a>(&'a self, name: &'a str) -> Row<'a> {
+        Row { run: self, name }
+    }
+
+    fn loading<'a>(&'a self, name: &'a str) -> Loading<'a> {
+        Loading { run: self, name }
     }
 
     /// CMD ran, once, as the process that had waited, with the whole stack live and MOFED's, and
@@ -319,12 +640,124 @@ impl Run {
     }
 }
 
+/// What was foretold of `nvidia_peermem`, and what became of it when nobody asked the gate.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    run: &'a Run,
+    name: &'a str,
+}
+
+impl Row<'_> {
+    fn report(&self) -> Report {
+        self.run.report("foretold", self.name)
+    }
+
+    fn foretold(self, verdict: &str, reason: &str) -> Self {
+        let report = self.report();
+        let condition = report.condition("PeermemUsable");
+        println!("{}: {} {}", self.name, report.verdict(), condition["reason"]);
+        assert_eq!(report.verdict(), verdict, "{}: {}", self.name, report.json);
+        assert_eq!(condition["reason"], reason, "{}: {condition}", self.name);
+        self
+    }
+
+    fn foretold_usable(self) -> Self {
+        self.foretold("Ready", "Usable")
+    }
+
+    fn foretold_blocked(self, reason: &str) -> Self {
+        self.foretold("Blocked", reason)
+    }
+
+    /// Neither promised nor refused.
+    fn foretold_held(self, reason: &str) -> Self {
+        self.foretold("Waiting", reason)
+    }
+
+    /// Held or blocked.
+    fn foretold_no_good(self) -> Self {
+        let report = self.report();
+        assert_eq!(report.status, 1, "{}: {}", self.name, report.json);
+        assert_ne!(report.condition("PeermemUsable")["status"], "True", "{}: {}", self.name, report.json);
+        self
+    }
+
+    fn kernel(&self) -> (&str, &str) {
+        let line =
+            self.run.named("kernel", self.name).unwrap_or_else(|| panic!("no attempt at {}", self.name));
+        println!("{}: {line}", self.name);
+        line.split_once(' ').expect("a status and a state")
+    }
+
+    fn loaded(self) -> Self {
+        assert_eq!(self.kernel(), ("0", "live"), "{}", self.name);
+        self
+    }
+
+    /// With these words of modprobe, and with these of the kernel, or with none.
+    fn refused(self, words: &str, log: &str) -> Self {
+        let (status, said) = self.kernel();
+        assert_eq!(status, "1", "{}", self.name);
+        assert!(said.starts_with("absent ") && said.contains(words), "{}: {said}", self.name);
+        if log.is_empty() {
+            assert_eq!(self.run.named("dmesg", self.name), None, "{}", self.name);
+            return self;
+        }
+        self.logged(log)
+    }
+
+    fn logged(self, words: &str) -> Self {
+        let prefix = format!("{} ", self.name);
+        let mut lines = self.run.all("dmesg").filter(|line| line.text.starts_with(&prefix));
+        assert!(lines.any(|line| line.text.contains(words)), "{}: the kernel did not say {words}", self.name);
+        self
+    }
+}
+
+/// One run of `load`, or of the shim.
+#[derive(Clone, Copy)]
+struct Loading<'a> {
+    run: &'a Run,
+    name: &'a str,
+}
+
+impl Loading<'_> {
+    fn ended(self, status: i32, peermem: &str) -> Self {
+        let done = self.run.named("outcome", self.name).unwrap_or_else(|| panic!("no load {}", self.name));
+        assert_eq!(done, format!("{status} {peermem}"), "{}", self.name);
+        self
+    }
+
+    fn said(self, words: &str) -> Self {
+        let prefix = format!("{} ", self.name);
+        let mut said = self.run.all("said").filter(|line| line.text.starts_with(&prefix));
+        assert!(said.any(|line| line.text.contains(words)), "{} did not say {words}", self.name);
+        self
+    }
+
+    /// To load, not to be asked.
+    fn ran_modprobe(self, times: usize) -> Self {
+        let prefix = format!("{} ", self.name);
+        let runs = self.run.all("modprobe").filter(|line| line.text.starts_with(&prefix));
+        assert_eq!(runs.count(), times, "{}", self.name);
+        self
+    }
+}
+
 struct Report {
     status: i32,
     json: Value,
 }
 
 impl Report {
+    fn parse(text: &str) -> Self {
+        let (status, report) = text.split_once(' ').expect("a status and a report");
+        Self {
+            status: status.parse().expect("a status"),
+            json: serde_json::from_str(report).expect("one line of JSON"),
+        }
+    }
+
     fn verdict(&self) -> &str {
         self.json["verdict"].as_str().expect("a verdict")
     }
@@ -397,6 +830,17 @@ fn play(scenario: &str, judge: impl FnOnce(&Run)) {
     let run = boot(repository, scenario, &gate);
     drop(slot);
     judge(&run);
+}
+
+/// With what `tests/vm/real` made; it says itself why it could not.
+fn play_real(scenario: &str, judge: impl FnOnce(&Run)) {
+    let vm = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm");
+    let stamp = |path| fs::read_to_string(vm.join(path)).unwrap_or_default();
+    if stamp("real/stamp").starts_with(&format!("{} ", stamp("stamp").trim_end())) {
+        play(scenario, judge);
+    } else {
+        println!("skipped: tests/vm/real has not made NVIDIA's own nvidia-peermem for this machine");
+    }
 }
 
 fn boot(repository: &Path, scenario: &str, gate: &Path) -> Run {

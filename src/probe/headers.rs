@@ -117,21 +117,34 @@ pub(super) fn symvers(root: &Path, path: &Path) -> Symvers {
     }
 }
 
-/// The CRCs that a Module.symvers gives the peer-memory symbols.
-pub(super) fn crcs(root: &Path, path: &Path) -> Seen<BTreeMap<String, u32>> {
+/// What a Module.symvers says of the peer-memory symbols: their CRCs, and the module that exports them.
+pub(super) fn peer_memory(root: &Path, path: &Path) -> Seen<(BTreeMap<String, u32>, Option<String>)> {
     let mut crcs = BTreeMap::new();
+    let mut exporter = None;
     let read = resolve(root, path).and_then(|real| {
         lines(&real, SYMVERS, |line| {
             let symbol = exported(line).unwrap_or_default();
             if let Some(name) = PEER_MEMORY_SYMBOLS.iter().find(|name| name.as_bytes() == symbol) {
-                let crc = line.split(|byte| *byte == b'\t').next().and_then(|crc| crc.strip_prefix(b"0x"));
-                let crc = crc.and_then(|crc| u32::from_str_radix(std::str::from_utf8(crc).ok()?, 16).ok());
-                crcs.extend(crc.map(|crc| ((*name).to_owned(), crc)));
+                let line = String::from_utf8_lossy(line);
+                crcs.extend(crc(&line).map(|crc| ((*name).to_owned(), crc)));
+                exporter = module(&line);
             }
             ControlFlow::Continue(())
         })
     });
-    read.map(|_| crcs).map_err(|error| unreadable(path, &error))
+    read.map(|_| (crcs, exporter)).map_err(|error| unreadable(path, &error))
+}
+
+fn crc(line: &str) -> Option<u32> {
+    u32::from_str_radix(line.split('\t').next()?.strip_prefix("0x")?, 16).ok()
+}
+
+/// The last part of the module's path, which stands before `EXPORT_SYMBOL…`; with underscores.
+fn module(line: &str) -> Option<String> {
+    let fields: Vec<_> = line.split('\t').collect();
+    let export = fields.iter().position(|field| field.starts_with("EXPORT_"))?;
+    let path = fields.get(export.checked_sub(1)?)?;
+    Some(path.rsplit('/').next()?.replace('-', "_"))
 }
 
 /// The symbol of a line `CRC, symbol, module, EXPORT_SYMBOL…, namespace`, separated by tabs;

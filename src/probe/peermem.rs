@@ -204,10 +204,18 @@ impl Reading<'_> {
             (_, Some((path, _))) => (path.clone(), &self.places.root),
             _ => return Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
         };
-        match headers::crcs(root, &path) {
-            Ok(crcs) if !crcs.is_empty() => Offer::Symvers(path, crcs),
-            Ok(_) => Offer::Unknown(format!("{why}, and {} does not list it", path.display())),
-            Err(unreadable) => Offer::Unknown(format!("{why}, and {unreadable}")),
+        let (crcs, built_into) = match headers::peer_memory(root, &path) {
+            Ok(said) => said,
+            Err(unreadable) => return Offer::Unknown(format!("{why}, and {unreadable}")),
+        };
+        match (&self.seen.symbols, built_into) {
+            _ if crcs.is_empty() => Offer::Unknown(format!("{why}, and {} does not list it", path.display())),
+            // It moved from one module to the other between two releases.
+            (Symbols::ExportedBy(Some(live)), Some(built)) if *live != built => Offer::Unknown(format!(
+                "{why}, and {} is of another MOFED: {built} exports it there, {live} does here",
+                path.display()
+            )),
+            _ => Offer::Symvers(path, crcs),
         }
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * As NVIDIA's: whoever builds it where MOFED's header cannot be seen gets a stub that compiles, installs
- * and can never be loaded, and says nothing about it.
+ * and can never be loaded, and says nothing about it. What the other one says of its troubles is NVIDIA's text,
+ * whose line numbers are those of their file.
  */
 #include <linux/module.h>
 
@@ -30,11 +31,23 @@ static int __init peermem_init(void)
 {
 	invalidate_peer_memory callback;
 
-	if (peerdirect_support >> 1 || persistent_api_support >> 1 || nvidia_p2p_get_pages(client.name))
+	if (peerdirect_support >> 1) {
+		pr_err("nvidia-peermem nv_mem_param_peerdirect_conf_check:619 ERROR invalid peerdirect_support param value %d\n",
+		       peerdirect_support);
+		return -EINVAL;
+	}
+	if (persistent_api_support >> 1) {
+		pr_err("nvidia-peermem nv_mem_param_persistent_api_conf_check:634 ERROR invalid persistent_api_support param value %d\n",
+		       persistent_api_support);
+		return -EINVAL;
+	}
+	if (nvidia_p2p_get_pages(client.name))
 		return -EINVAL;
 	reg_handle = ib_register_peer_memory_client(&client, &callback);
-	if (!reg_handle)
+	if (!reg_handle) {
+		pr_err("nvidia-peermem nv_mem_nc_client_init:603 ERROR nv_mem_client_init -- error while registering nc client\n");
 		return -EINVAL;
+	}
 	if (in_use)
 		__module_get(THIS_MODULE);
 	return 0;

@@ -33,10 +33,14 @@ static void __exit standin_exit(void)
 }
 module_exit(standin_exit);
 
+#ifndef ARGUMENT
+#define ARGUMENT const char
+#endif
+
 /* A symbol others import; named after in-tree's, so that in-tree's provider is refused for its CRC. */
 #define PROVIDE(symbol)				\
-	int symbol(const char *user);		\
-	int symbol(const char *user)		\
+	int symbol(ARGUMENT *user);		\
+	int symbol(ARGUMENT *user)		\
 	{					\
 		return user ? 0 : -EINVAL;	\
 	}					\
