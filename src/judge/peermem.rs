@@ -267,18 +267,20 @@ impl Case<'_> {
         }
     }
 
-    fn unsigned(&self, info: &ModuleInfo) -> Answer {
-        if info.signed {
-            return None;
-        }
+    /// By what the kernel demands signatures, if it does.
+    fn signature_demanded(&self) -> Option<String> {
         let demands = &self.peermem.signatures;
-        let by = match (&demands.enforced, demands.lockdown.as_deref()) {
-            (Some(true), _) => "this kernel loads signed modules alone (module.sig_enforce)".to_owned(),
+        match (&demands.enforced, demands.lockdown.as_deref()) {
+            (Some(true), _) => Some("this kernel loads signed modules alone (module.sig_enforce)".to_owned()),
             (_, Some(lockdown)) if lockdown != "none" => {
-                format!("the kernel is locked down ({lockdown}, as with Secure Boot)")
+                Some(format!("the kernel is locked down ({lockdown}, as with Secure Boot)"))
             }
-            _ => return None,
-        };
+            _ => None,
+        }
+    }
+
+    fn unsigned(&self, info: &ModuleInfo) -> Answer {
+        let by = self.signature_demanded().filter(|_| !info.signed)?;
         Some((
             Reason::UnsignedModule,
             format!("{} is not signed, and {by}", self.path()),
@@ -393,6 +395,9 @@ impl Case<'_> {
                     ": it wants {} with CRC {crc:#010x}, as {source} has it",
                     PEER_MEMORY_SYMBOLS[0]
                 );
+            }
+            if info.signed && self.signature_demanded().is_some() {
+                message += "; whether the kernel trusts the key that signed it, only the kernel can tell";
             }
             if listed.is_none() {
                 message += "; there is no modules.dep, and modprobe finds nothing before depmod has run";
