@@ -1,0 +1,905 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The manifests are whole and valid, and do to the GPU Operator's pods what they say.
+//!
+//! Kubernetes' own schemas and a CEL of others come by tests/manifests/tools; patches are rendered and
+//! applied by kubectl, whose JSON patch is the API server's. tests/manifests/fixtures has the pods.
+
+mod support;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use support::{GATE, Node, can, code, gate, output, skip};
+use tempfile::TempDir;
+
+const GATE_CONTAINER: &str = "peermem-gate";
+const MANAGER: &str = "k8s-driver-manager";
+const DRIVER: &str = "nvidia-driver-ctr";
+const PEERMEM: &str = "nvidia-peermem-ctr";
+const TOOLKIT: &str = "openshift-driver-toolkit-ctr";
+const INSTALLED: &str = "/opt/peermem-gate/peermem-gate";
+
+/// With what the GPU Operator's pods are like, `USE_HOST_MOFED` and precompiled, in each.
+const FIXTURES: [(&str, &str, &str); 4] = [
+    ("clusterpolicy", "false", "false"),
+    ("nvidiadriver", "true", "false"),
+    ("openshift", "false", "false"),
+    ("precompiled", "false", "true"),
+];
+
+const OVERLAYS: [&str; 4] = ["vanilla", "openshift", "wrapper", "kyverno"];
+
+#[test]
+fn every_manifest_says_what_it_survives_and_what_it_needs() {
+    for path in files(&manifests()) {
+        if path.ends_with("kustomization.yaml") || path.extension().is_some_and(|e| e == "json") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let head: String = text.lines().take_while(|line| line.starts_with('#')).collect();
+        let head = head.to_lowercase();
+        for word in ["survives", "needs"] {
+            assert!(head.contains(word), "{}: its head does not tell what it {word}", path.display());
+        }
+    }
+}
+
+/// And the way to each, with its needs, is in the document.
+#[test]
+fn the_document_leads_to_every_manifest() {
+    let text = fs::read_to_string(root().join("docs/integration.md")).unwrap();
+    for path in files(&manifests()) {
+        let place = path.parent().unwrap().strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let name = place.strip_prefix("manifests/").unwrap();
+        let is_led_to = text.contains(&format!("](../{place}/")) || text.contains(&format!("`{name}`"));
+        assert!(is_led_to, "{place} is not in docs/integration.md");
+    }
+}
+
+#[test]
+fn every_container_is_narrow_and_asks_for_resources() {
+    let mut found = 0;
+    for document in files(&manifests()).iter().filter(|path| is_yaml(path)).flat_map(|path| yaml(path)) {
+        each_object(&document, &mut |object| {
+            if !object.contains_key("image") || !object.contains_key("name") || object.contains_key("newName")
+            {
+                return;
+            }
+            found += 1;
+            let container = Value::Object(object.clone());
+            for at in ["/resources/requests/cpu", "/resources/requests/memory", "/resources/limits/memory"] {
+                assert!(container.pointer(at).is_some(), "{at} is missing: {container:#}");
+            }
+            let rights = json!({
+                "runAsUser": 65532,
+                "runAsGroup": 65532,
+                "runAsNonRoot": true,
+                "privileged": false,
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"]},
+                "seccompProfile": {"type": "RuntimeDefault"},
+            });
+            let mut given = container["securityContext"].clone();
+            given.as_object_mut().unwrap().remove("seLinuxOptions");
+            assert_eq!(given, rights, "{container:#}");
+            assert_eq!(container["terminationMessagePolicy"], "FallbackToLogsOnError", "{container:#}");
+            assert_eq!(container["imagePullPolicy"], "IfNotPresent", "{container:#}");
+        });
+    }
+    assert!(found >= 4, "only {found} containers were found");
+}
+
+/// The kinds that Kubernetes' schemas do not know are looked at by [`the_other_kinds_have_the_right_shape`].
+#[test]
+fn the_schemas_accept_every_manifest() {
+    let Some(mut checker) = Checker::start() else { return };
+    let mut unknown = BTreeSet::new();
+    let fixtures = files(&root().join("tests/manifests/fixtures"));
+    for path in files(&manifests()).iter().chain(&fixtures).filter(|path| is_yaml(path)) {
+        for document in yaml(path).into_iter().filter(|d| d.is_object() && d["kind"] != "Component") {
+            // A patch has no kind, and kustomize's are not Kubernetes'.
+            let kind = document["kind"].as_str().filter(|kind| *kind != "Kustomization");
+            let Some(kind) = kind else { continue };
+            let answer = checker.ask(&json!({"validate": document}));
+            if answer == "unknown" {
+                unknown.insert(kind.to_owned());
+            } else {
+                assert_eq!(answer, Value::Null, "{}", path.display());
+            }
+        }
+    }
+    assert_eq!(unknown, ["MutatingPolicy", "NodeReadinessRule"].map(str::to_owned).into());
+    let with_a_fault = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [], "volume": []}});
+    assert_ne!(checker.ask(&json!({"validate": with_a_fault})), Value::Null, "it finds no fault");
+}
+
+#[test]
+fn the_other_kinds_have_the_right_shape() {
+    let policy = &yaml(&manifests().join("kyverno/policy.yaml"))[0];
+    assert_eq!(policy["apiVersion"], "policies.kyverno.io/v1");
+    assert_eq!(policy["kind"], "MutatingPolicy");
+    // As Kyverno's definition of the kind has them; autogen makes nothing for pod controllers when its list is empty.
+    let autogen =
+        json!({"podControllers": {"controllers": []}, "mutatingAdmissionPolicy": {"enabled": false}});
+    assert_eq!(policy["spec"]["autogen"], autogen);
+    let evaluation = json!({"admission": {"enabled": true}, "mutateExisting": {"enabled": false}});
+    assert_eq!(policy["spec"]["evaluation"], evaluation);
+    let mut same = policy["spec"].clone();
+    for own in ["autogen", "evaluation"] {
+        same.as_object_mut().unwrap().remove(own);
+    }
+    let admission = &yaml(&manifests().join("admission/policy.yaml"))[0];
+    assert_eq!(same, admission["spec"], "but for its own fields it is the policy of ../admission");
+
+    let rule = &yaml(&manifests().join("node/readiness/rule.yaml"))[0];
+    assert_eq!(rule["apiVersion"], "readiness.node.x-k8s.io/v1alpha1");
+    assert_eq!(rule["kind"], "NodeReadinessRule");
+    let expected = json!({
+        "dryRun": true,
+        "enforcementMode": "continuous",
+        "conditions": [{"type": "PeermemNotReady", "requiredStatus": "False"}],
+        "taint": {"key": "readiness.k8s.io/mofed-not-ready", "effect": "NoSchedule"},
+        "nodeSelector": {"matchLabels": {"feature.node.kubernetes.io/pci-15b3.present": "true"}},
+    });
+    assert_eq!(rule["spec"], expected);
+}
+
+/// One match for all policies: pods as they are made, in the driver's namespace, of the driver's component.
+#[test]
+fn every_policy_matches_the_drivers_pods_alone() {
+    for policy in ["admission", "kyverno", "wrapper", "shim"] {
+        let documents = yaml(&manifests().join(policy).join("policy.yaml"));
+        let spec = &documents[0]["spec"];
+        assert_eq!(spec["failurePolicy"], "Fail", "{policy}");
+        let constraints = json!({
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gpu-operator"}},
+            "objectSelector": {"matchLabels": {"app.kubernetes.io/component": "nvidia-driver"}},
+            "resourceRules": [{
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["pods"],
+                "scope": "Namespaced",
+            }],
+        });
+        assert_eq!(spec["matchConstraints"], constraints, "{policy}");
+        // components/ count them.
+        let settings = ["image", "timeout", "dryRun"];
+        for (at, name) in settings.iter().enumerate() {
+            assert_eq!(spec["variables"][at]["name"], *name, "{policy}");
+        }
+        if policy != "kyverno" {
+            assert_eq!(documents[1]["kind"], "MutatingAdmissionPolicyBinding");
+            assert_eq!(documents[1]["spec"], json!({"policyName": documents[0]["metadata"]["name"]}));
+        }
+    }
+    for (name, ..) in FIXTURES {
+        let labels = &fixture(name)["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/component"], "nvidia-driver", "{name}");
+    }
+}
+
+#[test]
+fn the_init_container_is_appended_once_and_is_the_one_in_plain_yaml() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    for (overlay, components) in
+        [("vanilla", &[][..]), ("vanilla", &["v1beta1"]), ("kyverno", &[]), ("openshift", &[])]
+    {
+        let rendered = render_with(&[overlay], components);
+        let policy = only(&rendered, |kind| kind == "MutatingAdmissionPolicy" || kind == "MutatingPolicy");
+        let version = if components.is_empty() { "v1" } else { "v1beta1" };
+        for document in &rendered {
+            let at = document["apiVersion"].as_str().unwrap();
+            assert_eq!(at.rsplit('/').next(), Some(version), "{at} in {overlay} with {components:?}");
+        }
+        for (name, use_host_mofed, precompiled) in FIXTURES {
+            let pod = pod_of(&fixture(name));
+            let admitted = cluster.admits(policy, &pod).expect("it matches");
+            assert_eq!(init_containers(&admitted), [MANAGER, GATE_CONTAINER], "{overlay}: {name}");
+
+            let mut expected = base_container(GATE_CONTAINER);
+            set_env(&mut expected, "USE_HOST_MOFED", use_host_mofed);
+            set_env(&mut expected, "PEERMEM_GATE_PRECOMPILED", precompiled);
+            if overlay == "openshift" {
+                expected["securityContext"]["seLinuxOptions"] = json!({"type": "spc_t"});
+            }
+            let mut left = admitted.clone();
+            let containers = left["spec"]["initContainers"].as_array_mut().unwrap();
+            assert_eq!(containers.pop().unwrap(), expected, "{overlay}: {name}");
+            assert_eq!(left, pod, "{overlay}: nothing else of {name} has changed");
+
+            assert_eq!(
+                cluster.admits(policy, &admitted),
+                Err("not-there-yet".to_owned()),
+                "{overlay}: {name}"
+            );
+        }
+    }
+}
+
+/// A name or a value that is none is refused at the start.
+#[test]
+fn the_gate_takes_the_settings_that_it_is_given() {
+    let node = Node::ready();
+    let mut command = gate();
+    command.args(["wait", "--root"]).arg(node.root());
+    for variable in base_container(GATE_CONTAINER)["env"].as_array().unwrap() {
+        let value = variable["value"].as_str().unwrap_or("gpu-1");
+        command.env(variable["name"].as_str().unwrap(), value);
+    }
+    let opened = output(&mut command);
+    assert_eq!(code(opened.status), 0, "{}", String::from_utf8_lossy(&opened.stderr));
+    assert_eq!(code(output(command.env("PEERMEM_GATE_NO_SUCH", "1")).status), 2);
+
+    let container = base_container("peermem-gate-install");
+    let [verb, place] = &container["args"].as_array().unwrap()[..] else { panic!("{container}") };
+    assert_eq!((verb, place), (&json!("install"), &container["volumeMounts"][0]["mountPath"]));
+    let volume = TempDir::new().unwrap();
+    assert_eq!(code(output(gate().arg(verb.as_str().unwrap()).arg(volume.path())).status), 0);
+    let file = INSTALLED.strip_prefix(place.as_str().unwrap()).unwrap();
+    assert!(volume.path().join(file.trim_matches('/')).is_file(), "{file}");
+}
+
+#[test]
+fn a_pod_without_rdma_or_without_its_manager_is_left_alone() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let rendered = render_with(&["wrapper"], &[]);
+    let shim = render(&manifests().join("shim"));
+    let policies = rendered.iter().chain(&shim).filter(|d| d["kind"] == "MutatingAdmissionPolicy");
+    let mut found = 0;
+    for policy in policies {
+        found += 1;
+        let pod = || pod_of(&fixture("clusterpolicy"));
+        for value in ["false", "True", ""] {
+            let mut other = pod();
+            set_env(container_mut(&mut other, DRIVER), "GPU_DIRECT_RDMA_ENABLED", value);
+            assert_eq!(cluster.admits(policy, &other), Err("rdma-requested".to_owned()), "{value}");
+        }
+        let mut other = pod();
+        container_mut(&mut other, DRIVER).as_object_mut().unwrap().remove("env");
+        assert_eq!(cluster.admits(policy, &other), Err("rdma-requested".to_owned()));
+
+        let mut other = pod();
+        other["spec"]["initContainers"][0]["name"] = json!("something-else");
+        assert_eq!(cluster.admits(policy, &other), Err("behind-k8s-driver-manager".to_owned()));
+        let mut other = pod();
+        other["spec"].as_object_mut().unwrap().remove("initContainers");
+        assert_eq!(cluster.admits(policy, &other), Err("behind-k8s-driver-manager".to_owned()));
+    }
+    assert_eq!(found, 3);
+}
+
+#[test]
+fn the_wrapper_becomes_what_the_drivers_container_would_have_been() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    for components in [&[][..], &["image-volume"], &["dry-run"], &["v1beta1", "image-volume"]] {
+        let policy = named(&render_with(&["wrapper"], components), "peermem-gate-wrapper");
+        for (name, _, precompiled) in FIXTURES {
+            let pod = pod_of(&fixture(name));
+            let admitted = cluster.admits(&policy, &pod).expect("it matches");
+            let dry_run = components.contains(&"dry-run");
+            let mut command = vec![
+                json!(INSTALLED),
+                json!("wait"),
+                json!("--timeout"),
+                json!("10m"),
+                json!(format!("--precompiled={precompiled}")),
+                json!(format!("--dry-run={dry_run}")),
+                json!("--"),
+            ];
+            let original = container(&pod, DRIVER);
+            command.extend(original["command"].as_array().unwrap().clone());
+            let wrapped = container(&admitted, DRIVER);
+            assert_eq!(wrapped["command"], Value::from(command.clone()), "{name}");
+            assert_eq!(wrapped["args"], original["args"], "{name}");
+            assert_eq!(wrapped["env"], original["env"], "{name}: OpenShift writes it into a shell file");
+            let mount = json!({"name": GATE_CONTAINER, "mountPath": "/opt/peermem-gate", "readOnly": true});
+            assert_eq!(wrapped["volumeMounts"].as_array().unwrap().last(), Some(&mount), "{name}");
+            // What it is called with is what this binary takes, but for the command.
+            let words = command[1..command.len() - original["command"].as_array().unwrap().len()].iter();
+            let mut gate = gate();
+            gate.args(words.map(|word| word.as_str().unwrap()))
+                .arg("true")
+                .env("PEERMEM_GATE_DISABLED", "a test");
+            assert_eq!(code(output(&mut gate).status), 0);
+
+            for other in
+                [PEERMEM, TOOLKIT].map(|name| (container_of(&pod, name), container_of(&admitted, name)))
+            {
+                assert_eq!(other.0, other.1, "{name}");
+            }
+            let volume = admitted["spec"]["volumes"].as_array().unwrap().last().unwrap();
+            if components.contains(&"image-volume") {
+                let image = json!({"reference": "peermem-gate:0.1.0", "pullPolicy": "IfNotPresent"});
+                assert_eq!(*volume, json!({"name": GATE_CONTAINER, "image": image}));
+                assert_eq!(init_containers(&admitted), [MANAGER]);
+            } else {
+                let base = base_volumes();
+                assert_eq!(Some(volume), base.iter().find(|v| v["name"] == GATE_CONTAINER));
+                let installer = admitted["spec"]["initContainers"].as_array().unwrap().last();
+                assert_eq!(installer, Some(&base_container("peermem-gate-install")), "{name}");
+            }
+            assert_eq!(cluster.admits(&policy, &admitted), Err("not-wrapped-yet".to_owned()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_shim_stands_where_modprobe_is_called_and_nowhere_else() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let policy = named(&render(&manifests().join("shim")), "peermem-gate-shim");
+    for (name, _, precompiled) in FIXTURES {
+        let pod = pod_of(&fixture(name));
+        let admitted = cluster.admits(&policy, &pod).expect("it matches");
+        let mount = json!({
+            "name": GATE_CONTAINER,
+            "mountPath": "/usr/local/sbin/modprobe",
+            "subPath": "peermem-gate",
+            "readOnly": true,
+        });
+        let has_shim = |container: &&Value| container["volumeMounts"].as_array().unwrap().contains(&mount);
+        let containers = admitted["spec"]["containers"].as_array().unwrap();
+        let with_shim: Vec<_> = containers.iter().filter(has_shim).map(|c| c["name"].clone()).collect();
+        assert_eq!(with_shim, [DRIVER], "{name}");
+        assert_eq!(container_of(&pod, TOOLKIT), container_of(&admitted, TOOLKIT), "{name}");
+        for caller in [DRIVER, PEERMEM] {
+            let Some(caller) = container_of(&admitted, caller) else { continue };
+            let settings = [("TIMEOUT", "10m"), ("PRECOMPILED", precompiled), ("DRY_RUN", "false")]
+                .map(|(name, value)| json!({"name": format!("PEERMEM_GATE_{name}"), "value": value}));
+            let env = caller["env"].as_array().unwrap();
+            assert_eq!(env[env.len() - 3..], settings, "{name}");
+        }
+        assert_eq!(cluster.admits(&policy, &admitted), Err("no-shim-yet".to_owned()), "{name}");
+    }
+}
+
+/// In whatever order the API server takes them, one is no hindrance to the others.
+#[test]
+fn the_policies_go_together_in_every_order() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let mut rendered = render_with(&["wrapper"], &[]);
+    rendered.extend(render(&manifests().join("shim")));
+    let [init, wrapper, shim] =
+        ["peermem-gate", "peermem-gate-wrapper", "peermem-gate-shim"].map(|name| named(&rendered, name));
+    let orders = [
+        [&init, &wrapper, &shim],
+        [&init, &shim, &wrapper],
+        [&wrapper, &init, &shim],
+        [&wrapper, &shim, &init],
+        [&shim, &init, &wrapper],
+        [&shim, &wrapper, &init],
+    ];
+    for order in orders {
+        let mut pod = pod_of(&fixture("openshift"));
+        for policy in order {
+            pod = cluster.admits(policy, &pod).expect("it matches");
+        }
+        let names = init_containers(&pod);
+        assert_eq!(names[0], MANAGER);
+        let names: BTreeSet<_> = names.into_iter().collect();
+        assert_eq!(names, [MANAGER, GATE_CONTAINER, "peermem-gate-install"].map(str::to_owned).into());
+        assert_eq!(pod["spec"]["initContainers"].as_array().unwrap().len(), 3);
+        let volumes = pod["spec"]["volumes"].as_array().unwrap();
+        assert_eq!(volumes.iter().filter(|volume| volume["name"] == GATE_CONTAINER).count(), 1);
+        for policy in order {
+            assert!(cluster.admits(policy, &pod).is_err(), "a second time changes nothing");
+        }
+    }
+}
+
+#[test]
+fn components_set_what_they_say() {
+    if !can_kubectl() {
+        return;
+    }
+    for overlay in OVERLAYS {
+        for policy in
+            render_with(&[overlay], &["dry-run"]).iter().filter(|d| d["spec"]["variables"].is_array())
+        {
+            assert_eq!(variable(policy, "dryRun"), Some("'true'"), "{overlay}");
+        }
+        let namespaces = |documents: Vec<Value>| -> BTreeSet<String> {
+            let at = "/spec/matchConstraints/namespaceSelector/matchLabels/kubernetes.io~1metadata.name";
+            let found = documents.iter().filter_map(|document| document.pointer(at));
+            found.map(|name| name.as_str().unwrap().to_owned()).collect()
+        };
+        let is_openshift = overlay == "openshift";
+        let expected = if is_openshift { "nvidia-gpu-operator" } else { "gpu-operator" };
+        assert_eq!(namespaces(render_with(&[overlay], &[])), [expected.to_owned()].into(), "{overlay}");
+        let offers_openshift = ["wrapper", "kyverno"].contains(&overlay);
+        let rendered = render_with(&[overlay], if offers_openshift { &["openshift"] } else { &[] });
+        for policy in &rendered {
+            let Some(label) = variable(policy, "seLinuxType") else { continue };
+            let expected = if is_openshift || offers_openshift { "'spc_t'" } else { "''" };
+            assert_eq!(label, expected, "{overlay}");
+        }
+        if offers_openshift {
+            assert_eq!(namespaces(rendered), ["nvidia-gpu-operator".to_owned()].into(), "{overlay}");
+        }
+    }
+}
+
+#[test]
+fn the_image_is_set_in_one_place() {
+    if !can_kubectl() {
+        return;
+    }
+    let copy = TempDir::new().unwrap();
+    copy_tree(&manifests(), copy.path());
+    let component = copy.path().join("components/image/kustomization.yaml");
+    let text = fs::read_to_string(&component).unwrap();
+    let set =
+        text.replace("newName: peermem-gate", "newName: registry.example/a/gate").replace("0.1.0", "7.8.9");
+    fs::write(&component, set).unwrap();
+    for overlay in OVERLAYS {
+        let mut found = 0;
+        for policy in render(&copy.path().join("overlays").join(overlay)) {
+            let Some(image) = variable(&policy, "image") else { continue };
+            assert_eq!(image, "'registry.example/a/gate:7.8.9'", "{overlay}");
+            found += 1;
+        }
+        assert_eq!(found, if overlay == "wrapper" { 2 } else { 1 }, "{overlay}");
+    }
+}
+
+#[test]
+fn the_stop_gap_appends_once_and_then_refuses() {
+    if !can_kubectl() {
+        return;
+    }
+    let stop_gap = manifests().join("openshift/stopgap.yaml");
+    let operations = yaml(&stop_gap).remove(0);
+    let mut expected = base_container(GATE_CONTAINER);
+    expected["securityContext"]["seLinuxOptions"] = json!({"type": "spc_t"});
+    for (name, ..) in FIXTURES {
+        let daemonset = fixture(name);
+        let patched = patch(&daemonset, &operations).unwrap();
+        let pod = pod_of(&patched);
+        assert_eq!(init_containers(&pod), [MANAGER, GATE_CONTAINER], "{name}");
+        assert_eq!(pod["spec"]["initContainers"][1], expected, "{name}");
+
+        let mut left = patched.clone();
+        left["spec"]["template"]["spec"]["initContainers"].as_array_mut().unwrap().pop();
+        let marked = left["spec"]["template"]["metadata"]["annotations"].as_object_mut().unwrap();
+        assert_eq!(marked.remove("peermem-gate"), Some(json!("stop-gap")));
+        assert_eq!(left, daemonset, "nothing else of {name} has changed");
+
+        let refusal = patch(&patched, &operations).unwrap_err();
+        assert!(refusal.contains("annotations/peermem-gate failed"), "{refusal}");
+        let mut other = daemonset;
+        other["spec"]["template"]["spec"]["initContainers"][0]["name"] = json!("something-else");
+        let refusal = patch(&other, &operations).unwrap_err();
+        assert!(refusal.contains("initContainers/0/name failed"), "{refusal}");
+    }
+}
+
+/// The image's own RUN, on scripts of ours that are shaped like the driver's.
+#[test]
+fn the_derived_image_gates_what_builds_and_loads() {
+    let scratch = TempDir::new().unwrap();
+    let bin = scratch.path();
+    script(&bin.join("peermem-gate"), "#!/bin/sh\necho \"gate $*\"\nexit ${GATE_ENDS:-0}\n");
+    let driver = "#! /bin/bash -x\n# A comment.\nset -eu\necho \"driver $*\"\n";
+    script(&bin.join("nvidia-driver"), driver);
+    let toolkit = "#!/usr/bin/env bash\nset -eu\necho \"toolkit $*\"\n[ $# -gt 0 ]\n";
+    script(&bin.join("ocp_dtk_entrypoint"), toolkit);
+
+    let build = containerfile_run().replace("/usr/local/bin", bin.to_str().unwrap());
+    let run = || output(Command::new("sh").args(["-c", &build]));
+    assert!(run().status.success());
+    let once = fs::read_to_string(bin.join("nvidia-driver")).unwrap();
+    assert_eq!(once.lines().next(), driver.lines().next(), "it stays a script");
+    assert_eq!(once.lines().count(), driver.lines().count() + 1);
+    assert!(run().status.success());
+    assert_eq!(fs::read_to_string(bin.join("nvidia-driver")).unwrap(), once, "a second time changes nothing");
+
+    let runs = |ends: &str, words: &[&str]| {
+        let mut command = Command::new("bash");
+        command.current_dir(bin).args(words).env("GATE_ENDS", ends);
+        let output = output(&mut command);
+        (code(output.status), String::from_utf8(output.stdout).unwrap())
+    };
+    let gated = "gate wait --timeout 10m\n";
+    for verb in ["init", "load"] {
+        assert_eq!(runs("0", &["nvidia-driver", verb]), (0, format!("{gated}driver {verb}\n")));
+        assert_eq!(runs("124", &["nvidia-driver", verb]), (124, gated.to_owned()));
+    }
+    // OpenShift's entrypoint calls it so.
+    assert_eq!(runs("0", &["-x", "nvidia-driver", "init"]).1, format!("{gated}driver init\n"));
+    let build = ["nvidia-driver", "build", "--tag", "builtin"];
+    assert_eq!(runs("1", &build), (0, "driver build --tag builtin\n".to_owned()));
+    for verb in ["reload_nvidia_peermem", "probe_nvidia_peermem"] {
+        assert_eq!(runs("1", &["nvidia-driver", verb]), (0, format!("driver {verb}\n")));
+    }
+    let prepare = ["ocp_dtk_entrypoint", "nv-ctr-run-with-dtk"];
+    assert_eq!(runs("0", &prepare), (0, format!("{gated}toolkit nv-ctr-run-with-dtk\n")));
+    assert_eq!(runs("3", &prepare), (3, gated.to_owned()));
+    let toolkit = ["ocp_dtk_entrypoint", "dtk-build-driver"];
+    assert_eq!(runs("1", &toolkit), (0, "toolkit dtk-build-driver\n".to_owned()));
+    assert_eq!(runs("1", &["ocp_dtk_entrypoint"]), (1, "toolkit \n".to_owned()));
+
+    // A driver image that is no longer what the line was written for does not build.
+    fs::remove_file(bin.join("ocp_dtk_entrypoint")).unwrap();
+    assert!(run().status.success(), "only OpenShift's images have it");
+    fs::write(bin.join("nvidia-driver"), b"\x7fELF").unwrap();
+    assert!(!run().status.success());
+    fs::remove_file(bin.join("nvidia-driver")).unwrap();
+    assert!(!run().status.success());
+}
+
+#[test]
+fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
+    let path = manifests().join("node/npd/peermem.json");
+    let plugin: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let rule = &plugin["rules"][0];
+    assert_eq!(rule["path"], INSTALLED);
+    assert_eq!(rule["condition"], plugin["conditions"][0]["type"]);
+    assert_eq!(rule["type"], "permanent");
+    let seconds = |text: &Value| humantime::parse_duration(text.as_str().unwrap()).unwrap();
+    let whole = &plugin["pluginConfig"];
+    assert!(seconds(&rule["timeout"]) <= seconds(&whole["timeout"]), "it refuses to start otherwise");
+    assert!(seconds(&whole["timeout"]) < seconds(&whole["invoke_interval"]));
+    // Its first condition would say "no problem" before the gate was asked, and the taint of ../readiness would go.
+    assert_eq!(whole["skip_initial_status"], true);
+
+    let limit = usize::try_from(whole["max_output_length"].as_u64().unwrap()).unwrap();
+    let blind = TempDir::new().unwrap();
+    let roots = [(Node::ready(), 0), (Node::ready().without_marker(), 1)];
+    let roots = roots.iter().map(|(node, ends)| (node.root(), *ends)).chain([(blind.path(), 1)]);
+    for (root, ends) in roots {
+        let words = rule["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+        let output = output(gate().args(words).arg("--root").arg(root));
+        assert_eq!(code(output.status), ends);
+        let headline = output.stdout.split(|byte| *byte == b'\n').next().unwrap();
+        assert!(headline.is_ascii() && headline.len() <= limit, "{}", String::from_utf8_lossy(headline));
+    }
+
+    if can_kubectl() {
+        let rendered = render(&manifests().join("node/npd"));
+        let config = only(&rendered, |kind| kind == "ConfigMap");
+        let daemonset = only(&rendered, |kind| kind == "DaemonSet");
+        let volumes = daemonset["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+        assert_eq!(volumes[0]["configMap"]["name"], config["metadata"]["name"]);
+        assert!(config["data"]["peermem.json"].as_str().unwrap().contains(INSTALLED));
+        assert_eq!(render(&manifests().join("node/readiness")).len(), 1);
+    }
+}
+
+#[test]
+fn node_feature_discovery_gets_a_label_that_expires() {
+    let features = TempDir::new().unwrap();
+    let label = |root: &Path| {
+        let path = format!("{}:/usr/bin:/bin", Path::new(GATE).parent().unwrap().display());
+        let mut script = Command::new(manifests().join("node/nfd/peermem-gate-nfd"));
+        script.arg("--root").arg(root).env("PATH", path).env("FEATURES_DIR", features.path());
+        let output = output(&mut script);
+        assert_eq!(code(output.status), 0, "{}", String::from_utf8_lossy(&output.stderr));
+        let left: Vec<_> = fs::read_dir(features.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["peermem-gate"]);
+        let text = fs::read_to_string(features.path().join("peermem-gate")).unwrap();
+        let (expiry, label) = text.split_once('\n').unwrap();
+        let expiry = humantime::parse_rfc3339(expiry.strip_prefix("# +expiry-time=").unwrap()).unwrap();
+        assert!(expiry > std::time::SystemTime::now());
+        label.trim_end().to_owned()
+    };
+    let name = "feature.node.kubernetes.io/peermem-gate.ready";
+    assert_eq!(label(Node::ready().root()), format!("{name}=true"));
+    assert_eq!(label(Node::ready().without_marker().root()), format!("{name}=false"));
+    assert_eq!(label(Node::ready().without("sys/bus").root()), format!("{name}=unknown"));
+}
+
+#[test]
+fn node_exporter_gets_a_file_at_every_look() {
+    let unit = fs::read_to_string(manifests().join("node/textfile/peermem-gate-metrics.service")).unwrap();
+    let line =
+        unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/peermem-gate ")).unwrap();
+    let place = line.rsplit(' ').next().unwrap();
+    assert!(
+        Path::new(place).extension().is_some_and(|e| e == "prom"),
+        "the collector reads no other: {place}"
+    );
+    let directory = Path::new(place).parent().unwrap().to_str().unwrap();
+    assert!(unit.contains(&format!("ReadWritePaths={directory}\n")));
+    let scratch = TempDir::new().unwrap();
+    for (node, ends, verdict) in
+        [(Node::ready(), 0, "Ready"), (Node::ready().without_marker(), 124, "Waiting")]
+    {
+        let words = line.replace(directory, scratch.path().to_str().unwrap());
+        let output = output(gate().args(words.split(' ')).arg("--root").arg(node.root()));
+        assert_eq!(code(output.status), ends, "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(ends == 0 || unit.contains(&format!("SuccessExitStatus={ends}\n")));
+        let written = fs::read_to_string(scratch.path().join(Path::new(place).file_name().unwrap())).unwrap();
+        assert!(written.contains(&format!("peermem_gate_verdict{{verdict=\"{verdict}\"}} 1\n")), "{written}");
+    }
+    let units = files(&manifests().join("node")).into_iter().filter(|path| {
+        path.extension().is_some_and(|extension| extension == "service" || extension == "timer")
+    });
+    for unit in units {
+        let text = fs::read_to_string(&unit).unwrap();
+        for line in text.lines().filter(|line| !line.starts_with(['#', '[']) && !line.is_empty()) {
+            assert!(line.contains('='), "{}: {line}", unit.display());
+        }
+    }
+}
+
+/// Of what can go wrong in an expression, most would show in a cluster alone. Here it shows.
+#[test]
+fn the_evaluation_sees_what_it_looks_for() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let policy = named(&render_with(&["wrapper"], &[]), "peermem-gate");
+    let pod = pod_of(&fixture("clusterpolicy"));
+    let at = "/spec/mutations/0/jsonPatch/expression";
+    let faults = [
+        ("mountPath: '/usr/src'", "mountPth: '/usr/src'", "undefined field 'mountPth'"),
+        ("runAsUser: 65532", "runAsUser: '65532'", "expected type of field 'runAsUser'"),
+        (
+            "Object.spec.initContainers.resources{",
+            "Object.spec.containers.resources{",
+            "expected type of field",
+        ),
+        ("'memory': '32Mi'", "'memory': 32", "expected type of field 'limits'"),
+        ("variables.image", "variables.immage", "immage"),
+        ("value: 'true'}", "value: 'true'", "Syntax error"),
+        ("[\n  JSONPatch{", "[[\n  JSONPatch{", "Syntax error"),
+    ];
+    for (right, wrong, words) in faults {
+        let mut policy = policy.clone();
+        let expression = policy.pointer(at).unwrap().as_str().unwrap();
+        assert!(expression.contains(right), "{right} is in no expression");
+        let expression = expression.replacen(right, wrong, 1);
+        *policy.pointer_mut(at).unwrap() = json!(expression);
+        let answer = cluster.checker.ask(&json!({"admit": policy, "pod": pod}));
+        let error = answer["error"].as_str().unwrap_or_else(|| panic!("{wrong} is accepted: {answer}"));
+        assert!(error.contains(words), "{wrong}: {error}");
+    }
+}
+
+/// `kubectl patch`, the schemas, and a CEL: what an API server does with a pod, as far as it can be had without one.
+struct Cluster {
+    checker: Checker,
+}
+
+impl Cluster {
+    fn start() -> Option<Self> {
+        if !can_kubectl() {
+            return None;
+        }
+        Some(Self { checker: Checker::start()? })
+    }
+
+    /// The pod as the policy makes it, valid; or the name of the condition by which it is left alone.
+    fn admits(&mut self, policy: &Value, pod: &Value) -> Result<Value, String> {
+        let mut answer = self.checker.ask(&json!({"admit": policy, "pod": pod}));
+        if let Some(name) = answer["unmatched"].as_str() {
+            return Err(name.to_owned());
+        }
+        assert!(answer["patch"].is_array(), "{}: {answer:#}", policy["metadata"]["name"]);
+        let admitted = patch(pod, &answer["patch"].take()).unwrap();
+        assert_eq!(self.checker.ask(&json!({"validate": admitted})), Value::Null, "{admitted:#}");
+        Ok(admitted)
+    }
+}
+
+/// tests/manifests/check.py, which answers a line to each line.
+struct Checker {
+    process: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Checker {
+    fn start() -> Option<Self> {
+        let python = root().join("target/manifests/python/bin/python");
+        if !root().join("target/manifests/stamp").exists() {
+            skip("no schemas and no CEL: tests/manifests/tools installs them");
+            return None;
+        }
+        let mut command = Command::new(python);
+        command.arg(root().join("tests/manifests/check.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("python can be run");
+        let requests = process.stdin.take();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Some(Self { process, requests, answers })
+    }
+
+    fn ask(&mut self, request: &Value) -> Value {
+        writeln!(self.requests.as_ref().unwrap(), "{request}").expect("it takes requests");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("it answers");
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?} to {request:#}"))
+    }
+}
+
+impl Drop for Checker {
+    fn drop(&mut self) {
+        self.requests = None;
+        let _ = self.process.wait();
+    }
+}
+
+fn can_kubectl() -> bool {
+    can(&["kubectl", "version", "--client"])
+}
+
+fn kubectl(words: &[&str]) -> Output {
+    output(Command::new("kubectl").args(words).env("KUBECONFIG", "/dev/null"))
+}
+
+fn render(directory: &Path) -> Vec<Value> {
+    let output = kubectl(&["kustomize", directory.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    documents(&String::from_utf8(output.stdout).unwrap())
+}
+
+/// These overlays, with these components switched on besides their own.
+fn render_with(overlays: &[&str], components: &[&str]) -> Vec<Value> {
+    overlays.iter().flat_map(|overlay| render_one(overlay, components)).collect()
+}
+
+fn render_one(overlay: &str, components: &[&str]) -> Vec<Value> {
+    let copy = TempDir::new().unwrap();
+    copy_tree(&manifests(), copy.path());
+    let directory = copy.path().join("overlays").join(overlay);
+    let file = directory.join("kustomization.yaml");
+    let mut text = fs::read_to_string(&file).unwrap();
+    for component in components {
+        // As a person would: they stand there as comments.
+        let line = format!("  # - ../../components/{component}\n");
+        assert!(text.contains(&line), "{overlay} does not offer {component}");
+        text = text.replace(&line, &line.replace("# ", ""));
+    }
+    fs::write(file, text).unwrap();
+    render(&directory)
+}
+
+/// RFC 6902 by the API server's own library, or its refusal.
+fn patch(object: &Value, operations: &Value) -> Result<Value, String> {
+    let scratch = TempDir::new().unwrap();
+    let [object_file, patch_file] = ["object.json", "patch.json"].map(|name| scratch.path().join(name));
+    fs::write(&object_file, object.to_string()).unwrap();
+    fs::write(&patch_file, operations.to_string()).unwrap();
+    let [object_file, patch_file] = [&object_file, &patch_file].map(|path| path.to_str().unwrap());
+    let words =
+        ["patch", "--local", "-f", object_file, "--type=json", "--patch-file", patch_file, "-o", "json"];
+    let output = kubectl(&words);
+    if !output.status.success() {
+        return Err(String::from_utf8(output.stderr).unwrap());
+    }
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn manifests() -> PathBuf {
+    root().join("manifests")
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml")
+}
+
+fn yaml(path: &Path) -> Vec<Value> {
+    documents(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    let parse = |document| Value::deserialize(document).unwrap_or_else(|error| panic!("{error} in {text}"));
+    serde_norway::Deserializer::from_str(text).map(parse).collect()
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    for path in files(from) {
+        let copy = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(path, copy).unwrap();
+    }
+}
+
+fn script(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The shell command of the RUN line, put together as a builder does it.
+fn containerfile_run() -> String {
+    let text = fs::read_to_string(manifests().join("openshift/Containerfile.driver")).unwrap();
+    let (_, run) = text.split_once("\nRUN ").expect("it has one RUN");
+    assert!(!run.contains("\nRUN "), "and no second");
+    run.replace("\\\n", "")
+}
+
+fn each_object(value: &Value, found: &mut impl FnMut(&serde_json::Map<String, Value>)) {
+    match value {
+        Value::Object(object) => {
+            found(object);
+            object.values().for_each(|value| each_object(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| each_object(value, found)),
+        _ => {}
+    }
+}
+
+fn fixture(name: &str) -> Value {
+    yaml(&root().join(format!("tests/manifests/fixtures/{name}.yaml"))).remove(0)
+}
+
+/// As its controller would make it.
+fn pod_of(daemonset: &Value) -> Value {
+    let template = &daemonset["spec"]["template"];
+    let mut metadata = template["metadata"].clone();
+    metadata["name"] = json!(format!("{}-x7k2p", daemonset["metadata"]["name"].as_str().unwrap()));
+    metadata["namespace"] = daemonset["metadata"]["namespace"].clone();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+}
+
+fn base() -> Value {
+    yaml(&manifests().join("base/init-container.yaml")).remove(0)
+}
+
+fn base_container(name: &str) -> Value {
+    let base = base();
+    let containers = base["template"]["spec"]["initContainers"].as_array().unwrap();
+    containers.iter().find(|container| container["name"] == name).unwrap().clone()
+}
+
+fn base_volumes() -> Vec<Value> {
+    base()["template"]["spec"]["volumes"].as_array().unwrap().clone()
+}
+
+fn init_containers(pod: &Value) -> Vec<String> {
+    let containers = pod["spec"]["initContainers"].as_array().unwrap();
+    containers.iter().map(|container| container["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn container_of<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
+    pod["spec"]["containers"].as_array().unwrap().iter().find(|container| container["name"] == name)
+}
+
+fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+    container_of(pod, name).expect("such a container")
+}
+
+fn container_mut<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
+    let containers = pod["spec"]["containers"].as_array_mut().unwrap();
+    containers.iter_mut().find(|container| container["name"] == name).expect("such a container")
+}
+
+fn set_env(container: &mut Value, name: &str, value: &str) {
+    let variables = container["env"].as_array_mut().unwrap();
+    let variable = variables.iter_mut().find(|variable| variable["name"] == name).expect("such a variable");
+    variable["value"] = json!(value);
+}
+
+fn only(documents: &[Value], wanted: impl Fn(&str) -> bool) -> &Value {
+    let found: Vec<_> = documents.iter().filter(|d| wanted(d["kind"].as_str().unwrap())).collect();
+    assert_eq!(found.len(), 1, "{documents:#?}");
+    found[0]
+}
+
+fn variable<'a>(policy: &'a Value, name: &str) -> Option<&'a str> {
+    let variables = policy["spec"]["variables"].as_array()?;
+    variables.iter().find(|variable| variable["name"] == name)?["expression"].as_str()
+}
+
+fn named(documents: &[Value], name: &str) -> Value {
+    let is_it = |d: &&Value| d["kind"] == "MutatingAdmissionPolicy" && d["metadata"]["name"] == name;
+    documents.iter().find(is_it).expect("such a policy").clone()
+}
