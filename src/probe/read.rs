@@ -37,6 +37,19 @@ pub(super) fn small(path: &Path) -> Seen<Option<String>> {
     }
 }
 
+/// The text of a file of at most `limit` bytes.
+///
+/// # Errors
+/// As open(2) and read(2); `InvalidData` when it is longer, or no UTF-8.
+pub(super) fn whole(path: &Path, limit: u64) -> io::Result<String> {
+    let mut text = String::new();
+    open(path)?.take(limit + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {limit} bytes")));
+    }
+    Ok(text)
+}
+
 /// How a file ended.
 #[derive(Debug, PartialEq)]
 pub(super) enum Ended {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The chain as a tree in text.
+
+use super::{Link, State, broken_at};
+use crate::observation::chain::Chain;
+use std::time::Duration;
+
+/// A heading, a line for each file below the one that it comes after, and where the chain stops.
+#[must_use]
+pub fn draw(seen: &Chain, links: &[Link]) -> String {
+    let mut text = format!("readiness chain, {}\n", booted(seen));
+    let roots = links.iter().filter(|link| parent(links, link).is_none());
+    for root in roots {
+        branch(&mut text, links, root, "", "");
+    }
+    text += &match broken_at(links) {
+        Some(link) => format!("it stops at {}, which {} writes{}\n", link.file, link.writer, waiting(link)),
+        None if seen.has_directory == Ok(false) => {
+            format!("{} is not there: no GPU Operator since this boot\n", seen.directory.display())
+        }
+        None => "it is whole\n".to_owned(),
+    };
+    text
+}
+
+fn booted(seen: &Chain) -> String {
+    match (&seen.clock.boot, &seen.clock.uptime) {
+        (Ok(_), Ok(uptime)) => format!("booted {} ago", span(*uptime)),
+        (Ok(_), Err(_)) => "ages since the boot".to_owned(),
+        (Err(why), _) => format!("ages unknown ({why})"),
+    }
+}
+
+fn waiting(link: &Link) -> String {
+    let since = link.waited_s.map(|seconds| format!(" for {}", span(seconds))).unwrap_or_default();
+    match link.waiters {
+        [] => String::new(),
+        waiters => format!("; waiting for it{since}: {}", waiters.join(", ")),
+    }
+}
+
+/// The file that it comes after, where that one is in the chain of this node.
+fn parent<'a>(links: &'a [Link], link: &Link) -> Option<&'a Link> {
+    links.iter().find(|other| Some(other.file) == link.after)
+}
+
+fn branch(text: &mut String, links: &[Link], link: &Link, lead: &str, below: &str) {
+    *text += format!("{lead}{}{}\n", label(link), ages(link)).as_str();
+    let children: Vec<_> = links.iter().filter(|other| other.after == Some(link.file)).collect();
+    for (at, child) in children.iter().enumerate() {
+        let (lead, more) = if at + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        branch(text, links, child, &format!("{below}{lead}"), &format!("{below}{more}"));
+    }
+}
+
+fn label(link: &Link) -> String {
+    let state = match link.state {
+        State::Present => "there",
+        State::Absent => "ABSENT",
+        State::Stale => "STALE",
+        State::NotExpected => "not expected",
+        State::Unknown => "UNKNOWN",
+    };
+    format!("{}: {state}", link.file)
+}
+
+fn ages(link: &Link) -> String {
+    let relative = |seconds: i64, what: &str| {
+        let side = if seconds < 0 { "before" } else { "after" };
+        format!("{} {side} {what}", span(seconds))
+    };
+    let since_boot = link.since_boot_s.map(|seconds| relative(seconds, "the boot"));
+    let predecessor = link.since_predecessor_s.zip(link.after);
+    let since_predecessor = predecessor.map(|(seconds, file)| relative(seconds, file));
+    let broken = link.broken.then(|| "the chain stops here".to_owned());
+    let parts = [since_boot, since_predecessor, link.note.clone(), broken];
+    parts.into_iter().flatten().map(|part| format!(", {part}")).collect()
+}
+
+/// A length of time in words, its two largest units: seconds do not matter beside days.
+pub(crate) fn span(seconds: i64) -> String {
+    let text = humantime::format_duration(Duration::from_secs(seconds.unsigned_abs())).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}

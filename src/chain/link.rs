@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The chain as judged: a [`Link`] for each file.
+
+use super::{
+    DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, MARKER, Needed, STEPS, Step, TOOLKIT_READY, WORKLOAD_TYPE,
+};
+use crate::observation::Lock;
+use crate::observation::chain::{Chain, Stamp};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// A clock that is set after the boot moves the boot's time too, which is kept in whole seconds.
+const CLOCK_STEP: i64 = 5;
+
+/// What one file of the chain comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// It is there.
+    Present,
+    /// It is not there.
+    Absent,
+    /// It is there, and what it stands for is gone.
+    Stale,
+    /// It is not there, and on this node nobody waits for it.
+    NotExpected,
+    /// It cannot be told.
+    Unknown,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{self:?}"))
+    }
+}
+
+/// One file of the chain, judged. Its JSON form is stable: an element of `chain` in a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// The file's name.
+    pub file: &'static str,
+    /// Where it is looked for.
+    pub path: PathBuf,
+    /// Who writes it.
+    pub writer: &'static str,
+    /// The file that its writer waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<&'static str>,
+    /// Whether it is there.
+    pub state: State,
+    /// True for the one at which the chain stops: this file is waited for, and all before it are there.
+    pub broken: bool,
+    /// When it was written, in seconds after the boot; negative for before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_boot_s: Option<i64>,
+    /// When it was written, in seconds after its predecessor; negative for before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_predecessor_s: Option<i64>,
+    /// For how long it has been waited for: the age of its predecessor, where it is not there itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_s: Option<i64>,
+    /// Who waits for it.
+    pub waiters: &'static [&'static str],
+    /// What else a person should know of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What is known of the node from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// MOFED comes in a container, and is waited for.
+    pub wants_marker: bool,
+    /// The module nvidia is loaded; `None` where that cannot be read.
+    pub has_driver: Option<bool>,
+}
+
+/// The link at which the chain stops.
+#[must_use]
+pub fn broken_at(links: &[Link]) -> Option<&Link> {
+    links.iter().find(|link| link.broken)
+}
+
+/// Judges every file of the chain. Those that nobody waits for and that are not there are left out.
+#[must_use]
+pub fn links(seen: &Chain, around: Around) -> Vec<Link> {
+    let mut links: Vec<Link> = Vec::new();
+    let mut is_whole = true;
+    for step in STEPS {
+        let state = state(step, seen, around);
+        if step.needed == Needed::Never && matches!(state, State::NotExpected) {
+            continue;
+        }
+        let holds = matches!(state, State::Absent | State::Stale | State::Unknown);
+        let broken = is_whole && holds && step.needed != Needed::Never && is_begun(seen, step);
+        is_whole &= !holds || step.needed == Needed::Never;
+        links.push(link(step, seen, around, state, broken));
+    }
+    links
+}
+
+/// Where the GPU Operator has not been since the boot there is nothing of it to be broken.
+fn is_begun(seen: &Chain, step: &Step) -> bool {
+    step.is_mofeds() || seen.has_directory != Ok(false)
+}
+
+fn link(step: &Step, seen: &Chain, around: Around, state: State, broken: bool) -> Link {
+    let (path, stamp) = seen.files.get(step.name).cloned().unwrap_or((PathBuf::new(), Stamp::Absent));
+    let boot = seen.clock.boot.as_ref().ok();
+    let predecessor = step.after.and_then(|name| seen.stamp(name).written());
+    let written = stamp.written();
+    let waited = || seen.clock.age(predecessor?).filter(|_| state == State::Absent);
+    Link {
+        file: step.name,
+        path,
+        writer: step.writer,
+        after: step.after,
+        state,
+        broken,
+        since_boot_s: written.zip(boot).map(|(written, boot)| written - boot),
+        since_predecessor_s: written.zip(predecessor).map(|(written, before)| written - before),
+        waited_s: waited(),
+        waiters: step.waiters,
+        note: note(step, seen, around, &stamp),
+    }
+}
+
+fn state(step: &Step, seen: &Chain, around: Around) -> State {
+    match seen.stamp(step.name) {
+        Stamp::Unreadable(_) => State::Unknown,
+        Stamp::Absent if !is_needed(step, seen, around) => State::NotExpected,
+        Stamp::Absent => match &seen.has_directory {
+            Err(_) if !step.is_mofeds() => State::Unknown,
+            _ => State::Absent,
+        },
+        Stamp::Present { .. } if step.name == DRIVER_CTR_READY && stale_because(seen, around).is_some() => {
+            State::Stale
+        }
+        Stamp::Present { .. } => State::Present,
+    }
+}
+
+fn is_needed(step: &Step, seen: &Chain, around: Around) -> bool {
+    // GPUs of virtual machines are validated by files of their own.
+    let for_containers = !seen.stamp(WORKLOAD_TYPE).text().starts_with("vm-");
+    match step.needed {
+        Needed::WithMofed => around.wants_marker,
+        Needed::WithDriver => for_containers && !has_host_driver(seen),
+        Needed::Always => for_containers,
+        Needed::Never => false,
+    }
+}
+
+/// `driver-ready` says whose driver was validated.
+fn has_host_driver(seen: &Chain) -> bool {
+    seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true")
+}
+
+/// Why `.driver-ctr-ready` cannot be believed: kubelet runs no preStop hook for a container that
+/// ends by itself, so a crash leaves it behind.
+#[must_use]
+pub fn stale_because(seen: &Chain, around: Around) -> Option<String> {
+    let written = seen.stamp(DRIVER_CTR_READY).written()?;
+    if around.has_driver == Some(false) {
+        return Some("the module nvidia is not loaded".to_owned());
+    }
+    match seen.driver {
+        Lock::Held => None,
+        Lock::Free => Some(format!("nobody holds the lock on {}", seen.driver_pid.display())),
+        _ => {
+            let boot = *seen.clock.boot.as_ref().ok()?;
+            (written < boot - CLOCK_STEP).then(|| "it was written before this boot".to_owned())
+        }
+    }
+}
+
+fn note(step: &Step, seen: &Chain, around: Around, stamp: &Stamp) -> Option<String> {
+    match (step.name, stamp) {
+        (_, Stamp::Unreadable(why)) => Some(format!("{why}: needs the right to search and stat there")),
+        (DRIVER_CTR_READY, Stamp::Present { .. }) => stale_because(seen, around),
+        (DRIVER_CTR_READY, Stamp::Absent) if has_host_driver(seen) => {
+            Some(format!("{DRIVER_READY} says that the driver is the host's own"))
+        }
+        (DRIVER_CTR_READY, Stamp::Absent) if seen.stamp(DAEMONS_STATUS).text() == "NotReady" => {
+            Some(format!("{DAEMONS_STATUS} says NotReady: the driver's daemons have not all started"))
+        }
+        (MARKER, Stamp::Absent) if !around.wants_marker => Some("nothing waits for MOFED here".to_owned()),
+        (TOOLKIT_READY, Stamp::Absent) => {
+            Some("without the nvidia runtime in the container runtime's configuration it never comes".to_owned())
+        }
+        (DAEMONS_STATUS | WORKLOAD_TYPE, Stamp::Present { text, .. }) => Some(format!("it says {text:?}")),
+        (_, Stamp::Present { written, .. }) => {
+            let before = seen.stamp(step.after?).written()?;
+            let older = format!("older than {}: from before that was last written", step.after?);
+            (before - written > CLOCK_STEP).then_some(older)
+        }
+        (_, Stamp::Absent) => None,
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files by which the GPU Operator's containers tell each other that they are ready, as seen.
+
+use super::{Lock, Seen, Unreadable};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What the chain's ages are measured by, all from below `--proc`: the clock of the node itself, and
+/// not of the machine that looks at its tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// When the kernel started, in seconds since 1970 (`btime` in <proc>/stat).
+    pub boot: Seen<i64>,
+    /// How long it has been running, in seconds (<proc>/uptime).
+    pub uptime: Seen<i64>,
+}
+
+impl Clock {
+    /// Seconds since 1970 at the time of the look, where both are known.
+    #[must_use]
+    pub fn now(&self) -> Option<i64> {
+        Some(self.boot.as_ref().ok()? + self.uptime.as_ref().ok()?)
+    }
+
+    /// Seconds since then; negative for what lies ahead.
+    #[must_use]
+    pub fn age(&self, written: i64) -> Option<i64> {
+        Some(self.now()? - written)
+    }
+}
+
+/// What is at the path of one file of the chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stamp {
+    /// Nothing.
+    Absent,
+    /// A file.
+    Present {
+        /// When it was last written, in seconds since 1970.
+        written: i64,
+        /// What is in it, as far as it means something.
+        text: String,
+    },
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+impl Stamp {
+    /// When it was written, if it is there.
+    #[must_use]
+    pub fn written(&self) -> Option<i64> {
+        match self {
+            Self::Present { written, .. } => Some(*written),
+            Self::Absent | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// What is in it; empty where it is not there.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Present { text, .. } => text,
+            Self::Absent | Self::Unreadable(_) => "",
+        }
+    }
+}
+
+/// Everything that one look saw of the chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chain {
+    /// The node's clock.
+    pub clock: Clock,
+    /// Where the GPU Operator's files are.
+    pub directory: PathBuf,
+    /// That directory is there.
+    pub has_directory: Seen<bool>,
+    /// Full paths and what is there, by the file's name.
+    pub files: BTreeMap<String, (PathBuf, Stamp)>,
+    /// Where nvidia-driver-ctr writes its pid, and holds a lock on it as long as it runs.
+    pub driver_pid: PathBuf,
+    /// Who holds that lock.
+    pub driver: Lock,
+}
+
+impl Chain {
+    /// One file by its name; what was not looked for is absent.
+    #[must_use]
+    pub fn stamp(&self, name: &str) -> &Stamp {
+        self.files.get(name).map_or(&Stamp::Absent, |(_, stamp)| stamp)
+    }
+}

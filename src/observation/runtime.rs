@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The container runtimes of a node and how they are configured, as seen.
+
+use super::chain::Clock;
+use super::{Seen, Unreadable};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Whose containerd it is; each keeps its files elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Distribution {
+    /// The one of a distribution's package, which kubeadm takes.
+    Containerd,
+    /// k3s brings its own.
+    K3s,
+    /// RKE2 brings its own, at k3s' socket.
+    Rke2,
+    /// k0s brings its own, linked statically.
+    K0s,
+    /// The snap microk8s.
+    MicroK8s,
+    /// Canonical's snap k8s.
+    K8sSnap,
+    /// Not containerd at all.
+    CriO,
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Containerd => "containerd",
+            Self::K3s => "k3s",
+            Self::Rke2 => "RKE2",
+            Self::K0s => "k0s",
+            Self::MicroK8s => "MicroK8s",
+            Self::K8sSnap => "Canonical Kubernetes",
+            Self::CriO => "CRI-O",
+        })
+    }
+}
+
+/// A runtime's process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its pid on the node.
+    pub pid: u32,
+    /// When it was started, in seconds since 1970.
+    pub started: Option<i64>,
+}
+
+/// One entry of a table of runtimes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handler {
+    /// The name that a `RuntimeClass` has as its handler.
+    pub name: String,
+    /// The program (`BinaryName`, `runtime_path`), where one is named.
+    pub binary: Option<String>,
+}
+
+impl Handler {
+    /// It is NVIDIA's, by its program.
+    #[must_use]
+    pub fn is_nvidias(&self) -> bool {
+        let program = self.binary.as_deref().and_then(|path| path.rsplit('/').next());
+        program.is_some_and(|program| program.starts_with("nvidia-container-runtime"))
+    }
+}
+
+/// One configuration file, as far as it matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// `version`; 1 where there is none.
+    pub version: i64,
+    /// `imports`, as they stand there; `None` where there is no such key.
+    pub imports: Option<Vec<String>>,
+    /// The socket that it asks for.
+    pub address: Option<String>,
+    /// `default_runtime_name`, `default_runtime`.
+    pub default_runtime: Option<String>,
+    /// The runtimes in the table that a file of this version has.
+    pub handlers: Vec<Handler>,
+    /// Tables of other versions that name runtimes of NVIDIA's.
+    pub other_tables: Vec<String>,
+    /// `enable_cdi`.
+    pub enable_cdi: Option<bool>,
+    /// NRI is switched on or off; `None` where it is left to the default.
+    pub nri: Option<bool>,
+}
+
+/// Why a file's settings are not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unusable {
+    /// It cannot be read.
+    Unreadable(Unreadable),
+    /// It is not TOML; where and why.
+    Broken(String),
+}
+
+/// A configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// When it was last written, in seconds since 1970.
+    pub written: Option<i64>,
+    /// What it says.
+    pub settings: Result<Settings, Unusable>,
+}
+
+/// One container runtime of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runtime {
+    /// Whose.
+    pub distribution: Distribution,
+    /// Its main configuration file, there or not.
+    pub config: PathBuf,
+    /// Its socket, as a path on the node.
+    pub socket: String,
+    /// That socket is there.
+    pub has_socket: bool,
+    /// Its process, where processes can be seen and there is one.
+    pub process: Option<Process>,
+    /// The main file, where there is one, and what it imports, in the order of reading.
+    pub files: Vec<ConfigFile>,
+    /// Files in its usual drop-in directories that nothing imports.
+    pub not_imported: Vec<ConfigFile>,
+}
+
+impl Runtime {
+    /// It is running, as far as can be seen.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.process.is_some() || self.has_socket
+    }
+
+    /// The settings of all its files that could be read, in the order of reading.
+    pub fn settings(&self) -> impl Iterator<Item = (&ConfigFile, &Settings)> {
+        self.files.iter().filter_map(|file| Some((file, file.settings.as_ref().ok()?)))
+    }
+
+    /// The runtimes that it would know, with the file that names each; the last file wins.
+    #[must_use]
+    pub fn handlers(&self) -> BTreeMap<&str, (&ConfigFile, &Handler)> {
+        let of_file = |(file, settings): (_, &'_ Settings)| settings.handlers.iter().map(move |h| (h.name.as_str(), (file, h)));
+        self.settings().flat_map(of_file).collect()
+    }
+
+    /// The newest of its files.
+    #[must_use]
+    pub fn written(&self) -> Option<i64> {
+        self.files.iter().filter_map(|file| file.written).max()
+    }
+}
+
+/// Which runtime kubelet talks to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// The socket, as a path on the node.
+    pub socket: String,
+    /// What says so.
+    pub source: String,
+}
+
+/// A program that a runtime's configuration names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Program {
+    /// It is there and may be executed.
+    Executable,
+    /// It is there and may not.
+    NotExecutable,
+    /// It is not there.
+    Missing,
+    /// It cannot be told.
+    Unreadable(Unreadable),
+}
+
+/// NVIDIA's container toolkit on this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Toolkit {
+    /// When its container wrote its pid file, which it does before it configures a runtime and takes
+    /// back when it ends; in seconds since 1970.
+    pub started: Option<i64>,
+    /// Its environment, as far as it decides what it configures; `None` where it cannot be read.
+    pub environment: Option<BTreeMap<String, String>>,
+    /// Its programs that are on the host.
+    pub programs: Vec<PathBuf>,
+    /// When a container was last proven to run with a GPU (`toolkit-ready`), in seconds since 1970.
+    pub proven: Option<i64>,
+    /// CDI specifications of NVIDIA's devices.
+    pub cdi_specs: Vec<PathBuf>,
+    /// There is a socket for NRI plugins.
+    pub has_nri_socket: bool,
+}
+
+/// All container runtimes of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runtimes {
+    /// The node's clock.
+    pub clock: Clock,
+    /// Those that run or are configured.
+    pub all: Vec<Runtime>,
+    /// Which one kubelet uses.
+    pub endpoint: Seen<Endpoint>,
+    /// The programs that their configurations name, by the name that stands there.
+    pub programs: BTreeMap<String, Program>,
+    /// NVIDIA's container toolkit.
+    pub toolkit: Toolkit,
+}
+
+impl Runtimes {
+    /// The one that kubelet uses, where that is known.
+    #[must_use]
+    pub fn used(&self) -> Option<&Runtime> {
+        let endpoint = self.endpoint.as_ref().ok()?;
+        let mut at_socket = self.all.iter().filter(|runtime| runtime.socket == endpoint.socket);
+        // RKE2 uses k3s' socket: of two at one socket, the one that runs.
+        let first = at_socket.next()?;
+        Some(at_socket.find(|other| other.process.is_some() && first.process.is_none()).unwrap_or(first))
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A runtime's configuration: the main file, and the files that it imports (containerd,
+//! cmd/containerd/server/config: breadth first, each file once; a pattern without a match is none).
+
+use super::{entries, settings, text};
+use crate::config::below;
+use crate::observation::runtime::{ConfigFile, Distribution, Runtime, Settings, Unusable};
+use crate::probe::read::unreadable;
+use crate::probe::root;
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A loop of imports ends by itself, each file being read once; a directory of thousands does not.
+const MAX_FILES: usize = 100;
+
+/// Reads all files of one runtime; its socket and process are for the caller to see.
+pub(super) fn runtime(root: &Path, distribution: Distribution, config: &str, drop_ins: &[&str]) -> Runtime {
+    let config = below(root, Path::new(config));
+    let drop_ins: Vec<_> = drop_ins.iter().map(|directory| below(root, Path::new(directory))).collect();
+    let parse = if distribution == Distribution::CriO { settings::of_crio } else { settings::of_containerd };
+    let read = Reader { root, parse };
+    let (files, not_imported) = match distribution {
+        // Every file of its directory counts.
+        Distribution::CriO => (read.with_directory(&config, &drop_ins), Vec::new()),
+        _ => read.with_imports(&config, &drop_ins),
+    };
+    Runtime {
+        distribution,
+        config,
+        socket: String::new(),
+        has_socket: false,
+        process: None,
+        files,
+        not_imported,
+    }
+}
+
+struct Reader<'a> {
+    root: &'a Path,
+    parse: fn(&str) -> Result<Settings, String>,
+}
+
+impl Reader<'_> {
+    fn with_directory(&self, main: &Path, directories: &[PathBuf]) -> Vec<ConfigFile> {
+        let listed = directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
+        let drop_ins = listed.filter_map(|path| self.file(&path));
+        self.file(main).into_iter().chain(drop_ins).take(MAX_FILES).collect()
+    }
+
+    fn with_imports(&self, main: &Path, directories: &[PathBuf]) -> (Vec<ConfigFile>, Vec<ConfigFile>) {
+        let mut files: Vec<ConfigFile> = Vec::new();
+        let mut patterns = Vec::new();
+        let mut pending = VecDeque::from([main.to_owned()]);
+        while let Some(path) = pending.pop_front().filter(|_| files.len() < MAX_FILES) {
+            if files.iter().any(|file| file.path == path) {
+                continue;
+            }
+            let Some(file) = self.file(&path).or_else(|| (path != main).then(|| missing(&path))) else { continue };
+            for import in file.settings.iter().filter_map(|settings| settings.imports.as_ref()).flatten() {
+                let import = self.absolute(&path, import);
+                pending.extend(self.matching(&import));
+                patterns.push(import);
+            }
+            files.push(file);
+        }
+        // Without a main file the runtime's defaults count, which differ by its version.
+        let is_covered = |path: &PathBuf| {
+            files.is_empty()
+                || files.iter().any(|file| file.path == *path)
+                || patterns.iter().any(|pattern| is_match(pattern, path))
+        };
+        let beside = directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
+        let left = beside.filter(|path| path.extension().is_some_and(|e| e == "toml") && !is_covered(path));
+        let not_imported = left.take(MAX_FILES).filter_map(|path| self.file(&path)).collect();
+        (files, not_imported)
+    }
+
+    fn absolute(&self, importer: &Path, import: &str) -> PathBuf {
+        match Path::new(import) {
+            path if path.is_absolute() => below(self.root, path),
+            path => importer.parent().unwrap_or(self.root).join(path),
+        }
+    }
+
+    /// The files that an import stands for.
+    fn matching(&self, import: &Path) -> Vec<PathBuf> {
+        if !import.to_string_lossy().contains('*') {
+            return vec![import.to_owned()];
+        }
+        let directory = import.parent().unwrap_or(self.root);
+        let listed = entries(self.root, directory).unwrap_or_default();
+        listed.into_iter().filter(|path| is_match(import, path)).collect()
+    }
+
+    /// `None` where there is no such file.
+    fn file(&self, path: &Path) -> Option<ConfigFile> {
+        let metadata = root::resolve(self.root, path).and_then(|real| real.metadata());
+        let read = metadata.and_then(|metadata| Ok((metadata.mtime(), text(self.root, path)?)));
+        let (written, settings) = match read {
+            Ok((written, text)) => (Some(written), (self.parse)(&text).map_err(Unusable::Broken)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => (None, Err(Unusable::Unreadable(unreadable(path, &error)))),
+        };
+        Some(ConfigFile { path: path.to_owned(), written, settings })
+    }
+}
+
+/// An import by its full name that is not there: the runtime does not start.
+fn missing(path: &Path) -> ConfigFile {
+    let why = "it is imported, and is not there".to_owned();
+    ConfigFile { path: path.to_owned(), written: None, settings: Err(Unusable::Broken(why)) }
+}
+
+fn is_match(pattern: &Path, path: &Path) -> bool {
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
+    let pattern = glob::Pattern::new(&pattern.to_string_lossy());
+    pattern.is_ok_and(|pattern| pattern.matches_path_with(path, options))
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a runtime's configuration file says. Text in, plain data out.
+
+use crate::observation::runtime::{Handler, Settings};
+use toml::{Table, Value};
+
+/// The table of CRI runtimes by the version of the file (containerd, docs/PLUGINS.md and
+/// docs/cri/config.md).
+const CRI_TABLES: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
+/// containerd, plugins/nri.
+const NRI: &str = "io.containerd.nri.v1.nri";
+/// Where version 4 keeps the socket; older ones have `[grpc]`.
+const GRPC: &str = "io.containerd.server.v1.grpc";
+
+/// The table in which a file of this version has its runtimes.
+#[must_use]
+pub fn cri_table(version: i64) -> &'static str {
+    match version {
+        ..=1 => CRI_TABLES[0],
+        2 => CRI_TABLES[1],
+        3.. => CRI_TABLES[2],
+    }
+}
+
+/// A file of containerd's.
+///
+/// # Errors
+/// When it is not TOML: the line, and the parser's words.
+pub fn of_containerd(text: &str) -> Result<Settings, String> {
+    let file = parse(text)?;
+    let version = file.get("version").and_then(Value::as_integer).unwrap_or(1);
+    let plugins = table(&file, "plugins");
+    let plugin = |name| plugins.and_then(|plugins| table(plugins, name));
+    let cri = plugin(cri_table(version));
+    let containerd = cri.and_then(|cri| table(cri, "containerd"));
+    let strings = |values: &Value| {
+        values.as_array().map(|all| all.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    };
+    let others = CRI_TABLES.iter().filter(|name| **name != cri_table(version));
+    let has_nvidia = |name: &&&str| {
+        let runtimes = plugin(name).and_then(|cri| table(table(cri, "containerd")?, "runtimes"));
+        runtimes.is_some_and(|runtimes| handlers(runtimes, &["options", "BinaryName"]).iter().any(Handler::is_nvidias))
+    };
+    let address = plugin(GRPC).or_else(|| table(&file, "grpc")).and_then(|grpc| text_at(grpc, "address"));
+    Ok(Settings {
+        version,
+        imports: file.get("imports").and_then(strings),
+        address: address.filter(|address| !address.is_empty()),
+        default_runtime: containerd.and_then(|c| text_at(c, "default_runtime_name")),
+        handlers: containerd
+            .and_then(|containerd| table(containerd, "runtimes"))
+            .map(|runtimes| handlers(runtimes, &["options", "BinaryName"]))
+            .unwrap_or_default(),
+        other_tables: others.filter(has_nvidia).map(|name| (*name).to_owned()).collect(),
+        enable_cdi: cri.and_then(|cri| cri.get("enable_cdi")).and_then(Value::as_bool),
+        nri: plugin(NRI).and_then(|nri| nri.get("disable")).and_then(Value::as_bool).map(|off| !off),
+    })
+}
+
+/// A file of CRI-O's (cri-o, docs/crio.conf.5.md). It has no version and no imports.
+///
+/// # Errors
+/// As [`of_containerd`].
+pub fn of_crio(text: &str) -> Result<Settings, String> {
+    let file = parse(text)?;
+    let crio = table(&file, "crio");
+    let runtime = crio.and_then(|crio| table(crio, "runtime"));
+    let nri = crio.and_then(|crio| table(crio, "nri")?.get("enable_nri")?.as_bool());
+    Ok(Settings {
+        address: crio.and_then(|crio| text_at(table(crio, "api")?, "listen")),
+        default_runtime: runtime.and_then(|runtime| text_at(runtime, "default_runtime")),
+        handlers: runtime
+            .and_then(|runtime| table(runtime, "runtimes"))
+            .map(|runtimes| handlers(runtimes, &["runtime_path"]))
+            .unwrap_or_default(),
+        nri,
+        ..Settings::default()
+    })
+}
+
+fn parse(text: &str) -> Result<Table, String> {
+    text.parse::<Table>().map_err(|error| {
+        let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+        let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+        format!("{at}{}", error.message())
+    })
+}
+
+fn handlers(runtimes: &Table, binary: &[&str]) -> Vec<Handler> {
+    let named = |(name, runtime): (&String, &Value)| Handler {
+        name: name.clone(),
+        binary: binary
+            .iter()
+            .try_fold(runtime, |value, key| value.get(key))
+            .and_then(Value::as_str)
+            .filter(|path| !path.is_empty())
+            .map(str::to_owned),
+    };
+    runtimes.iter().map(named).collect()
+}
+
+fn table<'a>(of: &'a Table, name: &str) -> Option<&'a Table> {
+    of.get(name)?.as_table()
+}
+
+fn text_at(of: &Table, name: &str) -> Option<String> {
+    of.get(name)?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_version(version: &str, table: &str) -> Settings {
+        let text = format!(
+            "{version}\n[plugins.\"{table}\".containerd]\ndefault_runtime_name = \"runc\"\n\
+             [plugins.\"{table}\".containerd.runtimes.nvidia.options]\nBinaryName = \"/usr/bin/nvidia-container-runtime\"\n"
+        );
+        of_containerd(&text).unwrap()
+    }
+
+    #[test]
+    fn each_version_has_its_own_table() {
+        let right = [
+            ("", "cri"),
+            ("version = 1", "cri"),
+            ("version = 2", "io.containerd.grpc.v1.cri"),
+            ("version = 3", "io.containerd.cri.v1.runtime"),
+            ("version = 4", "io.containerd.cri.v1.runtime"),
+        ];
+        for (version, table) in right {
+            let settings = of_version(version, table);
+            assert_eq!(settings.default_runtime.as_deref(), Some("runc"), "{version}");
+            assert!(settings.handlers[0].is_nvidias() && settings.other_tables.is_empty(), "{version}");
+            for other in CRI_TABLES.iter().filter(|other| **other != table) {
+                let settings = of_version(version, other);
+                assert!(settings.handlers.is_empty(), "{version} {other}");
+                assert_eq!(settings.other_tables, [*other]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_toml_says_where() {
+        let why = of_containerd("version = 2\n[plugins\n").unwrap_err();
+        assert!(why.starts_with("line 2: "), "{why}");
+        assert!(of_containerd("version = 2\nversion = 3\n").unwrap_err().starts_with("line 2: "));
+        assert!(of_crio("[crio.runtime]\ndefault_runtime = \n").unwrap_err().starts_with("line 2: "));
+    }
+
+    #[test]
+    fn values_of_other_types_are_passed_over() {
+        let settings = of_containerd("version = \"2\"\nimports = \"x\"\nplugins = 7\n").unwrap();
+        assert_eq!(settings, Settings { version: 1, ..Settings::default() });
+    }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! NVIDIA's container toolkit: whether its container runs, how it was told to configure the runtime,
+//! and whether a container was seen to work (nvidia-container-toolkit, cmd/nvidia-ctk-installer).
+
+use super::{entries, exists, text};
+use crate::config::{Places, below};
+use crate::observation::runtime::Toolkit;
+use crate::probe::root;
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+const PID: &str = "/run/nvidia/toolkit/toolkit.pid";
+const TOOLKIT_READY: &str = "/run/nvidia/validations/toolkit-ready";
+const NRI_SOCKET: &str = "/run/nri/nri.sock";
+const PROGRAMS: [&str; 2] =
+    ["/usr/local/nvidia/toolkit/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"];
+const CDI: [&str; 2] = ["/etc/cdi", "/run/cdi"];
+
+/// What decides which runtime it configures, and how. Nothing else is kept of its environment.
+const VARIABLES: [&str; 12] = [
+    "NVIDIA_RUNTIME_NAME",
+    "CONTAINERD_RUNTIME_CLASS",
+    "ENABLE_NRI_PLUGIN",
+    "NO_RUNTIME_CONFIG",
+    "RUNTIME_CONFIG",
+    "CONTAINERD_CONFIG",
+    "RUNTIME_SOCKET",
+    "CONTAINERD_SOCKET",
+    "RUNTIME_CONFIG_SOURCE",
+    "RUNTIME_DROP_IN_CONFIG",
+    "RUNTIME_EXECUTABLE_PATH",
+    "RUNTIME_RESTART_MODE",
+];
+
+pub(super) fn read(places: &Places) -> Toolkit {
+    let root = &places.root;
+    let full = |path: &str| below(root, Path::new(path));
+    let written = |path: &str| {
+        let metadata = root::resolve(root, &full(path)).and_then(|real| real.metadata()).ok()?;
+        metadata.is_file().then(|| metadata.mtime())
+    };
+    let specs = CDI.iter().flat_map(|directory| entries(root, &full(directory)).unwrap_or_default());
+    let is_nvidias = |path: &std::path::PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"))
+    };
+    Toolkit {
+        started: written(PID),
+        environment: environment(places),
+        programs: PROGRAMS.iter().filter(|path| exists(root, path)).map(|path| full(path)).collect(),
+        proven: written(TOOLKIT_READY),
+        cdi_specs: specs.filter(is_nvidias).collect(),
+        has_nri_socket: exists(root, NRI_SOCKET),
+    }
+}
+
+/// Its pid file holds a pid of the node, for its pod has `hostPID`.
+fn environment(places: &Places) -> Option<BTreeMap<String, String>> {
+    let pid: u32 = text(&places.root, &below(&places.root, Path::new(PID))).ok()?.trim().parse().ok()?;
+    let process = places.proc.join(pid.to_string());
+    let name = super::super::read::small(&process.join("comm")).ok()??;
+    if !name.starts_with("nvidia-") {
+        return None;
+    }
+    let variables = super::super::read::whole(&process.join("environ"), 1024 * 1024).ok()?;
+    let pairs = variables.split('\0').filter_map(|pair| pair.split_once('='));
+    let ours = pairs.filter(|(name, _)| VARIABLES.contains(name));
+    Some(ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
