@@ -36,6 +36,9 @@ pub enum Verb {
     /// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
     #[command(after_help = ENVIRONMENT)]
     Load(LoadArgs),
+    /// All that is wrong on this node with `GPUDirect` RDMA, with evidence and remedy
+    #[command(after_help = ENVIRONMENT)]
+    Doctor(DoctorArgs),
     /// Put this program, and the modprobe shim, into a shared volume
     #[command(after_help = ENVIRONMENT)]
     Install(InstallArgs),
@@ -122,6 +125,23 @@ pub struct CheckArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub look: LookArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Prefix for every path that is read
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub node: NodeArgs,

@@ -2,15 +2,16 @@
 //! How the program ends. The exit codes stand here and nowhere else.
 
 use crate::condition::Outcome;
+use crate::finding::{Finding, Severity};
 
 /// Every way to end; [`Ending::code`] is what the caller sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Ready, opened, or the gate does not apply.
     Opened,
-    /// `check`: something is not so.
+    /// `check`, `doctor`: something is not so.
     NotReady,
-    /// `check`: nothing is known to be wrong, but something that counts cannot be seen.
+    /// `check`, `doctor`: nothing is known to be wrong, but something that counts cannot be seen.
     CannotTell,
     /// Bad usage, bad value, unknown variable.
     Refused,
@@ -57,6 +58,13 @@ impl Ending {
             Outcome::Waiting | Outcome::Blocked => Self::NotReady,
             Outcome::Unknown => Self::CannotTell,
         }
+    }
+
+    /// How `doctor` ends: as `check` does, unless it found something wrong.
+    #[must_use]
+    pub fn of_doctor(outcome: Outcome, findings: &[Finding]) -> Self {
+        let is_wrong = |f: &Finding| matches!(f.severity, Severity::Critical | Severity::Warning);
+        if findings.iter().any(is_wrong) { Self::NotReady } else { Self::of_check(outcome) }
     }
 }
 

@@ -8,7 +8,7 @@ use peermem_gate::act::install::NotInstalled;
 use peermem_gate::act::modprobe::{self, Modprobe, Words};
 use peermem_gate::act::{self, log, termination_log};
 use peermem_gate::arguments::{self, Call};
-use peermem_gate::cli::{CheckArgs, HoldArgs, LoadArgs, LogArgs, Verb, WaitArgs};
+use peermem_gate::cli::{CheckArgs, DoctorArgs, HoldArgs, LoadArgs, LogArgs, Verb, WaitArgs};
 use peermem_gate::config::{Node, PeermemExpected, Policy, refuse_beside_marker};
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Refusal, Variables, value_of};
@@ -16,7 +16,7 @@ use peermem_gate::report;
 use peermem_gate::verb::load::{self, Finished, Load};
 use peermem_gate::verb::shim::{self, Shim};
 use peermem_gate::verb::wait::{self, Door};
-use peermem_gate::verb::{Hold, check, install};
+use peermem_gate::verb::{Hold, check, doctor, install};
 use peermem_gate::wake::Signals;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -90,6 +90,7 @@ impl Main {
             Verb::Check(args) => check(&args, variables),
             Verb::Wait(args) => self.wait(args, invocation.disabled, variables),
             Verb::Load(args) => self.load(args, invocation.disabled, variables),
+            Verb::Doctor(args) => doctor(&args, variables),
             Verb::Install(args) => {
                 log::start(&args.log);
                 Ok(install::run(&args.dir)?)
@@ -214,6 +215,13 @@ fn check(args: &CheckArgs, variables: &Variables) -> Result<Ending, Stop> {
     Ok(check::run(args, &node)?)
 }
 
+fn doctor(args: &DoctorArgs, variables: &Variables) -> Result<Ending, Stop> {
+    log::start(&args.log);
+    let node = Node::new(&args.node, &args.root, Some(PeermemExpected::default()), variables)?;
+    let colour = value_of(variables, "NO_COLOR").is_none_or(OsStr::is_empty);
+    Ok(doctor::run(args, &node, colour)?)
+}
+
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
 fn signals() -> anyhow::Result<Signals> {
     Signals::take().context("cannot take signals")
@@ -234,7 +242,7 @@ fn hold(policy: Policy, node: Node, args: HoldArgs) -> Result<Hold, Refusal> {
 /// Read past clap, so that a command line that clap refuses still has its last words there.
 fn termination_log(args: &[OsString], variables: &Variables) -> Option<PathBuf> {
     const OPTION: &str = "--termination-log";
-    if args.get(1).is_some_and(|verb| verb == "check") {
+    if args.get(1).is_some_and(|verb| verb == "check" || verb == "doctor") {
         return None;
     }
     let mut options = args.iter().take_while(|arg| *arg != "--");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was seen to what it means. Pure: the same observation gives the same verdict.
 
+pub mod doctor;
 mod headers;
 mod marker;
 mod modules;

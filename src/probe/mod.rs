@@ -17,6 +17,7 @@ mod privilege;
 mod read;
 pub(crate) mod root;
 mod symbols;
+mod symptoms;
 
 pub use kmsg::KernelLog;
 pub use marker::nearest_ancestor;

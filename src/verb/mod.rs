@@ -2,6 +2,7 @@
 //! One file a verb; each a few lines over the same core.
 
 pub mod check;
+pub mod doctor;
 mod held;
 pub mod install;
 pub mod load;

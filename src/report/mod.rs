@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a look came to, for people, for machines, and for the termination log.
 
+pub mod doctor;
+
 use crate::condition::{Condition, Verdict};
 use crate::observation::Kernel;
 use serde::Serialize;
@@ -48,13 +50,19 @@ impl<'a> Report<'a> {
         serde_json::to_string(self)
     }
 
-    /// The headline, a line for each condition, and what a person must do.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let mut text = self.verdict.headline() + "\n";
+    /// A line for each condition.
+    fn conditions(&self) -> String {
+        let mut text = String::new();
         for c in &self.verdict.conditions {
             let _ = writeln!(text, "{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message);
         }
+        text
+    }
+
+    /// The headline, a line for each condition, and what a person must do.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = self.verdict.headline() + "\n" + &self.conditions();
         for c in self.verdict.holding() {
             if let Some(remedy) = &c.remedy {
                 let _ = writeln!(text, "what to do about {}: {remedy}", c.r#type);

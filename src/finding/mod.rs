@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `doctor` finds: the words for it, and which of them follows from which.
+//!
+//! A finding's id decides its severity, title, remedy and possible causes ([`Id`]); the evidence is
+//! the node's. Where a finding is a condition's reason, it has the reason's name.
+
+mod table;
+
+use crate::condition::Reason;
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+pub use table::Id;
+
+/// How bad it is, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Does not pass by itself.
+    Critical,
+    /// Wrong, or suspicious; may pass.
+    Warning,
+    /// It cannot be told, for want of a permission or a mount.
+    Unknown,
+    /// Worth knowing; nothing is wrong with it.
+    Info,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Critical => "critical",
+            Self::Warning => "warning",
+            Self::Unknown => "unknown",
+            Self::Info => "info",
+        })
+    }
+}
+
+/// Where something was seen, and what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// A file, or a command that shows the same.
+    pub source: String,
+    /// What stands there, in words.
+    pub seen: String,
+}
+
+impl Evidence {
+    /// Both are taken as they are.
+    #[must_use]
+    pub fn new(source: impl Into<String>, seen: impl Into<String>) -> Self {
+        Self { source: source.into(), seen: seen.into() }
+    }
+}
+
+/// One thing that is wrong, or worth knowing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Stable; docs/findings.md explains each.
+    pub id: Id,
+    /// Always `id.severity()`.
+    pub severity: Severity,
+    /// Always `id.title()`.
+    pub title: &'static str,
+    /// What it was seen by; never empty.
+    pub evidence: Vec<Evidence>,
+    /// Steps that a person can take, in this order.
+    pub remedy: Vec<String>,
+    /// The finding that it comes from: it goes when that goes. Set by [`ordered`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub follows_from: Option<Id>,
+}
+
+impl Finding {
+    /// With all that the id says; [`Finding::seen`] adds more evidence.
+    #[must_use]
+    pub fn new(id: Id, source: impl fmt::Display, seen: impl Into<String>) -> Self {
+        Self {
+            id,
+            severity: id.severity(),
+            title: id.title(),
+            evidence: vec![Evidence::new(source.to_string(), seen)],
+            remedy: id.remedy().iter().map(|step| (*step).to_owned()).collect(),
+            follows_from: None,
+        }
+    }
+
+    /// The same, with one more piece of evidence.
+    #[must_use]
+    pub fn seen(mut self, source: impl fmt::Display, seen: impl Into<String>) -> Self {
+        self.evidence.push(Evidence::new(source.to_string(), seen));
+        self
+    }
+}
+
+impl Id {
+    /// The finding that has a reason's name; every reason that holds the gate back has one.
+    #[must_use]
+    pub fn of(reason: Reason) -> Option<Self> {
+        let name = reason.to_string();
+        Self::ALL.iter().copied().find(|id| id.name() == name)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One finding an id, with the evidence of all; root causes first, worst first, and under each what
+/// follows from it. The remedies name this node.
+#[must_use]
+pub fn ordered(found: Vec<Finding>, node: &str) -> Vec<Finding> {
+    let mut all = merged(found);
+    all.sort_by_key(|finding| finding.id);
+    let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
+    for finding in &mut all {
+        // A cause stands above what follows from it in the table, so that there is no circle.
+        finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
+        finding.remedy.iter_mut().for_each(|step| *step = step.replace("{node}", node));
+    }
+    let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
+    roots.sort_by_key(|id| (id.severity(), *id));
+    let mut order = Vec::with_capacity(ids.len());
+    for root in roots {
+        descend(root, &all, &mut order);
+    }
+    all.sort_by_key(|finding| order.iter().position(|id| *id == finding.id));
+    all
+}
+
+fn merged(found: Vec<Finding>) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::with_capacity(found.len());
+    for finding in found {
+        match all.iter_mut().find(|other| other.id == finding.id) {
+            None => all.push(finding),
+            Some(other) => {
+                for evidence in finding.evidence {
+                    if !other.evidence.contains(&evidence) {
+                        other.evidence.push(evidence);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+fn descend(cause: Id, all: &[Finding], order: &mut Vec<Id>) {
+    order.push(cause);
+    for finding in all.iter().filter(|finding| finding.follows_from == Some(cause)) {
+        descend(finding.id, all, order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::Consequence;
+
+    #[test]
+    fn every_reason_that_holds_has_its_finding() {
+        for reason in Reason::ALL {
+            let holds = matches!(reason.consequence(), Consequence::Holds | Consequence::Blocks);
+            assert_eq!(Id::of(*reason).is_some(), holds, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_cause_stands_above_what_follows_from_it() {
+        for id in Id::ALL {
+            assert!(id.causes().iter().all(|cause| cause < id), "{id}: {:?}", id.causes());
+        }
+    }
+
+    #[test]
+    fn titles_and_remedies_are_for_people() {
+        for id in Id::ALL {
+            assert!(id.title().len() <= 80 && !id.title().ends_with('.'), "{id}");
+            assert!(!id.remedy().is_empty(), "{id} has no remedy");
+            for step in id.remedy() {
+                assert!(step.ends_with(['.', ':']) && step.matches('`').count() % 2 == 0, "{id}: {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_root_cause_is_first_and_its_consequences_stand_under_it() {
+        use Id::{HeadersMissing, LegacyClientLoaded, MarkerAbsent, ModuleInTree, StorageModulesLoaded};
+        let mixed = [ModuleInTree, LegacyClientLoaded, HeadersMissing, StorageModulesLoaded, MarkerAbsent];
+        let found = mixed.iter().chain(&mixed).map(|id| Finding::new(*id, "source", "seen"));
+        let ordered = ordered(found.collect(), "node-1");
+        let ids: Vec<_> = ordered.iter().map(|finding| finding.id).collect();
+        assert_eq!(ids[0], StorageModulesLoaded);
+        assert_eq!(ids.last(), Some(&LegacyClientLoaded), "of the same severity, and no consequence");
+        assert!(ordered[1..4].iter().all(|finding| finding.follows_from.is_some()), "{ids:?}");
+        assert!(ordered.iter().all(|finding| finding.evidence.len() == 1), "what was seen once is told once");
+        assert!(!format!("{ordered:?}").contains("{node}"));
+    }
+}

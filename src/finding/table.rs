@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every finding there is. docs/findings.md, and the remedies in docs/conditions.md, are made from
+//! this table.
+
+use super::Severity;
+
+const MOFED_POD: &str = "Look at this node's MOFED pod and its log: \
+    `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
+const NEW_MOFED_POD: &str = "Delete this node's MOFED pod, a new one starts from the beginning: \
+    `kubectl delete pod -A -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
+const NEW_DRIVER_POD: &str = "Delete this node's driver pod, so that the driver is built anew; a restart of its container \
+    keeps the bad module: `kubectl delete pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector \
+    spec.nodeName={node}`.";
+const NOT_BUILT: &str =
+    "If the driver is not built even then, set `FORCE_REINSTALL=true` on the driver container.";
+const PRECOMPILED: &str =
+    "Precompiled: take a driver image whose nvidia-peermem was built against this MOFED.";
+const DKMS: &str = "On a host without a driver container: build it again (dkms).";
+const NEVER_MODPROBE_R: &str =
+    "Then `rmmod nvidia_peermem`; never `modprobe -r`, which takes nvidia and ib_uverbs along.";
+const REMOUNT: &str = "Delete the pod that looks (the gate's, or the driver's): only a new pod mounts anew, a restart of its \
+    container does not.";
+const MOUNT_PARENT: &str = "Mount the parent `/run/mellanox` with `mountPropagation: HostToContainer`, and it cannot happen \
+    again.";
+const AS_HOST_ROOT: &str = "Look as root, privileged, with the host's file systems: `hostPID: true`, the host mounted at \
+    `/host`, and `--root /host`.";
+
+macro_rules! findings {
+    ($($name:ident: $severity:ident, $title:literal, after [$($cause:ident),*], [$($step:expr),* $(,)?];)*) => {
+        #[expect(clippy::doc_markdown, reason = "the titles are shown as plain text")]
+        /// A finding's name: stable. A cause stands above what follows from it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Id { $(#[doc = $title] $name,)* }
+
+        impl Id {
+            /// Every finding there is, in the order of causes.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// As it stands in reports.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// How bad it is.
+            #[must_use]
+            pub fn severity(self) -> Severity {
+                match self { $(Self::$name => Severity::$severity,)* }
+            }
+
+            /// What is wrong, in a few words.
+            #[must_use]
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+
+            /// What it may come from: the first of these that was found too is its cause.
+            #[must_use]
+            pub fn causes(self) -> &'static [Self] {
+                match self { $(Self::$name => &[$(Self::$cause),*],)* }
+            }
+
+            /// What a person can do, step by step; `{node}` stands for the node's name.
+            #[must_use]
+            pub fn remedy(self) -> &'static [&'static str] {
+                match self { $(Self::$name => &[$($step),*],)* }
+            }
+        }
+    };
+}
+
+findings! {
+    // What cannot be seen.
+    SourceUnreadable: Unknown, "something that would tell more cannot be read",
+        after [],
+        [AS_HOST_ROOT];
+    DevicesUnreadable: Unknown, "PCI devices cannot be read",
+        after [],
+        ["Mount the host's `/sys`, or name it with `--sys`."];
+    MarkerUnreadable: Unknown, "the marker cannot be looked at",
+        after [],
+        ["Let this process search every directory on the way, or correct `--marker`.", AS_HOST_ROOT];
+    LocksUnreadable: Unknown, "lock holders cannot be read",
+        after [],
+        ["Let this process read `/proc/locks` and the lock file, or correct `--proc`.", AS_HOST_ROOT];
+    ModulesUnreadable: Unknown, "module states cannot be read",
+        after [],
+        ["Mount the host's `/proc` and `/sys`, or name them with `--proc` and `--sys`."];
+    VersionUnreadable: Unknown, "mlx5_core's version cannot be read",
+        after [],
+        ["Let this process read `/sys`, or correct `--sys`."];
+    SymbolsNotRead: Unknown, "kernel symbols were not read",
+        after [],
+        ["Nothing about this one: modules came and went while they were read. Look again."];
+    HeadersUnreadable: Unknown, "MOFED's headers cannot be read",
+        after [],
+        ["Let this process read them, and mount `/run/mellanox/drivers` with `mountPropagation: HostToContainer`."];
+    ModuleFileUnreadable: Unknown, "nvidia-peermem.ko cannot be read",
+        after [],
+        ["Run it as root, let it read that path, or correct `--driver-root`."];
+
+    // The view: what keeps this process, or the driver container, from seeing what MOFED does.
+    MarkerDirectoryUnlinked: Critical, "this mount shows a deleted directory: no marker will ever be seen",
+        after [],
+        [REMOUNT, MOUNT_PARENT];
+    MarkerNotAFile: Critical, "the marker's path is not a regular file",
+        after [],
+        ["Remove it by hand, or correct `--marker`. MOFED makes the file itself."];
+
+    // The modules that keep MOFED out.
+    StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED refuses to start",
+        after [],
+        [
+            "End what uses them: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
+                (`rmmod rpcrdma`, `rmmod nvme_rdma`, …), and MOFED comes by itself.",
+            "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. Side effect: what is \
+                mounted over RDMA stalls while MOFED swaps the modules, writers on it included (27 s in one test), and the \
+                modules are not loaded again afterwards.",
+            "Or drain the node and reboot it, and mount such volumes only once MOFED is ready.",
+        ];
+    LoadedOnGoneStack: Critical, "nvidia_peermem holds a stack that is gone",
+        after [],
+        ["End the GPU pods that use it.", NEVER_MODPROBE_R, NEW_MOFED_POD];
+
+    // The marker.
+    MarkerSuspect: Critical, "MOFED was killed and left its marker: nobody holds its lock",
+        after [StorageModulesLoaded, LoadedOnGoneStack],
+        [
+            MOFED_POD,
+            "If it does not run, start it; it clears the marker and sets it again.",
+            "If it runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), the marker is sound: remove the left-over \
+                `/run/mellanox/drivers/.lock` while it runs.",
+        ];
+    MarkerAbsent: Warning, "MOFED has not set its marker",
+        after [StorageModulesLoaded, LoadedOnGoneStack],
+        [
+            "Wait while MOFED builds and loads. `peermem-gate doctor` on the node names what keeps it from coming.",
+            MOFED_POD,
+            "If the host has a MOFED of its own, no container will ever set a marker: set `driver.rdma.useHostMofed` in \
+                the ClusterPolicy (`USE_HOST_MOFED=true`).",
+        ];
+    MarkerParentMissing: Warning, "the marker's directory is not there",
+        after [StorageModulesLoaded, LoadedOnGoneStack],
+        ["Mount `/run/mellanox` (HostToContainer), or correct the path.", MOFED_POD];
+
+    // The modules.
+    ModuleLoading: Warning, "a module is still loading",
+        after [],
+        ["Wait; if it does not end, read `dmesg`. A reboot is the cure for an init function that hangs."];
+    ModuleUnloading: Warning, "a module is being unloaded",
+        after [],
+        ["Wait; if it does not end, read `dmesg`."];
+    WitnessesDisagree: Warning, "procfs and sysfs disagree on a module",
+        after [ModuleLoading, ModuleUnloading],
+        ["Wait a second. If it stays, correct `--proc` and `--sys`."];
+    MixedStack: Critical, "MOFED's and in-tree modules are mixed",
+        after [StorageModulesLoaded, LoadedOnGoneStack],
+        [
+            "During a swap, wait.",
+            "Otherwise end what uses the in-tree ones.",
+            NEW_MOFED_POD,
+            "If nothing will let go, drain and reboot the node.",
+        ];
+    ModuleInTree: Warning, "the kernel's own RDMA modules are live",
+        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing],
+        [
+            "Without the marker, wait. With it:",
+            NEW_MOFED_POD,
+            "In host mode start the host's MOFED (`/etc/init.d/openibd restart`), or unset `USE_HOST_MOFED` if a container \
+                provides it.",
+        ];
+    ModuleNotLoaded: Warning, "an RDMA module is not loaded",
+        after [LoadedOnGoneStack, MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleLoading, ModuleUnloading],
+        [
+            "Wait while MOFED restarts its driver.",
+            MOFED_POD,
+            "A MOFED whose restart failed may leave the node without a NIC driver until a later start succeeds.",
+        ];
+    VersionMismatch: Warning, "mlx5_core is not the expected version",
+        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded],
+        [
+            "Before the marker is set, wait. With `--mofed-version`, correct it when MOFED was upgraded.",
+            "If MOFED kept old modules although its image is new, delete its pod; if that does not help, reboot the node.",
+        ];
+    SymbolMissing: Warning, "no live module exports peer memory",
+        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded, ModuleLoading,
+            ModuleUnloading, WitnessesDisagree],
+        ["If the modules are live and MOFED's, install a MOFED that has peer memory, or use DMA-BUF."];
+
+    // The headers.
+    HeadersMissing: Warning, "MOFED's headers are not there",
+        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleInTree],
+        [
+            "Before the marker is set, wait.",
+            "If the node has them and the gate does not, mount with `mountPropagation: HostToContainer`.",
+            "If the node has none although the marker is set:",
+            NEW_MOFED_POD,
+            "If the driver images are precompiled, nothing is built here: say `--precompiled`.",
+        ];
+    HeadersForOtherKernel: Critical, "MOFED's headers are for other kernels",
+        after [MarkerSuspect],
+        ["Have MOFED build for the running kernel.", NEW_MOFED_POD];
+    HeadersIncomplete: Warning, "MOFED's Module.symvers is incomplete: NVIDIA's build would fail",
+        after [MarkerSuspect],
+        ["Wait a moment. A good `default` beside it does not help: the first existing directory counts.", NEW_MOFED_POD];
+    HeadersWithoutPeerMemory: Critical, "MOFED's headers lack peer memory: nvidia-peermem would become a stub",
+        after [MarkerSuspect],
+        [
+            "If the file is empty or old:",
+            NEW_MOFED_POD,
+            "Otherwise this MOFED has no peer memory: install one that has, or use DMA-BUF.",
+        ];
+
+    // nvidia-peermem.
+    ModuleFileMissing: Critical, "modprobe finds no nvidia-peermem.ko",
+        after [],
+        [
+            "The driver was installed without kernel modules, or for another kernel.",
+            NEW_DRIVER_POD,
+            NOT_BUILT,
+            "If it is there and not listed, run `depmod` in that root.",
+            "If the driver is elsewhere, say `--driver-root` (`/run/nvidia/driver` for the driver container's root).",
+        ];
+    StubModule: Critical, "nvidia-peermem.ko was built without MOFED: no kernel will load it",
+        after [],
+        [
+            NEW_DRIVER_POD,
+            NOT_BUILT,
+            "Put `peermem-gate wait` before the build, or it happens again.",
+            PRECOMPILED,
+            DKMS,
+        ];
+    SymbolVersionMismatch: Critical, "nvidia-peermem.ko is for another ABI",
+        after [],
+        [
+            NEW_DRIVER_POD,
+            NOT_BUILT,
+            "If it is the nvidia that is loaded that differs: a new driver pod unloads it; on a host reboot, or install both \
+                from one release.",
+            "If the CRC came from a Module.symvers that is not of the MOFED that runs (a mount that was left over), delete \
+                the pod in which the gate runs, and the MOFED pod if it shows the wrong tree.",
+            PRECOMPILED,
+            DKMS,
+        ];
+    WrongKernel: Critical, "nvidia-peermem.ko is for another kernel",
+        after [],
+        [NEW_DRIVER_POD, "Precompiled: take the image of this kernel, and mind suffixes such as `+64k`."];
+    SymbolVersionMissing: Critical, "nvidia-peermem.ko lacks symbol versions",
+        after [],
+        ["Build it with MOFED's headers in sight.", NEW_DRIVER_POD];
+    UnsignedModule: Critical, "nvidia-peermem.ko is not signed, and the kernel asks for a signature",
+        after [],
+        ["Sign it with a key that the machine trusts (MOK), take a driver with signed modules, or turn Secure Boot off."];
+    LegacyClientLoaded: Critical, "nv_peer_mem is loaded, in nvidia_peermem's place",
+        after [],
+        ["`rmmod nv_peer_mem`, and remove its package (nvidia-peer-memory or nv_peer_mem), or it is back after the next \
+            boot."];
+    BadParameter: Critical, "a parameter of nvidia-peermem has a bad value",
+        after [],
+        [
+            "Correct it where it comes from (GPU Operator: the ConfigMap that `driver.kernelModuleConfig` names).",
+            NEW_DRIVER_POD,
+        ];
+    ModuleFileDamaged: Critical, "nvidia-peermem.ko is damaged",
+        after [],
+        ["Make room if the disk is full, which cuts files off.", NEW_DRIVER_POD];
+    DependencyNotLive: Warning, "what nvidia-peermem needs is not live",
+        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded, SymbolMissing],
+        ["Wait while the driver is loading. If it does not come, its container's log or `dmesg` says why."];
+    SymbolVersionUnknown: Unknown, "symbol versions cannot be compared",
+        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded, HeadersMissing],
+        [
+            "Let the gate see the driver's root (`--driver-root`) and MOFED's headers (mount `/run/mellanox`, \
+                HostToContainer).",
+            "If nvidia on disk is newer than the one that is loaded, delete the driver pod; on a host reboot.",
+        ];
+    Settling: Info, "everything holds; settling",
+        after [],
+        ["Nothing. If it never ends, read the MOFED pod's log. If it ends at the deadline with `Settled` as the last word, \
+            the node became ready too late: the deadline wins over the settle time."];
+}

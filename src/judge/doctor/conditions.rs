@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every condition that holds the gate back is a finding of its reason's name.
+
+use super::Case;
+use crate::condition::{Condition, ConditionType};
+use crate::finding::{Finding, Id};
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let finding = |condition: &Condition| {
+        let id = Id::of(condition.reason)?;
+        Some(Finding::new(id, source(case, condition.r#type), condition.message.clone()))
+    };
+    case.verdict.holding().filter_map(finding).collect()
+}
+
+/// Where a condition looks.
+fn source(case: &Case<'_>, r#type: ConditionType) -> String {
+    match r#type {
+        ConditionType::RdmaRequested => "GPU_DIRECT_RDMA_ENABLED".to_owned(),
+        ConditionType::NicPresent => "/sys/bus/pci/devices".to_owned(),
+        ConditionType::MarkerPresent => case.expected.marker.display().to_string(),
+        ConditionType::MarkerTrusted => format!("/proc/locks, {}", case.expected.lock.display()),
+        ConditionType::ModulesLive | ConditionType::ModulesFromMofed => {
+            "/proc/modules, /sys/module".to_owned()
+        }
+        ConditionType::VersionMatches => "/sys/module/mlx5_core/version".to_owned(),
+        ConditionType::SymbolsExported => "/proc/kallsyms".to_owned(),
+        ConditionType::HeadersReady => case.seen.headers.root.display().to_string(),
+        ConditionType::PeermemUsable => "nvidia-peermem.ko".to_owned(),
+        ConditionType::Settled => "the gate's clock".to_owned(),
+    }
+}

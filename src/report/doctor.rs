@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `doctor` says: the verdict first, then root causes, and under each what follows from it.
+
+use super::Report;
+use crate::finding::{Finding, Severity};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A report, and what is wrong. Its JSON form is stable (contract: `peermem-gate/v1`).
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnosis<'a> {
+    #[serde(flatten)]
+    report: Report<'a>,
+    findings: &'a [Finding],
+}
+
+/// Colour, for terminals alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    /// `on` only where a person reads.
+    #[must_use]
+    pub fn new(on: bool) -> Self {
+        Self { on }
+    }
+
+    fn severity(self, severity: Severity, text: &str) -> String {
+        let code = match severity {
+            Severity::Critical => "1;31",
+            Severity::Warning => "33",
+            Severity::Unknown => "35",
+            Severity::Info => "36",
+        };
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+impl<'a> Diagnosis<'a> {
+    /// `findings` are in order.
+    #[must_use]
+    pub fn new(report: Report<'a>, findings: &'a [Finding]) -> Self {
+        Self { report, findings }
+    }
+
+    /// One object on one line.
+    ///
+    /// # Errors
+    /// None for these types; the signature is serde's.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+
+    /// The verdict, the findings, and every condition.
+    #[must_use]
+    pub fn text(&self, paint: Paint) -> String {
+        let mut text = self.headline(paint) + "\n" + &self.about() + "\n\n";
+        for finding in self.findings {
+            text += &told(finding, paint);
+        }
+        text + "conditions\n" + &self.report.conditions()
+    }
+
+    fn headline(&self, paint: Paint) -> String {
+        let outcome = self.report.verdict.outcome;
+        match self.findings.first() {
+            None => self.report.verdict.headline(),
+            Some(root) => paint.severity(root.severity, &format!("{outcome}: {}: {}", root.id, root.title)),
+        }
+    }
+
+    fn about(&self) -> String {
+        let Report { node, kernel, arch, time, .. } = &self.report;
+        let count = |severity| self.findings.iter().filter(|f| f.severity == severity).count();
+        let all = [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Info];
+        let counts: Vec<_> = all.into_iter().map(|s| (count(s), s)).filter(|(n, _)| *n > 0).collect();
+        let counts: Vec<_> = counts.iter().map(|(n, severity)| format!("{n} {severity}")).collect();
+        let found = if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") };
+        format!("{node}, kernel {kernel} ({arch}), {time}: {found}")
+    }
+}
+
+/// The cure of a root cause is the cure of what follows from it, which needs none of its own.
+fn told(finding: &Finding, paint: Paint) -> String {
+    let severity = paint.severity(finding.severity, &format!("{:<8}", finding.severity));
+    let (indent, from) = match finding.follows_from {
+        None => ("", String::new()),
+        Some(cause) => ("    ", format!(" (from {cause})")),
+    };
+    let mut text = format!("{indent}{severity} {}: {}{from}\n", finding.id, finding.title);
+    for evidence in &finding.evidence {
+        let _ = writeln!(text, "{indent}    seen  {}: {}", evidence.source, evidence.seen);
+    }
+    if finding.follows_from.is_none() {
+        for step in &finding.remedy {
+            let _ = writeln!(text, "{indent}    do    {step}");
+        }
+    }
+    text + "\n"
+}
