@@ -39,6 +39,9 @@ pub enum Verb {
     /// All that is wrong on this node with `GPUDirect` RDMA, with evidence and remedy
     #[command(after_help = ENVIRONMENT)]
     Doctor(DoctorArgs),
+    /// Roll up the reports of many nodes
+    #[command(after_help = ENVIRONMENT)]
+    Fleet(FleetArgs),
     /// Put this program, and the modprobe shim, into a shared volume
     #[command(after_help = ENVIRONMENT)]
     Install(InstallArgs),
@@ -145,6 +148,21 @@ pub struct DoctorArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+}
+
+/// Options of `fleet`.
+#[derive(Debug, Args)]
+pub struct FleetArgs {
+    /// Reports, one a line, as `doctor --format json` prints them and `kubectl logs --prefix` hands
+    /// them on [default: standard input]
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub log: LogArgs,

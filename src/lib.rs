@@ -16,12 +16,14 @@
 
 pub mod act;
 pub mod arguments;
+pub mod chain;
 pub mod cli;
 pub mod condition;
 pub mod config;
 pub mod ending;
 pub mod environment;
 pub mod finding;
+pub mod fleet;
 pub mod gate;
 pub mod judge;
 pub mod observation;

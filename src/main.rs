@@ -16,7 +16,7 @@ use peermem_gate::report;
 use peermem_gate::verb::load::{self, Finished, Load};
 use peermem_gate::verb::shim::{self, Shim};
 use peermem_gate::verb::wait::{self, Door};
-use peermem_gate::verb::{Hold, check, doctor, install};
+use peermem_gate::verb::{Hold, check, doctor, fleet, install};
 use peermem_gate::wake::Signals;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -91,6 +91,10 @@ impl Main {
             Verb::Wait(args) => self.wait(args, invocation.disabled, variables),
             Verb::Load(args) => self.load(args, invocation.disabled, variables),
             Verb::Doctor(args) => doctor(&args, variables),
+            Verb::Fleet(args) => {
+                log::start(&args.log);
+                Ok(fleet::run(fleet::Source::all(&args.files)?, args.format)?)
+            }
             Verb::Install(args) => {
                 log::start(&args.log);
                 Ok(install::run(&args.dir)?)
@@ -242,7 +246,7 @@ fn hold(policy: Policy, node: Node, args: HoldArgs) -> Result<Hold, Refusal> {
 /// Read past clap, so that a command line that clap refuses still has its last words there.
 fn termination_log(args: &[OsString], variables: &Variables) -> Option<PathBuf> {
     const OPTION: &str = "--termination-log";
-    if args.get(1).is_some_and(|verb| verb == "check" || verb == "doctor") {
+    if args.get(1).is_some_and(|verb| verb == "check" || verb == "doctor" || verb == "fleet") {
         return None;
     }
     let mut options = args.iter().take_while(|arg| *arg != "--");

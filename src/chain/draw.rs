@@ -2,20 +2,23 @@
 //! The chain as a tree in text.
 
 use super::{Link, State, broken_at};
-use crate::observation::chain::Chain;
+use crate::symptoms::chain::Chain;
 use std::time::Duration;
 
 /// A heading, a line for each file below the one that it comes after, and where the chain stops.
 #[must_use]
 pub fn draw(seen: &Chain, links: &[Link]) -> String {
     let mut text = format!("readiness chain, {}\n", booted(seen));
+    let is_begun = seen.has_directory != Ok(false);
     let roots = links.iter().filter(|link| parent(links, link).is_none());
     for root in roots {
-        branch(&mut text, links, root, "", "");
+        // Nothing is expected of an operator that has not been here.
+        let below = if is_begun { links } else { &[] };
+        branch(&mut text, below, root, "", "");
     }
     text += &match broken_at(links) {
         Some(link) => format!("it stops at {}, which {} writes{}\n", link.file, link.writer, waiting(link)),
-        None if seen.has_directory == Ok(false) => {
+        None if !is_begun => {
             format!("{} is not there: no GPU Operator since this boot\n", seen.directory.display())
         }
         None => "it is whole\n".to_owned(),

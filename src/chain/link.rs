@@ -2,10 +2,10 @@
 //! The chain as judged: a [`Link`] for each file.
 
 use super::{
-    DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, MARKER, Needed, STEPS, Step, TOOLKIT_READY, WORKLOAD_TYPE,
+    DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, MARKER, Needed, STEPS, Step, WORKLOAD_TYPE,
 };
 use crate::observation::Lock;
-use crate::observation::chain::{Chain, Stamp};
+use crate::symptoms::chain::{Chain, Stamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -56,9 +56,12 @@ pub struct Link {
     /// When it was written, in seconds after its predecessor; negative for before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_predecessor_s: Option<i64>,
-    /// For how long it has been waited for: the age of its predecessor, where it is not there itself.
+    /// For how long it has been waited for, where it is not there: the age of its predecessor, or of
+    /// the boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_s: Option<i64>,
+    /// How long after its predecessor it may well take, in seconds.
+    pub usual_s: i64,
     /// Who waits for it.
     pub waiters: &'static [&'static str],
     /// What else a person should know of it.
@@ -109,7 +112,8 @@ fn link(step: &Step, seen: &Chain, around: Around, state: State, broken: bool) -
     let boot = seen.clock.boot.as_ref().ok();
     let predecessor = step.after.and_then(|name| seen.stamp(name).written());
     let written = stamp.written();
-    let waited = || seen.clock.age(predecessor?).filter(|_| state == State::Absent);
+    let since = if step.is_mofeds() { boot.copied() } else { predecessor };
+    let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == State::Absent);
     Link {
         file: step.name,
         path,
@@ -119,7 +123,8 @@ fn link(step: &Step, seen: &Chain, around: Around, state: State, broken: bool) -
         broken,
         since_boot_s: written.zip(boot).map(|(written, boot)| written - boot),
         since_predecessor_s: written.zip(predecessor).map(|(written, before)| written - before),
-        waited_s: waited(),
+        waited_s: waited,
+        usual_s: step.usual,
         waiters: step.waiters,
         note: note(step, seen, around, &stamp),
     }
@@ -158,8 +163,7 @@ fn has_host_driver(seen: &Chain) -> bool {
 
 /// Why `.driver-ctr-ready` cannot be believed: kubelet runs no preStop hook for a container that
 /// ends by itself, so a crash leaves it behind.
-#[must_use]
-pub fn stale_because(seen: &Chain, around: Around) -> Option<String> {
+fn stale_because(seen: &Chain, around: Around) -> Option<String> {
     let written = seen.stamp(DRIVER_CTR_READY).written()?;
     if around.has_driver == Some(false) {
         return Some("the module nvidia is not loaded".to_owned());
@@ -185,9 +189,6 @@ fn note(step: &Step, seen: &Chain, around: Around, stamp: &Stamp) -> Option<Stri
             Some(format!("{DAEMONS_STATUS} says NotReady: the driver's daemons have not all started"))
         }
         (MARKER, Stamp::Absent) if !around.wants_marker => Some("nothing waits for MOFED here".to_owned()),
-        (TOOLKIT_READY, Stamp::Absent) => {
-            Some("without the nvidia runtime in the container runtime's configuration it never comes".to_owned())
-        }
         (DAEMONS_STATUS | WORKLOAD_TYPE, Stamp::Present { text, .. }) => Some(format!("it says {text:?}")),
         (_, Stamp::Present { written, .. }) => {
             let before = seen.stamp(step.after?).written()?;

@@ -9,7 +9,8 @@ mod draw;
 mod link;
 
 pub use draw::draw;
-pub use link::{Link, State, broken_at, links};
+pub(crate) use draw::span;
+pub use link::{Around, Link, State, broken_at, links};
 
 /// When a file of the chain is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -274,6 +274,125 @@ findings! {
                 HostToContainer).",
             "If nvidia on disk is newer than the one that is loaded, delete the driver pod; on a host reboot.",
         ];
+    // The GPU Operator's readiness chain.
+    DriverCtrReadyStale: Warning, "`.driver-ctr-ready` was left behind by a driver container that ended",
+        after [StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, BadParameter,
+            ModuleFileDamaged],
+        [
+            "Nothing may be concluded from it: nvidia-peermem-ctr and driver-validation believe it nevertheless.",
+            "Look why the driver container ended: `kubectl logs -n gpu-operator -l \
+                app.kubernetes.io/component=nvidia-driver -c nvidia-driver-ctr --previous`.",
+            NEW_DRIVER_POD,
+        ];
+    DriverCtrNotReady: Warning, "the driver container is not ready, for longer than a build takes",
+        after [HeadersForOtherKernel, HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule,
+            SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
+            ModuleFileDamaged],
+        [
+            "Read its log: `kubectl logs -n gpu-operator -l app.kubernetes.io/component=nvidia-driver -c \
+                nvidia-driver-ctr`.",
+            "Before it runs, k8s-driver-manager does: `-c k8s-driver-manager` in the same command.",
+        ];
+    DriverNotValidated: Warning, "the driver is loaded, and its validation does not come to an end",
+        after [DriverCtrReadyStale],
+        [
+            "Read the log of the validation: `kubectl logs -n gpu-operator -l \
+                app=nvidia-container-toolkit-daemonset -c driver-validation`.",
+            "Since GPU Operator 26.3 it waits for nvidia_peermem too, where GPUDirect RDMA is on for the cluster: on a node \
+                without a Mellanox device for ever.",
+        ];
+
+    // The container runtime.
+    RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
+        after [],
+        [
+            "Correct the file at the line that is named, or remove a drop-in that is not needed.",
+            "Ask the runtime before it is restarted: `containerd config dump >/dev/null`, `crio config --help` for CRI-O's keys.",
+        ];
+    DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
+        after [],
+        [
+            "containerd refuses it, or loses what the main file says (registry mirrors, sandbox image), by its version.",
+            "Have the toolkit read the file instead of `containerd config dump`: `RUNTIME_CONFIG_SOURCE=file` in \
+                `toolkit.env`; or bring the main file to the same version: `containerd config migrate`.",
+        ];
+    DropInNotImported: Critical, "NVIDIA's drop-in is not covered by `imports`",
+        after [],
+        [
+            "Add its directory to `imports` at the top of the main configuration, such as \
+                `imports = [\"/etc/containerd/conf.d/*.toml\"]`, and restart the runtime.",
+            "A drop-in in `config.d` is of nvidia-container-toolkit 1.18.0: take 1.18.1 or later.",
+        ];
+    CriTableIgnored: Critical, "NVIDIA's runtime stands in a table that this configuration version ignores",
+        after [],
+        [
+            "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 \
+                and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or `containerd config migrate`.",
+        ];
+    NvidiaRuntimeElsewhere: Critical, "NVIDIA's runtime is configured in a runtime that kubelet does not use",
+        after [],
+        ["Tell the toolkit which one kubelet uses, and restart its pod."];
+    NvidiaRuntimeMissing: Critical, "the toolkit runs, and kubelet's container runtime has no nvidia runtime",
+        after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
+        [
+            "Read the toolkit's log: `kubectl logs -n gpu-operator -l app=nvidia-container-toolkit-daemonset`. It says \
+                which file it wrote.",
+        ];
+    NvidiaRuntimeUnclear: Unknown, "no nvidia runtime is configured, which is right only in NRI mode",
+        after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
+        [
+            "Look whether the cluster uses NRI (`cdi.nriPluginEnabled`): then all is well. `kubectl get clusterpolicy -o \
+                jsonpath='{.items[*].spec.cdi}'`.",
+            AS_HOST_ROOT,
+        ];
+    NvidiaProgramMissing: Critical, "NVIDIA's runtime is configured, and its program is not on the host",
+        after [],
+        [
+            "Restart the toolkit's pod, which installs it: `kubectl delete pod -n gpu-operator -l \
+                app=nvidia-container-toolkit-daemonset --field-selector spec.nodeName={node}`.",
+            "If the path is another than the toolkit's (`/usr/local/nvidia/toolkit` unless `toolkit.installDir` says \
+                otherwise), the entry is of another installation: remove it, or correct it.",
+        ];
+    DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
+        after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored],
+        ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or add that runtime, and restart the container runtime."];
+    RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
+        after [],
+        [
+            "The handler of a RuntimeClass and the name in the configuration must be the same, in lower case: `kubectl get \
+                runtimeclass nvidia -o jsonpath={.handler}`.",
+            "Set `operator.runtimeClass` in the GPU Operator's values, or `NVIDIA_RUNTIME_NAME` in `toolkit.env`, so that \
+                both agree.",
+        ];
+    RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
+        after [],
+        ["Restart it (`systemctl restart containerd`, or the distribution's own service); running containers go on."];
+    ToolkitNotReady: Warning, "no container with a GPU was proven to run",
+        after [DriverCtrReadyStale, RuntimeConfigBroken, DropInVersionTooHigh, NvidiaRuntimeMissing, NvidiaProgramMissing,
+            DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
+            RuntimeConfigNotInForce, NvidiaRuntimeUnclear],
+        [
+            "`toolkit-ready` is written by nvidia-operator-validator, not by the toolkit: `kubectl logs -n gpu-operator -l \
+                app=nvidia-operator-validator -c toolkit-validation`, and `kubectl describe` of that pod for \
+                `no runtime for \"nvidia\" is configured`.",
+        ];
+    ValidationIncomplete: Warning, "the operator's last validations do not come to an end",
+        after [ToolkitNotReady],
+        [
+            "Read the validator's log: `kubectl logs -n gpu-operator -l app=nvidia-operator-validator --all-containers`.",
+        ];
+    RuntimeConfigUnreadable: Unknown, "the container runtime's configuration cannot be read",
+        after [],
+        [AS_HOST_ROOT];
+    RuntimeInUseUnknown: Unknown, "which container runtime kubelet uses cannot be told",
+        after [],
+        ["Let it see the host's processes (`hostPID: true`, and `--proc` or `--root` so that they are the host's).", AS_HOST_ROOT];
+    SeveralRuntimes: Info, "more than one container runtime is on this node",
+        after [],
+        ["Nothing, as long as NVIDIA's tools are pointed at the one that kubelet uses."];
+    RuntimeNotSeen: Info, "no container runtime's configuration can be seen from here",
+        after [],
+        [AS_HOST_ROOT];
     Settling: Info, "everything holds; settling",
         after [],
         ["Nothing. If it never ends, read the MOFED pod's log. If it ends at the deadline with `Settled` as the last word, \

@@ -6,7 +6,7 @@ use super::read::{small, unreadable};
 use super::{lock, root};
 use crate::chain::STEPS;
 use crate::config::{Places, below};
-use crate::observation::chain::{Chain, Clock, Stamp};
+use crate::symptoms::chain::{Chain, Clock, Stamp};
 use crate::observation::{Seen, Unreadable};
 use std::io;
 use std::ops::ControlFlow;
@@ -21,8 +21,7 @@ const DRIVER_PID: &str = "/run/nvidia/nvidia-driver.pid";
 const STAT: u64 = 1024 * 1024;
 
 /// Looks at all files of the chain.
-#[must_use]
-pub fn read(places: &Places) -> Chain {
+pub(super) fn read(places: &Places) -> Chain {
     let directory = below(&places.root, Path::new(VALIDATIONS));
     let driver_pid = below(&places.root, Path::new(DRIVER_PID));
     let files = STEPS.iter().map(|step| {
@@ -41,8 +40,7 @@ pub fn read(places: &Places) -> Chain {
 }
 
 /// The node's own clock.
-#[must_use]
-pub fn clock(proc: &Path) -> Clock {
+pub(super) fn clock(proc: &Path) -> Clock {
     Clock { boot: boot(&proc.join("stat")), uptime: uptime(&proc.join("uptime")) }
 }
 

@@ -2,6 +2,7 @@
 //! The door that only reads. One [`Probe::look`] gives one [`Observation`], whatever fails on the
 //! way: a failed read is part of what was seen.
 
+mod chain;
 mod headers;
 mod kernel;
 mod kmsg;
@@ -16,6 +17,7 @@ mod peermem;
 mod privilege;
 mod read;
 pub(crate) mod root;
+pub mod runtime;
 mod symbols;
 mod symptoms;
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What `doctor` says: the verdict first, then root causes, and under each what follows from it.
 
-use super::Report;
+use super::{Report, runtime};
+use crate::chain::{self, Link};
 use crate::finding::{Finding, Severity};
+use crate::observation::Observation;
+use crate::symptoms::Symptoms;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -12,6 +15,29 @@ pub struct Diagnosis<'a> {
     #[serde(flatten)]
     report: Report<'a>,
     findings: &'a [Finding],
+    drivers: Drivers<'a>,
+    chain: &'a [Link],
+    runtimes: Vec<runtime::RuntimeSummary<'a>>,
+    #[serde(skip)]
+    symptoms: &'a Symptoms,
+}
+
+/// What runs on the node: a fleet is to be compared by it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drivers<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mofed: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nvidia: Option<&'a str>,
+}
+
+impl<'a> Drivers<'a> {
+    /// By the modules that are loaded; of MOFED's only `mlx5_core` has a version.
+    #[must_use]
+    pub fn of(seen: &'a Observation) -> Self {
+        let version = |name| seen.modules.sys.get(name)?.version.as_ref().ok()?.as_deref();
+        Self { mofed: version("mlx5_core"), nvidia: version("nvidia") }
+    }
 }
 
 /// Colour, for terminals alone.
@@ -39,10 +65,16 @@ impl Paint {
 }
 
 impl<'a> Diagnosis<'a> {
-    /// `findings` are in order.
+    /// `findings` are in order, and so is `chain`.
     #[must_use]
-    pub fn new(report: Report<'a>, findings: &'a [Finding]) -> Self {
-        Self { report, findings }
+    pub fn new(
+        report: Report<'a>,
+        drivers: Drivers<'a>,
+        findings: &'a [Finding],
+        chain: &'a [Link],
+        symptoms: &'a Symptoms,
+    ) -> Self {
+        Self { report, findings, drivers, chain, runtimes: runtime::summaries(&symptoms.runtimes), symptoms }
     }
 
     /// One object on one line.
@@ -59,6 +91,11 @@ impl<'a> Diagnosis<'a> {
         let mut text = self.headline(paint) + "\n" + &self.about() + "\n\n";
         for finding in self.findings {
             text += &told(finding, paint);
+        }
+        text += &(chain::draw(&self.symptoms.chain, self.chain) + "\n");
+        let runtimes = runtime::text(&self.symptoms.runtimes);
+        if !runtimes.is_empty() {
+            text += &(runtimes + "\n");
         }
         text + "conditions\n" + &self.report.conditions()
     }

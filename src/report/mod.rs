@@ -2,6 +2,7 @@
 //! What a look came to, for people, for machines, and for the termination log.
 
 pub mod doctor;
+pub mod runtime;
 
 use crate::condition::{Condition, Verdict};
 use crate::observation::Kernel;

@@ -5,10 +5,10 @@ use crate::act;
 use crate::cli::{DoctorArgs, Format};
 use crate::config::Node;
 use crate::ending::Ending;
-use crate::judge::{doctor::diagnose, judge};
+use crate::judge::{doctor::{diagnose, links}, judge};
 use crate::probe::{Depth, Probe};
 use crate::report::Report;
-use crate::report::doctor::{Diagnosis, Paint};
+use crate::report::doctor::{Diagnosis, Drivers, Paint};
 use anyhow::Context;
 use std::io::{IsTerminal, stdout};
 use std::time::SystemTime;
@@ -24,8 +24,9 @@ pub fn run(args: &DoctorArgs, node: &Node, colour: bool) -> anyhow::Result<Endin
     let verdict = judge(&node.expected, &seen);
     let name = node.name.as_deref().unwrap_or(&seen.kernel.hostname);
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, name);
+    let chain = links(&node.expected, &seen, &symptoms, &verdict);
     let report = Report::new(node.name.as_deref(), &seen.kernel, &verdict, SystemTime::now());
-    let diagnosis = Diagnosis::new(report, &findings);
+    let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
     let text = match args.format {
         Format::Text => diagnosis.text(Paint::new(colour && stdout().is_terminal())),
         Format::Json => diagnosis.json()? + "\n",

@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod doctor;
+pub mod fleet;
 mod held;
 pub mod install;
 pub mod load;

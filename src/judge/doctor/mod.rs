@@ -4,8 +4,12 @@
 //! Each group of judges gives its findings; [`diagnose`] puts them in order. What follows from what
 //! stands in the table of findings, and nowhere here.
 
+mod chain;
 mod conditions;
+mod helm;
+mod runtime;
 
+use crate::chain::Link;
 use crate::condition::{Outcome, Verdict};
 use crate::config::Expectations;
 use crate::finding::{Finding, ordered};
@@ -18,6 +22,17 @@ pub(super) struct Case<'a> {
     seen: &'a Observation,
     symptoms: &'a Symptoms,
     verdict: &'a Verdict,
+}
+
+/// The readiness chain, judged by all that was seen.
+#[must_use]
+pub fn links(
+    expected: &Expectations,
+    seen: &Observation,
+    symptoms: &Symptoms,
+    verdict: &Verdict,
+) -> Vec<Link> {
+    Case { expected, seen, symptoms, verdict }.links()
 }
 
 /// What is wrong on this node, root cause first. `node` is its name, for the remedies.
@@ -35,5 +50,7 @@ pub fn diagnose(
     if verdict.outcome != Outcome::NotApplicable {
         found.extend(conditions::judge(&case));
     }
+    found.extend(chain::judge(&case));
+    found.extend(runtime::judge(&case));
     ordered(found, node)
 }

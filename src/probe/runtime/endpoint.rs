@@ -5,7 +5,7 @@
 use super::process::{Called, option};
 use super::{DEFAULT_SOCKET, K3S_SOCKET, text};
 use crate::config::{Places, below};
-use crate::observation::runtime::{Endpoint, Runtime};
+use crate::symptoms::runtime::{Endpoint, Runtime};
 use crate::observation::{Seen, Unreadable};
 use std::path::Path;
 

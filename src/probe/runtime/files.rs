@@ -4,7 +4,7 @@
 
 use super::{entries, settings, text};
 use crate::config::below;
-use crate::observation::runtime::{ConfigFile, Distribution, Runtime, Settings, Unusable};
+use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, Settings, Unusable};
 use crate::probe::read::unreadable;
 use crate::probe::root;
 use std::collections::VecDeque;
@@ -17,18 +17,18 @@ const MAX_FILES: usize = 100;
 
 /// Reads all files of one runtime; its socket and process are for the caller to see.
 pub(super) fn runtime(root: &Path, distribution: Distribution, config: &str, drop_ins: &[&str]) -> Runtime {
-    let config = below(root, Path::new(config));
+    let full = below(root, Path::new(config));
     let drop_ins: Vec<_> = drop_ins.iter().map(|directory| below(root, Path::new(directory))).collect();
     let parse = if distribution == Distribution::CriO { settings::of_crio } else { settings::of_containerd };
     let read = Reader { root, parse };
     let (files, not_imported) = match distribution {
         // Every file of its directory counts.
-        Distribution::CriO => (read.with_directory(&config, &drop_ins), Vec::new()),
-        _ => read.with_imports(&config, &drop_ins),
+        Distribution::CriO => (read.with_directory(&full, &drop_ins), Vec::new()),
+        _ => read.with_imports(&full, &drop_ins),
     };
     Runtime {
         distribution,
-        config,
+        config: PathBuf::from(config),
         socket: String::new(),
         has_socket: false,
         process: None,
@@ -65,11 +65,13 @@ impl Reader<'_> {
             }
             files.push(file);
         }
-        // Without a main file the runtime's defaults count, which differ by its version.
+        if files.is_empty() {
+            // Its defaults count: since 2.2 they import the first of these directories.
+            return (self.with_directory(main, &directories[..directories.len().min(1)]), Vec::new());
+        }
         let is_covered = |path: &PathBuf| {
-            files.is_empty()
-                || files.iter().any(|file| file.path == *path)
-                || patterns.iter().any(|pattern| is_match(pattern, path))
+            let is_read = files.iter().any(|file| file.path == *path);
+            is_read || patterns.iter().any(|pattern| is_match(pattern, path))
         };
         let beside = directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
         let left = beside.filter(|path| path.extension().is_some_and(|e| e == "toml") && !is_covered(path));

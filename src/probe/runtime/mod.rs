@@ -12,7 +12,7 @@ mod toolkit;
 use super::{chain, root};
 use crate::config::{Places, below};
 use crate::observation::Seen;
-use crate::observation::runtime::{Distribution, Handler, Program, Runtime, Runtimes};
+use crate::symptoms::runtime::{Distribution, Handler, Program, Runtime, Runtimes};
 use process::Called;
 use std::collections::BTreeMap;
 use std::io;
@@ -125,16 +125,15 @@ fn runtimes(root: &Path, processes: &[Called]) -> Vec<Runtime> {
             all.push(runtime);
         }
     }
-    let is_there = |path: &str| exists(root, path);
     let (with_files, without): (Vec<_>, Vec<_>) = HOMES.iter().partition(|home| has_files(root, home));
     for home in with_files {
-        let config = real(root, home.config);
-        if all.iter().all(|other| real_of(root, &other.config) != config) {
+        let config = real(root, Path::new(home.config));
+        if all.iter().all(|other| real(root, &other.config) != config) {
             all.push(of_home(root, home));
         }
     }
     for home in without {
-        if is_there(home.socket) && all.iter().all(|other| other.socket != home.socket) {
+        if exists(root, home.socket) && all.iter().all(|other| other.socket != home.socket) {
             all.push(of_home(root, home));
         }
     }
@@ -152,8 +151,8 @@ fn of_process(root: &Path, called: &Called) -> Runtime {
     let asked = called.option(&["-c", "--config"]);
     let default = if called.name == "crio" { Distribution::CriO } else { Distribution::Containerd };
     let is_default = |home: &&Home| home.distribution == default;
-    let real_config = asked.map(|path| real(root, path));
-    let by_path = |home: &&Home| real_config.as_ref().is_some_and(|config| *config == real(root, home.config));
+    let real_config = asked.and_then(|path| real(root, Path::new(path)));
+    let by_path = |home: &&Home| real_config.is_some() && real_config == real(root, Path::new(home.config));
     let home = HOMES.iter().find(by_path).or_else(|| HOMES.iter().find(is_default)).unwrap_or(&HOMES[0]);
     let config = asked.unwrap_or(home.config);
     let distribution = match [config, program] {
@@ -218,18 +217,13 @@ fn at(root: &Path, path: &Path) -> Program {
 }
 
 fn exists(root: &Path, path: &str) -> bool {
-    real_of(root, &below(root, Path::new(path))).is_some()
+    real(root, Path::new(path)).is_some()
 }
 
-fn real(root: &Path, path: &str) -> Option<PathBuf> {
-    real_of(root, &below(root, Path::new(path)))
-}
-
-/// The same for a path that is below the root already.
-fn real_of(root: &Path, full: &Path) -> Option<PathBuf> {
-    let real = root::resolve(root, full).ok()?;
-    // Below `/` the kernel follows links, and two names of one file must not count as two.
-    real.canonicalize().ok().filter(|_| root == Path::new("/")).or_else(|| real.symlink_metadata().ok().map(|_| real))
+/// Where a path of the node really leads: two names of one file must not count as two.
+fn real(root: &Path, path: &Path) -> Option<PathBuf> {
+    // Below `/` the kernel follows links by itself.
+    root::resolve(root, &below(root, path)).ok()?.canonicalize().ok()
 }
 
 /// The text of a file of the node, with the links of its path followed below its root.

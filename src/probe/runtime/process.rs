@@ -3,7 +3,7 @@
 //! kind node or a docker in a pod has a containerd too, and it is not the node's.
 
 use super::super::read::{small, whole};
-use crate::observation::runtime::Process;
+use crate::symptoms::runtime::Process;
 use crate::observation::{Seen, Unreadable};
 use procfs::FromRead;
 use std::path::Path;

@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a runtime's configuration file says. Text in, plain data out.
 
-use crate::observation::runtime::{Handler, Settings};
+use crate::symptoms::runtime::{CRI_TABLES, Handler, Settings, cri_table};
 use toml::{Table, Value};
 
-/// The table of CRI runtimes by the version of the file (containerd, docs/PLUGINS.md and
-/// docs/cri/config.md).
-const CRI_TABLES: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
+/// Where a runtime's program stands; the others are of version 1's runtimes.
+const BINARY: &[&[&str]] = &[&["options", "BinaryName"], &["options", "Runtime"], &["runtime_engine"]];
 /// containerd, plugins/nri.
 const NRI: &str = "io.containerd.nri.v1.nri";
 /// Where version 4 keeps the socket; older ones have `[grpc]`.
 const GRPC: &str = "io.containerd.server.v1.grpc";
-
-/// The table in which a file of this version has its runtimes.
-#[must_use]
-pub fn cri_table(version: i64) -> &'static str {
-    match version {
-        ..=1 => CRI_TABLES[0],
-        2 => CRI_TABLES[1],
-        3.. => CRI_TABLES[2],
-    }
-}
 
 /// A file of containerd's.
 ///
@@ -30,7 +19,7 @@ pub fn of_containerd(text: &str) -> Result<Settings, String> {
     let file = parse(text)?;
     let version = file.get("version").and_then(Value::as_integer).unwrap_or(1);
     let plugins = table(&file, "plugins");
-    let plugin = |name| plugins.and_then(|plugins| table(plugins, name));
+    let plugin = |name: &str| plugins.and_then(|plugins| table(plugins, name));
     let cri = plugin(cri_table(version));
     let containerd = cri.and_then(|cri| table(cri, "containerd"));
     let strings = |values: &Value| {
@@ -39,7 +28,7 @@ pub fn of_containerd(text: &str) -> Result<Settings, String> {
     let others = CRI_TABLES.iter().filter(|name| **name != cri_table(version));
     let has_nvidia = |name: &&&str| {
         let runtimes = plugin(name).and_then(|cri| table(table(cri, "containerd")?, "runtimes"));
-        runtimes.is_some_and(|runtimes| handlers(runtimes, &["options", "BinaryName"]).iter().any(Handler::is_nvidias))
+        runtimes.is_some_and(|runtimes| handlers(runtimes, BINARY).iter().any(Handler::is_nvidias))
     };
     let address = plugin(GRPC).or_else(|| table(&file, "grpc")).and_then(|grpc| text_at(grpc, "address"));
     Ok(Settings {
@@ -49,7 +38,7 @@ pub fn of_containerd(text: &str) -> Result<Settings, String> {
         default_runtime: containerd.and_then(|c| text_at(c, "default_runtime_name")),
         handlers: containerd
             .and_then(|containerd| table(containerd, "runtimes"))
-            .map(|runtimes| handlers(runtimes, &["options", "BinaryName"]))
+            .map(|runtimes| handlers(runtimes, BINARY))
             .unwrap_or_default(),
         other_tables: others.filter(has_nvidia).map(|name| (*name).to_owned()).collect(),
         enable_cdi: cri.and_then(|cri| cri.get("enable_cdi")).and_then(Value::as_bool),
@@ -71,7 +60,7 @@ pub fn of_crio(text: &str) -> Result<Settings, String> {
         default_runtime: runtime.and_then(|runtime| text_at(runtime, "default_runtime")),
         handlers: runtime
             .and_then(|runtime| table(runtime, "runtimes"))
-            .map(|runtimes| handlers(runtimes, &["runtime_path"]))
+            .map(|runtimes| handlers(runtimes, &[&["runtime_path"]]))
             .unwrap_or_default(),
         nri,
         ..Settings::default()
@@ -86,15 +75,14 @@ fn parse(text: &str) -> Result<Table, String> {
     })
 }
 
-fn handlers(runtimes: &Table, binary: &[&str]) -> Vec<Handler> {
+fn handlers(runtimes: &Table, binary: &[&[&str]]) -> Vec<Handler> {
+    let at = |runtime: &Value, keys: &[&str]| {
+        let found = keys.iter().try_fold(runtime, |value, key| value.get(key))?;
+        found.as_str().filter(|path| !path.is_empty()).map(str::to_owned)
+    };
     let named = |(name, runtime): (&String, &Value)| Handler {
         name: name.clone(),
-        binary: binary
-            .iter()
-            .try_fold(runtime, |value, key| value.get(key))
-            .and_then(Value::as_str)
-            .filter(|path| !path.is_empty())
-            .map(str::to_owned),
+        binary: binary.iter().find_map(|keys| at(runtime, keys)),
     };
     runtimes.iter().map(named).collect()
 }

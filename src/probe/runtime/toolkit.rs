@@ -4,7 +4,7 @@
 
 use super::{entries, exists, text};
 use crate::config::{Places, below};
-use crate::observation::runtime::Toolkit;
+use crate::symptoms::runtime::Toolkit;
 use crate::probe::root;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +16,10 @@ const NRI_SOCKET: &str = "/run/nri/nri.sock";
 const PROGRAMS: [&str; 2] =
     ["/usr/local/nvidia/toolkit/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"];
 const CDI: [&str; 2] = ["/etc/cdi", "/run/cdi"];
+const HOOKS: [&str; 2] = [
+    "/run/containers/oci/hooks.d/oci-nvidia-hook.json",
+    "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
+];
 
 /// What decides which runtime it configures, and how. Nothing else is kept of its environment.
 const VARIABLES: [&str; 12] = [
@@ -51,6 +55,7 @@ pub(super) fn read(places: &Places) -> Toolkit {
         proven: written(TOOLKIT_READY),
         cdi_specs: specs.filter(is_nvidias).collect(),
         has_nri_socket: exists(root, NRI_SOCKET),
+        has_hook: HOOKS.iter().any(|path| exists(root, path)),
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The container runtimes of a node and how they are configured, as seen.
 
-use super::chain::Clock;
-use super::{Seen, Unreadable};
+use super::chain::{Clock, not_looked_at};
+use crate::observation::{Seen, Unreadable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,6 +89,19 @@ pub struct Settings {
     pub nri: Option<bool>,
 }
 
+/// The tables of CRI runtimes, by the version of the file (containerd, docs/PLUGINS.md).
+pub const CRI_TABLES: [&str; 3] = ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
+
+/// The table in which a file of this version has its runtimes.
+#[must_use]
+pub fn cri_table(version: i64) -> &'static str {
+    match version {
+        ..=1 => CRI_TABLES[0],
+        2 => CRI_TABLES[1],
+        3.. => CRI_TABLES[2],
+    }
+}
+
 /// Why a file's settings are not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unusable {
@@ -114,7 +127,7 @@ pub struct ConfigFile {
 pub struct Runtime {
     /// Whose.
     pub distribution: Distribution,
-    /// Its main configuration file, there or not.
+    /// Its main configuration file, there or not, as a path on the node.
     pub config: PathBuf,
     /// Its socket, as a path on the node.
     pub socket: String,
@@ -143,8 +156,11 @@ impl Runtime {
     /// The runtimes that it would know, with the file that names each; the last file wins.
     #[must_use]
     pub fn handlers(&self) -> BTreeMap<&str, (&ConfigFile, &Handler)> {
-        let of_file = |(file, settings): (_, &'_ Settings)| settings.handlers.iter().map(move |h| (h.name.as_str(), (file, h)));
-        self.settings().flat_map(of_file).collect()
+        let mut all = BTreeMap::new();
+        for (file, settings) in self.settings() {
+            all.extend(settings.handlers.iter().map(|handler| (handler.name.as_str(), (file, handler))));
+        }
+        all
     }
 
     /// The newest of its files.
@@ -192,6 +208,8 @@ pub struct Toolkit {
     pub cdi_specs: Vec<PathBuf>,
     /// There is a socket for NRI plugins.
     pub has_nri_socket: bool,
+    /// There is NVIDIA's OCI hook, which is CRI-O's way without a runtime of NVIDIA's.
+    pub has_hook: bool,
 }
 
 /// All container runtimes of the node.
@@ -207,6 +225,18 @@ pub struct Runtimes {
     pub programs: BTreeMap<String, Program>,
     /// NVIDIA's container toolkit.
     pub toolkit: Toolkit,
+}
+
+impl Default for Runtimes {
+    fn default() -> Self {
+        Self {
+            clock: Clock::default(),
+            all: Vec::new(),
+            endpoint: Err(not_looked_at()),
+            programs: BTreeMap::new(),
+            toolkit: Toolkit::default(),
+        }
+    }
 }
 
 impl Runtimes {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The files by which the GPU Operator's containers tell each other that they are ready, as seen.
 
-use super::{Lock, Seen, Unreadable};
+use crate::observation::{Lock, Seen, Unreadable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,6 +14,17 @@ pub struct Clock {
     pub boot: Seen<i64>,
     /// How long it has been running, in seconds (<proc>/uptime).
     pub uptime: Seen<i64>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { boot: Err(not_looked_at()), uptime: Err(not_looked_at()) }
+    }
+}
+
+/// What stands for a source until somebody looks.
+pub(super) fn not_looked_at() -> Unreadable {
+    Unreadable { path: PathBuf::new(), why: "not looked at".to_owned() }
 }
 
 impl Clock {
@@ -81,6 +92,19 @@ pub struct Chain {
     pub driver_pid: PathBuf,
     /// Who holds that lock.
     pub driver: Lock,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self {
+            clock: Clock::default(),
+            directory: PathBuf::new(),
+            has_directory: Err(not_looked_at()),
+            files: BTreeMap::new(),
+            driver_pid: PathBuf::new(),
+            driver: Lock::NoFile,
+        }
+    }
 }
 
 impl Chain {

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One report as it comes in: of this version or another one, from `doctor` or from `check`. What
+//! other versions add is passed over; what they lack is not made up.
+
+use super::{CauseKey, VERSIONS};
+use crate::condition::{Condition, Outcome, Verdict};
+use serde::Deserialize;
+use std::borrow::Cow;
+
+/// The schemas of all versions begin so.
+const SCHEMA: &str = "peermem-gate/";
+/// Stands for the node's name in a remedy that is told once for all.
+const NODE: &str = "NODE";
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Entry<'a> {
+    #[serde(borrow, default)]
+    schema: Cow<'a, str>,
+    #[serde(borrow, default)]
+    version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) node: Cow<'a, str>,
+    #[serde(borrow, default)]
+    kernel: Cow<'a, str>,
+    #[serde(borrow, default)]
+    arch: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) time: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) verdict: Cow<'a, str>,
+    #[serde(borrow)]
+    findings: Option<Vec<Found<'a>>>,
+    #[serde(borrow, default)]
+    chain: Vec<Step<'a>>,
+    #[serde(borrow, default)]
+    drivers: Drivers<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Drivers<'a> {
+    #[serde(borrow)]
+    mofed: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    nvidia: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Found<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    severity: Cow<'a, str>,
+    #[serde(borrow, default)]
+    title: Cow<'a, str>,
+    #[serde(borrow, default)]
+    remedy: Vec<Cow<'a, str>>,
+    follows_from: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Step<'a> {
+    #[serde(borrow, default)]
+    file: Cow<'a, str>,
+    #[serde(default)]
+    broken: bool,
+    waited_s: Option<i64>,
+}
+
+/// Only for reports without findings.
+#[derive(Debug, Deserialize)]
+struct Judged {
+    verdict: Outcome,
+    conditions: Vec<Condition>,
+}
+
+impl<'a> Entry<'a> {
+    /// # Errors
+    /// In words, when it is no report that names a node and a verdict.
+    pub(super) fn read(object: &'a [u8]) -> Result<Self, String> {
+        // What follows the object is not looked at: some collectors add to a line.
+        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Self>();
+        let entry = match all.next() {
+            Some(Ok(entry)) => entry,
+            Some(Err(error)) if error.is_eof() => return Err(format!("cut off after {} bytes", object.len())),
+            Some(Err(error)) => return Err(format!("not a report: {error}")),
+            None => return Err("not a report".to_owned()),
+        };
+        if !entry.schema.starts_with(SCHEMA) {
+            return Err(format!("not a report of peermem-gate (schema {:?})", entry.schema));
+        }
+        if entry.node.is_empty() || entry.verdict.is_empty() {
+            return Err(format!("a report of schema {:?} without a node or a verdict", entry.schema));
+        }
+        Ok(entry)
+    }
+
+    /// In the order of [`VERSIONS`]; empty where it does not tell.
+    pub(super) fn versions(&self) -> [Cow<'a, str>; VERSIONS.len()] {
+        let Drivers { mofed, nvidia } = &self.drivers;
+        let driver = |version: &Option<Cow<'a, str>>| version.clone().unwrap_or_default();
+        let [schema, version, kernel, arch] =
+            [&self.schema, &self.version, &self.kernel, &self.arch].map(Clone::clone);
+        [schema, version, kernel, arch, driver(mofed), driver(nvidia)]
+    }
+
+    /// Where the readiness chain stops, and for how many seconds it has.
+    pub(super) fn wait(&self) -> Option<(&str, i64)> {
+        let broken = self.chain.iter().find(|step| step.broken)?;
+        Some((broken.file.as_ref(), broken.waited_s?))
+    }
+
+    /// What is wrong, without what only follows from it. `object` is the report itself.
+    pub(super) fn causes(&self, object: &[u8]) -> Vec<CauseKey> {
+        let Some(findings) = &self.findings else { return self.deciding(object).into_iter().collect() };
+        let roots = findings.iter().filter(|found| found.follows_from.is_none() && found.severity != "info");
+        let cause = |found: &Found<'_>| CauseKey {
+            severity: found.severity.clone().into_owned(),
+            id: found.id.clone().into_owned(),
+            title: found.title.clone().into_owned(),
+            remedy: found.remedy.iter().map(|step| self.without_name(step)).collect(),
+        };
+        let mut causes: Vec<_> = roots.map(cause).collect();
+        causes.dedup();
+        causes
+    }
+
+    /// `check` reports conditions only: the one that decides is the cause.
+    fn deciding(&self, object: &[u8]) -> Option<CauseKey> {
+        if super::rollup::is_ready(&self.verdict) {
+            return None;
+        }
+        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Judged>();
+        let deciding = match all.next() {
+            Some(Ok(judged)) => {
+                let verdict = Verdict { outcome: judged.verdict, conditions: judged.conditions };
+                verdict.deciding().cloned()
+            }
+            // A reason that this version does not know.
+            _ => None,
+        };
+        let severity = if self.verdict == "Blocked" { "critical" } else { "warning" };
+        let Some(condition) = deciding else {
+            let title = "conditions that this version of peermem-gate does not know".to_owned();
+            let id = self.verdict.clone().into_owned();
+            return Some(CauseKey { severity: severity.to_owned(), id, title, remedy: Vec::new() });
+        };
+        Some(CauseKey {
+            severity: severity.to_owned(),
+            id: condition.reason.to_string(),
+            title: condition.reason.summary().to_owned(),
+            remedy: condition.remedy.iter().map(|step| self.without_name(step)).collect(),
+        })
+    }
+
+    /// A command that names the node names any. Words that happen to be the node's name are left
+    /// alone: only behind what stands before a name in a command.
+    fn without_name(&self, step: &str) -> String {
+        let name = self.node.as_ref();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        let mut text = String::with_capacity(step.len());
+        let mut rest = step;
+        while let Some(at) = rest.find(name) {
+            let (before, after) = (&rest[..at], &rest[at + name.len()..]);
+            text += before;
+            let is_named = before.ends_with(['=', '/', '`', '\'', '"']) && !after.starts_with(is_part);
+            text += if is_named { NODE } else { name };
+            rest = after;
+        }
+        text + rest
+    }
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reports of many nodes, rolled up. Pure: lines go in one at a time, and of each no more is kept than
+//! the roll-up needs, so that a fleet of any size streams through.
+
+mod entry;
+mod rollup;
+mod text;
+
+pub use rollup::{Cause, Damage, Rollup, Wait};
+
+use entry::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Damaged lines that are named; the rest is only counted.
+const NAMED: usize = 20;
+
+/// What the roll-up keeps of each node's newest report.
+#[derive(Debug)]
+struct Kept {
+    /// Seconds since 1970.
+    time: u64,
+    /// The line that it came from, counted over all sources: of two at the same time the later wins.
+    order: usize,
+    verdict: u32,
+    /// Its root causes.
+    causes: Vec<u32>,
+    /// The values of [`VERSIONS`].
+    versions: [u32; VERSIONS.len()],
+    /// What it has waited for, and for how many seconds.
+    wait: Option<(u32, i64)>,
+}
+
+/// What may differ across a fleet, by the report's keys.
+const VERSIONS: [&str; 6] = ["schema", "version", "kernel", "arch", "mofed", "nvidia"];
+
+/// A root cause, whichever nodes have it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CauseKey {
+    severity: String,
+    id: String,
+    title: String,
+    remedy: Vec<String>,
+}
+
+/// Lines in, a [`Rollup`] out.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    nodes: HashMap<String, Kept>,
+    words: Table<String>,
+    causes: Table<CauseKey>,
+    lines: usize,
+    reports: usize,
+    superseded: usize,
+    /// Lines without any object in them.
+    others: usize,
+    damaged: usize,
+    damages: Vec<Damage>,
+}
+
+impl Fleet {
+    /// Takes one line, without its newline; `source` and `number` are for naming it when it is damaged.
+    pub fn line(&mut self, source: &str, number: usize, line: &[u8]) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        self.lines += 1;
+        let Some(at) = line.iter().position(|byte| *byte == b'{') else {
+            self.others += 1;
+            return;
+        };
+        let (prefix, object) = line.split_at(at);
+        if let Err(why) = self.report(object) {
+            self.damage(source, number, prefix, why);
+        }
+    }
+
+    /// A line that is too long to be kept.
+    pub fn overlong(&mut self, source: &str, number: usize, limit: usize) {
+        self.lines += 1;
+        self.damage(source, number, b"", format!("longer than {limit} bytes"));
+    }
+
+    fn damage(&mut self, source: &str, number: usize, prefix: &[u8], why: String) {
+        self.damaged += 1;
+        if self.damages.len() < NAMED {
+            let prefix = String::from_utf8_lossy(prefix).trim().to_owned();
+            self.damages.push(Damage { source: source.to_owned(), line: number, prefix, why });
+        }
+    }
+
+    fn report(&mut self, object: &[u8]) -> Result<(), String> {
+        let entry = Entry::read(object)?;
+        let name = entry.node.as_ref();
+        self.reports += 1;
+        let (time, order) = (seconds(&entry.time), self.lines);
+        let known = self.nodes.get(name);
+        self.superseded += usize::from(known.is_some());
+        if known.is_some_and(|known| (known.time, known.order) > (time, order)) {
+            return Ok(());
+        }
+        let causes = entry.causes(object);
+        let versions = entry.versions().map(|value| self.words.number(value.into_owned()));
+        let kept = Kept {
+            time,
+            order,
+            verdict: self.words.number(entry.verdict.clone().into_owned()),
+            causes: causes.into_iter().map(|cause| self.causes.number(cause)).collect(),
+            versions,
+            wait: entry.wait().map(|(file, seconds)| (self.words.number(file.to_owned()), seconds)),
+        };
+        self.nodes.insert(name.to_owned(), kept);
+        Ok(())
+    }
+
+    /// All that was said, added up.
+    #[must_use]
+    pub fn rollup(self) -> Rollup {
+        let mut nodes: Vec<_> = self.nodes.into_iter().collect();
+        nodes.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let word = |number: u32| self.words.all[number as usize].as_str();
+        let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut causes: Vec<Vec<String>> = vec![Vec::new(); self.causes.all.len()];
+        let mut versions: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+        let mut slowest = Vec::new();
+        let mut not_ready = 0;
+        for (name, kept) in &nodes {
+            let verdict = word(kept.verdict);
+            *verdicts.entry(verdict.to_owned()).or_default() += 1;
+            let is_wrong = |cause: &u32| rollup::is_wrong(&self.causes.all[*cause as usize].severity);
+            not_ready += usize::from(!rollup::is_ready(verdict) || kept.causes.iter().any(is_wrong));
+            for cause in &kept.causes {
+                causes[*cause as usize].push(name.clone());
+            }
+            for (key, value) in VERSIONS.iter().zip(kept.versions) {
+                *versions.entry(key).or_default().entry(word(value).to_owned()).or_default() += 1;
+            }
+            if let Some((file, seconds)) = kept.wait {
+                slowest.push(Wait { node: name.clone(), file: word(file).to_owned(), seconds });
+            }
+        }
+        // What a report does not tell is no version that differs.
+        for values in versions.values_mut() {
+            values.remove("");
+        }
+        versions.retain(|_, values| values.len() > 1);
+        Rollup {
+            nodes: nodes.len(),
+            not_ready,
+            verdicts,
+            causes: rollup::causes(self.causes.all, causes),
+            versions: versions.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
+            slowest: rollup::slowest(slowest),
+            reports: self.reports,
+            superseded: self.superseded,
+            other_lines: self.others,
+            damaged: self.damaged,
+            damages: self.damages,
+            ..Rollup::default()
+        }
+    }
+}
+
+/// The same value once, by a number.
+#[derive(Debug)]
+struct Table<T> {
+    all: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), numbers: HashMap::new() }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Table<T> {
+    fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(value.clone());
+        self.numbers.insert(value, number);
+        number
+    }
+}
+
+/// A time that cannot be read is older than any that can.
+fn seconds(time: &str) -> u64 {
+    let since = humantime::parse_rfc3339_weak(time).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.as_ref().map_or(0, Duration::as_secs)
+}

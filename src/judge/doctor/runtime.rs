@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The container runtime that kubelet uses: would it start a container with a GPU?
+//!
+//! What is absent is no fault by itself: the toolkit may not have come yet, may have taken its
+//! settings back, or may work by NRI and need none. `toolkit-ready`, if it is newer than the
+//! configuration, proves that a container with a GPU did start, whatever the files look like.
+
+use super::{Case, helm};
+use crate::chain::span;
+use crate::finding::{Finding, Id};
+use crate::symptoms::runtime::{Program, Runtime, Runtimes, Settings, Unusable, cri_table};
+
+/// The toolkit writes its pid file first, then its programs, then the configuration, and has the
+/// runtime restarted; seconds in all.
+const TOOLKIT: i64 = 5 * 60;
+/// The boot's time is kept in whole seconds, and so is a file's here.
+const GRAIN: i64 = 2;
+/// Runtimes that need no entry: they are the built-in defaults.
+const BUILT_IN: [&str; 2] = ["runc", "crun"];
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let seen = &case.symptoms.runtimes;
+    let mut found = several(seen);
+    match (seen.used(), &seen.endpoint) {
+        (Some(used), _) => found.extend(Used { seen, used }.judge()),
+        (None, _) if seen.all.is_empty() => found.push(Finding::new(
+            Id::RuntimeNotSeen,
+            "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s, /var/snap",
+            "neither a configuration nor a socket is there",
+        )),
+        (None, Ok(endpoint)) => {
+            let seen = format!("kubelet uses {}, and no runtime that is known here has it", endpoint.socket);
+            found.push(Finding::new(Id::RuntimeInUseUnknown, &endpoint.source, seen));
+        }
+        (None, Err(why)) => {
+            found.push(Finding::new(Id::RuntimeInUseUnknown, why.path.display(), why.why.clone()));
+        }
+    }
+    found
+}
+
+fn several(seen: &Runtimes) -> Vec<Finding> {
+    let running: Vec<_> = seen.all.iter().filter(|runtime| runtime.is_running()).collect();
+    let [first, rest @ ..] = running.as_slice() else { return Vec::new() };
+    if rest.is_empty() {
+        return Vec::new();
+    }
+    let told = |runtime: &Runtime| {
+        let used = seen.used().is_some_and(|used| used.config == runtime.config);
+        let whose = if used { ", which kubelet uses" } else { "" };
+        format!("{}, configured by {}{whose}", runtime.distribution, runtime.config.display())
+    };
+    let finding = Finding::new(Id::SeveralRuntimes, &first.socket, told(first));
+    vec![rest.iter().fold(finding, |finding, runtime| finding.seen(&runtime.socket, told(runtime)))]
+}
+
+/// The runtime that kubelet uses, among all that was seen.
+struct Used<'a> {
+    seen: &'a Runtimes,
+    used: &'a Runtime,
+}
+
+impl Used<'_> {
+    fn judge(&self) -> Vec<Finding> {
+        let mut found: Vec<_> = [self.broken(), self.unreadable()].into_iter().flatten().collect();
+        // What is missing may stand in what cannot be read.
+        let is_whole = self.used.files.iter().all(|file| file.settings.is_ok());
+        if !self.is_proven() {
+            found.extend(self.program());
+            found.extend(self.not_in_force());
+            found.extend(self.version());
+            found.extend(self.name());
+            if is_whole {
+                found.extend(self.table());
+                found.extend(self.import());
+                found.extend(self.default());
+                found.extend(self.missing());
+            }
+        }
+        found
+    }
+
+    /// A container with a GPU started after the last change of the configuration.
+    fn is_proven(&self) -> bool {
+        let written = self.used.written().unwrap_or_default();
+        self.seen.toolkit.proven.is_some_and(|proven| proven > written)
+    }
+
+    fn has_nvidias(&self) -> bool {
+        self.used.handlers().values().any(|(_, handler)| handler.is_nvidias())
+    }
+
+    fn variable(&self, names: &[&str]) -> Option<&str> {
+        let environment = self.seen.toolkit.environment.as_ref()?;
+        names.iter().find_map(|name| environment.get(*name)).map(String::as_str)
+    }
+
+    fn main_file(&self) -> Option<(&str, &Settings)> {
+        let first = self.used.files.first()?;
+        Some((first.path.to_str()?, first.settings.as_ref().ok()?))
+    }
+
+    fn broken(&self) -> Option<Finding> {
+        let broken = self.used.files.iter().filter_map(|file| match &file.settings {
+            Err(Unusable::Broken(why)) => Some((file.path.display(), why.clone())),
+            _ => None,
+        });
+        collected(Id::RuntimeConfigBroken, broken)
+    }
+
+    fn unreadable(&self) -> Option<Finding> {
+        let unreadable = self.used.files.iter().filter_map(|file| match &file.settings {
+            Err(Unusable::Unreadable(why)) => Some((file.path.display(), why.why.clone())),
+            _ => None,
+        });
+        collected(Id::RuntimeConfigUnreadable, unreadable)
+    }
+
+    fn version(&self) -> Option<Finding> {
+        let (main, settings) = self.main_file()?;
+        let higher = self.used.settings().skip(1).filter(|(_, other)| other.version > settings.version);
+        let told = higher.map(|(file, other)| {
+            (file.path.display(), format!("version {}, and {main} has version {}", other.version, settings.version))
+        });
+        collected(Id::DropInVersionTooHigh, told)
+    }
+
+    fn import(&self) -> Option<Finding> {
+        if self.has_nvidias() {
+            return None;
+        }
+        let (main, settings) = self.main_file()?;
+        let imports = match &settings.imports {
+            None => "has no imports".to_owned(),
+            Some(imports) => format!("has imports = {imports:?}"),
+        };
+        let is_nvidias = |settings: &Settings| settings.handlers.iter().any(|h| h.is_nvidias());
+        let left = self.used.not_imported.iter();
+        let left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
+        let told = left.map(|file| (file.path.display(), format!("it names NVIDIA's runtime, and {main} {imports}")));
+        self.with_values(collected(Id::DropInNotImported, told))
+    }
+
+    fn table(&self) -> Option<Finding> {
+        if self.has_nvidias() {
+            return None;
+        }
+        let told = self.used.settings().flat_map(|(file, settings)| {
+            settings.other_tables.iter().map(move |table| {
+                let (version, right) = (settings.version, cri_table(settings.version));
+                let seen = format!("version {version} has its runtimes in {right:?}; NVIDIA's stands in {table:?}");
+                (file.path.display(), seen)
+            })
+        });
+        self.with_values(collected(Id::CriTableIgnored, told))
+    }
+
+    fn default(&self) -> Option<Finding> {
+        let named = self.used.settings().filter_map(|(file, settings)| Some((file, settings.default_runtime.as_ref()?)));
+        let (file, name) = named.last()?;
+        let is_known = name.is_empty() || BUILT_IN.contains(&name.as_str());
+        let finding = || Finding::new(Id::DefaultRuntimeUndefined, file.path.display(), format!("the default is {name:?}"));
+        (!is_known && !self.used.handlers().contains_key(name.as_str())).then(finding)
+    }
+
+    fn program(&self) -> Option<Finding> {
+        // The toolkit takes the old ones away before it installs anew.
+        let is_installing = self.toolkit_age().is_some_and(|age| age < TOOLKIT);
+        let handlers = self.used.handlers();
+        let nvidias = handlers.values().filter(|(_, handler)| handler.is_nvidias() && !is_installing);
+        let told = nvidias.filter_map(|(file, handler)| {
+            let binary = handler.binary.as_deref()?;
+            let wrong = match self.seen.programs.get(binary)? {
+                Program::Missing => "is not there",
+                Program::NotExecutable => "is not executable",
+                Program::Executable | Program::Unreadable(_) => return None,
+            };
+            Some((file.path.display(), format!("runtime {:?}: {binary} {wrong}", handler.name)))
+        });
+        collected(Id::NvidiaProgramMissing, told)
+    }
+
+    /// A `RuntimeClass`'s handler is a DNS label, so in lower case; the toolkit's default is `nvidia`.
+    fn name(&self) -> Option<Finding> {
+        let asked = self.variable(&["NVIDIA_RUNTIME_NAME", "CONTAINERD_RUNTIME_CLASS"]).unwrap_or("nvidia");
+        let handlers = self.used.handlers();
+        let nvidias: Vec<_> = handlers.values().filter(|(_, handler)| handler.is_nvidias()).collect();
+        if nvidias.is_empty() || nvidias.iter().any(|(_, handler)| handler.name == asked) {
+            return None;
+        }
+        let told = nvidias.iter().map(|(file, handler)| {
+            let differs = if handler.name.eq_ignore_ascii_case(asked) { ", which differs by case" } else { "" };
+            (file.path.display(), format!("NVIDIA's runtime is called {:?} there, not {asked:?}{differs}", handler.name))
+        });
+        collected(Id::RuntimeNameMismatch, told)
+    }
+
+    fn not_in_force(&self) -> Option<Finding> {
+        let started = self.used.process.as_ref()?.started?;
+        let newer = self.used.files.iter().filter_map(|file| Some((file, file.written? - started)));
+        let told = newer.filter(|(_, late)| *late > GRAIN).map(|(file, late)| {
+            (file.path.display(), format!("written {} after {} was started", span(late), self.used.distribution))
+        });
+        collected(Id::RuntimeConfigNotInForce, told)
+    }
+
+    fn missing(&self) -> Option<Finding> {
+        if self.has_nvidias() {
+            return None;
+        }
+        let elsewhere = self.elsewhere();
+        if elsewhere.is_some() {
+            return elsewhere;
+        }
+        let is_nri = self.variable(&["ENABLE_NRI_PLUGIN", "NO_RUNTIME_CONFIG"]).is_some_and(|on| on == "true");
+        if is_nri || self.seen.toolkit.has_hook {
+            return None;
+        }
+        let age = self.toolkit_age().filter(|age| *age >= TOOLKIT)?;
+        let is_clear = self.seen.toolkit.environment.is_some() || !self.seen.toolkit.has_nri_socket;
+        let id = if is_clear { Id::NvidiaRuntimeMissing } else { Id::NvidiaRuntimeUnclear };
+        let running = format!("the toolkit's container has been there for {}", span(age));
+        let finding = Finding::new(id, self.used.config.display(), "no runtime of NVIDIA's in it");
+        self.with_values(Some(finding.seen("/run/nvidia/toolkit/toolkit.pid", running)))
+    }
+
+    fn elsewhere(&self) -> Option<Finding> {
+        let others = self.seen.all.iter().filter(|other| other.config != self.used.config);
+        let told = others.flat_map(|other| {
+            let nvidias = other.handlers().into_values().filter(|(_, handler)| handler.is_nvidias());
+            let told = nvidias.map(|(file, handler)| {
+                (file.path.display(), format!("runtime {:?}, in the configuration of {}", handler.name, other.distribution))
+            });
+            told.collect::<Vec<_>>()
+        });
+        let (used, endpoint) = (self.used, self.seen.endpoint.as_ref().ok()?);
+        let finding = collected(Id::NvidiaRuntimeElsewhere, told)?.seen(
+            &endpoint.source,
+            format!("kubelet uses {} at {}, which has none", used.distribution, endpoint.socket),
+        );
+        self.with_values(Some(finding))
+    }
+
+    fn toolkit_age(&self) -> Option<i64> {
+        self.seen.clock.age(self.seen.toolkit.started?)
+    }
+
+    fn with_values(&self, finding: Option<Finding>) -> Option<Finding> {
+        finding.map(|mut finding| {
+            finding.remedy.push(helm::values(self.used));
+            finding
+        })
+    }
+}
+
+/// One finding of all this evidence; none of none.
+fn collected(
+    id: Id,
+    evidence: impl IntoIterator<Item = (impl std::fmt::Display, String)>,
+) -> Option<Finding> {
+    let mut evidence = evidence.into_iter();
+    let (source, seen) = evidence.next()?;
+    Some(evidence.fold(Finding::new(id, source, seen), |finding, (source, seen)| finding.seen(source, seen)))
+}

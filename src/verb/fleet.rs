@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `fleet`: the reports of many nodes, rolled up. It looks at no node.
+
+use crate::act;
+use crate::cli::Format;
+use crate::ending::Ending;
+use crate::environment::Refusal;
+use crate::fleet::Fleet;
+use anyhow::Context;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Far more than a report is, far less than would hurt.
+const LINE: usize = 1024 * 1024;
+const BUFFER: usize = 128 * 1024;
+
+/// Where reports come from, open.
+pub struct Source {
+    name: String,
+    reader: Box<dyn Read>,
+}
+
+impl Source {
+    /// Opens all that was named, before anything is read; standard input where nothing was.
+    ///
+    /// # Errors
+    /// When a file is not there, or cannot be read.
+    pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, Refusal> {
+        if paths.is_empty() {
+            return Ok(vec![Self::standard_input()]);
+        }
+        paths.iter().map(|path| Self::named(path)).collect()
+    }
+
+    fn named(path: &Path) -> Result<Self, Refusal> {
+        if path == Path::new("-") {
+            return Ok(Self::standard_input());
+        }
+        let name = path.display().to_string();
+        let refused = |why: &str| Refusal::Said(format!("cannot read reports from {name}: {why}"));
+        let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
+        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(refused("it is a directory; name the files in it"));
+        }
+        Ok(Self { name, reader: Box::new(file) })
+    }
+
+    fn standard_input() -> Self {
+        Self { name: "standard input".to_owned(), reader: Box::new(io::stdin()) }
+    }
+}
+
+/// Reads all sources and prints the roll-up.
+///
+/// # Errors
+/// When a source breaks off, or standard output cannot be written.
+pub fn run(sources: Vec<Source>, format: Format) -> anyhow::Result<Ending> {
+    let mut fleet = Fleet::default();
+    for Source { name, reader } in sources {
+        feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
+            .with_context(|| format!("cannot read {name} to its end"))?;
+    }
+    let rollup = fleet.rollup();
+    let text = match format {
+        Format::Text => rollup.text(),
+        Format::Json => rollup.json()? + "\n",
+    };
+    act::answer(&text).context("cannot write to standard output")?;
+    Ok(rollup.ending())
+}
+
+/// Line by line; no more of a line is kept than one may have.
+fn feed(fleet: &mut Fleet, source: &str, mut reader: impl BufRead) -> io::Result<()> {
+    let mut line = Vec::new();
+    let mut number = 0;
+    let mut is_overlong = false;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            break;
+        }
+        let end = memchr::memchr(b'\n', buffer);
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        is_overlong |= line.len() + part.len() > LINE;
+        if !is_overlong {
+            line.extend_from_slice(part);
+        }
+        let taken = end.map_or(buffer.len(), |end| end + 1);
+        reader.consume(taken);
+        if end.is_some() {
+            number += 1;
+            finish(fleet, source, number, &mut line, &mut is_overlong);
+        }
+    }
+    if !line.is_empty() || is_overlong {
+        finish(fleet, source, number + 1, &mut line, &mut is_overlong);
+    }
+    Ok(())
+}
+
+fn finish(fleet: &mut Fleet, source: &str, number: usize, line: &mut Vec<u8>, is_overlong: &mut bool) {
+    if std::mem::take(is_overlong) {
+        fleet.overlong(source, number, LINE);
+    } else {
+        fleet.line(source, number, line);
+    }
+    line.clear();
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reports of many nodes, rolled up.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use support::{Node, can, code, gate, output, refusal, wrapped};
+
+/// What `fleet --format json` says of these lines, and its exit code.
+fn rollup(lines: &str) -> (i32, Value) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), lines).unwrap();
+    let output = output(gate().args(["fleet", "--format", "json"]).arg(file.path()));
+    let json = serde_json::from_slice(&output.stdout);
+    (code(output.status), json.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+}
+
+fn text(lines: &str) -> (i32, String) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), lines).unwrap();
+    let output = output(gate().arg("fleet").arg(file.path()));
+    let text = String::from_utf8(output.stdout).unwrap();
+    (code(output.status), text.replace(&file.path().display().to_string(), "FILE"))
+}
+
+/// A report as `doctor` prints it, with one finding of this id unless it is ready.
+fn report(node: &str, time: &str, verdict: &str, id: Option<&str>) -> Value {
+    let findings = id.map(|id| {
+        json!({
+            "id": id, "severity": "critical", "title": format!("the title of {id}"),
+            "evidence": [{"source": "somewhere", "seen": "something"}],
+            "remedy": [format!("`kubectl delete pod --field-selector spec.nodeName={node}`.")],
+        })
+    });
+    json!({
+        "schema": "peermem-gate/v1", "version": "0.1.0", "node": node, "kernel": "5.14.0-427.el9.x86_64",
+        "arch": "x86_64", "boot_id": "b", "time": time, "verdict": verdict, "conditions": [],
+        "findings": findings.into_iter().collect::<Vec<_>>(), "chain": [],
+    })
+}
+
+const NOON: &str = "2026-08-20T12:00:00Z";
+
+fn ready(node: &str) -> Value {
+    report(node, NOON, "Ready", None)
+}
+
+fn lines(reports: &[Value]) -> String {
+    reports.iter().map(|report| format!("{report}\n")).collect()
+}
+
+#[test]
+fn nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once() {
+    let blocked = |node| report(node, NOON, "Blocked", Some("StubModule"));
+    let mut waiting = report("n5", NOON, "Waiting", Some("MarkerAbsent"));
+    let consequence = json!({
+        "id": "ModuleInTree", "severity": "warning", "title": "t", "evidence": [], "remedy": [],
+        "follows_from": "MarkerAbsent",
+    });
+    let info = json!({"id": "SeveralRuntimes", "severity": "info", "title": "t", "evidence": [], "remedy": []});
+    waiting["findings"].as_array_mut().unwrap().extend([consequence, info]);
+    let all = lines(&[ready("n1"), blocked("n2"), blocked("n4"), blocked("n3"), waiting]);
+    let (code, json) = rollup(&all);
+    assert_eq!(code, 1);
+    assert_eq!(json["verdicts"], json!({"Ready": 1, "Blocked": 3, "Waiting": 1}));
+    assert_eq!((&json["nodes"], &json["not_ready"]), (&json!(5), &json!(4)));
+    let causes = json["causes"].as_array().unwrap();
+    assert_eq!(causes.len(), 2, "{causes:#?}");
+    assert_eq!(causes[0]["id"], "StubModule");
+    assert_eq!(causes[0]["nodes"], json!(["n2", "n3", "n4"]));
+    assert_eq!(causes[0]["remedy"], json!(["`kubectl delete pod --field-selector spec.nodeName=NODE`."]));
+    assert_eq!(causes[1]["id"], "MarkerAbsent");
+
+    let (code, text) = text(&all);
+    assert_eq!(code, 1);
+    assert!(text.starts_with("5 nodes: 3 Blocked, 1 Ready, 1 Waiting; 4 of them"), "{text}");
+    assert_eq!(text.matches("kubectl delete pod").count(), 2, "one for each cause: {text}");
+    assert!(text.contains("critical StubModule: the title of StubModule (3 nodes)\n    on    n2, n3, n4\n"), "{text}");
+}
+
+#[test]
+fn a_fleet_that_is_ready_ends_with_0() {
+    let apart = report("n2", NOON, "NotApplicable", None);
+    assert_eq!(rollup(&lines(&[ready("n1"), apart])).0, 0);
+    let (code, text) = text(&lines(&[ready("n1")]));
+    assert_eq!(code, 0);
+    assert_eq!(text, "1 node: 1 Ready; nothing is wrong\n\n1 reports; 0 damaged lines\n");
+}
+
+#[test]
+fn what_cannot_be_told_of_all_is_not_0() {
+    assert_eq!(rollup("").0, 2, "no report at all");
+    assert_eq!(rollup(&lines(&[report("n1", NOON, "Unknown", None)])).0, 1);
+    let cut = ready("n2").to_string();
+    let damaged = format!("{}\n{}\n", ready("n1"), &cut[..cut.len() - 9]);
+    assert_eq!(rollup(&damaged).0, 2, "the damaged line may be a node's that is not ready");
+    // Ready, and its containers do not start.
+    assert_eq!(rollup(&lines(&[report("n1", NOON, "Ready", Some("NvidiaProgramMissing"))])).0, 1);
+}
+
+#[test]
+fn lines_of_kubectl_logs_are_read_behind_their_prefix() {
+    let prefixed = format!(
+        "[pod/peermem-doctor-x7k2p/doctor] {}\n[pod/peermem-doctor-9qqzt/doctor] 2026-08-20T12:00:01.5Z {}\r\n\n",
+        ready("n1"),
+        ready("n2")
+    );
+    let (code, json) = rollup(&prefixed);
+    assert_eq!((code, &json["nodes"], &json["damaged"]), (0, &json!(2), &json!(0)));
+}
+
+#[test]
+fn damaged_lines_are_counted_and_named_and_cost_nothing_else() {
+    let whole = ready("n1").to_string();
+    let input = format!(
+        "{whole}\n[pod/p-1/doctor] {}\nError from server: pods not found\n{{\"schema\":\"other/v1\",\"node\":\"x\"}}\n\
+         {{]\n\u{0}{{\"schema\":\"peermem-gate/v1\"}}\n{}\n",
+        &whole[..60],
+        ready("n2")
+    );
+    let (code, json) = rollup(&input);
+    assert_eq!((code, &json["nodes"], &json["damaged"]), (2, &json!(2), &json!(4)));
+    assert_eq!(json["other_lines"], 1);
+    let named: Vec<_> = json["damages"].as_array().unwrap().iter().map(|d| (&d["line"], &d["why"])).collect();
+    assert_eq!(named.iter().map(|(line, _)| line.as_u64().unwrap()).collect::<Vec<_>>(), [2, 4, 5, 6]);
+    assert_eq!(json["damages"][0]["prefix"], "[pod/p-1/doctor]");
+    assert_eq!(named[0].1, "cut off after 60 bytes");
+    assert!(named[1].1.as_str().unwrap().contains("other/v1"), "{named:?}");
+    assert!(text(&input).1.contains("FILE:2 [pod/p-1/doctor]: cut off after 60 bytes\n"));
+
+    let many = "{\n".repeat(1000);
+    let (_, json) = rollup(&many);
+    assert_eq!((&json["damaged"], json["damages"].as_array().unwrap().len()), (&json!(1000), 20));
+}
+
+#[test]
+fn a_line_without_an_end_is_no_trouble() {
+    let mut endless = vec![b'{'; 3 << 20];
+    endless.extend_from_slice(format!("\n{}", ready("n1")).as_bytes());
+    let (code, json) = rollup(&String::from_utf8(endless).unwrap());
+    assert_eq!((code, &json["nodes"], &json["damaged"]), (2, &json!(1), &json!(1)));
+    assert_eq!(json["damages"][0]["why"], "longer than 1048576 bytes");
+}
+
+#[test]
+fn of_one_node_the_newest_report_counts() {
+    let at = |time, verdict, id| report("n1", time, verdict, id);
+    let old = at("2026-08-20T11:00:00Z", "Blocked", Some("StubModule"));
+    let new = at(NOON, "Ready", None);
+    for reports in [[old.clone(), new.clone()], [new.clone(), old]] {
+        let (code, json) = rollup(&lines(&reports));
+        assert_eq!((code, &json["superseded"]), (0, &json!(1)));
+        assert_eq!(json["verdicts"], json!({"Ready": 1}));
+        assert_eq!(json["causes"], json!([]), "a cause of a superseded report is none");
+    }
+    // At the same time, the later line; one without a time is older than any.
+    let again = at(NOON, "Waiting", Some("MarkerAbsent"));
+    assert_eq!(rollup(&lines(&[new.clone(), again])).1["verdicts"], json!({"Waiting": 1}));
+    assert_eq!(rollup(&lines(&[new, at("soon", "Blocked", None)])).1["verdicts"], json!({"Ready": 1}));
+}
+
+#[test]
+fn reports_of_other_versions_count_as_far_as_they_go() {
+    let mut later = report("n2", NOON, "Postponed", Some("SomethingNew"));
+    later["schema"] = json!("peermem-gate/v2");
+    later["version"] = json!("2.0.0");
+    later["findings"][0]["severity"] = json!("fatal");
+    later["findings"][0]["blast_radius"] = json!({"pods": [1, 2]});
+    later["chain"] = json!([{"file": "x", "broken": true, "waited_s": 7, "new": null}]);
+    let mut without = ready("n3");
+    without["schema"] = json!("peermem-gate/v3");
+    without.as_object_mut().unwrap().remove("node");
+    let (code, json) = rollup(&lines(&[ready("n1"), later, without]));
+    assert_eq!((code, &json["nodes"], &json["damaged"]), (1, &json!(2), &json!(1)));
+    assert_eq!(json["causes"][0]["id"], "SomethingNew");
+    assert_eq!(json["versions"]["schema"], json!({"peermem-gate/v1": 1, "peermem-gate/v2": 1}));
+    assert_eq!(json["versions"]["version"], json!({"0.1.0": 1, "2.0.0": 1}));
+    assert!(json["damages"][0]["why"].as_str().unwrap().contains("peermem-gate/v3"));
+}
+
+#[test]
+fn what_differs_is_told_and_what_does_not_is_not() {
+    let mut other = ready("n2");
+    other["kernel"] = json!("5.14.0-503.el9.x86_64");
+    other["drivers"] = json!({"mofed": "24.10-1.1.4", "nvidia": "580.65.06"});
+    let mut same = ready("n3");
+    same["drivers"] = json!({"mofed": "25.07-0.9.7", "nvidia": "580.65.06"});
+    let (_, json) = rollup(&lines(&[ready("n1"), other, same]));
+    let keys: Vec<_> = json["versions"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["kernel", "mofed"]);
+    assert_eq!(json["versions"]["mofed"], json!({"24.10-1.1.4": 1, "25.07-0.9.7": 1}));
+}
+
+#[test]
+fn the_longest_waits_are_told() {
+    let waiting = |n: i64| {
+        let mut waiting = report(&format!("n{n}"), NOON, "Waiting", None);
+        waiting["chain"] = json!([
+            {"file": ".driver-ready", "broken": false},
+            {"file": ".driver-ctr-ready", "broken": true, "waited_s": n * 60},
+        ]);
+        waiting
+    };
+    let (_, json) = rollup(&lines(&(1..=15).map(waiting).collect::<Vec<_>>()));
+    let slowest = json["slowest"].as_array().unwrap();
+    assert_eq!(slowest.len(), 10);
+    assert_eq!(slowest[0], json!({"node": "n15", "file": ".driver-ctr-ready", "seconds": 900}));
+}
+
+#[test]
+fn reports_of_check_and_doctor_are_what_it_reads() {
+    let node = Node::ready().without_marker();
+    let mut check = node.check();
+    let check = output(check.args(["--format", "json"]).env("NODE_NAME", "by-check"));
+    let mut doctor = gate();
+    let doctor = output(doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()).env("NODE_NAME", "by-doctor"));
+    let all = [check.stdout, doctor.stdout].concat();
+    let (code, json) = rollup(&String::from_utf8(all).unwrap());
+    assert_eq!((code, &json["nodes"], &json["damaged"]), (1, &json!(2), &json!(0)), "{json:#}");
+    let of = |node: &str| {
+        let causes = json["causes"].as_array().unwrap();
+        let of_node = |cause: &&Value| cause["nodes"].as_array().unwrap().contains(&json!(node));
+        causes.iter().filter(of_node).map(|cause| cause["id"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("by-check"), ["MarkerAbsent"]);
+    assert!(of("by-doctor").contains(&"MarkerAbsent"), "{json:#}");
+}
+
+#[test]
+fn a_node_whose_name_is_a_word_does_not_spoil_the_remedy() {
+    let mut odd = report("a", NOON, "Blocked", Some("StubModule"));
+    odd["findings"][0]["remedy"] = json!(["Wait a moment, then `kubectl drain a` or nodeName=a, not nodeName=abc."]);
+    let (_, json) = rollup(&lines(&[odd]));
+    assert_eq!(
+        json["causes"][0]["remedy"][0],
+        "Wait a moment, then `kubectl drain a` or nodeName=NODE, not nodeName=abc."
+    );
+}
+
+#[test]
+fn sources_are_files_or_standard_input() {
+    let (ending, said) = refusal(gate().args(["fleet", "/nowhere/reports"]));
+    assert_eq!(ending, 2);
+    assert!(said.contains("/nowhere/reports") && said.contains("No such file"), "{said}");
+    let (ending, said) = refusal(gate().args(["fleet", "/"]));
+    assert_eq!(ending, 2);
+    assert!(said.contains("it is a directory"), "{said}");
+    for words in [&["fleet"][..], &["fleet", "-"]] {
+        let mut fleet = gate();
+        fleet.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = fleet.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(lines(&[ready("n1")]).as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.stdout.starts_with(b"1 node: 1 Ready"), "{output:?}");
+    }
+}
+
+/// Ten thousand reports of 8 KiB each are more than the 64 MiB that it may take.
+#[test]
+fn a_large_fleet_streams_through() {
+    const MEMORY: &str = "--data=67108864";
+    if !can(&["prlimit", MEMORY, "true"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("reports");
+    write_large(&file);
+    assert!(file.metadata().unwrap().len() > 64 << 20);
+    let mut fleet = gate();
+    fleet.args(["fleet", "--format", "json"]).arg(&file);
+    let output = output(&mut wrapped(["prlimit", MEMORY], &fleet));
+    assert_eq!(code(output.status), 1, "{}", String::from_utf8_lossy(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["nodes"], &json["not_ready"]), (&json!(10_000), &json!(1000)));
+    assert_eq!(json["causes"][0]["count"], 1000);
+
+    // The bound is felt: what keeps all of it does not get by.
+    let mut keeps = Command::new("prlimit");
+    keeps.args([MEMORY, "python3", "-c", "import sys; open(sys.argv[1]).read()"]).arg(&file);
+    if can(&["python3", "--version"]) {
+        assert_ne!(code(support::output(&mut keeps).status), 0);
+    }
+}
+
+fn write_large(path: &Path) {
+    let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
+    for n in 0..10_000 {
+        let id = (n % 10 == 0).then_some("StubModule");
+        let verdict = if id.is_some() { "Blocked" } else { "Ready" };
+        let mut report = report(&format!("gpu-node-{n:05}"), NOON, verdict, id);
+        let condition = json!({"type": "ModulesLive", "status": "True", "reason": "AllLive", "message": "live: ib_core"});
+        let short = 8192 - report.to_string().len();
+        report["conditions"] = json!(vec![condition.clone(); short / (condition.to_string().len() + 1)]);
+        writeln!(file, "{report}").unwrap();
+    }
+}
