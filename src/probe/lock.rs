@@ -70,7 +70,7 @@ fn is_on(lock: &procfs::Lock, file: &Metadata) -> bool {
 
 /// /proc/locks leaves out the locks of processes that this procfs mount does not show, whoever
 /// reads it. Only the initial pid namespace has kthreadd as its process 2.
-fn shows_the_host(proc: &Path) -> bool {
+pub(super) fn shows_the_host(proc: &Path) -> bool {
     matches!(small(&proc.join("2/comm")), Ok(Some(name)) if name == "kthreadd")
 }
 
