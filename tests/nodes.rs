@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole nodes, described in `tests/nodes/<scenario>/node` and judged by the real `check`, whose
-//! text report must be the one beside it, `report`. `BLESS=1` writes the reports anew.
+//! Whole nodes, described in `tests/nodes/<scenario>/node` and judged by the real `check`, or the verb that
+//! the description names, whose text report must be the one beside it, `report`. `BLESS=1` writes the reports anew.
 //!
 //! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
-//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `env NAME=VALUE`, `args ARG…`, and
-//! `include NAME` for `tests/nodes/common/NAME`. Later directives win.
+//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `env NAME=VALUE`, `args ARG…`,
+//! `verb VERB`, and `include NAME` for `tests/nodes/common/NAME`. Later directives win.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -22,17 +22,18 @@ fn pair(text: &str, separator: char) -> (String, String) {
     (first.to_owned(), second.to_owned())
 }
 
-/// A node tree on disk, and how `check` is to be asked about it.
+/// A node tree on disk, and how the gate is to be asked about it.
 struct Node {
     tree: tempfile::TempDir,
     env: Vec<(String, String)>,
+    verb: String,
     args: Vec<String>,
 }
 
 impl Node {
     fn described(path: &Path) -> Self {
         let tree = tempfile::tempdir().expect("a scratch directory");
-        let mut node = Self { tree, env: Vec::new(), args: Vec::new() };
+        let mut node = Self { tree, env: Vec::new(), verb: "check".to_owned(), args: Vec::new() };
         node.follow(path);
         node
     }
@@ -63,6 +64,7 @@ impl Node {
                 "remove" => self.remove(rest),
                 "lock" => self.lock(rest == "held"),
                 "env" => self.env.push(pair(rest, '=')),
+                "verb" => rest.clone_into(&mut self.verb),
                 "args" => self.args.extend(rest.split(' ').map(str::to_owned)),
                 other => panic!("{}: no directive {other:?}", description.display()),
             }
@@ -97,11 +99,11 @@ impl Node {
         self.write("proc/locks", &format!("1: FLOCK  ADVISORY  WRITE 4711 {device}:{inode} 0 EOF\n"));
     }
 
-    /// `check`'s report with the tree's place taken out, and its exit code.
+    /// The verb's report with the tree's place taken out, and its exit code.
     fn report(&self) -> String {
         let root = self.tree.path().to_str().expect("a plain path");
         let out = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
-            .args(["check", "--root", root])
+            .args([self.verb.as_str(), "--root", root])
             .args(&self.args)
             .env_clear()
             .envs(self.env.iter().cloned())

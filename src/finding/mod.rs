@@ -92,6 +92,17 @@ impl Finding {
         self.evidence.push(Evidence::new(source.to_string(), seen));
         self
     }
+
+    /// The same, with the evidence of another of its id; what was seen once is told once.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for evidence in other.evidence {
+            if !self.evidence.contains(&evidence) {
+                self.evidence.push(evidence);
+            }
+        }
+        self
+    }
 }
 
 impl Id {
@@ -142,13 +153,7 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
     for finding in found {
         match all.iter_mut().find(|other| other.id == finding.id) {
             None => all.push(finding),
-            Some(other) => {
-                for evidence in finding.evidence {
-                    if !other.evidence.contains(&evidence) {
-                        other.evidence.push(evidence);
-                    }
-                }
-            }
+            Some(other) => *other = other.clone().and(finding),
         }
     }
     all

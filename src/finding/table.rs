@@ -103,9 +103,44 @@ findings! {
     MarkerDirectoryUnlinked: Critical, "this mount shows a deleted directory: no marker will ever be seen",
         after [],
         [REMOUNT, MOUNT_PARENT];
+    MountPinned: Critical, "a container's mount hangs on a tree that the host has replaced",
+        after [MarkerDirectoryUnlinked],
+        [REMOUNT, MOUNT_PARENT];
+    MountPropagationMissing: Warning, "a container does not see what MOFED mounts after its start",
+        after [],
+        [
+            "Mount `/run/mellanox` (or `/run/mellanox/drivers`) with `mountPropagation: HostToContainer` in the pod's template.",
+            REMOUNT,
+        ];
+    InotifyExhausted: Warning, "the kernel gives no inotify instance: a wait looks every five seconds only",
+        after [],
+        [
+            "Raise the limit on the node: `sysctl -w fs.inotify.max_user_instances=8192`, and in `/etc/sysctl.d`.",
+            "Find what uses them up: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
+        ];
     MarkerNotAFile: Critical, "the marker's path is not a regular file",
         after [],
         ["Remove it by hand, or correct `--marker`. MOFED makes the file itself."];
+
+    // The devices.
+    RdmaRequestedWithoutNic: Warning, "RDMA is asked for on a node without a Mellanox device",
+        after [],
+        [
+            "The operator's validator may wait here for ever for nvidia_peermem (GPU Operator 26.3 and later).",
+            "Take such nodes out of `driver.rdma.enabled`: an NVIDIADriver of their own, by nodeSelector, with \
+                `rdma.enabled: false`.",
+            "If the node has such a device: repair the hardware, or the pass-through.",
+        ];
+    NicOnlyVfio: Warning, "every Mellanox device is given to virtual machines (vfio-pci)",
+        after [],
+        [
+            "Bind one back, if this node is to use RDMA itself: take it out of the `vfio-pci` configuration and reboot, or \
+                `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
+            "If it is not, set `driver.rdma.enabled: false` for such nodes.",
+        ];
+    NoGpu: Info, "there is no NVIDIA GPU on this node",
+        after [],
+        ["Nothing, on a node without a GPU. Otherwise repair the hardware, or the pass-through."];
 
     // The modules that keep MOFED out.
     StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED refuses to start",
@@ -118,21 +153,89 @@ findings! {
                 modules are not loaded again afterwards.",
             "Or drain the node and reboot it, and mount such volumes only once MOFED is ready.",
         ];
-    LoadedOnGoneStack: Critical, "nvidia_peermem holds a stack that is gone",
+    ThirdPartyRdmaModulesLoaded: Warning, "other vendors' RDMA modules are loaded: MOFED may refuse to start",
         after [],
+        [
+            "Unload them, if nothing uses them (`rmmod`), and keep them from loading (`/etc/modprobe.d`, `blacklist`).",
+            "Or set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy: what uses those \
+                devices loses RDMA.",
+        ];
+    PeermemInUse: Critical, "nvidia_peermem is in use, which keeps MOFED from coming",
+        after [],
+        ["End the GPU pods that use it.", NEVER_MODPROBE_R];
+    LoadedOnGoneStack: Critical, "nvidia_peermem holds a stack that is gone",
+        after [PeermemInUse],
         ["End the GPU pods that use it.", NEVER_MODPROBE_R, NEW_MOFED_POD];
 
+    // Who provides MOFED.
+    HostMofedNotAnnounced: Critical, "the host has a MOFED of its own, and a container's is waited for",
+        after [],
+        [
+            "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy, which gives the containers `USE_HOST_MOFED=true`.",
+            "Or take MOFED off the host and let the Network Operator's container bring it; not both.",
+            "If the operator says so already, look from where its containers can be seen, or set `USE_HOST_MOFED=true` here.",
+        ];
+    ContainerMofedIgnored: Critical, "a MOFED container is on this node, and the operator says that the host provides MOFED",
+        after [],
+        [
+            "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy: otherwise nothing waits for that container.",
+            "Or take this node out of the NicClusterPolicy's `ofedDriver`; not both.",
+        ];
+    HostMofedNotLive: Critical, "the host is to provide MOFED, and its modules are not live",
+        after [ContainerMofedIgnored, LoadedOnGoneStack],
+        [
+            "Start the host's MOFED and read what it says: `/etc/init.d/openibd restart`.",
+            "If a container is to provide it, set `driver.rdma.useHostMofed: false` in the ClusterPolicy.",
+        ];
+
     // The marker.
+    MofedBuilding: Info, "MOFED is at work: its container builds or loads the driver",
+        after [],
+        [
+            "Wait: a build takes 5 to 40 minutes. It cures by itself what follows from it.",
+            "If it takes longer, read its log: `kubectl logs -A -l nvidia.com/ofed-driver --prefix` or on the node \
+                `crictl logs`.",
+        ];
+    MofedNotRunning: Critical, "MOFED's container has been here, and does not run",
+        after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
+        [
+            MOFED_POD,
+            "If it is there and restarts again and again, its log says why: `kubectl logs -A -l nvidia.com/ofed-driver \
+                --previous --prefix`.",
+            "If there is none, see why its DaemonSet does not schedule one here: node labels, taints, and the DaemonSet of \
+                this kernel.",
+        ];
+    MofedNeverCame: Critical, "no MOFED container has been on this node since it booted",
+        after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, HostMofedNotAnnounced],
+        [
+            "See whether it is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector \
+                spec.nodeName={node}`.",
+            "Its DaemonSet is made for one kernel and one OS: after an upgrade another one must come first. \
+                `kubectl get node {node} --show-labels` must have `feature.node.kubernetes.io/pci-15b3.present=true` and the \
+                kernel version that the DaemonSet selects.",
+            "An older entrypoint keeps no lock file and leaves no sign before it is ready: if its pod runs, wait.",
+        ];
     MarkerSuspect: Critical, "MOFED was killed and left its marker: nobody holds its lock",
-        after [StorageModulesLoaded, LoadedOnGoneStack],
+        after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
         [
             MOFED_POD,
             "If it does not run, start it; it clears the marker and sets it again.",
             "If it runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), the marker is sound: remove the left-over \
                 `/run/mellanox/drivers/.lock` while it runs.",
         ];
+    StaleMarker: Critical, "the marker is there, and the stack that it speaks of is not",
+        after [MarkerSuspect, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
+        [NEW_MOFED_POD, "Do not load nvidia_peermem by hand before: it would pin the kernel's own modules."];
+    BlacklistLeftBehind: Warning, "MOFED was killed and left its blacklist: the NIC driver does not load at boot",
+        after [MarkerSuspect, MofedNotRunning],
+        [
+            "Once MOFED has come, it removes the file itself.",
+            "If MOFED is not to come back: `rm /etc/modprobe.d/blacklist-ofed-modules.conf` on the node.",
+        ];
     MarkerAbsent: Warning, "MOFED has not set its marker",
-        after [StorageModulesLoaded, LoadedOnGoneStack],
+        after [MarkerDirectoryUnlinked, MountPinned, HostMofedNotAnnounced, StorageModulesLoaded,
+            ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedNotRunning, MofedNeverCame, MofedBuilding,
+            MountPropagationMissing],
         [
             "Wait while MOFED builds and loads. `peermem-gate doctor` on the node names what keeps it from coming.",
             MOFED_POD,
@@ -140,7 +243,8 @@ findings! {
                 the ClusterPolicy (`USE_HOST_MOFED=true`).",
         ];
     MarkerParentMissing: Warning, "the marker's directory is not there",
-        after [StorageModulesLoaded, LoadedOnGoneStack],
+        after [HostMofedNotAnnounced, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse,
+            LoadedOnGoneStack, MofedNeverCame],
         ["Mount `/run/mellanox` (HostToContainer), or correct the path.", MOFED_POD];
 
     // The modules.
@@ -154,7 +258,7 @@ findings! {
         after [ModuleLoading, ModuleUnloading],
         ["Wait a second. If it stays, correct `--proc` and `--sys`."];
     MixedStack: Critical, "MOFED's and in-tree modules are mixed",
-        after [StorageModulesLoaded, LoadedOnGoneStack],
+        after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, LoadedOnGoneStack, MofedBuilding],
         [
             "During a swap, wait.",
             "Otherwise end what uses the in-tree ones.",
@@ -162,7 +266,7 @@ findings! {
             "If nothing will let go, drain and reboot the node.",
         ];
     ModuleInTree: Warning, "the kernel's own RDMA modules are live",
-        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing],
+        after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
         [
             "Without the marker, wait. With it:",
             NEW_MOFED_POD,
@@ -170,26 +274,29 @@ findings! {
                 provides it.",
         ];
     ModuleNotLoaded: Warning, "an RDMA module is not loaded",
-        after [LoadedOnGoneStack, MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleLoading, ModuleUnloading],
+        after [LoadedOnGoneStack, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleLoading,
+            ModuleUnloading],
         [
             "Wait while MOFED restarts its driver.",
             MOFED_POD,
             "A MOFED whose restart failed may leave the node without a NIC driver until a later start succeeds.",
         ];
     VersionMismatch: Warning, "mlx5_core is not the expected version",
-        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded],
+        after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
+            ModuleInTree, ModuleNotLoaded],
         [
             "Before the marker is set, wait. With `--mofed-version`, correct it when MOFED was upgraded.",
             "If MOFED kept old modules although its image is new, delete its pod; if that does not help, reboot the node.",
         ];
     SymbolMissing: Warning, "no live module exports peer memory",
-        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded, ModuleLoading,
-            ModuleUnloading, WitnessesDisagree],
+        after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
+            ModuleInTree, ModuleNotLoaded, ModuleLoading, ModuleUnloading, WitnessesDisagree],
         ["If the modules are live and MOFED's, install a MOFED that has peer memory, or use DMA-BUF."];
 
     // The headers.
     HeadersMissing: Warning, "MOFED's headers are not there",
-        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleInTree],
+        after [MarkerDirectoryUnlinked, MountPinned, MountPropagationMissing, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing,
+            ModuleInTree],
         [
             "Before the marker is set, wait.",
             "If the node has them and the gate does not, mount with `mountPropagation: HostToContainer`.",
@@ -198,22 +305,67 @@ findings! {
             "If the driver images are precompiled, nothing is built here: say `--precompiled`.",
         ];
     HeadersForOtherKernel: Critical, "MOFED's headers are for other kernels",
-        after [MarkerSuspect],
+        after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
         ["Have MOFED build for the running kernel.", NEW_MOFED_POD];
     HeadersIncomplete: Warning, "MOFED's Module.symvers is incomplete: NVIDIA's build would fail",
-        after [MarkerSuspect],
+        after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
         ["Wait a moment. A good `default` beside it does not help: the first existing directory counts.", NEW_MOFED_POD];
     HeadersWithoutPeerMemory: Critical, "MOFED's headers lack peer memory: nvidia-peermem would become a stub",
-        after [MarkerSuspect],
+        after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
         [
             "If the file is empty or old:",
             NEW_MOFED_POD,
             "Otherwise this MOFED has no peer memory: install one that has, or use DMA-BUF.",
         ];
 
+    // The NIC behind the modules.
+    NicWithoutDriver: Warning, "a Mellanox network device has no driver",
+        after [NicOnlyVfio, BlacklistLeftBehind, MixedStack, ModuleInTree, ModuleNotLoaded],
+        [
+            "The driver gave it up, or was never offered it: `dmesg | grep -i mlx5` says why (firmware that is too old or does \
+                not start, no memory for its BAR).",
+            "Offer it again: `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
+            "Firmware: `mlxfwmanager --query`, or `mstflint -d ADDRESS query`; then update it, or power the node off and on.",
+        ];
+
+    // NVIDIA's driver.
+    DriverNotLoaded: Warning, "there is a GPU, and nvidia is not loaded",
+        after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded,
+            HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory],
+        [
+            "While the gate holds the driver back, wait.",
+            "Otherwise the driver container's log says why: `kubectl logs -A -l app.kubernetes.io/component=nvidia-driver -c \
+                nvidia-driver-ctr --prefix`, and `dmesg`.",
+            "If nouveau has the GPU: blacklist it (`/etc/modprobe.d`), and reboot.",
+        ];
+    DriverVersionMismatch: Warning, "the driver's files are of another version than the nvidia that is loaded",
+        after [],
+        ["The loaded one was not unloaded at an upgrade.", NEW_DRIVER_POD, "On a host: reboot, or unload nvidia and load it again."];
+    DriverRootMissing: Critical, "nvidia is loaded, and its driver's root is not to be seen",
+        after [],
+        [
+            "The driver container that loaded it has gone, or its root is not mounted here.",
+            "If the driver is elsewhere, say `--driver-root` (`/run/nvidia/driver` for the driver container's root, `/` for a \
+                driver of the host).",
+            NEW_DRIVER_POD,
+        ];
+    UserspaceOnlyInstall: Critical, "the driver was installed without its kernel modules",
+        after [],
+        [
+            "The driver container took its fast path: nvidia was loaded already, and only the userspace was installed.",
+            "Set `FORCE_REINSTALL=true` on the driver container (`driver.manager.env`, `driver.env`).",
+            NEW_DRIVER_POD,
+        ];
+    DeviceNodesMissing: Warning, "nvidia is loaded, and device nodes are missing",
+        after [],
+        [
+            "Make them: `nvidia-modprobe -c 0 -u`, in the driver container `nvidia-smi`.",
+            "If they vanish again, look at udev and at what mounts over `/dev`.",
+        ];
+
     // nvidia-peermem.
     ModuleFileMissing: Critical, "modprobe finds no nvidia-peermem.ko",
-        after [],
+        after [DriverRootMissing, UserspaceOnlyInstall, DriverNotLoaded, NoGpu],
         [
             "The driver was installed without kernel modules, or for another kernel.",
             NEW_DRIVER_POD,
@@ -231,7 +383,7 @@ findings! {
             DKMS,
         ];
     SymbolVersionMismatch: Critical, "nvidia-peermem.ko is for another ABI",
-        after [],
+        after [DriverVersionMismatch, MixedStack],
         [
             NEW_DRIVER_POD,
             NOT_BUILT,
@@ -255,6 +407,9 @@ findings! {
         after [],
         ["`rmmod nv_peer_mem`, and remove its package (nvidia-peer-memory or nv_peer_mem), or it is back after the next \
             boot."];
+    TwoPeerClients: Warning, "another peer-memory client than nvidia_peermem is registered",
+        after [LegacyClientLoaded],
+        ["`rmmod nv_peer_mem`, then load nvidia_peermem again: `rmmod nvidia_peermem`, `peermem-gate load`."];
     BadParameter: Critical, "a parameter of nvidia-peermem has a bad value",
         after [],
         [
@@ -265,10 +420,12 @@ findings! {
         after [],
         ["Make room if the disk is full, which cuts files off.", NEW_DRIVER_POD];
     DependencyNotLive: Warning, "what nvidia-peermem needs is not live",
-        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded, SymbolMissing],
+        after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded,
+            SymbolMissing, DriverNotLoaded],
         ["Wait while the driver is loading. If it does not come, its container's log or `dmesg` says why."];
     SymbolVersionUnknown: Unknown, "symbol versions cannot be compared",
-        after [MarkerSuspect, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded, HeadersMissing],
+        after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded,
+            HeadersMissing, DriverVersionMismatch],
         [
             "Let the gate see the driver's root (`--driver-root`) and MOFED's headers (mount `/run/mellanox`, \
                 HostToContainer).",
@@ -393,6 +550,13 @@ findings! {
     RuntimeNotSeen: Info, "no container runtime's configuration can be seen from here",
         after [],
         [AS_HOST_ROOT];
+    DmaBufPossible: Info, "DMA-BUF would do without nvidia-peermem here",
+        after [],
+        [
+            "This kernel (5.12 and later) and these open kernel modules can share GPU memory by DMA-BUF: NVIDIA recommends it. \
+                It needs neither nvidia-peermem nor this gate, but CUDA 11.7 and libraries that use it (UCX, NCCL).",
+            "Then set `driver.rdma.enabled: false` in the ClusterPolicy.",
+        ];
     Settling: Info, "everything holds; settling",
         after [],
         ["Nothing. If it never ends, read the MOFED pod's log. If it ends at the deadline with `Settled` as the last word, \

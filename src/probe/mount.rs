@@ -1,44 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mount that an open file is on, to be named where a mount is what is wrong.
+//! mountinfo (proc(5)): the mount that an open file is on, and all that a process sees.
 
+use super::read::{lines, unreadable};
+use crate::observation::Seen;
+use crate::symptoms::Mount;
 use std::ffi::OsString;
-use std::fmt;
+use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::Path;
 
-/// A line of /proc/self/mountinfo.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mount {
-    /// Where it is mounted, as this process sees it.
-    pub(crate) point: PathBuf,
-    /// Its file system's type.
-    pub(crate) fs_type: String,
-}
-
-impl fmt::Display for Mount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.point.display(), self.fs_type)
-    }
-}
+/// Tens of thousands of mounts.
+const MOUNTS: u64 = 16 * 1024 * 1024;
 
 /// Found by its id: a path would lead to it only as long as nothing is mounted over it.
 pub(crate) fn of(file: BorrowedFd<'_>) -> Option<Mount> {
     let fdinfo = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
     let id = fdinfo.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
     let mountinfo = std::fs::read("/proc/self/mountinfo").ok()?;
-    mountinfo.split(|byte| *byte == b'\n').find_map(|line| read(line, id))
+    let is_it = |line: &&[u8]| line.split(|byte| *byte == b' ').next() == Some(id.as_bytes());
+    mountinfo.split(|byte| *byte == b'\n').find(is_it).and_then(parse)
+}
+
+/// Every mount that makes sense, in the order in which they were made.
+pub(super) fn all(path: &Path) -> Seen<Vec<Mount>> {
+    let mut all = Vec::new();
+    let read = lines(path, MOUNTS, |line| {
+        all.extend(parse(line));
+        ControlFlow::Continue(())
+    });
+    read.map(|_| all).map_err(|error| unreadable(path, &error))
+}
+
+/// What a path is on: the deepest mount above it, and of several at one place the last.
+pub(super) fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    above.max_by_key(|mount| mount.point.components().count())
 }
 
 /// `id parent major:minor root point options [optional…] - type source options`.
-fn read(line: &[u8], id: &str) -> Option<Mount> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    if fields.next()? != id.as_bytes() {
-        return None;
-    }
-    let point = OsString::from_vec(unescaped(fields.nth(3)?)).into();
-    let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
-    Some(Mount { point, fs_type: String::from_utf8_lossy(fs_type).into_owned() })
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(2);
+    let device = text(fields.next()?);
+    let root = OsString::from_vec(unescaped(fields.next()?)).into();
+    let point = OsString::from_vec(unescaped(fields.next()?)).into();
+    let optional: Vec<_> = fields.by_ref().skip(1).take_while(|field| *field != b"-").collect();
+    let propagates =
+        optional.iter().any(|field| field.starts_with(b"master:") || field.starts_with(b"shared:"));
+    let fs_type = text(fields.next()?);
+    let options = fields.nth(1).map(text).unwrap_or_default();
+    Some(Mount { device, root, point, propagates, fs_type, options })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Blanks and backslashes stand there as three octal digits.
@@ -57,24 +72,40 @@ fn unescaped(mut text: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
-    use std::path::Path;
 
     #[test]
     fn a_line_is_read_by_its_fields() {
-        let line = br"36 35 98:0 /a /mnt/two\040words\134 rw,noexec master:1 shared:2 - ext3 /dev/root rw";
-        let mount = read(line, "36").unwrap();
+        let line = br"36 35 98:0 /a /mnt/two\040words\134 rw,noexec master:1 shared:2 - ext3 /dev/root rw,proto=rdma";
+        let mount = parse(line).unwrap();
         assert_eq!(mount.point, Path::new(r"/mnt/two words\"));
         assert_eq!(mount.to_string(), r"/mnt/two words\ (ext3)");
-        assert_eq!(read(line, "3"), None);
+        assert_eq!((mount.device.as_str(), mount.root.as_path()), ("98:0", Path::new("/a")));
+        assert_eq!((mount.propagates, mount.options.as_str()), (true, "rw,proto=rdma"));
+        let private = parse(b"36 35 98:0 / /mnt rw - tmpfs none rw").unwrap();
+        assert!(!private.propagates);
         for odd in [&b""[..], b"36", b"36 35 98:0 / /mnt rw", br"36 35 98:0 / /\0 rw -"] {
-            assert_eq!(read(odd, "36"), None);
+            assert_eq!(parse(odd), None);
         }
         assert_eq!(unescaped(br"\9\08 \"), br"\9\08 \");
     }
 
     #[test]
+    fn a_path_is_on_the_deepest_mount_and_on_the_last_of_several() {
+        let lines = ["/ a", "/run b", "/run/mellanox/drivers c", "/run/mellanox/drivers d", "/run/mell e"];
+        let mounts: Vec<_> = lines
+            .iter()
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(point, fs)| parse(format!("1 1 0:1 / {point} rw - {fs} none rw").as_bytes()).unwrap())
+            .collect();
+        let on = |path: &str| covering(&mounts, Path::new(path)).unwrap().fs_type.as_str();
+        assert_eq!(on("/run/mellanox/drivers"), "d");
+        assert_eq!((on("/run/mellanox"), on("/etc")), ("b", "a"));
+    }
+
+    #[test]
     fn the_mount_of_an_open_file() {
         let proc = std::fs::File::open("/proc/self").unwrap();
-        assert_eq!(of(proc.as_fd()), Some(Mount { point: "/proc".into(), fs_type: "proc".to_owned() }));
+        let mount = of(proc.as_fd()).unwrap();
+        assert_eq!((mount.point.as_path(), mount.fs_type.as_str()), (Path::new("/proc"), "proc"));
     }
 }

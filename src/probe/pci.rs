@@ -2,10 +2,12 @@
 //! The search for a Mellanox device: by vendor alone, as NVIDIA's driver container searches.
 
 use super::read::{small, unreadable};
-use crate::observation::{Nic, Unreadable};
+use crate::observation::{Nic, Seen, Unreadable};
+use crate::symptoms::PciFunction;
 use std::path::Path;
 
-const MELLANOX: u16 = 0x15b3;
+pub(super) const MELLANOX: u16 = 0x15b3;
+pub(super) const NVIDIA: u16 = 0x10de;
 
 pub(super) fn read(sys: &Path) -> Nic {
     let devices = sys.join("bus/pci/devices");
@@ -26,6 +28,32 @@ pub(super) fn read(sys: &Path) -> Nic {
         }
     }
     unreadable_one.map_or(Nic::None, Nic::Unreadable)
+}
+
+/// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.
+pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
+    let devices = sys.join("bus/pci/devices");
+    let entries = devices.read_dir().map_err(|error| unreadable(&devices, &error))?;
+    let mut functions = Vec::new();
+    for entry in entries {
+        let directory = entry.map_err(|error| unreadable(&devices, &error))?.path();
+        if vendor(&directory.join("vendor"))? == wanted {
+            functions.push(function(&directory));
+        }
+    }
+    functions.sort_by(|one, other| one.address.cmp(&other.address));
+    Ok(functions)
+}
+
+fn function(directory: &Path) -> PciFunction {
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let class = small(&directory.join("class")).ok().flatten();
+    PciFunction {
+        address: name(directory).unwrap_or_default(),
+        class: class.and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
+        driver: directory.join("driver").read_link().ok().as_deref().and_then(name),
+        is_virtual: directory.join("physfn").symlink_metadata().is_ok(),
+    }
 }
 
 fn vendor(path: &Path) -> Result<u16, Unreadable> {

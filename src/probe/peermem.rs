@@ -67,7 +67,7 @@ impl Inspected {
         kept(&mut self.build_ids, path, path, || module_file::build_id(path), was_read)
     }
 
-    fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
+    pub(super) fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
         let directory = module_file::directory(root, release);
         // Without one, nothing is kept.
         let modules_dep = resolve(root, &directory.join("modules.dep")).unwrap_or_default();

@@ -109,13 +109,13 @@ impl<'a> Diagnosis<'a> {
     }
 
     fn about(&self) -> String {
-        let Report { node, kernel, arch, time, .. } = &self.report;
+        let Report { node, kernel, arch, .. } = &self.report;
         let count = |severity| self.findings.iter().filter(|f| f.severity == severity).count();
         let all = [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Info];
         let counts: Vec<_> = all.into_iter().map(|s| (count(s), s)).filter(|(n, _)| *n > 0).collect();
         let counts: Vec<_> = counts.iter().map(|(n, severity)| format!("{n} {severity}")).collect();
         let found = if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") };
-        format!("{node}, kernel {kernel} ({arch}), {time}: {found}")
+        format!("{node}, kernel {kernel} ({arch}): {found}")
     }
 }
 

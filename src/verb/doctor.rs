@@ -6,7 +6,7 @@ use crate::cli::{DoctorArgs, Format};
 use crate::config::Node;
 use crate::ending::Ending;
 use crate::judge::{doctor::{diagnose, links}, judge};
-use crate::probe::{Depth, Probe};
+use crate::probe::{Container, Depth, Probe};
 use crate::report::Report;
 use crate::report::doctor::{Diagnosis, Drivers, Paint};
 use anyhow::Context;
@@ -17,10 +17,15 @@ use std::time::SystemTime;
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub fn run(args: &DoctorArgs, node: &Node, colour: bool) -> anyhow::Result<Ending> {
+pub fn run(
+    args: &DoctorArgs,
+    node: &Node,
+    container: Option<&Container>,
+    colour: bool,
+) -> anyhow::Result<Ending> {
     let mut probe = Probe::new(node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
-    let symptoms = probe.symptoms(&seen);
+    let symptoms = probe.symptoms(&seen, container);
     let verdict = judge(&node.expected, &seen);
     let name = node.name.as_deref().unwrap_or(&seen.kernel.hostname);
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, name);

@@ -6,14 +6,20 @@
 
 mod chain;
 mod conditions;
+mod devices;
+mod driver;
 mod helm;
+mod mofed;
+mod peermem;
 mod runtime;
+mod views;
 
 use crate::chain::Link;
-use crate::condition::{Outcome, Verdict};
-use crate::config::Expectations;
-use crate::finding::{Finding, ordered};
-use crate::observation::Observation;
+use crate::condition::{Outcome, Reason, Verdict};
+use crate::config::{Expectations, MofedPlace};
+use crate::finding::{Finding, Id, ordered};
+use crate::judge::modules::{State, state};
+use crate::observation::{Observation, ProcModule, ProcState, Unreadable};
 use crate::symptoms::Symptoms;
 
 /// All that a judge may know.
@@ -45,12 +51,57 @@ pub fn diagnose(
     node: &str,
 ) -> Vec<Finding> {
     let case = Case { expected, seen, symptoms, verdict };
-    let mut found = Vec::new();
+    let mut found = devices::judge(&case);
+    found.extend(driver::judge(&case));
     // Where the gate has no business, what it would wait for is no finding.
     if verdict.outcome != Outcome::NotApplicable {
         found.extend(conditions::judge(&case));
+        found.extend(mofed::judge(&case));
+        found.extend(views::judge(&case));
+        found.extend(peermem::judge(&case, &found));
     }
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
     ordered(found, node)
+}
+
+impl Case<'_> {
+    fn is_host_mofed(&self) -> bool {
+        self.expected.mofed == MofedPlace::Host
+    }
+
+    fn has(&self, reason: Reason) -> bool {
+        self.verdict.conditions.iter().any(|condition| condition.reason == reason)
+    }
+
+    /// By both witnesses.
+    fn is_live(&self, name: &str) -> bool {
+        matches!(state(&self.seen.modules, name), State::Live(_))
+    }
+
+    /// By the first witness alone: sysfs is asked for the modules of the conditions only.
+    fn is_listed_live(&self, name: &str) -> bool {
+        self.line(name).is_some_and(|line| line.state == ProcState::Live)
+    }
+
+    /// The line of /proc/modules, whatever its state.
+    fn line<'a>(&'a self, name: &'a str) -> Option<&'a ProcModule> {
+        self.seen.modules.proc.as_ref().ok()?.named(name).next()
+    }
+}
+
+/// What could not be read, and would have told more.
+fn unreadable(why: &Unreadable) -> Finding {
+    Finding::new(Id::SourceUnreadable, why.path.display(), why.why.clone())
+}
+
+/// A line of /proc/modules as it matters to people.
+fn told(module: &ProcModule) -> String {
+    let users =
+        if module.users.is_empty() { String::new() } else { format!(", by {}", module.users.join(", ")) };
+    let used = match module.refcount {
+        Some(count) if count > 0 => format!(", used {count} times{users}"),
+        _ => ", not in use".to_owned(),
+    };
+    format!("{} is loaded{used}", module.name)
 }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why MOFED is not there: doca-driver-build's entrypoints say what keeps them, and what they leave.
+
+use super::{Case, told, unreadable};
+use crate::condition::Reason;
+use crate::finding::{Finding, Id};
+use crate::observation::{Lock, Marker, ProcState};
+use crate::symptoms::{View, Whose};
+
+const PROC_MODULES: &str = "/proc/modules";
+
+/// The lists of doca-driver-build, entrypoint/pkg/mofedmodules.
+const STORAGE: [&str; 8] =
+    ["ib_iser", "ib_isert", "ib_srp", "ib_srpt", "nvme_rdma", "nvmet_rdma", "rpcrdma", "xprtrdma"];
+const THIRD_PARTY: [&str; 15] = [
+    "bnxt_re",
+    "efa",
+    "erdma",
+    "iw_cxgb4",
+    "hfi1",
+    "hns_roce",
+    "ionic_rdma",
+    "irdma",
+    "ib_qib",
+    "mana_ib",
+    "ocrdma",
+    "qedr",
+    "rdma_rxe",
+    "siw",
+    "vmw_pvrdma",
+];
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    if case.is_host_mofed() {
+        return host(case);
+    }
+    let stale = stale_marker(case);
+    let is_absent = matches!(case.seen.marker, Marker::Absent | Marker::ParentMissing(_));
+    let is_left = stale.is_some() || case.has(Reason::MarkerSuspect) && !case.has(Reason::OutOfTree);
+    let mut found: Vec<_> = stale.into_iter().chain(blacklist(case)).collect();
+    if let Some(announce) = of_the_host(case).filter(|_| is_absent) {
+        found.push(announce);
+    } else if is_absent || is_left {
+        let keepers = keepers(case);
+        found.extend(where_it_is(case, keepers.is_empty()).filter(|_| is_absent));
+        found.extend(keepers);
+    }
+    found
+}
+
+/// Modules by their names in /proc/modules. A MOFED that holds its lock has gone past its checks.
+fn keepers(case: &Case<'_>) -> Vec<Finding> {
+    if case.symptoms.mofed.lock == Lock::Held {
+        return Vec::new();
+    }
+    let loaded = |names: &[&str], id| {
+        let lines = names.iter().filter_map(|name| case.line(name));
+        lines.map(|line| Finding::new(id, PROC_MODULES, told(line))).reduce(Finding::and)
+    };
+    let storage = loaded(&STORAGE, Id::StorageModulesLoaded).map(|finding| with_mounts(case, finding));
+    let peermem = case.line("nvidia_peermem").filter(|line| line.refcount.is_some_and(|count| count > 0));
+    let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, told(line)));
+    storage.into_iter().chain(loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded)).chain(in_use).collect()
+}
+
+/// Who uses rpcrdma stands in no list of modules.
+fn with_mounts(case: &Case<'_>, mut finding: Finding) -> Finding {
+    for View { source, mounts, .. } in case.symptoms.views.iter().filter(|view| view.whose == Whose::Host) {
+        match mounts {
+            Ok(mounts) => {
+                for mount in &mounts.nfs_rdma {
+                    finding = finding.seen(source.display(), format!("{mount} is mounted with proto=rdma"));
+                }
+            }
+            Err(why) => {
+                finding = finding.seen(why.path.display(), format!("NFS mounts cannot be read: {}", why.why));
+            }
+        }
+    }
+    finding
+}
+
+/// MOFED's modules without any trace of its container, and a MOFED on the host's own disk.
+fn of_the_host(case: &Case<'_>) -> Option<Finding> {
+    let traces = &case.symptoms.mofed;
+    let sign =
+        traces.installed.as_ref().filter(|_| traces.lock == Lock::NoFile && case.has(Reason::OutOfTree))?;
+    let finding = Finding::new(Id::HostMofedNotAnnounced, sign.display(), "is there");
+    Some(announced(case, finding.seen(PROC_MODULES, "MOFED's modules are live")))
+}
+
+/// At work, gone, or never been here. `alone`: nothing is known to keep it out.
+fn where_it_is(case: &Case<'_>, alone: bool) -> Option<Finding> {
+    let lock = case.expected.lock.display();
+    let gone = |source: String, seen: &str| Some(Finding::new(Id::MofedNotRunning, source, seen));
+    match &case.symptoms.mofed.lock {
+        Lock::Held => {
+            Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
+        }
+        Lock::Free => gone(lock.to_string(), "is there, and nobody holds it (/proc/locks)"),
+        Lock::NoFile if case.has(Reason::OutOfTree) => {
+            gone(PROC_MODULES.to_owned(), "MOFED's modules are live, and its marker is gone")
+        }
+        // A directory that is not there may be one that is not mounted here.
+        Lock::NoFile if alone && case.seen.marker == Marker::Absent => Some(
+            Finding::new(Id::MofedNeverCame, lock, "is not there")
+                .seen(case.expected.marker.display(), "is not there"),
+        ),
+        Lock::NoFile => None,
+        Lock::HolderHidden => Some(Finding::new(
+            Id::SourceUnreadable,
+            "/proc/locks",
+            "does not show the host's locks: whether MOFED runs cannot be told",
+        )),
+        Lock::Unreadable(why) => Some(unreadable(why)),
+    }
+}
+
+/// What the operator says, where the driver container's environment can be read.
+fn announced(case: &Case<'_>, finding: Finding) -> Finding {
+    match &case.symptoms.mofed.told_by {
+        Some(environ) => finding.seen(environ.display(), "USE_HOST_MOFED is not true"),
+        None => finding.seen("USE_HOST_MOFED", "is not true here, and no driver container can be asked"),
+    }
+}
+
+/// A lock tells a stale marker better; an older entrypoint keeps none.
+fn stale_marker(case: &Case<'_>) -> Option<Finding> {
+    let is_there = matches!(case.seen.marker, Marker::Present(_));
+    let what = match () {
+        () if !is_there || case.symptoms.mofed.lock == Lock::Held => return None,
+        () if case.has(Reason::ModuleInTree) => "the kernel's own modules are live",
+        () if !is_any_loaded(case) => "no RDMA module is loaded",
+        () => return None,
+    };
+    Some(Finding::new(Id::StaleMarker, case.expected.marker.display(), "is there").seen(PROC_MODULES, what))
+}
+
+fn is_any_loaded(case: &Case<'_>) -> bool {
+    case.seen.modules.proc.is_err() || case.expected.modules.iter().any(|name| case.line(name).is_some())
+}
+
+/// MOFED has it while it loads, and takes it away: one beside a marker was left.
+fn blacklist(case: &Case<'_>) -> Option<Finding> {
+    let traces = &case.symptoms.mofed;
+    let is_idle = matches!(case.seen.marker, Marker::Present(_)) || traces.lock == Lock::Free;
+    match &traces.blacklisted {
+        Ok(true) if is_idle => Some(Finding::new(
+            Id::BlacklistLeftBehind,
+            traces.blacklist.display(),
+            "is there, though MOFED is not loading its modules",
+        )),
+        Ok(_) => None,
+        Err(why) => Some(unreadable(why)),
+    }
+}
+
+/// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
+fn host(case: &Case<'_>) -> Vec<Finding> {
+    let traces = &case.symptoms.mofed;
+    let says = |finding: Finding| match &traces.told_by {
+        Some(environ) => finding.seen(environ.display(), "USE_HOST_MOFED=true"),
+        None => finding.seen("USE_HOST_MOFED", "true"),
+    };
+    let mut found = Vec::new();
+    if traces.lock == Lock::Held || matches!(traces.marker, Marker::Present(_)) {
+        let (file, seen) = match traces.lock {
+            Lock::Held => (&case.expected.lock, "a running MOFED container holds it"),
+            _ => (&case.expected.marker, "a MOFED container has set it"),
+        };
+        found.push(says(Finding::new(Id::ContainerMofedIgnored, file.display(), seen)));
+    }
+    let is_in_transit = case
+        .seen
+        .modules
+        .proc
+        .iter()
+        .flat_map(|proc| &proc.modules)
+        .any(|module| case.expected.modules.contains(&module.name) && module.state != ProcState::Live);
+    if !is_in_transit && (case.has(Reason::ModuleInTree) || case.has(Reason::ModuleNotLoaded)) {
+        let conditions = case
+            .verdict
+            .holding()
+            .filter(|c| matches!(c.reason, Reason::ModuleInTree | Reason::ModuleNotLoaded));
+        for condition in conditions {
+            found.push(says(Finding::new(Id::HostMofedNotLive, PROC_MODULES, condition.message.clone())));
+        }
+    }
+    found
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The mounts of the host, of the driver container, and our own.
+
+use super::driver::Container;
+use crate::config::{Places, below};
+use crate::probe::lock::shows_the_host;
+use crate::probe::mount::{all, covering};
+use crate::symptoms::{Mount, Mounts, View, Whose};
+use std::path::{Path, PathBuf};
+
+/// `is_here`: the tree is this machine's, so that our own mounts mean something.
+pub(super) fn read(places: &Places, container: Option<&Container>, is_here: bool) -> Vec<View> {
+    let mut views = Vec::new();
+    let mut add = |whose, source: PathBuf, root: &Path| {
+        views.push(View {
+            whose,
+            mounts: all(&source).map(|all| those_that_matter(&all, places, root)),
+            source,
+        });
+    };
+    let root = Path::new("/");
+    let host = places.proc.join("1/mountinfo");
+    if shows_the_host(&places.proc) && host.symlink_metadata().is_ok() {
+        add(Whose::Host, host, root);
+    }
+    if let Some(container) = container {
+        add(Whose::Driver, container.mountinfo.clone(), root);
+    }
+    if is_here {
+        add(Whose::Own, "/proc/self/mountinfo".into(), &places.root);
+    }
+    views
+}
+
+/// `root` is where that process sees what we see below `places.root`.
+fn those_that_matter(all: &[Mount], places: &Places, root: &Path) -> Mounts {
+    let seen_at = |path: &Path| below(root, path.strip_prefix(&places.root).unwrap_or(path));
+    let directory = seen_at(places.marker.parent().unwrap_or(&places.marker));
+    let is_nfs_rdma = |mount: &&Mount| {
+        mount.fs_type.starts_with("nfs") && mount.options.split(',').any(|option| option == "proto=rdma")
+    };
+    Mounts {
+        headers: covering(all, &directory.join("usr/src")).cloned(),
+        marker: covering(all, &directory).cloned(),
+        devices: covering(all, &below(root, Path::new("/dev"))).cloned(),
+        nfs_rdma: all.iter().filter(is_nfs_rdma).cloned().collect(),
+    }
+}
