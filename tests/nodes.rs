@@ -5,12 +5,19 @@
 //! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
 //! `link PATH TARGET`, `remove PATH`, `lock held|free`, `env NAME=VALUE`, `args ARG…`,
 //! `verb VERB`, and `include NAME` for `tests/nodes/common/NAME`. Later directives win.
+//!
+//! Of a node that runs: `touch SECONDS PATH` (written so long after the boot of `common/booted`), `holds PATH`
+//! (somebody has a lock on it), `program PATH`, and `process PID NAME SECONDS CGROUP ARG…` (started so long
+//! after the boot).
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
+/// When the node of `common/booted` was started, in seconds since 1970.
+const BOOT: u64 = 1_755_650_000;
 const LOCK: &str = "run/mellanox/drivers/.lock";
 
 fn nodes() -> PathBuf {
@@ -57,13 +64,17 @@ impl Node {
                         content += line.strip_prefix("| ").unwrap_or("");
                         content.push('\n');
                     }
-                    self.write(rest, &content.replace("\\t", "\t"));
+                    self.write(rest, &content.replace("\\t", "\t").replace("\\0", "\0"));
                 }
                 "dir" => fs::create_dir_all(self.path(rest)).expect("a directory"),
                 "link" => self.link(rest),
                 "remove" => self.remove(rest),
                 "lock" => self.lock(rest == "held"),
                 "env" => self.env.push(pair(rest, '=')),
+                "touch" => self.touch(rest),
+                "holds" => self.holds(rest),
+                "program" => self.program(rest),
+                "process" => self.process(rest),
                 "verb" => rest.clone_into(&mut self.verb),
                 "args" => self.args.extend(rest.split(' ').map(str::to_owned)),
                 other => panic!("{}: no directive {other:?}", description.display()),
@@ -97,6 +108,42 @@ impl Node {
         let device = format!("{device:02x}:{:02x}", nix::sys::stat::minor(file.dev()));
         let inode = if held { file.ino() } else { file.ino() + 1 };
         self.write("proc/locks", &format!("1: FLOCK  ADVISORY  WRITE 4711 {device}:{inode} 0 EOF\n"));
+    }
+
+    fn touch(&self, words: &str) {
+        let (seconds, path) = pair(words, ' ');
+        let path = self.path(&path);
+        if !path.exists() {
+            self.write(path.to_str().expect("a plain path"), "");
+        }
+        let written = UNIX_EPOCH + Duration::from_secs(BOOT.saturating_add_signed(seconds.parse().expect("seconds")));
+        File::options().write(true).open(path).and_then(|file| file.set_modified(written)).expect("a time");
+    }
+
+    fn holds(&self, path: &str) {
+        let file = self.path(path).metadata().expect("a file to lock");
+        let device = (nix::sys::stat::major(file.dev()), nix::sys::stat::minor(file.dev()));
+        let others = fs::read_to_string(self.path("proc/locks")).unwrap_or_default();
+        let line = format!("7: FLOCK  ADVISORY  WRITE 4712 {:02x}:{:02x}:{} 0 EOF\n", device.0, device.1, file.ino());
+        self.write("proc/locks", &(others + &line));
+    }
+
+    fn program(&self, path: &str) {
+        self.write(path, "");
+        fs::set_permissions(self.path(path), Permissions::from_mode(0o755)).expect("a mode");
+    }
+
+    fn process(&self, words: &str) {
+        let words: Vec<_> = words.split(' ').collect();
+        let [pid, name, seconds, cgroup, arguments @ ..] = words.as_slice() else { panic!("{words:?}") };
+        let file = |file: &str, text: &str| self.write(&format!("proc/{pid}/{file}"), text);
+        file("comm", &format!("{name}\n"));
+        file("cmdline", &arguments.iter().map(|argument| format!("{argument}\0")).collect::<String>());
+        file("cgroup", &format!("0::{cgroup}\n"));
+        // proc(5): the 22nd field is the start in hundredths of a second; the others do not matter here.
+        let started: u64 = seconds.parse().expect("seconds");
+        let rest = "0 ".repeat(30);
+        file("stat", &format!("{pid} ({name}) S 1 1 1 0 -1 {}{}00 {}\n", "0 ".repeat(13), started, rest.trim_end()));
     }
 
     /// The verb's report with the tree's place taken out, and its exit code.

@@ -5,7 +5,6 @@
 use super::super::read::{small, whole};
 use crate::symptoms::runtime::Process;
 use crate::observation::{Seen, Unreadable};
-use procfs::FromRead;
 use std::path::Path;
 
 /// `USER_HZ`: 100 for every program on every architecture that Linux still has.
@@ -80,13 +79,28 @@ fn is_in_a_pod(directory: &Path) -> bool {
 
 fn started(directory: &Path, boot: Option<i64>) -> Option<i64> {
     let text = whole(&directory.join("stat"), 4096).ok()?;
-    let stat = procfs::process::Stat::from_read(text.as_bytes()).ok()?;
-    Some(boot? + i64::try_from(stat.starttime / TICKS).ok()?)
+    Some(boot? + i64::try_from(start_ticks(&text)? / TICKS).ok()?)
+}
+
+/// The 22nd field of <pid>/stat (proc(5)); the name before it may hold spaces and brackets. The procfs
+/// crate panics where a line is cut off.
+fn start_ticks(stat: &str) -> Option<u64> {
+    let (_, behind_the_name) = stat.rsplit_once(')')?;
+    behind_the_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_start_is_found_behind_any_name() {
+        let stat = "812 (a) b (c) S 1 812 812 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 9 0 160042 1 1";
+        assert_eq!(start_ticks(stat), Some(160_042));
+        for cut_off in ["", "812 (a", "812 (a)", "812 (a) S 1 812"] {
+            assert_eq!(start_ticks(cut_off), None, "{cut_off:?}");
+        }
+    }
 
     #[test]
     fn options_have_two_spellings() {
