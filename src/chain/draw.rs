@@ -17,7 +17,10 @@ pub fn draw(seen: &Chain, links: &[Link]) -> String {
         branch(&mut text, below, root, "", "");
     }
     text += &match broken_at(links) {
-        Some(link) => format!("it stops at {}, which {} writes{}\n", link.file, link.writer, waiting(link)),
+        Some(link) => {
+            let since = link.waited_s.map(|seconds| format!(", for {} now", span(seconds))).unwrap_or_default();
+            format!("it stops at {}, which {} writes{since}\n", link.file, link.writer)
+        }
         None if !is_begun => {
             format!("{} is not there: no GPU Operator since this boot\n", seen.directory.display())
         }
@@ -34,14 +37,6 @@ fn booted(seen: &Chain) -> String {
     }
 }
 
-fn waiting(link: &Link) -> String {
-    let since = link.waited_s.map(|seconds| format!(" for {}", span(seconds))).unwrap_or_default();
-    match link.waiters {
-        [] => String::new(),
-        waiters => format!("; waiting for it{since}: {}", waiters.join(", ")),
-    }
-}
-
 /// The file that it comes after, where that one is in the chain of this node.
 fn parent<'a>(links: &'a [Link], link: &Link) -> Option<&'a Link> {
     links.iter().find(|other| Some(other.file) == link.after)
@@ -50,10 +45,20 @@ fn parent<'a>(links: &'a [Link], link: &Link) -> Option<&'a Link> {
 fn branch(text: &mut String, links: &[Link], link: &Link, lead: &str, below: &str) {
     *text += format!("{lead}{}{}\n", label(link), ages(link)).as_str();
     let children: Vec<_> = links.iter().filter(|other| other.after == Some(link.file)).collect();
+    if holds_up(link) {
+        let stem = if children.is_empty() { "  " } else { "│ " };
+        let writer = if link.broken { format!("{} writes it; ", link.writer) } else { String::new() };
+        *text += format!("{below}{stem}    {writer}waiting: {}\n", link.waiters.join(", ")).as_str();
+    }
     for (at, child) in children.iter().enumerate() {
         let (lead, more) = if at + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         branch(text, links, child, &format!("{below}{lead}"), &format!("{below}{more}"));
     }
+}
+
+fn holds_up(link: &Link) -> bool {
+    let is_missing = matches!(link.state, State::Absent | State::Stale | State::Unknown);
+    is_missing && !link.waiters.is_empty()
 }
 
 fn label(link: &Link) -> String {

@@ -433,16 +433,17 @@ findings! {
         ];
     // The GPU Operator's readiness chain.
     DriverCtrReadyStale: Warning, "`.driver-ctr-ready` was left behind by a driver container that ended",
-        after [StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, BadParameter,
-            ModuleFileDamaged],
+        after [DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule,
+            BadParameter, ModuleFileDamaged],
         [
             "Nothing may be concluded from it: nvidia-peermem-ctr and driver-validation believe it nevertheless.",
             "Look why the driver container ended: `kubectl logs -n gpu-operator -l \
-                app.kubernetes.io/component=nvidia-driver -c nvidia-driver-ctr --previous`.",
-            NEW_DRIVER_POD,
+                app.kubernetes.io/component=nvidia-driver -c nvidia-driver-ctr --previous`. Its next start sets things \
+                right, if it comes to its end.",
+            "If the file stays although no driver container is starting, remove it.",
         ];
     DriverCtrNotReady: Warning, "the driver container is not ready, for longer than a build takes",
-        after [HeadersForOtherKernel, HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule,
+        after [DriverNotLoaded, HeadersForOtherKernel, HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule,
             SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
             ModuleFileDamaged],
         [

@@ -102,7 +102,7 @@ impl<'a> Diagnosis<'a> {
 
     fn headline(&self, paint: Paint) -> String {
         let outcome = self.report.verdict.outcome;
-        match self.findings.first() {
+        match self.findings.first().filter(|root| root.severity != Severity::Info) {
             None => self.report.verdict.headline(),
             Some(root) => paint.severity(root.severity, &format!("{outcome}: {}: {}", root.id, root.title)),
         }
