@@ -571,6 +571,45 @@ fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
     }
 }
 
+/// What the pods print, `kubectl logs --prefix` hands on and `fleet` reads; and the document's commands name them.
+#[test]
+fn the_fleets_reports_are_what_fleet_reads() {
+    let daemonset = &yaml(&manifests().join("fleet/daemonset.yaml"))[0];
+    let spec = &daemonset["spec"]["template"]["spec"];
+    let container = &spec["containers"][0];
+    let mount = &container["volumeMounts"][0];
+    assert_eq!((&mount["readOnly"], &mount["mountPropagation"]), (&json!(true), &json!("HostToContainer")));
+    assert_eq!(spec["automountServiceAccountToken"], false);
+    let nodes = [("n-1", Node::ready()), ("n-2", Node::ready().without_marker())];
+    let mut reports = String::new();
+    for (name, node) in &nodes {
+        let words = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+        let words = words.map(|word| if word == mount["mountPath"] { node.root().to_str().unwrap() } else { word });
+        let output = output(gate().args(words).env(container["env"][0]["name"].as_str().unwrap(), name));
+        let report = String::from_utf8(output.stdout).unwrap();
+        reports += &format!("[pod/peermem-doctor-{name}/{}] {report}", container["name"].as_str().unwrap());
+    }
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("reports");
+    fs::write(&file, reports).unwrap();
+    let output = output(gate().args(["fleet", "--format", "json"]).arg(&file));
+    assert_eq!(code(output.status), 1);
+    let rollup: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&rollup["nodes"], &rollup["damaged"]), (&json!(2), &json!(0)), "{rollup:#}");
+
+    let text = fs::read_to_string(root().join("docs/fleet.md")).unwrap();
+    let kustomization = &yaml(&manifests().join("fleet/kustomization.yaml"))[0];
+    let namespace = kustomization["namespace"].as_str().unwrap();
+    let label = daemonset["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"].as_str().unwrap();
+    let collect = format!("kubectl logs -n {namespace} -l app.kubernetes.io/name={label} --prefix");
+    assert!(text.contains(&collect) && text.contains("kubectl apply -k manifests/fleet\n"), "{collect}");
+    if can_kubectl() {
+        let rendered = render(&manifests().join("fleet"));
+        assert_eq!(rendered.len(), 1);
+        assert_eq!(rendered[0]["metadata"]["namespace"], namespace);
+    }
+}
+
 #[test]
 fn node_feature_discovery_gets_a_label_that_expires() {
     let features = TempDir::new().unwrap();
