@@ -3,7 +3,7 @@
 //! the description names, whose text report must be the one beside it, `report`. `BLESS=1` writes the reports anew.
 //!
 //! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
-//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `env NAME=VALUE`, `args ARG…`,
+//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `environ PATH NAME=VALUE…` (a process's), `env NAME=VALUE`, `args ARG…`,
 //! `verb VERB`, and `include NAME` for `tests/nodes/common/NAME`. Later directives win.
 
 use std::fs;
@@ -63,6 +63,10 @@ impl Node {
                 "link" => self.link(rest),
                 "remove" => self.remove(rest),
                 "lock" => self.lock(rest == "held"),
+                "environ" => {
+                    let (path, variables) = pair(rest, ' ');
+                    self.write(&path, &(variables.replace(' ', "\0") + "\0"));
+                }
                 "env" => self.env.push(pair(rest, '=')),
                 "verb" => rest.clone_into(&mut self.verb),
                 "args" => self.args.extend(rest.split(' ').map(str::to_owned)),
