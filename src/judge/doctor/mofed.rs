@@ -45,6 +45,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         found.extend(where_it_is(case, keepers.is_empty()).filter(|_| is_absent));
         found.extend(keepers);
     }
+    found.extend(stale_headers(case));
     found
 }
 
@@ -134,6 +135,22 @@ fn stale_marker(case: &Case<'_>) -> Option<Finding> {
         () => return None,
     };
     Some(Finding::new(Id::StaleMarker, case.expected.marker.display(), "is there").seen(PROC_MODULES, what))
+}
+
+/// MOFED mounts its headers right before it sets its marker. A mount that shows none, or another
+/// kernel's, beside a marker belongs to a container that is gone (doca-driver-build d64b068).
+fn stale_headers(case: &Case<'_>) -> Option<Finding> {
+    let is_wrong = case.has(Reason::HeadersMissing) || case.has(Reason::HeadersForOtherKernel);
+    let is_ready = matches!(case.seen.marker, Marker::Present(_)) && case.has(Reason::OutOfTree);
+    let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let mount =
+        view.mounts.as_ref().ok()?.headers.as_ref().filter(|mount| mount.point.ends_with("usr/src"))?;
+    (is_wrong && is_ready).then(|| {
+        Finding::new(Id::HeaderMountStale, view.source.display(), format!("{mount} is mounted")).seen(
+            case.seen.headers.root.display(),
+            "shows no headers for this kernel, though MOFED's marker is set",
+        )
+    })
 }
 
 fn is_any_loaded(case: &Case<'_>) -> bool {
