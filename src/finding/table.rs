@@ -175,7 +175,7 @@ findings! {
             "Or take MOFED off the host and let the Network Operator's container bring it; not both.",
             "If the operator says so already, look from where its containers can be seen, or set `USE_HOST_MOFED=true` here.",
         ];
-    ContainerMofedIgnored: Critical, "a MOFED container is on this node, and the operator says that the host provides MOFED",
+    ContainerMofedIgnored: Critical, "a MOFED container is here, and the operator says that the host provides MOFED",
         after [],
         [
             "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy: otherwise nothing waits for that container.",
@@ -274,7 +274,7 @@ findings! {
                 provides it.",
         ];
     ModuleNotLoaded: Warning, "an RDMA module is not loaded",
-        after [MixedStack, LoadedOnGoneStack, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleLoading,
+        after [BlacklistLeftBehind, MixedStack, LoadedOnGoneStack, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleLoading,
             ModuleUnloading],
         [
             "Wait while MOFED restarts its driver.",
@@ -323,7 +323,7 @@ findings! {
 
     // The NIC behind the modules.
     NicWithoutDriver: Warning, "a Mellanox network device has no driver",
-        after [NicOnlyVfio, BlacklistLeftBehind, MixedStack, ModuleInTree, ModuleNotLoaded],
+        after [MixedStack],
         [
             "The driver gave it up, or was never offered it: `dmesg | grep -i mlx5` says why (firmware that is too old or does \
                 not start, no memory for its BAR).",

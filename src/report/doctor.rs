@@ -98,7 +98,7 @@ impl<'a> Diagnosis<'a> {
         let found = match (counts.is_empty(), following.len()) {
             (true, _) => "nothing found".to_owned(),
             (false, 0) => counts.join(", "),
-            (false, more) => format!("{}; {more} more follow from that", counts.join(", ")),
+            (false, more) => format!("{}, and {more} more from that", counts.join(", ")),
         };
         format!("{node}, kernel {kernel} ({arch}): {found}")
     }

@@ -157,19 +157,21 @@ fn is_any_loaded(case: &Case<'_>) -> bool {
     case.seen.modules.proc.is_err() || case.expected.modules.iter().any(|name| case.line(name).is_some())
 }
 
-/// MOFED has it while it loads, and takes it away: one beside a marker was left.
+/// MOFED has it while it loads, and takes it away: one beside a marker, without a MOFED, or from
+/// before the boot was left.
 fn blacklist(case: &Case<'_>) -> Option<Finding> {
     let traces = &case.symptoms.mofed;
-    let is_idle = matches!(case.seen.marker, Marker::Present(_)) || traces.lock == Lock::Free;
-    match &traces.blacklisted {
-        Ok(true) if is_idle => Some(Finding::new(
-            Id::BlacklistLeftBehind,
-            traces.blacklist.display(),
-            "is there, though MOFED is not loading its modules",
-        )),
-        Ok(_) => None,
-        Err(why) => Some(unreadable(why)),
-    }
+    let made = match &traces.blacklisted {
+        Ok(made) => (*made)?,
+        Err(why) => return Some(unreadable(why)),
+    };
+    let why = match () {
+        () if matches!(case.seen.marker, Marker::Present(_)) => "is there, though MOFED has set its marker",
+        () if traces.lock == Lock::Free => "is there, though no MOFED runs",
+        () if traces.booted.is_some_and(|booted| made < booted) => "is older than this boot",
+        () => return None,
+    };
+    Some(Finding::new(Id::BlacklistLeftBehind, traces.blacklist.display(), why))
 }
 
 /// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
