@@ -38,8 +38,10 @@ pub struct MofedTraces {
     pub marker: Marker,
     /// The file by which it keeps modules from loading while it works (doca-driver-build, config.go).
     pub blacklist: PathBuf,
-    /// That file is there.
-    pub blacklisted: Seen<bool>,
+    /// When it was made, in seconds since 1970; `None` where it is not there.
+    pub blacklisted: Seen<Option<i64>>,
+    /// When the kernel was booted, in seconds since 1970.
+    pub booted: Option<i64>,
     /// The first sign of a MOFED that is installed on the host itself.
     pub installed: Option<PathBuf>,
     /// The running driver container's environment, from which we know what the operator says.

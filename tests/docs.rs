@@ -6,6 +6,7 @@ use clap::CommandFactory;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
 use peermem_gate::ending::Ending;
+use peermem_gate::finding::Id;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +15,12 @@ use std::process::Command;
 
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
+const FINDINGS: &str = "docs/findings.md";
+/// As wide as the documents are.
+const WIDTH: usize = 118;
 
 /// Rooms that get all they know from their arguments.
-const PURE: [&str; 9] = [
+const PURE: [&str; 11] = [
     "src/arguments.rs",
     "src/judge",
     "src/gate",
@@ -25,7 +29,9 @@ const PURE: [&str; 9] = [
     "src/config.rs",
     "src/version.rs",
     "src/environment.rs",
-    "src/report.rs",
+    "src/report",
+    "src/finding",
+    "src/symptoms.rs",
 ];
 
 /// What would let one of them look at the world, or at a clock.
@@ -70,6 +76,63 @@ fn a_reason_that_does_not_pass_says_what_to_look_at_and_what_to_do() {
     }
 }
 
+/// One source for text and program: `BLESS=1` writes the texts anew.
+#[test]
+fn what_to_do_is_what_the_program_says() {
+    let mut conditions = String::new();
+    for section in read(CONDITIONS).split_inclusive("\n\n") {
+        let reason = conditions.rsplit("### `").next().and_then(|rest| rest.split('`').next());
+        let id = Id::ALL.iter().find(|id| Some(id.name()) == reason);
+        match (id, section.split_once("- **Do**: ")) {
+            (Some(id), Some((before, _))) => {
+                let steps = format!("- **Do**: {}", id.remedy().join(" ")).replace("{node}", "NODE");
+                conditions += &format!("{before}{}\n\n", wrapped(&steps, "  "));
+            }
+            _ => conditions += section,
+        }
+    }
+    assert_same(CONDITIONS, &(conditions.trim_end().to_owned() + "\n"));
+}
+
+#[test]
+fn every_finding_is_explained_as_the_program_says() {
+    let mut text = read(FINDINGS);
+    text.truncate(text.find("\n## ").map_or(text.len(), |at| at + 1));
+    for id in Id::ALL {
+        text += &format!("## `{id}`\n\n{}: {}.\n\n", id.severity(), id.title());
+        if !id.causes().is_empty() {
+            let causes: Vec<_> = id.causes().iter().map(|cause| format!("`{cause}`")).collect();
+            text += &format!("{}\n\n", wrapped(&format!("May come from {}.", causes.join(", ")), ""));
+        }
+        for step in id.remedy() {
+            text += &format!("{}\n", wrapped(&format!("- {}", step.replace("{node}", "NODE")), "  "));
+        }
+        text.push('\n');
+    }
+    assert_same(FINDINGS, &(text.trim_end().to_owned() + "\n"));
+}
+
+fn wrapped(text: &str, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().unwrap();
+        if line.chars().count() + word.chars().count() >= WIDTH {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            let separator = if line.is_empty() { "" } else { " " };
+            *line += &format!("{separator}{word}");
+        }
+    }
+    lines.join("\n")
+}
+
+fn assert_same(path: &str, text: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(root().join(path), text).unwrap();
+    }
+    assert!(read(path) == text, "{path} does not say what the program says: BLESS=1 writes it anew");
+}
+
 #[test]
 fn every_condition_is_explained_in_its_order() {
     let types = condition_types();
@@ -84,6 +147,7 @@ fn every_condition_is_explained_in_its_order() {
 #[test]
 fn no_reason_is_named_that_does_not_exist() {
     let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
+    known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
     known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));
     known.extend(

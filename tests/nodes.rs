@@ -3,7 +3,7 @@
 //! the description names, whose text report must be the one beside it, `report`. `BLESS=1` writes the reports anew.
 //!
 //! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
-//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `env NAME=VALUE`, `args ARG…`,
+//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `environ PATH NAME=VALUE…` (a process's), `env NAME=VALUE`, `args ARG…`,
 //! `verb VERB`, and `include NAME` for `tests/nodes/common/NAME`. Later directives win.
 //!
 //! Of a node that runs: `touch SECONDS PATH` (written so long after the boot of `common/booted`), `holds PATH`
@@ -70,6 +70,10 @@ impl Node {
                 "link" => self.link(rest),
                 "remove" => self.remove(rest),
                 "lock" => self.lock(rest == "held"),
+                "environ" => {
+                    let (path, variables) = pair(rest, ' ');
+                    self.write(&path, &(variables.replace(' ', "\0") + "\0"));
+                }
                 "env" => self.env.push(pair(rest, '=')),
                 "touch" => self.touch(rest),
                 "holds" => self.holds(rest),

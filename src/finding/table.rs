@@ -175,7 +175,7 @@ findings! {
             "Or take MOFED off the host and let the Network Operator's container bring it; not both.",
             "If the operator says so already, look from where its containers can be seen, or set `USE_HOST_MOFED=true` here.",
         ];
-    ContainerMofedIgnored: Critical, "a MOFED container is on this node, and the operator says that the host provides MOFED",
+    ContainerMofedIgnored: Critical, "a MOFED container is here, and the operator says that the host provides MOFED",
         after [],
         [
             "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy: otherwise nothing waits for that container.",
@@ -193,15 +193,15 @@ findings! {
         after [],
         [
             "Wait: a build takes 5 to 40 minutes. It cures by itself what follows from it.",
-            "If it takes longer, read its log: `kubectl logs -A -l nvidia.com/ofed-driver --prefix` or on the node \
+            "If it takes longer, read its log: `kubectl -n nvidia-network-operator logs -l nvidia.com/ofed-driver --prefix` or on the node \
                 `crictl logs`.",
         ];
     MofedNotRunning: Critical, "MOFED's container has been here, and does not run",
         after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
         [
             MOFED_POD,
-            "If it is there and restarts again and again, its log says why: `kubectl logs -A -l nvidia.com/ofed-driver \
-                --previous --prefix`.",
+            "If it is there and restarts again and again, its log says why: `kubectl -n nvidia-network-operator logs -l \
+                nvidia.com/ofed-driver --previous --prefix`.",
             "If there is none, see why its DaemonSet does not schedule one here: node labels, taints, and the DaemonSet of \
                 this kernel.",
         ];
@@ -274,7 +274,7 @@ findings! {
                 provides it.",
         ];
     ModuleNotLoaded: Warning, "an RDMA module is not loaded",
-        after [LoadedOnGoneStack, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleLoading,
+        after [BlacklistLeftBehind, MixedStack, LoadedOnGoneStack, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleLoading,
             ModuleUnloading],
         [
             "Wait while MOFED restarts its driver.",
@@ -294,8 +294,11 @@ findings! {
         ["If the modules are live and MOFED's, install a MOFED that has peer memory, or use DMA-BUF."];
 
     // The headers.
-    HeadersMissing: Warning, "MOFED's headers are not there",
-        after [MarkerDirectoryUnlinked, MountPinned, MountPropagationMissing, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing,
+    HeaderMountStale: Critical, "MOFED's header mount is that of a container that is gone",
+        after [MarkerSuspect],
+        [NEW_MOFED_POD, "If the mount stays: `umount -l /run/mellanox/drivers/usr/src` on the node, then delete the pod once more."];
+    HeadersMissing: Critical, "MOFED's headers are not there",
+        after [HeaderMountStale, MarkerDirectoryUnlinked, MountPinned, MountPropagationMissing, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing,
             ModuleInTree],
         [
             "Before the marker is set, wait.",
@@ -305,7 +308,7 @@ findings! {
             "If the driver images are precompiled, nothing is built here: say `--precompiled`.",
         ];
     HeadersForOtherKernel: Critical, "MOFED's headers are for other kernels",
-        after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
+        after [HeaderMountStale, MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
         ["Have MOFED build for the running kernel.", NEW_MOFED_POD];
     HeadersIncomplete: Warning, "MOFED's Module.symvers is incomplete: NVIDIA's build would fail",
         after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
@@ -320,7 +323,7 @@ findings! {
 
     // The NIC behind the modules.
     NicWithoutDriver: Warning, "a Mellanox network device has no driver",
-        after [NicOnlyVfio, BlacklistLeftBehind, MixedStack, ModuleInTree, ModuleNotLoaded],
+        after [MixedStack],
         [
             "The driver gave it up, or was never offered it: `dmesg | grep -i mlx5` says why (firmware that is too old or does \
                 not start, no memory for its BAR).",
@@ -334,7 +337,7 @@ findings! {
             HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory],
         [
             "While the gate holds the driver back, wait.",
-            "Otherwise the driver container's log says why: `kubectl logs -A -l app.kubernetes.io/component=nvidia-driver -c \
+            "Otherwise the driver container's log says why: `kubectl -n gpu-operator logs -l app.kubernetes.io/component=nvidia-driver -c \
                 nvidia-driver-ctr --prefix`, and `dmesg`.",
             "If nouveau has the GPU: blacklist it (`/etc/modprobe.d`), and reboot.",
         ];

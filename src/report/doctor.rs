@@ -3,11 +3,15 @@
 
 use super::{Report, runtime};
 use crate::chain::{self, Link};
+use crate::condition::Outcome;
 use crate::finding::{Finding, Severity};
 use crate::observation::Observation;
 use crate::symptoms::Symptoms;
 use serde::Serialize;
 use std::fmt::Write;
+
+/// What follows stands under its cause.
+const INDENT: &str = "        ";
 
 /// A report, and what is wrong. Its JSON form is stable (contract: `peermem-gate/v1`).
 #[derive(Clone, Debug, Serialize)]
@@ -88,52 +92,66 @@ impl<'a> Diagnosis<'a> {
     /// The verdict, the findings, and every condition.
     #[must_use]
     pub fn text(&self, paint: Paint) -> String {
-        let mut text = self.headline(paint) + "\n" + &self.about() + "\n\n";
+        let mut text = self.headline(paint) + "\n" + &self.about() + "\n";
+        let mut under_root = false;
         for finding in self.findings {
-            text += &told(finding, paint);
+            let follows = finding.follows_from.is_some();
+            text += match (follows, under_root) {
+                (false, _) => "\n",
+                (true, true) => "    and so\n",
+                (true, false) => "",
+            };
+            text += &told(finding, if follows { INDENT } else { "" }, paint);
+            under_root = !follows;
         }
-        text += &(chain::draw(&self.symptoms.chain, self.chain) + "\n");
+        text += &("\n".to_owned() + &chain::draw(&self.symptoms.chain, self.chain));
         let runtimes = runtime::text(&self.symptoms.runtimes);
         if !runtimes.is_empty() {
-            text += &(runtimes + "\n");
+            text += &("\n".to_owned() + &runtimes);
         }
-        text + "conditions\n" + &self.report.conditions()
+        text + "\nconditions\n" + &self.report.conditions()
     }
 
+    /// A root cause, or what the conditions say.
     fn headline(&self, paint: Paint) -> String {
         let outcome = self.report.verdict.outcome;
-        match self.findings.first().filter(|root| root.severity != Severity::Info) {
-            None => self.report.verdict.headline(),
-            Some(root) => paint.severity(root.severity, &format!("{outcome}: {}: {}", root.id, root.title)),
-        }
+        let root = self.findings.first().filter(|root| root.severity != Severity::Info);
+        let Some(root) = root else { return self.report.verdict.headline() };
+        let but = match outcome {
+            Outcome::Ready | Outcome::NotApplicable => ", but",
+            Outcome::Waiting | Outcome::Blocked | Outcome::Unknown => ":",
+        };
+        paint.severity(root.severity, &format!("{outcome}{but} {}: {}", root.id, root.title))
     }
 
     fn about(&self) -> String {
         let Report { node, kernel, arch, .. } = &self.report;
-        let count = |severity| self.findings.iter().filter(|f| f.severity == severity).count();
+        let (roots, following): (Vec<_>, Vec<_>) =
+            self.findings.iter().partition(|finding| finding.follows_from.is_none());
+        let count = |severity| roots.iter().filter(|root| root.severity == severity).count();
         let all = [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Info];
-        let counts: Vec<_> = all.into_iter().map(|s| (count(s), s)).filter(|(n, _)| *n > 0).collect();
-        let counts: Vec<_> = counts.iter().map(|(n, severity)| format!("{n} {severity}")).collect();
-        let found = if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") };
+        let counts =
+            all.map(|severity| (count(severity), severity)).into_iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<_> = counts.map(|(count, severity)| format!("{count} {severity}")).collect();
+        let found = match (counts.is_empty(), following.len()) {
+            (true, _) => "nothing found".to_owned(),
+            (false, 0) => counts.join(", "),
+            (false, more) => format!("{}, and {more} more from that", counts.join(", ")),
+        };
         format!("{node}, kernel {kernel} ({arch}): {found}")
     }
 }
 
 /// The cure of a root cause is the cure of what follows from it, which needs none of its own.
-fn told(finding: &Finding, paint: Paint) -> String {
+fn told(finding: &Finding, indent: &str, paint: Paint) -> String {
     let severity = paint.severity(finding.severity, &format!("{:<8}", finding.severity));
-    let (indent, from) = match finding.follows_from {
-        None => ("", String::new()),
-        Some(cause) => ("    ", format!(" (from {cause})")),
-    };
+    let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
     let mut text = format!("{indent}{severity} {}: {}{from}\n", finding.id, finding.title);
     for evidence in &finding.evidence {
         let _ = writeln!(text, "{indent}    seen  {}: {}", evidence.source, evidence.seen);
     }
-    if finding.follows_from.is_none() {
-        for step in &finding.remedy {
-            let _ = writeln!(text, "{indent}    do    {step}");
-        }
+    for step in finding.remedy.iter().filter(|_| finding.follows_from.is_none()) {
+        let _ = writeln!(text, "{indent}    do    {step}");
     }
-    text + "\n"
+    text
 }

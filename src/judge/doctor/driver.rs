@@ -2,6 +2,7 @@
 //! NVIDIA's driver: loaded, of one version, with its files and its device nodes.
 
 use super::Case;
+use crate::condition::Outcome;
 use crate::finding::{Finding, Id};
 use crate::observation::ModuleFile;
 use crate::symptoms::{PciFunction, Whose};
@@ -66,8 +67,8 @@ fn number(line: &str) -> Option<&str> {
 fn root(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
     let ModuleFile::Missing(directory) = &case.seen.peermem.as_ref()?.file else { return None };
-    // Loaded is loaded, wherever its file has gone.
-    if case.is_live("nvidia_peermem") {
+    // Loaded is loaded, wherever its file has gone; and without RDMA nobody needs the file.
+    if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
         return None;
     }
     if !driver.has_modules {

@@ -98,9 +98,9 @@ fn unreadable(why: &Unreadable) -> Finding {
 /// A line of /proc/modules as it matters to people.
 fn told(module: &ProcModule) -> String {
     let users =
-        if module.users.is_empty() { String::new() } else { format!(", by {}", module.users.join(", ")) };
+        if module.users.is_empty() { String::new() } else { format!(" by {}", module.users.join(", ")) };
     let used = match module.refcount {
-        Some(count) if count > 0 => format!(", used {count} times{users}"),
+        Some(count) if count > 0 => format!(" and in use{users} (refcount {count})"),
         _ => ", not in use".to_owned(),
     };
     format!("{} is loaded{used}", module.name)

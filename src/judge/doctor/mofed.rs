@@ -45,6 +45,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         found.extend(where_it_is(case, keepers.is_empty()).filter(|_| is_absent));
         found.extend(keepers);
     }
+    found.extend(stale_headers(case));
     found
 }
 
@@ -136,23 +137,41 @@ fn stale_marker(case: &Case<'_>) -> Option<Finding> {
     Some(Finding::new(Id::StaleMarker, case.expected.marker.display(), "is there").seen(PROC_MODULES, what))
 }
 
+/// MOFED mounts its headers right before it sets its marker. A mount that shows none, or another
+/// kernel's, beside a marker belongs to a container that is gone (doca-driver-build d64b068).
+fn stale_headers(case: &Case<'_>) -> Option<Finding> {
+    let is_wrong = case.has(Reason::HeadersMissing) || case.has(Reason::HeadersForOtherKernel);
+    let is_ready = matches!(case.seen.marker, Marker::Present(_)) && case.has(Reason::OutOfTree);
+    let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let mount =
+        view.mounts.as_ref().ok()?.headers.as_ref().filter(|mount| mount.point.ends_with("usr/src"))?;
+    (is_wrong && is_ready).then(|| {
+        Finding::new(Id::HeaderMountStale, view.source.display(), format!("{mount} is mounted")).seen(
+            case.seen.headers.root.display(),
+            "shows no headers for this kernel, though MOFED's marker is set",
+        )
+    })
+}
+
 fn is_any_loaded(case: &Case<'_>) -> bool {
     case.seen.modules.proc.is_err() || case.expected.modules.iter().any(|name| case.line(name).is_some())
 }
 
-/// MOFED has it while it loads, and takes it away: one beside a marker was left.
+/// MOFED has it while it loads, and takes it away: one beside a marker, without a MOFED, or from
+/// before the boot was left.
 fn blacklist(case: &Case<'_>) -> Option<Finding> {
     let traces = &case.symptoms.mofed;
-    let is_idle = matches!(case.seen.marker, Marker::Present(_)) || traces.lock == Lock::Free;
-    match &traces.blacklisted {
-        Ok(true) if is_idle => Some(Finding::new(
-            Id::BlacklistLeftBehind,
-            traces.blacklist.display(),
-            "is there, though MOFED is not loading its modules",
-        )),
-        Ok(_) => None,
-        Err(why) => Some(unreadable(why)),
-    }
+    let made = match &traces.blacklisted {
+        Ok(made) => (*made)?,
+        Err(why) => return Some(unreadable(why)),
+    };
+    let why = match () {
+        () if matches!(case.seen.marker, Marker::Present(_)) => "is there, though MOFED has set its marker",
+        () if traces.lock == Lock::Free => "is there, though no MOFED runs",
+        () if traces.booted.is_some_and(|booted| made < booted) => "is older than this boot",
+        () => return None,
+    };
+    Some(Finding::new(Id::BlacklistLeftBehind, traces.blacklist.display(), why))
 }
 
 /// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! nvidia-peermem beyond its condition: who is registered, and whether one could do without it.
 
-use super::Case;
+use super::{Case, told};
 use crate::finding::{Finding, Id, Severity};
 
 /// `found` so far: an alternative is offered only to who has a problem.
 pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
-    [two_clients(case), dma_buf(case, found)].into_iter().flatten().collect()
+    [legacy_client(case), two_clients(case), dma_buf(case, found)].into_iter().flatten().collect()
+}
+
+/// Whatever else keeps nvidia-peermem from loading, and the condition says first.
+fn legacy_client(case: &Case<'_>) -> Option<Finding> {
+    let line = case.line("nv_peer_mem")?;
+    Some(Finding::new(Id::LegacyClientLoaded, "/proc/modules", told(line)))
 }
 
 /// Both register the name `nv_mem`, whose version is nvidia's only if `nvidia_peermem` was first.

@@ -5,12 +5,14 @@ mod driver;
 mod views;
 
 use super::Probe;
-use super::read::small;
+use super::read::{lines, small, unreadable};
 use super::{chain, lock, marker, pci, runtime};
 use crate::observation::{Kernel, Lock, Marker, Observation, Seen};
 use crate::symptoms::{MofedTraces, PciFunction, Symptoms, Watching};
 use inotify::Inotify;
 use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use driver::{Container, driver_root};
@@ -20,7 +22,10 @@ pub use driver::{Container, driver_root};
 const INSTALLED: [&str; 2] = ["etc/init.d/openibd", "usr/src/ofa_kernel"];
 /// doca-driver-build, config.go: `OFED_BLACKLIST_MODULES_FILE`, as the host sees it.
 const BLACKLIST: &str = "etc/modprobe.d/blacklist-ofed-modules.conf";
+/// PCI base class of display controllers, as which GPUs count.
 const DISPLAY: u32 = 0x03;
+/// Far more than a line for each of a thousand processors.
+const STAT: u64 = 4 * 1024 * 1024;
 
 impl Probe<'_> {
     /// Looks at the rest. `seen` is this probe's look, which is not looked at again.
@@ -59,7 +64,8 @@ impl Probe<'_> {
         MofedTraces {
             lock,
             marker,
-            blacklisted: is_there(&blacklist),
+            blacklisted: modified(&blacklist),
+            booted: booted(&places.proc),
             blacklist,
             installed: INSTALLED.iter().map(|sign| places.root.join(sign)).find(|path| is_no_link(path)),
             told_by: container.map(|container| container.environ.clone()),
@@ -78,12 +84,23 @@ fn is_no_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink())
 }
 
-fn is_there(path: &Path) -> Seen<bool> {
+fn modified(path: &Path) -> Seen<Option<i64>> {
     match path.symlink_metadata() {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(super::read::unreadable(path, &error)),
+        Ok(metadata) => Ok(Some(metadata.mtime())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(path, &error)),
     }
+}
+
+/// `btime` in /proc/stat.
+fn booted(proc: &Path) -> Option<i64> {
+    let mut booted = None;
+    let read = lines(&proc.join("stat"), STAT, |line| {
+        let seconds = line.strip_prefix(b"btime ").and_then(|text| std::str::from_utf8(text).ok());
+        booted = seconds.and_then(|text| text.parse().ok());
+        if booted.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    read.ok().and(booted)
 }
 
 /// The kernel is asked for an instance, as a wait would ask: what others use up cannot be counted.
