@@ -217,6 +217,90 @@ fn permission_denied() {
     }
 }
 
+/// A node without a finding, with all that `doctor` reads and the gate does not.
+fn with_symptoms() -> Node {
+    let node = Node::ready();
+    let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
+    let modules =
+        modules.replace("ib_uverbs 217088 1 mlx5_ib,", "ib_uverbs 217088 2 nvidia_peermem,mlx5_ib,");
+    let live = "nvidia_peermem 1 0 - Live 0x0 (OE)\nnvidia 1 1 nvidia_peermem, Live 0x0 (POE)\n";
+    node.write("proc/modules", format!("{live}{modules}"));
+    for module in ["nvidia", "nvidia_peermem"] {
+        node.write(&format!("sys/module/{module}/initstate"), "live\n");
+        node.write(&format!("sys/module/{module}/taint"), "OE\n");
+    }
+    for (path, text) in SYMPTOMS {
+        node.write(path, text);
+    }
+    node
+}
+
+const MOUNTS: &str =
+    "22 1 259:2 / / rw shared:1 - ext4 /dev/x rw\n25 22 0:23 / /run rw shared:5 - tmpfs tmpfs rw\n";
+const SYMPTOMS: [(&str, &str); 14] = [
+    ("proc/1/mountinfo", MOUNTS),
+    ("run/nvidia/nvidia-driver.pid", "4242\n"),
+    ("proc/4242/comm", "nvidia-driver\n"),
+    ("proc/4242/environ", "A=b\0GPU_DIRECT_RDMA_ENABLED=true\0"),
+    ("proc/4242/mountinfo", MOUNTS),
+    ("proc/stat", "cpu 1 2 3\nbtime 1700000000\n"),
+    ("proc/sys/fs/inotify/max_user_instances", "128\n"),
+    ("run/nvidia/validations/.driver-ctr-ready", "GPU_DIRECT_RDMA_ENABLED: true\n"),
+    ("sys/bus/pci/devices/0000:41:00.0/vendor", "0x10de\n"),
+    ("sys/bus/pci/devices/0000:41:00.0/class", "0x030200\n"),
+    ("sys/bus/pci/devices/0000:01:00.0/class", "0x020700\n"),
+    ("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  595.45.04  Thu\n"),
+    ("sys/module/nvidia/version", "595.45.04\n"),
+    ("sys/kernel/mm/memory_peers/nv_mem/version", "595.45.04\n"),
+];
+
+/// No finding comes of a file that makes no sense, but that it cannot be read.
+#[test]
+fn doctor_makes_nothing_of_garbage() {
+    let look = |node: &Node| {
+        let mut doctor = support::gate();
+        Report::of(doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()))
+    };
+    let ids = |report: &Report| -> Vec<String> {
+        let findings = report.json["findings"].as_array().expect("findings");
+        findings.iter().map(|finding| finding["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    // The port without a driver is there to show that it is found when it is whole.
+    assert_eq!(ids(&look(&with_symptoms())), ["NicWithoutDriver"]);
+    for (path, _) in SYMPTOMS {
+        for damaged in [Truncated, Binary, LongLine, Empty, Missing, Directory, Fifo] {
+            // A version cut in two is another one, and sysfs gives a whole one or none.
+            let is_version = path.ends_with("version");
+            let node = with_symptoms();
+            if damaged == Truncated && is_version || !damage(&node, path, damaged) {
+                continue;
+            }
+            let report = look(&node);
+            assert!((0..=2).contains(&report.code), "{path} {damaged:?}");
+            // A vendor that makes no sense may be a NIC's or a GPU's.
+            let allowed = ["NicWithoutDriver", "SourceUnreadable", "DevicesUnreadable"];
+            let odd: Vec<_> = ids(&report).into_iter().filter(|id| !allowed.contains(&&**id)).collect();
+            assert!(odd.is_empty(), "{path} {damaged:?}: {odd:?}");
+        }
+    }
+}
+
+/// And of what the gate reads: an answer, and never a wrong "Ready".
+#[test]
+fn doctor_is_not_ready_where_check_is_not() {
+    for damaged in [Truncated, Binary, LongLine, Empty, Missing, Directory, Fifo] {
+        assert_harmless(damaged, |node, args| {
+            let mut doctor = support::gate();
+            doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()).args(args);
+            let report = Report::of(&mut doctor);
+            // There is no nvidia-peermem.ko on these nodes, so that doctor alone is not ready.
+            let check = as_ourselves(node, args);
+            assert!(check.code == 0 || report.code != 0, "{}", report.json);
+            check
+        });
+    }
+}
+
 /// Every byte at which a file may be cut off while it is read or written.
 fn cut_anywhere(relative: &str, opens: impl Fn(&[u8]) -> bool) {
     let node = Node::ready();

@@ -31,6 +31,12 @@ fn check() -> Command {
     command
 }
 
+fn doctor() -> Command {
+    let mut command = gate();
+    command.arg("doctor").env("GPU_DIRECT_RDMA_ENABLED", "false");
+    command
+}
+
 fn load() -> Command {
     let mut command = gate();
     command.arg("load").env("GPU_DIRECT_RDMA_ENABLED", "false").env("PEERMEM_GATE_MODPROBE", "/bin/true");
@@ -55,6 +61,7 @@ fn those_that_the_others_start_from_are_accepted() {
     assert_accepted(&mut load());
     assert_accepted(&mut wait());
     assert_accepted(&mut check());
+    assert_accepted(&mut doctor());
 }
 
 #[test]
@@ -72,7 +79,7 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    for verb in ["keep", "doctor", "fleet", "help"] {
+    for verb in ["keep", "fleet", "help"] {
         assert_refused(gate().arg(verb), verb);
     }
 }
@@ -81,6 +88,7 @@ fn usage() {
 fn options_of_other_verbs() {
     assert_refused(check().args(["--timeout", "1s"]), "--timeout");
     assert_refused(wait().args(["--format", "json"]), "--format");
+    assert_refused(doctor().args(["--peermem"]), "--peermem");
     assert_refused(install().args(["--timeout", "1s"]), "--timeout");
 }
 
@@ -291,7 +299,7 @@ fn options(verb: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_option_has_a_mirror_and_refuses_an_empty_value() {
-    for (verb, least) in [("wait", 20), ("check", 11), ("load", 15), ("install", 2)] {
+    for (verb, least) in [("wait", 20), ("check", 11), ("load", 15), ("doctor", 10), ("install", 2)] {
         let options = options(verb);
         assert!(options.len() >= least, "{verb}: {options:?}");
         for (option, mirror) in options {
@@ -299,6 +307,7 @@ fn every_option_has_a_mirror_and_refuses_an_empty_value() {
                 "wait" => wait(),
                 "check" => check(),
                 "load" => load(),
+                "doctor" => doctor(),
                 _ => install(),
             };
             assert_refused(start().arg(format!("--{option}=")), &format!("--{option}"));
@@ -350,7 +359,7 @@ fn every_mirror_does_what_its_option_does() {
     let elsewhere = Node::ready().in_tree();
     let node = Node::ready();
     node.write("odd/marker/is-a-directory", "");
-    for verb in ["wait", "check"] {
+    for verb in ["wait", "check", "doctor"] {
         for (option, mirror) in options(verb) {
             let value = value_that_shows(&option, &node, &elsewhere);
             let start = || {
@@ -359,7 +368,7 @@ fn every_mirror_does_what_its_option_does() {
                 if option != "root" {
                     command.arg("--root").arg(node.root());
                 }
-                if option == "driver-root" {
+                if option == "driver-root" && verb != "doctor" {
                     command.arg("--peermem");
                 }
                 if verb == "wait" && option != "timeout" {

@@ -41,7 +41,7 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
 fn version(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
     let told = driver.told.1.iter().flatten().find_map(|line| number(line));
-    let loaded = driver.loaded.1.iter().flatten().next().map(String::as_str);
+    let loaded = driver.loaded.1.iter().flatten().find_map(|text| number(text));
     let (source, loaded) = match (loaded, told) {
         (Some(loaded), Some(told)) if loaded != told => {
             let finding = Finding::new(Id::DriverVersionMismatch, driver.told.0.display(), told);

@@ -99,11 +99,12 @@ fn where_it_is(case: &Case<'_>, alone: bool) -> Option<Finding> {
             Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
         }
         Lock::Free => gone(lock.to_string(), "is there, and nobody holds it (/proc/locks)"),
+        // A directory that is not there may be one that is not mounted here.
+        Lock::NoFile if case.seen.marker != Marker::Absent => None,
         Lock::NoFile if case.has(Reason::OutOfTree) => {
             gone(PROC_MODULES.to_owned(), "MOFED's modules are live, and its marker is gone")
         }
-        // A directory that is not there may be one that is not mounted here.
-        Lock::NoFile if alone && case.seen.marker == Marker::Absent => Some(
+        Lock::NoFile if alone => Some(
             Finding::new(Id::MofedNeverCame, lock, "is not there")
                 .seen(case.expected.marker.display(), "is not there"),
         ),

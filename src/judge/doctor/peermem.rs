@@ -18,8 +18,10 @@ fn legacy_client(case: &Case<'_>) -> Option<Finding> {
 /// Both register the name `nv_mem`, whose version is nvidia's only if `nvidia_peermem` was first.
 fn two_clients(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
-    let loaded = driver.loaded.1.iter().flatten().next();
-    let client = driver.client.1.iter().flatten().next();
+    // What is cut off or garbled is no other version.
+    let version = |text: &&String| text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('.');
+    let loaded = driver.loaded.1.iter().flatten().find(version);
+    let client = driver.client.1.iter().flatten().find(version);
     let foreign = client.zip(loaded).filter(|(client, loaded)| client != loaded).map(|(client, loaded)| {
         Finding::new(Id::TwoPeerClients, driver.client.0.display(), client.clone())
             .seen(driver.loaded.0.display(), loaded.clone())
