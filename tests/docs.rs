@@ -3,6 +3,7 @@
 //! ours.
 
 use clap::CommandFactory;
+use peermem_gate::chain::State;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
 use peermem_gate::ending::Ending;
@@ -20,7 +21,7 @@ const FINDINGS: &str = "docs/findings.md";
 const WIDTH: usize = 118;
 
 /// Rooms that get all they know from their arguments.
-const PURE: [&str; 11] = [
+const PURE: [&str; 14] = [
     "src/arguments.rs",
     "src/judge",
     "src/gate",
@@ -31,6 +32,9 @@ const PURE: [&str; 11] = [
     "src/environment.rs",
     "src/report",
     "src/finding",
+    "src/chain",
+    "src/fleet",
+    "src/symptoms",
     "src/symptoms.rs",
 ];
 
@@ -149,6 +153,10 @@ fn no_reason_is_named_that_does_not_exist() {
     let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
+    known.extend(
+        [State::Present, State::Absent, State::Stale, State::NotExpected, State::Unknown]
+            .map(|s| s.to_string()),
+    );
     known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));
     known.extend(
         [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown]

@@ -14,7 +14,7 @@ use std::process::Command;
 use support::{KERNEL, LOCK, NOBODY, Node, Report, VIDEO, can, code, gate, output, wrapped};
 
 /// What the trees of tests/nodes cannot show: it needs module files, the running kernel, or a moment.
-const ELSEWHERE: [Id; 24] = [
+const ELSEWHERE: [Id; 25] = [
     Id::SourceUnreadable,
     Id::MarkerDirectoryUnlinked,
     Id::MarkerNotAFile,
@@ -39,6 +39,7 @@ const ELSEWHERE: [Id; 24] = [
     Id::DependencyNotLive,
     Id::SymbolVersionUnknown,
     Id::Settling,
+    Id::RuntimeConfigUnreadable,
 ];
 
 fn doctor(node: &Node) -> Command {
@@ -133,6 +134,24 @@ fn unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2() {
     let needed = Report::of(&mut look(&node));
     assert_eq!((needed.code, needed.verdict()), (2, "Unknown"), "{:#}", needed.json);
     assert_eq!(findings(&needed), ["SourceUnreadable", "LocksUnreadable"]);
+}
+
+/// The container runtime's, of mode 600 on many a node.
+#[test]
+fn a_configuration_that_cannot_be_read_is_unknown() {
+    let node = loaded();
+    node.write("run/containerd/containerd.sock", "");
+    let config = "etc/containerd/config.toml";
+    node.write(config, "version = 2");
+    fs::set_permissions(node.path(config), fs::Permissions::from_mode(0o600)).expect("chmod");
+    if !can(&[&NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let report = Report::of(&mut wrapped(NOBODY, doctor(&node).args(["--format", "json"])));
+    assert_eq!((report.code, findings(&report)), (0, vec!["RuntimeConfigUnreadable"]), "{:#}", report.json);
+    let finding = &report.json["findings"][0];
+    assert!(finding["evidence"][0]["source"].as_str().expect("a file").ends_with(config));
+    assert_eq!(finding["evidence"][0]["seen"], "Permission denied");
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once() {
         "id": "ModuleInTree", "severity": "warning", "title": "t", "evidence": [], "remedy": [],
         "follows_from": "MarkerAbsent",
     });
-    let info = json!({"id": "SeveralRuntimes", "severity": "info", "title": "t", "evidence": [], "remedy": []});
+    let info =
+        json!({"id": "SeveralRuntimes", "severity": "info", "title": "t", "evidence": [], "remedy": []});
     waiting["findings"].as_array_mut().unwrap().extend([consequence, info]);
     let all = lines(&[ready("n1"), blocked("n2"), blocked("n4"), blocked("n3"), waiting]);
     let (code, json) = rollup(&all);
@@ -79,7 +80,10 @@ fn nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once() {
     assert_eq!(code, 1);
     assert!(text.starts_with("5 nodes: 3 Blocked, 1 Ready, 1 Waiting; 4 of them"), "{text}");
     assert_eq!(text.matches("kubectl delete pod").count(), 2, "one for each cause: {text}");
-    assert!(text.contains("critical StubModule: the title of StubModule (3 nodes)\n    on    n2, n3, n4\n"), "{text}");
+    assert!(
+        text.contains("critical StubModule: the title of StubModule (3 nodes)\n    on    n2, n3, n4\n"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -217,7 +221,9 @@ fn reports_of_check_and_doctor_are_what_it_reads() {
     let mut check = node.check();
     let check = output(check.args(["--format", "json"]).env("NODE_NAME", "by-check"));
     let mut doctor = gate();
-    let doctor = output(doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()).env("NODE_NAME", "by-doctor"));
+    let doctor = output(
+        doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()).env("NODE_NAME", "by-doctor"),
+    );
     let all = [check.stdout, doctor.stdout].concat();
     let (code, json) = rollup(&String::from_utf8(all).unwrap());
     assert_eq!((code, &json["nodes"], &json["damaged"]), (1, &json!(2), &json!(0)), "{json:#}");
@@ -227,13 +233,18 @@ fn reports_of_check_and_doctor_are_what_it_reads() {
         causes.iter().filter(of_node).map(|cause| cause["id"].as_str().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(of("by-check"), ["MarkerAbsent"]);
-    assert!(of("by-doctor").contains(&"MarkerAbsent"), "{json:#}");
+    assert_eq!(
+        of("by-doctor").first(),
+        Some(&"MofedBuilding"),
+        "harmless, and what follows is not: {json:#}"
+    );
 }
 
 #[test]
 fn a_node_whose_name_is_a_word_does_not_spoil_the_remedy() {
     let mut odd = report("a", NOON, "Blocked", Some("StubModule"));
-    odd["findings"][0]["remedy"] = json!(["Wait a moment, then `kubectl drain a` or nodeName=a, not nodeName=abc."]);
+    odd["findings"][0]["remedy"] =
+        json!(["Wait a moment, then `kubectl drain a` or nodeName=a, not nodeName=abc."]);
     let (_, json) = rollup(&lines(&[odd]));
     assert_eq!(
         json["causes"][0]["remedy"][0],
@@ -287,14 +298,15 @@ fn a_large_fleet_streams_through() {
 }
 
 fn write_large(path: &Path) {
+    let condition =
+        json!({"type": "ModulesLive", "status": "True", "reason": "AllLive", "message": "live: ib_core"});
+    let conditions = vec![condition.to_string(); 90].join(",");
     let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
     for n in 0..10_000 {
         let id = (n % 10 == 0).then_some("StubModule");
         let verdict = if id.is_some() { "Blocked" } else { "Ready" };
-        let mut report = report(&format!("gpu-node-{n:05}"), NOON, verdict, id);
-        let condition = json!({"type": "ModulesLive", "status": "True", "reason": "AllLive", "message": "live: ib_core"});
-        let short = 8192 - report.to_string().len();
-        report["conditions"] = json!(vec![condition.clone(); short / (condition.to_string().len() + 1)]);
+        let report = report(&format!("gpu-node-{n:05}"), NOON, verdict, id).to_string();
+        let report = report.replace("\"conditions\":[]", &format!("\"conditions\":[{conditions}]"));
         writeln!(file, "{report}").unwrap();
     }
 }

@@ -584,7 +584,8 @@ fn the_fleets_reports_are_what_fleet_reads() {
     let mut reports = String::new();
     for (name, node) in &nodes {
         let words = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
-        let words = words.map(|word| if word == mount["mountPath"] { node.root().to_str().unwrap() } else { word });
+        let words =
+            words.map(|word| if word == mount["mountPath"] { node.root().to_str().unwrap() } else { word });
         let output = output(gate().args(words).env(container["env"][0]["name"].as_str().unwrap(), name));
         let report = String::from_utf8(output.stdout).unwrap();
         reports += &format!("[pod/peermem-doctor-{name}/{}] {report}", container["name"].as_str().unwrap());

@@ -120,7 +120,8 @@ impl Node {
         if !path.exists() {
             self.write(path.to_str().expect("a plain path"), "");
         }
-        let written = UNIX_EPOCH + Duration::from_secs(BOOT.saturating_add_signed(seconds.parse().expect("seconds")));
+        let written =
+            UNIX_EPOCH + Duration::from_secs(BOOT.saturating_add_signed(seconds.parse().expect("seconds")));
         File::options().write(true).open(path).and_then(|file| file.set_modified(written)).expect("a time");
     }
 
@@ -128,7 +129,12 @@ impl Node {
         let file = self.path(path).metadata().expect("a file to lock");
         let device = (nix::sys::stat::major(file.dev()), nix::sys::stat::minor(file.dev()));
         let others = fs::read_to_string(self.path("proc/locks")).unwrap_or_default();
-        let line = format!("7: FLOCK  ADVISORY  WRITE 4712 {:02x}:{:02x}:{} 0 EOF\n", device.0, device.1, file.ino());
+        let line = format!(
+            "7: FLOCK  ADVISORY  WRITE 4712 {:02x}:{:02x}:{} 0 EOF\n",
+            device.0,
+            device.1,
+            file.ino()
+        );
         self.write("proc/locks", &(others + &line));
     }
 
@@ -147,7 +153,10 @@ impl Node {
         // proc(5): the 22nd field is the start in hundredths of a second; the others do not matter here.
         let started: u64 = seconds.parse().expect("seconds");
         let rest = "0 ".repeat(30);
-        file("stat", &format!("{pid} ({name}) S 1 1 1 0 -1 {}{}00 {}\n", "0 ".repeat(13), started, rest.trim_end()));
+        file(
+            "stat",
+            &format!("{pid} ({name}) S 1 1 1 0 -1 {}{}00 {}\n", "0 ".repeat(13), started, rest.trim_end()),
+        );
     }
 
     /// The verb's report with the tree's place taken out, and its exit code.

@@ -31,6 +31,12 @@ fn check() -> Command {
     command
 }
 
+fn fleet() -> Command {
+    let mut command = gate();
+    command.arg("fleet");
+    command
+}
+
 fn doctor() -> Command {
     let mut command = gate();
     command.arg("doctor").env("GPU_DIRECT_RDMA_ENABLED", "false");
@@ -79,7 +85,7 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    for verb in ["keep", "fleet", "help"] {
+    for verb in ["keep", "help"] {
         assert_refused(gate().arg(verb), verb);
     }
 }
@@ -89,6 +95,7 @@ fn options_of_other_verbs() {
     assert_refused(check().args(["--timeout", "1s"]), "--timeout");
     assert_refused(wait().args(["--format", "json"]), "--format");
     assert_refused(doctor().args(["--peermem"]), "--peermem");
+    assert_refused(fleet().args(["--root", "/"]), "--root");
     assert_refused(install().args(["--timeout", "1s"]), "--timeout");
 }
 
@@ -299,7 +306,9 @@ fn options(verb: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_option_has_a_mirror_and_refuses_an_empty_value() {
-    for (verb, least) in [("wait", 20), ("check", 11), ("load", 15), ("doctor", 10), ("install", 2)] {
+    for (verb, least) in
+        [("wait", 20), ("check", 11), ("load", 15), ("doctor", 10), ("fleet", 3), ("install", 2)]
+    {
         let options = options(verb);
         assert!(options.len() >= least, "{verb}: {options:?}");
         for (option, mirror) in options {
@@ -308,6 +317,7 @@ fn every_option_has_a_mirror_and_refuses_an_empty_value() {
                 "check" => check(),
                 "load" => load(),
                 "doctor" => doctor(),
+                "fleet" => fleet(),
                 _ => install(),
             };
             assert_refused(start().arg(format!("--{option}=")), &format!("--{option}"));

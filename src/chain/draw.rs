@@ -18,7 +18,8 @@ pub fn draw(seen: &Chain, links: &[Link]) -> String {
     }
     text += &match broken_at(links) {
         Some(link) => {
-            let since = link.waited_s.map(|seconds| format!(", for {} now", span(seconds))).unwrap_or_default();
+            let since =
+                link.waited_s.map(|seconds| format!(", for {} now", span(seconds))).unwrap_or_default();
             format!("it stops at {}, which {} writes{since}\n", link.file, link.writer)
         }
         None if !is_begun => {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The chain as judged: a [`Link`] for each file.
 
-use super::{
-    DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, MARKER, Needed, STEPS, Step, WORKLOAD_TYPE,
-};
+use super::{DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, MARKER, Needed, STEPS, Step, WORKLOAD_TYPE};
 use crate::observation::Lock;
 use crate::symptoms::chain::{Chain, Stamp};
 use serde::{Deserialize, Serialize};

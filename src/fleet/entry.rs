@@ -54,7 +54,8 @@ struct Found<'a> {
     title: Cow<'a, str>,
     #[serde(borrow, default)]
     remedy: Vec<Cow<'a, str>>,
-    follows_from: Option<serde::de::IgnoredAny>,
+    #[serde(borrow)]
+    follows_from: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -81,7 +82,9 @@ impl<'a> Entry<'a> {
         let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Self>();
         let entry = match all.next() {
             Some(Ok(entry)) => entry,
-            Some(Err(error)) if error.is_eof() => return Err(format!("cut off after {} bytes", object.len())),
+            Some(Err(error)) if error.is_eof() => {
+                return Err(format!("cut off after {} bytes", object.len()));
+            }
             Some(Err(error)) => return Err(format!("not a report: {error}")),
             None => return Err("not a report".to_owned()),
         };
@@ -109,10 +112,20 @@ impl<'a> Entry<'a> {
         Some((broken.file.as_ref(), broken.waited_s?))
     }
 
+    /// Something is wrong, whatever the verdict: what it comes from may be harmless by itself.
+    pub(super) fn is_wrong(&self) -> bool {
+        let mut findings = self.findings.iter().flatten();
+        findings.any(|found| matches!(found.severity.as_ref(), "critical" | "warning"))
+    }
+
     /// What is wrong, without what only follows from it. `object` is the report itself.
     pub(super) fn causes(&self, object: &[u8]) -> Vec<CauseKey> {
         let Some(findings) = &self.findings else { return self.deciding(object).into_iter().collect() };
-        let roots = findings.iter().filter(|found| found.follows_from.is_none() && found.severity != "info");
+        let has_followers = |id: &str| findings.iter().any(|other| other.follows_from.as_deref() == Some(id));
+        let is_cause = |found: &&Found<'_>| {
+            found.follows_from.is_none() && (found.severity != "info" || has_followers(&found.id))
+        };
+        let roots = findings.iter().filter(is_cause);
         let cause = |found: &Found<'_>| CauseKey {
             severity: found.severity.clone().into_owned(),
             id: found.id.clone().into_owned(),

@@ -23,6 +23,8 @@ struct Kept {
     /// The line that it came from, counted over all sources: of two at the same time the later wins.
     order: usize,
     verdict: u32,
+    /// Some finding is critical or a warning.
+    is_wrong: bool,
     /// Its root causes.
     causes: Vec<u32>,
     /// The values of [`VERSIONS`].
@@ -106,6 +108,7 @@ impl Fleet {
             time,
             order,
             verdict: self.words.number(entry.verdict.clone().into_owned()),
+            is_wrong: entry.is_wrong(),
             causes: causes.into_iter().map(|cause| self.causes.number(cause)).collect(),
             versions,
             wait: entry.wait().map(|(file, seconds)| (self.words.number(file.to_owned()), seconds)),
@@ -128,8 +131,7 @@ impl Fleet {
         for (name, kept) in &nodes {
             let verdict = word(kept.verdict);
             *verdicts.entry(verdict.to_owned()).or_default() += 1;
-            let is_wrong = |cause: &u32| rollup::is_wrong(&self.causes.all[*cause as usize].severity);
-            not_ready += usize::from(!rollup::is_ready(verdict) || kept.causes.iter().any(is_wrong));
+            not_ready += usize::from(!rollup::is_ready(verdict) || kept.is_wrong);
             for cause in &kept.causes {
                 causes[*cause as usize].push(name.clone());
             }
@@ -189,6 +191,7 @@ impl<T: Clone + Eq + std::hash::Hash> Table<T> {
 
 /// A time that cannot be read is older than any that can.
 fn seconds(time: &str) -> u64 {
-    let since = humantime::parse_rfc3339_weak(time).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let since =
+        humantime::parse_rfc3339_weak(time).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     since.as_ref().map_or(0, Duration::as_secs)
 }

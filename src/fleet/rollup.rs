@@ -28,7 +28,7 @@ pub struct Damage {
 pub struct Cause {
     /// The finding's id, or the condition's reason.
     pub id: String,
-    /// `critical`, `warning` or `unknown`.
+    /// The finding's; `info` only where something worse follows from it.
     pub severity: String,
     /// What is wrong.
     pub title: String,
@@ -123,10 +123,6 @@ pub(super) fn is_ready(verdict: &str) -> bool {
     matches!(verdict, "Ready" | "NotApplicable")
 }
 
-pub(super) fn is_wrong(severity: &str) -> bool {
-    matches!(severity, "critical" | "warning")
-}
-
 pub(super) fn causes(keys: Vec<CauseKey>, nodes: Vec<Vec<String>>) -> Vec<Cause> {
     let cause = |(key, nodes): (CauseKey, Vec<String>)| Cause {
         id: key.id,
@@ -146,7 +142,8 @@ fn rank(severity: &str) -> u8 {
     match severity {
         "critical" => 0,
         "warning" => 1,
-        _ => 2,
+        "unknown" => 2,
+        _ => 3,
     }
 }
 

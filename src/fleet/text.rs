@@ -40,7 +40,8 @@ impl Rollup {
             // Most common first: the others are those to look at.
             let mut values: Vec<_> = values.iter().collect();
             values.sort_by_key(|(value, n)| (usize::MAX - **n, *value));
-            let values: Vec<_> = values.iter().map(|(value, n)| format!("{value} on {}", nodes(**n))).collect();
+            let values: Vec<_> =
+                values.iter().map(|(value, n)| format!("{value} on {}", nodes(**n))).collect();
             let _ = writeln!(text, "{heading}    {key}: {}", values.join("; "));
         }
     }

@@ -6,8 +6,8 @@ use super::read::{small, unreadable};
 use super::{lock, root};
 use crate::chain::STEPS;
 use crate::config::{Places, below};
-use crate::symptoms::chain::{Chain, Clock, Stamp};
 use crate::observation::{Seen, Unreadable};
+use crate::symptoms::chain::{Chain, Clock, Stamp};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
@@ -89,7 +89,9 @@ fn stamp(root: &Path, path: &Path) -> Stamp {
             written: metadata.mtime(),
             text: small(&real).ok().flatten().unwrap_or_default(),
         },
-        Ok(_) => Stamp::Unreadable(Unreadable { path: path.to_owned(), why: "not a regular file".to_owned() }),
+        Ok(_) => {
+            Stamp::Unreadable(Unreadable { path: path.to_owned(), why: "not a regular file".to_owned() })
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Stamp::Absent,
         Err(error) => Stamp::Unreadable(unreadable(path, &error)),
     }

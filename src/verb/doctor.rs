@@ -5,7 +5,10 @@ use crate::act;
 use crate::cli::{DoctorArgs, Format};
 use crate::config::Node;
 use crate::ending::Ending;
-use crate::judge::{doctor::{diagnose, links}, judge};
+use crate::judge::{
+    doctor::{diagnose, links},
+    judge,
+};
 use crate::probe::{Container, Depth, Probe};
 use crate::report::Report;
 use crate::report::doctor::{Diagnosis, Drivers, Paint};

@@ -3,7 +3,9 @@
 //! takes. While MOFED's marker is what it stops at, the conditions say it.
 
 use super::Case;
-use crate::chain::{self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, State, TOOLKIT_READY, broken_at, span};
+use crate::chain::{
+    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, State, TOOLKIT_READY, broken_at, span,
+};
 use crate::condition::Outcome;
 use crate::config::MofedPlace;
 use crate::finding::{Finding, Id};

@@ -30,7 +30,8 @@ pub(super) fn values(runtime: &Runtime) -> String {
             vec![("RUNTIME_CONFIG", config), ("RUNTIME_SOCKET", socket.to_owned())]
         }
     };
-    let entries: Vec<_> = pairs.iter().map(|(name, value)| format!("{{name: {name}, value: {value}}}")).collect();
+    let entries: Vec<_> =
+        pairs.iter().map(|(name, value)| format!("{{name: {name}, value: {value}}}")).collect();
     let restart = match runtime.distribution {
         Distribution::K3s => "; then restart k3s, which looks for NVIDIA's runtime when it starts",
         Distribution::Rke2 => "; then restart RKE2, which looks for NVIDIA's runtime when it starts",

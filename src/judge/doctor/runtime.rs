@@ -23,11 +23,13 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let mut found = several(seen);
     match (seen.used(), &seen.endpoint) {
         (Some(used), _) => found.extend(Used { seen, used }.judge()),
-        (None, _) if seen.all.is_empty() => found.push(Finding::new(
-            Id::RuntimeNotSeen,
-            "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s, /var/snap",
-            "neither a configuration nor a socket is there",
-        )),
+        // Where the operator has been, a runtime has started it; elsewhere there may be none.
+        (None, _) if seen.all.is_empty() => {
+            let has_operator = case.symptoms.chain.has_directory == Ok(true);
+            let places = "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s, /var/snap";
+            let nothing = "neither a configuration nor a socket is there";
+            found.extend(has_operator.then(|| Finding::new(Id::RuntimeNotSeen, places, nothing)));
+        }
         (None, Ok(endpoint)) => {
             let seen = format!("kubelet uses {}, and no runtime that is known here has it", endpoint.socket);
             found.push(Finding::new(Id::RuntimeInUseUnknown, &endpoint.source, seen));
@@ -120,7 +122,10 @@ impl Used<'_> {
         let (main, settings) = self.main_file()?;
         let higher = self.used.settings().skip(1).filter(|(_, other)| other.version > settings.version);
         let told = higher.map(|(file, other)| {
-            (file.path.display(), format!("version {}, and {main} has version {}", other.version, settings.version))
+            (
+                file.path.display(),
+                format!("version {}, and {main} has version {}", other.version, settings.version),
+            )
         });
         collected(Id::DropInVersionTooHigh, told)
     }
@@ -137,7 +142,8 @@ impl Used<'_> {
         let is_nvidias = |settings: &Settings| settings.handlers.iter().any(|h| h.is_nvidias());
         let left = self.used.not_imported.iter();
         let left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
-        let told = left.map(|file| (file.path.display(), format!("it names NVIDIA's runtime, and {main} {imports}")));
+        let told = left
+            .map(|file| (file.path.display(), format!("it names NVIDIA's runtime, and {main} {imports}")));
         self.with_values(collected(Id::DropInNotImported, told))
     }
 
@@ -148,7 +154,8 @@ impl Used<'_> {
         let told = self.used.settings().flat_map(|(file, settings)| {
             settings.other_tables.iter().map(move |table| {
                 let (version, right) = (settings.version, cri_table(settings.version));
-                let seen = format!("version {version} has its runtimes in {right:?}; NVIDIA's stands in {table:?}");
+                let seen =
+                    format!("version {version} has its runtimes in {right:?}; NVIDIA's stands in {table:?}");
                 (file.path.display(), seen)
             })
         });
@@ -156,10 +163,15 @@ impl Used<'_> {
     }
 
     fn default(&self) -> Option<Finding> {
-        let named = self.used.settings().filter_map(|(file, settings)| Some((file, settings.default_runtime.as_ref()?)));
+        let named = self
+            .used
+            .settings()
+            .filter_map(|(file, settings)| Some((file, settings.default_runtime.as_ref()?)));
         let (file, name) = named.last()?;
         let is_known = name.is_empty() || BUILT_IN.contains(&name.as_str());
-        let finding = || Finding::new(Id::DefaultRuntimeUndefined, file.path.display(), format!("the default is {name:?}"));
+        let finding = || {
+            Finding::new(Id::DefaultRuntimeUndefined, file.path.display(), format!("the default is {name:?}"))
+        };
         (!is_known && !self.used.handlers().contains_key(name.as_str())).then(finding)
     }
 
@@ -189,8 +201,12 @@ impl Used<'_> {
             return None;
         }
         let told = nvidias.iter().map(|(file, handler)| {
-            let differs = if handler.name.eq_ignore_ascii_case(asked) { ", which differs by case" } else { "" };
-            (file.path.display(), format!("NVIDIA's runtime is called {:?} there, not {asked:?}{differs}", handler.name))
+            let differs =
+                if handler.name.eq_ignore_ascii_case(asked) { ", which differs by case" } else { "" };
+            (
+                file.path.display(),
+                format!("NVIDIA's runtime is called {:?} there, not {asked:?}{differs}", handler.name),
+            )
         });
         collected(Id::RuntimeNameMismatch, told)
     }
@@ -199,7 +215,10 @@ impl Used<'_> {
         let started = self.used.process.as_ref()?.started?;
         let newer = self.used.files.iter().filter_map(|file| Some((file, file.written? - started)));
         let told = newer.filter(|(_, late)| *late > GRAIN).map(|(file, late)| {
-            (file.path.display(), format!("written {} after {} was started", span(late), self.used.distribution))
+            (
+                file.path.display(),
+                format!("written {} after {} was started", span(late), self.used.distribution),
+            )
         });
         collected(Id::RuntimeConfigNotInForce, told)
     }
@@ -212,7 +231,8 @@ impl Used<'_> {
         if elsewhere.is_some() {
             return elsewhere;
         }
-        let is_nri = self.variable(&["ENABLE_NRI_PLUGIN", "NO_RUNTIME_CONFIG"]).is_some_and(|on| on == "true");
+        let is_nri =
+            self.variable(&["ENABLE_NRI_PLUGIN", "NO_RUNTIME_CONFIG"]).is_some_and(|on| on == "true");
         if is_nri || self.seen.toolkit.has_hook {
             return None;
         }
@@ -229,7 +249,10 @@ impl Used<'_> {
         let told = others.flat_map(|other| {
             let nvidias = other.handlers().into_values().filter(|(_, handler)| handler.is_nvidias());
             let told = nvidias.map(|(file, handler)| {
-                (file.path.display(), format!("runtime {:?}, in the configuration of {}", handler.name, other.distribution))
+                (
+                    file.path.display(),
+                    format!("runtime {:?}, in the configuration of {}", handler.name, other.distribution),
+                )
             });
             told.collect::<Vec<_>>()
         });

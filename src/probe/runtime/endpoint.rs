@@ -5,8 +5,8 @@
 use super::process::{Called, option};
 use super::{DEFAULT_SOCKET, K3S_SOCKET, text};
 use crate::config::{Places, below};
-use crate::symptoms::runtime::{Endpoint, Runtime};
 use crate::observation::{Seen, Unreadable};
+use crate::symptoms::runtime::{Endpoint, Runtime};
 use std::path::Path;
 
 const OPTION: &[&str] = &["--container-runtime-endpoint"];
@@ -38,14 +38,13 @@ pub(super) fn socket(endpoint: &str) -> String {
 }
 
 pub(super) fn read(places: &Places, processes: &Seen<Vec<Called>>, all: &[Runtime]) -> Seen<Endpoint> {
-    let nothing = |why: &str| Unreadable { path: places.proc.clone(), why: why.to_owned() };
-    match processes {
-        Ok(processes) => {
-            let kubelet = processes.iter().find(|called| is_kubelet(&called.name));
-            let kubelet = kubelet.ok_or_else(|| nothing("no kubelet is running"))?;
-            Ok(of_process(places, kubelet))
-        }
-        Err(hidden) => of_files(&places.root).or_else(|| the_only_one(all)).ok_or_else(|| hidden.clone()),
+    let nothing = || Unreadable { path: places.proc.clone(), why: "no kubelet is running".to_owned() };
+    let kubelet = processes.as_ref().map(|all| all.iter().find(|called| is_kubelet(&called.name)));
+    match kubelet {
+        Ok(Some(kubelet)) => Ok(of_process(places, kubelet)),
+        _ => of_files(&places.root)
+            .or_else(|| the_only_one(all))
+            .ok_or_else(|| kubelet.err().cloned().unwrap_or_else(nothing)),
     }
 }
 

@@ -4,9 +4,9 @@
 
 use super::{entries, settings, text};
 use crate::config::below;
-use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, Settings, Unusable};
 use crate::probe::read::unreadable;
 use crate::probe::root;
+use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, Settings, Unusable};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -44,7 +44,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn with_directory(&self, main: &Path, directories: &[PathBuf]) -> Vec<ConfigFile> {
-        let listed = directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
+        let listed =
+            directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
         let drop_ins = listed.filter_map(|path| self.file(&path));
         self.file(main).into_iter().chain(drop_ins).take(MAX_FILES).collect()
     }
@@ -57,7 +58,9 @@ impl Reader<'_> {
             if files.iter().any(|file| file.path == path) {
                 continue;
             }
-            let Some(file) = self.file(&path).or_else(|| (path != main).then(|| missing(&path))) else { continue };
+            let Some(file) = self.file(&path).or_else(|| (path != main).then(|| missing(&path))) else {
+                continue;
+            };
             for import in file.settings.iter().filter_map(|settings| settings.imports.as_ref()).flatten() {
                 let import = self.absolute(&path, import);
                 pending.extend(self.matching(&import));
@@ -73,7 +76,8 @@ impl Reader<'_> {
             let is_read = files.iter().any(|file| file.path == *path);
             is_read || patterns.iter().any(|pattern| is_match(pattern, path))
         };
-        let beside = directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
+        let beside =
+            directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
         let left = beside.filter(|path| path.extension().is_some_and(|e| e == "toml") && !is_covered(path));
         let not_imported = left.take(MAX_FILES).filter_map(|path| self.file(&path)).collect();
         (files, not_imported)

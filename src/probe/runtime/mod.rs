@@ -87,12 +87,7 @@ const HOMES: &[Home] = &[
         "/var/lib/k8s-containerd/k8s-containerd/run/containerd/containerd.sock",
         &["/var/lib/k8s-containerd/k8s-containerd/etc/containerd/conf.d"],
     ),
-    home(
-        Distribution::CriO,
-        "/etc/crio/crio.conf",
-        "/run/crio/crio.sock",
-        &["/etc/crio/crio.conf.d"],
-    ),
+    home(Distribution::CriO, "/etc/crio/crio.conf", "/run/crio/crio.sock", &["/etc/crio/crio.conf.d"]),
 ];
 
 /// RKE2's too.
@@ -193,9 +188,14 @@ fn socket_of(runtime: &Runtime, default: &str) -> String {
 
 /// The programs of NVIDIA's runtimes: those of others are not our business.
 fn programs(root: &Path, all: &[Runtime]) -> BTreeMap<String, Program> {
-    let handlers = all.iter().flat_map(|runtime| runtime.handlers().into_values().map(|(_, handler)| handler.clone()));
+    let handlers =
+        all.iter().flat_map(|runtime| runtime.handlers().into_values().map(|(_, handler)| handler.clone()));
     let nvidias: Vec<Handler> = handlers.filter(Handler::is_nvidias).collect();
-    nvidias.into_iter().filter_map(|handler| handler.binary).map(|name| (name.clone(), program(root, &name))).collect()
+    nvidias
+        .into_iter()
+        .filter_map(|handler| handler.binary)
+        .map(|name| (name.clone(), program(root, &name)))
+        .collect()
 }
 
 fn program(root: &Path, name: &str) -> Program {
@@ -209,7 +209,9 @@ fn program(root: &Path, name: &str) -> Program {
 fn at(root: &Path, path: &Path) -> Program {
     let full = below(root, path);
     match root::resolve(root, &full).and_then(|real| real.metadata()) {
-        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => Program::Executable,
+        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => {
+            Program::Executable
+        }
         Ok(_) => Program::NotExecutable,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Program::Missing,
         Err(error) => Program::Unreadable(super::read::unreadable(&full, &error)),

@@ -3,8 +3,8 @@
 //! kind node or a docker in a pod has a containerd too, and it is not the node's.
 
 use super::super::read::{small, whole};
-use crate::symptoms::runtime::Process;
 use crate::observation::{Seen, Unreadable};
+use crate::symptoms::runtime::Process;
 use std::path::Path;
 
 /// `USER_HZ`: 100 for every program on every architecture that Linux still has.
@@ -30,10 +30,7 @@ impl Called {
 }
 
 /// The same for any list of arguments.
-pub(super) fn option<'a>(
-    arguments: impl IntoIterator<Item = &'a str>,
-    names: &[&str],
-) -> Option<&'a str> {
+pub(super) fn option<'a>(arguments: impl IntoIterator<Item = &'a str>, names: &[&str]) -> Option<&'a str> {
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let (name, value) = match argument.split_once('=') {

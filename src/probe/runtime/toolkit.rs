@@ -4,8 +4,8 @@
 
 use super::{entries, exists, text};
 use crate::config::{Places, below};
-use crate::symptoms::runtime::Toolkit;
 use crate::probe::root;
+use crate::symptoms::runtime::Toolkit;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
