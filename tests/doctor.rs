@@ -57,7 +57,7 @@ fn findings(report: &Report) -> Vec<&str> {
     findings.iter().map(|finding| finding["id"].as_str().expect("an id")).collect()
 }
 
-/// nvidia_peermem is live on the ready node.
+/// `nvidia_peermem` is live on the ready node.
 fn loaded() -> Node {
     let node = Node::ready();
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");

@@ -118,6 +118,44 @@ fn a_half_swapped_stack_holds() {
 }
 
 #[test]
+fn doctor_names_the_root_cause() {
+    play("doctor", |run| {
+        let findings = |name: &str| -> (i32, Vec<(String, Option<String>)>) {
+            let report = run.report("doctor", name);
+            let all = report.json["findings"].as_array().expect("findings").iter();
+            let told = all.map(|finding| {
+                let word = |key: &str| finding[key].as_str().map(str::to_owned);
+                (word("id").expect("an id"), word("follows_from"))
+            });
+            (report.status, told.collect())
+        };
+        let roots = |name: &str| -> Vec<String> {
+            let (status, all) = findings(name);
+            println!("{name}: {status} {all:?}");
+            assert_eq!(status, i32::from(!all.is_empty()), "{name}");
+            all.into_iter().filter(|(_, cause)| cause.is_none()).map(|(id, _)| id).collect()
+        };
+        let follows = |name: &str, id: &str| -> Option<String> {
+            findings(name).1.into_iter().find(|(found, _)| found == id).expect("such a finding").1
+        };
+        // There is no driver in this machine yet, and no GPU.
+        assert_eq!(roots("never-came"), ["MofedNeverCame", "NoGpu"]);
+        for storage in ["storage", "storage-unprivileged"] {
+            assert_eq!(roots(storage)[0], "StorageModulesLoaded");
+            assert_eq!(follows(storage, "MarkerAbsent").as_deref(), Some("StorageModulesLoaded"));
+            assert_eq!(follows(storage, "ModuleInTree").as_deref(), Some("MarkerAbsent"));
+        }
+        assert!(roots("building").contains(&"MofedBuilding".to_owned()));
+        assert_eq!(roots("mixed")[0], "MixedStack");
+        assert_eq!(follows("mixed", "ModuleNotLoaded").as_deref(), Some("MixedStack"));
+        assert_eq!(roots("stub"), ["StubModule"]);
+        assert_eq!(roots("whole"), [""; 0]);
+        assert_eq!(roots("holder"), ["LoadedOnGoneStack"]);
+        assert_eq!(follows("holder", "ModuleNotLoaded").as_deref(), Some("LoadedOnGoneStack"));
+    });
+}
+
+#[test]
 fn coming_and_going_are_not_live() {
     play("coming-and-going", |run| {
         let [provider, versioned, going] = [0, 1, 2].map(|number| run.check(number));

@@ -138,9 +138,6 @@ findings! {
                 `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
             "If it is not, set `driver.rdma.enabled: false` for such nodes.",
         ];
-    NoGpu: Info, "there is no NVIDIA GPU on this node",
-        after [],
-        ["Nothing, on a node without a GPU. Otherwise repair the hardware, or the pass-through."];
 
     // The modules that keep MOFED out.
     StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED refuses to start",
@@ -332,6 +329,9 @@ findings! {
         ];
 
     // NVIDIA's driver.
+    NoGpu: Info, "there is no NVIDIA GPU on this node",
+        after [],
+        ["Nothing, on a node without a GPU. Otherwise repair the hardware, or the pass-through."];
     DriverNotLoaded: Warning, "there is a GPU, and nvidia is not loaded",
         after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded,
             HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory],
