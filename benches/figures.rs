@@ -40,6 +40,7 @@ fn main() {
     report("closing inotify with a watch in it: ms", &closings(scratch.path(), false));
     report("closing inotify with its watch taken out first: ms", &closings(scratch.path(), true));
 
+    report("fleet, 10,000 reports of 8 KiB: s", &fleet(&gate, scratch.path()));
     inspections(scratch.path());
     report("the shim, none of its own / modprobe itself: ms more", &shim_adds(&gate, scratch.path()));
 
@@ -48,6 +49,27 @@ fn main() {
         "opening, marker last, --settle 0s: ms from its creation to execve's entry",
         &openings(&gate, &node, &scratch.path().join("strace")),
     );
+}
+
+/// Ten thousand reports of 8 KiB, rolled up.
+fn fleet(gate: &Path, scratch: &Path) -> Vec<f64> {
+    let file = scratch.join("reports");
+    let condition = r#"{"type":"ModulesLive","status":"True","reason":"AllLive","message":"live: ib_core"}"#;
+    let conditions = vec![condition; 95].join(",");
+    let report = |n: u32| {
+        format!(
+            r#"{{"schema":"peermem-gate/v1","version":"0.1.0","node":"gpu-node-{n:05}","kernel":"5.14.0","arch":"x86_64","time":"2026-08-20T12:00:00Z","verdict":"Ready","conditions":[{conditions}],"findings":[],"chain":[]}}"#
+        ) + "\n"
+    };
+    fs::write(&file, (0..10_000).map(report).collect::<String>()).expect("reports");
+    let once = || {
+        let started = Instant::now();
+        let status =
+            command(gate, &["fleet", file.to_str().expect("a plain path")]).status().expect("it runs");
+        assert!(status.success());
+        started.elapsed().as_secs_f64()
+    };
+    (0..RUNS / 10).map(|_| once()).collect()
 }
 
 /// Inspecting the real module file whose size is nearest to 100 KiB, plain and packed.

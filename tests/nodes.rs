@@ -148,7 +148,7 @@ impl Node {
         let [pid, name, seconds, cgroup, arguments @ ..] = words.as_slice() else { panic!("{words:?}") };
         let file = |file: &str, text: &str| self.write(&format!("proc/{pid}/{file}"), text);
         file("comm", &format!("{name}\n"));
-        file("cmdline", &arguments.iter().map(|argument| format!("{argument}\0")).collect::<String>());
+        file("cmdline", &(arguments.join("\0") + "\0"));
         file("cgroup", &format!("0::{cgroup}\n"));
         // proc(5): the 22nd field is the start in hundredths of a second; the others do not matter here.
         let started: u64 = seconds.parse().expect("seconds");

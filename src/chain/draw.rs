@@ -83,7 +83,7 @@ fn ages(link: &Link) -> String {
     let since_predecessor = predecessor.map(|(seconds, file)| relative(seconds, file));
     let broken = link.broken.then(|| "the chain stops here".to_owned());
     let parts = [since_boot, since_predecessor, link.note.clone(), broken];
-    parts.into_iter().flatten().map(|part| format!(", {part}")).collect()
+    parts.into_iter().flatten().fold(String::new(), |text, part| text + ", " + &part)
 }
 
 /// A length of time in words, its two largest units: seconds do not matter beside days.

@@ -3,7 +3,7 @@
 //! other versions add is passed over; what they lack is not made up.
 
 use super::{CauseKey, VERSIONS};
-use crate::condition::{Condition, Outcome, Verdict};
+use crate::condition::{Consequence, Reason};
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -67,11 +67,21 @@ struct Step<'a> {
     waited_s: Option<i64>,
 }
 
-/// Only for reports without findings.
+/// Only of reports without findings.
 #[derive(Debug, Deserialize)]
-struct Judged {
-    verdict: Outcome,
-    conditions: Vec<Condition>,
+struct Judged<'a> {
+    #[serde(borrow)]
+    conditions: Vec<Condition<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition<'a> {
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    #[serde(borrow)]
+    remedy: Option<Cow<'a, str>>,
 }
 
 impl<'a> Entry<'a> {
@@ -142,25 +152,28 @@ impl<'a> Entry<'a> {
         if super::rollup::is_ready(&self.verdict) {
             return None;
         }
-        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Judged>();
-        let deciding = match all.next() {
-            Some(Ok(judged)) => {
-                let verdict = Verdict { outcome: judged.verdict, conditions: judged.conditions };
-                verdict.deciding().cloned()
-            }
-            // A reason that this version does not know.
-            _ => None,
+        let is_blocked = self.verdict == "Blocked";
+        let wanted = if is_blocked { Consequence::Blocks } else { Consequence::Holds };
+        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Judged<'_>>();
+        let conditions = all.next().and_then(Result::ok).map(|judged| judged.conditions).unwrap_or_default();
+        let known = |condition: &Condition<'_>| {
+            Reason::ALL.iter().copied().find(|reason| reason.to_string() == condition.reason)
         };
-        let severity = if self.verdict == "Blocked" { "critical" } else { "warning" };
-        let Some(condition) = deciding else {
-            let title = "conditions that this version of peermem-gate does not know".to_owned();
-            let id = self.verdict.clone().into_owned();
-            return Some(CauseKey { severity: severity.to_owned(), id, title, remedy: Vec::new() });
+        let decides = |condition: &&Condition<'_>| match known(condition) {
+            Some(reason) => reason.consequence() == wanted,
+            // A reason of another version: what is False holds.
+            None => condition.status == "False",
         };
+        let severity = if is_blocked { "critical" } else { "warning" }.to_owned();
+        let Some(condition) = conditions.iter().find(decides) else {
+            let title = "no condition tells why".to_owned();
+            return Some(CauseKey { severity, id: self.verdict.to_string(), title, remedy: Vec::new() });
+        };
+        let title = known(condition).map_or("a reason of another version of peermem-gate", Reason::summary);
         Some(CauseKey {
-            severity: severity.to_owned(),
+            severity,
             id: condition.reason.to_string(),
-            title: condition.reason.summary().to_owned(),
+            title: title.to_owned(),
             remedy: condition.remedy.iter().map(|step| self.without_name(step)).collect(),
         })
     }

@@ -58,10 +58,10 @@ fn summary(runtime: &Runtime, used: Option<bool>) -> RuntimeSummary<'_> {
         config: &runtime.config,
         version: settings.first().map(|settings| settings.version).filter(|version| *version > 0),
         files: runtime.files.len(),
-        default_runtime: settings.iter().filter_map(|settings| settings.default_runtime.as_deref()).last(),
+        default_runtime: settings.iter().rev().find_map(|settings| settings.default_runtime.as_deref()),
         nvidia: nvidias.map(|(name, _)| *name).collect(),
-        cdi: settings.iter().filter_map(|settings| settings.enable_cdi).last(),
-        nri: settings.iter().filter_map(|settings| settings.nri).last(),
+        cdi: settings.iter().rev().find_map(|settings| settings.enable_cdi),
+        nri: settings.iter().rev().find_map(|settings| settings.nri),
     }
 }
 

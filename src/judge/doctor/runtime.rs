@@ -8,7 +8,7 @@
 use super::{Case, helm};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
-use crate::symptoms::runtime::{Program, Runtime, Runtimes, Settings, Unusable, cri_table};
+use crate::symptoms::runtime::{Handler, Program, Runtime, Runtimes, Settings, Unusable, cri_table};
 
 /// The toolkit writes its pid file first, then its programs, then the configuration, and has the
 /// runtime restarted; seconds in all.
@@ -139,7 +139,7 @@ impl Used<'_> {
             None => "has no imports".to_owned(),
             Some(imports) => format!("has imports = {imports:?}"),
         };
-        let is_nvidias = |settings: &Settings| settings.handlers.iter().any(|h| h.is_nvidias());
+        let is_nvidias = |settings: &Settings| settings.handlers.iter().any(Handler::is_nvidias);
         let left = self.used.not_imported.iter();
         let left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
         let told = left
