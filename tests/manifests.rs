@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use support::{GATE, Node, can, code, gate, output, skip};
@@ -814,8 +813,7 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 fn script(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    support::write_program(path, text);
 }
 
 /// The shell command of the RUN line, put together as a builder does it.
