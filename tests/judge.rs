@@ -147,6 +147,7 @@ fn observations() -> impl Strategy<Value = Observation> {
             kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,
             marker,
+            cut_off: None,
             lock,
             modules,
             symbols,
