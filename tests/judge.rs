@@ -198,6 +198,26 @@ proptest! {
     }
 
     #[test]
+    fn a_volume_that_hides_mounts_is_named_and_changes_no_verdict(seen in observations()) {
+        let expected = expectations(MofedPlace::Container);
+        let plain = judge(&expected, &seen);
+        let marked = matches!(seen.marker, Marker::Present(_));
+        let cut_off = judge(&expected, &Observation { cut_off: Some("/run/mellanox".into()), ..seen });
+        prop_assert_eq!(plain.outcome, cut_off.outcome);
+        for (plain, cut_off) in plain.conditions.iter().zip(&cut_off.conditions) {
+            prop_assert_eq!(plain.reason, cut_off.reason);
+            let hidden = match plain.reason {
+                Reason::MarkerAbsent | Reason::MarkerParentMissing => true,
+                Reason::HeadersMissing => marked,
+                _ => false,
+            };
+            let named = |text: &str| text.contains("/run/mellanox") && text.contains("HostToContainer");
+            prop_assert_eq!(hidden, named(&cut_off.message), "{:?}", cut_off);
+            prop_assert_eq!(hidden, cut_off.remedy.as_deref().is_some_and(|r| named(r) && r.contains("findmnt")));
+        }
+    }
+
+    #[test]
     fn unknown_is_never_ready_unless_its_reason_passes(reason in prop::sample::select(Reason::ALL.to_vec())) {
         let verdict = Verdict::of(vec![Condition::new(ConditionType::ModulesLive, reason, "")]);
         if reason.status() == Status::Unknown && verdict.conditions[0].holds() {
