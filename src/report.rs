@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a look came to, for people, for machines, and for the termination log.
 
-use crate::condition::{Condition, Verdict};
+use crate::condition::{Condition, Outcome, Verdict};
 use crate::observation::Kernel;
 use serde::Serialize;
 use std::fmt::Write;
@@ -55,7 +55,9 @@ impl<'a> Report<'a> {
         for c in &self.verdict.conditions {
             let _ = writeln!(text, "{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message);
         }
-        for c in self.verdict.holding() {
+        // Nobody need do anything for a gate that does not apply.
+        let applies = self.verdict.outcome != Outcome::NotApplicable;
+        for c in self.verdict.holding().filter(|_| applies) {
             if let Some(remedy) = &c.remedy {
                 let _ = writeln!(text, "what to do about {}: {remedy}", c.r#type);
             }

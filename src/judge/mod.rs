@@ -46,14 +46,14 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
 /// Behind what is not there, when it may be there and not be seen.
 fn cut_off(volume: &Path) -> String {
     format!(
-        "; what MOFED mounts on the host never shows here, for {} is mounted without HostToContainer",
+        "; what MOFED mounts on the host never shows here, for {} is a private mount (HostToContainer is missing, or the host's own is private)",
         volume.display()
     )
 }
 
 fn propagation(volume: &Path) -> String {
     format!(
-        "set `mountPropagation: HostToContainer` for the volume mounted at {} (it must be a shared mount on the host: `findmnt -o TARGET,PROPAGATION`)",
+        "set `mountPropagation: HostToContainer` for the volume mounted at {}; it must be shared on the host too (`findmnt -o TARGET,PROPAGATION`)",
         volume.display()
     )
 }
