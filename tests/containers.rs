@@ -2,10 +2,13 @@
 //! The shipped image in real containers: the pods that we ship, run by podman. Only their host paths
 //! are other ones, those of a scratch node.
 
+#[path = "manifests/cluster.rs"]
+mod cluster;
 #[path = "containers/podman.rs"]
 mod podman;
 mod support;
 
+use cluster::{Cluster, container_mut, fixture, named, pod_of, render_with};
 use flate2::read::ZlibDecoder;
 use object::{Object, ObjectSection};
 use podman::{BUSYBOX, Emulator, IMAGE, Podman, Shared, bind_over, built, lifted, oci, replaced};
@@ -18,7 +21,6 @@ use support::{DRIVERS, HOST, MARKER, Node, can, refusal, skip};
 
 const EXAMPLE: &str = "examples/pod-test.yaml";
 const BASH: &str = "localhost/bash";
-const INSTALLED: &str = "/opt/peermem-gate/peermem-gate";
 const SOURCES: &str = "run/mellanox/drivers/usr/src";
 const PROPAGATION: &str = "          mountPropagation: HostToContainer\n";
 
@@ -82,6 +84,31 @@ fn the_image_is_the_program_and_little_else() {
             "another program"
         );
     }
+}
+
+/// The way of those who have the internet at hand, with a stand-in for Rust: a shell, and an
+/// image/binary that says what it was asked for.
+#[test]
+fn the_containerfile_builds_the_program_too() {
+    let Some(podman) = Podman::new() else { return };
+    podman.import("localhost/builder", &["busybox"], &["ENV PATH=/bin"]);
+    let context = podman.path("context");
+    fs::create_dir_all(context.join("image")).unwrap();
+    fs::create_dir_all(context.join("target")).unwrap();
+    for file in ["Containerfile", ".containerignore"] {
+        fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file), context.join(file)).unwrap();
+    }
+    let binary =
+        "#!/bin/sh\n[ ! -e target ] && mkdir out && echo $1 $BUILD_COMMIT >out/program && echo out/program\n";
+    support::write_program(&context.join("image/binary"), binary);
+    let context = context.to_str().unwrap();
+    let builder = ["--build-arg", "BUILDER=localhost/builder", "--build-arg", "COMMIT=0123"];
+    podman.run(
+        &[&["build", "--isolation", "chroot", "--tag", "localhost/built"][..], &builder, &[context]].concat(),
+    );
+    let root = PathBuf::from(podman.run(&["image", "mount", "localhost/built"]).trim());
+    let program = fs::read_to_string(root.join("peermem-gate")).unwrap();
+    assert_eq!(program, format!("{} 0123\n", oci(HOST)), "neither what this machine built, nor another's");
 }
 
 #[test]
@@ -181,6 +208,7 @@ fn a_pod_sees_what_mofed_mounts_over_its_directory() {
         node.hold_lock();
         mofed.set_marker();
         pod.assert_opened("");
+        assert!(!pod.log().contains("private mount"), "{}", pod.log());
         pod.down();
         drop(shared);
     }
@@ -261,54 +289,65 @@ echo "pid $$, running $*"
 wait $!
 "#;
 
-/// The containers of manifests/base in a pod of podman's, before one that stands for the driver's:
-/// bash behind the program that was installed.
-fn driver_pod(node: &Node) -> String {
-    let manifest = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests/base/init-container.yaml");
-    let manifest = fs::read_to_string(manifest).unwrap();
-    let manifest: Value = serde_norway::from_str(&manifest).unwrap();
-    let mut spec = manifest["template"]["spec"].clone();
+/// The driver's pod as our policies leave it, but for what is the GPU Operator's: k8s-driver-manager
+/// goes, and bash stands for the driver behind the wrapper's command.
+fn driver_pod(node: &Node) -> Option<String> {
+    let mut cluster = Cluster::start()?;
+    let mut pod = pod_of(&fixture("clusterpolicy"));
+    for (overlay, policy) in [("vanilla", "peermem-gate"), ("wrapper", "peermem-gate-wrapper")] {
+        let policy = named(&render_with(&[overlay], &[]), policy);
+        pod = cluster.admits(&policy, &pod).expect("it matches");
+    }
+    let driver = container_mut(&mut pod, "nvidia-driver-ctr");
+    driver["image"] = BASH.into();
+    driver["securityContext"] = json!({});
+    driver["startupProbe"].take();
+    let command = driver["command"].as_array_mut().unwrap();
+    let wrapped = command.iter().position(|word| word == "nvidia-driver").expect("the driver's command");
+    command.splice(wrapped.., ["/bash-static", "-c", ENTRYPOINT, "bash"].map(Value::from));
+    let driver = driver.clone();
+
+    let spec = &mut pod["spec"];
     spec["restartPolicy"] = "Never".into();
-    for volume in spec["volumes"].as_array_mut().unwrap() {
+    spec["containers"] = json!([driver]);
+    spec["initContainers"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|container| container["image"] == "peermem-gate:0.1.0");
+    let volumes = spec["volumes"].as_array_mut().unwrap();
+    for name in ["proc", "sys"] {
+        volumes.push(json!({ "name": name, "hostPath": { "path": format!("/{name}") } }));
+    }
+    for volume in volumes {
         if let Some(Value::String(path)) = volume.pointer_mut("/hostPath/path") {
             path.insert_str(0, node.root().to_str().unwrap());
         }
     }
-    let volumes = spec["volumes"].as_array_mut().unwrap();
-    for name in ["proc", "sys"] {
-        volumes.push(json!({ "name": name, "hostPath": { "path": node.path(name) } }));
-    }
-    spec["containers"] = json!([{
-        "name": "driver",
-        "image": BASH,
-        "command": [INSTALLED, "wait", "--timeout", "10m", "--", "/bash-static", "-c", ENTRYPOINT, "bash", "init"],
-        "env": [],
-        "volumeMounts": [
-            { "name": "peermem-gate", "mountPath": "/opt/peermem-gate", "readOnly": true },
-            { "name": "run-mellanox-drivers", "mountPath": "/run/mellanox/drivers", "mountPropagation": "HostToContainer" },
-        ],
-    }]);
     for place in ["initContainers", "containers"] {
         for container in spec[place].as_array_mut().unwrap() {
-            if container["image"] == "peermem-gate:0.1.0" {
-                container["image"] = IMAGE.into();
-            }
-            let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else { continue };
-            // podman does not know the node's name.
-            env.retain(|variable| variable["name"] != "NODE_NAME");
-            for name in ["proc", "sys"] {
-                let variable = format!("PEERMEM_GATE_{}", name.to_uppercase());
-                env.push(json!({ "name": variable, "value": format!("/host/{name}") }));
-            }
-            for name in ["proc", "sys"] {
-                let mount = json!({ "name": name, "mountPath": format!("/host/{name}"), "readOnly": true });
-                container["volumeMounts"].as_array_mut().unwrap().push(mount);
-            }
+            on_node(container);
         }
     }
     let pod =
         json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "driver-pod" }, "spec": spec });
-    serde_norway::to_string(&pod).unwrap()
+    Some(serde_norway::to_string(&pod).unwrap())
+}
+
+/// Has it see the scratch node's modules and devices, and do without what podman does not know.
+fn on_node(container: &mut Value) {
+    if container["image"] == "peermem-gate:0.1.0" {
+        container["image"] = IMAGE.into();
+    }
+    let mounts = container["volumeMounts"].as_array_mut().unwrap();
+    for name in ["proc", "sys"] {
+        mounts.push(json!({ "name": name, "mountPath": format!("/host/{name}"), "readOnly": true }));
+    }
+    let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else { return };
+    env.retain(|variable| variable["name"] != "NODE_NAME");
+    for name in ["proc", "sys"] {
+        let variable = format!("PEERMEM_GATE_{}", name.to_uppercase());
+        env.push(json!({ "name": variable, "value": format!("/host/{name}") }));
+    }
 }
 
 #[test]
@@ -319,7 +358,8 @@ fn the_program_is_installed_and_becomes_the_entrypoint() {
     }
     podman.import(BASH, &["bash-static", "busybox"], &[]);
     let node = Node::ready().without_marker();
-    let mut pod = podman.play(driver_pod(&node));
+    let Some(pod) = driver_pod(&node) else { return };
+    let mut pod = podman.play(pod);
     pod.logs("MarkerAbsent");
     node.set_marker();
     pod.assert_starts();

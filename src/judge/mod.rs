@@ -46,7 +46,7 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
 /// Behind what is not there, when it may be there and not be seen.
 fn cut_off(volume: &Path) -> String {
     format!(
-        "; what MOFED mounts on the host never shows here, for {} is a private mount (HostToContainer is missing, or the host's own is private)",
+        "; what MOFED mounts on the host from now on never shows here, for {} is a private mount (HostToContainer is missing, or the host's own is private)",
         volume.display()
     )
 }

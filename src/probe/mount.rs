@@ -32,13 +32,13 @@ impl fmt::Display for Mount {
 /// A volume in this container that will never show what the host mounts below it later
 /// (`mountPropagation: None`): where it is mounted, when `directory` is on such a one.
 ///
-/// A mount that is whole is none of a hostPath's, and may be private for its own good.
+/// A mount that is whole counts as none: it may be private for its own good. So does a container's root.
 pub(crate) fn cut_off(directory: &Path) -> Option<PathBuf> {
     let mut options = OpenOptions::new();
     // Neither reads it nor needs the right to.
     let directory = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(directory).ok()?;
     let mount = of(directory.as_fd())?;
-    (mount.is_part && !mount.follows).then_some(mount.point)
+    (mount.is_part && !mount.follows && mount.point != Path::new("/")).then_some(mount.point)
 }
 
 /// Found by its id: a path would lead to it only as long as nothing is mounted over it.

@@ -7,6 +7,7 @@ use crate::support::{self, HOST, LIMIT, Node, Process, can, code, skip};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -51,6 +52,10 @@ impl Podman {
         let archive = built().join("peermem-gate.oci.tar");
         if !archive.exists() {
             skip("no image: image/build makes it");
+            return None;
+        }
+        if !is_of_this_commit(&built().join(oci(HOST)).join("peermem-gate")) {
+            skip("the image is another commit's: image/build");
             return None;
         }
         if !(can(&["podman", "--version"]) && can(&["runc", "--version"]) && can(&["busybox", "true"])) {
@@ -111,6 +116,11 @@ impl Podman {
             let to = root.join(Path::new(program).file_name().expect("a name"));
             fs::copy(found.trim(), to).unwrap_or_else(|error| panic!("{program}: {error}"));
         }
+        // Where a shell is looked for, and what it calls.
+        fs::create_dir_all(root.join("bin")).expect("a directory");
+        for applet in ["sh", "mkdir", "install"] {
+            symlink("/busybox", root.join("bin").join(applet)).expect("a link");
+        }
         let archive = self.path("root.tar");
         let mut tar = Command::new("tar");
         tar.arg("--create").arg("--file").arg(&archive).arg("--directory").arg(&root).arg(".");
@@ -128,6 +138,17 @@ impl Podman {
     pub(crate) fn play(&self, yaml: String) -> Pod<'_> {
         Pod::play(self, yaml)
     }
+}
+
+/// Does the image's program name the commit of the one under test?
+fn is_of_this_commit(program: &Path) -> bool {
+    let commit = |program: &Path| {
+        let said = support::output(Command::new(program).arg("--version")).stdout;
+        let said = String::from_utf8(said).expect("UTF-8");
+        said.split_once('(')
+            .map(|(_, rest)| rest.split([' ', ',', ')']).next().unwrap_or_default().to_owned())
+    };
+    commit(program) == commit(Path::new(support::GATE))
 }
 
 impl Drop for Podman {
@@ -187,7 +208,10 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         if let Some(rule) = &self.0 {
-            fs::write(rule, "-1").expect("the rule is taken away");
+            // No panic: it would end the other tests before they have cleaned up.
+            if let Err(error) = fs::write(rule, "-1") {
+                println!("{} is left: {error}", rule.display());
+            }
         }
     }
 }
@@ -221,7 +245,9 @@ fn unmount_below(directory: &Path) {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
     let below: Vec<_> = points.filter(|point| point.starts_with(directory)).collect();
     for point in below.into_iter().rev() {
-        umount2(point, MntFlags::MNT_DETACH).expect("unmounted");
+        if let Err(errno) = umount2(point, MntFlags::MNT_DETACH) {
+            println!("{} is left mounted: {errno}", point.display());
+        }
     }
 }
 
