@@ -377,8 +377,8 @@ fn the_program_is_installed_and_becomes_the_entrypoint() {
     assert!(log.contains("yes: 141\n"), "SIGPIPE ends what has no trap");
     assert!(log.contains("pid 1, running init\n"));
 
-    podman.run(&["stop", "--time", "60", &pod.container("driver")]);
-    assert_eq!(pod.exit_code("driver"), "1");
+    podman.run(&["stop", "--time", "60", &pod.container("nvidia-driver-ctr")]);
+    assert_eq!(pod.exit_code("nvidia-driver-ctr"), "1");
     let log = pod.log();
     assert!(log.contains("Caught signal\nShutting down\n"), "{log}");
 }

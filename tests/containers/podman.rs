@@ -118,7 +118,7 @@ impl Podman {
         }
         // Where a shell is looked for, and what it calls.
         fs::create_dir_all(root.join("bin")).expect("a directory");
-        for applet in ["sh", "mkdir", "install"] {
+        for applet in ["sh", "mkdir", "cp"] {
             symlink("/busybox", root.join("bin").join(applet)).expect("a link");
         }
         let archive = self.path("root.tar");
