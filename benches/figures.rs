@@ -34,8 +34,10 @@ fn main() {
     std::os::unix::fs::symlink("/proc/kallsyms", &kallsyms).expect("a link");
     report(
         "check, the kernel's own kallsyms / one plain read of it",
-        &ratios(check, || command(&rivals.plain_read, &[])),
+        &ratios(check, || command(&rivals.plain_read, &["/proc/kallsyms"])),
     );
+
+    doctor(&gate, &rivals, &scratch.path().join("large"));
 
     report("closing inotify with a watch in it: ms", &closings(scratch.path(), false));
     report("closing inotify with its watch taken out first: ms", &closings(scratch.path(), true));
@@ -70,6 +72,37 @@ fn fleet(gate: &Path, scratch: &Path) -> Vec<f64> {
         started.elapsed().as_secs_f64()
     };
     (0..RUNS / 10).map(|_| once()).collect()
+}
+
+/// A whole process on a node of 300 modules and 120,000 symbols, in turn with one plain read of those.
+fn doctor(gate: &Path, rivals: &Rivals, node: &Path) {
+    make_ready(node);
+    let mut modules = fs::read_to_string(node.join("proc/modules")).expect("modules");
+    let mut symbols = fs::read_to_string(node.join("proc/kallsyms")).expect("symbols");
+    for number in 0..296 {
+        modules += &format!("module_{number} 16384 1 module_{}, Live 0x0000000000000000\n", number + 1);
+    }
+    symbols = (1..120_000).fold(String::new(), |all, number| {
+        all + &format!("0000000000000000 t some_function_of_the_kernel_{number}\t[module_{}]\n", number % 296)
+    }) + &symbols;
+    fs::write(node.join("proc/modules"), modules).expect("modules");
+    fs::write(node.join("proc/kallsyms"), symbols).expect("symbols");
+    for process in ["proc/1", "proc/2"] {
+        fs::create_dir_all(node.join(process)).expect("a directory");
+    }
+    fs::write(node.join("proc/2/comm"), "kthreadd\n").expect("a name");
+    fs::write(node.join("proc/1/mountinfo"), "22 1 0:1 / / rw - ext4 /dev/x rw\n".repeat(200))
+        .expect("mounts");
+    let root = node.to_str().expect("a plain path");
+    let doctor = || command(gate, &["doctor", "--root", root]);
+    let symbols = node.join("proc/kallsyms");
+    let symbols = symbols.to_str().expect("a plain path");
+    let what = "doctor, 300 modules and 120,000 symbols";
+    report(&format!("{what}: ms"), &(0..RUNS).map(|_| 1000.0 * time(doctor())).collect::<Vec<_>>());
+    report(
+        &format!("{what} / one plain read of them"),
+        &ratios(doctor, || command(&rivals.plain_read, &[symbols])),
+    );
 }
 
 /// Inspecting the real module file whose size is nearest to 100 KiB, plain and packed.
@@ -148,7 +181,7 @@ impl Rivals {
             assert!(built.success(), "{name}");
             directory.join(name)
         };
-        let read = "use std::io::Read; fn main() { let mut f = std::fs::File::open(\"/proc/kallsyms\").unwrap(); \
+        let read = "use std::io::Read; fn main() { let mut f = std::fs::File::open(std::env::args().nth(1).unwrap()).unwrap(); \
                     let mut b = [0; 16384]; while f.read(&mut b).unwrap() > 0 {} }";
         Self { nothing: build("nothing", "fn main() {}"), plain_read: build("plain_read", read) }
     }
@@ -185,12 +218,14 @@ fn command(program: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// Seconds.
+fn time(mut command: Command) -> f64 {
+    let start = Instant::now();
+    command.status().expect("it runs");
+    start.elapsed().as_secs_f64()
+}
+
 fn ratios(ours: impl Fn() -> Command, theirs: impl Fn() -> Command) -> Vec<f64> {
-    let time = |mut command: Command| {
-        let start = Instant::now();
-        command.status().expect("it runs");
-        start.elapsed().as_secs_f64()
-    };
     (0..RUNS).map(|_| time(ours()) / time(theirs())).collect()
 }
 

@@ -35,6 +35,10 @@ pub struct Observation {
     pub nic: Nic,
     /// MOFED's ready marker.
     pub marker: Marker,
+    /// The volume mounted over MOFED's directory or a parent of it, where it is one that later
+    /// mounts of the host do not reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_off: Option<PathBuf>,
     /// MOFED's instance lock.
     pub lock: Lock,
     /// The loaded modules, by two witnesses.

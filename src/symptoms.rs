@@ -6,7 +6,7 @@ pub mod runtime;
 
 use crate::observation::{Lock, Marker, Seen};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +98,15 @@ pub struct Mount {
     pub fs_type: String,
     /// The file system's own options.
     pub options: String,
+}
+
+impl Mount {
+    /// A part of a file system, as the mount of a hostPath volume is. One that is whole may be
+    /// private for its own good; so may what a container has as its root.
+    #[must_use]
+    pub fn is_volume(&self) -> bool {
+        self.root != Path::new("/") && self.point != Path::new("/")
+    }
 }
 
 impl fmt::Display for Mount {

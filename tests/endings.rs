@@ -109,9 +109,16 @@ fn a_dry_run_opens_after_one_look() {
         "{lines:#?}"
     );
     assert_eq!(ending(wait.args(["--", "sh", "-c", "exit 42"])).0, 42);
-    let (code, lines) = ending(Node::ready().wait().arg("--dry-run"));
+    let node = Node::ready();
+    let metrics = node.path("metrics");
+    let (code, lines) = ending(node.wait().arg("--dry-run").arg("--metrics-file").arg(&metrics));
     assert_eq!(code, 0);
     assert!(text(last(&lines)).contains("everything holds"), "{lines:#?}");
+    let metrics = fs::read_to_string(metrics).unwrap();
+    assert!(
+        metrics.contains("peermem_gate_verdict{verdict=\"Ready\"} 1"),
+        "one look has no settle time: {metrics}"
+    );
 }
 
 #[test]

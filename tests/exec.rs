@@ -240,7 +240,7 @@ fn programs() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
     let place = move |name: &str| root.join(name);
     let write = |name: &str, text: &str, mode: u32| {
         fs::create_dir_all(place(name).parent().unwrap()).unwrap();
-        fs::write(place(name), text).unwrap();
+        support::write_program(&place(name), text);
         fs::set_permissions(place(name), fs::Permissions::from_mode(mode)).unwrap();
     };
     write("first/tool", "#!/bin/sh\necho first\n", 0o644);
@@ -353,7 +353,7 @@ fn a_cmd_without_permission() {
     fs::set_permissions(place("second/tool"), fs::Permissions::from_mode(0o700)).unwrap();
     fs::set_permissions(place("third"), fs::Permissions::from_mode(0o700)).unwrap();
     let program = directory.path().join("peermem-gate");
-    fs::copy(support::GATE, &program).unwrap();
+    support::copy_program(support::GATE, &program);
     for cmd in ["second/tool", "third/tool"] {
         let mut command = Command::new(&program);
         command.args(["wait", "--timeout", "none", "--"]).arg(place(cmd));

@@ -50,7 +50,7 @@ fn ready(node: &str) -> Value {
 }
 
 fn lines(reports: &[Value]) -> String {
-    reports.iter().map(|report| format!("{report}\n")).collect()
+    reports.iter().fold(String::new(), |lines, report| lines + &report.to_string() + "\n")
 }
 
 #[test]

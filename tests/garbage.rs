@@ -187,7 +187,7 @@ fn a_fifo_instead() {
 fn for_anybody() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
-    fs::copy(GATE, directory.path().join("gate")).expect("copied");
+    support::copy_program(GATE, &directory.path().join("gate"));
     directory
 }
 

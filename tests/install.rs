@@ -7,7 +7,6 @@ use nix::fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use std::fs::{self, File, Permissions};
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
-use support::{GATE, NOBODY, Process, can, code, gate, gate_by, output, refusal, wrapped};
+use support::{
+    GATE, NOBODY, Process, can, code, copy_program, gate, gate_by, output, refusal, wrapped, write_program,
+};
 use tempfile::TempDir;
 
 const UNSHARE: [&str; 2] = ["unshare", "-m"];
@@ -131,8 +132,7 @@ fn within(script: &str, install: &Command) -> Command {
 /// Another build of the same program: what stands behind an ELF file does not count.
 fn another_build(place: &Path) -> PathBuf {
     let path = place.join("another-build");
-    fs::copy(&*PROGRAM, &path).unwrap();
-    fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"another").unwrap();
+    write_program(&path, [&fs::read(&*PROGRAM).unwrap()[..], b"another"].concat());
     path
 }
 
@@ -167,7 +167,7 @@ fn a_second_install_changes_nothing_and_says_so() {
 #[test]
 fn an_older_one_that_runs_is_replaced_and_runs_on() {
     let volume = Volume::new();
-    fs::copy("/bin/sleep", volume.program()).unwrap();
+    copy_program("/bin/sleep", &volume.program());
     let before = identity(&volume.program());
     let running = Command::new(volume.program()).arg("60").stdin(Stdio::null()).spawn().unwrap();
     let mut running = Process::new(running);

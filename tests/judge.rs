@@ -147,6 +147,7 @@ fn observations() -> impl Strategy<Value = Observation> {
             kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,
             marker,
+            cut_off: None,
             lock,
             modules,
             symbols,
@@ -193,6 +194,26 @@ proptest! {
         for c in &verdict.conditions {
             prop_assert_eq!(c.status, c.reason.status());
             prop_assert!(!c.message.is_empty() && !c.message.contains('\n'), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn a_volume_that_hides_mounts_is_named_and_changes_no_verdict(seen in observations()) {
+        let expected = expectations(MofedPlace::Container);
+        let plain = judge(&expected, &seen);
+        let marked = matches!(seen.marker, Marker::Present(_));
+        let cut_off = judge(&expected, &Observation { cut_off: Some("/run/mellanox".into()), ..seen });
+        prop_assert_eq!(plain.outcome, cut_off.outcome);
+        for (plain, cut_off) in plain.conditions.iter().zip(&cut_off.conditions) {
+            prop_assert_eq!(plain.reason, cut_off.reason);
+            let hidden = match plain.reason {
+                Reason::MarkerAbsent | Reason::MarkerParentMissing => true,
+                Reason::HeadersMissing => marked,
+                _ => false,
+            };
+            let named = |text: &str| text.contains("/run/mellanox") && text.contains("HostToContainer");
+            prop_assert_eq!(hidden, named(&cut_off.message), "{:?}", cut_off);
+            prop_assert_eq!(hidden, cut_off.remedy.as_deref().is_some_and(|r| named(r) && r.contains("findmnt")));
         }
     }
 

@@ -72,6 +72,7 @@ impl Case {
             kernel: Kernel { release: "6.1.0".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic: Nic::Found("0000:01:00.0".into()),
             marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
+            cut_off: None,
             lock: Lock::Held,
             modules: Modules { proc: Ok(ProcModules { modules, garbled: None }), sys },
             symbols: Symbols::ExportedBy(Some("ib_uverbs".into())),

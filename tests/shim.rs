@@ -5,7 +5,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip};
@@ -57,9 +57,8 @@ impl Place {
         let bin = node.path("bin");
         let shim = node.path("shim");
         fs::create_dir_all(&shim).expect("a directory");
-        node.write("bin/modprobe", FAKE);
         node.write("bin/does", "");
-        fs::set_permissions(bin.join("modprobe"), fs::Permissions::from_mode(0o755)).expect("chmod");
+        support::write_program(&bin.join("modprobe"), FAKE);
         symlink(GATE, shim.join("modprobe")).expect("a link");
         Self { node, bin }
     }
@@ -328,7 +327,7 @@ fn it_never_finds_itself() {
         assert!(said.contains("it is this program"), "{said}");
     }
     // A copy by another name in front of the real one.
-    fs::copy(GATE, place.node.path("copy-of-the-gate")).unwrap();
+    support::copy_program(GATE, &place.node.path("copy-of-the-gate"));
     let front = place.node.path("front");
     fs::create_dir(&front).unwrap();
     symlink("../copy-of-the-gate", front.join("modprobe")).unwrap();

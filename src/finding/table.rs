@@ -110,6 +110,7 @@ findings! {
         after [],
         [
             "Mount `/run/mellanox` (or `/run/mellanox/drivers`) with `mountPropagation: HostToContainer` in the pod's template.",
+            "Where the host itself has it as a private mount (`findmnt -o TARGET,PROPAGATION`): `mount --make-rshared` it.",
             REMOUNT,
         ];
     InotifyExhausted: Warning, "the kernel gives no inotify instance: a wait looks every five seconds only",

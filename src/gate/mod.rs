@@ -148,7 +148,7 @@ impl Gate {
     }
 
     fn one_look(&self) -> bool {
-        self.policy.timeout == Some(Duration::ZERO)
+        self.policy.dry_run || self.policy.timeout == Some(Duration::ZERO)
     }
 
     fn settle(&self) -> Duration {

@@ -11,9 +11,14 @@ use std::path::Path;
 
 /// Once the marker is there, headers that are not will not come by themselves.
 fn missing(seen: &Observation, message: String) -> Condition {
-    let missing = condition(Reason::HeadersMissing, message);
-    match seen.marker {
-        Marker::Present(_) => missing.with_remedy(
+    let mut missing = condition(Reason::HeadersMissing, message);
+    match (&seen.marker, &seen.cut_off) {
+        // MOFED's marker is a file of the host's, its headers are a mount.
+        (Marker::Present(_), Some(volume)) => {
+            missing.message += &super::cut_off(volume);
+            missing.with_remedy(super::propagation(volume))
+        }
+        (Marker::Present(_), None) => missing.with_remedy(
             "if MOFED's pod sees them, mount /run/mellanox/drivers/usr/src here with HostToContainer; if not, delete that pod",
         ),
         _ => missing,

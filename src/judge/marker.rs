@@ -10,17 +10,15 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
     let condition = |reason, message: String| Condition::new(ConditionType::MarkerPresent, reason, message);
     match &seen.marker {
         Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} is there")),
-        Marker::Absent => absent(
-            condition(Reason::MarkerAbsent, format!("MOFED has not set its marker {path}{}", in_use(seen))),
-            seen,
-        ),
+        Marker::Absent => {
+            absent(condition(Reason::MarkerAbsent, format!("MOFED has not set its marker {path}")), seen)
+        }
         Marker::ParentMissing(nearest) => absent(
             condition(
                 Reason::MarkerParentMissing,
                 format!(
-                    "the directory of {path} is not there (the nearest that exists is {}){}",
-                    nearest.display(),
-                    in_use(seen)
+                    "the directory of {path} is not there (the nearest that exists is {})",
+                    nearest.display()
                 ),
             ),
             seen,
@@ -43,13 +41,18 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
     }
 }
 
-/// A person must act only when something here keeps MOFED from coming.
-fn absent(condition: Condition, seen: &Observation) -> Condition {
-    if in_use(seen).is_empty() {
-        condition
-    } else {
-        condition.with_remedy("end what uses nvidia_peermem (GPU pods), then `rmmod nvidia_peermem`")
+/// A person must act only when something here keeps MOFED from coming, or us from seeing it.
+fn absent(mut condition: Condition, seen: &Observation) -> Condition {
+    let in_use = in_use(seen);
+    if !in_use.is_empty() {
+        condition.message += &in_use;
+        condition =
+            condition.with_remedy("end what uses nvidia_peermem (GPU pods), then `rmmod nvidia_peermem`");
+    } else if let Some(volume) = &seen.cut_off {
+        condition.message += &super::cut_off(volume);
+        condition = condition.with_remedy(super::propagation(volume));
     }
+    condition
 }
 
 /// MOFED gives up at start while `nvidia_peermem` is used, so its marker will never come.

@@ -12,6 +12,7 @@ pub mod refusal;
 use crate::condition::{Condition, ConditionType, Reason, Verdict};
 use crate::config::{Expectations, MofedPlace};
 use crate::observation::{Nic, Observation};
+use std::path::Path;
 
 /// Judges every condition that one look can decide. [`ConditionType::Settled`] needs time and is
 /// the gate's to judge; here it counts as not asked for.
@@ -41,6 +42,21 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
         not_required(ConditionType::Settled, "one look has no duration"),
     ]);
     Verdict::of(conditions)
+}
+
+/// Behind what is not there, when it may be there and not be seen.
+fn cut_off(volume: &Path) -> String {
+    format!(
+        "; what MOFED mounts on the host from now on never shows here, for {} is a private mount (HostToContainer is missing, or the host's own is private)",
+        volume.display()
+    )
+}
+
+fn propagation(volume: &Path) -> String {
+    format!(
+        "set `mountPropagation: HostToContainer` for the volume mounted at {}; it must be shared on the host too (`findmnt -o TARGET,PROPAGATION`)",
+        volume.display()
+    )
 }
 
 /// True when the modules are such that it makes sense to read all kernel symbols. The marker does

@@ -57,6 +57,7 @@ pub enum Depth {
 pub struct Probe<'a> {
     node: &'a Node,
     kernel: Kernel,
+    cut_off: Option<PathBuf>,
     /// Hundreds of devices on real nodes: searched once, and again when a device comes or goes.
     nic: Option<Nic>,
     /// With the signature of the modules it was read for.
@@ -78,13 +79,14 @@ struct Glance {
 }
 
 impl<'a> Probe<'a> {
-    /// Reads what never changes while a kernel runs.
+    /// Reads what never changes while this container runs.
     #[must_use]
     pub fn new(node: &'a Node) -> Self {
         let kernel = kernel::read(&node.places.proc);
         Self {
             node,
             kernel,
+            cut_off: cut_off(node),
             nic: None,
             symbols: None,
             headers: None,
@@ -159,6 +161,7 @@ impl<'a> Probe<'a> {
             kernel,
             nic,
             marker,
+            cut_off: self.cut_off.clone(),
             lock,
             modules,
             symbols: Symbols::NotRead,
@@ -323,6 +326,12 @@ impl<'a> Probe<'a> {
         }
         hash(&all)
     }
+}
+
+/// How a tree below `--root` is mounted says nothing about the gate's own container.
+fn cut_off(node: &Node) -> Option<PathBuf> {
+    let own = node.places.root == Path::new("/") && node.expected.mofed == MofedPlace::Container;
+    own.then(|| mount::cut_off(&nearest_ancestor(&node.places.marker))).flatten()
 }
 
 /// Does /proc/modules list `nvidia_peermem`?

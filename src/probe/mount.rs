@@ -4,14 +4,27 @@
 use super::read::{lines, unreadable};
 use crate::observation::Seen;
 use crate::symptoms::Mount;
+use nix::fcntl::OFlag;
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::ops::ControlFlow;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// Tens of thousands of mounts.
 const MOUNTS: u64 = 16 * 1024 * 1024;
+
+/// A volume in this container that will never show what the host mounts below it later
+/// (`mountPropagation: None`): where it is mounted, when `directory` is on such a one.
+pub(crate) fn cut_off(directory: &Path) -> Option<PathBuf> {
+    let mut options = OpenOptions::new();
+    // Neither reads it nor needs the right to.
+    let directory = options.read(true).custom_flags(OFlag::O_PATH.bits()).open(directory).ok()?;
+    let mount = of(directory.as_fd())?;
+    (mount.is_volume() && !mount.propagates).then_some(mount.point)
+}
 
 /// Found by its id: a path would lead to it only as long as nothing is mounted over it.
 pub(crate) fn of(file: BorrowedFd<'_>) -> Option<Mount> {
@@ -71,7 +84,6 @@ fn unescaped(mut text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_line_is_read_by_its_fields() {
@@ -81,8 +93,16 @@ mod tests {
         assert_eq!(mount.to_string(), r"/mnt/two words\ (ext3)");
         assert_eq!((mount.device.as_str(), mount.root.as_path()), ("98:0", Path::new("/a")));
         assert_eq!((mount.propagates, mount.options.as_str()), (true, "rw,proto=rdma"));
-        let private = parse(b"36 35 98:0 / /mnt rw - tmpfs none rw").unwrap();
-        assert!(!private.propagates);
+        assert!(mount.is_volume());
+        for (line, is_volume, propagates) in [
+            (&b"36 35 98:0 / /mnt rw - ext3 /dev/root rw"[..], false, false),
+            (b"36 35 98:0 /a /mnt rw - ext3 shared:1 rw", true, false),
+            (b"36 35 98:0 /a /mnt rw unbindable - ext3 /dev/root rw", true, false),
+            (b"36 35 98:0 / /mnt rw master:7 propagate_from:2 - ext3 /dev/root rw", false, true),
+        ] {
+            let mount = parse(line).unwrap();
+            assert_eq!((mount.is_volume(), mount.propagates), (is_volume, propagates));
+        }
         for odd in [&b""[..], b"36", b"36 35 98:0 / /mnt rw", br"36 35 98:0 / /\0 rw -"] {
             assert_eq!(parse(odd), None);
         }
@@ -107,5 +127,6 @@ mod tests {
         let proc = std::fs::File::open("/proc/self").unwrap();
         let mount = of(proc.as_fd()).unwrap();
         assert_eq!((mount.point.as_path(), mount.fs_type.as_str()), (Path::new("/proc"), "proc"));
+        assert_eq!(cut_off(Path::new("/proc")), None);
     }
 }

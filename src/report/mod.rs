@@ -4,7 +4,7 @@
 pub mod doctor;
 pub mod runtime;
 
-use crate::condition::{Condition, Verdict};
+use crate::condition::{Condition, Outcome, Verdict};
 use crate::observation::Kernel;
 use serde::Serialize;
 use std::fmt::Write;
@@ -64,7 +64,9 @@ impl<'a> Report<'a> {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.verdict.headline() + "\n" + &self.conditions();
-        for c in self.verdict.holding() {
+        // Nobody need do anything for a gate that does not apply.
+        let applies = self.verdict.outcome != Outcome::NotApplicable;
+        for c in self.verdict.holding().filter(|_| applies) {
             if let Some(remedy) = &c.remedy {
                 let _ = writeln!(text, "what to do about {}: {remedy}", c.r#type);
             }

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -506,6 +506,22 @@ pub(crate) fn change(path: &Path, how: impl Fn(&Path)) {
 pub(crate) fn skip(reason: &str) {
     assert!(std::env::var_os("NO_SKIPPED_TESTS").is_none(), "must not be skipped: {reason}");
     println!("skipped: {reason}");
+}
+
+/// A program that the test is going to run, written by a child. Had this process it open for writing,
+/// a child that another test forks meanwhile would have it too for a moment, and the kernel refuses
+/// to run what somebody writes ("Text file busy").
+pub(crate) fn write_program(path: &Path, bytes: impl AsRef<[u8]>) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut child = shell.spawn().expect("sh runs");
+    child.stdin.take().expect("a pipe").write_all(bytes.as_ref()).expect("written");
+    assert!(child.wait().expect("ended").success(), "{}", path.display());
+}
+
+/// The same for a program that is there already.
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    write_program(to, fs::read(from).expect("a program"));
 }
 
 /// True when this can be run here and succeeds; says so when not.

@@ -3,8 +3,7 @@
 
 use super::{Case, unreadable};
 use crate::finding::{Finding, Id};
-use crate::symptoms::{Mount, Mounts, View, Whose};
-use std::path::Path;
+use crate::symptoms::{Mounts, View, Whose};
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let mut found = inotify(case);
@@ -23,7 +22,7 @@ fn host<'a>(case: &'a Case<'_>) -> Option<&'a Mounts> {
 }
 
 fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Finding> {
-    let own = mounts.as_ref().ok()?.marker.as_ref().filter(|mount| is_bound(mount))?;
+    let own = mounts.as_ref().ok()?.marker.as_ref().filter(|mount| mount.is_volume())?;
     let who = if *whose == Whose::Driver { "the driver container" } else { "this process" };
     let seen_at_host = host(case).and_then(|host| host.marker.as_ref());
     if own.root.to_string_lossy().ends_with("//deleted") {
@@ -40,11 +39,6 @@ fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Find
         let seen = format!("{own}, as {who} sees it, is private: neither master nor shared");
         Finding::new(Id::MountPropagationMissing, source.display(), seen)
     })
-}
-
-/// A volume of a container: a part of a file system, and not what the process has as its root.
-fn is_bound(mount: &Mount) -> bool {
-    mount.root != Path::new("/") && mount.point != Path::new("/")
 }
 
 fn inotify(case: &Case<'_>) -> Vec<Finding> {

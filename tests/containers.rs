@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shipped image in real containers: the pods that we ship, run by podman. Only their host paths
+//! are other ones, those of a scratch node.
+
+#[path = "manifests/cluster.rs"]
+mod cluster;
+#[path = "containers/podman.rs"]
+mod podman;
+mod support;
+
+use cluster::{Cluster, container_mut, fixture, named, pod_of, render_with};
+use flate2::read::ZlibDecoder;
+use object::{Object, ObjectSection};
+use podman::{BUSYBOX, Emulator, IMAGE, Podman, Shared, bind_over, built, lifted, oci, replaced};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use support::{DRIVERS, HOST, MARKER, Node, can, refusal, skip};
+
+const EXAMPLE: &str = "examples/pod-test.yaml";
+const BASH: &str = "localhost/bash";
+const SOURCES: &str = "run/mellanox/drivers/usr/src";
+const PROPAGATION: &str = "          mountPropagation: HostToContainer\n";
+
+/// The example on this node, its last words kept in the node's `termination-log`: podman's `kube
+/// play` gives a container no file for them, as Kubernetes does.
+fn example(node: &Node) -> String {
+    let log = node.path("termination-log");
+    fs::write(&log, "").unwrap();
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o666)).unwrap();
+    let yaml = lifted(EXAMPLE, node);
+    let mounts = "      volumeMounts: &volumeMounts\n";
+    let yaml = replaced(
+        &yaml,
+        mounts,
+        &format!("{mounts}        - name: termination-log\n          mountPath: /dev/termination-log\n"),
+    );
+    format!(
+        "{}    - name: termination-log\n      hostPath:\n        path: {}\n        type: File\n",
+        yaml,
+        log.display()
+    )
+}
+
+fn last_words(node: &Node) -> String {
+    fs::read_to_string(node.path("termination-log")).unwrap()
+}
+
+/// The driver's own volume, in the place of its parent.
+fn with_the_directory_itself(yaml: &str) -> String {
+    replaced(yaml, "/run/mellanox\n", "/run/mellanox/drivers\n")
+}
+
+#[test]
+fn the_image_is_the_program_and_little_else() {
+    for architecture in ["x86_64", "aarch64"] {
+        let Some(podman) = Podman::with(architecture) else { return };
+        let config: Value = serde_json::from_str(&podman.run(&["inspect", IMAGE])).unwrap();
+        let config = &config[0];
+        assert_eq!(config["Architecture"], oci(architecture));
+        assert_eq!(config["User"], "65532:65532");
+        assert_eq!(config["Config"]["Entrypoint"], serde_json::json!(["/peermem-gate"]));
+        assert_eq!(config["Config"]["Cmd"], serde_json::json!(["wait"]));
+        let label =
+            |name: &str| config["Labels"][format!("org.opencontainers.image.{name}")].as_str().unwrap();
+        assert_eq!(label("title"), env!("CARGO_PKG_NAME"));
+        assert_eq!(label("description"), env!("CARGO_PKG_DESCRIPTION"));
+        assert_eq!(label("licenses"), env!("CARGO_PKG_LICENSE"));
+        assert_eq!(label("version"), env!("CARGO_PKG_VERSION"));
+        assert!(!label("revision").is_empty());
+
+        let program = built().join(oci(architecture)).join("peermem-gate");
+        let (size, wanted) = (config["Size"].as_u64().unwrap(), program.metadata().unwrap().len());
+        println!("{architecture}: the image has {size} bytes, the program {wanted}");
+        assert!((wanted..=wanted + 64 * 1024).contains(&size));
+        assert_eq!(config["RootFS"]["Layers"].as_array().unwrap().len(), 1);
+        let root = PathBuf::from(podman.run(&["image", "mount", IMAGE]).trim());
+        let names: Vec<_> = root.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["peermem-gate"]);
+        assert!(
+            fs::read(root.join("peermem-gate")).unwrap() == fs::read(program).unwrap(),
+            "another program"
+        );
+    }
+}
+
+/// The way of those who have the internet at hand, with a stand-in for Rust: a shell, and an
+/// image/binary that says what it was asked for.
+#[test]
+fn the_containerfile_builds_the_program_too() {
+    let Some(podman) = Podman::new() else { return };
+    podman.import("localhost/builder", &["busybox"], &["ENV PATH=/bin"]);
+    let context = podman.path("context");
+    fs::create_dir_all(context.join("image")).unwrap();
+    fs::create_dir_all(context.join("target")).unwrap();
+    for file in ["Containerfile", ".containerignore"] {
+        fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file), context.join(file)).unwrap();
+    }
+    let binary =
+        "#!/bin/sh\n[ ! -e target ] && mkdir out && echo $1 $BUILD_COMMIT >out/program && echo out/program\n";
+    support::write_program(&context.join("image/binary"), binary);
+    let context = context.to_str().unwrap();
+    let builder = ["--build-arg", "BUILDER=localhost/builder", "--build-arg", "COMMIT=0123"];
+    podman.run(
+        &[&["build", "--isolation", "chroot", "--tag", "localhost/built"][..], &builder, &[context]].concat(),
+    );
+    let root = PathBuf::from(podman.run(&["image", "mount", "localhost/built"]).trim());
+    let program = fs::read_to_string(root.join("peermem-gate")).unwrap();
+    assert_eq!(program, format!("{} 0123\n", oci(HOST)), "neither what this machine built, nor another's");
+}
+
+#[test]
+fn the_program_tells_what_it_is_made_of() {
+    for architecture in ["amd64", "arm64"] {
+        let directory = built().join(architecture);
+        if !directory.exists() {
+            skip("no image: image/build makes it");
+            return;
+        }
+        let program = fs::read(directory.join("peermem-gate")).unwrap();
+        let program = object::File::parse(&*program).unwrap();
+        let list = program.section_by_name(".dep-v0").expect("a list of dependencies").data().unwrap();
+        let list: Value = serde_json::from_reader(ZlibDecoder::new(list)).unwrap();
+        let named = |package: &Value| {
+            format!("{} {}", package["name"].as_str().unwrap(), package["version"].as_str().unwrap())
+        };
+        let packages = list["packages"].as_array().unwrap();
+        let made_of: BTreeSet<_> = packages.iter().map(named).collect();
+
+        let bill = fs::read_to_string(directory.join("peermem-gate.cdx.json")).unwrap();
+        let root = env!("CARGO_MANIFEST_DIR");
+        assert!(!bill.contains(root), "it names a path of this machine");
+        let bill: Value = serde_json::from_str(&bill).unwrap();
+        assert_eq!(bill["bomFormat"], "CycloneDX");
+        let mut billed: BTreeSet<_> = bill["components"].as_array().unwrap().iter().map(named).collect();
+        billed.insert(named(&bill["metadata"]["component"]));
+        assert_eq!(billed, made_of, "{architecture}");
+        assert!(made_of.contains(concat!("peermem-gate ", env!("CARGO_PKG_VERSION"))));
+        assert!(made_of.iter().any(|package| package.starts_with("nix ")));
+    }
+}
+
+#[test]
+fn a_pod_is_held_until_mofed_sets_its_marker() {
+    let Some(podman) = Podman::new() else { return };
+    let touched: fn(&Node) = Node::set_marker;
+    let renamed = |node: &Node| {
+        node.write("run/mellanox/drivers/.new", "");
+        node.rename("run/mellanox/drivers/.new", MARKER);
+    };
+    for set in [touched, renamed] {
+        let node = Node::ready().without_marker();
+        let mut pod = podman.play(example(&node));
+        pod.logs("MarkerAbsent");
+        set(&node);
+        pod.assert_opened("marker event");
+        assert_eq!(last_words(&node), "", "all went well");
+        pod.down();
+    }
+}
+
+#[test]
+fn a_pod_is_held_with_no_privilege_at_all() {
+    let Some(podman) = Podman::new() else { return };
+    let node = Node::ready().without_marker();
+    let mut pod = podman.play(example(&node));
+    pod.logs("MarkerAbsent");
+    let proc = PathBuf::from("/proc").join(pod.pid("peermem-gate"));
+    let status = fs::read_to_string(proc.join("status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in {status}")).split_whitespace().collect::<Vec<_>>()
+    };
+    assert_eq!(field("Name"), ["peermem-gate"]);
+    for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_eq!(field(name), ["0000000000000000"], "{name}");
+    }
+    for name in ["Uid", "Gid"] {
+        assert_eq!(field(name), ["65532"; 4], "{name}");
+    }
+    assert_eq!(field("NoNewPrivs"), ["1"]);
+    assert_eq!(field("Seccomp"), ["2"]);
+    let mounts = fs::read_to_string(proc.join("mountinfo")).unwrap();
+    for point in ["/", "/run/mellanox", "/host/proc", "/host/sys"] {
+        let mount = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(point)).expect(point);
+        assert!(mount.split(' ').nth(5).unwrap().starts_with("ro"), "{mount}");
+    }
+
+    // As the kubelet ends a pod: the gate is process 1 there, which no signal ends by default.
+    podman.run(&["stop", "--time", "60", &pod.container("peermem-gate")]);
+    assert_eq!(pod.fails(), "143");
+    assert!(last_words(&node).contains("ended by signal 15"), "{}", last_words(&node));
+}
+
+#[test]
+fn a_pod_sees_what_mofed_mounts_over_its_directory() {
+    let Some(podman) = Podman::new() else { return };
+    let parent: fn(&str) -> String = str::to_owned;
+    for volume in [parent, with_the_directory_itself] {
+        let node = Node::ready().without_marker();
+        let mofed = Node::ready().without_marker();
+        let shared = Shared::new(node.root());
+        let mut pod = podman.play(volume(&example(&node)));
+        pod.logs("MarkerAbsent");
+        bind_over(&mofed.path(DRIVERS), &node.path(DRIVERS));
+        node.hold_lock();
+        mofed.set_marker();
+        pod.assert_opened("");
+        assert!(!pod.log().contains("private mount"), "{}", pod.log());
+        pod.down();
+        drop(shared);
+    }
+}
+
+#[test]
+fn a_pod_that_cannot_see_it_says_so() {
+    let Some(podman) = Podman::new() else { return };
+    // Older MOFEDs mount over their directory; of today's the marker is seen, and the headers are not.
+    for (mounted, reason) in [(DRIVERS, "MarkerAbsent"), (SOURCES, "HeadersMissing")] {
+        let node = Node::ready().without_marker();
+        let mofed = Node::ready();
+        node.remove("run/mellanox/drivers/usr/src/ofa_kernel");
+        let shared = Shared::new(node.root());
+        let yaml = replaced(&example(&node), PROPAGATION, "");
+        let mut pod = podman.play(replaced(&yaml, "value: 10m", "value: 5s"));
+        pod.logs("MarkerAbsent");
+        bind_over(&mofed.path(mounted), &node.path(mounted));
+        node.hold_lock();
+        node.set_marker();
+        assert_eq!(pod.fails(), "124");
+        let words = last_words(&node);
+        println!("{words}");
+        assert!(words.len() <= 1024);
+        assert!(words.contains("the time is up") && words.contains(reason), "{words}");
+        assert!(words.contains("/run/mellanox") && words.contains("HostToContainer"), "{words}");
+        pod.remove();
+        drop(shared);
+    }
+}
+
+/// Its layouts: today usr/src alone is mounted, before that the container's whole root.
+#[test]
+fn mofed_in_a_container_of_its_own() {
+    let Some(podman) = Podman::new() else { return };
+    for layout in [
+        "/busybox mount -o bind /usr/src /run/mellanox/drivers/usr/src && : >/run/mellanox/drivers/.driver-ready",
+        "/busybox mount -o rbind / /run/mellanox/drivers && : >/.driver-ready",
+    ] {
+        let node = Node::ready().without_marker();
+        let headers = Node::ready();
+        node.remove("run/mellanox/drivers/usr/src/ofa_kernel");
+        let shared = Shared::new(node.root());
+        let mut pod = podman.play(example(&node));
+        pod.logs("MarkerAbsent");
+        let drivers = format!("{}:/run/mellanox/drivers:rshared", node.path(DRIVERS).display());
+        let sources = format!("{}/usr/src:/usr/src:ro", headers.path(DRIVERS).display());
+        let script = format!("{layout} && exec /busybox sleep 600");
+        let mofed = podman.run(&[
+            "run",
+            "--detach",
+            "--privileged",
+            "-v",
+            &drivers,
+            "-v",
+            &sources,
+            BUSYBOX,
+            "sh",
+            "-c",
+            &script,
+        ]);
+        pod.assert_opened("");
+        pod.down();
+        podman.run(&["kill", mofed.trim()]);
+        // Its whole root is mounted there, too.
+        drop(shared);
+        podman.run(&["rm", mofed.trim()]);
+    }
+}
+
+/// As nvidia-driver has them, and more of them.
+const ENTRYPOINT: &str = r#"trap "echo 'Caught signal'; exit 1" HUP INT QUIT PIPE TERM
+trap "echo 'Shutting down'" EXIT
+trap -p PIPE
+(/busybox yes; echo "yes: $?" >&2) | /busybox true
+echo "pid $$, running $*"
+/busybox sleep 600 &
+wait $!
+"#;
+
+/// The driver's pod as our policies leave it, but for what is the GPU Operator's: k8s-driver-manager
+/// goes, and bash stands for the driver behind the wrapper's command.
+fn driver_pod(node: &Node) -> Option<String> {
+    let mut cluster = Cluster::start()?;
+    let mut pod = pod_of(&fixture("clusterpolicy"));
+    for (overlay, policy) in [("vanilla", "peermem-gate"), ("wrapper", "peermem-gate-wrapper")] {
+        let policy = named(&render_with(&[overlay], &[]), policy);
+        pod = cluster.admits(&policy, &pod).expect("it matches");
+    }
+    let driver = container_mut(&mut pod, "nvidia-driver-ctr");
+    driver["image"] = BASH.into();
+    driver["securityContext"] = json!({});
+    driver["startupProbe"].take();
+    let command = driver["command"].as_array_mut().unwrap();
+    let wrapped = command.iter().position(|word| word == "nvidia-driver").expect("the driver's command");
+    command.splice(wrapped.., ["/bash-static", "-c", ENTRYPOINT, "bash"].map(Value::from));
+    let driver = driver.clone();
+
+    let spec = &mut pod["spec"];
+    spec["restartPolicy"] = "Never".into();
+    spec["containers"] = json!([driver]);
+    spec["initContainers"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|container| container["image"] == "peermem-gate:0.1.0");
+    let volumes = spec["volumes"].as_array_mut().unwrap();
+    for name in ["proc", "sys"] {
+        volumes.push(json!({ "name": name, "hostPath": { "path": format!("/{name}") } }));
+    }
+    for volume in volumes {
+        if let Some(Value::String(path)) = volume.pointer_mut("/hostPath/path") {
+            path.insert_str(0, node.root().to_str().unwrap());
+        }
+    }
+    for place in ["initContainers", "containers"] {
+        for container in spec[place].as_array_mut().unwrap() {
+            on_node(container);
+        }
+    }
+    let pod =
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "driver-pod" }, "spec": spec });
+    Some(serde_norway::to_string(&pod).unwrap())
+}
+
+/// Has it see the scratch node's modules and devices, and do without what podman does not know.
+fn on_node(container: &mut Value) {
+    if container["image"] == "peermem-gate:0.1.0" {
+        container["image"] = IMAGE.into();
+    }
+    let mounts = container["volumeMounts"].as_array_mut().unwrap();
+    for name in ["proc", "sys"] {
+        mounts.push(json!({ "name": name, "mountPath": format!("/host/{name}"), "readOnly": true }));
+    }
+    let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else { return };
+    env.retain(|variable| variable["name"] != "NODE_NAME");
+    for name in ["proc", "sys"] {
+        let variable = format!("PEERMEM_GATE_{}", name.to_uppercase());
+        env.push(json!({ "name": variable, "value": format!("/host/{name}") }));
+    }
+}
+
+#[test]
+fn the_program_is_installed_and_becomes_the_entrypoint() {
+    let Some(podman) = Podman::new() else { return };
+    if !can(&["bash-static", "-c", ":"]) {
+        return;
+    }
+    podman.import(BASH, &["bash-static", "busybox"], &[]);
+    let node = Node::ready().without_marker();
+    let Some(pod) = driver_pod(&node) else { return };
+    let mut pod = podman.play(pod);
+    pod.logs("MarkerAbsent");
+    node.set_marker();
+    pod.assert_starts();
+    pod.logs("running init");
+    let log = pod.log();
+    println!("{log}");
+    let place = |words: &str| log.find(words).unwrap_or_else(|| panic!("no {words:?}: {log}"));
+    assert!(place("installed: /opt/peermem-gate/peermem-gate") < place("trap -- 'echo"));
+    assert_eq!(
+        log.matches("open: MOFED is ready").count(),
+        2,
+        "before the driver's pod, and before its entrypoint"
+    );
+    assert!(log.contains("SIGPIPE\n"), "the trap is set");
+    assert!(log.contains("yes: 141\n"), "SIGPIPE ends what has no trap");
+    assert!(log.contains("pid 1, running init\n"));
+
+    podman.run(&["stop", "--time", "60", &pod.container("nvidia-driver-ctr")]);
+    assert_eq!(pod.exit_code("nvidia-driver-ctr"), "1");
+    let log = pod.log();
+    assert!(log.contains("Caught signal\nShutting down\n"), "{log}");
+}
+
+#[test]
+fn a_volume_that_nothing_can_be_run_from_is_refused() {
+    let Some(podman) = Podman::new() else { return };
+    let mut install = podman.command(&["run", "--rm", "--read-only", "--cap-drop", "ALL"]);
+    install.args(["--tmpfs", "/opt/peermem-gate:rw,noexec,mode=1777", IMAGE, "install", "/opt/peermem-gate"]);
+    let (code, said) = refusal(&mut install);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("noexec") && said.contains("/opt/peermem-gate"), "{said}");
+}
+
+#[test]
+fn the_other_architectures_image_runs() {
+    let other = if HOST == "aarch64" { "x86_64" } else { "aarch64" };
+    let Some(podman) = Podman::with(other) else { return };
+    let Some(_emulator) = Emulator::register(other) else { return };
+    let node = Node::ready().without_marker();
+    let mut pod = podman.play(example(&node));
+    pod.logs("MarkerAbsent");
+    node.set_marker();
+    pod.assert_opened("marker event");
+    let version = podman.run(&["run", "--rm", IMAGE, "--version"]);
+    assert!(version.contains(&format!("{other}-unknown-linux-musl")), "{version}");
+}

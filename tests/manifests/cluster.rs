@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What becomes of the manifests in a cluster, as far as it can be had without one.
+#![allow(dead_code, reason = "the tests of manifests and of containers use their parts of this")]
+
+use crate::support::{can, output, skip, write_program};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// `kubectl patch`, the schemas, and a CEL: what an API server does with a pod, as far as it can be had without one.
+pub(crate) struct Cluster {
+    pub(crate) checker: Checker,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Option<Self> {
+        if !can_kubectl() {
+            return None;
+        }
+        Some(Self { checker: Checker::start()? })
+    }
+
+    /// The pod as the policy makes it, valid; or the name of the condition by which it is left alone.
+    pub(crate) fn admits(&mut self, policy: &Value, pod: &Value) -> Result<Value, String> {
+        let mut answer = self.checker.ask(&json!({"admit": policy, "pod": pod}));
+        if let Some(name) = answer["unmatched"].as_str() {
+            return Err(name.to_owned());
+        }
+        assert!(answer["patch"].is_array(), "{}: {answer:#}", policy["metadata"]["name"]);
+        let admitted = patch(pod, &answer["patch"].take()).unwrap();
+        assert_eq!(self.checker.ask(&json!({"validate": admitted})), Value::Null, "{admitted:#}");
+        Ok(admitted)
+    }
+}
+
+/// tests/manifests/check.py, which answers a line to each line.
+pub(crate) struct Checker {
+    process: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Checker {
+    pub(crate) fn start() -> Option<Self> {
+        let python = root().join("target/manifests/python/bin/python");
+        if !root().join("target/manifests/stamp").exists() {
+            skip("no schemas and no CEL: tests/manifests/tools installs them");
+            return None;
+        }
+        let mut command = Command::new(python);
+        command.arg(root().join("tests/manifests/check.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("python can be run");
+        let requests = process.stdin.take();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Some(Self { process, requests, answers })
+    }
+
+    pub(crate) fn ask(&mut self, request: &Value) -> Value {
+        writeln!(self.requests.as_ref().unwrap(), "{request}").expect("it takes requests");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("it answers");
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?} to {request:#}"))
+    }
+}
+
+impl Drop for Checker {
+    fn drop(&mut self) {
+        self.requests = None;
+        let _ = self.process.wait();
+    }
+}
+
+pub(crate) fn can_kubectl() -> bool {
+    can(&["kubectl", "version", "--client"])
+}
+
+pub(crate) fn kubectl(words: &[&str]) -> Output {
+    output(Command::new("kubectl").args(words).env("KUBECONFIG", "/dev/null"))
+}
+
+pub(crate) fn render(directory: &Path) -> Vec<Value> {
+    let output = kubectl(&["kustomize", directory.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    documents(&String::from_utf8(output.stdout).unwrap())
+}
+
+/// These overlays, with these components switched on besides their own.
+pub(crate) fn render_with(overlays: &[&str], components: &[&str]) -> Vec<Value> {
+    overlays.iter().flat_map(|overlay| render_one(overlay, components)).collect()
+}
+
+pub(crate) fn render_one(overlay: &str, components: &[&str]) -> Vec<Value> {
+    let copy = TempDir::new().unwrap();
+    copy_tree(&manifests(), copy.path());
+    let directory = copy.path().join("overlays").join(overlay);
+    let file = directory.join("kustomization.yaml");
+    let mut text = fs::read_to_string(&file).unwrap();
+    for component in components {
+        // As a person would: they stand there as comments.
+        let line = format!("  # - ../../components/{component}\n");
+        assert!(text.contains(&line), "{overlay} does not offer {component}");
+        text = text.replace(&line, &line.replace("# ", ""));
+    }
+    fs::write(file, text).unwrap();
+    render(&directory)
+}
+
+/// RFC 6902 by the API server's own library, or its refusal.
+pub(crate) fn patch(object: &Value, operations: &Value) -> Result<Value, String> {
+    let scratch = TempDir::new().unwrap();
+    let [object_file, patch_file] = ["object.json", "patch.json"].map(|name| scratch.path().join(name));
+    fs::write(&object_file, object.to_string()).unwrap();
+    fs::write(&patch_file, operations.to_string()).unwrap();
+    let [object_file, patch_file] = [&object_file, &patch_file].map(|path| path.to_str().unwrap());
+    let words =
+        ["patch", "--local", "-f", object_file, "--type=json", "--patch-file", patch_file, "-o", "json"];
+    let output = kubectl(&words);
+    if !output.status.success() {
+        return Err(String::from_utf8(output.stderr).unwrap());
+    }
+    Ok(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub(crate) fn manifests() -> PathBuf {
+    root().join("manifests")
+}
+
+pub(crate) fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml")
+}
+
+pub(crate) fn yaml(path: &Path) -> Vec<Value> {
+    documents(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+}
+
+pub(crate) fn documents(text: &str) -> Vec<Value> {
+    let parse = |document| Value::deserialize(document).unwrap_or_else(|error| panic!("{error} in {text}"));
+    serde_norway::Deserializer::from_str(text).map(parse).collect()
+}
+
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+pub(crate) fn copy_tree(from: &Path, to: &Path) {
+    for path in files(from) {
+        let copy = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(path, copy).unwrap();
+    }
+}
+
+pub(crate) fn script(path: &Path, text: &str) {
+    write_program(path, text);
+}
+
+/// The shell command of the RUN line, put together as a builder does it.
+pub(crate) fn containerfile_run() -> String {
+    let text = fs::read_to_string(manifests().join("openshift/Containerfile.driver")).unwrap();
+    let (_, run) = text.split_once("\nRUN ").expect("it has one RUN");
+    assert!(!run.contains("\nRUN "), "and no second");
+    run.replace("\\\n", "")
+}
+
+pub(crate) fn each_object(value: &Value, found: &mut impl FnMut(&serde_json::Map<String, Value>)) {
+    match value {
+        Value::Object(object) => {
+            found(object);
+            object.values().for_each(|value| each_object(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| each_object(value, found)),
+        _ => {}
+    }
+}
+
+pub(crate) fn fixture(name: &str) -> Value {
+    yaml(&root().join(format!("tests/manifests/fixtures/{name}.yaml"))).remove(0)
+}
+
+/// As its controller would make it.
+pub(crate) fn pod_of(daemonset: &Value) -> Value {
+    let template = &daemonset["spec"]["template"];
+    let mut metadata = template["metadata"].clone();
+    metadata["name"] = json!(format!("{}-x7k2p", daemonset["metadata"]["name"].as_str().unwrap()));
+    metadata["namespace"] = daemonset["metadata"]["namespace"].clone();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
+}
+
+pub(crate) fn base() -> Value {
+    yaml(&manifests().join("base/init-container.yaml")).remove(0)
+}
+
+pub(crate) fn base_container(name: &str) -> Value {
+    let base = base();
+    let containers = base["template"]["spec"]["initContainers"].as_array().unwrap();
+    containers.iter().find(|container| container["name"] == name).unwrap().clone()
+}
+
+pub(crate) fn base_volumes() -> Vec<Value> {
+    base()["template"]["spec"]["volumes"].as_array().unwrap().clone()
+}
+
+pub(crate) fn init_containers(pod: &Value) -> Vec<String> {
+    let containers = pod["spec"]["initContainers"].as_array().unwrap();
+    containers.iter().map(|container| container["name"].as_str().unwrap().to_owned()).collect()
+}
+
+pub(crate) fn container_of<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
+    pod["spec"]["containers"].as_array().unwrap().iter().find(|container| container["name"] == name)
+}
+
+pub(crate) fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+    container_of(pod, name).expect("such a container")
+}
+
+pub(crate) fn container_mut<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
+    let containers = pod["spec"]["containers"].as_array_mut().unwrap();
+    containers.iter_mut().find(|container| container["name"] == name).expect("such a container")
+}
+
+pub(crate) fn set_env(container: &mut Value, name: &str, value: &str) {
+    let variables = container["env"].as_array_mut().unwrap();
+    let variable = variables.iter_mut().find(|variable| variable["name"] == name).expect("such a variable");
+    variable["value"] = json!(value);
+}
+
+pub(crate) fn only(documents: &[Value], wanted: impl Fn(&str) -> bool) -> &Value {
+    let found: Vec<_> = documents.iter().filter(|d| wanted(d["kind"].as_str().unwrap())).collect();
+    assert_eq!(found.len(), 1, "{documents:#?}");
+    found[0]
+}
+
+pub(crate) fn variable<'a>(policy: &'a Value, name: &str) -> Option<&'a str> {
+    let variables = policy["spec"]["variables"].as_array()?;
+    variables.iter().find(|variable| variable["name"] == name)?["expression"].as_str()
+}
+
+pub(crate) fn named(documents: &[Value], name: &str) -> Value {
+    let is_it = |d: &&Value| d["kind"] == "MutatingAdmissionPolicy" && d["metadata"]["name"] == name;
+    documents.iter().find(is_it).expect("such a policy").clone()
+}
