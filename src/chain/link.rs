@@ -167,8 +167,12 @@ fn stale_because(seen: &Chain, around: Around) -> Option<String> {
         return Some("the module nvidia is not loaded".to_owned());
     }
     match seen.driver {
+        _ if seen.driver_runs == Some(true) => None,
         Lock::Held => None,
-        Lock::Free => Some(format!("nobody holds the lock on {}", seen.driver_pid.display())),
+        // Both witnesses must say so: older scripts may have kept no lock.
+        Lock::Free if seen.driver_runs == Some(false) => {
+            Some(format!("nobody holds the lock on {}", seen.driver_pid.display()))
+        }
         _ => {
             let boot = *seen.clock.boot.as_ref().ok()?;
             (written < boot - CLOCK_STEP).then(|| "it was written before this boot".to_owned())

@@ -92,6 +92,8 @@ pub struct Chain {
     pub driver_pid: PathBuf,
     /// Who holds that lock.
     pub driver: Lock,
+    /// The process of that pid is the driver's script; `None` where there is no pid to be read.
+    pub driver_runs: Option<bool>,
 }
 
 impl Default for Chain {
@@ -103,6 +105,7 @@ impl Default for Chain {
             files: BTreeMap::new(),
             driver_pid: PathBuf::new(),
             driver: Lock::NoFile,
+            driver_runs: None,
         }
     }
 }
