@@ -23,6 +23,7 @@ pub mod ending;
 pub mod environment;
 pub mod gate;
 pub mod judge;
+pub mod keep;
 pub mod observation;
 pub mod probe;
 pub mod report;
