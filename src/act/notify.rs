@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What systemd wants to hear (sd_notify(3)); nothing, where nobody listens.
+//! What systemd wants to hear (`sd_notify`(3)); nothing, where nobody listens.
 
 use crate::gate::BootTime;
 use crate::wake::now;

@@ -112,10 +112,10 @@ pub struct Keep {
     is_ours: bool,
     /// The gate has applied at some time: a NIC that is gone by now may be in a reset.
     has_applied: bool,
-    is_first_look: bool,
-    /// What a refusal came from, and in which words.
+    /// Of the last look, if there was one.
+    evidence: Option<u64>,
+    /// The evidence on which a load was refused.
     refused: Option<u64>,
-    evidence: u64,
     /// What became of the last attempt to load, if it came to nothing.
     last_try: Option<String>,
     load_from: BootTime,
@@ -127,11 +127,11 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// Begins to watch now. Of the policy counts what holds a gate; it has no deadline.
+    /// Begins to watch now, with a policy that has no deadline.
     #[must_use]
     pub fn new(policy: Policy, no_yield: bool, now: BootTime) -> Self {
         Self {
-            gate: Gate::new(Policy { timeout: None, fail_fast: false, dry_run: false, ..policy }, now),
+            gate: Gate::new(policy, now),
             no_yield,
             start: now,
             state: State::Waiting,
@@ -140,9 +140,8 @@ impl Keep {
             peermem: Presence::Unknown,
             is_ours: false,
             has_applied: false,
-            is_first_look: true,
+            evidence: None,
             refused: None,
-            evidence: 0,
             last_try: None,
             load_from: now,
             unload_from: now,
@@ -174,7 +173,7 @@ impl Keep {
         look.identity.modules.remove("nvidia_peermem");
         let outcome = look.verdict.outcome;
         self.has_applied |= outcome != Outcome::NotApplicable;
-        self.evidence = evidence;
+        let is_first = self.evidence.replace(evidence).is_none();
         let mut step = Step::default();
         if glimpse.peermem == Presence::Absent && self.holds_module() {
             self.lost(now, cause, &mut step);
@@ -189,8 +188,7 @@ impl Keep {
             (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut step),
             (Presence::Absent, _) => self.absent(now, is_blocked, &mut step),
         }
-        let ends = std::mem::take(&mut self.is_first_look) && self.state == State::Blocked;
-        if ends {
+        if is_first && self.state == State::Blocked {
             step.effects.push(Effect::End(Ending::Blocked));
         }
         step
@@ -223,7 +221,7 @@ impl Keep {
             }
             Done::Refused(reason, said) => {
                 self.ledger.refused(reason);
-                self.refused = Some(self.evidence);
+                self.refused = self.evidence;
                 self.gate.hold_on();
                 (State::Blocked, Level::Error, said)
             }
@@ -371,7 +369,7 @@ impl Keep {
 
     /// It is not loaded: to be loaded, waited for, or given up until something changes.
     fn absent(&mut self, now: BootTime, is_blocked: bool, step: &mut Step) {
-        if self.refused == Some(self.evidence) {
+        if self.refused.is_some() && self.refused == self.evidence {
             return;
         }
         self.refused = None;

@@ -43,11 +43,12 @@ impl Tools {
         Modprobe::find(&self.root, self.path.as_deref(), self.modprobe.as_deref())
     }
 
-    /// An unload needs nothing of the driver's root, which may be gone by then: so from our own, where
-    /// there is one.
+    /// Where modprobe is. The driver's root may be gone by then, and an unload needs nothing of it: so
+    /// our own will do.
     fn rmmod(&self) -> Result<Modprobe, Unrunnable> {
         let path = self.path.as_deref();
-        Modprobe::rmmod(Path::new("/"), path).or_else(|_| Modprobe::rmmod(&self.root, path))
+        let own = || Modprobe::rmmod(Path::new("/"), path);
+        Modprobe::rmmod(&self.root, path).or_else(|why| own().map_err(|_| why))
     }
 }
 
@@ -159,7 +160,7 @@ impl<'a> Kept<'a> {
 
     /// First what cannot wait, by a glimpse; then a whole look, and another after all that is done.
     fn attend(&mut self, cause: &Cause) -> ControlFlow<Ending> {
-        if self.keep.state() == State::Waiting || *cause != Cause::SafetyNet {
+        if *cause != Cause::SafetyNet {
             self.glimpse(cause)?;
         }
         let mut cause = cause;
