@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 /// Called by this name, the program is [`step`] and nothing else.
 pub const STEP: &str = "peermem-gate-step";
 
+const RMMOD: &str = "rmmod";
+
 /// In every build of this program, for it is searched for. It must never change: other versions are
 /// known by it.
 const MARKER: &[u8] = b"peermem-gate: this is the gate in front of modprobe, and not kmod's modprobe";
@@ -91,7 +93,7 @@ impl Modprobe {
 
     /// kmod's rmmod, found in the same way: it needs nothing of the root that it runs in.
     pub fn rmmod(root: &Path, path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
-        Self::named("rmmod", root, path_variable, None)
+        Self::named(RMMOD, root, path_variable, None)
     }
 
     fn named(
@@ -224,14 +226,15 @@ impl Modprobe {
     }
 
     fn start(&self, args: &[OsString], words: Words) -> Result<Attempt, Unrunnable> {
-        let mut command = Command::new(&self.step);
-        command
-            .arg0(STEP)
-            .arg(self.name)
-            .arg(&self.root)
-            .arg(&self.path)
-            .args(args)
-            .env_remove("MODPROBE_OPTIONS");
+        let mut command = if self.name == RMMOD && is_system(&self.root) {
+            // It comes sooner without the step; our blocked signals only keep an unload from being cut short.
+            Command::new(&self.path)
+        } else {
+            let mut step = Command::new(&self.step);
+            step.arg0(STEP).arg(self.name).arg(&self.root).arg(&self.path);
+            step
+        };
+        command.args(args).env_remove("MODPROBE_OPTIONS");
         command.stderr(Stdio::piped());
         if words == Words::Kept {
             command.stdout(Stdio::piped()).env("LC_ALL", "C");

@@ -29,7 +29,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// After an unload of ours the next load comes no sooner, whatever `--settle` says.
+/// After an unload of ours, or a load that came to nothing, the next load comes no sooner, whatever
+/// `--settle` says.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often to look whether what uses it has ended: no event tells of a reference count.
 const BUSY: Duration = Duration::from_secs(1);
@@ -180,6 +181,10 @@ impl Keep {
         }
         self.peermem = glimpse.peermem;
         step.effects.extend(self.gate.observe(now, cause, look));
+        if glimpse.swap.is_some() {
+            // What the old stack refused says nothing of the new one.
+            self.gate.forgive();
+        }
         match (glimpse.peermem, glimpse.swap) {
             (Presence::Unknown | Presence::Between, _) => {}
             (Presence::Live { uses }, Some(why)) if self.has_applied && !self.no_yield => {
@@ -222,12 +227,12 @@ impl Keep {
             Done::Refused(reason, said) => {
                 self.ledger.refused(reason);
                 self.refused = self.evidence;
-                self.gate.hold_on();
+                self.hold_on(now);
                 (State::Blocked, Level::Error, said)
             }
             Done::Postponed(reason, said) => {
                 self.ledger.refused(reason);
-                self.gate.hold_on();
+                self.hold_on(now);
                 self.last_try = Some(said.clone());
                 (State::Waiting, Level::Warn, format!("not loaded yet: {said}"))
             }
@@ -260,10 +265,11 @@ impl Keep {
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
         let is_ready = self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::Ready);
-        let own = match self.state {
-            State::Waiting if is_ready && self.peermem == Presence::Absent => Some(self.load_from),
-            State::Yielding => Some(self.unload_from),
-            State::Busy => Some(self.poll),
+        // What cannot be seen, or is on its way, is the slow look's.
+        let own = match (self.state, self.peermem) {
+            (State::Waiting, Presence::Absent) if is_ready => Some(self.load_from),
+            (State::Yielding, Presence::Live { .. }) => Some(self.unload_from),
+            (State::Busy, Presence::Live { .. }) => Some(self.poll),
             _ => None,
         };
         self.gate.next_look().into_iter().chain(own).min()
@@ -394,10 +400,15 @@ impl Keep {
                 self.gate.forgive();
             }
             // No race of loading and unloading: each time it settles longer.
-            self.gate.hold_on();
+            self.hold_on(now);
         }
         let text = "somebody else unloaded nvidia_peermem".to_owned();
         self.enter(now, State::Waiting, Level::Info, text, Some(cause), step);
+    }
+
+    fn hold_on(&mut self, now: BootTime) {
+        self.gate.hold_on();
+        self.load_from = now + PAUSE;
     }
 
     fn gone(&mut self, now: BootTime) {
