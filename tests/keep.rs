@@ -410,7 +410,9 @@ fn what_somebody_else_loaded_is_treated_the_same_and_said_so() {
     assert!(!play.keep.is_ours());
     play.then(Event::Unmark);
     assert_eq!(play.unloads.len(), 1);
-    assert!(play.lines.iter().any(|line| line.contains("unloading nvidia_peermem (loaded by somebody else)")));
+    assert!(
+        play.lines.iter().any(|line| line.contains("unloading nvidia_peermem (loaded by somebody else)"))
+    );
     // Without a marker nothing may hold MOFED's modules, whoever loads it.
     play.after(1000).then(Event::OtherLoads);
     assert_eq!(play.unloads.len(), 2);
@@ -495,8 +497,7 @@ fn where_the_gate_does_not_apply_nothing_is_touched() {
     let mut keep = Keep::new(policy(), false, ms(START));
     let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
     let mut sight = World { marker: None, is_loaded: true, ..World::ready() }.sight();
-    sight.look.verdict =
-        Verdict::of(vec![condition(ConditionType::RdmaRequested, Reason::RdmaNotRequested)]);
+    sight.look.verdict = Verdict::of(vec![condition(ConditionType::RdmaRequested, Reason::RdmaNotRequested)]);
     let glimpse = sight.glimpse.clone();
     let step = keep.look(ms(START), &Cause::Start, sight);
     assert_eq!((step.action, keep.state()), (None, State::Loaded));
