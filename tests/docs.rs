@@ -16,10 +16,11 @@ const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
 
 /// Rooms that get all they know from their arguments.
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "src/arguments.rs",
     "src/judge",
     "src/gate",
+    "src/keep",
     "src/condition.rs",
     "src/observation.rs",
     "src/config.rs",
