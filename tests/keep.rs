@@ -92,13 +92,12 @@ impl World {
             // The kernel refuses it while nvidia_peermem holds them.
             Event::ModulesGo if !self.is_loaded => self.modules = None,
             Event::ModulesCome if self.modules.is_none() => self.modules = Some(self.made),
-            Event::ModulesGo | Event::ModulesCome => {}
             Event::File(is_good) => self.is_good = is_good,
             Event::Refuses(refusal) => self.refuses = refusal,
             Event::Uses(uses) => self.uses = if self.is_loaded { uses } else { 0 },
             Event::OtherLoads => self.is_loaded |= self.modules.is_some() && self.is_good,
             Event::OtherUnloads if self.uses == 0 => self.is_loaded = false,
-            Event::OtherUnloads => {}
+            Event::ModulesGo | Event::ModulesCome | Event::OtherUnloads => {}
             Event::Blind(is_blind) => self.is_blind = is_blind,
         }
     }

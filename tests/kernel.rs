@@ -571,12 +571,12 @@ struct Tally {
     rounds: u32,
     disturbed: u32,
     never_live: u32,
-    /// Milliseconds from the end of a swap until nvidia_peermem was live.
+    /// Milliseconds from the end of a swap until `nvidia_peermem` was live.
     live: Vec<f64>,
     /// From the marker's removal: until rmmod was started for `keep`, and until it asked the kernel.
     begun: Vec<f64>,
     asked: Vec<f64>,
-    /// The same of a host's MOFED, from where it begins to unload mlx5_ib.
+    /// The same of a host's MOFED, from where it begins to unload `mlx5_ib`.
     begun_on_host: Vec<f64>,
 }
 
@@ -624,7 +624,7 @@ impl Tally {
 }
 
 /// From the trace of a round: when the swap began to show, and how much later `keep` started an rmmod of
-/// nvidia_peermem, and that rmmod asked the kernel. `None` where somebody else took it away first.
+/// `nvidia_peermem`, and that rmmod asked the kernel. `None` where somebody else took it away first.
 fn yielded(run: &Run, round: &str, kind: &str) -> Option<(f64, f64)> {
     let prefix = format!("{round} ");
     let trace: Vec<_> =

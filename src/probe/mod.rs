@@ -197,7 +197,8 @@ impl<'a> Probe<'a> {
         let lock = || self.lock(&last.marker) != last.lock;
         let modules = || modules_signature(&self.proc_modules()) != last.modules;
         let headers = || self.headers_signature() != last.headers;
-        let Some(holding) = holding else { return marker() || lock() || modules() || headers() };
+        // What is loaded needs no headers any more; the next load looks at them again.
+        let Some(holding) = holding else { return marker() || lock() || modules() };
         if holding.status != Status::False {
             return true;
         }
