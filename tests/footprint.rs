@@ -169,7 +169,7 @@ fn assert_few_system_calls(mut gate: Gate) {
     assert!(a_minute > 0.0 && a_minute <= 200.0, "{a_minute} system calls a minute");
 }
 
-/// The sidecar at rest: nvidia_peermem is live, and nothing happens.
+/// The sidecar at rest: `nvidia_peermem` is live, and nothing happens.
 #[test]
 fn keeping_takes_few_system_calls() {
     let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };

@@ -543,9 +543,9 @@ fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
     assert_eq!(tally.rounds, 10 * boots);
     assert_eq!(tally.disturbed, 0, "MOFED could not unload its modules");
     assert_eq!(tally.never_live, 0, "nvidia_peermem did not come back");
-    // Under emulation, on processors that others use too: docs/measurements.md has the figures.
+    // Far below the safety net's five seconds: an event told. docs/measurements.md has the figures.
     let median = percentile(&tally.begun, 50).expect("it let go");
-    assert!(median <= 100.0, "{median} ms from the marker's removal to the unload");
+    assert!(median <= 500.0, "{median} ms from the marker's removal to the unload");
 }
 
 /// The same beside what nvidia-peermem-ctr does.
