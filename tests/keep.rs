@@ -457,6 +457,15 @@ fn what_cannot_be_loaded_is_tried_again_when_something_has_changed() {
     assert_eq!(play.state(), State::Loaded, "SIGHUP asks for another attempt");
 }
 
+/// What somebody else could load is no longer refused; found by the property below.
+#[test]
+fn a_refusal_does_not_outlive_somebody_elses_load() {
+    let mut play = Play::new(World { refuses: Some(Refusal::Good), ..World::ready() }, false);
+    play.after(5000).then(Event::OtherLoads).after(5000).then(Event::OtherUnloads).then(Event::Refuses(None));
+    play.after(5000);
+    assert_eq!((play.loads.len(), play.state()), (2, State::Loaded));
+}
+
 #[test]
 fn a_refusal_that_passes_is_tried_again_ever_more_slowly() {
     let mut play = Play::new(World { refuses: Some(Refusal::Now), ..World::ready() }, false);

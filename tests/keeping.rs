@@ -53,7 +53,7 @@ struct Place {
 }
 
 impl Place {
-    /// All is ready, but for nvidia_peermem itself.
+    /// All is ready, but for `nvidia_peermem` itself.
     fn new() -> Option<Self> {
         Self::of(Node::ready().with_peermem("new")?)
     }
@@ -147,16 +147,16 @@ impl Place {
         self.node.rename("next", "proc/modules");
     }
 
-    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let until = Instant::now() + LIMIT;
-        while !is_so() {
-            assert!(Instant::now() < until, "never: {what}");
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
     fn is_loaded(&self) -> bool {
         self.node.path("sys/module/nvidia_peermem").exists()
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < until, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -238,7 +238,7 @@ fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
     // In the middle of a load that does not end.
     place.node.write("bin/loading", "touch /loading; sleep 30");
     let mut keep = place.start();
-    place.until("modprobe runs", || place.node.path("loading").exists());
+    until("modprobe runs", || place.node.path("loading").exists());
     let told = Instant::now();
     keep.process().signal(Signal::SIGTERM);
     assert_eq!(keep.ended(), 0);
@@ -250,7 +250,7 @@ fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
     place.is_in("Loaded");
     place.node.write("bin/unloading", "touch /unloading; sleep 0.3");
     place.node.remove(MARKER);
-    place.until("rmmod runs", || place.node.path("unloading").exists());
+    until("rmmod runs", || place.node.path("unloading").exists());
     keep.process().signal(Signal::SIGTERM);
     assert_eq!(keep.ended(), 0);
     assert!(!place.is_loaded());
@@ -379,7 +379,7 @@ fn killed_in_any_state_and_started_again_it_converges() {
     place.node.write("bin/loading", "touch /loading; sleep 0.2");
     place.node.set_marker();
     let keep = place.start();
-    place.until("modprobe runs", || place.node.path("loading").exists());
+    until("modprobe runs", || place.node.path("loading").exists());
     kill(keep);
     let keep = place.start();
     let status = place.is_in("Loaded");
@@ -387,7 +387,7 @@ fn killed_in_any_state_and_started_again_it_converges() {
     // Yielding: rmmod goes on without it.
     place.node.write("bin/unloading", "touch /unloading; sleep 0.2");
     place.node.remove(MARKER);
-    place.until("rmmod runs", || place.node.path("unloading").exists());
+    until("rmmod runs", || place.node.path("unloading").exists());
     kill(keep);
     let keep = place.start();
     place.told("let go", |status| status["keep"]["state"] == "Waiting" && !place.is_loaded());

@@ -585,7 +585,7 @@ impl Tally {
         for line in run.all("round") {
             let words: Vec<_> = line.text.split(' ').collect();
             let [number, kind, disturbed, live] = words[..] else { panic!("{}", line.text) };
-            if matches!(kind, "begin") || disturbed == "disturbed=0" && live == "live=0" {
+            if kind == "begin" {
                 continue;
             }
             self.rounds += 1;

@@ -180,6 +180,10 @@ impl Keep {
             self.lost(now, cause, &mut step);
         }
         self.peermem = glimpse.peermem;
+        if matches!(glimpse.peermem, Presence::Live { .. }) {
+            // Somebody has shown that it can be loaded.
+            self.refused = None;
+        }
         step.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
             // What the old stack refused says nothing of the new one.
@@ -336,6 +340,7 @@ impl Keep {
 
     fn let_go(&mut self, now: BootTime, cause: &Cause, uses: Option<i64>, why: &str, step: &mut Step) {
         let whose = if self.is_ours { "" } else { " (loaded by somebody else)" };
+        self.refused = None;
         if uses == Some(0) {
             if now >= self.unload_from {
                 step.action = Some(Action::Unload);
