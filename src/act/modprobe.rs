@@ -274,7 +274,8 @@ pub fn step(args: &[OsString]) -> Ending {
         }
         _ => Unrunnable {
             ending: Ending::Refused,
-            message: "a root and a modprobe are missing: this is a step of peermem-gate's own".to_owned(),
+            message: "a name, a root and a program are missing: this is a step of peermem-gate's own"
+                .to_owned(),
         },
     };
     // Nothing is left to be done about a standard error that is gone.
