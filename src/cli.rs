@@ -36,6 +36,9 @@ pub enum Verb {
     /// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
     #[command(after_help = ENVIRONMENT)]
     Load(LoadArgs),
+    /// Stay: load, let go when MOFED is about to swap its modules, load again after
+    #[command(after_help = ENVIRONMENT)]
+    Keep(KeepArgs),
     /// All that is wrong on this node with `GPUDirect` RDMA, with evidence and remedy
     #[command(after_help = ENVIRONMENT)]
     Doctor(DoctorArgs),
@@ -93,21 +96,55 @@ pub struct LoadArgs {
     pub parameters: Vec<OsString>,
 }
 
+/// Options of `keep`.
+#[derive(Debug, Args)]
+pub struct KeepArgs {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub pace: PaceArgs,
+    /// Never unload
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub no_yield: bool,
+    /// Unload when told to end
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub unload_on_exit: bool,
+    /// Where to leave the report and the state, replaced atomically
+    #[arg(long, value_name = "PATH")]
+    pub status_file: Option<PathBuf>,
+    /// The modprobe to run [default: the first in PATH that is not this program]
+    #[arg(long, value_name = "PATH")]
+    pub modprobe: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+}
+
 /// Options of the verbs that hold until the node is ready.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
     /// How long to hold (like 300ms 10s 20m 2h), or none; 0s is one look
     #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout)]
     pub timeout: Timeout,
+    /// One look, log what would be waited for, then open (`load`: do not load)
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub pace: PaceArgs,
+}
+
+/// Options of every verb that waits for something, `keep` included.
+#[derive(Debug, Args)]
+pub struct PaceArgs {
     /// How long everything must hold without a break
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
     pub settle: Duration,
     /// How long a suspect marker is not believed
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
     pub suspect_hold: Duration,
-    /// One look, log what would be waited for, then open (`load`: do not load)
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
-    pub dry_run: bool,
     /// How often to say that it still waits
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive)]
     pub heartbeat: Duration,
@@ -125,6 +162,9 @@ pub struct CheckArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
+    /// Judge by what `keep` left here, and by its age, instead of looking
+    #[arg(long, value_name = "PATH")]
+    pub status_file: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub look: LookArgs,

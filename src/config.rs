@@ -2,7 +2,7 @@
 //! From what was asked for to what it means. Everything that can be checked without looking at
 //! the machine is checked here, before the first look.
 
-use crate::cli::{self, HoldArgs, NodeArgs, OnTimeout, Timeout, WaitArgs};
+use crate::cli::{self, HoldArgs, NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArgs};
 use crate::environment::{Refusal, Variables, value_of};
 use crate::version::Version;
 use std::path::{Path, PathBuf};
@@ -106,27 +106,34 @@ impl Policy {
         Ok(Self { fail_fast: true, ..Self::new(args)? })
     }
 
+    /// The policy of `keep`: it has no deadline, and what blocks may be cured while it stays.
+    #[must_use]
+    pub fn of_keep(pace: &PaceArgs) -> Self {
+        Self {
+            timeout: None,
+            proceed_on_timeout: false,
+            settle: pace.settle,
+            suspect_hold: pace.suspect_hold,
+            fail_fast: false,
+            dry_run: false,
+            heartbeat: pace.heartbeat,
+        }
+    }
+
     fn new(args: &HoldArgs) -> Result<Self, Refusal> {
         let timeout = match args.timeout {
             Timeout::None => None,
             Timeout::After(timeout) => Some(timeout),
         };
-        if let Some(timeout) = timeout.filter(|t| !t.is_zero() && args.settle >= *t) {
+        let settle = args.pace.settle;
+        if let Some(timeout) = timeout.filter(|t| !t.is_zero() && settle >= *t) {
             return Err(Refusal::Said(format!(
                 "--settle {} is not shorter than --timeout {}: the gate could never open; shorten the one or lengthen the other",
-                humantime::format_duration(args.settle),
+                humantime::format_duration(settle),
                 humantime::format_duration(timeout)
             )));
         }
-        Ok(Self {
-            timeout,
-            proceed_on_timeout: false,
-            settle: args.settle,
-            suspect_hold: args.suspect_hold,
-            fail_fast: false,
-            dry_run: args.dry_run,
-            heartbeat: args.heartbeat,
-        })
+        Ok(Self { timeout, dry_run: args.dry_run, ..Self::of_keep(&args.pace) })
     }
 }
 

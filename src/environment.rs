@@ -11,12 +11,6 @@ use std::fmt;
 
 const PREFIX: &str = "PEERMEM_GATE_";
 
-/// The mirrors of options that only verbs to come have (contract.md): set for a whole pod, they
-/// must not stop the verbs that are here.
-const OF_OTHER_VERBS: [&str; 3] = ["NO_YIELD", "STATUS_FILE", "UNLOAD_ON_EXIT"];
-/// But not where `check` would have to heed it, and cannot yet.
-const NOT_YET: (&str, &str) = ("check", "STATUS_FILE");
-
 /// What a disabled `load` still has to know.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
@@ -115,7 +109,7 @@ fn mirrors(
                 accepted(command, &[program.to_owned(), verb.into(), argument.clone()], &name, value)?;
                 mirrored.push(argument);
             }
-            None if is_of_another_verb(mirror, verb, command) => {}
+            None if is_of_another_verb(mirror, command) => {}
             None => {
                 return Err(Refusal::Said(format!(
                     "{name} is not a variable of peermem-gate: correct or remove it (`peermem-gate {verb} --help` lists the options)"
@@ -136,9 +130,8 @@ fn mirrored_by<'a>(mirror: &str, verb: &'a Command) -> Option<&'a Arg> {
     verb.get_arguments().find(|arg| arg.get_long().is_some_and(|option| spelling(option) == mirror))
 }
 
-fn is_of_another_verb(mirror: &str, verb: &str, command: &Command) -> bool {
-    let of_one_to_come = OF_OTHER_VERBS.contains(&mirror) && (verb, mirror) != NOT_YET;
-    of_one_to_come || command.get_subcommands().any(|other| mirrored_by(mirror, other).is_some())
+fn is_of_another_verb(mirror: &str, command: &Command) -> bool {
+    command.get_subcommands().any(|other| mirrored_by(mirror, other).is_some())
 }
 
 /// Tries one mirror alone, so that the message names the variable and not an option nobody typed.

@@ -26,6 +26,7 @@ pub mod finding;
 pub mod fleet;
 pub mod gate;
 pub mod judge;
+pub mod keep;
 pub mod observation;
 pub mod probe;
 pub mod report;

@@ -8,12 +8,13 @@ use peermem_gate::act::install::NotInstalled;
 use peermem_gate::act::modprobe::{self, Modprobe, Words};
 use peermem_gate::act::{self, log, termination_log};
 use peermem_gate::arguments::{self, Call};
-use peermem_gate::cli::{CheckArgs, DoctorArgs, HoldArgs, LoadArgs, LogArgs, Verb, WaitArgs};
+use peermem_gate::cli::{CheckArgs, DoctorArgs, HoldArgs, KeepArgs, LoadArgs, LogArgs, Verb, WaitArgs};
 use peermem_gate::config::{Node, PeermemExpected, Policy, refuse_beside_marker};
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Refusal, Variables, value_of};
 use peermem_gate::probe::{Container, driver_root};
 use peermem_gate::report;
+use peermem_gate::verb::keep::{Service, Tools};
 use peermem_gate::verb::load::{self, Finished, Load};
 use peermem_gate::verb::shim::{self, Shim};
 use peermem_gate::verb::wait::{self, Door};
@@ -96,6 +97,7 @@ impl Main {
                 log::start(&args.log);
                 Ok(fleet::run(fleet::Source::all(&args.files)?, args.format)?)
             }
+            Verb::Keep(args) => self.keep(args, variables),
             Verb::Install(args) => {
                 log::start(&args.log);
                 Ok(install::run(&args.dir)?)
@@ -147,6 +149,34 @@ impl Main {
             Finished::Live(_) | Finished::Open => Ending::Opened,
             Finished::Ended(ending) => ending,
         })
+    }
+
+    fn keep(&self, args: KeepArgs, variables: &Variables) -> Result<Ending, Stop> {
+        let signals = signals()?;
+        log::start(&args.log);
+        if args.no_yield && args.unload_on_exit {
+            let why = "--no-yield never unloads, and --unload-on-exit does: leave one of them out";
+            return Err(Refusal::Said(why.to_owned()).into());
+        }
+        let tools = Tools {
+            root: args.node.driver_root.clone(),
+            path: value_of(variables, "PATH").map(OsStr::to_owned),
+            modprobe: args.modprobe,
+        };
+        let node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), variables)?;
+        refuse_beside_marker("--metrics-file", args.pace.metrics_file.as_deref(), &node.places)?;
+        refuse_beside_marker("--termination-log", args.pace.termination_log.as_deref(), &node.places)?;
+        refuse_beside_marker("--status-file", args.status_file.as_deref(), &node.places)?;
+        let policy = Policy::of_keep(&args.pace);
+        let service = Service {
+            hold: Hold { node, policy, metrics_file: args.pace.metrics_file },
+            tools,
+            no_yield: args.no_yield,
+            unload_on_exit: args.unload_on_exit,
+            status_file: args.status_file,
+            termination_log: self.termination_log.clone(),
+        };
+        Ok(service.run(signals)?)
     }
 
     /// Called as `modprobe`. What is none of ours is handed over before anything else is read.
@@ -246,9 +276,9 @@ fn hold_to_load(args: LoadArgs, variables: &Variables) -> Result<Hold, Refusal> 
 }
 
 fn hold(policy: Policy, node: Node, args: HoldArgs) -> Result<Hold, Refusal> {
-    refuse_beside_marker("--metrics-file", args.metrics_file.as_deref(), &node.places)?;
-    refuse_beside_marker("--termination-log", args.termination_log.as_deref(), &node.places)?;
-    Ok(Hold { node, policy, metrics_file: args.metrics_file })
+    refuse_beside_marker("--metrics-file", args.pace.metrics_file.as_deref(), &node.places)?;
+    refuse_beside_marker("--termination-log", args.pace.termination_log.as_deref(), &node.places)?;
+    Ok(Hold { node, policy, metrics_file: args.pace.metrics_file })
 }
 
 /// Read past clap, so that a command line that clap refuses still has its last words there.

@@ -280,7 +280,7 @@ impl Headers {
 }
 
 /// What a module file says of itself, as far as the kernel cares before it loads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModuleInfo {
     /// The ELF machine, in `uname -m`'s words; `ELF machine N` for what has none here.
     pub machine: String,
@@ -307,7 +307,7 @@ pub struct ModuleInfo {
 }
 
 /// A module file as modprobe would find it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ModuleFile {
     /// There is none below this directory of modules.
     Missing(PathBuf),
@@ -329,7 +329,7 @@ pub enum ModuleFile {
 }
 
 /// A parameter that will be given to a module without being asked for again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GivenParameter {
     /// The file that gives it.
     pub source: PathBuf,
@@ -338,7 +338,7 @@ pub struct GivenParameter {
 }
 
 /// What decides whether nvidia-peermem will load.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peermem {
     /// The file that modprobe would take.
     pub file: ModuleFile,
@@ -357,7 +357,7 @@ pub struct Peermem {
 }
 
 /// The CRCs that a live module offers for its symbols.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Offer {
     /// From the loaded module's own file: their build ids are the same.
     LoadedFile(PathBuf, BTreeMap<String, u32>),
@@ -368,7 +368,7 @@ pub enum Offer {
 }
 
 /// What the file of a loaded module says of the kernel, which has agreed by loading it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Accepted {
     /// The file.
     pub path: PathBuf,
@@ -379,7 +379,7 @@ pub struct Accepted {
 }
 
 /// What the kernel demands of a module's signature.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Signatures {
     /// `module.sig_enforce`; `None` where the kernel knows no signatures, or does not tell.
     pub enforced: Option<bool>,

@@ -21,10 +21,11 @@ const FINDINGS: &str = "docs/findings.md";
 const WIDTH: usize = 118;
 
 /// Rooms that get all they know from their arguments.
-const PURE: [&str; 14] = [
+const PURE: [&str; 15] = [
     "src/arguments.rs",
     "src/judge",
     "src/gate",
+    "src/keep",
     "src/condition.rs",
     "src/observation.rs",
     "src/config.rs",

@@ -169,6 +169,29 @@ fn assert_few_system_calls(mut gate: Gate) {
     assert!(a_minute > 0.0 && a_minute <= 200.0, "{a_minute} system calls a minute");
 }
 
+/// The sidecar at rest: `nvidia_peermem` is live, and nothing happens.
+#[test]
+fn keeping_takes_few_system_calls() {
+    let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
+    let Some(node) = Node::ready().with_peermem("new") else { return };
+    let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+    let modules =
+        modules.replace(" 1 mlx5_ib, Live 0xffffffffc0900000", " 2 nvidia_peermem,mlx5_ib, Live 0x0");
+    node.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{modules}"));
+    node.write("sys/module/nvidia_peermem/initstate", "live\n");
+    node.write("sys/module/nvidia_peermem/taint", "OE\n");
+    let mut keep = gate_by(&product);
+    keep.args(["keep", "--log-format", "json", "--heartbeat", "1h", "--settle", "100ms", "--proc"]);
+    keep.arg(node.path("proc")).arg("--sys").arg(node.path("sys")).arg("--marker").arg(node.path(MARKER));
+    keep.arg("--driver-root").arg(node.root()).arg("--status-file").arg(node.path("status.json"));
+    keep.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
+    let mut gate = Gate::start(&mut keep);
+    gate.logs("loaded by somebody else");
+    gate.logs("everything holds");
+    assert!(!gate.said("cannot"), "a source is missing");
+    assert_few_system_calls(gate);
+}
+
 #[test]
 fn waiting_for_the_marker_takes_few_system_calls() {
     let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };

@@ -36,7 +36,7 @@ const FIXTURES: [(&str, &str, &str); 4] = [
     ("precompiled", "false", "true"),
 ];
 
-const OVERLAYS: [&str; 4] = ["vanilla", "openshift", "wrapper", "kyverno"];
+const OVERLAYS: [&str; 5] = ["vanilla", "openshift", "wrapper", "kyverno", "keep"];
 
 #[test]
 fn every_manifest_says_what_it_survives_and_what_it_needs() {
@@ -157,7 +157,7 @@ fn the_other_kinds_have_the_right_shape() {
 /// One match for all policies: pods as they are made, in the driver's namespace, of the driver's component.
 #[test]
 fn every_policy_matches_the_drivers_pods_alone() {
-    for policy in ["admission", "kyverno", "wrapper", "shim"] {
+    for policy in ["admission", "kyverno", "wrapper", "shim", "keep"] {
         let documents = yaml(&manifests().join(policy).join("policy.yaml"));
         let spec = &documents[0]["spec"];
         assert_eq!(spec["failurePolicy"], "Fail", "{policy}");
@@ -174,9 +174,13 @@ fn every_policy_matches_the_drivers_pods_alone() {
         });
         assert_eq!(spec["matchConstraints"], constraints, "{policy}");
         // components/ count them.
-        let settings = ["image", "timeout", "dryRun"];
-        for (at, name) in settings.iter().enumerate() {
-            assert_eq!(spec["variables"][at]["name"], *name, "{policy}");
+        let settings = [(0, "image"), (2, "dryRun")];
+        for (at, name) in settings {
+            assert_eq!(spec["variables"][at]["name"], name, "{policy}");
+        }
+        // What nobody calls with a deadline has none.
+        if policy != "keep" {
+            assert_eq!(spec["variables"][1]["name"], "timeout", "{policy}");
         }
         if policy != "kyverno" {
             assert_eq!(documents[1]["kind"], "MutatingAdmissionPolicyBinding");
@@ -254,8 +258,8 @@ fn the_gate_takes_the_settings_that_it_is_given() {
 fn a_pod_without_rdma_or_without_its_manager_is_left_alone() {
     let Some(mut cluster) = Cluster::start() else { return };
     let rendered = render_with(&["wrapper"], &[]);
-    let shim = render(&manifests().join("shim"));
-    let policies = rendered.iter().chain(&shim).filter(|d| d["kind"] == "MutatingAdmissionPolicy");
+    let others = ["shim", "keep"].map(|name| render(&manifests().join(name))).concat();
+    let policies = rendered.iter().chain(&others).filter(|d| d["kind"] == "MutatingAdmissionPolicy");
     let mut found = 0;
     for policy in policies {
         found += 1;
@@ -276,7 +280,7 @@ fn a_pod_without_rdma_or_without_its_manager_is_left_alone() {
         other["spec"].as_object_mut().unwrap().remove("initContainers");
         assert_eq!(cluster.admits(policy, &other), Err("behind-k8s-driver-manager".to_owned()));
     }
-    assert_eq!(found, 3);
+    assert_eq!(found, 4);
 }
 
 #[test]
@@ -363,6 +367,73 @@ fn the_shim_stands_where_modprobe_is_called_and_nowhere_else() {
     }
 }
 
+#[test]
+fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    for components in [&[][..], &["image-volume"], &["v1beta1"], &["openshift"]] {
+        let policy = named(&render_with(&["keep"], components), "peermem-gate-keep");
+        for (name, use_host_mofed, precompiled) in FIXTURES {
+            let mut pod = pod_of(&fixture(name));
+            if components == ["openshift"] {
+                pod["metadata"]["namespace"] = json!("nvidia-gpu-operator");
+            }
+            let admitted = cluster.admits(&policy, &pod);
+            let Some(original) = container_of(&pod, PEERMEM) else {
+                assert_eq!(admitted, Err("not-kept-yet".to_owned()), "{name} has none");
+                continue;
+            };
+            let admitted = admitted.expect("it matches");
+            let kept = container(&admitted, PEERMEM);
+            assert_eq!(kept["command"], json!([INSTALLED]), "{name}");
+            let words: Vec<_> =
+                kept["args"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+            let precompiled = format!("--precompiled={precompiled}");
+            let status = "/tmp/peermem-gate.json";
+            let expected =
+                ["keep", "--driver-root", "/run/nvidia/driver", "--status-file", status, &precompiled];
+            assert_eq!(words, expected, "{name}");
+            for same in ["name", "image", "securityContext"] {
+                assert_eq!(kept[same], original[same], "{name}");
+            }
+            for probe in ["livenessProbe", "startupProbe"] {
+                assert!(kept.get(probe).is_none(), "{name}: it would end keep when that lets go");
+            }
+            let probe = &kept["readinessProbe"]["exec"]["command"];
+            assert_eq!(*probe, json!([INSTALLED, "check", "--status-file", status]), "{name}");
+            let value = |wanted: &str| {
+                let variables = kept["env"].as_array().unwrap();
+                let found: Vec<_> = variables.iter().filter(|v| v["name"] == wanted).collect();
+                assert_eq!(found.len(), 1, "{name}: {wanted}");
+                found[0].clone()
+            };
+            assert_eq!(value("USE_HOST_MOFED")["value"], use_host_mofed, "{name}");
+            assert_eq!(value("NODE_NAME")["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName", "{name}");
+            let mounts = kept["volumeMounts"].as_array().unwrap();
+            assert_eq!(
+                mounts[..mounts.len() - 2],
+                original["volumeMounts"].as_array().unwrap()[..],
+                "{name}"
+            );
+            assert_eq!(mounts[mounts.len() - 2]["mountPath"], "/opt/peermem-gate", "{name}");
+            // The header tree of a host's MOFED, as the init container has it.
+            let headers = base_container(GATE_CONTAINER)["volumeMounts"][1].clone();
+            assert_eq!(mounts.last(), Some(&headers), "{name}");
+            assert_eq!(container(&admitted, DRIVER), container(&pod, DRIVER), "{name}");
+            assert_eq!(cluster.admits(&policy, &admitted), Err("not-kept-yet".to_owned()), "{name}");
+            // What it is called with is what this binary takes; it ends for want of a modprobe that is asked for.
+            let mut keep = gate();
+            let words = words.iter().filter(|word| **word != "/run/nvidia/driver").map(|word| match *word {
+                "--driver-root" => "--modprobe=/no/such/modprobe",
+                other => other,
+            });
+            assert_eq!(code(output(keep.args(words)).status), 127, "{name}");
+        }
+    }
+    let policy = named(&render_with(&["keep"], &["dry-run"]), "peermem-gate-keep");
+    let pod = pod_of(&fixture("clusterpolicy"));
+    assert_eq!(cluster.admits(&policy, &pod), Ok(pod.clone()), "a dry run changes nothing");
+}
+
 /// In whatever order the API server takes them, one is no hindrance to the others.
 #[test]
 fn the_policies_go_together_in_every_order() {
@@ -416,7 +487,7 @@ fn components_set_what_they_say() {
         let is_openshift = overlay == "openshift";
         let expected = if is_openshift { "nvidia-gpu-operator" } else { "gpu-operator" };
         assert_eq!(namespaces(render_with(&[overlay], &[])), [expected.to_owned()].into(), "{overlay}");
-        let offers_openshift = ["wrapper", "kyverno"].contains(&overlay);
+        let offers_openshift = ["wrapper", "kyverno", "keep"].contains(&overlay);
         let rendered = render_with(&[overlay], if offers_openshift { &["openshift"] } else { &[] });
         for policy in &rendered {
             let Some(label) = variable(policy, "seLinuxType") else { continue };
@@ -448,7 +519,7 @@ fn the_image_is_set_in_one_place() {
             assert_eq!(image, "'registry.example/a/gate:7.8.9'", "{overlay}");
             found += 1;
         }
-        assert_eq!(found, if overlay == "wrapper" { 2 } else { 1 }, "{overlay}");
+        assert_eq!(found, if ["wrapper", "keep"].contains(&overlay) { 2 } else { 1 }, "{overlay}");
     }
 }
 
@@ -669,6 +740,42 @@ fn node_exporter_gets_a_file_at_every_look() {
         for line in text.lines().filter(|line| !line.starts_with(['#', '[']) && !line.is_empty()) {
             assert!(line.contains('='), "{}: {line}", unit.display());
         }
+    }
+}
+
+/// The unit for a host: it is what systemd takes, and calls what this binary takes.
+#[test]
+fn the_sidecars_unit_is_one() {
+    let path = root().join("examples/peermem-gate-keep.service");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut section = "";
+    let mut directives: Vec<(&str, &str, &str)> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if line.starts_with('[') {
+            section = line;
+        } else {
+            let (name, value) = line.split_once('=').unwrap_or_else(|| panic!("{line}"));
+            directives.push((section, name, value));
+        }
+    }
+    let has = |section: &str, name: &str, value: &str| directives.contains(&(section, name, value));
+    for (name, value) in
+        [("Type", "notify"), ("ExecReload", "/bin/kill -HUP $MAINPID"), ("Restart", "on-failure")]
+    {
+        assert!(has("[Service]", name, value), "{name}={value}");
+    }
+    assert!(directives.iter().any(|(_, name, _)| *name == "WatchdogSec"));
+    let start = directives.iter().find(|(_, name, _)| *name == "ExecStart").unwrap().2;
+    let words: Vec<_> = start.split(' ').skip(1).collect();
+    assert_eq!(code(output(gate().args(words).args(["--modprobe", "/no/such/modprobe"])).status), 127);
+    let asked = Command::new("systemd-analyze").arg("--version").output();
+    if asked.is_ok_and(|output| output.status.success()) {
+        let scratch = TempDir::new().unwrap();
+        let unit = scratch.path().join("peermem-gate-keep.service");
+        fs::write(&unit, text.replace("/usr/local/bin/peermem-gate", GATE)).unwrap();
+        let output = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("peermem-gate-keep.service:"), "{said}");
     }
 }
 

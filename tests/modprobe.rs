@@ -341,7 +341,7 @@ fn the_static_binary_steps_into_a_root_that_holds_nothing_else() {
     let root = directory();
     copied(&gate, &root.path().join("modprobe"));
     let mut command = Command::new(GATE);
-    command.arg0(STEP).arg(root.path()).args(["/modprobe", "--version"]);
+    command.arg0(STEP).arg("modprobe").arg(root.path()).args(["/modprobe", "--version"]);
     // As `modprobe` it would be the shim, which finds no modprobe: either way it was run in there.
     let ended = output(&mut command);
     assert!(!String::from_utf8_lossy(&ended.stderr).contains(STEP), "{ended:?}");
@@ -351,8 +351,8 @@ fn the_static_binary_steps_into_a_root_that_holds_nothing_else() {
 fn the_step_says_what_is_wrong() {
     let none = step(&[], &[]);
     assert_eq!(none.0, 2);
-    assert!(none.1.starts_with("peermem-gate-step: a root and a modprobe are missing"), "{}", none.1);
-    let (code, said) = step(&[], &["/no/such/root".as_ref(), "/modprobe".as_ref()]);
+    assert!(none.1.starts_with("peermem-gate-step: a name, a root and a program are missing"), "{}", none.1);
+    let (code, said) = step(&[], &["modprobe".as_ref(), "/no/such/root".as_ref(), "/modprobe".as_ref()]);
     assert_eq!(code, 126);
     assert!(said.contains("/no/such/root cannot be entered: No such file or directory: "), "{said}");
     if can(&[&NOBODY[..], &["true"]].concat()) {
@@ -360,7 +360,8 @@ fn the_step_says_what_is_wrong() {
         let directory = directory();
         let gate = directory.path().join("gate");
         copied(Path::new(GATE), &gate);
-        let exec = format!("exec -a {STEP} {} {} /modprobe", gate.display(), directory.path().display());
+        let exec =
+            format!("exec -a {STEP} {} modprobe {} /modprobe", gate.display(), directory.path().display());
         let (code, said) = step(&[&NOBODY[..], &["bash", "-c", &exec]].concat(), &[]);
         assert_eq!(code, 126);
         assert!(

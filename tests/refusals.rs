@@ -49,6 +49,13 @@ fn load() -> Command {
     command
 }
 
+/// One that would end at once: without a modprobe in a root that will not change.
+fn keep() -> Command {
+    let mut command = gate();
+    command.arg("keep").env("PEERMEM_GATE_MODPROBE", "/no/such/modprobe");
+    command
+}
+
 /// What is refused for its options is refused before DIR is looked at.
 fn install() -> Command {
     let mut command = gate();
@@ -85,7 +92,7 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    for verb in ["keep", "help"] {
+    for verb in ["help"] {
         assert_refused(gate().arg(verb), verb);
     }
 }
@@ -306,9 +313,15 @@ fn options(verb: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_option_has_a_mirror_and_refuses_an_empty_value() {
-    for (verb, least) in
-        [("wait", 20), ("check", 11), ("load", 15), ("doctor", 10), ("fleet", 3), ("install", 2)]
-    {
+    for (verb, least) in [
+        ("wait", 20),
+        ("check", 11),
+        ("load", 15),
+        ("keep", 17),
+        ("doctor", 10),
+        ("fleet", 3),
+        ("install", 2),
+    ] {
         let options = options(verb);
         assert!(options.len() >= least, "{verb}: {options:?}");
         for (option, mirror) in options {
@@ -318,6 +331,7 @@ fn every_option_has_a_mirror_and_refuses_an_empty_value() {
                 "load" => load(),
                 "doctor" => doctor(),
                 "fleet" => fleet(),
+                "keep" => keep(),
                 _ => install(),
             };
             assert_refused(start().arg(format!("--{option}=")), &format!("--{option}"));
@@ -341,6 +355,7 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "fail-fast" | "dry-run" | "precompiled" | "peermem" => "true".into(),
         "driver-root" => "/odd".into(),
         "heartbeat" => "7ms".into(),
+        "status-file" => path(node, "odd/status"),
         "termination-log" => path(node, "odd/log"),
         "metrics-file" => path(node, "odd/metrics"),
         "mofed-version" => "24.10".into(),

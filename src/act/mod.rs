@@ -6,6 +6,7 @@ pub mod install;
 pub mod log;
 pub mod metrics;
 pub mod modprobe;
+pub mod notify;
 pub mod termination_log;
 
 use std::io::{self, Write};

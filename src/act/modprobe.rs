@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The system's modprobe: found, never ourselves, and run, in another root too.
+//! The system's modprobe, or rmmod: found, never ourselves, and run, in another root too.
 //!
 //! A child would inherit our blocked signals, and cannot be put into another root without unsafe
 //! code. So it begins as a step of our own ([`STEP`]), which sees to both and then becomes modprobe.
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Called by this name, the program is [`step`] and nothing else.
 pub const STEP: &str = "peermem-gate-step";
+
+const RMMOD: &str = "rmmod";
 
 /// In every build of this program, for it is searched for. It must never change: other versions are
 /// known by it.
@@ -48,9 +50,12 @@ const NAPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 /// A modprobe that can be run.
 #[derive(Clone, Debug)]
 pub struct Modprobe {
+    /// What kmod's one program is told to be.
+    name: &'static str,
     root: PathBuf,
     path: PathBuf,
     step: PathBuf,
+    patience: Duration,
 }
 
 /// What becomes of modprobe's words.
@@ -83,7 +88,22 @@ impl Modprobe {
         path_variable: Option<&OsStr>,
         asked: Option<&Path>,
     ) -> Result<Self, Unrunnable> {
-        let found = |path| Self { root: root.to_owned(), path, step: "/proc/self/exe".into() };
+        Self::named("modprobe", root, path_variable, asked)
+    }
+
+    /// kmod's rmmod, found in the same way: it needs nothing of the root that it runs in.
+    pub fn rmmod(root: &Path, path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
+        Self::named(RMMOD, root, path_variable, None)
+    }
+
+    fn named(
+        name: &'static str,
+        root: &Path,
+        path_variable: Option<&OsStr>,
+        asked: Option<&Path>,
+    ) -> Result<Self, Unrunnable> {
+        let (step, patience) = (Path::new("/proc/self/exe"), PATIENCE);
+        let found = |path| Self { name, root: root.to_owned(), path, step: step.to_owned(), patience };
         let below = if is_system(root) { String::new() } else { format!(" below {}", root.display()) };
         if let Some(path) = asked {
             // Inside another root the working directory is `/`.
@@ -99,7 +119,7 @@ impl Modprobe {
         let mut there_but = None;
         let mut ourselves = None;
         for directory in directories(root, path_variable) {
-            let path = directory.join("modprobe");
+            let path = directory.join(name);
             match runnable(root, &path) {
                 Ok(()) => return Ok(found(path)),
                 Err(Not::There(_)) => {}
@@ -108,7 +128,10 @@ impl Modprobe {
             }
         }
         let places = format!("PATH ({}) or in {DIRECTORIES}{below}", path_variable.to_string_lossy());
-        let remedy = "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE";
+        let remedy = match name {
+            "modprobe" => "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
+            _ => "install kmod",
+        };
         Err(match (there_but, ourselves) {
             (Some((path, why)), _) => Unrunnable {
                 ending: Ending::NotExecutable,
@@ -117,13 +140,13 @@ impl Modprobe {
             (None, Some(path)) => Unrunnable {
                 ending: Ending::NotFound,
                 message: format!(
-                    "only this program is called modprobe ({}) in {places}: {remedy}",
+                    "only this program is called {name} ({}) in {places}: {remedy}",
                     path.display()
                 ),
             },
             (None, None) => Unrunnable {
                 ending: Ending::NotFound,
-                message: format!("there is no modprobe in {places}: {remedy}"),
+                message: format!("there is no {name} in {places}: {remedy}"),
             },
         })
     }
@@ -145,6 +168,12 @@ impl Modprobe {
     pub fn stepping_by(mut self, program: &Path) -> Self {
         program.clone_into(&mut self.step);
         self
+    }
+
+    /// How long it may take to end once it is told to.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The command line, as one would type it.
@@ -177,7 +206,7 @@ impl Modprobe {
         mut take: impl FnMut() -> Option<u8>,
     ) -> Result<Ran, Unrunnable> {
         let mut attempt = self.start(args, words)?;
-        let (status, signal) = attempt.finish(signals, &mut take).map_err(|errno| {
+        let (status, signal) = attempt.finish(signals, &mut take, self.patience).map_err(|errno| {
             let remedy = match errno {
                 Errno::ECHILD => {
                     "SIGCHLD is ignored: start the gate with its default (env --default-signal=CHLD)"
@@ -197,15 +226,22 @@ impl Modprobe {
     }
 
     fn start(&self, args: &[OsString], words: Words) -> Result<Attempt, Unrunnable> {
-        let mut command = Command::new(&self.step);
-        command.arg0(STEP).arg(&self.root).arg(&self.path).args(args).env_remove("MODPROBE_OPTIONS");
+        let mut command = if self.name == RMMOD && is_system(&self.root) {
+            // It comes sooner without the step; our blocked signals only keep an unload from being cut short.
+            Command::new(&self.path)
+        } else {
+            let mut step = Command::new(&self.step);
+            step.arg0(STEP).arg(self.name).arg(&self.root).arg(&self.path);
+            step
+        };
+        command.args(args).env_remove("MODPROBE_OPTIONS");
         command.stderr(Stdio::piped());
         if words == Words::Kept {
             command.stdout(Stdio::piped()).env("LC_ALL", "C");
         }
         let mut child = command.spawn().map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
-            let what = format!("{} cannot be started for modprobe", self.step.display());
+            let what = format!("{} cannot be started for {}", self.step.display(), self.name);
             failed(&what, errno, "see that /proc is mounted, and that processes may be started")
         })?;
         let pipes = [
@@ -226,19 +262,20 @@ pub fn is_ourselves(candidate: &Path) -> bool {
         && (metadata("/proc/self/exe").is_ok_and(same) || holds_marker(candidate).unwrap_or(false))
 }
 
-/// What follows [`STEP`]: a root, a modprobe below it, and its arguments. Returns only when that
-/// modprobe could not be become, having said why.
+/// What follows [`STEP`]: a name, a root, the program below it that is called so, and its arguments.
+/// Returns only when that program could not be become, having said why.
 #[must_use]
 pub fn step(args: &[OsString]) -> Ending {
     let why = match args {
-        [root, modprobe, args @ ..] => {
+        [name, root, program, args @ ..] => {
             // What is pending comes now. Fails only for a wrong constant.
             let _ = SigSet::empty().thread_set_mask();
-            become_below(Path::new(root), Path::new(modprobe), OsStr::new("modprobe"), args)
+            become_below(Path::new(root), Path::new(program), name, args)
         }
         _ => Unrunnable {
             ending: Ending::Refused,
-            message: "a root and a modprobe are missing: this is a step of peermem-gate's own".to_owned(),
+            message: "a name, a root and a program are missing: this is a step of peermem-gate's own"
+                .to_owned(),
         },
     };
     // Nothing is left to be done about a standard error that is gone.
@@ -375,13 +412,14 @@ impl Attempt {
         &mut self,
         signals: BorrowedFd<'_>,
         take: &mut impl FnMut() -> Option<u8>,
+        patience: Duration,
     ) -> nix::Result<(Option<ExitStatus>, Option<u8>)> {
         if let Some(signal) = self.wait(Some(signals), take)? {
             // It has not been waited for, so that its pid is still its own.
             if let Ok(pid) = self.child.id().try_into() {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
             }
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + patience;
             self.wait(None, &mut || (Instant::now() >= until).then_some(()))?;
             return Ok((self.ended()?, Some(signal)));
         }

@@ -73,6 +73,11 @@ impl Gate {
         self.look = None;
     }
 
+    /// What came to nothing before counts no more: the settle time is what was asked for.
+    pub fn forgive(&mut self) {
+        self.vain = 0;
+    }
+
     /// A look beside the gate's own, with the gate's belief in the same marker.
     #[must_use]
     pub fn believing(&self, look: Look) -> Look {
@@ -109,11 +114,39 @@ impl Gate {
         }
         if let Some(last) = self.decide(now) {
             effects.extend(self.close(now, last));
-        } else if now >= self.next_heartbeat {
-            effects.push(Effect::Say(self.heartbeat(now)));
+        } else if let Some(untold) = self.beat(now) {
+            effects.push(Effect::Say(self.heartbeat(now, &untold)));
             effects.push(Effect::Publish);
         }
         effects
+    }
+
+    /// Takes a look in and tells what changed, without any decision: `keep` makes its own.
+    pub fn observe(&mut self, now: BootTime, cause: &Cause, look: Look) -> Vec<Effect> {
+        self.charge(now);
+        let mut effects = Vec::new();
+        self.take(now, cause, look, &mut effects);
+        effects
+    }
+
+    /// Whether a heartbeat is due; if so, what it has to add about what was not told.
+    pub fn beat(&mut self, now: BootTime) -> Option<String> {
+        if now < self.next_heartbeat {
+            return None;
+        }
+        while self.next_heartbeat <= now {
+            self.next_heartbeat += self.policy.heartbeat;
+        }
+        let untold = self.told.saturating_sub(MAX_TOLD);
+        self.told = 0;
+        let more = format!(" ({untold} more changes since the last heartbeat)");
+        Some(if untold > 0 { more } else { String::new() })
+    }
+
+    /// Whether one more change may be told before the next heartbeat.
+    pub fn may_tell(&mut self) -> bool {
+        self.told += 1;
+        self.told <= MAX_TOLD
     }
 
     /// Ended from outside.
@@ -126,7 +159,10 @@ impl Gate {
     /// end of the settle time, the end of the suspect marker's hold.
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
-        let settled = self.settling.as_ref().map(|settling| settling.since + self.settle());
+        let settles = self.verdict().and_then(|v| v.get(ConditionType::Settled));
+        let is_settling = settles.is_some_and(|c| c.reason == Reason::Settling);
+        let settling = self.settling.as_ref().filter(|_| is_settling);
+        let settled = settling.map(|settling| settling.since + self.settle());
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
         let believed = self.suspect.filter(|_| doubted).map(|(_, since)| since + self.policy.suspect_hold);
@@ -276,8 +312,7 @@ impl Gate {
     }
 
     fn transition(&mut self, now: BootTime, cause: &Cause, broken: Option<String>) -> Option<Line> {
-        self.told += 1;
-        if self.told > MAX_TOLD {
+        if !self.may_tell() {
             return None;
         }
         let verdict = self.verdict()?;
@@ -300,21 +335,12 @@ impl Gate {
         Some(line)
     }
 
-    fn heartbeat(&mut self, now: BootTime) -> Line {
-        let untold = self.told.saturating_sub(MAX_TOLD);
-        self.told = 0;
-        while self.next_heartbeat <= now {
-            self.next_heartbeat += self.policy.heartbeat;
-        }
+    fn heartbeat(&self, now: BootTime, untold: &str) -> Line {
         let left = self
             .deadline()
             .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
         let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), sentence);
-        let mut text = format!("still waiting ({left}): {what}");
-        if untold > 0 {
-            text += &format!(" ({untold} more changes since the last heartbeat)");
-        }
-        self.line(now, Level::Info, text)
+        self.line(now, Level::Info, format!("still waiting ({left}): {what}{untold}"))
     }
 
     /// The last line: how it ended, where the time went, and what was still waited for.
@@ -384,7 +410,8 @@ fn later(verdict: &Verdict) -> String {
     }
 }
 
-fn sentence(condition: &Condition) -> String {
+/// What is so, and what to do about it.
+pub(crate) fn sentence(condition: &Condition) -> String {
     match &condition.remedy {
         Some(remedy) => format!("{}; what to do: {remedy}", condition.message),
         None => condition.message.clone(),
@@ -392,7 +419,7 @@ fn sentence(condition: &Condition) -> String {
 }
 
 /// A duration in seconds: milliseconds for the short ones.
-struct Seconds(Duration);
+pub(crate) struct Seconds(pub(crate) Duration);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -25,6 +25,8 @@ pub enum Cause {
     EventsLost,
     /// A module was on its way in or out at the last look.
     Transit,
+    /// Somebody asked for a look (SIGHUP to `keep`).
+    Asked,
     /// A time of the gate's own is due.
     Timer,
     /// No event at all: the slow look found it.
@@ -41,6 +43,7 @@ impl fmt::Display for Cause {
             Self::Device => "device event",
             Self::EventsLost => "events lost",
             Self::Transit => "module in transit",
+            Self::Asked => "SIGHUP",
             Self::Timer => "timer",
             Self::SafetyNet => "safety net",
         })

@@ -8,6 +8,7 @@ mod modules;
 mod peermem;
 pub mod plan;
 pub mod refusal;
+pub mod swap;
 
 use crate::condition::{Condition, ConditionType, Reason, Verdict};
 use crate::config::{Expectations, MofedPlace};

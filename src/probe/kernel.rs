@@ -21,7 +21,13 @@ pub(super) fn read(proc: &Path) -> Kernel {
     Kernel {
         release: or_uname("osrelease", |uname| uname.release()),
         machine: or_uname("arch", |uname| uname.machine()),
-        boot_id: file("random/boot_id").filter(|id| !id.is_empty()),
+        boot_id: boot_id(proc),
         hostname: or_uname("hostname", |uname| uname.nodename()),
     }
+}
+
+/// Differs for every boot.
+pub(super) fn boot_id(proc: &Path) -> Option<String> {
+    let id = small(&proc.join("sys/kernel/random/boot_id")).ok().flatten();
+    id.filter(|id| !id.is_empty() && !id.contains('/'))
 }

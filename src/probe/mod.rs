@@ -4,6 +4,7 @@
 
 mod chain;
 mod headers;
+mod holders;
 mod kernel;
 mod kmsg;
 mod lock;
@@ -21,6 +22,7 @@ pub mod runtime;
 mod symbols;
 mod symptoms;
 
+pub use holders::holders;
 pub use kmsg::KernelLog;
 pub use marker::nearest_ancestor;
 pub use modules::parse_line;
@@ -29,7 +31,7 @@ pub use symptoms::{Container, driver_root};
 
 use crate::condition::{Condition, ConditionType, Status};
 use crate::config::{MofedPlace, Node, Places, below};
-use crate::judge;
+use crate::judge::{self, swap::Glimpse};
 use crate::observation::{
     Headers, Kernel, Lock, Marker, ModuleFile, Modules, Nic, Observation, ProcModules, Seen, Symbols,
 };
@@ -37,8 +39,11 @@ use peermem::Inspected;
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+const PEERMEM: &str = "nvidia_peermem";
 
 /// How often a look is begun anew because the symbols had to be read in its midst.
 const MAX_LOOKS: usize = 3;
@@ -190,15 +195,20 @@ impl<'a> Probe<'a> {
         seen.modules.sys.entry(name.to_owned()).or_insert_with(read);
     }
 
-    /// A glance: may what holds the gate back have changed since the last look? It reads no more
-    /// than that takes, and what a glance cannot see counts as changed.
+    /// A glance: may what holds the gate back, or anything where nothing does, have changed since the
+    /// last look? It reads no more than that takes, and what a glance cannot see counts as changed.
     #[must_use]
-    pub fn changed(&self, holding: &Condition) -> bool {
-        let (Some(last), Status::False) = (&self.glanced, holding.status) else { return true };
+    pub fn changed(&self, holding: Option<&Condition>) -> bool {
+        let Some(last) = &self.glanced else { return true };
         let marker = || self.marker() != last.marker;
         let lock = || self.lock(&last.marker) != last.lock;
         let modules = || modules_signature(&self.proc_modules()) != last.modules;
         let headers = || self.headers_signature() != last.headers;
+        // What is loaded needs no headers any more; the next load looks at them again.
+        let Some(holding) = holding else { return marker() || lock() || modules() };
+        if holding.status != Status::False {
+            return true;
+        }
         match holding.r#type {
             ConditionType::MarkerTrusted => marker() || lock(),
             // The modules count while there is no marker too: what uses nvidia_peermem is named.
@@ -213,10 +223,7 @@ impl<'a> Probe<'a> {
     }
 
     fn marker(&self) -> Marker {
-        match self.node.expected.mofed {
-            MofedPlace::Container => marker::read(&self.node.places.root, &self.node.places.marker),
-            MofedPlace::Host => Marker::Absent,
-        }
+        marker(self.node)
     }
 
     /// A lock says nothing as long as there is no marker to doubt.
@@ -237,7 +244,7 @@ impl<'a> Probe<'a> {
         let proc = self.proc_modules();
         // mlx5_core is the one that has a version, whether it is asked for or not.
         let expected = &self.node.expected;
-        let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", "nvidia_peermem"]);
+        let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", PEERMEM]);
         let names: BTreeSet<_> =
             expected.modules.iter().map(String::as_str).chain(["mlx5_core"]).chain(peermem).collect();
         let sys = names.into_iter().map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
@@ -334,11 +341,49 @@ fn cut_off(node: &Node) -> Option<PathBuf> {
     own.then(|| mount::cut_off(&nearest_ancestor(&node.places.marker))).flatten()
 }
 
+fn marker(node: &Node) -> Marker {
+    match node.expected.mofed {
+        MofedPlace::Container => marker::read(&node.places.root, &node.places.marker),
+        MofedPlace::Host => Marker::Absent,
+    }
+}
+
+/// What must be seen before `nvidia_peermem` is let go, and nothing that takes time.
+#[must_use]
+pub fn glimpse(node: &Node) -> Glimpse {
+    let marker = marker(node);
+    let proc = modules::read_proc(&node.places.proc.join("modules"));
+    let is_listed = proc.as_ref().map_or(true, |proc| proc.named(PEERMEM).next().is_some());
+    let names = node.expected.modules.iter().map(String::as_str).filter(|_| is_listed).chain([PEERMEM]);
+    let sys = names.map(|name| (name.to_owned(), modules::read_sys(&node.places.sys, name)));
+    let modules = Modules { proc, sys: sys.collect() };
+    judge::swap::glimpse(&node.expected, &marker, &modules)
+}
+
+/// Differs for every boot; `None` where this `/proc` does not tell.
+#[must_use]
+pub fn boot_id(proc: &Path) -> Option<String> {
+    kernel::boot_id(proc)
+}
+
+/// A text file of a megabyte at most.
+///
+/// # Errors
+/// In the system's words.
+pub fn text(path: &Path) -> Result<String, String> {
+    let read = || -> io::Result<String> {
+        let mut text = String::new();
+        read::open(path)?.take(1 << 20).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    read().map_err(|error| read::unreadable(path, &error).why)
+}
+
 /// Does /proc/modules list `nvidia_peermem`?
 #[must_use]
 pub fn is_listed(places: &Places) -> bool {
     let proc = modules::read_proc(&places.proc.join("modules"));
-    proc.is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some())
+    proc.is_ok_and(|proc| proc.named(PEERMEM).next().is_some())
 }
 
 /// Is the path that modprobe names, run in its root, the module file that was found?
@@ -356,8 +401,15 @@ fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {
     (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
 }
 
+/// Without `nvidia_peermem`, which exports nothing that counts and comes and goes under `keep`.
 fn symbols_signature(seen: &Observation) -> u64 {
-    hash(&(modules_signature(&seen.modules.proc), &seen.identity().modules))
+    let mut modules = seen.modules.proc.clone();
+    if let Ok(proc) = &mut modules {
+        proc.modules.retain(|module| module.name != PEERMEM);
+    }
+    let mut inodes = seen.identity().modules;
+    inodes.remove(PEERMEM);
+    hash(&(modules_signature(&modules), inodes))
 }
 
 /// Reference counts come and go all day and mean nothing here, but for `nvidia_peermem`'s. The
@@ -365,7 +417,7 @@ fn symbols_signature(seen: &Observation) -> u64 {
 fn modules_signature(proc: &Seen<ProcModules>) -> u64 {
     let Ok(proc) = proc else { return hash(proc) };
     let lines = proc.modules.iter().map(|m| {
-        let refcount = (m.name == "nvidia_peermem").then_some(m.refcount);
+        let refcount = (m.name == PEERMEM).then_some(m.refcount);
         (&m.name, m.state, &m.address, &m.taint, refcount)
     });
     hash(&(lines.collect::<Vec<_>>(), &proc.garbled))

@@ -13,6 +13,9 @@ use std::time::SystemTime;
 /// Kubernetes keeps more, but shows 2,048 bytes in all and shares them among containers.
 const TERMINATION_LOG: usize = 1024;
 
+/// The schema of all reports.
+pub const SCHEMA: &str = "peermem-gate/v1";
+
 /// One report; its JSON form is stable (contract: `peermem-gate/v1`).
 #[derive(Clone, Debug, Serialize)]
 pub struct Report<'a> {
@@ -32,7 +35,7 @@ impl<'a> Report<'a> {
     #[must_use]
     pub fn new(node: Option<&'a str>, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
         Self {
-            schema: "peermem-gate/v1",
+            schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             node: node.unwrap_or(&kernel.hostname),
             kernel: &kernel.release,

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One file a verb; each a few lines over the same core.
 
+mod attempt;
 pub mod check;
 pub mod doctor;
 pub mod fleet;
 mod held;
 pub mod install;
+pub mod keep;
 pub mod load;
+mod outlets;
 pub mod shim;
 pub mod wait;
+mod watch;
 
 pub use held::Hold;
 

@@ -84,6 +84,13 @@ impl Wakes {
         self.signals.take_one()
     }
 
+    /// True when an event waits that nobody has taken in yet.
+    #[must_use]
+    pub fn pending(&self) -> bool {
+        let ready = self.ready(PollTimeout::ZERO);
+        ready.marker || ready.mounts || ready.uevents
+    }
+
     /// The signals that end the gate, for whoever waits for something else meanwhile.
     #[must_use]
     pub fn signals(&self) -> &Signals {
@@ -94,6 +101,9 @@ impl Wakes {
     /// drained and slept over.
     pub fn sleep(&mut self, due: BootTime, last_look: BootTime) -> Wake {
         loop {
+            if self.signals.take_hangup() {
+                return Wake::Event(Cause::Asked);
+            }
             let now = now();
             match self.ready(timeout(now, due)) {
                 Ready { signal: true, .. } => {

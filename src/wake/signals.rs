@@ -7,6 +7,7 @@
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
@@ -16,6 +17,8 @@ const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Si
 pub struct Signals {
     fd: SignalFd,
     found: SigSet,
+    /// To a service SIGHUP is no end, but a wish; whether it was uttered.
+    hangup: Option<Cell<bool>>,
 }
 
 impl Signals {
@@ -31,7 +34,18 @@ impl Signals {
         }
         let found = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let fd = SignalFd::with_flags(&ours, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { fd, found })
+        Ok(Self { fd, found, hangup: None })
+    }
+
+    /// From now on SIGHUP ends nothing, and is remembered.
+    pub fn serve(&mut self) {
+        self.hangup = Some(Cell::new(false));
+    }
+
+    /// Whether a SIGHUP came that ended nothing, since this was asked last.
+    #[must_use]
+    pub fn take_hangup(&self) -> bool {
+        self.hangup.as_ref().is_some_and(|came| came.replace(false))
     }
 
     /// Readable when a signal has come.
@@ -45,11 +59,17 @@ impl Signals {
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// A signal that has come, if one has.
+    /// A signal that has come and ends the gate, if one has.
     #[must_use]
     pub fn take_one(&self) -> Option<u8> {
-        let info = self.fd.read_signal().ok().flatten()?;
-        u8::try_from(info.ssi_signo).ok()
+        loop {
+            let info = self.fd.read_signal().ok().flatten()?;
+            let signal = u8::try_from(info.ssi_signo).ok()?;
+            match &self.hangup {
+                Some(came) if signal == Signal::SIGHUP as u8 => came.set(true),
+                _ => return Some(signal),
+            }
+        }
     }
 
     /// Gives the mask back as it was found. A signal that still waited would be lost on PID 1, so

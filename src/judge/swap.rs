@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Is MOFED about to swap its modules, and may `nvidia_peermem` be let go? Judged by as little as
+//! that takes: neither the kernel's symbols nor any module file must stand in an unload's way.
+
+use super::modules::{State, state};
+use crate::condition::{ConditionType, Outcome, Reason};
+use crate::config::{Expectations, MofedPlace};
+use crate::gate::Look;
+use crate::observation::{Marker, Modules, Observation};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+const NAME: &str = "nvidia_peermem";
+
+/// `nvidia_peermem` itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// It cannot be told.
+    #[default]
+    Unknown,
+    /// Not loaded.
+    Absent,
+    /// Live.
+    Live {
+        /// Its reference count; `None` where the kernel cannot unload modules.
+        uses: Option<i64>,
+    },
+    /// On its way in or out.
+    Between,
+}
+
+/// What must be seen before `nvidia_peermem` is let go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glimpse {
+    /// `nvidia_peermem` itself.
+    pub peermem: Presence,
+    /// Why MOFED is about to swap its modules, or is at it already; `None` when nothing tells of it.
+    pub swap: Option<String>,
+}
+
+impl Glimpse {
+    /// It has to go, and can.
+    #[must_use]
+    pub fn must_go(&self) -> bool {
+        self.swap.is_some() && self.peermem == Presence::Live { uses: Some(0) }
+    }
+}
+
+/// A whole look, as `keep` takes it in.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// The judged look.
+    pub look: Look,
+    /// What a glimpse would have seen.
+    pub glimpse: Glimpse,
+    /// The GPU driver is loaded: what is missing of its files will not come by itself.
+    pub driver_is_live: bool,
+    /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
+    pub evidence: u64,
+}
+
+impl Sight {
+    /// What this observation, judged so, means to `keep`.
+    #[must_use]
+    pub fn of(expected: &Expectations, seen: &Observation, look: Look) -> Self {
+        let mut glimpse = glimpse(expected, &seen.marker, &seen.modules);
+        let peermem = look.verdict.get(ConditionType::PeermemUsable);
+        if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
+            glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
+        }
+        Self {
+            glimpse,
+            driver_is_live: matches!(state(&seen.modules, "nvidia"), State::Live(_)),
+            evidence: evidence(seen),
+            look,
+        }
+    }
+
+    /// What blocks will not be cured by waiting; but a driver that is not loaded may still be built.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        let verdict = &self.look.verdict;
+        let to_come =
+            !self.driver_is_live && verdict.deciding().is_some_and(|c| c.reason == Reason::ModuleFileMissing);
+        verdict.outcome == Outcome::Blocked && !to_come
+    }
+}
+
+/// The marker goes before MOFED swaps its modules; a host's MOFED has none, and some entrypoints of the
+/// container leave it, so that modules that go tell as well. What cannot be read tells nothing.
+#[must_use]
+pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules) -> Glimpse {
+    Glimpse {
+        peermem: presence(modules),
+        swap: no_marker(expected, marker).or_else(|| going(expected, modules)),
+    }
+}
+
+fn presence(modules: &Modules) -> Presence {
+    match state(modules, NAME) {
+        State::NotLoaded => Presence::Absent,
+        State::Loading | State::Unloading | State::Disagree(_) => Presence::Between,
+        State::Unreadable(_) => Presence::Unknown,
+        State::Live(_) => {
+            let line = modules.proc.as_ref().ok().and_then(|proc| proc.named(NAME).next());
+            Presence::Live { uses: line.and_then(|line| line.refcount) }
+        }
+    }
+}
+
+fn no_marker(expected: &Expectations, marker: &Marker) -> Option<String> {
+    let path = expected.marker.display();
+    match (expected.mofed, marker) {
+        (MofedPlace::Host, _) | (_, Marker::Present(_) | Marker::Unreadable(_)) => None,
+        (_, Marker::Absent | Marker::ParentMissing(_)) => Some(format!("MOFED's marker {path} is gone")),
+        (_, Marker::DirectoryUnlinked) => Some(format!("the directory of MOFED's marker {path} was deleted")),
+        (_, Marker::NotAFile(what)) => Some(format!("in the place of MOFED's marker {path} is {what}")),
+    }
+}
+
+fn going(expected: &Expectations, modules: &Modules) -> Option<String> {
+    expected.modules.iter().find_map(|name| {
+        let how = match state(modules, name) {
+            State::Live(_) | State::Unreadable(_) => return None,
+            State::NotLoaded => "is not loaded",
+            State::Loading => "is only just loading",
+            State::Unloading => "is being unloaded",
+            State::Disagree(_) => "is coming or going",
+        };
+        Some(format!("{name} {how}"))
+    })
+}
+
+fn evidence(seen: &Observation) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut identity = seen.identity();
+    identity.modules.remove(NAME);
+    (identity.marker, identity.modules, &seen.peermem).hash(&mut hasher);
+    for module in seen.modules.proc.iter().flat_map(|proc| &proc.modules).filter(|m| m.name != NAME) {
+        (&module.name, module.state, &module.address, &module.taint).hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What has happened since the start, for metrics.
+
+use super::State;
+use crate::gate::BootTime;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Counts and times.
+#[derive(Debug)]
+pub struct Ledger {
+    charged: BootTime,
+    /// From one state to another, how often.
+    pub transitions: BTreeMap<(State, State), u64>,
+    /// Time in each state.
+    pub spent: BTreeMap<State, Duration>,
+    /// Loads that came to nothing, by reason: an errno, or one word.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Loads that succeeded, and when the last of them did.
+    pub loads: (u64, Option<BootTime>),
+}
+
+impl Ledger {
+    pub(super) fn new(now: BootTime) -> Self {
+        Self {
+            charged: now,
+            transitions: BTreeMap::new(),
+            spent: State::ALL.map(|state| (state, Duration::ZERO)).into(),
+            refused: BTreeMap::new(),
+            loads: (0, None),
+        }
+    }
+
+    /// The time until now was spent in this state.
+    pub(super) fn charge(&mut self, state: State, now: BootTime) {
+        *self.spent.entry(state).or_default() += now.saturating_sub(self.charged);
+        self.charged = now;
+    }
+
+    pub(super) fn enter(&mut self, from: State, to: State) {
+        *self.transitions.entry((from, to)).or_default() += 1;
+    }
+
+    pub(super) fn refused(&mut self, reason: &'static str) {
+        *self.refused.entry(reason).or_default() += 1;
+    }
+
+    pub(super) fn loaded(&mut self) {
+        self.loads = (self.loads.0 + 1, Some(self.charged));
+    }
+}

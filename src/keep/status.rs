@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `keep` leaves for others: the status file, which `check --status-file` judges by, and its own
+//! part of the metrics.
+
+use super::{Keep, State};
+use crate::condition::{Outcome, Verdict};
+use crate::gate::{BootTime, Seconds};
+use crate::judge::swap::Presence;
+use crate::report::{Report, SCHEMA};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// The report of the last look, and what `keep` makes of it.
+#[derive(Debug, Serialize)]
+pub struct Status<'a> {
+    /// As `check --format json` has it.
+    #[serde(flatten)]
+    pub report: Report<'a>,
+    /// The sidecar's own.
+    pub keep: Kept,
+}
+
+/// What `keep` is at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The state.
+    pub state: State,
+    /// The same in one sentence.
+    pub message: String,
+    /// `keep` or `another`; absent where nothing is loaded.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub loaded_by: Option<String>,
+    /// Of `nvidia_peermem`; absent where it is not loaded.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub refcount: Option<i64>,
+    /// Processes that may be what uses it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub holders: Vec<String>,
+    /// Time since boot at which this was written, in seconds.
+    pub written_s: f64,
+    /// How often it is written at least, in seconds.
+    pub heartbeat_s: f64,
+}
+
+impl Kept {
+    /// What there is to tell at this moment.
+    #[must_use]
+    pub fn of(keep: &Keep, holders: &[String], heartbeat: Duration, now: BootTime) -> Self {
+        let loaded_by = if keep.is_ours() { "keep" } else { "another" };
+        let (loaded_by, refcount) = match keep.peermem() {
+            Presence::Live { uses } => (Some(loaded_by.to_owned()), uses),
+            _ => (None, None),
+        };
+        Self {
+            state: keep.state(),
+            message: keep.sentence(),
+            loaded_by,
+            refcount,
+            holders: holders.to_vec(),
+            written_s: now.as_secs_f64(),
+            heartbeat_s: heartbeat.as_secs_f64(),
+        }
+    }
+}
+
+/// A status file that was read.
+#[derive(Debug, Deserialize)]
+pub struct Stored {
+    schema: String,
+    #[serde(default)]
+    boot_id: Option<String>,
+    #[serde(flatten)]
+    verdict: Verdict,
+    keep: Kept,
+}
+
+/// How late a heartbeat may be.
+const GRACE: Duration = Duration::from_secs(10);
+
+impl Stored {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// A sentence: it is no status file, or one of another schema.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let stored: Self =
+            serde_json::from_str(text).map_err(|error| format!("it is no status of `keep`: {error}"))?;
+        if stored.schema == SCHEMA {
+            Ok(stored)
+        } else {
+            Err(format!("its schema is {:?}, not {SCHEMA:?}", stored.schema))
+        }
+    }
+
+    /// Why it says nothing of this moment; `None` when it does. `keep` writes it at each change and at
+    /// each heartbeat, so that one that is older was left behind.
+    #[must_use]
+    pub fn outdated(&self, boot_id: Option<&str>, now: BootTime) -> Option<String> {
+        if let (Some(then), Some(now)) = (self.boot_id.as_deref(), boot_id) {
+            if then != now {
+                return Some("it was written before this boot".to_owned());
+            }
+        }
+        let seconds = |s: f64| Duration::try_from_secs_f64(s).unwrap_or_default();
+        let age = now.saturating_sub(seconds(self.keep.written_s));
+        let limit = seconds(self.keep.heartbeat_s).saturating_mul(2).saturating_add(GRACE);
+        let is_from_the_future = seconds(self.keep.written_s) > now + GRACE;
+        if is_from_the_future {
+            return Some("it was written at another time since boot than there has been".to_owned());
+        }
+        (age > limit)
+            .then(|| format!("it is {} old, more than two heartbeats: `keep` hangs or is gone", Seconds(age)))
+    }
+
+    /// Ready is a node on which all holds and `nvidia_peermem` is live.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match (self.verdict.outcome, self.keep.state) {
+            (Outcome::Ready, State::Loaded) => Outcome::Ready,
+            (_, State::Blocked) => Outcome::Blocked,
+            (Outcome::Ready, _) => Outcome::Waiting,
+            (other, _) => other,
+        }
+    }
+
+    /// The headline, the sidecar's state, and a line for each condition.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Kept { state, message, .. } = &self.keep;
+        let headline = match (self.outcome(), self.verdict.outcome) {
+            (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
+            (_, Outcome::Ready) => format!("{state}: nvidia_peermem is not to be used now"),
+            _ => self.verdict.headline(),
+        };
+        let mut text = format!("{headline}\nkeep: {state}: {message}\n");
+        for c in &self.verdict.conditions {
+            let _ = writeln!(text, "{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message);
+        }
+        text
+    }
+}
+
+/// The sidecar's part of the Prometheus textfile. `wall` is the time of the last successful load, in
+/// seconds since 1970.
+#[must_use]
+pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
+    let ledger = keep.ledger();
+    let mut text = String::from(
+        "# HELP peermem_gate_keep_state Whether keep is in this state (1) or not (0).\n\
+         # TYPE peermem_gate_keep_state gauge\n",
+    );
+    for state in State::ALL {
+        let _ = writeln!(
+            text,
+            "peermem_gate_keep_state{{state=\"{state}\"}} {}",
+            u8::from(state == keep.state())
+        );
+    }
+    text += "# HELP peermem_gate_keep_state_seconds_total Time in this state.\n\
+             # TYPE peermem_gate_keep_state_seconds_total counter\n";
+    for (state, spent) in &ledger.spent {
+        let spent = spent.as_secs_f64();
+        let _ = writeln!(text, "peermem_gate_keep_state_seconds_total{{state=\"{state}\"}} {spent:.3}");
+    }
+    text += "# HELP peermem_gate_keep_transitions_total How often keep went from one state to another.\n\
+             # TYPE peermem_gate_keep_transitions_total counter\n";
+    for ((from, to), count) in &ledger.transitions {
+        let _ = writeln!(text, "peermem_gate_keep_transitions_total{{from=\"{from}\",to=\"{to}\"}} {count}");
+    }
+    text += "# HELP peermem_gate_keep_refused_loads_total Loads that came to nothing.\n\
+             # TYPE peermem_gate_keep_refused_loads_total counter\n";
+    for (reason, count) in &ledger.refused {
+        let _ = writeln!(text, "peermem_gate_keep_refused_loads_total{{reason=\"{reason}\"}} {count}");
+    }
+    let _ = write!(
+        text,
+        "# HELP peermem_gate_keep_loads_total Loads that succeeded.\n\
+         # TYPE peermem_gate_keep_loads_total counter\n\
+         peermem_gate_keep_loads_total {}\n",
+        ledger.loads.0
+    );
+    if let Some(wall) = wall {
+        let _ = write!(
+            text,
+            "# HELP peermem_gate_keep_last_success_timestamp_seconds When a load last succeeded.\n\
+             # TYPE peermem_gate_keep_last_success_timestamp_seconds gauge\n\
+             peermem_gate_keep_last_success_timestamp_seconds {wall:.3}\n"
+        );
+    }
+    text
+}

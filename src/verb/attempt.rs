@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One attempt to load: modprobe's own plan, the last look, the load, and its proof.
+
+use super::watch::Watch;
+use crate::act::exec::Unrunnable;
+use crate::act::modprobe::{Modprobe, Ran, Words};
+use crate::condition::{ConditionType, Outcome, Reason, Status, Verdict};
+use crate::gate::{Gate, Look};
+use crate::judge::plan::{self, Plan};
+use crate::judge::refusal::{Attempt, refusal};
+use crate::observation::{Identity, ModuleFile, ModuleInfo, Observation};
+use crate::probe::{self, KernelLog};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// What loads, and with what.
+pub(super) struct Loader<'a> {
+    pub(super) modprobe: &'a Modprobe,
+    pub(super) arguments: &'a [OsString],
+    pub(super) words: Words,
+    /// Called now and then while modprobe runs.
+    pub(super) meanwhile: &'a dyn Fn(),
+}
+
+/// What one attempt came to.
+pub(super) enum Tried {
+    Live(String, Option<u8>),
+    /// It is loaded, and MOFED has begun to swap its modules meanwhile: how that shows.
+    Overlapped(String),
+    /// For good.
+    Refused(Why),
+    /// Worth another attempt once everything has held again.
+    Again(Why),
+    Signal(u8),
+    CannotRun(Unrunnable),
+}
+
+/// Why it was not loaded.
+pub(super) struct Why {
+    /// An errno, or one word, for metrics.
+    pub(super) reason: &'static str,
+    pub(super) sentence: String,
+}
+
+fn refused(reason: &'static str, sentence: String) -> Tried {
+    Tried::Refused(Why { reason, sentence })
+}
+
+fn again(reason: &'static str, sentence: String) -> Tried {
+    Tried::Again(Why { reason, sentence })
+}
+
+impl Loader<'_> {
+    pub(super) fn attempt(&self, watch: &mut Watch, gate: &Gate) -> Tried {
+        if let Some(live) = gate.verdict().and_then(live) {
+            return Tried::Live(format!("already loaded: {live}"), None);
+        }
+        if let Some((why, remedy)) = probe::cannot_load(&watch.node().places, self.modprobe.root()) {
+            return refused("Privilege", format!("not loaded: {why}; what to do: {remedy}"));
+        }
+        let plan = match self.plan(watch) {
+            Ok(plan) => plan,
+            Err(tried) => return tried,
+        };
+        // The one look that counts: what follows it is the load itself.
+        let settled = gate.last_look().map(|look| look.identity.clone());
+        let Some(before) = look_now(watch, gate) else {
+            return again("LastLook", "the last look was broken off".to_owned());
+        };
+        let objection = watch.seen().and_then(|seen| self.objection(watch, seen, &plan));
+        let not_live = watch.seen().and_then(|seen| plan::not_live(&plan, seen));
+        if let Some(why) = changed(&before, settled.as_ref()) {
+            return again("LastLook", why);
+        }
+        if let Some(why) = objection {
+            return refused("Plan", format!("not loaded: {why}"));
+        }
+        if let Some(name) = not_live {
+            return again(
+                "Plan",
+                format!(
+                    "modprobe would load {name} as well, which is not live and not ours to load; what to do: load it, or \
+                     take its softdep out of modprobe.d"
+                ),
+            );
+        }
+        let log = KernelLog::from_now();
+        tracing::info!("loading: {}", self.modprobe.shown(self.arguments));
+        let ran = match self.run_modprobe(self.arguments, self.words, watch) {
+            Ok(ran) => ran,
+            Err(why) => return Tried::CannotRun(why),
+        };
+        match ran.signal {
+            Some(signal) => Tried::Signal(signal),
+            None => prove(watch, gate, &before, &plan, &ran, log),
+        }
+    }
+
+    /// What modprobe itself says that it would do.
+    fn plan(&self, watch: &Watch) -> Result<Plan, Tried> {
+        let mut arguments = vec![OsString::from("--show-depends")];
+        arguments.extend(self.arguments.iter().cloned());
+        match self.run_modprobe(&arguments, Words::Kept, watch) {
+            Ok(Ran { signal: Some(signal), .. }) => Err(Tried::Signal(signal)),
+            Ok(Ran { code: 0, stdout, .. }) => Ok(plan::read(&stdout)),
+            Ok(ran) => Err(refused(
+                "Plan",
+                format!(
+                    "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, \
+                     and see that kmod is its modprobe",
+                    ran.stderr.lines().last().unwrap_or_default()
+                ),
+            )),
+            Err(why) => Err(Tried::CannotRun(why)),
+        }
+    }
+
+    fn run_modprobe(&self, arguments: &[OsString], words: Words, watch: &Watch) -> Result<Ran, Unrunnable> {
+        let signals = watch.wakes().signals();
+        self.modprobe.run(arguments, words, signals.fd(), || {
+            (self.meanwhile)();
+            signals.take_one()
+        })
+    }
+
+    /// What speaks against it.
+    fn objection(&self, watch: &Watch, seen: &Observation, plan: &Plan) -> Option<String> {
+        let inspected = file(seen).map(|(path, _)| path)?;
+        let (root, places) = (self.modprobe.root(), &watch.node().places);
+        plan::objection(plan, inspected, |planned| probe::is_same_file(root, planned, places, inspected))
+    }
+}
+
+/// One look beside the gate; `None` when a signal or the marker's loss broke it off.
+pub(super) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
+    let look = watch.look(&crate::gate::Cause::Timer, None)?;
+    Some(gate.believing(look))
+}
+
+/// Whether it is live now; if not, why.
+fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog) -> Tried {
+    let said = log.said();
+    let info = watch.seen().and_then(file).map(|(_, info)| info.clone());
+    let after = match look_to_the_end(watch, gate) {
+        Ok(after) => after,
+        Err(tried) => return tried,
+    };
+    let peermem = after.verdict.get(ConditionType::PeermemUsable);
+    let is_loaded =
+        peermem.is_some_and(|c| matches!(c.reason, Reason::PeermemLive | Reason::LoadedOnGoneStack));
+    if is_loaded {
+        return match overlapped(before, &after) {
+            None => {
+                let message = peermem.map(|c| c.message.clone()).unwrap_or_default();
+                Tried::Live(format!("loaded: {message}"), Some(ran.code))
+            }
+            Some(how) => Tried::Overlapped(how),
+        };
+    }
+    if ran.code == 0 {
+        return refused(
+            "Unproven",
+            "modprobe says that it succeeded, and nvidia_peermem is not live; what to do: look for an install line in \
+             modprobe.d, and for what unloads it (k8s-driver-manager)"
+                .to_owned(),
+        );
+    }
+    let attempt = Attempt {
+        code: ran.code,
+        stderr: &ran.stderr,
+        log: &said,
+        file: info.as_ref(),
+        others: &plan.others,
+    };
+    let why = refusal(&attempt);
+    for line in ran.stderr.lines() {
+        tracing::info!("modprobe: {line}");
+    }
+    for line in &why.lines {
+        tracing::info!("kernel: {line}");
+    }
+    let reason = why.errno.unwrap_or("Other");
+    if why.transient { again(reason, why.to_string()) } else { refused(reason, format!("refused: {why}")) }
+}
+
+/// A look that only a signal breaks off: the marker's loss is what it may have to see. Where
+/// `nvidia_peermem` can be let go again, that goes before any proof.
+fn look_to_the_end(watch: &mut Watch, gate: &Gate) -> Result<Look, Tried> {
+    loop {
+        if let Some(swap) = watch.swap() {
+            return Err(Tried::Overlapped(swap));
+        }
+        if let Some(look) = look_now(watch, gate) {
+            return Ok(look);
+        }
+        if let Some(signal) = watch.wakes().take_signal() {
+            return Err(Tried::Signal(signal));
+        }
+    }
+}
+
+/// The message of a verdict that says it is live already.
+fn live(verdict: &Verdict) -> Option<&str> {
+    let condition = verdict.get(ConditionType::PeermemUsable)?;
+    (condition.reason == Reason::PeermemLive).then_some(condition.message.as_str())
+}
+
+fn file(seen: &Observation) -> Option<(&Path, &ModuleInfo)> {
+    match &seen.peermem.as_ref()?.file {
+        ModuleFile::Read { path, info, .. } => Some((path, info)),
+        _ => None,
+    }
+}
+
+/// Why a look is no longer what everything settled to.
+fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
+    if look.verdict.outcome != Outcome::Ready {
+        let holding = look.verdict.deciding();
+        return Some(
+            holding.map_or_else(|| look.verdict.headline(), |c| format!("{}: {}", c.r#type, c.message)),
+        );
+    }
+    settled.and_then(|settled| settled.difference(&look.identity))
+}
+
+/// What of MOFED changed while modprobe ran. What cannot be told at this moment has not changed.
+fn overlapped(before: &Look, after: &Look) -> Option<String> {
+    let mut identity = after.identity.clone();
+    // Its own directory is new.
+    identity.modules.remove("nvidia_peermem");
+    let gone = after.verdict.holding().find(|c| c.status == Status::False);
+    gone.map(|c| format!("{}: {}", c.r#type, c.message)).or_else(|| before.identity.difference(&identity))
+}

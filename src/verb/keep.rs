@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `keep`: loads, stays, lets go of `nvidia_peermem` when MOFED is about to swap its modules, and loads
+//! again after. [`crate::keep`] decides; here is what it sees and does.
+
+use super::attempt::{Loader, Tried};
+use super::held::Hold;
+use super::last_words;
+use super::outlets::Outlets;
+use super::watch::Watch;
+use crate::act::exec::Unrunnable;
+use crate::act::log;
+use crate::act::modprobe::{Modprobe, Words};
+use crate::act::notify::Manager;
+use crate::ending::Ending;
+use crate::gate::{BootTime, Cause, Effect, Seconds};
+use crate::judge::swap::Presence;
+use crate::keep::{Action, Done, Keep, State, Step};
+use crate::probe;
+use crate::wake::{Signals, Wake, now};
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Told to end, it ends within a second: what modprobe is given of it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// And an unload that is under way, which is better finished than broken off.
+const UNLOAD: Duration = Duration::from_millis(700);
+
+/// Where kmod's programs are looked for.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// The GPU driver's root.
+    pub root: PathBuf,
+    /// `PATH`.
+    pub path: Option<OsString>,
+    /// `--modprobe`.
+    pub modprobe: Option<PathBuf>,
+}
+
+impl Tools {
+    fn modprobe(&self) -> Result<Modprobe, Unrunnable> {
+        Modprobe::find(&self.root, self.path.as_deref(), self.modprobe.as_deref())
+    }
+
+    /// Where modprobe is. The driver's root may be gone by then, and an unload needs nothing of it: so
+    /// our own will do.
+    fn rmmod(&self) -> Result<Modprobe, Unrunnable> {
+        let path = self.path.as_deref();
+        let own = || Modprobe::rmmod(Path::new("/"), path);
+        Modprobe::rmmod(&self.root, path).or_else(|why| own().map_err(|_| why))
+    }
+}
+
+/// Everything that `keep` was asked for.
+#[derive(Debug)]
+pub struct Service {
+    /// The node, how to behave in time, and the metrics file.
+    pub hold: Hold,
+    /// Where modprobe and rmmod are.
+    pub tools: Tools,
+    /// Never unload.
+    pub no_yield: bool,
+    /// Unload when told to end.
+    pub unload_on_exit: bool,
+    /// Where the report goes.
+    pub status_file: Option<PathBuf>,
+    /// Where the last words go.
+    pub termination_log: Option<PathBuf>,
+}
+
+impl Service {
+    /// Stays until it is told to end.
+    ///
+    /// # Errors
+    /// When modprobe or rmmod is missing in a root that will not change.
+    pub fn run(&self, mut signals: Signals) -> Result<Ending, Unrunnable> {
+        // A driver's container shows its root only once the driver is installed.
+        if self.tools.root == Path::new("/") {
+            self.tools.modprobe()?;
+            if !self.no_yield {
+                self.tools.rmmod()?;
+            }
+        }
+        if let Some((why, remedy)) = probe::cannot_load(&self.hold.node.places, &self.tools.root) {
+            let sentence = format!("give up: {why}; what to do: {remedy}");
+            tracing::error!("{sentence}");
+            return Ok(last_words(self.termination_log.as_deref(), Ending::Blocked, &sentence, None));
+        }
+        signals.serve();
+        Ok(Kept::new(self, signals).run())
+    }
+}
+
+/// A service under way.
+struct Kept<'a> {
+    asked: &'a Service,
+    watch: Watch<'a>,
+    keep: Keep,
+    /// Found beforehand: an unload must not wait for it.
+    rmmod: Option<Modprobe>,
+    manager: Manager,
+    outlets: Outlets<'a>,
+    /// A signal that came while something else was under way.
+    told: Option<u8>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(asked: &'a Service, signals: Signals) -> Self {
+        let mut watch = Watch::new(&asked.hold.node, signals);
+        if !asked.no_yield {
+            watch.be_alert();
+        }
+        let keep = Keep::new(asked.hold.policy.clone(), asked.no_yield, watch.started());
+        Self {
+            asked,
+            watch,
+            keep,
+            rmmod: None,
+            manager: Manager::of_environment(),
+            outlets: Outlets::new(asked),
+            told: None,
+        }
+    }
+
+    fn run(&mut self) -> Ending {
+        let mut cause = Some(Cause::Start);
+        loop {
+            if let Some(Cause::Asked) = &cause {
+                self.keep.ask();
+            }
+            let attended = match &cause {
+                Some(cause) => self.attend(cause),
+                None => ControlFlow::Continue(()),
+            };
+            let beat = self.keep.tick(now());
+            let carried = attended.is_continue().then(|| self.carry_out(beat));
+            if let ControlFlow::Break(ending) = carried.unwrap_or(attended) {
+                return self.end(ending);
+            }
+            if cause == Some(Cause::Start) {
+                self.manager.ready();
+            }
+            self.manager.feed();
+            if let Some(signal) = self.told.take() {
+                return self.told_to_end(signal);
+            }
+            cause = match self.watch.sleep(self.due()) {
+                Wake::Signal(signal) => return self.told_to_end(signal),
+                Wake::Event(cause) => Some(cause),
+                Wake::Due => self.watch.due_cause(self.keep.next_look()),
+            };
+        }
+    }
+
+    fn due(&self) -> Option<BootTime> {
+        let own = [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.manager.next_feed()];
+        own.into_iter().flatten().min()
+    }
+
+    /// First what cannot wait, by a glimpse; then a whole look, and another after all that is done.
+    fn attend(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+        if *cause != Cause::SafetyNet {
+            self.glimpse(cause)?;
+        }
+        let mut cause = cause;
+        while let Some(look) = self.watch.look(cause, self.keep.verdict()) {
+            let Some(sight) = self.watch.sight(look) else { break };
+            let step = self.keep.look(now(), cause, sight);
+            let is_done = step.action.is_none();
+            self.take(step)?;
+            if is_done || self.told.is_some() {
+                break;
+            }
+            cause = &Cause::Timer;
+            self.glimpse(cause)?;
+        }
+        if self.rmmod.is_none() && self.keep.state() == State::Loaded {
+            self.rmmod = self.asked.tools.rmmod().ok();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn glimpse(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+        let glimpse = self.watch.glimpse();
+        let step = self.keep.glimpse(now(), cause, &glimpse);
+        self.take(step)
+    }
+
+    /// The action, then the lines.
+    fn take(&mut self, step: Step) -> ControlFlow<Ending> {
+        let Step { action, mut effects } = step;
+        match action {
+            Some(Action::Unload) => {
+                let done = self.unload();
+                effects.extend(self.keep.done(now(), done));
+            }
+            Some(Action::Load) => {
+                self.carry_out(effects)?;
+                effects = match self.load() {
+                    Some(done) => self.keep.done(now(), done),
+                    None => Vec::new(),
+                };
+            }
+            None => {}
+        }
+        self.carry_out(effects)
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) -> ControlFlow<Ending> {
+        let mut is_new = false;
+        for effect in effects {
+            match effect {
+                Effect::Say(line) => log::say(&line),
+                Effect::Publish | Effect::Open(_) => is_new = true,
+                Effect::End(ending) => return ControlFlow::Break(ending),
+            }
+        }
+        if is_new {
+            self.outlets.publish(&self.keep, &self.watch, &self.manager);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// `None` when a signal broke it off.
+    fn load(&mut self) -> Option<Done> {
+        let modprobe = match self.asked.tools.modprobe() {
+            Ok(modprobe) => modprobe.with_patience(PATIENCE),
+            Err(why) => return Some(Done::Postponed("NoModprobe", why.message)),
+        };
+        let manager = &self.manager;
+        let loader = Loader {
+            modprobe: &modprobe,
+            arguments: &["nvidia-peermem".into()],
+            words: Words::Kept,
+            meanwhile: &|| manager.feed(),
+        };
+        Some(match loader.attempt(&mut self.watch, self.keep.gate()) {
+            Tried::Live(sentence, _) => Done::Loaded(sentence),
+            Tried::Overlapped(how) => {
+                Done::Loaded(format!("loaded, but MOFED began to swap its modules meanwhile ({how})"))
+            }
+            Tried::Refused(why) => Done::Refused(why.reason, why.sentence),
+            Tried::Again(why) => Done::Postponed(why.reason, why.sentence),
+            Tried::CannotRun(why) => Done::Postponed("NoModprobe", why.message),
+            Tried::Signal(signal) => {
+                self.told = Some(signal);
+                return None;
+            }
+        })
+    }
+
+    fn unload(&mut self) -> Done {
+        let rmmod = match self.rmmod.take().map_or_else(|| self.asked.tools.rmmod(), Ok) {
+            Ok(rmmod) => rmmod,
+            Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
+        };
+        let begun = now();
+        let (manager, signals) = (&self.manager, self.watch.wakes().signals());
+        let mut told = self.told.map(|signal| (signal, begun));
+        let ran = rmmod.run(&["nvidia_peermem".into()], Words::Kept, signals.fd(), || {
+            manager.feed();
+            told = told.or_else(|| Some((signals.take_one()?, now())));
+            told.filter(|(_, since)| now() >= *since + UNLOAD).map(|(signal, _)| signal)
+        });
+        self.told = told.map(|(signal, _)| signal);
+        let took = Seconds(now().saturating_sub(begun));
+        let why = match ran {
+            Ok(ran) if ran.code == 0 => {
+                self.rmmod = Some(rmmod);
+                return Done::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED may go on"));
+            }
+            Ok(ran) => ran.stderr.lines().last().unwrap_or("rmmod does not say why").to_owned(),
+            // It may be found elsewhere by now.
+            Err(why) => why.message,
+        };
+        if self.watch.glimpse().peermem == Presence::Absent {
+            return Done::Unloaded("nvidia_peermem is gone: somebody else was faster".to_owned());
+        }
+        Done::NotUnloaded(format!("cannot unload nvidia_peermem: {why}"))
+    }
+
+    fn end(&self, ending: Ending) -> Ending {
+        let sentence = self.keep.sentence();
+        tracing::error!("give up: {sentence}");
+        last_words(self.asked.termination_log.as_deref(), ending, &sentence, self.keep.verdict())
+    }
+
+    /// A service that is told to end has done well.
+    fn told_to_end(&mut self, signal: u8) -> Ending {
+        self.manager.stopping();
+        let mut glimpse = self.watch.glimpse();
+        if self.asked.unload_on_exit && glimpse.peermem == (Presence::Live { uses: Some(0) }) {
+            self.told = Some(signal);
+            if let Done::NotUnloaded(why) = self.unload() {
+                tracing::warn!("{why}");
+            }
+            glimpse = self.watch.glimpse();
+        }
+        let left = match glimpse.peermem {
+            Presence::Absent => "is not loaded",
+            _ => "stays as it is",
+        };
+        tracing::info!("ended by signal {signal}: nvidia_peermem {left}");
+        self.outlets.close();
+        Ending::Opened
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Arm, look, sleep: what every verb that stays has in common.
+
+use crate::condition::Verdict;
+use crate::config::Node;
+use crate::gate::{BootTime, Cause, Look, Recorded};
+use crate::judge::swap::{Glimpse, Sight};
+use crate::judge::{in_transit, judge};
+use crate::observation::Observation;
+use crate::probe::{self, Depth, Probe};
+use crate::wake::{Signals, Wake, Wakes, now};
+use std::time::Duration;
+
+/// How often to look without any reason; only what no event told is found this late.
+const SAFETY_NET: Duration = Duration::from_secs(5);
+/// How often to look while a module comes or goes, for which there is no event.
+const TRANSIT: Duration = Duration::from_millis(100);
+
+/// A node that is watched.
+pub(super) struct Watch<'a> {
+    node: &'a Node,
+    wakes: Wakes,
+    probe: Probe<'a>,
+    started: BootTime,
+    last_look: BootTime,
+    /// A module was coming or going at the last look.
+    in_transit: bool,
+    /// What was seen last.
+    seen: Option<Observation>,
+    /// A whole look is broken off when MOFED begins to swap: `nvidia_peermem` has to go first.
+    is_alert: bool,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(node: &'a Node, signals: Signals) -> Self {
+        let started = now();
+        Self {
+            node,
+            wakes: Wakes::new(signals, &node.places.marker),
+            probe: Probe::new(node),
+            started,
+            last_look: started,
+            in_transit: false,
+            seen: None,
+            is_alert: false,
+        }
+    }
+
+    /// From now on no look outlasts the beginning of a swap.
+    pub(super) fn be_alert(&mut self) {
+        self.is_alert = true;
+    }
+
+    /// One armed look. `None` when it was broken off, or was a glance that saw nothing new.
+    pub(super) fn look(&mut self, cause: &Cause, last: Option<&Verdict>) -> Option<Look> {
+        self.wakes.arm();
+        self.last_look = now();
+        match cause {
+            Cause::SafetyNet if !self.glance(last) => return None,
+            Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
+            _ => {}
+        }
+        let (node, wakes) = (self.node, &self.wakes);
+        let swaps = || self.is_alert && wakes.pending() && probe::glimpse(node).must_go();
+        // Broken off by a signal or by the marker's loss, both of which wake us again.
+        let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled() || swaps())?;
+        let seen = self.recorded(cause, seen);
+        self.in_transit = in_transit(&node.expected, &seen);
+        let verdict = judge(&node.expected, &seen);
+        let look = Look { verdict, identity: seen.identity() };
+        self.seen = Some(seen);
+        Some(look)
+    }
+
+    /// The slow look begins with a glance; without a verdict there is nothing to compare.
+    fn glance(&self, last: Option<&Verdict>) -> bool {
+        last.is_none_or(|last| self.probe.changed(last.deciding()))
+    }
+
+    /// What must be seen before an unload, and nothing that takes time.
+    pub(super) fn glimpse(&mut self) -> Glimpse {
+        self.wakes.arm();
+        self.last_look = now();
+        probe::glimpse(self.node)
+    }
+
+    /// Why `nvidia_peermem` has to go at once, where somebody is alert to that.
+    pub(super) fn swap(&mut self) -> Option<String> {
+        if !self.is_alert {
+            return None;
+        }
+        let glimpse = self.glimpse();
+        glimpse.must_go().then_some(glimpse.swap).flatten()
+    }
+
+    /// A look as `keep` takes it in.
+    pub(super) fn sight(&self, look: Look) -> Option<Sight> {
+        Some(Sight::of(&self.node.expected, self.seen.as_ref()?, look))
+    }
+
+    /// At trace level, logs the look in a form that tests can replay.
+    fn recorded(&self, cause: &Cause, seen: Observation) -> Observation {
+        if !tracing::enabled!(tracing::Level::TRACE) {
+            return seen;
+        }
+        let at_ms = u64::try_from(self.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let recorded = Recorded { at_ms, cause: cause.clone(), seen };
+        tracing::trace!("look {}", serde_json::to_string(&recorded).unwrap_or_default());
+        recorded.seen
+    }
+
+    /// Sleeps until something happens, `due` comes, or the slow look's turn.
+    pub(super) fn sleep(&mut self, due: Option<BootTime>) -> Wake {
+        let slow = self.next_slow_look();
+        self.wakes.sleep(due.map_or(slow, |due| due.min(slow)), self.last_look)
+    }
+
+    fn next_slow_look(&self) -> BootTime {
+        self.last_look + if self.in_transit { TRANSIT } else { SAFETY_NET }
+    }
+
+    /// What a wake without an event is for; `None` where no look is due, as for a heartbeat.
+    pub(super) fn due_cause(&self, next_look: Option<BootTime>) -> Option<Cause> {
+        let now = now();
+        if next_look.is_some_and(|due| now >= due) {
+            Some(Cause::Timer)
+        } else if now < self.next_slow_look() {
+            None
+        } else if self.in_transit {
+            Some(Cause::Transit)
+        } else {
+            Some(Cause::SafetyNet)
+        }
+    }
+
+    /// What was seen last.
+    pub(super) fn seen(&self) -> Option<&Observation> {
+        self.seen.as_ref()
+    }
+
+    pub(super) fn node(&self) -> &'a Node {
+        self.node
+    }
+
+    pub(super) fn wakes(&self) -> &Wakes {
+        &self.wakes
+    }
+
+    /// When the watch began.
+    pub(super) fn started(&self) -> BootTime {
+        self.started
+    }
+
+    /// Time since then.
+    pub(super) fn elapsed(&self) -> Duration {
+        now().saturating_sub(self.started)
+    }
+}

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `keep` as a service: on a scratch node whose modprobe and rmmod are scripts that do to its files what
+//! the kernel would. A real kernel is in tests/kernel.rs.
+
+mod support;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, code, gate, output, skip};
+
+/// Run in the node's own root: notes that it was called, and does what the kernel would, all of it in one
+/// rename of /proc/modules.
+const MODPROBE: &str = r#"#!/bin/busybox sh
+for word; do
+    if [ "$word" = --show-depends ]; then
+        echo "insmod /@VIDEO@/nvidia.ko"
+        echo "insmod /@VIDEO@/nvidia-peermem.ko"
+        exit
+    fi
+done
+echo load >>/calls
+. /bin/loading
+if grep -q '^nvidia_peermem ' /proc/modules; then exit 0; fi
+mkdir -p /sys/module/nvidia_peermem
+echo live >/sys/module/nvidia_peermem/initstate
+echo OE >/sys/module/nvidia_peermem/taint
+sed 's/^\(ib_uverbs .*\) mlx5_ib,/\1 nvidia_peermem,mlx5_ib,/' /proc/modules >/next
+echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>/next
+mv /next /proc/modules
+"#;
+
+const RMMOD: &str = r#"#!/bin/busybox sh
+echo "unload $*" >>/calls
+. /bin/unloading
+if ! grep -q '^nvidia_peermem 1 0 ' /proc/modules; then
+    echo "rmmod: ERROR: Module nvidia_peermem is in use" >&2
+    exit 1
+fi
+sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next
+mv /next /proc/modules
+rm -r /sys/module/nvidia_peermem
+"#;
+
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    /// All is ready, but for `nvidia_peermem` itself.
+    fn new() -> Option<Self> {
+        Self::of(Node::ready().with_peermem("new")?)
+    }
+
+    fn of(node: Node) -> Option<Self> {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:\t")).expect("a mask");
+        if u64::from_str_radix(mask, 16).expect("hexadecimal") & 1 << 16 == 0 {
+            skip("no CAP_SYS_MODULE, without which keep does not begin");
+            return None;
+        }
+        let place = Self { node };
+        let busybox = support::mofed().join("../bin/busybox");
+        place.node.write("bin/busybox", fs::read(busybox).expect("tests/vm/build makes it"));
+        for name in ["sed", "mkdir", "mv", "rm", "grep", "sleep", "touch"] {
+            symlink("busybox", place.node.path(&format!("bin/{name}"))).expect("a link");
+        }
+        place.node.write("bin/modprobe", MODPROBE.replace("@VIDEO@", VIDEO));
+        place.node.write("bin/rmmod", RMMOD);
+        for name in ["busybox", "modprobe", "rmmod"] {
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(place.node.path(&format!("bin/{name}")), mode).expect("chmod");
+        }
+        for name in ["loading", "unloading"] {
+            place.node.write(&format!("bin/{name}"), "");
+        }
+        Some(place)
+    }
+
+    /// The node's root is the driver's, and the only one with an rmmod.
+    fn keep(&self) -> Command {
+        let path = |relative: &str| self.node.path(relative);
+        let mut command = gate();
+        command.args(["keep", "--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
+        command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
+        command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(self.node.root());
+        command.arg("--status-file").arg(self.status()).arg("--metrics-file").arg(path("metrics.prom"));
+        command.arg("--termination-log").arg(path("last-words"));
+        command.env("PATH", "/bin");
+        command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
+        command
+    }
+
+    fn status(&self) -> PathBuf {
+        self.node.path("status.json")
+    }
+
+    fn start(&self) -> Gate {
+        Gate::start(&mut self.keep())
+    }
+
+    /// `load` and `unload …`, as they were called.
+    fn called(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.node.path("calls")).unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+
+    /// The status file, once this is true of it.
+    fn told(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + LIMIT;
+        loop {
+            let text = fs::read_to_string(self.status()).unwrap_or_default();
+            // Replaced atomically: never half of it.
+            let status: Value =
+                if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() };
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < until, "never {what}: {status:#}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn is_in(&self, state: &str) -> Value {
+        self.told(state, |status| status["keep"]["state"] == state)
+    }
+
+    fn check(&self) -> (i32, String) {
+        let mut check = gate();
+        check.arg("check").arg("--status-file").arg(self.status()).arg("--proc").arg(self.node.path("proc"));
+        let output = output(&mut check);
+        (code(output.status), String::from_utf8(output.stdout).expect("text"))
+    }
+
+    /// What uses it, as the reference count tells.
+    fn uses(&self, count: u32) {
+        let modules = fs::read_to_string(self.node.path("proc/modules")).expect("modules");
+        let line = modules.lines().find(|line| line.starts_with("nvidia_peermem ")).expect("it is loaded");
+        let changed = modules.replace(line, &format!("nvidia_peermem 1 {count} - Live 0x0 (OE)"));
+        self.node.write("next", changed);
+        self.node.rename("next", "proc/modules");
+    }
+
+    fn is_loaded(&self) -> bool {
+        self.node.path("sys/module/nvidia_peermem").exists()
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < until, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn it_loads_lets_go_and_loads_again() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    let status = place.is_in("Loaded");
+    assert_eq!(status["keep"]["loaded_by"], "keep", "{status:#}");
+    assert_eq!(place.called(), ["load"]);
+    place.told("Ready", |status| status["verdict"] == "Ready");
+    let (ends, said) = place.check();
+    assert_eq!(ends, 0, "{said}");
+    assert!(said.starts_with("Ready: "), "{said}");
+
+    for round in 2..5 {
+        place.node.remove(MARKER);
+        place.is_in("Waiting");
+        assert!(!place.is_loaded());
+        assert_eq!(place.check().0, 1);
+        place.node.set_marker();
+        place.is_in("Loaded");
+        assert!(place.is_loaded());
+        let loads = place.called().iter().filter(|call| *call == "load").count();
+        assert_eq!(loads, round);
+    }
+    assert!(place.called().iter().filter(|call| *call != "load").all(|call| call == "unload nvidia_peermem"));
+    keep.assert_woken();
+    keep.process().signal(Signal::SIGTERM);
+    assert!(keep.process().ends_within(PROMPT));
+    assert_eq!(keep.ended(), 0);
+    assert!(place.is_loaded(), "it stays as it is");
+    assert_eq!(place.check().0, 2, "nobody keeps it any more");
+    assert!(!place.node.path("last-words").exists());
+}
+
+#[test]
+fn what_is_used_is_named_and_then_let_go() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    place.uses(2);
+    // As the node's proc shows it: a GPU job.
+    place.node.write("proc/4711/comm", "trainer\n");
+    fs::create_dir_all(place.node.path("proc/4711/fd")).expect("a directory");
+    symlink("/dev/nvidia0", place.node.path("proc/4711/fd/7")).expect("a link");
+    place.node.remove(MARKER);
+    let status = place.is_in("Busy");
+    assert_eq!(status["keep"]["refcount"], 2, "{status:#}");
+    assert_eq!(status["keep"]["holders"][0], "trainer (4711)", "{status:#}");
+    keep.logs("trainer (4711)");
+    keep.logs("it is in use (2); what to do: end what uses it (GPU pods)");
+    assert_eq!(place.called(), ["load"], "it did not even try");
+    let (ends, said) = place.check();
+    assert_eq!(ends, 1, "{said}");
+    assert!(said.contains("keep: Busy: "), "{said}");
+    place.uses(0);
+    place.is_in("Waiting");
+    assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
+}
+
+#[test]
+fn no_yield_leaves_it_alone() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(place.keep().arg("--no-yield"));
+    place.is_in("Loaded");
+    place.node.remove(MARKER);
+    keep.logs("left alone (--no-yield)");
+    place.told("Waiting", |status| status["verdict"] == "Waiting");
+    assert_eq!(place.called(), ["load"]);
+    keep.process().signal(Signal::SIGINT);
+    assert_eq!(keep.ended(), 0);
+    assert!(place.is_loaded());
+}
+
+#[test]
+fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
+    let Some(place) = Place::new() else { return };
+    // In the middle of a load that does not end.
+    place.node.write("bin/loading", "touch /loading; sleep 30");
+    let mut keep = place.start();
+    until("modprobe runs", || place.node.path("loading").exists());
+    let told = Instant::now();
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(told.elapsed() < Duration::from_secs(1) + PROMPT / 2, "{:?}", told.elapsed());
+
+    // In the middle of an unload, which is finished first.
+    place.node.write("bin/loading", "");
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    place.node.write("bin/unloading", "touch /unloading; sleep 0.3");
+    place.node.remove(MARKER);
+    until("rmmod runs", || place.node.path("unloading").exists());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(!place.is_loaded());
+    assert!(!place.status().exists(), "what is left behind would say that somebody keeps it");
+}
+
+#[test]
+fn it_unloads_at_its_end_where_that_is_asked_for() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
+    place.is_in("Loaded");
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(!place.is_loaded());
+    // But not what is in use.
+    let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
+    place.is_in("Loaded");
+    place.uses(1);
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(place.is_loaded());
+}
+
+#[test]
+fn a_hangup_asks_for_a_look_and_ends_nothing() {
+    let Some(place) = Place::new() else { return };
+    place.node.write("bin/loading", "echo \"modprobe: ERROR: could not insert 'nvidia_peermem': Key was rejected by service\" >&2; exit 1");
+    let mut keep = place.start();
+    place.is_in("Blocked");
+    let status = place.told("what was refused looks good", |status| status["verdict"] == "Ready");
+    assert_eq!(status["keep"]["state"], "Blocked", "{status:#}");
+    assert_eq!(place.check().0, 1);
+    let written = status["keep"]["written_s"].as_f64();
+    place.told("a heartbeat", |status| status["keep"]["written_s"].as_f64() > written);
+    assert_eq!(place.called(), ["load"], "it is not tried again");
+    place.node.write("bin/loading", "");
+    keep.process().signal(Signal::SIGHUP);
+    place.is_in("Loaded");
+    let metrics = fs::read_to_string(place.node.path("metrics.prom")).expect("metrics");
+    for line in [
+        "peermem_gate_keep_state{state=\"Loaded\"} 1",
+        "peermem_gate_keep_state{state=\"Blocked\"} 0",
+        "peermem_gate_keep_transitions_total{from=\"Blocked\",to=\"Waiting\"} 1",
+        "peermem_gate_keep_refused_loads_total{reason=\"EKEYREJECTED\"} 1",
+        "peermem_gate_keep_loads_total 1",
+    ] {
+        assert!(metrics.contains(line), "no {line} in {metrics}");
+    }
+    let last = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("peermem_gate_keep_last_success_timestamp_seconds "));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let ago = now.as_secs_f64() - last.expect("a time").parse::<f64>().expect("a number");
+    assert!((0.0..60.0).contains(&ago), "{ago} s ago");
+}
+
+#[test]
+fn what_blocks_at_the_start_ends_it_with_its_reason() {
+    let Some(place) = Place::new() else { return };
+    let Some(stub) = Node::ready().with_peermem("stub").and_then(Place::of) else { return };
+    let mut keep = stub.start();
+    assert_eq!(keep.ended(), 3);
+    let words = fs::read_to_string(stub.node.path("last-words")).expect("last words");
+    assert!(words.contains("is a stub"), "{words}");
+    // Later it stays, and looks again when the file has changed.
+    place.node.remove(MARKER);
+    let good = place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"));
+    let bytes = fs::read(&good).expect("a module");
+    fs::copy(stub.node.path(&format!("{VIDEO}/nvidia-peermem.ko")), &good).expect("a copy");
+    let mut keep = place.start();
+    place.is_in("Waiting");
+    place.node.set_marker();
+    let status = place.is_in("Blocked");
+    assert!(status["keep"]["message"].as_str().unwrap().contains("what to do: "), "{status:#}");
+    keep.logs("is a stub");
+    fs::write(&good, bytes).expect("a module");
+    place.is_in("Loaded");
+}
+
+/// A driver that is not loaded may still be built: nothing to end for.
+#[test]
+fn a_driver_that_is_still_to_come_is_waited_for() {
+    let Some(place) = Place::new() else { return };
+    let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
+    let file = format!("{VIDEO}/nvidia-peermem.ko");
+    place.node.rename(&file, "later.ko");
+    place.node.rename("sys/module/nvidia", "later");
+    place.node.write("proc/modules", modules.replace("nvidia 1 0 - Live 0x0 (OE)\n", ""));
+    let mut keep = place.start();
+    place.is_in("Waiting");
+    keep.logs("there is no nvidia-peermem.ko");
+    place.node.rename("later.ko", &file);
+    place.node.rename("later", "sys/module/nvidia");
+    place.node.write("next", modules);
+    place.node.rename("next", "proc/modules");
+    place.is_in("Loaded");
+}
+
+/// In every state: what is started again goes on from what it finds.
+#[test]
+fn killed_in_any_state_and_started_again_it_converges() {
+    let Some(place) = Place::new() else { return };
+    place.node.remove(MARKER);
+    let kill = |mut keep: Gate| {
+        keep.process().signal(Signal::SIGKILL);
+        assert_eq!(keep.ended(), 128 + 9);
+        // Whole, and from now on old.
+        let text = fs::read_to_string(place.status()).unwrap_or_default();
+        assert!(text.is_empty() || serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+        let _ = fs::remove_file(place.status());
+    };
+    // Waiting; and what it waits for comes while nobody is there.
+    let keep = place.start();
+    place.is_in("Waiting");
+    kill(keep);
+    place.node.set_marker();
+    let keep = place.start();
+    place.is_in("Loaded");
+    // Loaded; and the marker goes while nobody is there.
+    kill(keep);
+    place.node.remove(MARKER);
+    let keep = place.start();
+    place.told("let go", |status| status["keep"]["state"] == "Waiting" && !place.is_loaded());
+    kill(keep);
+    // In the middle of a load: modprobe goes on without it.
+    place.node.write("bin/loading", "touch /loading; sleep 0.2");
+    place.node.set_marker();
+    let keep = place.start();
+    until("modprobe runs", || place.node.path("loading").exists());
+    kill(keep);
+    let keep = place.start();
+    let status = place.is_in("Loaded");
+    assert!(place.is_loaded(), "{status:#}");
+    // Yielding: rmmod goes on without it.
+    place.node.write("bin/unloading", "touch /unloading; sleep 0.2");
+    place.node.remove(MARKER);
+    until("rmmod runs", || place.node.path("unloading").exists());
+    kill(keep);
+    let keep = place.start();
+    place.told("let go", |status| status["keep"]["state"] == "Waiting" && !place.is_loaded());
+    kill(keep);
+    // Busy.
+    for name in ["loading", "unloading"] {
+        place.node.write(&format!("bin/{name}"), "");
+    }
+    place.node.set_marker();
+    let keep = place.start();
+    place.is_in("Loaded");
+    place.uses(1);
+    place.node.remove(MARKER);
+    place.is_in("Busy");
+    kill(keep);
+    let keep = place.start();
+    place.told("Busy again", |status| {
+        status["keep"]["state"] == "Busy" && status["keep"]["loaded_by"] == "another"
+    });
+    place.uses(0);
+    place.is_in("Waiting");
+    kill(keep);
+    // Blocked: at a start it ends with its reason, until the file is repaired.
+    let file = place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"));
+    let good = fs::read(&file).expect("a module");
+    fs::write(&file, &good[..100]).expect("a damaged module");
+    let keep = place.start();
+    place.is_in("Waiting");
+    place.node.set_marker();
+    place.is_in("Blocked");
+    kill(keep);
+    assert_eq!(place.start().ended(), 3);
+    fs::write(&file, good).expect("a module");
+    let _keep = place.start();
+    place.is_in("Loaded");
+}
+
+#[test]
+fn the_service_manager_hears_of_it() {
+    let Some(place) = Place::new() else { return };
+    let path = place.node.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    manager.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let hear = |wanted: &str| {
+        let mut buffer = [0; 4096];
+        loop {
+            let length = manager.recv(&mut buffer).unwrap_or_else(|error| panic!("never {wanted}: {error}"));
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if text.starts_with(wanted) {
+                return;
+            }
+        }
+    };
+    let mut keep = place.keep();
+    keep.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
+    let mut keep = Gate::start(&mut keep);
+    hear("READY=1");
+    hear("STATUS=Loaded: ");
+    let begun = Instant::now();
+    (0..10).for_each(|_| hear("WATCHDOG=1"));
+    assert!(begun.elapsed() < Duration::from_secs(3) + PROMPT, "{:?}", begun.elapsed());
+    place.node.remove(MARKER);
+    hear("STATUS=Waiting: MOFED has not set its marker");
+    keep.process().signal(Signal::SIGTERM);
+    hear("STOPPING=1");
+    assert_eq!(keep.ended(), 0);
+}
+
+#[test]
+fn a_status_file_is_judged_by_its_age_and_its_boot() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.told("Ready", |s| s["verdict"] == "Ready" && s["keep"]["state"] == "Loaded");
+    keep.process().signal(Signal::SIGKILL);
+    keep.ended();
+    let text = fs::read_to_string(place.status()).expect("a status");
+    assert_eq!(place.check().0, 0, "it is not old yet");
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut status: Value = serde_json::from_str(&text).expect("a status");
+        change(&mut status);
+        fs::write(place.status(), status.to_string()).expect("a status");
+        place.check()
+    };
+    let older = |seconds: f64| {
+        move |status: &mut Value| {
+            let written = status["keep"]["written_s"].as_f64().unwrap();
+            status["keep"]["written_s"] = (written - seconds).into();
+        }
+    };
+    let (ends, said) = with(&older(60.0));
+    assert_eq!(ends, 2, "{said}");
+    assert!(said.starts_with("Unknown: ") && said.contains("more than two heartbeats"), "{said}");
+    let (ends, said) = with(&|status| status["boot_id"] = "another".into());
+    assert_eq!((ends, said.contains("before this boot")), (2, true), "{said}");
+    assert_eq!(with(&|status| status["schema"] = "another/v1".into()).0, 2);
+    assert_eq!(with(&|status| status["verdict"] = "Nonsense".into()).0, 2);
+    for garbage in ["", "{", "[]", "nonsense", "{\"schema\":\"peermem-gate/v1\"}"] {
+        fs::write(place.status(), garbage).expect("a file");
+        assert_eq!(place.check().0, 2, "{garbage}");
+    }
+    fs::remove_file(place.status()).expect("removed");
+    let (ends, said) = place.check();
+    assert_eq!(ends, 2, "{said}");
+    assert!(said.lines().next().unwrap().len() <= 80 && said.is_ascii(), "{said}");
+    // As JSON it is what keep wrote.
+    fs::write(place.status(), &text).expect("a status");
+    let mut check = gate();
+    check.args(["check", "--format", "json", "--status-file"]).arg(place.status());
+    check.arg("--proc").arg(place.node.path("proc"));
+    assert_eq!(String::from_utf8(output(&mut check).stdout).unwrap(), text);
+}
+
+#[test]
+fn it_refuses_what_contradicts_itself_and_what_is_mofeds() {
+    let Some(place) = Place::new() else { return };
+    let both = support::refusal(place.keep().args(["--no-yield", "--unload-on-exit"]));
+    assert_eq!((both.0, both.1.contains("--unload-on-exit")), (2, true), "{}", both.1);
+    for option in ["--status-file", "--metrics-file", "--termination-log"] {
+        let mut keep = gate();
+        keep.arg("keep").arg("--marker").arg(place.node.path(MARKER));
+        let (code, said) = support::refusal(keep.arg(option).arg(place.node.path(&format!("{DRIVERS}/x"))));
+        assert_eq!((code, said.contains(option)), (2, true), "{said}");
+    }
+    let (code, said) = support::refusal(gate().args(["keep", "--modprobe", "/no/such/modprobe"]));
+    assert_eq!(code, 127, "{said}");
+}
