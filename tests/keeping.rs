@@ -67,16 +67,13 @@ impl Place {
         }
         let place = Self { node };
         let busybox = support::mofed().join("../bin/busybox");
-        place.node.write("bin/busybox", fs::read(busybox).expect("tests/vm/build makes it"));
+        fs::create_dir_all(place.node.path("bin")).expect("a directory");
+        support::copy_program(busybox, &place.node.path("bin/busybox"));
         for name in ["sed", "mkdir", "mv", "rm", "grep", "sleep", "touch"] {
             symlink("busybox", place.node.path(&format!("bin/{name}"))).expect("a link");
         }
-        place.node.write("bin/modprobe", MODPROBE.replace("@VIDEO@", VIDEO));
-        place.node.write("bin/rmmod", RMMOD);
-        for name in ["busybox", "modprobe", "rmmod"] {
-            let mode = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(place.node.path(&format!("bin/{name}")), mode).expect("chmod");
-        }
+        support::write_program(&place.node.path("bin/modprobe"), MODPROBE.replace("@VIDEO@", VIDEO));
+        support::write_program(&place.node.path("bin/rmmod"), RMMOD);
         for name in ["loading", "unloading"] {
             place.node.write(&format!("bin/{name}"), "");
         }

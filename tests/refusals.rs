@@ -92,9 +92,7 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    for verb in ["help"] {
-        assert_refused(gate().arg(verb), verb);
-    }
+    assert_refused(gate().arg("help"), "help");
 }
 
 #[test]
