@@ -6,6 +6,7 @@ use crate::condition::Outcome;
 use crate::finding::{Finding, Id};
 use crate::observation::ModuleFile;
 use crate::symptoms::{PciFunction, Whose};
+use std::collections::BTreeSet;
 
 const NVIDIA: &str = "nvidia";
 const NODE: &str = "nvidiactl";
@@ -88,12 +89,17 @@ fn nodes(case: &Case<'_>) -> Option<Finding> {
     }
     let all = || nodes.iter().filter_map(|(_, names)| names.as_ref().ok()).flatten();
     let has = |name: &str| all().any(|node| node == name);
-    let numbered = (0..gpus).map(|number| format!("nvidia{number}"));
-    let uvm = case.is_listed_live("nvidia_uvm").then(|| "nvidia-uvm".to_owned());
-    let wanted = [NODE.to_owned()].into_iter().chain(uvm).chain(numbered);
-    let missing: Vec<_> = wanted.filter(|name| !has(name)).collect();
+    let is_numbered = |node: &&String| {
+        let number = node.strip_prefix(NVIDIA).unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    // Numbers may leave gaps, where a GPU was taken out.
+    let too_few = all().filter(is_numbered).collect::<BTreeSet<_>>().len() < gpus;
+    let uvm = case.is_listed_live("nvidia_uvm").then_some("nvidia-uvm");
+    let named = [Some(NODE), uvm].into_iter().flatten().filter(|name| !has(name));
+    let missing: Vec<_> = named.chain(too_few.then_some("a numbered one for each GPU")).collect();
     let (dir, _) = nodes.iter().find(|(_, names)| names.is_ok())?;
-    let seen = format!("missing: {}; {gpus} GPUs are bound to nvidia", missing.join(", "));
+    let seen = format!("missing: {}; GPUs bound to nvidia: {gpus}", missing.join(", "));
     (!missing.is_empty()).then(|| Finding::new(Id::DeviceNodesMissing, dir.display(), seen))
 }
 
