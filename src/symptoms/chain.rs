@@ -10,9 +10,9 @@ use std::path::PathBuf;
 /// not of the machine that looks at its tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
-    /// When the kernel started, in seconds since 1970 (`btime` in <proc>/stat).
+    /// When the kernel started, in seconds since 1970 (`btime` in `<proc>/stat`).
     pub boot: Seen<i64>,
-    /// How long it has been running, in seconds (<proc>/uptime).
+    /// How long it has been running, in seconds (`<proc>/uptime`).
     pub uptime: Seen<i64>,
 }
 
