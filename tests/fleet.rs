@@ -310,3 +310,35 @@ fn write_large(path: &Path) {
         writeln!(file, "{report}").unwrap();
     }
 }
+
+#[test]
+fn two_reports_on_a_line_are_two() {
+    let blocked = report("b", NOON, "Blocked", Some("StubModule"));
+    let (ends, all) = rollup(&format!("{}{blocked}\n", ready("a")));
+    assert_eq!((ends, &all["nodes"], &all["damaged"]), (1, &json!(2), &json!(0)), "{all:#}");
+    // What is neither is damage, and hides a node.
+    let (ends, all) = rollup(&format!("{}{{\"half\n", ready("a")));
+    assert_eq!((ends, &all["nodes"], &all["damaged"]), (2, &json!(1), &json!(1)), "{all:#}");
+    let (ends, all) = rollup(&format!("pod/x {} behind it\n", ready("a")));
+    assert_eq!((ends, &all["nodes"], &all["damaged"]), (0, &json!(1), &json!(0)), "{all:#}");
+}
+
+#[test]
+fn what_reports_say_is_shown_and_not_obeyed() {
+    let mut hostile = report("evil\u{1b}[2J\nnode", NOON, "Blocked", Some("StubModule"));
+    hostile["findings"][0]["title"] = "\u{1b}[31m red\nREADY".into();
+    hostile["findings"][0]["remedy"][0] = "\u{1b}[8mhidden\r".into();
+    let (_, said) = text(&lines(&[hostile]));
+    assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+    assert!(!said.contains("\nnode") && !said.contains("\nREADY"), "{said:?}");
+}
+
+#[test]
+fn a_cause_counts_once_for_a_node() {
+    let mut twice = report("n1", NOON, "Blocked", Some("StubModule"));
+    let [one, other] = [0, 0].map(|at: usize| twice["findings"][at].clone());
+    let between = json!({"id": "MarkerAbsent", "severity": "warning", "title": "t", "remedy": []});
+    twice["findings"] = json!([one, between, other]);
+    let (_, all) = rollup(&lines(&[twice]));
+    assert_eq!(all["causes"][0]["count"], 1, "{all:#}");
+}

@@ -110,7 +110,9 @@ fn link(step: &Step, seen: &Chain, around: Around, state: State, broken: bool) -
     let boot = seen.clock.boot.as_ref().ok();
     let predecessor = step.after.and_then(|name| seen.stamp(name).written());
     let written = stamp.written();
-    let since = if step.is_mofeds() { boot.copied() } else { predecessor };
+    // Where nobody waits for MOFED, the first of the GPU Operator's files has nothing before it.
+    let is_first = step.after.is_none_or(|name| name == super::MARKER && !around.wants_marker);
+    let since = if is_first { boot.copied() } else { predecessor };
     let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == State::Absent);
     Link {
         file: step.name,
@@ -148,15 +150,17 @@ fn is_needed(step: &Step, seen: &Chain, around: Around) -> bool {
     let for_containers = !seen.stamp(WORKLOAD_TYPE).text().starts_with("vm-");
     match step.needed {
         Needed::WithMofed => around.wants_marker,
-        Needed::WithDriver => for_containers && !has_host_driver(seen),
+        Needed::WithDriver => for_containers && !has_host_driver(seen, around),
         Needed::Always => for_containers,
         Needed::Never => false,
     }
 }
 
-/// `driver-ready` says whose driver was validated.
-fn has_host_driver(seen: &Chain) -> bool {
-    seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true")
+/// `driver-ready` says whose driver was validated. Before that, one that is loaded without the pid file
+/// of a driver container is nobody else's.
+fn has_host_driver(seen: &Chain, around: Around) -> bool {
+    let told = seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true");
+    told || around.has_driver == Some(true) && seen.driver == Lock::NoFile
 }
 
 /// Why `.driver-ctr-ready` cannot be believed: kubelet runs no preStop hook for a container that
@@ -184,8 +188,8 @@ fn note(step: &Step, seen: &Chain, around: Around, stamp: &Stamp) -> Option<Stri
     match (step.name, stamp) {
         (_, Stamp::Unreadable(why)) => Some(format!("{why}: needs the right to search and stat there")),
         (DRIVER_CTR_READY, Stamp::Present { .. }) => stale_because(seen, around),
-        (DRIVER_CTR_READY, Stamp::Absent) if has_host_driver(seen) => {
-            Some(format!("{DRIVER_READY} says that the driver is the host's own"))
+        (DRIVER_CTR_READY, Stamp::Absent) if has_host_driver(seen, around) => {
+            Some("the driver is the host's own".to_owned())
         }
         (DRIVER_CTR_READY, Stamp::Absent) if seen.stamp(DAEMONS_STATUS).text() == "NotReady" => {
             Some(format!("{DAEMONS_STATUS} says NotReady: the driver's daemons have not all started"))

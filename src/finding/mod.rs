@@ -139,7 +139,8 @@ pub fn ordered(found: Vec<Finding>, node: &str) -> Vec<Finding> {
         finding.remedy.iter_mut().for_each(|step| *step = step.replace("{node}", node));
     }
     let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
-    roots.sort_by_key(|id| (id.severity(), *id));
+    // What is harmless by itself is as urgent as the worst that comes of it.
+    roots.sort_by_key(|id| (worst(*id, &all), *id));
     let mut order = Vec::with_capacity(ids.len());
     for root in roots {
         descend(root, &all, &mut order);
@@ -157,6 +158,12 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         }
     }
     all
+}
+
+fn worst(root: Id, all: &[Finding]) -> Severity {
+    let mut tree = Vec::new();
+    descend(root, all, &mut tree);
+    tree.iter().map(|id| id.severity()).min().unwrap_or(root.severity())
 }
 
 fn descend(cause: Id, all: &[Finding], order: &mut Vec<Id>) {
@@ -195,6 +202,15 @@ mod tests {
                 assert!(step.ends_with(['.', ':']) && step.matches('`').count() % 2 == 0, "{id}: {step}");
             }
         }
+    }
+
+    #[test]
+    fn a_harmless_cause_is_as_urgent_as_what_comes_of_it() {
+        use Id::{MarkerAbsent, MofedBuilding, SourceUnreadable};
+        let found =
+            [SourceUnreadable, MarkerAbsent, MofedBuilding].map(|id| Finding::new(id, "source", "seen"));
+        let ids: Vec<_> = ordered(found.into(), "node-1").iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, [MofedBuilding, MarkerAbsent, SourceUnreadable]);
     }
 
     #[test]

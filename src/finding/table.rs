@@ -6,6 +6,12 @@ use super::Severity;
 
 const MOFED_POD: &str = "Look at this node's MOFED pod and its log: \
     `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
+const DRIVER_POD: &str = "This node's driver pod: \
+    `kubectl get pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.";
+const TOOLKIT_POD: &str = "This node's toolkit pod: \
+    `kubectl get pod -A -l app=nvidia-container-toolkit-daemonset --field-selector spec.nodeName={node}`.";
+const VALIDATOR_POD: &str = "This node's validator pod: \
+    `kubectl get pod -A -l app=nvidia-operator-validator --field-selector spec.nodeName={node}`.";
 const NEW_MOFED_POD: &str = "Delete this node's MOFED pod, a new one starts from the beginning: \
     `kubectl delete pod -A -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
 const NEW_DRIVER_POD: &str = "Delete this node's driver pod, so that the driver is built anew; a restart of its container \
@@ -191,15 +197,16 @@ findings! {
         after [],
         [
             "Wait: a build takes 5 to 40 minutes. It cures by itself what follows from it.",
-            "If it takes longer, read its log: `kubectl -n nvidia-network-operator logs -l nvidia.com/ofed-driver --prefix` or on the node \
-                `crictl logs`.",
+            "If it takes longer, read its log (`kubectl logs -n NAMESPACE POD`, or on the node `crictl logs`).",
+            MOFED_POD,
         ];
     MofedNotRunning: Critical, "MOFED's container has been here, and does not run",
         after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
         [
             MOFED_POD,
-            "If it is there and restarts again and again, its log says why: `kubectl -n nvidia-network-operator logs -l \
-                nvidia.com/ofed-driver --previous --prefix`.",
+            "If it is there and restarts again and again, its log says why: `kubectl logs -n NAMESPACE POD \
+                --previous`.",
+            MOFED_POD,
             "If there is none, see why its DaemonSet does not schedule one here: node labels, taints, and the DaemonSet of \
                 this kernel.",
         ];
@@ -338,8 +345,8 @@ findings! {
             HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory],
         [
             "While the gate holds the driver back, wait.",
-            "Otherwise the driver container's log says why: `kubectl -n gpu-operator logs -l app.kubernetes.io/component=nvidia-driver -c \
-                nvidia-driver-ctr --prefix`, and `dmesg`.",
+            "Otherwise the driver container's log says why: `kubectl logs -n NAMESPACE POD -c nvidia-driver-ctr`, and `dmesg`.",
+            DRIVER_POD,
             "If nouveau has the GPU: blacklist it (`/etc/modprobe.d`), and reboot.",
         ];
     DriverVersionMismatch: Warning, "the driver's files are of another version than the nvidia that is loaded",
@@ -441,9 +448,9 @@ findings! {
             BadParameter, ModuleFileDamaged],
         [
             "Nothing may be concluded from it: nvidia-peermem-ctr and driver-validation believe it nevertheless.",
-            "Look why the driver container ended: `kubectl logs -n gpu-operator -l \
-                app.kubernetes.io/component=nvidia-driver -c nvidia-driver-ctr --previous`. Its next start sets things \
-                right, if it comes to its end.",
+            "Look why the driver container ended: `kubectl logs -n NAMESPACE POD -c nvidia-driver-ctr --previous`. Its next \
+                start sets things right, if it comes to its end.",
+            DRIVER_POD,
             "If the file stays although no driver container is starting, remove it.",
         ];
     DriverCtrNotReady: Warning, "the driver container is not ready, for longer than a build takes",
@@ -451,15 +458,15 @@ findings! {
             SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
             ModuleFileDamaged],
         [
-            "Read its log: `kubectl logs -n gpu-operator -l app.kubernetes.io/component=nvidia-driver -c \
-                nvidia-driver-ctr`.",
-            "Before it runs, k8s-driver-manager does: `-c k8s-driver-manager` in the same command.",
+            "Read its log: `kubectl logs -n NAMESPACE POD -c nvidia-driver-ctr`. Before it runs, k8s-driver-manager does: `-c \
+                k8s-driver-manager` in the same command.",
+            DRIVER_POD,
         ];
     DriverNotValidated: Warning, "the driver is loaded, and its validation does not come to an end",
         after [DriverCtrReadyStale],
         [
-            "Read the log of the validation: `kubectl logs -n gpu-operator -l \
-                app=nvidia-container-toolkit-daemonset -c driver-validation`.",
+            "Read the log of the validation: `kubectl logs -n NAMESPACE POD -c driver-validation`.",
+            TOOLKIT_POD,
             "Since GPU Operator 26.3 it waits for nvidia_peermem too, where GPUDirect RDMA is on for the cluster: on a node \
                 without a Mellanox device for ever.",
         ];
@@ -469,7 +476,7 @@ findings! {
         after [],
         [
             "Correct the file at the line that is named, or remove a drop-in that is not needed.",
-            "Ask the runtime before it is restarted: `containerd config dump >/dev/null`, `crio config --help` for CRI-O's keys.",
+            "Ask the runtime before it is restarted: `containerd --config FILE config dump >/dev/null` with the file named above, `crio config --help` for CRI-O's keys.",
         ];
     DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
         after [],
@@ -497,8 +504,8 @@ findings! {
     NvidiaRuntimeMissing: Critical, "the toolkit runs, and kubelet's container runtime has no nvidia runtime",
         after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
         [
-            "Read the toolkit's log: `kubectl logs -n gpu-operator -l app=nvidia-container-toolkit-daemonset`. It says \
-                which file it wrote.",
+            "Read the toolkit's log, it says which file it wrote: `kubectl logs -n NAMESPACE POD`.",
+            TOOLKIT_POD,
         ];
     NvidiaRuntimeUnclear: Unknown, "no nvidia runtime is configured, which is right only in NRI mode",
         after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
@@ -528,20 +535,21 @@ findings! {
         ];
     RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
         after [],
-        ["Restart it (`systemctl restart containerd`, or the distribution's own service); running containers go on."];
+        ["Restart it (`systemctl restart containerd`; k3s, rke2, k0s and snaps have a service of their own, CRI-O is `crio`); running containers go on."];
     ToolkitNotReady: Warning, "no container with a GPU was proven to run",
         after [DriverCtrReadyStale, RuntimeConfigBroken, DropInVersionTooHigh, NvidiaRuntimeMissing, NvidiaProgramMissing,
             DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
             RuntimeConfigNotInForce, NvidiaRuntimeUnclear],
         [
-            "`toolkit-ready` is written by nvidia-operator-validator, not by the toolkit: `kubectl logs -n gpu-operator -l \
-                app=nvidia-operator-validator -c toolkit-validation`, and `kubectl describe` of that pod for \
-                `no runtime for \"nvidia\" is configured`.",
+            "`toolkit-ready` is written by nvidia-operator-validator, not by the toolkit: `kubectl logs -n NAMESPACE POD -c \
+                toolkit-validation`, and `kubectl describe` of that pod for `no runtime for \"nvidia\" is configured`.",
+            VALIDATOR_POD,
         ];
     ValidationIncomplete: Warning, "the operator's last validations do not come to an end",
         after [ToolkitNotReady],
         [
-            "Read the validator's log: `kubectl logs -n gpu-operator -l app=nvidia-operator-validator --all-containers`.",
+            "Read the validator's log: `kubectl logs -n NAMESPACE POD --all-containers`.",
+            VALIDATOR_POD,
         ];
     RuntimeConfigUnreadable: Unknown, "the container runtime's configuration cannot be read",
         after [],

@@ -85,10 +85,11 @@ struct Condition<'a> {
 }
 
 impl<'a> Entry<'a> {
+    /// The report with which this begins, and how many bytes it has.
+    ///
     /// # Errors
     /// In words, when it is no report that names a node and a verdict.
-    pub(super) fn read(object: &'a [u8]) -> Result<Self, String> {
-        // What follows the object is not looked at: some collectors add to a line.
+    pub(super) fn read(object: &'a [u8]) -> Result<(Self, usize), String> {
         let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Self>();
         let entry = match all.next() {
             Some(Ok(entry)) => entry,
@@ -104,7 +105,7 @@ impl<'a> Entry<'a> {
         if entry.node.is_empty() || entry.verdict.is_empty() {
             return Err(format!("a report of schema {:?} without a node or a verdict", entry.schema));
         }
-        Ok(entry)
+        Ok((entry, all.byte_offset()))
     }
 
     /// In the order of [`VERSIONS`]; empty where it does not tell.
@@ -142,8 +143,12 @@ impl<'a> Entry<'a> {
             title: found.title.clone().into_owned(),
             remedy: found.remedy.iter().map(|step| self.without_name(step)).collect(),
         };
-        let mut causes: Vec<_> = roots.map(cause).collect();
-        causes.dedup();
+        let mut causes = Vec::new();
+        for cause in roots.map(cause) {
+            if !causes.contains(&cause) {
+                causes.push(cause);
+            }
+        }
         causes
     }
 

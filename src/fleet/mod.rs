@@ -68,13 +68,22 @@ impl Fleet {
             return;
         }
         self.lines += 1;
-        let Some(at) = line.iter().position(|byte| *byte == b'{') else {
+        let begin = |text: &[u8]| text.iter().position(|byte| *byte == b'{');
+        let Some(mut at) = begin(line) else {
             self.others += 1;
             return;
         };
-        let (prefix, object) = line.split_at(at);
-        if let Err(why) = self.report(object) {
-            self.damage(source, number, prefix, why);
+        // Files that lack their last newline make one line of two reports. What else some collectors
+        // put behind a report is passed over.
+        loop {
+            let (prefix, object) = line.split_at(at);
+            match self.report(object) {
+                Ok(length) => match begin(&object[length..]) {
+                    Some(next) => at += length + next,
+                    None => return,
+                },
+                Err(why) => return self.damage(source, number, prefix, why),
+            }
         }
     }
 
@@ -87,20 +96,24 @@ impl Fleet {
     fn damage(&mut self, source: &str, number: usize, prefix: &[u8], why: String) {
         self.damaged += 1;
         if self.damages.len() < NAMED {
+            // The pod's name, and not a whole report that stands before this one.
+            let prefix = prefix.split(|byte| *byte == b'{').next().unwrap_or_default();
             let prefix = String::from_utf8_lossy(prefix).trim().to_owned();
             self.damages.push(Damage { source: source.to_owned(), line: number, prefix, why });
         }
     }
 
-    fn report(&mut self, object: &[u8]) -> Result<(), String> {
-        let entry = Entry::read(object)?;
+    /// How long the report is that was taken.
+    fn report(&mut self, object: &[u8]) -> Result<usize, String> {
+        let (entry, length) = Entry::read(object)?;
+        let object = &object[..length];
         let name = entry.node.as_ref();
         self.reports += 1;
         let (time, order) = (seconds(&entry.time), self.lines);
         let known = self.nodes.get(name);
         self.superseded += usize::from(known.is_some());
         if known.is_some_and(|known| (known.time, known.order) > (time, order)) {
-            return Ok(());
+            return Ok(length);
         }
         let causes = entry.causes(object);
         let versions = entry.versions().map(|value| self.words.number(value.into_owned()));
@@ -114,7 +127,7 @@ impl Fleet {
             wait: entry.wait().map(|(file, seconds)| (self.words.number(file.to_owned()), seconds)),
         };
         self.nodes.insert(name.to_owned(), kept);
-        Ok(())
+        Ok(length)
     }
 
     /// All that was said, added up.

@@ -24,7 +24,8 @@ impl Rollup {
     }
 
     fn headline(&self) -> String {
-        let verdicts: Vec<_> = self.verdicts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
+        let verdicts: Vec<_> =
+            self.verdicts.iter().map(|(verdict, n)| format!("{n} {}", plain(verdict))).collect();
         let verdicts = if verdicts.is_empty() { "no report".to_owned() } else { verdicts.join(", ") };
         let state = match self.not_ready {
             0 if self.nodes > 0 => "nothing is wrong".to_owned(),
@@ -41,7 +42,7 @@ impl Rollup {
             let mut values: Vec<_> = values.iter().collect();
             values.sort_by_key(|(value, n)| (usize::MAX - **n, *value));
             let values: Vec<_> =
-                values.iter().map(|(value, n)| format!("{value} on {}", nodes(**n))).collect();
+                values.iter().map(|(value, n)| format!("{} on {}", plain(value), nodes(**n))).collect();
             let _ = writeln!(text, "{heading}    {key}: {}", values.join("; "));
         }
     }
@@ -49,7 +50,13 @@ impl Rollup {
     fn waits_to(&self, text: &mut String) {
         for (at, wait) in self.slowest.iter().enumerate() {
             let heading = if at == 0 { "\nlongest waits\n" } else { "" };
-            let _ = writeln!(text, "{heading}    {} for {}: {}", wait.node, span(wait.seconds), wait.file);
+            let _ = writeln!(
+                text,
+                "{heading}    {} for {}: {}",
+                plain(&wait.node),
+                span(wait.seconds),
+                plain(&wait.file)
+            );
         }
     }
 
@@ -64,13 +71,20 @@ impl Rollup {
         }
         let _ = writeln!(text, "; {damaged} damaged lines");
         for damage in &self.damages {
-            let pod = if damage.prefix.is_empty() { String::new() } else { format!(" {}", damage.prefix) };
-            let _ = writeln!(text, "    {}:{}{pod}: {}", damage.source, damage.line, damage.why);
+            let pod =
+                if damage.prefix.is_empty() { String::new() } else { format!(" {}", plain(&damage.prefix)) };
+            let _ = writeln!(text, "    {}:{}{pod}: {}", damage.source, damage.line, plain(&damage.why));
         }
         if *damaged > self.damages.len() {
             let _ = writeln!(text, "    and {} more", damaged - self.damages.len());
         }
     }
+}
+
+/// What reports say is shown and never obeyed: no terminal gets a control character of theirs, and
+/// none of them makes a line of its own.
+fn plain(said: &str) -> String {
+    said.replace(char::is_control, "\u{fffd}")
 }
 
 fn nodes(n: usize) -> String {
@@ -79,15 +93,16 @@ fn nodes(n: usize) -> String {
 
 fn told(cause: &Cause) -> String {
     let Cause { severity, id, title, count, .. } = cause;
+    let [severity, id, title] = [severity, id, title].map(|said| plain(said));
     let mut text = format!("\n{severity:<8} {id}: {title} ({})\n", nodes(*count));
-    let mut names: Vec<_> = cause.nodes.iter().take(NAMED).map(String::as_str).collect();
+    let mut names: Vec<_> = cause.nodes.iter().take(NAMED).map(|name| plain(name)).collect();
     let more = format!("and {} more", count - names.len());
     if *count > names.len() {
-        names.push(&more);
+        names.push(more);
     }
     let _ = writeln!(text, "    on    {}", names.join(", "));
     for step in &cause.remedy {
-        let _ = writeln!(text, "    do    {step}");
+        let _ = writeln!(text, "    do    {}", plain(step));
     }
     text
 }

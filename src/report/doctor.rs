@@ -115,7 +115,10 @@ impl<'a> Diagnosis<'a> {
     /// A root cause, or what the conditions say.
     fn headline(&self, paint: Paint) -> String {
         let outcome = self.report.verdict.outcome;
-        let root = self.findings.first().filter(|root| root.severity != Severity::Info);
+        // Worth knowing is no headline, unless it is what the others come from.
+        let has_followers = |id| self.findings.iter().any(|finding| finding.follows_from == Some(id));
+        let root =
+            self.findings.first().filter(|root| root.severity != Severity::Info || has_followers(root.id));
         let Some(root) = root else { return self.report.verdict.headline() };
         let but = match outcome {
             Outcome::Ready | Outcome::NotApplicable => ", but",

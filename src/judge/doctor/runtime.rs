@@ -8,7 +8,7 @@
 use super::{Case, helm};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
-use crate::symptoms::runtime::{Handler, Program, Runtime, Runtimes, Settings, Unusable, cri_table};
+use crate::symptoms::runtime::{Distribution, Handler, Program, Runtime, Runtimes, Settings, Unusable, cri_table};
 
 /// The toolkit writes its pid file first, then its programs, then the configuration, and has the
 /// runtime restarted; seconds in all.
@@ -212,6 +212,10 @@ impl Used<'_> {
     }
 
     fn not_in_force(&self) -> Option<Finding> {
+        // CRI-O takes a change on SIGHUP, as the same process.
+        if self.used.distribution == Distribution::CriO {
+            return None;
+        }
         let started = self.used.process.as_ref()?.started?;
         let newer = self.used.files.iter().filter_map(|file| Some((file, file.written? - started)));
         let told = newer.filter(|(_, late)| *late > GRAIN).map(|(file, late)| {
