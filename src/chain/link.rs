@@ -160,7 +160,8 @@ fn is_needed(step: &Step, seen: &Chain, around: Around) -> bool {
 /// of a driver container is nobody else's.
 fn has_host_driver(seen: &Chain, around: Around) -> bool {
     let told = seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true");
-    told || around.has_driver == Some(true) && seen.driver == Lock::NoFile
+    let by_nobody_else = seen.driver == Lock::NoFile && seen.stamp(DAEMONS_STATUS).written().is_none();
+    told || around.has_driver == Some(true) && by_nobody_else
 }
 
 /// Why `.driver-ctr-ready` cannot be believed: kubelet runs no preStop hook for a container that

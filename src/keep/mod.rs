@@ -352,11 +352,14 @@ impl Keep {
             return;
         }
         self.poll = now + BUSY;
-        let uses = uses
-            .map_or("this kernel cannot unload modules".to_owned(), |uses| format!("it is in use ({uses})"));
-        let text = format!(
-            "{why}, and nvidia_peermem{whose} cannot be unloaded: {uses}; what to do: end what uses it (GPU pods)"
-        );
+        let obstacle = match uses {
+            Some(uses) => format!("it is in use ({uses}); what to do: end what uses it (GPU pods)"),
+            None => {
+                "this kernel cannot unload modules; what to do: drain and reboot the node for MOFED's swap"
+                    .to_owned()
+            }
+        };
+        let text = format!("{why}, and nvidia_peermem{whose} cannot be unloaded: {obstacle}");
         if self.state != State::Busy || self.message != text {
             self.enter(now, State::Busy, Level::Warn, text, Some(cause), step);
         }

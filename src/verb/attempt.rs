@@ -103,6 +103,11 @@ impl Loader<'_> {
         match self.run_modprobe(&arguments, Words::Kept, watch) {
             Ok(Ran { signal: Some(signal), .. }) => Err(Tried::Signal(signal)),
             Ok(Ran { code: 0, stdout, .. }) => Ok(plan::read(&stdout)),
+            // It was killed, or ended without a word: that is no answer.
+            Ok(Ran { code, stderr, .. }) if code > 128 || stderr.trim().is_empty() => Err(again(
+                "Plan",
+                format!("not loaded: modprobe does not say what it would load (it ended with {code})"),
+            )),
             Ok(ran) => Err(refused(
                 "Plan",
                 format!(

@@ -62,7 +62,7 @@ impl<'a> Watch<'a> {
         }
         let (node, wakes) = (self.node, &self.wakes);
         let swaps = || self.is_alert && wakes.pending() && probe::glimpse(node).must_go();
-        // Broken off by a signal or by the marker's loss, both of which wake us again.
+        // Broken off by a signal, by the marker's loss, or by what a module does: their events are still there to wake us.
         let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled() || swaps())?;
         let seen = self.recorded(cause, seen);
         self.in_transit = in_transit(&node.expected, &seen);

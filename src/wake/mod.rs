@@ -84,11 +84,12 @@ impl Wakes {
         self.signals.take_one()
     }
 
-    /// True when an event waits that nobody has taken in yet.
+    /// True when an event of the marker's or a module's waits that nobody has taken in yet. Mounts are
+    /// not asked: their change reports once, to whoever polls first, and must be left for the sleep.
     #[must_use]
     pub fn pending(&self) -> bool {
-        let ready = self.ready(PollTimeout::ZERO);
-        ready.marker || ready.mounts || ready.uevents
+        let ready = self.ready(PollTimeout::ZERO, None);
+        ready.marker || ready.uevents
     }
 
     /// The signals that end the gate, for whoever waits for something else meanwhile.
@@ -105,7 +106,7 @@ impl Wakes {
                 return Wake::Event(Cause::Asked);
             }
             let now = now();
-            match self.ready(timeout(now, due)) {
+            match self.ready(timeout(now, due), self.mounts.as_ref()) {
                 Ready { signal: true, .. } => {
                     if let Some(signal) = self.signals.take_one() {
                         return Wake::Signal(signal);
@@ -135,14 +136,14 @@ impl Wakes {
             }
         }
         // What piled up is answered by the look that follows; only a device must be remembered.
-        let ready = self.ready(PollTimeout::ZERO);
+        let ready = self.ready(PollTimeout::ZERO, self.mounts.as_ref());
         match self.drain(&ready) {
             Some(later @ (Cause::Device | Cause::EventsLost)) => Wake::Event(later),
             _ => Wake::Event(cause),
         }
     }
 
-    fn ready(&self, timeout: PollTimeout) -> Ready {
+    fn ready(&self, timeout: PollTimeout, mounts: Option<&Mounts>) -> Ready {
         fn polled(fd: Option<BorrowedFd<'_>>, flags: PollFlags) -> Option<PollFd<'_>> {
             fd.map(|fd| PollFd::new(fd, flags))
         }
@@ -150,7 +151,7 @@ impl Wakes {
             polled(Some(self.signals.fd()), PollFlags::POLLIN),
             polled(self.marker.fd(), PollFlags::POLLIN),
             // mountinfo is always readable; only POLLPRI tells of a change.
-            polled(self.mounts.as_ref().map(Mounts::fd), PollFlags::POLLPRI),
+            polled(mounts.map(Mounts::fd), PollFlags::POLLPRI),
             polled(self.uevents.as_ref().map(Uevents::fd), PollFlags::POLLIN),
         ];
         let mut fds: Vec<_> = sources.iter().flatten().cloned().collect();

@@ -8,7 +8,9 @@
 use super::{Case, helm};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
-use crate::symptoms::runtime::{Distribution, Handler, Program, Runtime, Runtimes, Settings, Unusable, cri_table};
+use crate::symptoms::runtime::{
+    Distribution, Handler, Program, Runtime, Runtimes, Settings, Unusable, cri_table,
+};
 
 /// The toolkit writes its pid file first, then its programs, then the configuration, and has the
 /// runtime restarted; seconds in all.
