@@ -204,6 +204,10 @@ impl Play {
             Some(since) if !is_broken => Some(since),
             _ => self.world.is_ready().then_some(self.now),
         };
+        self.watch_yield();
+    }
+
+    fn watch_yield(&mut self) {
         self.late_since = match (self.world.must_yield(), self.late_since) {
             (false, _) => None,
             (true, since) => since.or(Some(self.now)),
@@ -213,15 +217,19 @@ impl Play {
         }
     }
 
-    /// Time flies, and what falls into it happens unseen.
+    /// Time flies, and what falls into it happens unseen: of that, only a marker or module made anew shows
+    /// afterwards.
     fn pass(&mut self, until: u64) {
+        let mut is_broken = false;
         while self.events.first().is_some_and(|(at, _)| *at <= until) {
             let (at, event) = self.events.remove(0);
             self.now = self.now.max(at);
             let (marker, modules) = (self.world.marker, self.world.modules);
             self.world.happens(event);
-            self.watch((marker, modules) != (self.world.marker, self.world.modules));
+            is_broken |= (marker, modules) != (self.world.marker, self.world.modules);
+            self.watch_yield();
         }
+        self.watch(is_broken);
         self.now = self.now.max(until);
         self.watch(false);
     }
