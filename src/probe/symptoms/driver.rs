@@ -85,7 +85,8 @@ fn environment(path: &Path) -> Seen<BTreeMap<String, String>> {
     let without = |why: &str| Unreadable {
         path: path.to_owned(),
         why: format!(
-            "{why}: what the operator says is not known; it takes uid 0 and CAP_SYS_PTRACE, or {TOLD:?} set here"
+            "{why}: what the operator says is not known; it takes uid 0 and CAP_SYS_PTRACE, or {} set here",
+            TOLD.join(" and ")
         ),
     };
     read.map_err(|error| without(&unreadable(path, &error).why))?;
