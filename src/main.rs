@@ -12,7 +12,7 @@ use peermem_gate::cli::{CheckArgs, DoctorArgs, HoldArgs, KeepArgs, LoadArgs, Log
 use peermem_gate::config::{Node, PeermemExpected, Policy, refuse_beside_marker};
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Refusal, Variables, value_of};
-use peermem_gate::probe::{Container, driver_root};
+use peermem_gate::probe::{Operator, driver_root};
 use peermem_gate::report;
 use peermem_gate::verb::keep::{Service, Tools};
 use peermem_gate::verb::load::{self, Finished, Load};
@@ -254,14 +254,13 @@ fn doctor(args: &DoctorArgs, variables: &Variables) -> Result<Ending, Stop> {
     log::start(&args.log);
     let proc = args.node.proc.clone().unwrap_or_else(|| args.root.join("proc"));
     // A debug pod is told nothing: what the operator says stands in the driver's container.
-    let container = Container::find(&args.root, &proc);
-    let told = container.as_ref().map_or_else(|| variables.clone(), |c| c.completed(variables));
-    let mut node = Node::new(&args.node, &args.root, Some(PeermemExpected::default()), &told)?;
+    let operator = Operator::ask(&args.root, &proc, variables);
+    let mut node = Node::new(&args.node, &args.root, Some(PeermemExpected::default()), &operator.variables)?;
     if let Some(root) = driver_root(&args.root).filter(|_| args.node.driver_root == Path::new("/")) {
         node.places.driver_root = root;
     }
     let colour = value_of(variables, "NO_COLOR").is_none_or(OsStr::is_empty);
-    Ok(doctor::run(args, &node, container.as_ref(), colour)?)
+    Ok(doctor::run(args, &node, &operator, colour)?)
 }
 
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.

@@ -4,7 +4,7 @@
 pub mod chain;
 pub mod runtime;
 
-use crate::observation::{Lock, Marker, Seen};
+use crate::observation::{Lock, Marker, Seen, Unreadable};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -44,8 +44,21 @@ pub struct MofedTraces {
     pub booted: Option<i64>,
     /// The first sign of a MOFED that is installed on the host itself.
     pub installed: Option<PathBuf>,
-    /// The running driver container's environment, from which we know what the operator says.
-    pub told_by: Option<PathBuf>,
+    /// From where we know what the operator says.
+    pub told_by: ToldBy,
+}
+
+/// From where we know whether the operator wants RDMA, and whose MOFED.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToldBy {
+    /// Our own variables, set or not.
+    Ourselves,
+    /// The running driver container's environment, a file below `<proc>`.
+    DriverContainer(PathBuf),
+    /// There is a driver container, whose environment cannot be read.
+    Unreadable(Unreadable),
+    /// Nobody: a host that runs a MOFED of its own, by this sign, is taken for what it looks like.
+    Nobody(PathBuf),
 }
 
 /// One process's mounts, as far as they matter.

@@ -179,6 +179,12 @@ findings! {
             "Or take MOFED off the host and let the Network Operator's container bring it; not both.",
             "If the operator says so already, look from where its containers can be seen, or set `USE_HOST_MOFED=true` here.",
         ];
+    HostMofedAssumed: Info, "nobody says who provides MOFED, and the host's own is at work: it is taken to be meant",
+        after [],
+        [
+            "Nothing, if it is so, as on DGX OS. Where the GPU Operator runs, set `driver.rdma.useHostMofed: true` in the ClusterPolicy.",
+            "To say it here: `USE_HOST_MOFED=true`; `USE_HOST_MOFED=false` where a container is to provide it.",
+        ];
     ContainerMofedIgnored: Critical, "a MOFED container is here, and the operator says that the host provides MOFED",
         after [],
         [
@@ -210,8 +216,11 @@ findings! {
             "If there is none, see why its DaemonSet does not schedule one here: node labels, taints, and the DaemonSet of \
                 this kernel.",
         ];
+    MofedNotYetHere: Info, "the node has just booted, and no MOFED container has been here yet",
+        after [PeermemInUse],
+        ["Wait: its pod comes some minutes after the node. It cures by itself what follows from it.", MOFED_POD];
     MofedNeverCame: Critical, "no MOFED container has been on this node since it booted",
-        after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, HostMofedNotAnnounced],
+        after [PeermemInUse, HostMofedNotAnnounced],
         [
             "See whether it is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector \
                 spec.nodeName={node}`.",
@@ -239,7 +248,8 @@ findings! {
         ];
     MarkerAbsent: Warning, "MOFED has not set its marker",
         after [MarkerDirectoryUnlinked, MountPinned, HostMofedNotAnnounced, StorageModulesLoaded,
-            ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedNotRunning, MofedNeverCame, MofedBuilding,
+            ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedNotRunning, MofedNeverCame, MofedNotYetHere,
+            MofedBuilding,
             MountPropagationMissing],
         [
             "Wait while MOFED builds and loads. `peermem-gate doctor` on the node names what keeps it from coming.",
@@ -249,7 +259,7 @@ findings! {
         ];
     MarkerParentMissing: Warning, "the marker's directory is not there",
         after [HostMofedNotAnnounced, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse,
-            LoadedOnGoneStack, MofedNeverCame],
+            LoadedOnGoneStack, MofedNeverCame, MofedNotYetHere],
         ["Mount `/run/mellanox` (HostToContainer), or correct the path.", MOFED_POD];
 
     // The modules.

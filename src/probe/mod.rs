@@ -27,7 +27,7 @@ pub use kmsg::KernelLog;
 pub use marker::nearest_ancestor;
 pub use modules::parse_line;
 pub use privilege::cannot_load;
-pub use symptoms::{Container, driver_root};
+pub use symptoms::{Operator, driver_root};
 
 use crate::condition::{Condition, ConditionType, Status};
 use crate::config::{MofedPlace, Node, Places, below};

@@ -9,7 +9,7 @@ use crate::judge::{
     doctor::{diagnose, links},
     judge,
 };
-use crate::probe::{Container, Depth, Probe};
+use crate::probe::{Depth, Operator, Probe};
 use crate::report::Report;
 use crate::report::doctor::{Diagnosis, Drivers, Paint};
 use anyhow::Context;
@@ -20,15 +20,10 @@ use std::time::SystemTime;
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub fn run(
-    args: &DoctorArgs,
-    node: &Node,
-    container: Option<&Container>,
-    colour: bool,
-) -> anyhow::Result<Ending> {
+pub fn run(args: &DoctorArgs, node: &Node, operator: &Operator, colour: bool) -> anyhow::Result<Ending> {
     let mut probe = Probe::new(node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
-    let symptoms = probe.symptoms(&seen, container);
+    let symptoms = probe.symptoms(&seen, operator);
     let verdict = judge(&node.expected, &seen);
     let name = node.name.as_deref().unwrap_or(&seen.kernel.hostname);
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, name);

@@ -4,6 +4,7 @@
 use super::Case;
 use crate::condition::{Condition, ConditionType, Reason};
 use crate::finding::{Finding, Id};
+use crate::symptoms::ToldBy;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let finding = |condition: &Condition| {
@@ -13,7 +14,11 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     // That their origin is open while not all are loaded says nothing new.
     let is_said =
         |c: &&Condition| c.r#type == ConditionType::ModulesFromMofed && c.reason == Reason::ModuleNotLoaded;
-    case.verdict.holding().filter(|condition| !is_said(condition)).filter_map(finding).collect()
+    // Whom nobody told may look for headers where they are not; a live nvidia-peermem needs none.
+    let is_guessed = |c: &&Condition| {
+        c.r#type == ConditionType::HeadersReady && matches!(case.symptoms.mofed.told_by, ToldBy::Nobody(_))
+    };
+    case.verdict.holding().filter(|c| !is_said(c) && !is_guessed(c)).filter_map(finding).collect()
 }
 
 /// Where a condition looks.

@@ -83,7 +83,9 @@ fn root(case: &Case<'_>) -> Option<Finding> {
 
 fn nodes(case: &Case<'_>) -> Option<Finding> {
     let nodes = &case.symptoms.driver.nodes;
-    let gpus = gpus(case).iter().filter(|gpu| gpu.driver.as_deref() == Some(NVIDIA)).count();
+    // A virtual function is its physical function's: it gets no node of its own.
+    let is_shown = |gpu: &&&PciFunction| gpu.driver.as_deref() == Some(NVIDIA) && !gpu.is_virtual;
+    let gpus = gpus(case).iter().filter(is_shown).count();
     if gpus == 0 || is_private(case) {
         return None;
     }

@@ -19,8 +19,8 @@ use crate::condition::{Outcome, Reason, Verdict};
 use crate::config::{Expectations, MofedPlace};
 use crate::finding::{Finding, Id, ordered};
 use crate::judge::modules::{State, state};
-use crate::observation::{Observation, ProcModule, ProcState, Unreadable};
-use crate::symptoms::Symptoms;
+use crate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
+use crate::symptoms::{Symptoms, ToldBy};
 
 /// All that a judge may know.
 pub(super) struct Case<'a> {
@@ -55,8 +55,13 @@ pub fn diagnose(
     found.extend(driver::judge(&case));
     // Where the gate has no business, what it would wait for is no finding.
     if verdict.outcome != Outcome::NotApplicable {
-        found.extend(conditions::judge(&case));
-        found.extend(mofed::judge(&case));
+        if let ToldBy::Unreadable(why) = &symptoms.mofed.told_by {
+            found.push(unreadable(why));
+        }
+        if !case.is_anybodys_guess() {
+            found.extend(conditions::judge(&case));
+            found.extend(mofed::judge(&case));
+        }
         found.extend(views::judge(&case));
         found.extend(peermem::judge(&case, &found));
     }
@@ -68,6 +73,15 @@ pub fn diagnose(
 impl Case<'_> {
     fn is_host_mofed(&self) -> bool {
         self.expected.mofed == MofedPlace::Host
+    }
+
+    /// The operator cannot be heard, and no MOFED container has left a trace: RDMA may be off, or the
+    /// host's MOFED meant, and then nothing is wrong. What no wait can cure is wrong all the same.
+    fn is_anybodys_guess(&self) -> bool {
+        let traces = &self.symptoms.mofed;
+        let is_traceless = traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_));
+        let is_unheard = matches!(traces.told_by, ToldBy::Unreadable(_));
+        is_unheard && is_traceless && self.verdict.outcome != Outcome::Blocked
     }
 
     fn has(&self, reason: Reason) -> bool {

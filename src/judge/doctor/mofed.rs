@@ -5,9 +5,11 @@ use super::{Case, told, unreadable};
 use crate::condition::Reason;
 use crate::finding::{Finding, Id};
 use crate::observation::{Lock, Marker, ProcState};
-use crate::symptoms::{View, Whose};
+use crate::symptoms::{ToldBy, View, Whose};
 
 const PROC_MODULES: &str = "/proc/modules";
+/// Seconds in which a node may get its pods: scheduling, and the pull of MOFED's image of gigabytes.
+const JUST_BOOTED: i64 = 15 * 60;
 
 /// The lists of doca-driver-build, entrypoint/pkg/mofedmodules.
 const STORAGE: [&str; 8] =
@@ -41,9 +43,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     if let Some(announce) = of_the_host(case).filter(|_| is_absent) {
         found.push(announce);
     } else if is_absent || is_left {
-        let keepers = keepers(case);
-        found.extend(where_it_is(case, keepers.is_empty()).filter(|_| is_absent));
-        found.extend(keepers);
+        found.extend(where_it_is(case).filter(|_| is_absent));
+        found.extend(keepers(case));
     }
     found.extend(stale_headers(case));
     found
@@ -61,7 +62,11 @@ fn keepers(case: &Case<'_>) -> Vec<Finding> {
     let storage = loaded(&STORAGE, Id::StorageModulesLoaded).map(|finding| with_mounts(case, finding));
     let peermem = case.line("nvidia_peermem").filter(|line| line.refcount.is_some_and(|count| count > 0));
     let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, told(line)));
-    storage.into_iter().chain(loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded)).chain(in_use).collect()
+    // The entrypoint that minds them keeps a lock, and leaves its file when it refuses; the older one
+    // knows neither.
+    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded)
+        .filter(|_| case.symptoms.mofed.lock == Lock::Free);
+    storage.into_iter().chain(third_party).chain(in_use).collect()
 }
 
 /// Who uses rpcrdma stands in no list of modules.
@@ -90,8 +95,8 @@ fn of_the_host(case: &Case<'_>) -> Option<Finding> {
     Some(announced(case, finding.seen(PROC_MODULES, "MOFED's modules are live")))
 }
 
-/// At work, gone, or never been here. `alone`: nothing is known to keep it out.
-fn where_it_is(case: &Case<'_>, alone: bool) -> Option<Finding> {
+/// At work, gone, or never been here.
+fn where_it_is(case: &Case<'_>) -> Option<Finding> {
     let lock = case.expected.lock.display();
     let gone = |source: String, seen: &str| Some(Finding::new(Id::MofedNotRunning, source, seen));
     match &case.symptoms.mofed.lock {
@@ -104,11 +109,7 @@ fn where_it_is(case: &Case<'_>, alone: bool) -> Option<Finding> {
         Lock::NoFile if is_any_of_mofed(case) => {
             gone(PROC_MODULES.to_owned(), "modules of MOFED's are loaded, and its marker is not there")
         }
-        Lock::NoFile if alone => Some(
-            Finding::new(Id::MofedNeverCame, lock, "is not there")
-                .seen(case.expected.marker.display(), "is not there"),
-        ),
-        Lock::NoFile => None,
+        Lock::NoFile => Some(never_came(case)),
         Lock::HolderHidden => Some(Finding::new(
             Id::SourceUnreadable,
             "/proc/locks",
@@ -118,11 +119,23 @@ fn where_it_is(case: &Case<'_>, alone: bool) -> Option<Finding> {
     }
 }
 
+/// No wrong thing on a node that has just booted.
+fn never_came(case: &Case<'_>) -> Finding {
+    let uptime = case.symptoms.chain.clock.uptime.as_ref().ok().filter(|uptime| **uptime < JUST_BOOTED);
+    let id = if uptime.is_some() { Id::MofedNotYetHere } else { Id::MofedNeverCame };
+    let finding = Finding::new(id, case.expected.lock.display(), "is not there")
+        .seen(case.expected.marker.display(), "is not there");
+    match uptime {
+        Some(seconds) => finding.seen("/proc/uptime", format!("booted {seconds} s ago")),
+        None => finding,
+    }
+}
+
 /// What the operator says, where the driver container's environment can be read.
 fn announced(case: &Case<'_>, finding: Finding) -> Finding {
     match &case.symptoms.mofed.told_by {
-        Some(environ) => finding.seen(environ.display(), "USE_HOST_MOFED is not true"),
-        None => finding.seen("USE_HOST_MOFED", "is not true here, and no driver container can be asked"),
+        ToldBy::DriverContainer(environ) => finding.seen(environ.display(), "USE_HOST_MOFED is not true"),
+        _ => finding.seen("USE_HOST_MOFED", "is not true here, and no driver container can be asked"),
     }
 }
 
@@ -183,10 +196,17 @@ fn blacklist(case: &Case<'_>) -> Option<Finding> {
 fn host(case: &Case<'_>) -> Vec<Finding> {
     let traces = &case.symptoms.mofed;
     let says = |finding: Finding| match &traces.told_by {
-        Some(environ) => finding.seen(environ.display(), "USE_HOST_MOFED=true"),
-        None => finding.seen("USE_HOST_MOFED", "true"),
+        ToldBy::DriverContainer(environ) => finding.seen(environ.display(), "USE_HOST_MOFED=true"),
+        ToldBy::Nobody(sign) => finding.seen(sign.display(), "is there, and nobody says who provides MOFED"),
+        _ => finding.seen("USE_HOST_MOFED", "true"),
     };
     let mut found = Vec::new();
+    if let ToldBy::Nobody(sign) = &traces.told_by {
+        let finding = Finding::new(Id::HostMofedAssumed, sign.display(), "is there");
+        let finding =
+            finding.seen(case.expected.lock.display(), "is not there: no MOFED container has been here");
+        found.push(finding.seen(PROC_MODULES, "nvidia_peermem is live on an out-of-tree ib_core"));
+    }
     if traces.lock == Lock::Held || matches!(traces.marker, Marker::Present(_)) {
         let (file, seen) = match traces.lock {
             Lock::Held => (&case.expected.lock, "a running MOFED container holds it"),

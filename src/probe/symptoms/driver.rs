@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVIDIA's driver: its container, its root, its versions, its devices.
 
+use super::installed;
 use crate::config::{Places, below};
 use crate::environment::Variables;
-use crate::observation::{Seen, Unreadable};
-use crate::probe::module_file;
+use crate::observation::{ProcState, Seen, Unreadable};
 use crate::probe::peermem::Inspected;
 use crate::probe::read::{open, small, unreadable};
-use crate::symptoms::Driver;
-use std::ffi::{OsStr, OsString};
+use crate::probe::{module_file, modules};
+use crate::symptoms::{Driver, ToldBy};
+use std::collections::BTreeMap;
 use std::io::Read;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// gpu-driver-container: the pid file of its `nvidia-driver` script, which runs in the host's pid namespace.
@@ -19,49 +19,99 @@ const SCRIPT: &str = "nvidia-driver";
 /// Where a driver container shows its root.
 const ROOT: &str = "run/nvidia/driver";
 /// What the operator tells its containers, and so would tell the gate.
-const TOLD: [&str; 2] = ["GPU_DIRECT_RDMA_ENABLED", "USE_HOST_MOFED"];
+const TOLD: [&str; 2] = ["GPU_DIRECT_RDMA_ENABLED", USE_HOST_MOFED];
+const USE_HOST_MOFED: &str = "USE_HOST_MOFED";
+/// What a MOFED container leaves, as the host sees it.
+const LOCK: &str = "run/mellanox/drivers/.lock";
+const MARKER: &str = "run/mellanox/drivers/.driver-ready";
 /// An environment is at most a few pages.
 const ENVIRON: u64 = 256 * 1024;
 
-/// The driver container that runs on this node.
+/// What the operator says on this node, as far as a process can know that nobody told.
 #[derive(Clone, Debug)]
-pub struct Container {
-    /// Its environment's file.
-    pub environ: PathBuf,
-    /// Its mounts' file.
-    pub mountinfo: PathBuf,
-    /// What the operator tells it.
-    pub told: Variables,
+pub struct Operator {
+    /// From where it is known.
+    pub told_by: ToldBy,
+    /// Our own variables, completed by it.
+    pub variables: Variables,
+    /// The mounts' file of the driver container that runs on this node.
+    pub mountinfo: Option<PathBuf>,
 }
 
-impl Container {
-    /// Found by its pid file; `None` where there is none, or its environment cannot be read.
+impl Operator {
+    /// Asks our own variables, where they say nothing the driver container's, found by its pid file,
+    /// and where there is none the host.
     #[must_use]
-    pub fn find(root: &Path, proc: &Path) -> Option<Self> {
-        let pid: u32 = small(&root.join(PID_FILE)).ok()??.trim().parse().ok()?;
-        let directory = proc.join(pid.to_string());
-        // The file outlives the process, whose number another may have by now.
-        if small(&directory.join("comm")) != Ok(Some(SCRIPT.to_owned())) {
-            return None;
-        }
-        let environ = directory.join("environ");
-        let mut bytes = Vec::new();
-        open(&environ).and_then(|file| file.take(ENVIRON).read_to_end(&mut bytes)).ok()?;
-        let told = bytes.split(|byte| *byte == 0).filter_map(|entry| {
-            let at = entry.iter().position(|byte| *byte == b'=')?;
-            let [name, value] =
-                [&entry[..at], &entry[at + 1..]].map(|text| OsString::from_vec(text.to_vec()));
-            TOLD.iter().any(|told| name == *told).then_some((name, value))
-        });
-        Some(Self { told: told.collect(), mountinfo: directory.join("mountinfo"), environ })
+    pub fn ask(root: &Path, proc: &Path, own: &Variables) -> Self {
+        let is_told = |name: &str| own.iter().any(|(known, _)| known == name);
+        let completed = |by: &[(&str, &str)]| {
+            let new = by.iter().filter(|(name, _)| !is_told(name));
+            own.iter().cloned().chain(new.map(|(name, value)| ((*name).into(), (*value).into()))).collect()
+        };
+        let container = container(root, proc);
+        let mountinfo = container.as_ref().map(|directory| directory.join("mountinfo"));
+        let (told_by, variables) = match container {
+            _ if TOLD.iter().all(|name| is_told(name)) => (ToldBy::Ourselves, own.clone()),
+            Some(directory) => match environment(&directory.join("environ")) {
+                // The operator sets them where they are true, and nowhere else (gpu-operator,
+                // controllers/object_controls.go).
+                Ok(said) => {
+                    let told = TOLD.map(|name| (name, said.get(name).map_or("false", String::as_str)));
+                    (ToldBy::DriverContainer(directory.join("environ")), completed(&told))
+                }
+                Err(why) => (ToldBy::Unreadable(why), own.clone()),
+            },
+            None => match host_mofed(root, proc).filter(|_| !is_told(USE_HOST_MOFED)) {
+                Some(sign) => (ToldBy::Nobody(sign), completed(&[(USE_HOST_MOFED, "true")])),
+                None => (ToldBy::Ourselves, own.clone()),
+            },
+        };
+        Self { told_by, variables, mountinfo }
     }
+}
 
-    /// Our own variables, and where they say nothing, the container's.
-    #[must_use]
-    pub fn completed(&self, own: &Variables) -> Variables {
-        let is_new = |name: &OsStr| own.iter().all(|(known, _)| known != name);
-        own.iter().chain(self.told.iter().filter(|(name, _)| is_new(name))).cloned().collect()
+/// The directory of the driver container's process.
+fn container(root: &Path, proc: &Path) -> Option<PathBuf> {
+    let pid: u32 = small(&root.join(PID_FILE)).ok()??.trim().parse().ok()?;
+    let directory = proc.join(pid.to_string());
+    // The file outlives the process, whose number another may have by now.
+    (small(&directory.join("comm")) == Ok(Some(SCRIPT.to_owned()))).then_some(directory)
+}
+
+/// Another user's is shown to who may trace that process only (proc(5)).
+fn environment(path: &Path) -> Seen<BTreeMap<String, String>> {
+    let mut bytes = Vec::new();
+    let read = open(path).and_then(|file| file.take(ENVIRON).read_to_end(&mut bytes));
+    let without = |why: &str| Unreadable {
+        path: path.to_owned(),
+        why: format!(
+            "{why}: what the operator says is not known; it takes uid 0 and CAP_SYS_PTRACE, or {} set here",
+            TOLD.join(" and ")
+        ),
+    };
+    read.map_err(|error| without(&unreadable(path, &error).why))?;
+    if bytes.is_empty() {
+        // As of a process that ends.
+        return Err(without("is empty"));
     }
+    let text = String::from_utf8_lossy(&bytes);
+    let pairs = text.split('\0').filter_map(|entry| entry.split_once('='));
+    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
+/// The sign of a MOFED on the host, where one is at work and no container's ever was: nvidia-peermem
+/// is live on an out-of-tree `ib_core`, as on DGX OS.
+fn host_mofed(root: &Path, proc: &Path) -> Option<PathBuf> {
+    let sign = installed(root)?;
+    if [LOCK, MARKER].iter().any(|file| root.join(file).symlink_metadata().is_ok()) {
+        return None;
+    }
+    let modules = modules::read_proc(&proc.join("modules")).ok()?;
+    let is = |name: &str, taint: &str| {
+        let live = modules.named(name).filter(|module| module.state == ProcState::Live);
+        live.into_iter().any(|module| module.taint.contains(taint))
+    };
+    (is("nvidia_peermem", "") && is("ib_core", "O")).then_some(sign)
 }
 
 /// The root of the container's driver, if one shows its own on this node.

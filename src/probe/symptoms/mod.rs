@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use driver::{Container, driver_root};
+pub use driver::{Operator, driver_root};
 
 /// Signs of a MOFED that was installed on the host: its service, and the headers that
 /// `USE_HOST_MOFED` makes the GPU driver take.
@@ -30,7 +30,7 @@ const STAT: u64 = 4 * 1024 * 1024;
 impl Probe<'_> {
     /// Looks at the rest. `seen` is this probe's look, which is not looked at again.
     #[must_use]
-    pub fn symptoms(&mut self, seen: &Observation, container: Option<&Container>) -> Symptoms {
+    pub fn symptoms(&mut self, seen: &Observation, operator: &Operator) -> Symptoms {
         let places = &self.node.places;
         let is_here = is_this_machine(&seen.kernel);
         let gpus = pci::functions(&places.sys, pci::NVIDIA).map(|all| {
@@ -38,8 +38,8 @@ impl Probe<'_> {
             all.into_iter().filter(is_gpu).collect()
         });
         Symptoms {
-            mofed: self.mofed(seen, container),
-            views: views::read(places, container, is_here),
+            mofed: self.mofed(seen, operator),
+            views: views::read(places, operator.mountinfo.as_deref(), is_here),
             inotify: watching(&places.proc, is_here),
             nics: pci::functions(&places.sys, pci::MELLANOX),
             gpus,
@@ -50,7 +50,7 @@ impl Probe<'_> {
     }
 
     /// The look has no eyes for a lock without a marker, nor for a marker under host MOFED.
-    fn mofed(&self, seen: &Observation, container: Option<&Container>) -> MofedTraces {
+    fn mofed(&self, seen: &Observation, operator: &Operator) -> MofedTraces {
         let places = &self.node.places;
         let marker = match &seen.marker {
             Marker::Present(_) => seen.marker.clone(),
@@ -67,8 +67,8 @@ impl Probe<'_> {
             blacklisted: modified(&blacklist),
             booted: booted(&places.proc),
             blacklist,
-            installed: INSTALLED.iter().map(|sign| places.root.join(sign)).find(|path| is_no_link(path)),
-            told_by: container.map(|container| container.environ.clone()),
+            installed: installed(&places.root),
+            told_by: operator.told_by.clone(),
         }
     }
 }
@@ -77,6 +77,10 @@ impl Probe<'_> {
 fn is_this_machine(kernel: &Kernel) -> bool {
     let boot_id = small(Path::new("/proc/sys/kernel/random/boot_id")).ok().flatten();
     kernel.boot_id.is_some() && kernel.boot_id == boot_id
+}
+
+fn installed(root: &Path) -> Option<PathBuf> {
+    INSTALLED.iter().map(|sign| root.join(sign)).find(|path| is_no_link(path))
 }
 
 /// A driver container has a link of that name, which leads to MOFED's container.

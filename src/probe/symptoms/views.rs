@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The mounts of the host, of the driver container, and our own.
 
-use super::driver::Container;
 use crate::config::{Places, below};
 use crate::probe::lock::shows_the_host;
 use crate::probe::mount::{all, covering};
 use crate::symptoms::{Mount, Mounts, View, Whose};
 use std::path::{Path, PathBuf};
 
-/// `is_here`: the tree is this machine's, so that our own mounts mean something.
-pub(super) fn read(places: &Places, container: Option<&Container>, is_here: bool) -> Vec<View> {
+/// `container`: the mountinfo of the driver container. `is_here`: the tree is this machine's, so that our own mounts mean something.
+pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> Vec<View> {
     let mut views = Vec::new();
     let mut add = |whose, source: PathBuf, root: &Path| {
         views.push(View {
@@ -24,7 +23,7 @@ pub(super) fn read(places: &Places, container: Option<&Container>, is_here: bool
         add(Whose::Host, host, root);
     }
     if let Some(container) = container {
-        add(Whose::Driver, container.mountinfo.clone(), root);
+        add(Whose::Driver, container.to_owned(), root);
     }
     if is_here {
         add(Whose::Own, "/proc/self/mountinfo".into(), &places.root);
