@@ -7,8 +7,9 @@ mod support;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -47,6 +48,9 @@ sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next
 mv /next /proc/modules
 rm -r /sys/module/nvidia_peermem
 "#;
+
+/// Within a second, on a machine that has other things to do.
+const SECOND: Duration = Duration::from_millis(1500);
 
 struct Place {
     node: Node,
@@ -451,6 +455,44 @@ fn the_service_manager_hears_of_it() {
     keep.process().signal(Signal::SIGTERM);
     hear("STOPPING=1");
     assert_eq!(keep.ended(), 0);
+}
+
+#[test]
+fn a_service_manager_that_does_not_read_holds_nothing_up() {
+    let Some(place) = Place::new() else { return };
+    let path = place.node.path("notify");
+    let _unread = UnixDatagram::bind(&path).expect("a socket");
+    let filler = UnixDatagram::unbound().expect("a socket");
+    filler.set_nonblocking(true).expect("a flag");
+    while filler.send_to(b"STATUS=full", &path).is_ok() {}
+    let mut keep = place.keep();
+    keep.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
+    let mut keep = Gate::start(&mut keep);
+    place.is_in("Loaded");
+    place.node.remove(MARKER);
+    place.is_in("Waiting");
+    assert!(!place.is_loaded());
+    let told = Instant::now();
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
+}
+
+#[test]
+fn the_service_manager_may_listen_on_an_abstract_socket() {
+    let Some(place) = Place::new() else { return };
+    let name = format!("peermem-gate-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("an address");
+    let manager = UnixDatagram::bind_addr(&address).expect("a socket");
+    manager.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let _keep = Gate::start(place.keep().env("NOTIFY_SOCKET", format!("@{name}")));
+    let mut buffer = [0; 4096];
+    loop {
+        let length = manager.recv(&mut buffer).expect("never READY=1");
+        if buffer[..length] == *b"READY=1" {
+            return;
+        }
+    }
 }
 
 #[test]

@@ -3,9 +3,13 @@
 
 use crate::gate::BootTime;
 use crate::wake::now;
-use sd_notify::NotifyState;
 use std::cell::Cell;
+use std::env;
+use std::ffi::OsStr;
 use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 /// How often the watchdog hears of us between two of its limits.
@@ -14,43 +18,55 @@ const SHARE: u32 = 3;
 /// The service manager.
 #[derive(Debug)]
 pub struct Manager {
+    socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     fed: Cell<BootTime>,
     has_failed: Cell<bool>,
 }
 
 impl Manager {
-    /// As the environment names it (`NOTIFY_SOCKET`, `WATCHDOG_USEC`).
+    /// As the environment names it (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
     #[must_use]
     pub fn of_environment() -> Self {
-        let limit = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero());
-        Self {
-            watchdog: limit.map(|limit| limit / SHARE),
+        let number = |name| env::var(name).ok().and_then(|text| text.parse().ok());
+        let is_for_us = env::var_os("WATCHDOG_PID").is_none()
+            || number("WATCHDOG_PID") == Some(std::process::id().into());
+        let limit = number("WATCHDOG_USEC").filter(|limit| *limit > 0 && is_for_us);
+        let mut manager = Self {
+            socket: None,
+            watchdog: limit.map(|limit| Duration::from_micros(limit) / SHARE),
             fed: Cell::new(now()),
             has_failed: Cell::new(false),
+        };
+        if let Some(name) = env::var_os("NOTIFY_SOCKET") {
+            match socket(&name) {
+                Ok(socket) => manager.socket = Some(socket),
+                Err(error) => manager.failed(&error),
+            }
         }
+        manager
     }
 
     /// It runs, and has looked.
     pub fn ready(&self) {
-        self.tell(&[NotifyState::Ready]);
+        self.tell("READY=1");
     }
 
     /// What it is at, in one line.
     pub fn status(&self, sentence: &str) {
-        self.tell(&[NotifyState::Status(&sentence.replace('\n', " "))]);
+        self.tell(&format!("STATUS={}", sentence.replace('\n', " ")));
     }
 
     /// It ends because it was told to.
     pub fn stopping(&self) {
-        self.tell(&[NotifyState::Stopping]);
+        self.tell("STOPPING=1");
     }
 
     /// Still alive: to be called as often as one likes.
     pub fn feed(&self) {
         if self.next_feed().is_some_and(|due| now() >= due) {
             self.fed.set(now());
-            self.tell(&[NotifyState::Watchdog]);
+            self.tell("WATCHDOG=1");
         }
     }
 
@@ -60,12 +76,34 @@ impl Manager {
         self.watchdog.map(|every| self.fed.get() + every)
     }
 
-    fn tell(&self, state: &[NotifyState]) {
-        let told: io::Result<()> = sd_notify::notify(state);
-        if let Err(error) = told {
-            if !self.has_failed.replace(true) {
-                tracing::warn!("cannot tell the service manager (NOTIFY_SOCKET): {error}");
-            }
+    /// To nobody who does not read: an unload must not wait for the service manager.
+    fn tell(&self, state: &str) {
+        let Some((socket, address)) = &self.socket else { return };
+        match socket.send_to_addr(state.as_bytes(), address) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.failed(&error),
+            _ => {}
         }
     }
+
+    fn failed(&self, error: &io::Error) {
+        if !self.has_failed.replace(true) {
+            tracing::warn!("cannot tell the service manager (NOTIFY_SOCKET): {error}");
+        }
+    }
+}
+
+/// One that never blocks, and where to send: a path, or `@` and an abstract name.
+fn socket(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'/', ..] => SocketAddr::from_pathname(name)?,
+        _ => {
+            let why =
+                format!("{} is neither an absolute path nor an abstract socket (@…)", name.to_string_lossy());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket, address))
 }
