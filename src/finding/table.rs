@@ -179,7 +179,7 @@ findings! {
             "Or take MOFED off the host and let the Network Operator's container bring it; not both.",
             "If the operator says so already, look from where its containers can be seen, or set `USE_HOST_MOFED=true` here.",
         ];
-    HostMofedAssumed: Info, "nobody says who provides MOFED, and the host's own is at work: it is taken to be meant",
+    HostMofedAssumed: Info, "nobody says who provides MOFED; the host's own is at work, and taken to be meant",
         after [],
         [
             "Nothing, if it is so, as on DGX OS. Where the GPU Operator runs, set `driver.rdma.useHostMofed: true` in the ClusterPolicy.",

@@ -54,7 +54,7 @@ impl Operator {
             _ if TOLD.iter().all(|name| is_told(name)) => (ToldBy::Ourselves, own.clone()),
             Some(directory) => match environment(&directory.join("environ")) {
                 // The operator sets them where they are true, and nowhere else (gpu-operator,
-                // controllers/object_controls.go).
+                // manifests/state-driver/0500_daemonset.yaml).
                 Ok(said) => {
                     let told = TOLD.map(|name| (name, said.get(name).map_or("false", String::as_str)));
                     (ToldBy::DriverContainer(directory.join("environ")), completed(&told))
