@@ -259,6 +259,42 @@ fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
 }
 
 #[test]
+fn told_to_end_it_does_not_wait_for_an_rmmod_that_hangs() {
+    for option in [None, Some("--unload-on-exit")] {
+        let Some(place) = Place::new() else { return };
+        let mut keep = Gate::start(place.keep().args(option));
+        place.is_in("Loaded");
+        place.node.write("bin/unloading", "trap '' TERM; touch /unloading; sleep 30");
+        place.node.remove(MARKER);
+        until("rmmod runs", || place.node.path("unloading").exists());
+        // Meanwhile it is told of, in the state file too.
+        keep.logs("unloading nvidia_peermem");
+        keep.logs("rmmod nvidia_peermem has not ended after 0.2");
+        let status = place.is_in("Yielding");
+        assert!(status["keep"]["message"].as_str().unwrap().contains("unloading"), "{status:#}");
+        let told = Instant::now();
+        keep.process().signal(Signal::SIGTERM);
+        assert_eq!(keep.ended(), 0);
+        assert!(told.elapsed() < SECOND, "{option:?}: {:?}", told.elapsed());
+        assert_eq!(place.called(), ["load", "unload nvidia_peermem"], "not a second time");
+    }
+}
+
+/// Nor for one that hangs only at the end.
+#[test]
+fn an_unload_at_the_end_takes_no_more_than_a_second() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
+    place.is_in("Loaded");
+    place.node.write("bin/unloading", "trap '' TERM; sleep 30");
+    let told = Instant::now();
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
+    assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
+}
+
+#[test]
 fn it_unloads_at_its_end_where_that_is_asked_for() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
@@ -329,6 +365,23 @@ fn what_blocks_at_the_start_ends_it_with_its_reason() {
     keep.logs("is a stub");
     fs::write(&good, bytes).expect("a module");
     place.is_in("Loaded");
+}
+
+/// Where the gate does not apply, it does not matter that nothing can be loaded.
+#[test]
+fn no_right_to_load_ends_it_only_where_there_is_something_to_load() {
+    let disable = |place: &Place| place.node.write("proc/sys/kernel/modules_disabled", "1\n");
+    let Some(place) = Place::new() else { return };
+    disable(&place);
+    assert_eq!(place.start().ended(), 3);
+    let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
+    assert!(words.contains("modules_disabled is 1") && words.contains("what to do: "), "{words}");
+    let Some(place) = Place::of(Node::ready().without_nic()) else { return };
+    disable(&place);
+    let mut keep = place.start();
+    place.told("NotApplicable", |status| status["verdict"] == "NotApplicable");
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
 }
 
 /// A driver that is not loaded may still be built: nothing to end for.

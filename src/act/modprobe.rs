@@ -227,7 +227,8 @@ impl Modprobe {
 
     fn start(&self, args: &[OsString], words: Words) -> Result<Attempt, Unrunnable> {
         let mut command = if self.name == RMMOD && is_system(&self.root) {
-            // It comes sooner without the step; our blocked signals only keep an unload from being cut short.
+            // It comes sooner without the step; that it inherits our blocked signals only keeps an unload from
+            // being cut short, and nobody waits longer than their patience for it.
             Command::new(&self.path)
         } else {
             let mut step = Command::new(&self.step);

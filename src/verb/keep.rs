@@ -11,6 +11,7 @@ use crate::act::exec::Unrunnable;
 use crate::act::log;
 use crate::act::modprobe::{Modprobe, Words};
 use crate::act::notify::Manager;
+use crate::condition::Outcome;
 use crate::ending::Ending;
 use crate::gate::{BootTime, Cause, Effect, Seconds};
 use crate::judge::swap::Presence;
@@ -26,6 +27,12 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// And an unload that is under way, which is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
+/// What rmmod is given then: one that hangs in the kernel ends on no signal.
+const RMMOD: Duration = Duration::from_millis(100);
+/// An unload takes less; of one that lasts longer it is told, and again after ten times as long.
+const SLOW: Duration = Duration::from_millis(200);
+/// As long as an unload lasts no longer than this, the service manager's watchdog is fed.
+const HUNG: Duration = Duration::from_secs(30);
 
 /// Where kmod's programs are looked for.
 #[derive(Clone, Debug)]
@@ -48,7 +55,8 @@ impl Tools {
     fn rmmod(&self) -> Result<Modprobe, Unrunnable> {
         let path = self.path.as_deref();
         let own = || Modprobe::rmmod(Path::new("/"), path);
-        Modprobe::rmmod(&self.root, path).or_else(|why| own().map_err(|_| why))
+        let rmmod = Modprobe::rmmod(&self.root, path).or_else(|why| own().map_err(|_| why))?;
+        Ok(rmmod.with_patience(RMMOD))
     }
 }
 
@@ -82,11 +90,6 @@ impl Service {
                 self.tools.rmmod()?;
             }
         }
-        if let Some((why, remedy)) = probe::cannot_load(&self.hold.node.places, &self.tools.root) {
-            let sentence = format!("give up: {why}; what to do: {remedy}");
-            tracing::error!("{sentence}");
-            return Ok(last_words(self.termination_log.as_deref(), Ending::Blocked, &sentence, None));
-        }
         signals.serve();
         Ok(Kept::new(self, signals).run())
     }
@@ -101,8 +104,8 @@ struct Kept<'a> {
     rmmod: Option<Modprobe>,
     manager: Manager,
     outlets: Outlets<'a>,
-    /// A signal that came while something else was under way.
-    told: Option<u8>,
+    /// A signal that came while something else was under way, and when.
+    told: Option<(u8, BootTime)>,
 }
 
 impl<'a> Kept<'a> {
@@ -124,6 +127,10 @@ impl<'a> Kept<'a> {
     }
 
     fn run(&mut self) -> Ending {
+        if let Some(sentence) = self.hopeless() {
+            tracing::error!("{sentence}");
+            return last_words(self.asked.termination_log.as_deref(), Ending::Blocked, &sentence, None);
+        }
         let mut cause = Some(Cause::Start);
         loop {
             if let Some(Cause::Asked) = &cause {
@@ -142,15 +149,22 @@ impl<'a> Kept<'a> {
                 self.manager.ready();
             }
             self.manager.feed();
-            if let Some(signal) = self.told.take() {
-                return self.told_to_end(signal);
+            if let Some((signal, since)) = self.told {
+                return self.told_to_end(signal, since);
             }
             cause = match self.watch.sleep(self.due()) {
-                Wake::Signal(signal) => return self.told_to_end(signal),
+                Wake::Signal(signal) => return self.told_to_end(signal, now()),
                 Wake::Event(cause) => Some(cause),
                 Wake::Due => self.watch.due_cause(self.keep.next_look()),
             };
         }
+    }
+
+    /// There is nothing to stay for where nothing can be loaded; unless there is nothing to load.
+    fn hopeless(&mut self) -> Option<String> {
+        let (why, remedy) = probe::cannot_load(&self.asked.hold.node.places, &self.asked.tools.root)?;
+        let outcome = self.watch.look(&Cause::Start, None)?.verdict.outcome;
+        (outcome != Outcome::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
     fn due(&self) -> Option<BootTime> {
@@ -164,7 +178,9 @@ impl<'a> Kept<'a> {
             self.glimpse(cause)?;
         }
         let mut cause = cause;
-        while let Some(look) = self.watch.look(cause, self.keep.verdict()) {
+        // Told to end meanwhile, it does not begin with anything else.
+        while self.told.is_none() {
+            let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
             let Some(sight) = self.watch.sight(look) else { break };
             let step = self.keep.look(now(), cause, sight);
             let is_done = step.action.is_none();
@@ -192,7 +208,7 @@ impl<'a> Kept<'a> {
         let Step { action, mut effects } = step;
         match action {
             Some(Action::Unload) => {
-                let done = self.unload();
+                let done = self.unload(&mut effects);
                 effects.extend(self.keep.done(now(), done));
             }
             Some(Action::Load) => {
@@ -244,26 +260,41 @@ impl<'a> Kept<'a> {
             Tried::Again(why) => Done::Postponed(why.reason, why.sentence),
             Tried::CannotRun(why) => Done::Postponed("NoModprobe", why.message),
             Tried::Signal(signal) => {
-                self.told = Some(signal);
+                self.told = Some((signal, now()));
                 return None;
             }
         })
     }
 
-    fn unload(&mut self) -> Done {
+    /// What is still to be told comes after it, so that it is not late; unless it hangs.
+    fn unload(&mut self, untold: &mut Vec<Effect>) -> Done {
         let rmmod = match self.rmmod.take().map_or_else(|| self.asked.tools.rmmod(), Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
         };
         let begun = now();
-        let (manager, signals) = (&self.manager, self.watch.wakes().signals());
-        let mut told = self.told.map(|signal| (signal, begun));
+        let signals = self.watch.wakes().signals();
+        let mut tell_after = SLOW;
         let ran = rmmod.run(&["nvidia_peermem".into()], Words::Kept, signals.fd(), || {
-            manager.feed();
-            told = told.or_else(|| Some((signals.take_one()?, now())));
-            told.filter(|(_, since)| now() >= *since + UNLOAD).map(|(signal, _)| signal)
+            let spent = now().saturating_sub(begun);
+            if spent < HUNG {
+                self.manager.feed();
+            }
+            if spent >= tell_after {
+                tell_after = spent * 10;
+                untold.retain(|effect| match effect {
+                    Effect::Say(line) => {
+                        log::say(line);
+                        false
+                    }
+                    _ => true,
+                });
+                tracing::warn!("rmmod nvidia_peermem has not ended after {}", Seconds(spent));
+                self.outlets.publish(&self.keep, &self.watch, &self.manager);
+            }
+            self.told = self.told.or_else(|| Some((signals.take_one()?, now())));
+            self.told.filter(|(_, since)| now() >= *since + UNLOAD).map(|(signal, _)| signal)
         });
-        self.told = told.map(|(signal, _)| signal);
         let took = Seconds(now().saturating_sub(begun));
         let why = match ran {
             Ok(ran) if ran.code == 0 => {
@@ -287,12 +318,14 @@ impl<'a> Kept<'a> {
     }
 
     /// A service that is told to end has done well.
-    fn told_to_end(&mut self, signal: u8) -> Ending {
+    fn told_to_end(&mut self, signal: u8, since: BootTime) -> Ending {
         self.manager.stopping();
         let mut glimpse = self.watch.glimpse();
-        if self.asked.unload_on_exit && glimpse.peermem == (Presence::Live { uses: Some(0) }) {
-            self.told = Some(signal);
-            if let Done::NotUnloaded(why) = self.unload() {
+        let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });
+        // Not where one was broken off just now.
+        if self.asked.unload_on_exit && is_unused && now() < since + UNLOAD {
+            self.told = Some((signal, since));
+            if let Done::NotUnloaded(why) = self.unload(&mut Vec::new()) {
                 tracing::warn!("{why}");
             }
             glimpse = self.watch.glimpse();
