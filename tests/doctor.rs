@@ -14,22 +14,14 @@ use std::process::Command;
 use support::{KERNEL, LOCK, NOBODY, Node, Report, VIDEO, can, code, gate, output, wrapped};
 
 /// What the trees of tests/nodes cannot show: it needs module files, the running kernel, or a moment.
-const ELSEWHERE: [Id; 25] = [
+const ELSEWHERE: [Id; 17] = [
     Id::SourceUnreadable,
     Id::MarkerDirectoryUnlinked,
-    Id::MarkerNotAFile,
     Id::MarkerUnreadable,
-    Id::LocksUnreadable,
-    Id::ModulesUnreadable,
-    Id::DevicesUnreadable,
     Id::VersionUnreadable,
-    Id::HeadersUnreadable,
     Id::ModuleFileUnreadable,
     Id::SymbolsNotRead,
-    Id::ModuleLoading,
     Id::ModuleUnloading,
-    Id::WitnessesDisagree,
-    Id::VersionMismatch,
     Id::StubModule,
     Id::SymbolVersionMismatch,
     Id::WrongKernel,

@@ -139,8 +139,7 @@ pub fn ordered(found: Vec<Finding>, node: &str) -> Vec<Finding> {
         finding.remedy.iter_mut().for_each(|step| *step = step.replace("{node}", node));
     }
     let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
-    // What is harmless by itself is as urgent as the worst that comes of it.
-    roots.sort_by_key(|id| (worst(*id, &all), *id));
+    roots.sort_by_key(|id| (urgency(*id, &all), id.severity(), *id));
     let mut order = Vec::with_capacity(ids.len());
     for root in roots {
         descend(root, &all, &mut order);
@@ -160,10 +159,12 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-fn worst(root: Id, all: &[Finding]) -> Severity {
-    let mut tree = Vec::new();
-    descend(root, all, &mut tree);
-    tree.iter().map(|id| id.severity()).min().unwrap_or(root.severity())
+/// What is harmless by itself comes before what cannot be told, if others come from it: it explains
+/// them. But that there is no GPU explains nothing that is wrong.
+#[must_use]
+pub fn urgency(root: Id, all: &[Finding]) -> Severity {
+    let explains = root != Id::NoGpu && all.iter().any(|finding| finding.follows_from == Some(root));
+    if explains { root.severity().min(Severity::Warning) } else { root.severity() }
 }
 
 fn descend(cause: Id, all: &[Finding], order: &mut Vec<Id>) {

@@ -4,7 +4,7 @@
 use super::{Report, runtime};
 use crate::chain::{self, Link};
 use crate::condition::Outcome;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Severity, urgency};
 use crate::observation::Observation;
 use crate::symptoms::Symptoms;
 use serde::Serialize;
@@ -115,10 +115,7 @@ impl<'a> Diagnosis<'a> {
     /// A root cause, or what the conditions say.
     fn headline(&self, paint: Paint) -> String {
         let outcome = self.report.verdict.outcome;
-        // Worth knowing is no headline, unless it is what the others come from.
-        let has_followers = |id| self.findings.iter().any(|finding| finding.follows_from == Some(id));
-        let root =
-            self.findings.first().filter(|root| root.severity != Severity::Info || has_followers(root.id));
+        let root = self.findings.first().filter(|root| urgency(root.id, self.findings) != Severity::Info);
         let Some(root) = root else { return self.report.verdict.headline() };
         let but = match outcome {
             Outcome::Ready | Outcome::NotApplicable => ", but",
