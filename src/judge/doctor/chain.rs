@@ -43,7 +43,7 @@ fn stopped(link: &Link) -> Option<Finding> {
         DRIVER_CTR_READY => Id::DriverCtrNotReady,
         DRIVER_READY => Id::DriverNotValidated,
         TOOLKIT_READY => Id::ToolkitNotReady,
-        "cuda-ready" | "plugin-ready" => Id::ValidationIncomplete,
+        "cuda-ready" => Id::ValidationIncomplete,
         _ => return None,
     };
     let waited = link.waited_s.filter(|waited| link.state == State::Absent && *waited > link.usual_s)?;
