@@ -43,7 +43,7 @@ enum Event {
     ModulesCome,
     /// The module file becomes a stub, or a good one.
     File(bool),
-    /// The kernel refuses what looks good: for good, or for now.
+    /// What looks good is refused: for good, for now, or for a reason that goes unseen.
     Refuses(Option<Refusal>),
     Uses(i64),
     OtherLoads,
@@ -56,6 +56,7 @@ enum Event {
 enum Refusal {
     Good,
     Now,
+    Unseen,
 }
 
 #[derive(Clone, Debug)]
@@ -277,6 +278,7 @@ impl Play {
                         Done::Postponed("ENOENT", "a symbol is missing".to_owned())
                     }
                     Some(Refusal::Good) => Done::Refused("EINVAL", "refused".to_owned()),
+                    Some(Refusal::Unseen) => Done::Refused("Plan", "refused".to_owned()),
                     Some(Refusal::Now) => Done::Postponed("EBUSY", "busy".to_owned()),
                     None => {
                         (self.world.is_loaded, self.world.uses) = (true, 0);
@@ -486,6 +488,21 @@ fn a_refusal_that_passes_is_tried_again_ever_more_slowly() {
     assert_eq!(play.state(), State::Loaded);
 }
 
+/// A line in modprobe.d is mended, and no look tells.
+#[test]
+fn a_refusal_whose_reason_goes_unseen_is_tried_again_ever_more_slowly() {
+    let mut play = Play::new(World { refuses: Some(Refusal::Unseen), ..World::ready() }, false);
+    play.after(600_000);
+    let gaps: Vec<_> = play.loads.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps[0] >= 1000 && *gaps.last().unwrap() <= 61_000, "{gaps:?}");
+    assert!((10..20).contains(&play.loads.len()), "{gaps:?}");
+    assert_eq!(play.state(), State::Blocked);
+    let told = play.lines.iter().filter(|line| *line == "refused").count();
+    assert_eq!(told, 1, "the rest are heartbeats: {:?}", play.lines);
+    play.then(Event::Refuses(None)).after(61_000);
+    assert_eq!(play.state(), State::Loaded);
+}
+
 #[test]
 fn a_stub_blocks_until_it_is_replaced_but_ends_a_start() {
     let mut play = Play::new(World { marker: None, is_good: false, ..World::ready() }, false);
@@ -529,7 +546,7 @@ fn event(only_mofed: bool) -> impl Strategy<Value = Event> {
     ];
     let others = prop_oneof![
         2 => any::<bool>().prop_map(Event::File),
-        2 => prop::option::of(prop_oneof![Just(Refusal::Good), Just(Refusal::Now)]).prop_map(Event::Refuses),
+        2 => prop::option::of(prop::sample::select(vec![Refusal::Good, Refusal::Now, Refusal::Unseen])).prop_map(Event::Refuses),
         2 => (0i64..3).prop_map(Event::Uses),
         1 => Just(Event::OtherLoads),
         1 => Just(Event::OtherUnloads),

@@ -6,15 +6,19 @@ mod support;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, code, gate, output, skip};
+use support::{
+    DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, can, can_mount, code, gate, output, skip,
+    wrapped,
+};
 
 /// Run in the node's own root: notes that it was called, and does what the kernel would, all of it in one
 /// rename of /proc/modules.
@@ -148,6 +152,16 @@ impl Place {
         self.node.rename("next", "proc/modules");
     }
 
+    /// Somebody has loaded it already.
+    fn load(&self) {
+        let modules = fs::read_to_string(self.node.path("proc/modules")).expect("modules");
+        self.node.write("sys/module/nvidia_peermem/initstate", "live\n");
+        self.node.write("sys/module/nvidia_peermem/taint", "OE\n");
+        let used = modules.replace(" mlx5_ib, ", " nvidia_peermem,mlx5_ib, ");
+        assert_ne!(used, modules, "MOFED's modules do not know of it");
+        self.node.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{used}"));
+    }
+
     fn is_loaded(&self) -> bool {
         self.node.path("sys/module/nvidia_peermem").exists()
     }
@@ -192,6 +206,67 @@ fn it_loads_lets_go_and_loads_again() {
     assert!(place.is_loaded(), "it stays as it is");
     assert_eq!(place.check().0, 2, "nobody keeps it any more");
     assert!(!place.node.path("last-words").exists());
+}
+
+/// Nothing tells of a swap where MOFED's container never was: a host's MOFED may be live there, and whoever
+/// started `keep` did not say so.
+#[test]
+fn a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does() {
+    let Some(place) = Place::new() else { return };
+    place.load();
+    place.node.rename(DRIVERS, "later");
+    let mut keep = place.start();
+    place.told("another's", |status| status["keep"]["loaded_by"] == "another");
+    keep.logs("MarkerParentMissing");
+    let written = place.is_in("Loaded")["keep"]["written_s"].as_f64();
+    place.told("a heartbeat", |status| status["keep"]["written_s"].as_f64() > written);
+    assert!(place.called().is_empty());
+    // A container begins.
+    fs::create_dir(place.node.path(DRIVERS)).expect("a directory");
+    place.is_in("Waiting");
+    assert_eq!(place.called(), ["unload nvidia_peermem"]);
+    // It is complete, and its directory goes as a whole.
+    fs::remove_dir(place.node.path(DRIVERS)).expect("removed");
+    place.node.rename("later", DRIVERS);
+    place.is_in("Loaded");
+    place.node.rename(DRIVERS, "later");
+    place.is_in("Waiting");
+    assert!(!place.is_loaded());
+    keep.assert_woken();
+}
+
+/// A mount is told of once, to whoever polls first: also in the middle of a look, which polls as well.
+#[test]
+fn what_is_mounted_over_the_marker_during_a_look_is_not_overlooked() {
+    if !can_mount() {
+        return;
+    }
+    let Some(place) = Place::new() else { return };
+    // A look takes long: the exporter stands at the very end.
+    let kallsyms = fs::read(place.node.path("proc/kallsyms")).expect("symbols");
+    let mut symbols = File::create(place.node.path("proc/kallsyms")).expect("symbols");
+    symbols.set_len(100 << 20).expect("a sparse file");
+    symbols.seek(SeekFrom::End(0)).expect("its end");
+    symbols.write_all(&kallsyms).expect("symbols");
+    fs::create_dir(place.node.path("empty")).expect("a directory");
+    let host = Host::new(&place.node);
+    let mut keep = Gate::start(&mut host.contain("slave", &place.keep()));
+    place.is_in("Loaded");
+    for round in 0..5 {
+        let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
+        place.node.write("next", format!("{modules}another{round} 1 0 - Live 0x0\n"));
+        place.node.rename("next", "proc/modules");
+        keep.process().signal(Signal::SIGHUP);
+        assert!(
+            host.run("mount", &[Path::new("--bind"), &place.node.path("empty"), &place.node.path(DRIVERS)])
+        );
+        let mounted = Instant::now();
+        until("it lets go", || !place.is_loaded());
+        // Else the slow look found it, whose next event then gets the credit.
+        assert!(mounted.elapsed() < PROMPT, "round {round}: {:?}", mounted.elapsed());
+        assert!(host.run("umount", &[&place.node.path(DRIVERS)]));
+        place.is_in("Loaded");
+    }
 }
 
 #[test]
@@ -294,6 +369,24 @@ fn an_unload_at_the_end_takes_no_more_than_a_second() {
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
 }
 
+/// And for both together: what modprobe took of that second, rmmod does not get.
+#[test]
+fn a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second() {
+    let Some(place) = Place::new() else { return };
+    let hangs = "trap '' TERM; touch /hangs; sleep 30";
+    let live = "echo 'nvidia_peermem 1 0 - Live 0x0 (OE)' >>/proc/modules; mkdir -p /sys/module/nvidia_peermem; \
+                echo live >/sys/module/nvidia_peermem/initstate; ";
+    place.node.write("bin/loading", format!("{live}{hangs}"));
+    place.node.write("bin/unloading", hangs);
+    let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
+    until("modprobe hangs", || place.node.path("hangs").exists());
+    let told = Instant::now();
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(told.elapsed() < Duration::from_millis(1100), "{:?}", told.elapsed());
+    assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
+}
+
 #[test]
 fn it_unloads_at_its_end_where_that_is_asked_for() {
     let Some(place) = Place::new() else { return };
@@ -376,12 +469,49 @@ fn no_right_to_load_ends_it_only_where_there_is_something_to_load() {
     assert_eq!(place.start().ended(), 3);
     let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
     assert!(words.contains("modules_disabled is 1") && words.contains("what to do: "), "{words}");
+    let stays = |place: &Place, keep: &mut Command| {
+        let mut keep = Gate::start(keep);
+        place.told("NotApplicable", |status| status["verdict"] == "NotApplicable");
+        keep.process().signal(Signal::SIGTERM);
+        assert_eq!(keep.ended(), 0);
+    };
+    stays(&place, place.keep().env("GPU_DIRECT_RDMA_ENABLED", "false"));
     let Some(place) = Place::of(Node::ready().without_nic()) else { return };
     disable(&place);
-    let mut keep = place.start();
+    stays(&place, &mut place.keep());
+}
+
+/// The same of a process that lacks the capability.
+#[test]
+fn no_capability_to_load_ends_it_only_where_there_is_something_to_load() {
+    let without = ["setpriv", "--bounding-set", "-sys_module", "--inh-caps", "-sys_module"];
+    if !can(&[&without[..], &["true"]].concat()) {
+        return;
+    }
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(&mut wrapped(without, &place.keep()));
+    assert_eq!(keep.ended(), 3);
+    let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
+    assert!(words.contains("CAP_SYS_MODULE") && words.contains("what to do: "), "{words}");
+    let mut keep = Gate::start(&mut wrapped(without, place.keep().env("GPU_DIRECT_RDMA_ENABLED", "false")));
     place.told("NotApplicable", |status| status["verdict"] == "NotApplicable");
     keep.process().signal(Signal::SIGTERM);
     assert_eq!(keep.ended(), 0);
+}
+
+/// What is mended in modprobe's own files shows in nothing that is watched.
+#[test]
+fn a_plan_that_is_mended_unseen_is_tried_again() {
+    let Some(place) = Place::new() else { return };
+    let broken = "#!/bin/busybox sh\necho 'modprobe: FATAL: Module nvidia-peermem not found' >&2; exit 1\n";
+    place.node.rename("bin/modprobe", "bin/good");
+    support::write_program(&place.node.path("bin/modprobe"), broken);
+    let _keep = place.start();
+    let status = place.is_in("Blocked");
+    assert!(status["keep"]["message"].as_str().unwrap().contains("what to do: run depmod"), "{status:#}");
+    place.node.rename("bin/good", "bin/modprobe");
+    place.is_in("Loaded");
+    assert_eq!(place.called(), ["load"]);
 }
 
 /// A driver that is not loaded may still be built: nothing to end for.
@@ -508,6 +638,33 @@ fn the_service_manager_hears_of_it() {
     keep.process().signal(Signal::SIGTERM);
     hear("STOPPING=1");
     assert_eq!(keep.ended(), 0);
+}
+
+/// An rmmod that hangs for good must not look alive: after half a minute the watchdog goes unfed.
+#[test]
+fn a_hung_unload_is_the_watchdogs_in_the_end() {
+    let Some(place) = Place::new() else { return };
+    let path = place.node.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    let mut keep = place.keep();
+    let _keep = Gate::start(keep.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000"));
+    place.is_in("Loaded");
+    place.node.write("bin/unloading", "touch /unloading; sleep 100");
+    place.node.remove(MARKER);
+    until("rmmod runs", || place.node.path("unloading").exists());
+    let hung = Instant::now();
+    // As systemd counts: unfed for its time, it would be ended.
+    manager.set_read_timeout(Some(Duration::from_secs(4))).expect("a limit");
+    let mut buffer = [0; 4096];
+    let mut fed = hung;
+    while let Ok(length) = manager.recv(&mut buffer) {
+        if buffer[..length] == *b"WATCHDOG=1" {
+            fed = Instant::now();
+        }
+        assert!(hung.elapsed() < LIMIT, "it is fed for ever");
+    }
+    let fed = fed - hung;
+    assert!(fed > Duration::from_secs(20) && fed < Duration::from_secs(32), "the last after {fed:?}");
 }
 
 #[test]

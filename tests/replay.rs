@@ -10,6 +10,7 @@ use peermem_gate::gate::{Cause, Effect, Gate, Look, Recorded};
 use peermem_gate::judge::judge;
 use peermem_gate::judge::swap::Sight;
 use peermem_gate::keep::{Action, Done, Keep};
+use peermem_gate::observation::Marker;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -91,13 +92,15 @@ fn replay(trace: &str) -> String {
 struct ReplayKeep {
     node: Node,
     keep: Keep,
+    was_marked: bool,
     said: String,
 }
 
 impl ReplayKeep {
     fn step(&mut self, at: Duration, cause: &Cause, Recorded { seen, .. }: &Recorded) {
         let look = Look { verdict: judge(&self.node.expected, seen), identity: seen.identity() };
-        let step = self.keep.look(at, cause, Sight::of(&self.node.expected, seen, look));
+        self.was_marked |= matches!(seen.marker, Marker::Present(_));
+        let step = self.keep.look(at, cause, Sight::of(&self.node.expected, seen, look, self.was_marked));
         self.hear(at, step.effects);
         let Some(action) = step.action else { return };
         self.said += &format!("{:9.3} {action:?}\n", at.as_secs_f64());
@@ -144,7 +147,7 @@ fn replay_keep(trace: &str) -> String {
     let keep = Keep::new(Policy::of_keep(&args.pace), args.no_yield, Duration::ZERO);
     let looks: Vec<Recorded> =
         looks.lines().map(|line| serde_json::from_str(line).expect("a recorded look")).collect();
-    let mut replay = ReplayKeep { node, keep, said: String::new() };
+    let mut replay = ReplayKeep { node, keep, was_marked: false, said: String::new() };
     for (i, look) in looks.iter().enumerate() {
         let at = Duration::from_millis(look.at_ms);
         if let Some(last) = i.checked_sub(1).map(|before| &looks[before]) {

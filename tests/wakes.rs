@@ -8,13 +8,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use support::{
-    DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, PROMPT, Process, Report, can, change, elapsed, gate, text,
-    wrapped,
+    DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, Report, can, can_mount, change, elapsed, gate,
+    text, wrapped,
 };
 
 const AT_ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
@@ -179,45 +178,6 @@ fn a_directory_that_goes_and_comes_again() {
     node.set_marker();
     gate.assert_opened();
     gate.assert_woken();
-}
-
-/// A mount namespace that stands for the host: its mounts below the node's root are shared, and
-/// nothing of it reaches the machine.
-struct Host {
-    process: Process,
-}
-
-impl Host {
-    fn new(node: &Node) -> Self {
-        const SCRIPT: &str = r#"mount --bind "$0" "$0" && mount --make-shared "$0" && echo up && exec cat"#;
-        let mut command = Command::new("unshare");
-        command.args(["-m", "--propagation", "private", "sh", "-c", SCRIPT]).arg(node.root());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut up = [0; 3];
-        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut up).expect("a mount namespace");
-        Self { process: Process::new(child) }
-    }
-
-    /// What to put before a command to run it on the host.
-    fn enter(&self) -> Vec<OsString> {
-        vec!["nsenter".into(), format!("--mount=/proc/{}/ns/mnt", self.process.pid()).into()]
-    }
-
-    fn run(&self, program: &str, args: &[&Path]) -> bool {
-        let enter = self.enter();
-        let mut command = Command::new(&enter[0]);
-        command.args(&enter[1..]).arg(program).args(args).stdout(Stdio::null()).status().unwrap().success()
-    }
-
-    /// A gate in a container of this host.
-    fn contain(&self, propagation: &str, gate: &Command) -> Command {
-        let unshare = ["unshare", "-m", "--propagation", propagation].map(OsString::from);
-        wrapped(self.enter().into_iter().chain(unshare), gate)
-    }
-}
-
-fn can_mount() -> bool {
-    can(&["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]) && can(&["nsenter", "--version"])
 }
 
 /// MOFED's older container binds its root over the directory; the marker is inside.

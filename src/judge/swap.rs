@@ -61,8 +61,8 @@ pub struct Sight {
 impl Sight {
     /// What this observation, judged so, means to `keep`.
     #[must_use]
-    pub fn of(expected: &Expectations, seen: &Observation, look: Look) -> Self {
-        let mut glimpse = glimpse(expected, &seen.marker, &seen.modules);
+    pub fn of(expected: &Expectations, seen: &Observation, look: Look, was_marked: bool) -> Self {
+        let mut glimpse = glimpse(expected, &seen.marker, &seen.modules, was_marked);
         let peermem = look.verdict.get(ConditionType::PeermemUsable);
         if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
             glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
@@ -86,13 +86,14 @@ impl Sight {
 }
 
 /// The marker goes before MOFED swaps its modules; a host's MOFED has none, and some entrypoints of the
-/// container leave it, so that modules that go tell as well. What cannot be read tells nothing.
+/// container leave it, so that modules that go tell as well. What cannot be read tells nothing, and neither
+/// does a marker's directory that was never there: unless it was seen before (`was_marked`), no MOFED
+/// container has run here since boot, and the one that is loaded may be a host's.
 #[must_use]
-pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules) -> Glimpse {
-    Glimpse {
-        peermem: presence(modules),
-        swap: no_marker(expected, marker).or_else(|| going(expected, modules)),
-    }
+pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_marked: bool) -> Glimpse {
+    let is_told = was_marked || !matches!(marker, Marker::ParentMissing(_));
+    let no_marker = no_marker(expected, marker).filter(|_| is_told);
+    Glimpse { peermem: presence(modules), swap: no_marker.or_else(|| going(expected, modules)) }
 }
 
 fn presence(modules: &Modules) -> Presence {

@@ -36,6 +36,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_secs(1);
 /// How long to wait after an unload that failed; doubled each time, up to [`BUSY`].
 const RETRY: Duration = Duration::from_millis(100);
+/// Refusals that lie in modprobe's own files or in what unloads the module again: neither tells of a change.
+/// Tried again ever more slowly.
+const UNSEEN: [&str; 2] = ["Plan", "Unproven"];
 /// A module that was live this long was no vain load.
 const PROVEN: Duration = Duration::from_secs(60);
 
@@ -98,6 +101,15 @@ pub struct Step {
     pub effects: Vec<Effect>,
 }
 
+/// A load that was refused.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    /// The evidence that it was refused on.
+    on: Option<u64>,
+    /// Its reason may go without a trace in the evidence.
+    may_pass: bool,
+}
+
 /// The sidecar.
 #[derive(Debug)]
 pub struct Keep {
@@ -115,8 +127,7 @@ pub struct Keep {
     has_applied: bool,
     /// Of the last look, if there was one.
     evidence: Option<u64>,
-    /// The evidence on which a load was refused.
-    refused: Option<u64>,
+    refused: Option<Refusal>,
     /// What became of the last attempt to load, if it came to nothing.
     last_try: Option<String>,
     load_from: BootTime,
@@ -230,7 +241,7 @@ impl Keep {
             }
             Done::Refused(reason, said) => {
                 self.ledger.refused(reason);
-                self.refused = self.evidence;
+                self.refused = Some(Refusal { on: self.evidence, may_pass: UNSEEN.contains(&reason) });
                 self.hold_on(now);
                 (State::Blocked, Level::Error, said)
             }
@@ -268,10 +279,13 @@ impl Keep {
     /// When it must be stepped again with a look, even if nothing happens.
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
-        let is_ready = self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::Ready);
         // What cannot be seen, or is on its way, is the slow look's.
         let own = match (self.state, self.peermem) {
-            (State::Waiting, Presence::Absent) if is_ready => Some(self.load_from),
+            (State::Waiting | State::Blocked, Presence::Absent)
+                if self.is_to_be_tried() && self.is_ready() =>
+            {
+                Some(self.load_from)
+            }
             (State::Yielding, Presence::Live { .. }) => Some(self.unload_from),
             (State::Busy, Presence::Live { .. }) => Some(self.poll),
             _ => None,
@@ -383,19 +397,25 @@ impl Keep {
 
     /// It is not loaded: to be loaded, waited for, or given up until something changes.
     fn absent(&mut self, now: BootTime, is_blocked: bool, step: &mut Step) {
-        if self.refused.is_some() && self.refused == self.evidence {
-            return;
+        self.refused = self.refused.filter(|refused| refused.on == self.evidence);
+        if self.refused.is_none() {
+            let state = if is_blocked { State::Blocked } else { State::Waiting };
+            if self.state != state {
+                // The gate has said why.
+                self.change(now, state, String::new(), step);
+            }
         }
-        self.refused = None;
-        let state = if is_blocked { State::Blocked } else { State::Waiting };
-        if self.state != state {
-            // The gate has said why.
-            self.change(now, state, String::new(), step);
-        }
-        let is_ready = self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::Ready);
-        if is_ready && now >= self.load_from {
+        if self.is_to_be_tried() && self.is_ready() && now >= self.load_from {
             step.action = Some(Action::Load);
         }
+    }
+
+    fn is_to_be_tried(&self) -> bool {
+        self.refused.is_none_or(|refused| refused.may_pass)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::Ready)
     }
 
     /// Somebody else took it away.

@@ -348,16 +348,17 @@ fn marker(node: &Node) -> Marker {
     }
 }
 
-/// What must be seen before `nvidia_peermem` is let go, and nothing that takes time.
+/// What must be seen before `nvidia_peermem` is let go, and nothing that takes time. `was_marked`: the marker
+/// was there once.
 #[must_use]
-pub fn glimpse(node: &Node) -> Glimpse {
+pub fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
     let marker = marker(node);
     let proc = modules::read_proc(&node.places.proc.join("modules"));
     let is_listed = proc.as_ref().map_or(true, |proc| proc.named(PEERMEM).next().is_some());
     let names = node.expected.modules.iter().map(String::as_str).filter(|_| is_listed).chain([PEERMEM]);
     let sys = names.map(|name| (name.to_owned(), modules::read_sys(&node.places.sys, name)));
     let modules = Modules { proc, sys: sys.collect() };
-    judge::swap::glimpse(&node.expected, &marker, &modules)
+    judge::swap::glimpse(&node.expected, &marker, &modules, was_marked)
 }
 
 /// Differs for every boot; `None` where this `/proc` does not tell.

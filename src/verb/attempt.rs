@@ -5,11 +5,12 @@ use super::watch::Watch;
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{Modprobe, Ran, Words};
 use crate::condition::{ConditionType, Outcome, Reason, Status, Verdict};
-use crate::gate::{Gate, Look};
+use crate::gate::{BootTime, Gate, Look};
 use crate::judge::plan::{self, Plan};
 use crate::judge::refusal::{Attempt, refusal};
 use crate::observation::{Identity, ModuleFile, ModuleInfo, Observation};
 use crate::probe::{self, KernelLog};
+use crate::wake::now;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -31,7 +32,8 @@ pub(super) enum Tried {
     Refused(Why),
     /// Worth another attempt once everything has held again.
     Again(Why),
-    Signal(u8),
+    /// A signal broke it off, and when it came.
+    Signal(u8, BootTime),
     CannotRun(Unrunnable),
 }
 
@@ -86,13 +88,9 @@ impl Loader<'_> {
         }
         let log = KernelLog::from_now();
         tracing::info!("loading: {}", self.modprobe.shown(self.arguments));
-        let ran = match self.run_modprobe(self.arguments, self.words, watch) {
-            Ok(ran) => ran,
-            Err(why) => return Tried::CannotRun(why),
-        };
-        match ran.signal {
-            Some(signal) => Tried::Signal(signal),
-            None => prove(watch, gate, &before, &plan, &ran, log),
+        match self.run_modprobe(self.arguments, self.words, watch) {
+            Ok(ran) => prove(watch, gate, &before, &plan, &ran, log),
+            Err(tried) => tried,
         }
     }
 
@@ -100,15 +98,14 @@ impl Loader<'_> {
     fn plan(&self, watch: &Watch) -> Result<Plan, Tried> {
         let mut arguments = vec![OsString::from("--show-depends")];
         arguments.extend(self.arguments.iter().cloned());
-        match self.run_modprobe(&arguments, Words::Kept, watch) {
-            Ok(Ran { signal: Some(signal), .. }) => Err(Tried::Signal(signal)),
-            Ok(Ran { code: 0, stdout, .. }) => Ok(plan::read(&stdout)),
+        match self.run_modprobe(&arguments, Words::Kept, watch)? {
+            Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
             // It was killed, or ended without a word: that is no answer.
-            Ok(Ran { code, stderr, .. }) if code > 128 || stderr.trim().is_empty() => Err(again(
+            Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(again(
                 "Plan",
                 format!("not loaded: modprobe does not say what it would load (it ended with {code})"),
             )),
-            Ok(ran) => Err(refused(
+            ran => Err(refused(
                 "Plan",
                 format!(
                     "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, \
@@ -116,16 +113,23 @@ impl Loader<'_> {
                     ran.stderr.lines().last().unwrap_or_default()
                 ),
             )),
-            Err(why) => Err(Tried::CannotRun(why)),
         }
     }
 
-    fn run_modprobe(&self, arguments: &[OsString], words: Words, watch: &Watch) -> Result<Ran, Unrunnable> {
+    fn run_modprobe(&self, arguments: &[OsString], words: Words, watch: &Watch) -> Result<Ran, Tried> {
         let signals = watch.wakes().signals();
-        self.modprobe.run(arguments, words, signals.fd(), || {
+        let mut told = None;
+        let ran = self.modprobe.run(arguments, words, signals.fd(), || {
             (self.meanwhile)();
-            signals.take_one()
-        })
+            let signal = signals.take_one()?;
+            told = Some((signal, now()));
+            Some(signal)
+        });
+        match (ran, told) {
+            (Err(why), _) => Err(Tried::CannotRun(why)),
+            (Ok(_), Some((signal, since))) => Err(Tried::Signal(signal, since)),
+            (Ok(ran), None) => Ok(ran),
+        }
     }
 
     /// What speaks against it.
@@ -199,7 +203,7 @@ fn look_to_the_end(watch: &mut Watch, gate: &Gate) -> Result<Look, Tried> {
             return Ok(look);
         }
         if let Some(signal) = watch.wakes().take_signal() {
-            return Err(Tried::Signal(signal));
+            return Err(Tried::Signal(signal, now()));
         }
     }
 }

@@ -259,8 +259,8 @@ impl<'a> Kept<'a> {
             Tried::Refused(why) => Done::Refused(why.reason, why.sentence),
             Tried::Again(why) => Done::Postponed(why.reason, why.sentence),
             Tried::CannotRun(why) => Done::Postponed("NoModprobe", why.message),
-            Tried::Signal(signal) => {
-                self.told = Some((signal, now()));
+            Tried::Signal(signal, since) => {
+                self.told = Some((signal, since));
                 return None;
             }
         })

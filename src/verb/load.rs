@@ -99,7 +99,7 @@ impl Load {
                     last_try = format!("; not loaded before: {sentence}");
                     held.hold_on();
                 }
-                Tried::Signal(signal) => {
+                Tried::Signal(signal, _) => {
                     let ending = held.signalled(signal);
                     return self.ended(&held, ending, self.whether_it_is_there());
                 }

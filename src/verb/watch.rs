@@ -6,7 +6,7 @@ use crate::config::Node;
 use crate::gate::{BootTime, Cause, Look, Recorded};
 use crate::judge::swap::{Glimpse, Sight};
 use crate::judge::{in_transit, judge};
-use crate::observation::Observation;
+use crate::observation::{Marker, Observation};
 use crate::probe::{self, Depth, Probe};
 use crate::wake::{Signals, Wake, Wakes, now};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub(super) struct Watch<'a> {
     in_transit: bool,
     /// What was seen last.
     seen: Option<Observation>,
+    /// MOFED's marker was there once.
+    was_marked: bool,
     /// A whole look is broken off when MOFED begins to swap: `nvidia_peermem` has to go first.
     is_alert: bool,
 }
@@ -42,6 +44,7 @@ impl<'a> Watch<'a> {
             last_look: started,
             in_transit: false,
             seen: None,
+            was_marked: false,
             is_alert: false,
         }
     }
@@ -60,12 +63,13 @@ impl<'a> Watch<'a> {
             Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
             _ => {}
         }
-        let (node, wakes) = (self.node, &self.wakes);
-        let swaps = || self.is_alert && wakes.pending() && probe::glimpse(node).must_go();
+        let (node, wakes, was_marked) = (self.node, &self.wakes, self.was_marked);
+        let swaps = || self.is_alert && wakes.pending() && probe::glimpse(node, was_marked).must_go();
         // Broken off by a signal, by the marker's loss, or by what a module does: their events are still there to wake us.
         let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled() || swaps())?;
         let seen = self.recorded(cause, seen);
         self.in_transit = in_transit(&node.expected, &seen);
+        self.was_marked |= matches!(seen.marker, Marker::Present(_));
         let verdict = judge(&node.expected, &seen);
         let look = Look { verdict, identity: seen.identity() };
         self.seen = Some(seen);
@@ -81,7 +85,7 @@ impl<'a> Watch<'a> {
     pub(super) fn glimpse(&mut self) -> Glimpse {
         self.wakes.arm();
         self.last_look = now();
-        probe::glimpse(self.node)
+        probe::glimpse(self.node, self.was_marked)
     }
 
     /// Why `nvidia_peermem` has to go at once, where somebody is alert to that.
@@ -95,7 +99,7 @@ impl<'a> Watch<'a> {
 
     /// A look as `keep` takes it in.
     pub(super) fn sight(&self, look: Look) -> Option<Sight> {
-        Some(Sight::of(&self.node.expected, self.seen.as_ref()?, look))
+        Some(Sight::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked))
     }
 
     /// At trace level, logs the look in a form that tests can replay.

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::Value;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -354,6 +354,45 @@ impl Drop for Process {
 
 fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().try_into().expect("a pid"))
+}
+
+/// A mount namespace that stands for the host: its mounts below the node's root are shared, and
+/// nothing of it reaches the machine.
+pub(crate) struct Host {
+    process: Process,
+}
+
+impl Host {
+    pub(crate) fn new(node: &Node) -> Self {
+        const SCRIPT: &str = r#"mount --bind "$0" "$0" && mount --make-shared "$0" && echo up && exec cat"#;
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", "sh", "-c", SCRIPT]).arg(node.root());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut up = [0; 3];
+        child.stdout.as_mut().unwrap().read_exact(&mut up).expect("a mount namespace");
+        Self { process: Process::new(child) }
+    }
+
+    /// What to put before a command to run it on the host.
+    fn enter(&self) -> Vec<OsString> {
+        vec!["nsenter".into(), format!("--mount=/proc/{}/ns/mnt", self.process.pid()).into()]
+    }
+
+    pub(crate) fn run(&self, program: &str, args: &[&Path]) -> bool {
+        let enter = self.enter();
+        let mut command = Command::new(&enter[0]);
+        command.args(&enter[1..]).arg(program).args(args).stdout(Stdio::null()).status().unwrap().success()
+    }
+
+    /// A gate in a container of this host.
+    pub(crate) fn contain(&self, propagation: &str, gate: &Command) -> Command {
+        let unshare = ["unshare", "-m", "--propagation", propagation].map(OsString::from);
+        wrapped(self.enter().into_iter().chain(unshare), gate)
+    }
+}
+
+pub(crate) fn can_mount() -> bool {
+    can(&["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]) && can(&["nsenter", "--version"])
 }
 
 /// A gate that waits, and its log.
