@@ -120,6 +120,9 @@ pub struct KeepArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub log: LogArgs,
+    /// The module's parameters, as modprobe takes them
+    #[arg(last = true, value_name = "PARAM=VALUE", value_parser = parameter)]
+    pub parameters: Vec<OsString>,
 }
 
 /// Options of the verbs that hold until the node is ready.
@@ -183,7 +186,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
     /// Prefix for every path that is read
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
     pub root: PathBuf,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
@@ -226,7 +229,7 @@ pub struct LookArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub peermem: bool,
     /// Prefix for every path that is read
-    #[arg(long, value_name = "DIR", default_value = "/")]
+    #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
     pub root: PathBuf,
 }
 
@@ -249,10 +252,10 @@ pub struct NodeArgs {
     #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
     pub driver_root: PathBuf,
     /// The proc file system [default: proc below --root]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
     pub proc: Option<PathBuf>,
     /// The sys file system [default: sys below --root]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
     pub sys: Option<PathBuf>,
 }
 

@@ -22,6 +22,8 @@ pub enum MofedPlace {
 pub struct Expectations {
     /// `GPU_DIRECT_RDMA_ENABLED`, if set.
     pub rdma_requested: Option<String>,
+    /// `USE_HOST_MOFED`, if set.
+    pub use_host_mofed: Option<String>,
     /// Who provides MOFED.
     pub mofed: MofedPlace,
     /// No headers are needed.
@@ -172,6 +174,7 @@ impl Node {
         let text = |name| value_of(variables, name).map(|value| value.to_string_lossy().into_owned());
         let expected = Expectations {
             rdma_requested: text("GPU_DIRECT_RDMA_ENABLED"),
+            use_host_mofed: text("USE_HOST_MOFED"),
             mofed,
             precompiled: args.precompiled,
             modules: args.module.clone(),

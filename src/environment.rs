@@ -142,8 +142,10 @@ fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr)
         return Ok(());
     }
     let rendered = error.render().to_string();
-    let why = rendered.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    Err(Refusal::Said(format!("{name}={value:?} is refused: {why}")))
+    // The first paragraph: what is wrong, and which values are possible.
+    let why: Vec<_> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let why = why.join(" ");
+    Err(Refusal::Said(format!("{name}={value:?} is refused: {}", why.trim_start_matches("error: "))))
 }
 
 fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Refusal> {

@@ -113,6 +113,7 @@ impl Main {
         if let Some(reason) = disabled {
             return Ok(door.disabled(&reason, &signals));
         }
+        there(&args.look.root)?;
         let policy = Policy::of_wait(&args)?;
         let peermem = args.look.peermem.then(PeermemExpected::default);
         let node = Node::new(&args.node, &args.look.root, peermem, variables)?;
@@ -163,7 +164,14 @@ impl Main {
             path: value_of(variables, "PATH").map(OsStr::to_owned),
             modprobe: args.modprobe,
         };
-        let node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), variables)?;
+        if let Some(reason) = value_of(variables, "PEERMEM_GATE_DISABLED") {
+            tracing::warn!(
+                "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, and not `keep`: to have nvidia_peermem \
+                 left alone, use --no-yield, or end it"
+            );
+        }
+        let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+        let node = Node::new(&args.node, Path::new("/"), Some(peermem), variables)?;
         refuse_beside_marker("--metrics-file", args.pace.metrics_file.as_deref(), &node.places)?;
         refuse_beside_marker("--termination-log", args.pace.termination_log.as_deref(), &node.places)?;
         refuse_beside_marker("--status-file", args.status_file.as_deref(), &node.places)?;
@@ -171,6 +179,7 @@ impl Main {
         let service = Service {
             hold: Hold { node, policy, metrics_file: args.pace.metrics_file },
             tools,
+            parameters: args.parameters,
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
             status_file: args.status_file,
@@ -245,6 +254,7 @@ impl Main {
 
 fn check(args: &CheckArgs, variables: &Variables) -> Result<Ending, Stop> {
     log::start(&args.log);
+    there(&args.look.root)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
     let node = Node::new(&args.node, &args.look.root, peermem, variables)?;
     Ok(check::run(args, &node)?)
@@ -252,6 +262,7 @@ fn check(args: &CheckArgs, variables: &Variables) -> Result<Ending, Stop> {
 
 fn doctor(args: &DoctorArgs, variables: &Variables) -> Result<Ending, Stop> {
     log::start(&args.log);
+    there(&args.root)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| args.root.join("proc"));
     // A debug pod is told nothing: what the operator says stands in the driver's container.
     let operator = Operator::ask(&args.root, &proc, variables);
@@ -263,14 +274,29 @@ fn doctor(args: &DoctorArgs, variables: &Variables) -> Result<Ending, Stop> {
     Ok(doctor::run(args, &node, &operator, colour)?)
 }
 
+/// What stands below a root that is not there would be told as missing on the node.
+fn there(root: &Path) -> Result<(), Refusal> {
+    if root.is_dir() {
+        return Ok(());
+    }
+    Err(Refusal::Said(format!(
+        "--root {} is no directory here: mount the host there, or correct it",
+        root.display()
+    )))
+}
+
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
 fn signals() -> anyhow::Result<Signals> {
     Signals::take().context("cannot take signals")
 }
 
+fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 fn hold_to_load(args: LoadArgs, variables: &Variables) -> Result<Hold, Refusal> {
-    let parameters = args.parameters.iter().map(|text| text.to_string_lossy().into_owned()).collect();
-    let node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), variables)?;
+    let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+    let node = Node::new(&args.node, Path::new("/"), Some(peermem), variables)?;
     hold(Policy::of_load(&args.hold)?, node, args.hold)
 }
 

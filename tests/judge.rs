@@ -17,6 +17,7 @@ fn expectations(mofed: MofedPlace) -> Expectations {
     Expectations {
         peermem: None,
         rdma_requested: None,
+        use_host_mofed: None,
         mofed,
         precompiled: false,
         modules: MODULES.map(str::to_owned).into(),

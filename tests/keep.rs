@@ -153,7 +153,6 @@ impl World {
         Sight {
             look: Look { verdict, identity },
             glimpse: self.glimpse(),
-            driver_is_live: true,
             evidence: evidence * 2 + u64::from(self.is_good),
         }
     }
@@ -386,7 +385,11 @@ fn what_is_used_is_named_and_let_go_later() {
     play.after(2000).then(Event::Uses(3)).then(Event::Unmark);
     assert_eq!((play.state(), play.unloads.len()), (State::Busy, 0));
     play.after(120_000);
-    let busy = play.lines.iter().filter(|line| line.contains("cannot be unloaded: it is in use (3)")).count();
+    let busy = play
+        .lines
+        .iter()
+        .filter(|line| line.contains("cannot be unloaded: it is in use (reference count 3)"))
+        .count();
     assert_eq!(busy, 3, "once, and in two heartbeats: {:?}", play.lines);
     play.then(Event::Uses(0)).after(1100);
     assert_eq!((play.state(), play.unloads.len()), (State::Waiting, 1));

@@ -284,11 +284,12 @@ fn what_is_used_is_named_and_then_let_go() {
     assert_eq!(status["keep"]["refcount"], 2, "{status:#}");
     assert_eq!(status["keep"]["holders"][0], "trainer (4711)", "{status:#}");
     keep.logs("trainer (4711)");
-    keep.logs("it is in use (2); what to do: end what uses it (GPU pods)");
+    keep.logs("it is in use (reference count 2); what to do: end what uses it (GPU pods)");
     assert_eq!(place.called(), ["load"], "it did not even try");
     let (ends, said) = place.check();
     assert_eq!(ends, 1, "{said}");
     assert!(said.contains("keep: Busy: "), "{said}");
+    assert!(said.contains("open on GPU or RDMA devices: trainer (4711)\n"), "{said}");
     place.uses(0);
     place.is_in("Waiting");
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
@@ -306,6 +307,49 @@ fn no_yield_leaves_it_alone() {
     keep.process().signal(Signal::SIGINT);
     assert_eq!(keep.ended(), 0);
     assert!(place.is_loaded());
+}
+
+#[test]
+fn the_modules_parameters_are_passed_on_and_judged() {
+    let Some(place) = Place::new() else { return };
+    place.node.write("bin/loading", "echo \"$*\" >/parameters");
+    let _keep = Gate::start(place.keep().args(["--", "peerdirect_support=1"]));
+    place.is_in("Loaded");
+    let parameters = fs::read_to_string(place.node.path("parameters")).expect("parameters");
+    assert_eq!(parameters, "nvidia-peermem peerdirect_support=1\n");
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(place.keep().args(["--", "peerdirect_support=2"]));
+    assert_eq!(keep.ended(), 3);
+    assert!(keep.said("peerdirect_support"), "{:#?}", keep.lines);
+    assert!(place.called().is_empty());
+}
+
+/// What keeps MOFED from coming is no mere information.
+#[test]
+fn an_unload_that_fails_is_told_with_what_to_do() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    place.node.write("bin/unloading", "echo 'rmmod: ERROR: Operation not permitted' >&2; exit 1");
+    place.node.remove(MARKER);
+    let line = keep.logs_that("Yielding", |line| line.to_string().contains("Yielding for"));
+    assert_eq!(line["level"], "WARN", "{line}");
+    let said = line["message"].as_str().expect("words");
+    assert!(
+        said.contains("Operation not permitted; what to do: see that this process has CAP_SYS_MODULE"),
+        "{said}"
+    );
+    place.node.write("bin/unloading", "");
+    place.is_in("Waiting");
+}
+
+#[test]
+fn it_says_that_it_is_not_what_a_disabled_gate_disables() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(place.keep().env("PEERMEM_GATE_DISABLED", "an incident"));
+    let line = keep.logs("PEERMEM_GATE_DISABLED");
+    assert!(line["level"] == "WARN" && line.to_string().contains("--no-yield"), "{line}");
+    place.is_in("Loaded");
 }
 
 #[test]
@@ -524,8 +568,15 @@ fn a_driver_that_is_still_to_come_is_waited_for() {
     place.node.rename("sys/module/nvidia", "later");
     place.node.write("proc/modules", modules.replace("nvidia 1 0 - Live 0x0 (OE)\n", ""));
     let mut keep = place.start();
-    place.is_in("Waiting");
+    let status = place.is_in("Waiting");
+    assert_eq!(status["verdict"], "Waiting", "{status:#}");
     keep.logs("there is no nvidia-peermem.ko");
+    keep.logs("it may still be built");
+    place.told("a heartbeat", |later| {
+        later["keep"]["written_s"].as_f64() > status["keep"]["written_s"].as_f64()
+    });
+    // Nobody is to break off the build.
+    assert!(!keep.said("ERROR") && !keep.said("delete its pod"), "{:#?}", keep.lines);
     place.node.rename("later.ko", &file);
     place.node.rename("later", "sys/module/nvidia");
     place.node.write("next", modules);
@@ -640,19 +691,36 @@ fn the_service_manager_hears_of_it() {
     assert_eq!(keep.ended(), 0);
 }
 
-/// An rmmod that hangs for good must not look alive: after half a minute the watchdog goes unfed.
+/// An rmmod that hangs for good must not look alive: after a while the watchdog goes unfed.
 #[test]
 fn a_hung_unload_is_the_watchdogs_in_the_end() {
+    goes_unfed("bin/unloading", Duration::from_secs(30), |place| {
+        place.is_in("Loaded");
+        place.node.remove(MARKER);
+    });
+}
+
+/// Nor must a modprobe.
+#[test]
+fn a_hung_load_is_told_of_and_the_watchdogs_in_the_end() {
+    goes_unfed("bin/loading", Duration::from_secs(45), |place| {
+        let loading = "everything holds: loading nvidia_peermem";
+        place.told("that it is loading", |status| status["keep"]["message"] == loading);
+    });
+}
+
+fn goes_unfed(script: &str, after: Duration, begin: impl Fn(&Place)) {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     let mut keep = place.keep();
-    let _keep = Gate::start(keep.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000"));
-    place.is_in("Loaded");
-    place.node.write("bin/unloading", "touch /unloading; sleep 100");
-    place.node.remove(MARKER);
-    until("rmmod runs", || place.node.path("unloading").exists());
+    keep.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
+    place.node.write(script, "touch /hangs; sleep 100");
+    let mut keep = Gate::start(&mut keep);
+    begin(&place);
+    until("it hangs", || place.node.path("hangs").exists());
     let hung = Instant::now();
+    keep.logs("has not ended after");
     // As systemd counts: unfed for its time, it would be ended.
     manager.set_read_timeout(Some(Duration::from_secs(4))).expect("a limit");
     let mut buffer = [0; 4096];
@@ -664,7 +732,8 @@ fn a_hung_unload_is_the_watchdogs_in_the_end() {
         assert!(hung.elapsed() < LIMIT, "it is fed for ever");
     }
     let fed = fed - hung;
-    assert!(fed > Duration::from_secs(20) && fed < Duration::from_secs(32), "the last after {fed:?}");
+    let slack = Duration::from_secs(5);
+    assert!(fed + slack > after && fed < after + slack, "the last after {fed:?}");
 }
 
 #[test]

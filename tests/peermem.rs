@@ -86,6 +86,7 @@ impl Case {
         };
         let expected = Expectations {
             rdma_requested: None,
+            use_host_mofed: None,
             mofed: MofedPlace::Container,
             precompiled: false,
             modules: MODULES.map(str::to_owned).into(),

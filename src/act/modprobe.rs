@@ -103,6 +103,16 @@ impl Modprobe {
         asked: Option<&Path>,
     ) -> Result<Self, Unrunnable> {
         let (step, patience) = (Path::new("/proc/self/exe"), PATIENCE);
+        if !root.is_dir() {
+            return Err(Unrunnable {
+                ending: Ending::NotFound,
+                message: format!(
+                    "the driver's root {} is not there: start the driver's container, mount its root here, or correct \
+                     --driver-root",
+                    root.display()
+                ),
+            });
+        }
         let found = |path| Self { name, root: root.to_owned(), path, step: step.to_owned(), patience };
         let below = if is_system(root) { String::new() } else { format!(" below {}", root.display()) };
         if let Some(path) = asked {

@@ -23,6 +23,9 @@ pub fn write(path: &Path, text: &str) {
         OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)
     });
     if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        tracing::warn!("cannot write the termination log {}: {error}", path.display());
+        tracing::warn!(
+            "cannot write the termination log {}: {error}: see that its directory is there and may be written",
+            path.display()
+        );
     }
 }

@@ -127,7 +127,8 @@ findings! {
         ];
     MarkerNotAFile: Critical, "the marker's path is not a regular file",
         after [],
-        ["Remove it by hand, or correct `--marker`. MOFED makes the file itself."];
+        ["See that `--marker` and `DRIVER_READY_PATH` name MOFED's marker, and not its directory.",
+         "If they do, remove what is there (a directory by `rmdir`, never with all that is in it): MOFED makes the file itself."];
 
     // The devices.
     RdmaRequestedWithoutNic: Warning, "RDMA is asked for on a node without a Mellanox device",

@@ -29,7 +29,7 @@ impl Rollup {
         let verdicts = if verdicts.is_empty() { "no report".to_owned() } else { verdicts.join(", ") };
         let state = match self.not_ready {
             0 if self.nodes > 0 => "nothing is wrong".to_owned(),
-            0 => "nothing can be told".to_owned(),
+            0 => "nothing can be told: a report is a line that `doctor --format json` prints".to_owned(),
             n => format!("{n} of them not ready or with findings"),
         };
         format!("{}: {verdicts}; {state}", nodes(self.nodes))
@@ -62,14 +62,15 @@ impl Rollup {
 
     fn input_to(&self, text: &mut String) {
         let Self { reports, superseded, other_lines, damaged, .. } = self;
-        let _ = write!(text, "\n{reports} reports");
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let _ = write!(text, "\n{}", plural(*reports, "report"));
         if *superseded > 0 {
             let _ = write!(text, ", of which {superseded} have a newer one of the same node");
         }
         if *other_lines > 0 {
             let _ = write!(text, "; {other_lines} lines that are no reports");
         }
-        let _ = writeln!(text, "; {damaged} damaged lines");
+        let _ = writeln!(text, "; {}", plural(*damaged, "damaged line"));
         for damage in &self.damages {
             let pod =
                 if damage.prefix.is_empty() { String::new() } else { format!(" {}", plain(&damage.prefix)) };

@@ -369,6 +369,9 @@ impl Gate {
         let mut text = format!("{how} ({})", self.account(now));
         if let Some(c) = deciding {
             text += &format!(": {}: {}", c.r#type, sentence(c));
+            if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
+                text += "; what to do: `peermem-gate doctor` on this node looks for what keeps it";
+            }
         }
         let mut effects = Vec::new();
         if last == Effect::Open(Opening::DryRun) {

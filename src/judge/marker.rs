@@ -11,14 +11,16 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
     match &seen.marker {
         Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} is there")),
         Marker::Absent => {
-            absent(condition(Reason::MarkerAbsent, format!("MOFED has not set its marker {path}")), seen)
+            let message = format!("MOFED has not set its marker {path}{}", misspelt(expected));
+            absent(condition(Reason::MarkerAbsent, message), seen)
         }
         Marker::ParentMissing(nearest) => absent(
             condition(
                 Reason::MarkerParentMissing,
                 format!(
-                    "the directory of {path} is not there (the nearest that exists is {})",
-                    nearest.display()
+                    "the directory of {path} is not there (the nearest that exists is {}){}",
+                    nearest.display(),
+                    misspelt(expected)
                 ),
             ),
             seen,
@@ -32,13 +34,24 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
         .with_remedy("delete this pod, so that a new one mounts the directory that is there now"),
         Marker::NotAFile(what) => {
             condition(Reason::MarkerNotAFile, format!("{path} is {what}, not a regular file"))
-                .with_remedy(format!("remove {path}; MOFED makes the file itself, or correct --marker"))
+                .with_remedy(format!(
+                    "correct --marker or DRIVER_READY_PATH if it is not to be {path}; if it is, remove that (a directory by \
+                     rmdir, never with all that is in it): MOFED makes the file itself"
+                ))
         }
         Marker::Unreadable(why) => {
             condition(Reason::MarkerUnreadable, format!("cannot tell whether the marker is there: {why}"))
                 .with_remedy("let this process search that directory, or correct --marker")
         }
     }
+}
+
+/// Which MOFED is waited for, where that was meant otherwise, it seems.
+fn misspelt(expected: &Expectations) -> String {
+    let meant = expected.use_host_mofed.as_deref().filter(|value| !matches!(*value, "" | "true" | "false"));
+    meant.map_or_else(String::new, |value| {
+        format!("; USE_HOST_MOFED is {value:?}, not \"true\", so that a container's MOFED is waited for")
+    })
 }
 
 /// A person must act only when something here keeps MOFED from coming, or us from seeing it.

@@ -3,7 +3,7 @@
 //! that takes: neither the kernel's symbols nor any module file must stand in an unload's way.
 
 use super::modules::{State, state};
-use crate::condition::{ConditionType, Outcome, Reason};
+use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
 use crate::config::{Expectations, MofedPlace};
 use crate::gate::Look;
 use crate::observation::{Marker, Modules, Observation};
@@ -52,8 +52,6 @@ pub struct Sight {
     pub look: Look,
     /// What a glimpse would have seen.
     pub glimpse: Glimpse,
-    /// The GPU driver is loaded: what is missing of its files will not come by itself.
-    pub driver_is_live: bool,
     /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
     pub evidence: u64,
 }
@@ -61,28 +59,33 @@ pub struct Sight {
 impl Sight {
     /// What this observation, judged so, means to `keep`.
     #[must_use]
-    pub fn of(expected: &Expectations, seen: &Observation, look: Look, was_marked: bool) -> Self {
+    pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {
         let mut glimpse = glimpse(expected, &seen.marker, &seen.modules, was_marked);
         let peermem = look.verdict.get(ConditionType::PeermemUsable);
         if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
             glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
         }
-        Self {
-            glimpse,
-            driver_is_live: matches!(state(&seen.modules, "nvidia"), State::Live(_)),
-            evidence: evidence(seen),
-            look,
+        if !matches!(state(&seen.modules, "nvidia"), State::Live(_)) {
+            look.verdict = to_come(look.verdict);
         }
+        Self { glimpse, evidence: evidence(seen), look }
     }
 
-    /// What blocks will not be cured by waiting; but a driver that is not loaded may still be built.
+    /// What blocks will not be cured by waiting.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        let verdict = &self.look.verdict;
-        let to_come =
-            !self.driver_is_live && verdict.deciding().is_some_and(|c| c.reason == Reason::ModuleFileMissing);
-        verdict.outcome == Outcome::Blocked && !to_come
+        self.look.verdict.outcome == Outcome::Blocked
     }
+}
+
+/// A driver that is not loaded may still be built, for minutes: what is missing of its files is waited for, and
+/// nobody is to break off the build.
+fn to_come(verdict: Verdict) -> Verdict {
+    let Some(missing) = verdict.deciding().filter(|c| c.reason == Reason::ModuleFileMissing) else {
+        return verdict;
+    };
+    let message = format!("{}; the GPU driver is not loaded, so that it may still be built", missing.message);
+    verdict.replacing(Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, message))
 }
 
 /// The marker goes before MOFED swaps its modules; a host's MOFED has none, and some entrypoints of the

@@ -220,8 +220,8 @@ impl Keep {
         let Some(untold) = self.gate.beat(now) else { return Vec::new() };
         let level = match self.state {
             State::Blocked => Level::Error,
-            State::Busy => Level::Warn,
-            _ => Level::Info,
+            State::Yielding | State::Busy => Level::Warn,
+            State::Waiting | State::Loaded => Level::Info,
         };
         let spent = Seconds(now.saturating_sub(self.since));
         let text = format!("{} for {spent}: {}{untold}", self.state, self.sentence());
@@ -320,11 +320,13 @@ impl Keep {
     /// The state in one sentence, with what a person can do about it.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let deciding = self.verdict().and_then(Verdict::deciding);
-        match (self.state, deciding, &self.last_try) {
-            (State::Waiting, Some(c), Some(last)) => format!("{}; not loaded before: {last}", sentence(c)),
-            (State::Waiting, Some(c), None) => sentence(c),
-            (State::Blocked, Some(c), _) if self.refused.is_none() => sentence(c),
+        let Some(verdict) = self.verdict() else { return self.message.clone() };
+        let last =
+            self.last_try.as_ref().map_or(String::new(), |last| format!("; not loaded before: {last}"));
+        match (self.state, verdict.deciding()) {
+            (State::Waiting, Some(c)) => sentence(c) + &last,
+            (State::Waiting, None) => format!("everything holds: loading nvidia_peermem{last}"),
+            (State::Blocked, Some(c)) if self.refused.is_none() => sentence(c),
             _ => self.message.clone(),
         }
     }
@@ -367,7 +369,9 @@ impl Keep {
         }
         self.poll = now + BUSY;
         let obstacle = match uses {
-            Some(uses) => format!("it is in use ({uses}); what to do: end what uses it (GPU pods)"),
+            Some(uses) => {
+                format!("it is in use (reference count {uses}); what to do: end what uses it (GPU pods)")
+            }
             None => {
                 "this kernel cannot unload modules; what to do: drain and reboot the node for MOFED's swap"
                     .to_owned()

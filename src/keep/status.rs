@@ -127,13 +127,16 @@ impl Stored {
     /// The headline, the sidecar's state, and a line for each condition.
     #[must_use]
     pub fn text(&self) -> String {
-        let Kept { state, message, .. } = &self.keep;
+        let Kept { state, message, holders, .. } = &self.keep;
         let headline = match (self.outcome(), self.verdict.outcome) {
             (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
             (_, Outcome::Ready) => format!("{state}: nvidia_peermem is not to be used now"),
             _ => self.verdict.headline(),
         };
         let mut text = format!("{headline}\nkeep: {state}: {message}\n");
+        if !holders.is_empty() {
+            let _ = writeln!(text, "open on GPU or RDMA devices: {}", holders.join(", "));
+        }
         for c in &self.verdict.conditions {
             let _ = writeln!(text, "{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message);
         }

@@ -20,7 +20,7 @@ pub(super) struct Loader<'a> {
     pub(super) arguments: &'a [OsString],
     pub(super) words: Words,
     /// Called now and then while modprobe runs.
-    pub(super) meanwhile: &'a dyn Fn(),
+    pub(super) meanwhile: &'a mut dyn FnMut(&Watch),
 }
 
 /// What one attempt came to.
@@ -53,7 +53,7 @@ fn again(reason: &'static str, sentence: String) -> Tried {
 }
 
 impl Loader<'_> {
-    pub(super) fn attempt(&self, watch: &mut Watch, gate: &Gate) -> Tried {
+    pub(super) fn attempt(&mut self, watch: &mut Watch, gate: &Gate) -> Tried {
         if let Some(live) = gate.verdict().and_then(live) {
             return Tried::Live(format!("already loaded: {live}"), None);
         }
@@ -95,7 +95,7 @@ impl Loader<'_> {
     }
 
     /// What modprobe itself says that it would do.
-    fn plan(&self, watch: &Watch) -> Result<Plan, Tried> {
+    fn plan(&mut self, watch: &Watch) -> Result<Plan, Tried> {
         let mut arguments = vec![OsString::from("--show-depends")];
         arguments.extend(self.arguments.iter().cloned());
         match self.run_modprobe(&arguments, Words::Kept, watch)? {
@@ -116,11 +116,11 @@ impl Loader<'_> {
         }
     }
 
-    fn run_modprobe(&self, arguments: &[OsString], words: Words, watch: &Watch) -> Result<Ran, Tried> {
+    fn run_modprobe(&mut self, arguments: &[OsString], words: Words, watch: &Watch) -> Result<Ran, Tried> {
         let signals = watch.wakes().signals();
         let mut told = None;
         let ran = self.modprobe.run(arguments, words, signals.fd(), || {
-            (self.meanwhile)();
+            (self.meanwhile)(watch);
             let signal = signals.take_one()?;
             told = Some((signal, now()));
             Some(signal)

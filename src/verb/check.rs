@@ -53,7 +53,11 @@ fn by_status(path: &Path, format: Format, node: &Node) -> anyhow::Result<Ending>
         (Err(why), format) => {
             let answer = match format {
                 Format::Text => {
-                    format!("Unknown: the status file does not tell\n{}: {why}\n", path.display())
+                    format!(
+                        "Unknown: the status file does not tell\n{}: {why}\n\
+                         what to do: see that `keep --status-file` runs, and writes to this path\n",
+                        path.display()
+                    )
                 }
                 Format::Json => {
                     serde_json::json!({

@@ -39,7 +39,11 @@ impl Source {
         }
         let name = path.display().to_string();
         let refused = |why: &str| Refusal::Said(format!("cannot read reports from {name}: {why}"));
-        let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
+        let file = File::open(path).map_err(|error| {
+            refused(&format!(
+                "{error}: name a file of what `doctor --format json` printed, one report a line"
+            ))
+        })?;
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return Err(refused("it is a directory; name the files in it"));
         }

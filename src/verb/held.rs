@@ -89,7 +89,10 @@ impl<'a> Held<'a> {
         match written {
             Err(error) if !self.metrics_warned => {
                 self.metrics_warned = true;
-                tracing::warn!("cannot write the metrics file {}: {error}", path.display());
+                tracing::warn!(
+                    "cannot write the metrics file {}: {error}: see that its directory is there and may be written",
+                    path.display()
+                );
             }
             _ => {}
         }

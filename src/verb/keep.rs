@@ -29,10 +29,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const UNLOAD: Duration = Duration::from_millis(700);
 /// What rmmod is given then: one that hangs in the kernel ends on no signal.
 const RMMOD: Duration = Duration::from_millis(100);
-/// An unload takes less; of one that lasts longer it is told, and again after ten times as long.
-const SLOW: Duration = Duration::from_millis(200);
-/// As long as an unload lasts no longer than this, the service manager's watchdog is fed.
-const HUNG: Duration = Duration::from_secs(30);
+/// What a load and an unload take less than. Of one that lasts longer it is told, and again after ten times as
+/// long.
+const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
+/// Of one that lasts longer than this the service manager is told nothing good any more: its watchdog goes unfed.
+/// The kernel itself may wait half a minute for a module on which another depends.
+const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
 
 /// Where kmod's programs are looked for.
 #[derive(Clone, Debug)]
@@ -67,6 +69,8 @@ pub struct Service {
     pub hold: Hold,
     /// Where modprobe and rmmod are.
     pub tools: Tools,
+    /// The module's parameters.
+    pub parameters: Vec<OsString>,
     /// Never unload.
     pub no_yield: bool,
     /// Unload when told to end.
@@ -92,6 +96,44 @@ impl Service {
         }
         signals.serve();
         Ok(Kept::new(self, signals).run())
+    }
+}
+
+/// What watches over a program of kmod's while it runs.
+struct Vigil {
+    what: &'static str,
+    begun: BootTime,
+    /// When to tell of it next, and from when on it hangs: both counted from its beginning.
+    tell_after: Duration,
+    hung_after: Duration,
+}
+
+impl Vigil {
+    fn over(what: &'static str, tell_after: Duration, hung_after: Duration) -> Self {
+        Self { what, begun: now(), tell_after, hung_after }
+    }
+
+    fn spent(&self) -> Duration {
+        now().saturating_sub(self.begun)
+    }
+
+    /// It has lasted so long that it is to be told of.
+    fn is_long(&self) -> bool {
+        self.spent() >= self.tell_after
+    }
+
+    /// Feeds the watchdog, unless it hangs, and tells of what lasts long: true if it did.
+    fn keeps(&mut self, manager: &Manager) -> bool {
+        let spent = self.spent();
+        if spent < self.hung_after {
+            manager.feed();
+        }
+        if !self.is_long() {
+            return false;
+        }
+        self.tell_after = spent * 10;
+        tracing::warn!("{} has not ended after {}", self.what, Seconds(spent));
+        true
     }
 }
 
@@ -244,12 +286,18 @@ impl<'a> Kept<'a> {
             Ok(modprobe) => modprobe.with_patience(PATIENCE),
             Err(why) => return Some(Done::Postponed("NoModprobe", why.message)),
         };
-        let manager = &self.manager;
-        let loader = Loader {
+        let arguments = [&["nvidia-peermem".into()], self.asked.parameters.as_slice()].concat();
+        let (keep, manager, outlets) = (&self.keep, &self.manager, &mut self.outlets);
+        let mut vigil = Vigil::over("modprobe nvidia-peermem", SLOW.0, HUNG.0);
+        let mut loader = Loader {
             modprobe: &modprobe,
-            arguments: &["nvidia-peermem".into()],
+            arguments: &arguments,
             words: Words::Kept,
-            meanwhile: &|| manager.feed(),
+            meanwhile: &mut |watch| {
+                if vigil.keeps(manager) {
+                    outlets.publish(keep, watch, manager);
+                }
+            },
         };
         Some(match loader.attempt(&mut self.watch, self.keep.gate()) {
             Tried::Live(sentence, _) => Done::Loaded(sentence),
@@ -272,16 +320,11 @@ impl<'a> Kept<'a> {
             Ok(rmmod) => rmmod,
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
         };
-        let begun = now();
         let signals = self.watch.wakes().signals();
-        let mut tell_after = SLOW;
+        let mut vigil = Vigil::over("rmmod nvidia_peermem", SLOW.1, HUNG.1);
+        let begun = vigil.begun;
         let ran = rmmod.run(&["nvidia_peermem".into()], Words::Kept, signals.fd(), || {
-            let spent = now().saturating_sub(begun);
-            if spent < HUNG {
-                self.manager.feed();
-            }
-            if spent >= tell_after {
-                tell_after = spent * 10;
+            if vigil.is_long() {
                 untold.retain(|effect| match effect {
                     Effect::Say(line) => {
                         log::say(line);
@@ -289,7 +332,8 @@ impl<'a> Kept<'a> {
                     }
                     _ => true,
                 });
-                tracing::warn!("rmmod nvidia_peermem has not ended after {}", Seconds(spent));
+            }
+            if vigil.keeps(&self.manager) {
                 self.outlets.publish(&self.keep, &self.watch, &self.manager);
             }
             self.told = self.told.or_else(|| Some((signals.take_one()?, now())));
@@ -308,7 +352,10 @@ impl<'a> Kept<'a> {
         if self.watch.glimpse().peermem == Presence::Absent {
             return Done::Unloaded("nvidia_peermem is gone: somebody else was faster".to_owned());
         }
-        Done::NotUnloaded(format!("cannot unload nvidia_peermem: {why}"))
+        Done::NotUnloaded(format!(
+            "cannot unload nvidia_peermem, which keeps MOFED from coming: {why}; what to do: see that this process has \
+             CAP_SYS_MODULE and that kernel.modules_disabled is 0, then `rmmod nvidia_peermem`"
+        ))
     }
 
     fn end(&self, ending: Ending) -> Ending {

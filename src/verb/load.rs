@@ -155,11 +155,11 @@ impl Load {
     }
 
     fn attempt(&self, held: &mut Held) -> Tried {
-        let loader = Loader {
+        let mut loader = Loader {
             modprobe: &self.modprobe,
             arguments: &self.arguments,
             words: self.words,
-            meanwhile: &|| {},
+            meanwhile: &mut |_| {},
         };
         loader.attempt(&mut held.watch, &held.gate)
     }

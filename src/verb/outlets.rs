@@ -69,7 +69,10 @@ impl<'a> Outlets<'a> {
     fn replace(&mut self, what: &'static str, path: &Path, text: &str) {
         if let Err(error) = metrics::replace(path, text) {
             if self.warned.insert(what) {
-                tracing::warn!("cannot write the {what} {}: {error}", path.display());
+                tracing::warn!(
+                    "cannot write the {what} {}: {error}: see that its directory is there and may be written",
+                    path.display()
+                );
             }
         }
     }
@@ -83,8 +86,14 @@ impl<'a> Outlets<'a> {
             return;
         }
         let found = probe::holders(&self.asked.hold.node.places.proc);
-        if found != self.holders.0 {
+        let is_first = self.holders.1.is_none();
+        if !found.is_empty() && found != self.holders.0 {
             tracing::warn!("open on GPU or RDMA devices, and so perhaps what uses it: {}", found.join(", "));
+        } else if found.is_empty() && is_first {
+            tracing::warn!(
+                "no process can be seen that has GPU or RDMA devices open; to see all of them takes the host's processes \
+                 (hostPID: true) and CAP_SYS_PTRACE"
+            );
         }
         self.holders = (found, Some(now()));
     }
