@@ -395,6 +395,10 @@ fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
             for same in ["name", "image", "securityContext"] {
                 assert_eq!(kept[same], original[same], "{name}");
             }
+            // The operator's always has both.
+            if name == "clusterpolicy" {
+                assert!(original.get("livenessProbe").is_some() && original.get("startupProbe").is_some());
+            }
             for probe in ["livenessProbe", "startupProbe"] {
                 assert!(kept.get(probe).is_none(), "{name}: it would end keep when that lets go");
             }
@@ -429,30 +433,24 @@ fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
             assert_eq!(code(output(keep.args(words)).status), 127, "{name}");
         }
     }
-    let policy = named(&render_with(&["keep"], &["dry-run"]), "peermem-gate-keep");
-    let pod = pod_of(&fixture("clusterpolicy"));
-    assert_eq!(cluster.admits(&policy, &pod), Ok(pod.clone()), "a dry run changes nothing");
+    for components in [&["dry-run"][..], &["dry-run", "image-volume"], &["image-volume", "dry-run"]] {
+        let policy = named(&render_with(&["keep"], components), "peermem-gate-keep");
+        let pod = pod_of(&fixture("clusterpolicy"));
+        assert_eq!(cluster.admits(&policy, &pod), Ok(pod.clone()), "a dry run changes nothing: {components:?}");
+    }
 }
 
 /// In whatever order the API server takes them, one is no hindrance to the others.
 #[test]
 fn the_policies_go_together_in_every_order() {
     let Some(mut cluster) = Cluster::start() else { return };
-    let mut rendered = render_with(&["wrapper"], &[]);
+    let mut rendered = render_with(&["wrapper", "keep"], &[]);
     rendered.extend(render(&manifests().join("shim")));
-    let [init, wrapper, shim] =
-        ["peermem-gate", "peermem-gate-wrapper", "peermem-gate-shim"].map(|name| named(&rendered, name));
-    let orders = [
-        [&init, &wrapper, &shim],
-        [&init, &shim, &wrapper],
-        [&wrapper, &init, &shim],
-        [&wrapper, &shim, &init],
-        [&shim, &init, &wrapper],
-        [&shim, &wrapper, &init],
-    ];
-    for order in orders {
+    let policies = ["peermem-gate", "peermem-gate-wrapper", "peermem-gate-shim", "peermem-gate-keep"]
+        .map(|name| named(&rendered, name));
+    for order in orders(&policies.iter().collect::<Vec<_>>()) {
         let mut pod = pod_of(&fixture("openshift"));
-        for policy in order {
+        for policy in &order {
             pod = cluster.admits(policy, &pod).expect("it matches");
         }
         let names = init_containers(&pod);
@@ -462,10 +460,23 @@ fn the_policies_go_together_in_every_order() {
         assert_eq!(pod["spec"]["initContainers"].as_array().unwrap().len(), 3);
         let volumes = pod["spec"]["volumes"].as_array().unwrap();
         assert_eq!(volumes.iter().filter(|volume| volume["name"] == GATE_CONTAINER).count(), 1);
+        assert_eq!(container(&pod, PEERMEM)["args"][0], "keep");
         for policy in order {
             assert!(cluster.admits(policy, &pod).is_err(), "a second time changes nothing");
         }
     }
+}
+
+fn orders<'a>(all: &[&'a Value]) -> Vec<Vec<&'a Value>> {
+    if all.is_empty() {
+        return vec![Vec::new()];
+    }
+    let with_first = |at: usize| {
+        let mut others = all.to_vec();
+        let first = others.remove(at);
+        orders(&others).into_iter().map(move |rest| [vec![first], rest].concat())
+    };
+    (0..all.len()).flat_map(with_first).collect()
 }
 
 #[test]
