@@ -436,7 +436,11 @@ fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
     for components in [&["dry-run"][..], &["dry-run", "image-volume"], &["image-volume", "dry-run"]] {
         let policy = named(&render_with(&["keep"], components), "peermem-gate-keep");
         let pod = pod_of(&fixture("clusterpolicy"));
-        assert_eq!(cluster.admits(&policy, &pod), Ok(pod.clone()), "a dry run changes nothing: {components:?}");
+        assert_eq!(
+            cluster.admits(&policy, &pod),
+            Ok(pod.clone()),
+            "a dry run changes nothing: {components:?}"
+        );
     }
 }
 

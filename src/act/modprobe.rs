@@ -236,7 +236,8 @@ impl Modprobe {
     }
 
     fn start(&self, args: &[OsString], words: Words) -> Result<Attempt, Unrunnable> {
-        let mut command = if self.name == RMMOD && is_system(&self.root) {
+        let is_direct = self.name == RMMOD && is_system(&self.root);
+        let mut command = if is_direct {
             // It comes sooner without the step; that it inherits our blocked signals only keeps an unload from
             // being cut short, and nobody waits longer than their patience for it.
             Command::new(&self.path)
@@ -252,7 +253,11 @@ impl Modprobe {
         }
         let mut child = command.spawn().map_err(|error| {
             let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
-            let what = format!("{} cannot be started for {}", self.step.display(), self.name);
+            let what = if is_direct {
+                format!("{} cannot be started", self.path.display())
+            } else {
+                format!("{} cannot be started for {}", self.step.display(), self.name)
+            };
             failed(&what, errno, "see that /proc is mounted, and that processes may be started")
         })?;
         let pipes = [

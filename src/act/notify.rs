@@ -3,7 +3,7 @@
 
 use crate::gate::BootTime;
 use crate::wake::now;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::env;
 use std::ffi::OsStr;
 use std::io;
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How often the watchdog hears of us between two of its limits.
 const SHARE: u32 = 3;
+/// How soon to tell again what could not be told.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The service manager.
 #[derive(Debug)]
@@ -21,7 +23,16 @@ pub struct Manager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     fed: Cell<BootTime>,
+    owed: RefCell<Owed>,
     has_failed: Cell<bool>,
+}
+
+/// What could not be told yet, for the manager has not read what came before.
+#[derive(Debug, Default)]
+struct Owed {
+    ready: bool,
+    status: Option<String>,
+    tried: BootTime,
 }
 
 impl Manager {
@@ -36,6 +47,7 @@ impl Manager {
             socket: None,
             watchdog: limit.map(|limit| Duration::from_micros(limit) / SHARE),
             fed: Cell::new(now()),
+            owed: RefCell::default(),
             has_failed: Cell::new(false),
         };
         if let Some(name) = env::var_os("NOTIFY_SOCKET") {
@@ -49,12 +61,20 @@ impl Manager {
 
     /// It runs, and has looked.
     pub fn ready(&self) {
-        self.tell("READY=1");
+        self.owed.borrow_mut().ready = true;
+        self.pay();
     }
 
     /// What it is at, in one line.
     pub fn status(&self, sentence: &str) {
-        self.tell(&format!("STATUS={}", sentence.replace('\n', " ")));
+        self.owed.borrow_mut().status = Some(format!("STATUS={}", sentence.replace('\n', " ")));
+        self.pay();
+    }
+
+    /// All that is due: to be called as often as one likes.
+    pub fn attend(&self) {
+        self.pay();
+        self.feed();
     }
 
     /// It ends because it was told to.
@@ -70,18 +90,38 @@ impl Manager {
         }
     }
 
-    /// When the watchdog wants to hear of us again.
+    /// When something is due again.
     #[must_use]
-    pub fn next_feed(&self) -> Option<BootTime> {
+    pub fn next_due(&self) -> Option<BootTime> {
+        let owed = self.owed.borrow();
+        let again = (owed.ready || owed.status.is_some()).then_some(owed.tried + AGAIN);
+        self.next_feed().into_iter().chain(again).min()
+    }
+
+    fn next_feed(&self) -> Option<BootTime> {
         self.watchdog.map(|every| self.fed.get() + every)
     }
 
-    /// To nobody who does not read: an unload must not wait for the service manager.
-    fn tell(&self, state: &str) {
-        let Some((socket, address)) = &self.socket else { return };
+    fn pay(&self) {
+        let mut owed = self.owed.borrow_mut();
+        owed.tried = now();
+        if owed.ready {
+            owed.ready = !self.tell("READY=1");
+        }
+        owed.status = owed.status.take().filter(|status| !self.tell(status));
+    }
+
+    /// To nobody who does not read: an unload must not wait for the service manager. False where it has to be told
+    /// again.
+    fn tell(&self, state: &str) -> bool {
+        let Some((socket, address)) = &self.socket else { return true };
         match socket.send_to_addr(state.as_bytes(), address) {
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => self.failed(&error),
-            _ => {}
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) => {
+                self.failed(&error);
+                true
+            }
         }
     }
 

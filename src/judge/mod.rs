@@ -10,7 +10,7 @@ pub mod plan;
 pub mod refusal;
 pub mod swap;
 
-use crate::condition::{Condition, ConditionType, Reason, Verdict};
+use crate::condition::{Condition, ConditionType, Reason, Status, Verdict};
 use crate::config::{Expectations, MofedPlace};
 use crate::observation::{Nic, Observation};
 use std::path::Path;
@@ -43,6 +43,12 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
         not_required(ConditionType::Settled, "one look has no duration"),
     ]);
     Verdict::of(conditions)
+}
+
+/// RDMA is asked for, and there is a device for it.
+#[must_use]
+pub fn applies(expected: &Expectations, nic: &Nic) -> bool {
+    [rdma_requested(expected), nic_present(nic)].iter().all(|c| c.status == Status::True)
 }
 
 /// Behind what is not there, when it may be there and not be seen.

@@ -80,8 +80,12 @@ pub enum Action {
 /// What an action came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is live.
+    /// It is live, by us.
     Loaded(String),
+    /// It is live, and somebody else was faster.
+    Found(String),
+    /// It is live, by us, and MOFED has begun to swap its modules meanwhile.
+    Overlapped(String),
     /// Not loaded, and another attempt at the same would end the same.
     Refused(&'static str, String),
     /// Not loaded, and worth another attempt once everything has held again.
@@ -99,6 +103,14 @@ pub struct Step {
     pub action: Option<Action>,
     /// To be carried out then.
     pub effects: Vec<Effect>,
+}
+
+/// Who loaded what is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoadedBy {
+    Another,
+    /// We, and the inode of its directory in sysfs, once seen: one that was loaded anew has another.
+    Us(Option<u64>),
 }
 
 /// A load that was refused.
@@ -121,8 +133,9 @@ pub struct Keep {
     /// The state in one sentence.
     message: String,
     peermem: Presence,
-    /// We loaded what is loaded.
-    is_ours: bool,
+    loaded_by: LoadedBy,
+    /// The message is about a swap: not what there is to say of a module that stays.
+    is_about_swap: bool,
     /// The gate has applied at some time: a NIC that is gone by now may be in a reset.
     has_applied: bool,
     /// Of the last look, if there was one.
@@ -150,7 +163,8 @@ impl Keep {
             since: now,
             message: "not looked yet".to_owned(),
             peermem: Presence::Unknown,
-            is_ours: false,
+            loaded_by: LoadedBy::Another,
+            is_about_swap: false,
             has_applied: false,
             evidence: None,
             refused: None,
@@ -161,6 +175,11 @@ impl Keep {
             poll: now,
             ledger: Ledger::new(now),
         }
+    }
+
+    /// The gate applies: known before the first look has come to its end.
+    pub fn applies(&mut self) {
+        self.has_applied = true;
     }
 
     /// A glimpse, before anything that takes time: it can only let go.
@@ -182,23 +201,26 @@ impl Keep {
         let is_blocked = sight.is_blocked();
         let Sight { mut look, glimpse, evidence, .. } = sight;
         // That it comes and goes is no break of what it waits for.
-        look.identity.modules.remove("nvidia_peermem");
+        let inode = look.identity.modules.remove("nvidia_peermem");
         let outcome = look.verdict.outcome;
         self.has_applied |= outcome != Outcome::NotApplicable;
         let is_first = self.evidence.replace(evidence).is_none();
         let mut step = Step::default();
-        if glimpse.peermem == Presence::Absent && self.holds_module() {
+        let is_another = !self.recognises(inode);
+        if (glimpse.peermem == Presence::Absent || is_another) && self.holds_module() {
             self.lost(now, cause, &mut step);
         }
         self.peermem = glimpse.peermem;
         if matches!(glimpse.peermem, Presence::Live { .. }) {
             // Somebody has shown that it can be loaded.
             self.refused = None;
+            self.last_try = None;
         }
         step.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
             // What the old stack refused says nothing of the new one.
             self.gate.forgive();
+            self.last_try = None;
         }
         match (glimpse.peermem, glimpse.swap) {
             (Presence::Unknown | Presence::Between, _) => {}
@@ -231,12 +253,16 @@ impl Keep {
     /// What an action has come to.
     pub fn done(&mut self, now: BootTime, done: Done) -> Vec<Effect> {
         self.ledger.charge(self.state, now);
+        self.is_about_swap = matches!(done, Done::Overlapped(_));
         let (state, level, text) = match done {
-            Done::Loaded(said) => {
+            Done::Loaded(said) | Done::Overlapped(said) => {
                 self.ledger.loaded();
-                self.is_ours = true;
-                self.last_try = None;
+                self.loaded_by = LoadedBy::Us(None);
                 self.peermem = Presence::Live { uses: Some(0) };
+                (State::Loaded, Level::Info, said)
+            }
+            Done::Found(said) => {
+                self.peermem = Presence::Live { uses: None };
                 (State::Loaded, Level::Info, said)
             }
             Done::Refused(reason, said) => {
@@ -314,7 +340,13 @@ impl Keep {
     /// We loaded what is loaded.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        self.is_ours
+        matches!(self.loaded_by, LoadedBy::Us(_))
+    }
+
+    /// The gate has applied at some time.
+    #[must_use]
+    pub fn has_applied(&self) -> bool {
+        self.has_applied
     }
 
     /// The state in one sentence, with what a person can do about it.
@@ -355,7 +387,7 @@ impl Keep {
     }
 
     fn let_go(&mut self, now: BootTime, cause: &Cause, uses: Option<i64>, why: &str, step: &mut Step) {
-        let whose = if self.is_ours { "" } else { " (loaded by somebody else)" };
+        let whose = if self.is_ours() { "" } else { " (loaded by somebody else)" };
         self.refused = None;
         if uses == Some(0) {
             if now >= self.unload_from {
@@ -385,15 +417,16 @@ impl Keep {
 
     /// It is live, and stays.
     fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, step: &mut Step) {
-        const LEFT_ALONE: &str = "nvidia_peermem is left alone (--no-yield)";
-        let text = match swap.filter(|_| self.has_applied) {
-            Some(why) => format!("{why}; {LEFT_ALONE}"),
-            None if self.is_ours => "nvidia_peermem is live".to_owned(),
+        let swap = swap.filter(|_| self.has_applied);
+        let is_about_swap = swap.is_some();
+        let text = match swap {
+            Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
+            None if self.is_ours() => "nvidia_peermem is live".to_owned(),
             None => "nvidia_peermem is live: loaded by somebody else, and treated the same".to_owned(),
         };
         (self.retry, self.unload_from) = (RETRY, now);
-        let is_about_swap = |text: &str| text.ends_with(LEFT_ALONE);
-        let is_said = self.message == text || !is_about_swap(&text) && !is_about_swap(&self.message);
+        let is_said = self.message == text || !is_about_swap && !self.is_about_swap;
+        self.is_about_swap = is_about_swap;
         if self.state != State::Loaded || !is_said {
             self.enter(now, State::Loaded, Level::Info, text, Some(cause), step);
         }
@@ -422,6 +455,18 @@ impl Keep {
         self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::Ready)
     }
 
+    /// What is loaded is still what we loaded, if it was we.
+    fn recognises(&mut self, inode: Option<u64>) -> bool {
+        match (self.loaded_by, inode) {
+            (LoadedBy::Us(None), Some(inode)) => {
+                self.loaded_by = LoadedBy::Us(Some(inode));
+                true
+            }
+            (LoadedBy::Us(Some(ours)), Some(inode)) => ours == inode,
+            _ => true,
+        }
+    }
+
     /// Somebody else took it away.
     fn lost(&mut self, now: BootTime, cause: &Cause, step: &mut Step) {
         let was_loaded = self.state == State::Loaded;
@@ -448,7 +493,7 @@ impl Keep {
             self.gate.forgive();
         }
         self.peermem = Presence::Absent;
-        self.is_ours = false;
+        self.loaded_by = LoadedBy::Another;
         self.retry = RETRY;
         self.unload_from = now;
     }

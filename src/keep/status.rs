@@ -124,6 +124,19 @@ impl Stored {
         }
     }
 
+    /// The file's `text` as it was, but for a verdict that `keep`'s state contradicts.
+    #[must_use]
+    pub fn json(&self, text: &str) -> String {
+        let outcome = self.outcome();
+        match serde_json::from_str(text) {
+            Ok(serde_json::Value::Object(mut all)) if outcome != self.verdict.outcome => {
+                all.insert("verdict".to_owned(), serde_json::json!(outcome));
+                serde_json::Value::Object(all).to_string() + "\n"
+            }
+            _ => text.to_owned(),
+        }
+    }
+
     /// The headline, the sidecar's state, and a line for each condition.
     #[must_use]
     pub fn text(&self) -> String {

@@ -105,11 +105,17 @@ impl<'a> Probe<'a> {
         self.nic = None;
     }
 
-    /// Looks at everything. `None` when `interrupted` became true, or the marker went, while the
-    /// kernel's symbols were read: what was seen by then is not worth a judgement.
+    /// The gate applies, as far as that can be told at once.
+    pub fn applies(&mut self) -> bool {
+        let nic = self.nic.get_or_insert_with(|| pci::read(&self.node.places.sys));
+        judge::applies(&self.node.expected, nic)
+    }
+
+    /// Looks at everything. `None` when `interrupted` became true while the kernel's symbols were read or a
+    /// module file unpacked, or the marker went: what was seen by then is not worth a judgement.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         let mut seen = self.look_at_loaded(depth, interrupted)?;
-        self.look_at_peermem(&mut seen);
+        self.look_at_peermem(&mut seen, interrupted)?;
         Some(seen)
     }
 
@@ -177,17 +183,22 @@ impl<'a> Probe<'a> {
     }
 
     /// The module file, and the modules that it needs.
-    fn look_at_peermem(&mut self, seen: &mut Observation) {
+    fn look_at_peermem(
+        &mut self,
+        seen: &mut Observation,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Option<()> {
         if self.node.expected.peermem.is_none() {
-            return;
+            return Some(());
         }
-        let peermem = peermem::read(&self.node.places, seen, &mut self.inspected);
+        let peermem = peermem::read(&self.node.places, seen, &mut self.inspected, interrupted)?;
         if let ModuleFile::Read { info, .. } = &peermem.file {
             for name in &info.depends {
                 self.witness(seen, name);
             }
         }
         seen.peermem = Some(peermem);
+        Some(())
     }
 
     fn witness(&self, seen: &mut Observation, name: &str) {
@@ -210,7 +221,7 @@ impl<'a> Probe<'a> {
             return true;
         }
         match holding.r#type {
-            ConditionType::MarkerTrusted => marker() || lock(),
+            ConditionType::MarkerTrusted => marker() || lock() || modules(),
             // The modules count while there is no marker too: what uses nvidia_peermem is named.
             ConditionType::MarkerPresent
             | ConditionType::ModulesLive

@@ -2,7 +2,7 @@
 //! All that decides whether nvidia-peermem will load: its file, its parameters, and what the loaded
 //! modules offer.
 
-use super::module_file::{self, Found, NotAModule};
+use super::module_file::{self, Found, Interrupted, NotAModule};
 use super::privilege::signatures;
 use super::read::{open, unreadable};
 use super::root::resolve;
@@ -59,12 +59,12 @@ fn was_read<T>(value: &Result<T, NotAModule>) -> bool {
 }
 
 impl Inspected {
-    fn inspect(&mut self, path: &Path) -> Result<ModuleInfo, NotAModule> {
-        kept(&mut self.infos, path, path, || module_file::inspect(path), was_read)
+    fn inspect(&mut self, path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
+        kept(&mut self.infos, path, path, || module_file::inspect(path, interrupted), was_read)
     }
 
-    fn build_id(&mut self, path: &Path) -> Result<Option<String>, NotAModule> {
-        kept(&mut self.build_ids, path, path, || module_file::build_id(path), was_read)
+    fn build_id(&mut self, path: &Path, interrupted: Interrupted<'_>) -> Result<Option<String>, NotAModule> {
+        kept(&mut self.build_ids, path, path, || module_file::build_id(path, interrupted), was_read)
     }
 
     pub(super) fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
@@ -82,9 +82,30 @@ impl Inspected {
     }
 }
 
-/// Reads it all; `seen` is the rest of the same look.
-pub(super) fn read(places: &Places, seen: &Observation, inspected: &mut Inspected) -> Peermem {
-    let mut reading = Reading { places, seen, inspected };
+/// Reads it all; `seen` is the rest of the same look. `None` when `interrupted` became true: to unpack a
+/// module takes seconds.
+pub(super) fn read(
+    places: &Places,
+    seen: &Observation,
+    inspected: &mut Inspected,
+    interrupted: Interrupted<'_>,
+) -> Option<Peermem> {
+    let mut is_broken_off = false;
+    let mut interrupted = || {
+        is_broken_off |= interrupted();
+        is_broken_off
+    };
+    let peermem = read_unless(places, seen, inspected, &mut interrupted);
+    (!is_broken_off).then_some(peermem)
+}
+
+fn read_unless(
+    places: &Places,
+    seen: &Observation,
+    inspected: &mut Inspected,
+    interrupted: Interrupted<'_>,
+) -> Peermem {
+    let mut reading = Reading { places, seen, inspected, interrupted };
     let file = reading.file();
     let (parameters, parameters_unreadable) =
         modprobe_conf::parameters(&places.driver_root, &places.proc, NAME);
@@ -123,6 +144,7 @@ struct Reading<'a> {
     places: &'a Places,
     seen: &'a Observation,
     inspected: &'a mut Inspected,
+    interrupted: Interrupted<'a>,
 }
 
 impl Reading<'_> {
@@ -140,7 +162,7 @@ impl Reading<'_> {
             Ok(None) => return ModuleFile::Missing(module_file::directory(root, release)),
             Err(why) => return ModuleFile::Unreadable(why),
         };
-        match self.inspected.inspect(&real) {
+        match self.inspected.inspect(&real, self.interrupted) {
             Ok(info) => ModuleFile::Read { path, others, listed, info: Box::new(info) },
             Err(NotAModule::Unreadable(why)) => ModuleFile::Unreadable(why),
             Err(NotAModule::Damaged(why)) => ModuleFile::Damaged(why),
@@ -173,10 +195,10 @@ impl Reading<'_> {
             let Ok(Some(found)) = self.inspected.find(root, &self.seen.kernel.release, name) else {
                 continue;
             };
-            if self.inspected.build_id(&found.real) != Ok(Some(loaded.clone())) {
+            if self.inspected.build_id(&found.real, self.interrupted) != Ok(Some(loaded.clone())) {
                 continue;
             }
-            if let Ok(info) = self.inspected.inspect(&found.real) {
+            if let Ok(info) = self.inspected.inspect(&found.real, self.interrupted) {
                 return Ok((found.path, info));
             }
         }

@@ -4,7 +4,7 @@
 use super::watch::Watch;
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{Modprobe, Ran, Words};
-use crate::condition::{ConditionType, Outcome, Reason, Status, Verdict};
+use crate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
 use crate::gate::{BootTime, Gate, Look};
 use crate::judge::plan::{self, Plan};
 use crate::judge::refusal::{Attempt, refusal};
@@ -13,6 +13,7 @@ use crate::probe::{self, KernelLog};
 use crate::wake::now;
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 /// What loads, and with what.
 pub(super) struct Loader<'a> {
@@ -146,13 +147,31 @@ pub(super) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
     Some(gate.believing(look))
 }
 
+/// For how long a load that succeeded may be undecided.
+const PROOF: Duration = Duration::from_secs(1);
+
+/// Nothing says that it is live, nor that it is not.
+fn is_undecided(look: &Look) -> bool {
+    let peermem = look.verdict.get(ConditionType::PeermemUsable);
+    peermem.is_some_and(|c| UNDECIDED.contains(&c.reason))
+}
+
+const UNDECIDED: [Reason; 3] = [Reason::WitnessesDisagree, Reason::ModuleLoading, Reason::ModulesUnreadable];
+
 /// Whether it is live now; if not, why.
 fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog) -> Tried {
     let said = log.said();
     let info = watch.seen().and_then(file).map(|(_, info)| info.clone());
-    let after = match look_to_the_end(watch, gate) {
-        Ok(after) => after,
-        Err(tried) => return tried,
+    let until = now() + PROOF;
+    let after = loop {
+        match look_to_the_end(watch, gate) {
+            // modprobe has done it, and /proc or /sys do not agree yet, or were read while they changed.
+            Ok(after) if ran.code == 0 && is_undecided(&after) && now() < until => {}
+            Ok(after) => break after,
+            Err(tried) => return tried,
+        }
+        // One that comes is heeded by the look.
+        let _ = watch.wakes().signals().wait(PROOF / 20);
     };
     let peermem = after.verdict.get(ConditionType::PeermemUsable);
     let is_loaded =
@@ -237,6 +256,7 @@ fn overlapped(before: &Look, after: &Look) -> Option<String> {
     let mut identity = after.identity.clone();
     // Its own directory is new.
     identity.modules.remove("nvidia_peermem");
-    let gone = after.verdict.holding().find(|c| c.status == Status::False);
+    let is_gone = |c: &&Condition| c.status == Status::False && c.reason != Reason::WitnessesDisagree;
+    let gone = after.verdict.holding().find(is_gone);
     gone.map(|c| format!("{}: {}", c.r#type, c.message)).or_else(|| before.identity.difference(&identity))
 }

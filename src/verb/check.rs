@@ -48,7 +48,7 @@ fn by_status(path: &Path, format: Format, node: &Node) -> anyhow::Result<Ending>
         Err(why) => (String::new(), Err(why)),
     };
     let (outcome, answer) = match (told, format) {
-        (Ok(stored), Format::Json) => (stored.outcome(), text),
+        (Ok(stored), Format::Json) => (stored.outcome(), stored.json(&text)),
         (Ok(stored), Format::Text) => (stored.outcome(), stored.text()),
         (Err(why), format) => {
             let answer = match format {

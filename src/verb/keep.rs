@@ -173,6 +173,9 @@ impl<'a> Kept<'a> {
             tracing::error!("{sentence}");
             return last_words(self.asked.termination_log.as_deref(), Ending::Blocked, &sentence, None);
         }
+        if self.watch.applies() {
+            self.keep.applies();
+        }
         let mut cause = Some(Cause::Start);
         loop {
             if let Some(Cause::Asked) = &cause {
@@ -190,7 +193,7 @@ impl<'a> Kept<'a> {
             if cause == Some(Cause::Start) {
                 self.manager.ready();
             }
-            self.manager.feed();
+            self.manager.attend();
             if let Some((signal, since)) = self.told {
                 return self.told_to_end(signal, since);
             }
@@ -210,7 +213,7 @@ impl<'a> Kept<'a> {
     }
 
     fn due(&self) -> Option<BootTime> {
-        let own = [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.manager.next_feed()];
+        let own = [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.manager.next_due()];
         own.into_iter().flatten().min()
     }
 
@@ -300,9 +303,10 @@ impl<'a> Kept<'a> {
             },
         };
         Some(match loader.attempt(&mut self.watch, self.keep.gate()) {
-            Tried::Live(sentence, _) => Done::Loaded(sentence),
+            Tried::Live(sentence, Some(0)) => Done::Loaded(sentence),
+            Tried::Live(sentence, _) => Done::Found(sentence),
             Tried::Overlapped(how) => {
-                Done::Loaded(format!("loaded, but MOFED began to swap its modules meanwhile ({how})"))
+                Done::Overlapped(format!("loaded, but MOFED began to swap its modules meanwhile ({how})"))
             }
             Tried::Refused(why) => Done::Refused(why.reason, why.sentence),
             Tried::Again(why) => Done::Postponed(why.reason, why.sentence),
@@ -336,7 +340,9 @@ impl<'a> Kept<'a> {
             if vigil.keeps(&self.manager) {
                 self.outlets.publish(&self.keep, &self.watch, &self.manager);
             }
-            self.told = self.told.or_else(|| Some((signals.take_one()?, now())));
+            // Each must be taken, but the first counts.
+            let came = signals.take_one().map(|signal| (signal, now()));
+            self.told = self.told.or(came);
             self.told.filter(|(_, since)| now() >= *since + UNLOAD).map(|(signal, _)| signal)
         });
         let took = Seconds(now().saturating_sub(begun));
@@ -369,8 +375,9 @@ impl<'a> Kept<'a> {
         self.manager.stopping();
         let mut glimpse = self.watch.glimpse();
         let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });
-        // Not where one was broken off just now.
-        if self.asked.unload_on_exit && is_unused && now() < since + UNLOAD {
+        // Not where one was broken off just now, and nothing is touched where the gate does not apply.
+        let may = self.asked.unload_on_exit && self.keep.has_applied();
+        if may && is_unused && now() < since + UNLOAD {
             self.told = Some((signal, since));
             if let Done::NotUnloaded(why) = self.unload(&mut Vec::new()) {
                 tracing::warn!("{why}");

@@ -28,7 +28,11 @@ pub(super) struct Outlets<'a> {
 
 impl<'a> Outlets<'a> {
     pub(super) fn new(asked: &'a Service) -> Self {
-        Self { asked, holders: (Vec::new(), None), warned: BTreeSet::new(), told: String::new() }
+        let outlets =
+            Self { asked, holders: (Vec::new(), None), warned: BTreeSet::new(), told: String::new() };
+        // What was killed left its own behind, and this one may end before it has anything to tell.
+        outlets.close();
+        outlets
     }
 
     /// To all of them; a failure warns once and changes nothing else.
@@ -61,8 +65,11 @@ impl<'a> Outlets<'a> {
 
     /// What is left behind says no more that anybody keeps anything.
     pub(super) fn close(&self) {
-        if let Some(path) = &self.asked.status_file {
-            let _ = std::fs::remove_file(path);
+        for path in [&self.asked.status_file, &self.asked.hold.metrics_file].into_iter().flatten() {
+            // A file of ours; whatever else was named there stays.
+            if path.is_file() {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 

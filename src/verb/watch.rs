@@ -23,8 +23,8 @@ pub(super) struct Watch<'a> {
     probe: Probe<'a>,
     started: BootTime,
     last_look: BootTime,
-    /// A module was coming or going at the last look.
-    in_transit: bool,
+    /// Since when a module has been coming or going at every look.
+    in_transit: Option<BootTime>,
     /// What was seen last.
     seen: Option<Observation>,
     /// MOFED's marker was there once.
@@ -42,11 +42,16 @@ impl<'a> Watch<'a> {
             probe: Probe::new(node),
             started,
             last_look: started,
-            in_transit: false,
+            in_transit: None,
             seen: None,
             was_marked: false,
             is_alert: false,
         }
+    }
+
+    /// The gate applies, as far as that can be told at once.
+    pub(super) fn applies(&mut self) -> bool {
+        self.probe.applies()
     }
 
     /// From now on no look outlasts the beginning of a swap.
@@ -68,7 +73,8 @@ impl<'a> Watch<'a> {
         // Broken off by a signal, by the marker's loss, or by what a module does: their events are still there to wake us.
         let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled() || swaps())?;
         let seen = self.recorded(cause, seen);
-        self.in_transit = in_transit(&node.expected, &seen);
+        self.in_transit =
+            in_transit(&node.expected, &seen).then(|| self.in_transit.unwrap_or(self.last_look));
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
         let verdict = judge(&node.expected, &seen);
         let look = Look { verdict, identity: seen.identity() };
@@ -120,7 +126,9 @@ impl<'a> Watch<'a> {
     }
 
     fn next_slow_look(&self) -> BootTime {
-        self.last_look + if self.in_transit { TRANSIT } else { SAFETY_NET }
+        // One that never ends, as after an oops, is looked at ever more seldom.
+        let transit = |since| (self.last_look.saturating_sub(since) / 10).clamp(TRANSIT, SAFETY_NET);
+        self.last_look + self.in_transit.map_or(SAFETY_NET, transit)
     }
 
     /// What a wake without an event is for; `None` where no look is due, as for a heartbeat.
@@ -130,7 +138,7 @@ impl<'a> Watch<'a> {
             Some(Cause::Timer)
         } else if now < self.next_slow_look() {
             None
-        } else if self.in_transit {
+        } else if self.in_transit.is_some() {
             Some(Cause::Transit)
         } else {
             Some(Cause::SafetyNet)

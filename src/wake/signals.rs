@@ -9,6 +9,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
 
@@ -55,8 +56,14 @@ impl Signals {
     }
 
     pub(super) fn pending(&self) -> bool {
+        self.wait(Duration::ZERO)
+    }
+
+    /// Waits for one, at most this long; true when one has come.
+    #[must_use]
+    pub fn wait(&self, limit: Duration) -> bool {
         let mut fds = [PollFd::new(self.fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+        poll(&mut fds, PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX)).is_ok_and(|ready| ready > 0)
     }
 
     /// A signal that has come and ends the gate, if one has.

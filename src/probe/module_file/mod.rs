@@ -54,15 +54,21 @@ fn damaged<T>(why: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Damaged(why.into()))
 }
 
+/// Asked now and then while a file is unpacked; true breaks it off, and the file counts as unreadable then.
+pub type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
+
 /// What the module file at `path`, compressed or not, says of itself.
-pub fn inspect(path: &Path) -> Result<ModuleInfo, NotAModule> {
-    Contents::open(path).and_then(Elf::parse).and_then(|elf| info::read(&elf)).map_err(|fault| fault.at(path))
+pub fn inspect(path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
+    Contents::open(path, interrupted)
+        .and_then(Elf::parse)
+        .and_then(|elf| info::read(&elf))
+        .map_err(|fault| fault.at(path))
 }
 
 /// The build id alone. Of an uncompressed file only some kilobytes are read, however large it is,
 /// and no more is checked than that takes.
-pub fn build_id(path: &Path) -> Result<Option<String>, NotAModule> {
-    Contents::open(path)
+pub fn build_id(path: &Path, interrupted: Interrupted<'_>) -> Result<Option<String>, NotAModule> {
+    Contents::open(path, interrupted)
         .and_then(Elf::parse)
         .and_then(|elf| info::build_id(&elf))
         .map_err(|fault| fault.at(path))

@@ -7,7 +7,7 @@ mod find;
 mod image;
 
 use self::image::Image;
-use super::unpack::{Contents, IN_MEMORY, Packing, unpack};
+use super::unpack::{self, Contents, IN_MEMORY, Packing};
 use super::{Elf, Fault, info};
 use crate::observation::ModuleInfo;
 use lzma_rust2::{LzmaOptions, XzOptions, XzWriter};
@@ -16,6 +16,10 @@ use std::io::Write;
 
 const SIGNATURE: &[u8] = b"PKCS#7 and its description~Module signature appended~\n";
 const PACKINGS: [Packing; 3] = [Packing::Gzip, Packing::Xz, Packing::Zstd];
+
+fn unpack(packing: Packing, packed: &[u8], limit: u64) -> Result<Vec<u8>, Fault> {
+    unpack::unpack(packing, packed, limit, &mut || false)
+}
 
 fn parse(file: &[u8]) -> Result<ModuleInfo, Fault> {
     Elf::parse(Contents::Unpacked(file.to_owned())).and_then(|elf| info::read(&elf))

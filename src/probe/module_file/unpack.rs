@@ -2,7 +2,7 @@
 //! The bytes of a module file, a range at a time, compressed or not. What counts is how the file
 //! begins, as for kmod, not how its name ends.
 
-use super::{Fault, damaged};
+use super::{Fault, Interrupted, damaged};
 use crate::probe::read::open;
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
@@ -25,6 +25,9 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// In KiB: the dictionary of `xz -9`, the largest that xz's levels ask for, and what else it takes.
 const XZ_MEMORY: u32 = 66 * 1024;
 
+/// How much is unpacked between two questions whether to go on: of xz some milliseconds.
+const CHUNK: u64 = 128 * 1024;
+
 /// Some of the bytes of a module.
 pub(super) type Bytes<'a> = Cow<'a, [u8]>;
 
@@ -37,7 +40,7 @@ pub(super) enum Contents {
 }
 
 impl Contents {
-    pub(super) fn open(path: &Path) -> Result<Self, Fault> {
+    pub(super) fn open(path: &Path, interrupted: Interrupted<'_>) -> Result<Self, Fault> {
         let file = open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
@@ -64,7 +67,7 @@ impl Contents {
         if size > IN_MEMORY {
             return damaged(format!("{size} bytes compressed, more than any module has"));
         }
-        unpack(packing, &plain.bytes(0, size)?, IN_MEMORY).map(Self::Unpacked)
+        unpack(packing, &plain.bytes(0, size)?, IN_MEMORY, interrupted).map(Self::Unpacked)
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -129,14 +132,21 @@ impl Packing {
 }
 
 /// Unpacks at most `limit` bytes.
-pub(super) fn unpack(packing: Packing, packed: &[u8], limit: u64) -> Result<Vec<u8>, Fault> {
-    let mut unpacked = Vec::new();
+pub(super) fn unpack(
+    packing: Packing,
+    packed: &[u8],
+    limit: u64,
+    interrupted: Interrupted<'_>,
+) -> Result<Vec<u8>, Fault> {
+    let mut unpacked = Unpacked { bytes: Vec::new(), limit, interrupted, is_broken_off: false };
     let done = match packing {
-        Packing::Gzip => take(&mut MultiGzDecoder::new(packed), limit, &mut unpacked),
-        Packing::Xz => take(&mut XzReader::new_mem_limit(packed, true, XZ_MEMORY), limit, &mut unpacked),
-        Packing::Zstd => unpack_zstd(packed, limit, &mut unpacked),
+        Packing::Gzip => unpacked.take(&mut MultiGzDecoder::new(packed)),
+        Packing::Xz => unpacked.take(&mut XzReader::new_mem_limit(packed, true, XZ_MEMORY)),
+        Packing::Zstd => unpack_zstd(packed, &mut unpacked),
     };
+    let Unpacked { bytes: unpacked, is_broken_off, .. } = unpacked;
     match done {
+        Err(error) if is_broken_off => Err(error.into()),
         _ if unpacked.len() as u64 > limit => {
             damaged(format!("unpacks to more than {limit} bytes, too many to look at"))
         }
@@ -145,15 +155,37 @@ pub(super) fn unpack(packing: Packing, packed: &[u8], limit: u64) -> Result<Vec<
     }
 }
 
-/// Appends what `from` gives, up to one byte more than the limit: that one tells.
-fn take(from: &mut dyn Read, limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
-    let room = (limit + 1).saturating_sub(to.len() as u64);
-    from.take(room).read_to_end(to).map(drop)
+/// What has been unpacked so far.
+struct Unpacked<'a> {
+    bytes: Vec<u8>,
+    limit: u64,
+    interrupted: Interrupted<'a>,
+    is_broken_off: bool,
+}
+
+impl Unpacked<'_> {
+    /// Appends what `from` gives, up to one byte more than the limit: that one tells.
+    fn take(&mut self, from: &mut dyn Read) -> io::Result<()> {
+        loop {
+            let room = (self.limit + 1).saturating_sub(self.bytes.len() as u64).min(CHUNK);
+            if from.take(room).read_to_end(&mut self.bytes)? == 0 {
+                return Ok(());
+            }
+            if (self.interrupted)() {
+                self.is_broken_off = true;
+                return Err(io::Error::other("broken off"));
+            }
+        }
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.bytes.len() as u64 > self.limit
+    }
 }
 
 /// Frame after frame, block after block; ruzstd leaves limit and checksum to its caller. Its own
 /// errors, put into words, would take 20 KB of the binary.
-fn unpack_zstd(mut packed: &[u8], limit: u64, to: &mut Vec<u8>) -> io::Result<()> {
+fn unpack_zstd(mut packed: &[u8], to: &mut Unpacked<'_>) -> io::Result<()> {
     let fault = |why| Err(io::Error::other(why));
     while !packed.is_empty() {
         if window(packed).is_some_and(|window| window > ZSTD_WINDOW) {
@@ -161,7 +193,7 @@ fn unpack_zstd(mut packed: &[u8], limit: u64, to: &mut Vec<u8>) -> io::Result<()
         }
         let mut frame = FrameDecoder::new();
         match frame.init(&mut packed) {
-            Ok(()) => unpack_frame(&mut frame, &mut packed, limit, to)?,
+            Ok(()) => unpack_frame(&mut frame, &mut packed, to)?,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length, ..
             })) => match packed.get(length as usize..) {
@@ -174,17 +206,12 @@ fn unpack_zstd(mut packed: &[u8], limit: u64, to: &mut Vec<u8>) -> io::Result<()
     Ok(())
 }
 
-fn unpack_frame(
-    frame: &mut FrameDecoder,
-    packed: &mut &[u8],
-    limit: u64,
-    to: &mut Vec<u8>,
-) -> io::Result<()> {
+fn unpack_frame(frame: &mut FrameDecoder, packed: &mut &[u8], to: &mut Unpacked<'_>) -> io::Result<()> {
     while !frame.is_finished() {
         let block = frame.decode_blocks(&mut *packed, BlockDecodingStrategy::UptoBlocks(1));
         block.map_err(|_| io::Error::other("a block is cut off or damaged"))?;
-        take(frame, limit, to)?;
-        if to.len() as u64 > limit {
+        to.take(frame)?;
+        if to.is_too_long() {
             return Err(io::Error::other("it is too long"));
         }
     }

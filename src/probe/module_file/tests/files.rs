@@ -2,13 +2,37 @@
 //! Files of all kinds: packed, too large, and no modules at all.
 
 use super::image::Image;
-use super::{PACKINGS, pack, parse};
+use super::{PACKINGS, pack, parse, unpack};
 use crate::observation::ModuleInfo;
-use crate::probe::module_file::unpack::{IN_MEMORY, Packing, unpack};
-use crate::probe::module_file::{Fault, NotAModule, build_id, inspect};
+use crate::probe::module_file::unpack::{IN_MEMORY, Packing};
+use crate::probe::module_file::{self, Fault, NotAModule};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+fn inspect(path: &Path) -> Result<ModuleInfo, NotAModule> {
+    module_file::inspect(path, &mut || false)
+}
+
+fn build_id(path: &Path) -> Result<Option<String>, NotAModule> {
+    module_file::build_id(path, &mut || false)
+}
+
+/// Unpacking takes seconds, and a signal or MOFED's swap does not wait.
+#[test]
+fn an_unpacking_is_broken_off() {
+    for packing in PACKINGS {
+        let packed = pack(packing, &vec![7; 8 << 20]);
+        let mut asked = 0;
+        let unpacked = module_file::unpack::unpack(packing, &packed, IN_MEMORY, &mut || {
+            asked += 1;
+            asked == 3
+        });
+        // Not damaged: it may well be a good one.
+        assert!(matches!(unpacked, Err(Fault::Io(_))), "{packing:?}");
+        assert_eq!(asked, 3, "{packing:?}");
+    }
+}
 
 #[test]
 fn all_parts_of_a_packed_file_count() {
