@@ -68,6 +68,8 @@ struct World {
     refuses: Option<Refusal>,
     uses: i64,
     is_loaded: bool,
+    /// Of its directory in sysfs: each load makes it anew.
+    inode: u64,
     is_blind: bool,
 }
 
@@ -81,6 +83,7 @@ impl World {
             refuses: None,
             uses: 0,
             is_loaded: false,
+            inode: 0,
             is_blind: false,
         }
     }
@@ -96,10 +99,16 @@ impl World {
             Event::File(is_good) => self.is_good = is_good,
             Event::Refuses(refusal) => self.refuses = refusal,
             Event::Uses(uses) => self.uses = if self.is_loaded { uses } else { 0 },
-            Event::OtherLoads => self.is_loaded |= self.modules.is_some() && self.is_good,
+            Event::OtherLoads if self.modules.is_some() && self.is_good => self.load(),
             Event::OtherUnloads if self.uses == 0 => self.is_loaded = false,
-            Event::ModulesGo | Event::ModulesCome | Event::OtherUnloads => {}
+            Event::ModulesGo | Event::ModulesCome | Event::OtherLoads | Event::OtherUnloads => {}
             Event::Blind(is_blind) => self.is_blind = is_blind,
+        }
+    }
+
+    fn load(&mut self) {
+        if !self.is_loaded {
+            (self.is_loaded, self.inode) = (true, self.inode + 1);
         }
     }
 
@@ -147,7 +156,9 @@ impl World {
             condition(ConditionType::Settled, Reason::NotRequired),
         ]);
         let id = |inode| FileId { device: 1, inode, changed_ns: 0 };
-        let modules = self.modules.map(|inode| ("ib_uverbs".to_owned(), inode)).into_iter().collect();
+        let peermem = self.is_loaded.then_some(("nvidia_peermem", self.inode));
+        let modules = self.modules.map(|inode| ("ib_uverbs", inode)).into_iter().chain(peermem);
+        let modules = modules.map(|(name, inode)| (name.to_owned(), inode)).collect();
         let identity = Identity { marker: self.marker.map(id), modules };
         let evidence = self.marker.unwrap_or(0) + 1000 * self.modules.unwrap_or(0);
         Sight {
@@ -272,7 +283,7 @@ impl Play {
                 self.loads.push(self.now);
                 self.pass(self.now + LOAD);
                 match self.world.refuses {
-                    _ if self.world.is_loaded => Done::Loaded("already".to_owned()),
+                    _ if self.world.is_loaded => Done::Found("already".to_owned()),
                     _ if self.world.modules.is_none() => {
                         Done::Postponed("ENOENT", "a symbol is missing".to_owned())
                     }
@@ -280,7 +291,8 @@ impl Play {
                     Some(Refusal::Unseen) => Done::Refused("Plan", "refused".to_owned()),
                     Some(Refusal::Now) => Done::Postponed("EBUSY", "busy".to_owned()),
                     None => {
-                        (self.world.is_loaded, self.world.uses) = (true, 0);
+                        self.world.load();
+                        self.world.uses = 0;
                         Done::Loaded("loaded".to_owned())
                     }
                 }
@@ -428,6 +440,33 @@ fn what_somebody_else_loaded_is_treated_the_same_and_said_so() {
     // Without a marker nothing may hold MOFED's modules, whoever loads it.
     play.after(1000).then(Event::OtherLoads);
     assert_eq!(play.unloads.len(), 2);
+}
+
+/// Between two looks, so that it was never seen to be gone.
+#[test]
+fn what_was_loaded_anew_by_somebody_else_is_no_longer_ours() {
+    let mut play = Play::new(World::ready(), false);
+    play.after(2000);
+    assert!(play.keep.is_ours());
+    play.events.extend([(play.now, Event::OtherUnloads), (play.now, Event::OtherLoads)]);
+    play.after(1);
+    assert!(!play.keep.is_ours() && play.state() == State::Loaded, "{:?}", play.keep);
+    assert!(play.lines.last().unwrap().contains("loaded by somebody else"), "{:?}", play.lines);
+}
+
+/// What was said of a moment is not said for ever.
+#[test]
+fn a_swap_that_was_over_before_it_was_looked_at_is_not_told_for_ever() {
+    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut world = World::ready();
+    keep.look(ms(START), &Cause::Start, world.sight());
+    let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
+    assert_eq!(step.action, Some(Action::Load));
+    world.load();
+    keep.done(ms(START + SETTLE), Done::Overlapped("MOFED began to swap its modules meanwhile".to_owned()));
+    assert!(keep.sentence().contains("meanwhile"));
+    keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
+    assert_eq!(keep.sentence(), "nvidia_peermem is live");
 }
 
 #[test]

@@ -162,6 +162,13 @@ impl Place {
         self.node.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{used}"));
     }
 
+    /// Somebody unloads it.
+    fn unload(&self) {
+        let mut rmmod = Command::new("chroot");
+        rmmod.arg(self.node.root()).args(["/bin/busybox", "env", "PATH=/bin", "rmmod", "nvidia_peermem"]);
+        assert!(output(&mut rmmod).status.success());
+    }
+
     fn is_loaded(&self) -> bool {
         self.node.path("sys/module/nvidia_peermem").exists()
     }
@@ -205,6 +212,7 @@ fn it_loads_lets_go_and_loads_again() {
     assert_eq!(keep.ended(), 0);
     assert!(place.is_loaded(), "it stays as it is");
     assert_eq!(place.check().0, 2, "nobody keeps it any more");
+    assert!(!place.node.path("metrics.prom").exists(), "nor is there a state to be scraped");
     assert!(!place.node.path("last-words").exists());
 }
 
@@ -233,6 +241,73 @@ fn a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does() {
     place.is_in("Waiting");
     assert!(!place.is_loaded());
     keep.assert_woken();
+}
+
+/// The kernel has it, and what is read of that is a moment late.
+#[test]
+fn a_load_that_shows_late_is_no_refusal() {
+    let Some(place) = Place::new() else { return };
+    // A shell opens it for what it leaves running.
+    place.node.write("dev/null", "");
+    place.node.write(
+        "bin/loading",
+        "mkdir -p /sys/module/nvidia_peermem; echo live >/sys/module/nvidia_peermem/initstate
+        echo OE >/sys/module/nvidia_peermem/taint
+        (sleep 0.3
+        sed 's/^\\(ib_uverbs .*\\) mlx5_ib,/\\1 nvidia_peermem,mlx5_ib,/' /proc/modules >/next
+        echo 'nvidia_peermem 1 0 - Live 0x0 (OE)' >>/next
+        mv /next /proc/modules) &
+        exit 0",
+    );
+    let _keep = place.start();
+    let status = place.is_in("Loaded");
+    assert_eq!(status["keep"]["loaded_by"], "keep", "{status:#}");
+    let metrics = fs::read_to_string(place.node.path("metrics.prom")).expect("metrics");
+    assert!(metrics.contains("keep_loads_total 1") && !metrics.contains("Unproven"), "{metrics}");
+}
+
+/// nvidia.ko as hosts have it, packed: to unpack it takes seconds, in which MOFED and a signal do not wait.
+#[test]
+fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
+    let Some(place) = Place::new() else { return };
+    let module = place.node.path(&format!("{VIDEO}/nvidia.ko"));
+    File::options().append(true).open(&module).expect("a module").set_len(100 << 20).expect("a long one");
+    let packed = output(Command::new("xz").args(["-1", "--stdout"]).arg(&module));
+    fs::write(&module, packed.stdout).expect("a packed one");
+    let unpacks = |keep: &mut Gate| {
+        let status = format!("/proc/{}/status", keep.pid());
+        until("it unpacks", || {
+            let status = fs::read_to_string(&status).unwrap_or_default();
+            let size = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0 kB");
+            size.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") > 8 << 10
+        });
+        Instant::now()
+    };
+    place.load();
+    let mut keep = place.start();
+    let begun = unpacks(&mut keep);
+    place.node.remove(MARKER);
+    until("it lets go", || !place.is_loaded());
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    keep.process().signal(Signal::SIGKILL);
+    keep.ended();
+
+    place.node.set_marker();
+    place.load();
+    let mut keep = place.start();
+    let begun = unpacks(&mut keep);
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+
+    // MOFED is in the middle of it already, and the first look is still to come.
+    place.node.remove(MARKER);
+    let begun = Instant::now();
+    let mut keep = place.start();
+    until("it lets go", || !place.is_loaded());
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
 }
 
 /// A mount is told of once, to whoever polls first: also in the middle of a look, which polls as well.
@@ -439,7 +514,15 @@ fn it_unloads_at_its_end_where_that_is_asked_for() {
     keep.process().signal(Signal::SIGTERM);
     assert_eq!(keep.ended(), 0);
     assert!(!place.is_loaded());
-    // But not what is in use.
+    // But nothing where the gate does not apply.
+    place.node.set_marker();
+    place.load();
+    let mut keep = Gate::start(place.keep().arg("--unload-on-exit").env("GPU_DIRECT_RDMA_ENABLED", "false"));
+    place.told("NotApplicable", |status| status["verdict"] == "NotApplicable");
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+    assert!(place.is_loaded());
+    // Nor what is in use.
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
     place.is_in("Loaded");
     place.uses(1);
@@ -457,6 +540,11 @@ fn a_hangup_asks_for_a_look_and_ends_nothing() {
     let status = place.told("what was refused looks good", |status| status["verdict"] == "Ready");
     assert_eq!(status["keep"]["state"], "Blocked", "{status:#}");
     assert_eq!(place.check().0, 1);
+    let mut check = gate();
+    check.args(["check", "--format", "json", "--status-file"]).arg(place.status());
+    let answer = output(check.arg("--proc").arg(place.node.path("proc")));
+    let answer: Value = serde_json::from_slice(&answer.stdout).expect("JSON");
+    assert_eq!(answer["verdict"], "Blocked", "as the exit code has it: {answer:#}");
     let written = status["keep"]["written_s"].as_f64();
     place.told("a heartbeat", |status| status["keep"]["written_s"].as_f64() > written);
     assert_eq!(place.called(), ["load"], "it is not tried again");
@@ -655,6 +743,17 @@ fn killed_in_any_state_and_started_again_it_converges() {
     place.is_in("Blocked");
     kill(keep);
     assert_eq!(place.start().ended(), 3);
+    fs::write(&file, &good).expect("a module");
+    // What a dead one says of a node that was well is not said when the next one ends at once.
+    let mut keep = place.start();
+    place.told("Ready", |status| status["verdict"] == "Ready" && status["keep"]["state"] == "Loaded");
+    keep.process().signal(Signal::SIGKILL);
+    keep.ended();
+    assert_eq!(place.check().0, 0);
+    place.unload();
+    fs::write(&file, &good[..100]).expect("a damaged module");
+    assert_eq!(place.start().ended(), 3);
+    assert_eq!(place.check().0, 2);
     fs::write(&file, good).expect("a module");
     let _keep = place.start();
     place.is_in("Loaded");
@@ -734,6 +833,27 @@ fn goes_unfed(script: &str, after: Duration, begin: impl Fn(&Place)) {
     let fed = fed - hung;
     let slack = Duration::from_secs(5);
     assert!(fed + slack > after && fed < after + slack, "the last after {fed:?}");
+}
+
+/// What it could not be told is told once it reads.
+#[test]
+fn a_service_manager_that_reads_late_hears_that_it_is_ready() {
+    let Some(place) = Place::new() else { return };
+    let path = place.node.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    let filler = UnixDatagram::unbound().expect("a socket");
+    filler.set_nonblocking(true).expect("a flag");
+    while filler.send_to(b"STATUS=full", &path).is_ok() {}
+    let _keep = Gate::start(place.keep().env("NOTIFY_SOCKET", &path));
+    place.is_in("Loaded");
+    manager.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let mut owed = vec!["READY=1", "STATUS=Loaded: "];
+    while !owed.is_empty() {
+        let mut buffer = [0; 4096];
+        let length = manager.recv(&mut buffer).unwrap_or_else(|error| panic!("never {owed:?}: {error}"));
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        owed.retain(|wanted| !text.starts_with(wanted));
+    }
 }
 
 #[test]
