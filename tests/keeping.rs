@@ -271,8 +271,15 @@ fn a_load_that_shows_late_is_no_refusal() {
 fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
     let Some(place) = Place::new() else { return };
     let module = place.node.path(&format!("{VIDEO}/nvidia.ko"));
-    File::options().append(true).open(&module).expect("a module").set_len(100 << 20).expect("a long one");
-    let packed = output(Command::new("xz").args(["-1", "--stdout"]).arg(&module));
+    // Behind what is read of it, something that packs badly.
+    let mut state = 1u32;
+    let noise = (0..24 << 20).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 26) as u8
+    });
+    let long = fs::read(&module).expect("a module").into_iter().chain(noise);
+    fs::write(&module, long.collect::<Vec<_>>()).expect("a long one");
+    let packed = output(Command::new("xz").args(["-0", "--stdout"]).arg(&module));
     fs::write(&module, packed.stdout).expect("a packed one");
     let unpacks = |keep: &mut Gate| {
         let status = format!("/proc/{}/status", keep.pid());
