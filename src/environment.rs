@@ -3,11 +3,12 @@
 //! the options themselves, so that none can be forgotten. Pure: it is given both.
 
 use crate::cli::{Cli, LoadArgs, Verb};
-use clap::error::ErrorKind;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::fmt::{self, Write};
 
 const PREFIX: &str = "PEERMEM_GATE_";
 
@@ -149,7 +150,35 @@ fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr)
 }
 
 fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Refusal> {
-    command.try_get_matches_from_mut(args).map_err(Refusal::Usage)
+    let verbs: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    command.try_get_matches_from_mut(args).map_err(|error| Refusal::Usage(hinted(error, args, &verbs)))
+}
+
+/// With a hint where clap has none, or the wrong one.
+fn hinted(mut error: clap::Error, args: &[OsString], verbs: &[String]) -> clap::Error {
+    let is_verb = args.get(1).is_some_and(|word| verbs.iter().any(|verb| word == verb.as_str()));
+    let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let hint = match error.kind() {
+        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if !is_verb => {
+            Some(format!("begin with one of {}", verbs.join(", ")))
+        }
+        ErrorKind::UnknownArgument
+            if is_word && matches!(args[1].to_str(), Some("wait" | "load" | "keep")) =>
+        {
+            Some("a command, or a module's parameters, stand behind `--`".to_owned())
+        }
+        // An option that nobody knows is no command and no parameter either.
+        ErrorKind::UnknownArgument => None,
+        _ => return error,
+    };
+    let styled = |hint: String| {
+        let mut styled = StyledStr::new();
+        let _ = styled.write_str(&hint);
+        styled
+    };
+    let hints = hint.map(styled).into_iter().collect();
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
+    error
 }
 
 fn cli(matches: &ArgMatches) -> Result<Cli, Refusal> {

@@ -18,6 +18,64 @@ fn assert_refused(command: &mut Command, named: &str) {
     assert!(output.stdout.is_empty(), "{shown}");
 }
 
+#[test]
+fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
+    let behind = "tip: a command, or a module's parameters, stand behind `--`";
+    let verbs = "tip: begin with one of wait, check, load, keep, doctor, fleet, install";
+    for (words, tip) in [
+        (&["wait", "nvidia-driver", "init"][..], behind),
+        (&["load", "peerdirect_support=0"], behind),
+        (&["keep", "peerdirect_support=0"], behind),
+        (&["status"], verbs),
+        (&["help"], verbs),
+        (&["--timeout", "5m"], verbs),
+        (&["wait", "--timout", "5m"], "tip: a similar argument exists: '--timeout'"),
+    ] {
+        assert_refused(gate().args(words), tip);
+    }
+    // It is no parameter of a module.
+    let (_, said) = refusal(gate().args(["load", "--root", "/host"]));
+    assert!(said.contains("unexpected argument '--root'") && !said.contains("tip"), "{said}");
+}
+
+#[test]
+fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
+    let node = Node::ready();
+    let file = node.path("proc/modules");
+    for verb in ["wait", "check", "doctor"] {
+        for root in [&node.path("none"), &file] {
+            assert_refused(
+                gate().arg(verb).arg("--root").arg(root),
+                "is no directory here: mount the host there",
+            );
+        }
+        assert_refused(gate().arg(verb).args(["--root", "relative"]), "not an absolute path");
+    }
+    let (code, said) = refusal(gate().args(["load", "--driver-root"]).arg(node.path("none")));
+    assert_eq!(code, 127, "{said}");
+    assert!(said.contains("/none is not there: start the driver's container"), "{said}");
+}
+
+#[test]
+fn a_mirrored_choice_names_what_there_is_to_choose_from() {
+    let named = "[possible values: fail, proceed]";
+    assert_refused(wait().env("PEERMEM_GATE_ON_TIMEOUT", "open"), named);
+}
+
+/// It means what it means to NVIDIA's scripts, and whoever wrote it meant something else.
+#[test]
+fn a_host_mofed_that_is_misspelt_is_told() {
+    let node = Node::ready().without_marker();
+    let mut misspelt = node.check();
+    let report = Report::of(misspelt.env("USE_HOST_MOFED", "True").args(["--format", "json"]));
+    assert_eq!(report.reason("MarkerPresent"), "MarkerAbsent");
+    let told = report.message("MarkerPresent");
+    assert!(told.contains("USE_HOST_MOFED is \"True\", not \"true\""), "{told}");
+    let mut meant = node.check();
+    let report = Report::of(meant.env("USE_HOST_MOFED", "false").args(["--format", "json"]));
+    assert!(!report.message("MarkerPresent").contains("USE_HOST_MOFED"));
+}
+
 /// A gate that would open at once if it did not refuse.
 fn wait() -> Command {
     let mut command = gate();

@@ -527,9 +527,17 @@ impl Report {
     }
 
     pub(crate) fn reason(&self, condition: &str) -> &str {
+        self.word(condition, "reason")
+    }
+
+    pub(crate) fn message(&self, condition: &str) -> &str {
+        self.word(condition, "message")
+    }
+
+    fn word(&self, condition: &str, key: &str) -> &str {
         let conditions = self.json["conditions"].as_array().expect("conditions");
         let found = conditions.iter().find(|c| c["type"] == condition).expect("such a condition");
-        found["reason"].as_str().expect("a reason")
+        found[key].as_str().expect("a reason")
     }
 }
 
