@@ -149,6 +149,7 @@ impl World {
         };
         let verdict = Verdict::of(vec![
             condition(ConditionType::RdmaRequested, Reason::Requested),
+            condition(ConditionType::NicPresent, Reason::NicFound),
             condition(ConditionType::MarkerPresent, marker),
             condition(ConditionType::MarkerTrusted, Reason::LockHeld),
             condition(ConditionType::ModulesLive, modules),

@@ -103,7 +103,7 @@ impl Modprobe {
         asked: Option<&Path>,
     ) -> Result<Self, Unrunnable> {
         let (step, patience) = (Path::new("/proc/self/exe"), PATIENCE);
-        if !root.is_dir() {
+        if root.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Err(Unrunnable {
                 ending: Ending::NotFound,
                 message: format!(

@@ -3,11 +3,12 @@
 //! that takes: neither the kernel's symbols nor any module file must stand in an unload's way.
 
 use super::modules::{State, state};
-use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
+use crate::condition::{Condition, ConditionType, Outcome, Reason};
 use crate::config::{Expectations, MofedPlace};
 use crate::gate::Look;
-use crate::observation::{Marker, Modules, Observation};
+use crate::observation::{Marker, ModuleFile, Modules, Observation};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 
 const NAME: &str = "nvidia_peermem";
 
@@ -65,8 +66,10 @@ impl Sight {
         if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
             glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
         }
-        if !matches!(state(&seen.modules, "nvidia"), State::Live(_)) {
-            look.verdict = to_come(look.verdict);
+        let is_built = matches!(state(&seen.modules, "nvidia"), State::Live(_));
+        let file = seen.peermem.as_ref().map(|peermem| &peermem.file);
+        if let (false, Some(ModuleFile::Missing(directory))) = (is_built, file) {
+            look.verdict = look.verdict.replacing(to_come(directory));
         }
         Self { glimpse, evidence: evidence(seen), look }
     }
@@ -80,12 +83,12 @@ impl Sight {
 
 /// A driver that is not loaded may still be built, for minutes: what is missing of its files is waited for, and
 /// nobody is to break off the build.
-fn to_come(verdict: Verdict) -> Verdict {
-    let Some(missing) = verdict.deciding().filter(|c| c.reason == Reason::ModuleFileMissing) else {
-        return verdict;
-    };
-    let message = format!("{}; the GPU driver is not loaded, so that it may still be built", missing.message);
-    verdict.replacing(Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, message))
+fn to_come(directory: &Path) -> Condition {
+    let message = format!(
+        "there is no nvidia-peermem.ko below {}; the GPU driver is not loaded, so that it may still be built",
+        directory.display()
+    );
+    Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, message)
 }
 
 /// The marker goes before MOFED swaps its modules; a host's MOFED has none, and some entrypoints of the

@@ -20,7 +20,7 @@ pub mod status;
 
 pub use ledger::Ledger;
 
-use crate::condition::{Outcome, Verdict};
+use crate::condition::{ConditionType, Outcome, Status, Verdict};
 use crate::config::Policy;
 use crate::ending::Ending;
 use crate::gate::{BootTime, Cause, Effect, Gate, Level, Line, Seconds, sentence};
@@ -202,8 +202,8 @@ impl Keep {
         let Sight { mut look, glimpse, evidence, .. } = sight;
         // That it comes and goes is no break of what it waits for.
         let inode = look.identity.modules.remove("nvidia_peermem");
-        let outcome = look.verdict.outcome;
-        self.has_applied |= outcome != Outcome::NotApplicable;
+        let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
+        self.has_applied |= holds(ConditionType::RdmaRequested) && holds(ConditionType::NicPresent);
         let is_first = self.evidence.replace(evidence).is_none();
         let mut step = Step::default();
         let is_another = !self.recognises(inode);

@@ -115,7 +115,10 @@ impl<'a> Probe<'a> {
     /// module file unpacked, or the marker went: what was seen by then is not worth a judgement.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         let mut seen = self.look_at_loaded(depth, interrupted)?;
-        self.look_at_peermem(&mut seen, interrupted)?;
+        let node = self.node;
+        let needs_marker = depth == Depth::Frugal && matches!(seen.marker, Marker::Present(_));
+        let is_lost = || needs_marker && !matches!(marker(node), Marker::Present(_));
+        self.look_at_peermem(&mut seen, &mut || interrupted() || is_lost())?;
         Some(seen)
     }
 

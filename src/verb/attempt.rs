@@ -127,8 +127,8 @@ impl Loader<'_> {
             Some(signal)
         });
         match (ran, told) {
-            (Err(why), _) => Err(Tried::CannotRun(why)),
-            (Ok(_), Some((signal, since))) => Err(Tried::Signal(signal, since)),
+            (_, Some((signal, since))) => Err(Tried::Signal(signal, since)),
+            (Err(why), None) => Err(Tried::CannotRun(why)),
             (Ok(ran), None) => Ok(ran),
         }
     }
@@ -170,8 +170,10 @@ fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, 
             Ok(after) => break after,
             Err(tried) => return tried,
         }
-        // One that comes is heeded by the look.
-        let _ = watch.wakes().signals().wait(PROOF / 20);
+        let signals = watch.wakes().signals();
+        if let Some(signal) = signals.wait(PROOF / 20).then(|| signals.take_one()).flatten() {
+            return Tried::Signal(signal, now());
+        }
     };
     let peermem = after.verdict.get(ConditionType::PeermemUsable);
     let is_loaded =

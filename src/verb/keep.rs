@@ -5,7 +5,7 @@
 use super::attempt::{Loader, Tried};
 use super::held::Hold;
 use super::last_words;
-use super::outlets::Outlets;
+use super::outlets::{self, Outlets};
 use super::watch::Watch;
 use crate::act::exec::Unrunnable;
 use crate::act::log;
@@ -87,6 +87,8 @@ impl Service {
     /// # Errors
     /// When modprobe or rmmod is missing in a root that will not change.
     pub fn run(&self, mut signals: Signals) -> Result<Ending, Unrunnable> {
+        // What was killed left its own behind, and this one may end before it has anything to tell.
+        outlets::clear(self);
         // A driver's container shows its root only once the driver is installed.
         if self.tools.root == Path::new("/") {
             self.tools.modprobe()?;
@@ -152,10 +154,7 @@ struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     fn new(asked: &'a Service, signals: Signals) -> Self {
-        let mut watch = Watch::new(&asked.hold.node, signals);
-        if !asked.no_yield {
-            watch.be_alert();
-        }
+        let watch = Watch::new(&asked.hold.node, signals);
         let keep = Keep::new(asked.hold.policy.clone(), asked.no_yield, watch.started());
         Self {
             asked,
@@ -173,10 +172,13 @@ impl<'a> Kept<'a> {
             tracing::error!("{sentence}");
             return last_words(self.asked.termination_log.as_deref(), Ending::Blocked, &sentence, None);
         }
+        if !self.asked.no_yield {
+            self.watch.be_alert();
+        }
         if self.watch.applies() {
             self.keep.applies();
         }
-        let mut cause = Some(Cause::Start);
+        let (mut cause, mut is_ready) = (Some(Cause::Start), false);
         loop {
             if let Some(Cause::Asked) = &cause {
                 self.keep.ask();
@@ -190,7 +192,8 @@ impl<'a> Kept<'a> {
             if let ControlFlow::Break(ending) = carried.unwrap_or(attended) {
                 return self.end(ending);
             }
-            if cause == Some(Cause::Start) {
+            if !is_ready && self.keep.verdict().is_some() {
+                is_ready = true;
                 self.manager.ready();
             }
             self.manager.attend();
@@ -208,7 +211,16 @@ impl<'a> Kept<'a> {
     /// There is nothing to stay for where nothing can be loaded; unless there is nothing to load.
     fn hopeless(&mut self) -> Option<String> {
         let (why, remedy) = probe::cannot_load(&self.asked.hold.node.places, &self.asked.tools.root)?;
-        let outcome = self.watch.look(&Cause::Start, None)?.verdict.outcome;
+        let outcome = loop {
+            if let Some(look) = self.watch.look(&Cause::Start, None) {
+                break look.verdict.outcome;
+            }
+            // A signal broke it off, or the marker's loss.
+            self.told = self.watch.wakes().take_signal().map(|signal| (signal, now()));
+            if self.told.is_some() {
+                return None;
+            }
+        };
         (outcome != Outcome::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
@@ -291,7 +303,7 @@ impl<'a> Kept<'a> {
         };
         let arguments = [&["nvidia-peermem".into()], self.asked.parameters.as_slice()].concat();
         let (keep, manager, outlets) = (&self.keep, &self.manager, &mut self.outlets);
-        let mut vigil = Vigil::over("modprobe nvidia-peermem", SLOW.0, HUNG.0);
+        let mut vigil = Vigil::over("loading nvidia_peermem", SLOW.0, HUNG.0);
         let mut loader = Loader {
             modprobe: &modprobe,
             arguments: &arguments,
@@ -358,10 +370,13 @@ impl<'a> Kept<'a> {
         if self.watch.glimpse().peermem == Presence::Absent {
             return Done::Unloaded("nvidia_peermem is gone: somebody else was faster".to_owned());
         }
-        Done::NotUnloaded(format!(
-            "cannot unload nvidia_peermem, which keeps MOFED from coming: {why}; what to do: see that this process has \
-             CAP_SYS_MODULE and that kernel.modules_disabled is 0, then `rmmod nvidia_peermem`"
-        ))
+        let remedy = if why.contains("not permitted") {
+            "; what to do: see that this process has CAP_SYS_MODULE and that kernel.modules_disabled is 0, or `rmmod \
+             nvidia_peermem` by hand"
+        } else {
+            ""
+        };
+        Done::NotUnloaded(format!("cannot unload nvidia_peermem: {why}{remedy}"))
     }
 
     fn end(&self, ending: Ending) -> Ending {
@@ -389,7 +404,7 @@ impl<'a> Kept<'a> {
             _ => "stays as it is",
         };
         tracing::info!("ended by signal {signal}: nvidia_peermem {left}");
-        self.outlets.close();
+        outlets::clear(self.asked);
         Ending::Opened
     }
 }

@@ -28,11 +28,7 @@ pub(super) struct Outlets<'a> {
 
 impl<'a> Outlets<'a> {
     pub(super) fn new(asked: &'a Service) -> Self {
-        let outlets =
-            Self { asked, holders: (Vec::new(), None), warned: BTreeSet::new(), told: String::new() };
-        // What was killed left its own behind, and this one may end before it has anything to tell.
-        outlets.close();
-        outlets
+        Self { asked, holders: (Vec::new(), None), warned: BTreeSet::new(), told: String::new() }
     }
 
     /// To all of them; a failure warns once and changes nothing else.
@@ -60,16 +56,6 @@ impl<'a> Outlets<'a> {
             // Fails for no type of ours.
             let text = serde_json::to_string(&status).unwrap_or_default() + "\n";
             self.replace("status file", path, &text);
-        }
-    }
-
-    /// What is left behind says no more that anybody keeps anything.
-    pub(super) fn close(&self) {
-        for path in [&self.asked.status_file, &self.asked.hold.metrics_file].into_iter().flatten() {
-            // A file of ours; whatever else was named there stays.
-            if path.is_file() {
-                let _ = std::fs::remove_file(path);
-            }
         }
     }
 
@@ -103,5 +89,15 @@ impl<'a> Outlets<'a> {
             );
         }
         self.holders = (found, Some(now()));
+    }
+}
+
+/// What is left behind would say that somebody keeps something.
+pub(super) fn clear(asked: &Service) {
+    for path in [&asked.status_file, &asked.hold.metrics_file].into_iter().flatten() {
+        // A file of ours; whatever else was named there stays.
+        if path.is_file() {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }

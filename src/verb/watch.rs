@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// How often to look without any reason; only what no event told is found this late.
 const SAFETY_NET: Duration = Duration::from_secs(5);
-/// How often to look while a module comes or goes, for which there is no event.
-const TRANSIT: Duration = Duration::from_millis(100);
+/// How often to look while a module comes or goes, for which there is no event: at first, and at least.
+const TRANSIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// A node that is watched.
 pub(super) struct Watch<'a> {
@@ -126,8 +126,8 @@ impl<'a> Watch<'a> {
     }
 
     fn next_slow_look(&self) -> BootTime {
-        // One that never ends, as after an oops, is looked at ever more seldom.
-        let transit = |since| (self.last_look.saturating_sub(since) / 10).clamp(TRANSIT, SAFETY_NET);
+        // One that never ends, as after an oops, is looked at more seldom.
+        let transit = |since| (self.last_look.saturating_sub(since) / 10).clamp(TRANSIT.0, TRANSIT.1);
         self.last_look + self.in_transit.map_or(SAFETY_NET, transit)
     }
 

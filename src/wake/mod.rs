@@ -84,7 +84,7 @@ impl Wakes {
         self.signals.take_one()
     }
 
-    /// True when an event of the marker's or a module's waits that nobody has taken in yet. Mounts are
+    /// True when an event of the marker's or of the kernel's waits that nobody has taken in yet. Mounts are
     /// not asked: their change reports once, to whoever polls first, and must be left for the sleep.
     #[must_use]
     pub fn pending(&self) -> bool {
