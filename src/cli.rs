@@ -4,7 +4,8 @@
 //! The environment mirrors are derived from these options in [`crate::environment`].
 
 use crate::version::Version;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,39 +16,82 @@ the command line wins. GPU_DIRECT_RDMA_ENABLED, USE_HOST_MOFED, DRIVER_READY_PAT
 MLX_DRIVERS_MOUNT mean what they mean to the operators. PEERMEM_GATE_DISABLED=\"reason\" lets `wait`,
 `load` and the modprobe shim through at once and logs the reason.";
 
-/// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for.
-#[derive(Debug, Parser)]
-#[command(name = "peermem-gate", version = crate::VERSION, disable_help_subcommand = true, after_help = ENVIRONMENT)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    pub verb: Verb,
+/// What was asked for.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "each is explained where it is declared")]
+pub enum Verb {
+    Wait(WaitArgs),
+    Check(CheckArgs),
+    Load(LoadArgs),
+    Keep(KeepArgs),
+    Doctor(DoctorArgs),
+    Fleet(FleetArgs),
+    Install(InstallArgs),
 }
 
-/// What the gate can do.
-#[derive(Debug, Subcommand)]
-pub enum Verb {
-    /// Hold until MOFED is ready; then exit 0, or become CMD
-    #[command(after_help = ENVIRONMENT)]
-    Wait(WaitArgs),
-    /// One look, one verdict, no waiting
-    #[command(after_help = ENVIRONMENT)]
-    Check(CheckArgs),
-    /// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
-    #[command(after_help = ENVIRONMENT)]
-    Load(LoadArgs),
-    /// Stay: load, let go when MOFED is about to swap its modules, load again after
-    #[command(after_help = ENVIRONMENT)]
-    Keep(KeepArgs),
-    /// All that is wrong on this node with `GPUDirect` RDMA, with evidence and remedy
-    #[command(after_help = ENVIRONMENT)]
-    Doctor(DoctorArgs),
-    /// Roll up the reports of many nodes
-    #[command(after_help = ENVIRONMENT)]
-    Fleet(FleetArgs),
-    /// Put this program, and the modprobe shim, into a shared volume
-    #[command(after_help = ENVIRONMENT)]
-    Install(InstallArgs),
+/// Its name, what it does in one line, and its options, which are not made before they are asked for: with those of all
+/// verbs the start would take half as long again.
+type Declared = (&'static str, &'static str, fn(Command) -> Command);
+
+const VERBS: [Declared; 7] = [
+    ("wait", "Hold until MOFED is ready; then exit 0, or become CMD", options::<WaitArgs>),
+    ("check", "One look, one verdict, no waiting", options::<CheckArgs>),
+    ("load", "Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live", options::<LoadArgs>),
+    (
+        "keep",
+        "Stay: load, let go when MOFED is about to swap its modules, load again after",
+        options::<KeepArgs>,
+    ),
+    (
+        "doctor",
+        "All that is wrong on this node with GPUDirect RDMA, with evidence and remedy",
+        options::<DoctorArgs>,
+    ),
+    ("fleet", "Roll up the reports of many nodes", options::<FleetArgs>),
+    ("install", "Put this program, and the modprobe shim, into a shared volume", options::<InstallArgs>),
+];
+
+/// What the options' own type says of itself is for readers of this file.
+fn options<A: Args>(verb: Command) -> Command {
+    let about = verb.get_about().cloned().unwrap_or_default();
+    A::augment_args(verb).about(about)
+}
+
+/// The whole command line.
+#[must_use]
+pub fn command() -> Command {
+    let verb = |(name, about, options): Declared| {
+        Command::new(name).about(about).after_help(ENVIRONMENT).defer(options)
+    };
+    Command::new("peermem-gate")
+        .version(crate::VERSION)
+        .about("Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for")
+        .after_help(ENVIRONMENT)
+        .disable_help_subcommand(true)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(VERBS.map(verb))
+}
+
+impl Verb {
+    /// What was matched by [`command`].
+    ///
+    /// # Errors
+    /// Without a verb.
+    pub fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let none = || clap::Error::new(ErrorKind::MissingSubcommand);
+        let (name, matches) = matches.subcommand().ok_or_else(none)?;
+        Ok(match name {
+            "wait" => Self::Wait(WaitArgs::from_arg_matches(matches)?),
+            "check" => Self::Check(CheckArgs::from_arg_matches(matches)?),
+            "load" => Self::Load(LoadArgs::from_arg_matches(matches)?),
+            "keep" => Self::Keep(KeepArgs::from_arg_matches(matches)?),
+            "doctor" => Self::Doctor(DoctorArgs::from_arg_matches(matches)?),
+            "fleet" => Self::Fleet(FleetArgs::from_arg_matches(matches)?),
+            "install" => Self::Install(InstallArgs::from_arg_matches(matches)?),
+            _ => return Err(none()),
+        })
+    }
 }
 
 /// Options of `wait`.
@@ -386,8 +430,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

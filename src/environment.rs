@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From argv and environment to one [`Cli`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
+//! From argv and environment to one [`Verb`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
 //! the options themselves, so that none can be forgotten. Pure: it is given both.
 
-use crate::cli::{Cli, LoadArgs, Verb};
+use crate::cli::{self, LoadArgs, Verb};
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Command};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
 
@@ -42,14 +42,14 @@ impl fmt::Display for Refusal {
 #[derive(Debug)]
 pub struct Invocation {
     /// What was asked for.
-    pub cli: Cli,
+    pub verb: Verb,
     /// The value of `PEERMEM_GATE_DISABLED`.
     pub disabled: Option<String>,
 }
 
 /// Reads both. The command line wins over its mirrors; a disabled gate asks nothing of the others.
 pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Refusal> {
-    let mut command = Cli::command();
+    let mut command = cli::command();
     let typed = matches(&mut command, args)?;
     let (verb, typed_options) = typed.subcommand().ok_or_else(|| said("no verb"))?;
     let disabled = match (verb, disabled(variables)) {
@@ -61,18 +61,18 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Ref
         |name: &OsStr| disabled.is_none() || verb == "load" && LOADING.iter().any(|needed| name == *needed);
     let heeded = variables.iter().filter(|(name, _)| needed(name)).cloned().collect();
     let mirrored = mirrors(&mut command, &args[0], verb, typed_options, &heeded)?;
-    let cli = if mirrored.is_empty() {
-        cli(&typed)?
+    let verb = if mirrored.is_empty() {
+        asked(&typed)?
     } else {
         let all: Vec<_> = args[..2].iter().chain(&mirrored).chain(&args[2..]).cloned().collect();
-        cli(&matches(&mut command, &all)?)?
+        asked(&matches(&mut command, &all)?)?
     };
-    Ok(Invocation { cli, disabled })
+    Ok(Invocation { verb, disabled })
 }
 
 /// What the environment alone asks of `load`: the shim has no options of its own.
 pub fn load_args(variables: &Variables) -> Result<LoadArgs, Refusal> {
-    match parse(&["peermem-gate".into(), "load".into()], variables)?.cli.verb {
+    match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
         _ => Err(said("no load")),
     }
@@ -98,6 +98,11 @@ fn mirrors(
     variables: &Variables,
 ) -> Result<Vec<OsString>, Refusal> {
     let mut mirrored = Vec::new();
+    let is_mirror = |name: &OsString| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+    if variables.iter().any(|(name, _)| is_mirror(name)) {
+        // The options of all verbs, which else are not made.
+        command.build();
+    }
     for (name, value) in variables {
         let name = name.to_string_lossy();
         let Some(mirror) = name.strip_prefix(PREFIX).filter(|mirror| !is_injected(mirror)) else { continue };
@@ -181,8 +186,8 @@ fn hinted(mut error: clap::Error, args: &[OsString], verbs: &[String]) -> clap::
     error
 }
 
-fn cli(matches: &ArgMatches) -> Result<Cli, Refusal> {
-    Cli::from_arg_matches(matches).map_err(Refusal::Usage)
+fn asked(matches: &ArgMatches) -> Result<Verb, Refusal> {
+    Verb::of(matches).map_err(Refusal::Usage)
 }
 
 fn said(sentence: &str) -> Refusal {

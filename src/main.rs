@@ -88,7 +88,7 @@ impl From<anyhow::Error> for Stop {
 impl Main {
     fn run(&self, args: &[OsString], variables: &Variables) -> Result<Ending, Stop> {
         let invocation = environment::parse(args, variables)?;
-        match invocation.cli.verb {
+        match invocation.verb {
             Verb::Check(args) => check(&args, variables),
             Verb::Wait(args) => self.wait(args, invocation.disabled, variables),
             Verb::Load(args) => self.load(args, invocation.disabled, variables),

@@ -2,9 +2,8 @@
 //! The documents say what the code says, the pure rooms are pure, and no file names a machine of
 //! ours.
 
-use clap::CommandFactory;
 use peermem_gate::chain::State;
-use peermem_gate::cli::Cli;
+use peermem_gate::cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
 use peermem_gate::ending::Ending;
 use peermem_gate::finding::Id;
@@ -197,7 +196,8 @@ fn every_exit_code_is_in_the_readme() {
 fn every_option_is_described_with_its_verbs_and_its_default() {
     let text = read(USAGE);
     let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `--")).collect();
-    let command = Cli::command();
+    let mut command = cli::command();
+    command.build();
     let verbs: Vec<_> = command.get_subcommands().collect();
     let mut options = BTreeSet::new();
     for verb in &verbs {

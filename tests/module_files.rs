@@ -233,7 +233,7 @@ fn no_flipped_bit_makes_a_file_usable_by_accident() {
         .collect();
     let args =
         ["peermem-gate", "check", "--peermem", "--root", node.root().to_str().unwrap()].map(OsString::from);
-    let Verb::Check(args) = parse(&args, &Vec::new()).unwrap().cli.verb else { panic!("a check") };
+    let Verb::Check(args) = parse(&args, &Vec::new()).unwrap().verb else { panic!("a check") };
     let config =
         config::Node::new(&args.node, &args.look.root, Some(PeermemExpected::default()), &Vec::new())
             .unwrap();
