@@ -3,7 +3,7 @@
 //! `wait`, then what `--log-level trace` logged, a look a line; beside it stands what the gate then
 //! says. `BLESS=1` writes that anew. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
-use peermem_gate::cli;
+use peermem_gate::cli::Verb;
 use peermem_gate::config::{Node, Policy};
 use peermem_gate::environment;
 use peermem_gate::gate::{Cause, Effect, Gate, Look, Recorded};
@@ -19,8 +19,8 @@ use std::time::Duration;
 fn node_and_policy(options: &str) -> (Node, Policy) {
     let args: Vec<_> =
         ["peermem-gate", "wait"].into_iter().chain(options.split_whitespace()).map(OsString::from).collect();
-    let cli = environment::parse(&args, &Vec::new()).expect("options").cli;
-    let cli::Verb::Wait(wait) = cli.verb else { unreachable!("the verb is wait") };
+    let verb = environment::parse(&args, &Vec::new()).expect("options").verb;
+    let Verb::Wait(wait) = verb else { unreachable!("the verb is wait") };
     let node = Node::new(&wait.node, &wait.look.root, None, &Vec::new()).expect("options that go together");
     (node, Policy::of_wait(&wait).expect("options that go together"))
 }
@@ -140,9 +140,9 @@ impl ReplayKeep {
 fn replay_keep(trace: &str) -> String {
     let (options, looks) = trace.split_once('\n').expect("a line with options");
     let args = ["peermem-gate", "keep"].into_iter().chain(options.split_whitespace());
-    let cli =
-        environment::parse(&args.map(OsString::from).collect::<Vec<_>>(), &Vec::new()).expect("options").cli;
-    let cli::Verb::Keep(args) = cli.verb else { unreachable!("the verb is keep") };
+    let args: Vec<_> = args.map(OsString::from).collect();
+    let verb = environment::parse(&args, &Vec::new()).expect("options").verb;
+    let Verb::Keep(args) = verb else { unreachable!("the verb is keep") };
     let node = Node::new(&args.node, Path::new("/"), None, &Vec::new()).expect("options that go together");
     let keep = Keep::new(Policy::of_keep(&args.pace), args.no_yield, Duration::ZERO);
     let looks: Vec<Recorded> =
