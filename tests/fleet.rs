@@ -92,7 +92,7 @@ fn a_fleet_that_is_ready_ends_with_0() {
     assert_eq!(rollup(&lines(&[ready("n1"), apart])).0, 0);
     let (code, text) = text(&lines(&[ready("n1")]));
     assert_eq!(code, 0);
-    assert_eq!(text, "1 node: 1 Ready; nothing is wrong\n\n1 reports; 0 damaged lines\n");
+    assert_eq!(text, "1 node: 1 Ready; nothing is wrong\n\n1 report; 0 damaged lines\n");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::attempt::{Loader, Tried};
 use super::held::Hold;
 use super::last_words;
 use super::outlets::{self, Outlets};
+use super::vigil::Vigil;
 use super::watch::Watch;
 use crate::act::exec::Unrunnable;
 use crate::act::log;
@@ -98,44 +99,6 @@ impl Service {
         }
         signals.serve();
         Ok(Kept::new(self, signals).run())
-    }
-}
-
-/// What watches over a program of kmod's while it runs.
-struct Vigil {
-    what: &'static str,
-    begun: BootTime,
-    /// When to tell of it next, and from when on it hangs: both counted from its beginning.
-    tell_after: Duration,
-    hung_after: Duration,
-}
-
-impl Vigil {
-    fn over(what: &'static str, tell_after: Duration, hung_after: Duration) -> Self {
-        Self { what, begun: now(), tell_after, hung_after }
-    }
-
-    fn spent(&self) -> Duration {
-        now().saturating_sub(self.begun)
-    }
-
-    /// It has lasted so long that it is to be told of.
-    fn is_long(&self) -> bool {
-        self.spent() >= self.tell_after
-    }
-
-    /// Feeds the watchdog, unless it hangs, and tells of what lasts long: true if it did.
-    fn keeps(&mut self, manager: &Manager) -> bool {
-        let spent = self.spent();
-        if spent < self.hung_after {
-            manager.feed();
-        }
-        if !self.is_long() {
-            return false;
-        }
-        self.tell_after = spent * 10;
-        tracing::warn!("{} has not ended after {}", self.what, Seconds(spent));
-        true
     }
 }
 

@@ -11,6 +11,7 @@ pub mod keep;
 pub mod load;
 mod outlets;
 pub mod shim;
+mod vigil;
 pub mod wait;
 mod watch;
 
