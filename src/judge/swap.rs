@@ -66,9 +66,11 @@ impl Sight {
         if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
             glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
         }
-        let is_built = matches!(state(&seen.modules, "nvidia"), State::Live(_));
+        let is_missing = peermem.is_some_and(|c| c.reason == Reason::ModuleFileMissing);
         let file = seen.peermem.as_ref().map(|peermem| &peermem.file);
-        if let (false, Some(ModuleFile::Missing(directory))) = (is_built, file) {
+        if let (true, State::NotLoaded, Some(ModuleFile::Missing(directory))) =
+            (is_missing, state(&seen.modules, "nvidia"), file)
+        {
             look.verdict = look.verdict.replacing(to_come(directory));
         }
         Self { glimpse, evidence: evidence(seen), look }
