@@ -6,8 +6,7 @@ mod support;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::fs::{self, File};
-use std::io::{Seek, SeekFrom, Write};
+use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -324,12 +323,7 @@ fn what_is_mounted_over_the_marker_during_a_look_is_not_overlooked() {
         return;
     }
     let Some(place) = Place::new() else { return };
-    // A look takes long: the exporter stands at the very end.
-    let kallsyms = fs::read(place.node.path("proc/kallsyms")).expect("symbols");
-    let mut symbols = File::create(place.node.path("proc/kallsyms")).expect("symbols");
-    symbols.set_len(100 << 20).expect("a sparse file");
-    symbols.seek(SeekFrom::End(0)).expect("its end");
-    symbols.write_all(&kallsyms).expect("symbols");
+    place.node.with_long_kallsyms();
     fs::create_dir(place.node.path("empty")).expect("a directory");
     let host = Host::new(&place.node);
     let mut keep = Gate::start(&mut host.contain("slave", &place.keep()));
@@ -479,6 +473,31 @@ fn told_to_end_it_does_not_wait_for_an_rmmod_that_hangs() {
         assert!(told.elapsed() < SECOND, "{option:?}: {:?}", told.elapsed());
         assert_eq!(place.called(), ["load", "unload nvidia_peermem"], "not a second time");
     }
+}
+
+/// Two signals, and the second is no reason to run in circles.
+#[test]
+fn a_second_signal_during_an_unload_costs_nothing() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    place.node.write("bin/unloading", "trap '' TERM; touch /unloading; sleep 30");
+    place.node.remove(MARKER);
+    until("rmmod runs", || place.node.path("unloading").exists());
+    let stat = format!("/proc/{}/stat", keep.pid());
+    let spent = || -> u64 {
+        let stat = fs::read_to_string(&stat).expect("a process");
+        let fields = stat.rsplit_once(") ").expect("a name").1.split(' ');
+        fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    };
+    let before = spent();
+    keep.process().signal(Signal::SIGTERM);
+    keep.process().signal(Signal::SIGINT);
+    // Not waited for yet, so that its times can still be read.
+    until("it ends", || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));
+    let ticks = spent() - before;
+    assert!(ticks < 20, "{ticks} ticks of 10 ms in 0.8 s");
+    assert_eq!(keep.ended(), 0);
 }
 
 /// Nor for one that hangs only at the end.
@@ -759,20 +778,26 @@ fn killed_in_any_state_and_started_again_it_converges() {
     place.is_in("Blocked");
     kill(keep);
     assert_eq!(place.start().ended(), 3);
-    fs::write(&file, &good).expect("a module");
-    // What a dead one says of a node that was well is not said when the next one ends at once.
+    fs::write(&file, good).expect("a module");
+    let _keep = place.start();
+    place.is_in("Loaded");
+}
+
+/// What a dead one says of a node that was well is not said when the next one ends at once.
+#[test]
+fn what_a_dead_one_left_behind_is_no_status() {
+    let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     place.told("Ready", |status| status["verdict"] == "Ready" && status["keep"]["state"] == "Loaded");
     keep.process().signal(Signal::SIGKILL);
     keep.ended();
     assert_eq!(place.check().0, 0);
     place.unload();
-    fs::write(&file, &good[..100]).expect("a damaged module");
+    let file = place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"));
+    fs::write(&file, "no module").expect("a damaged module");
     assert_eq!(place.start().ended(), 3);
     assert_eq!(place.check().0, 2);
-    fs::write(&file, good).expect("a module");
-    let _keep = place.start();
-    place.is_in("Loaded");
+    assert!(!place.node.path("metrics.prom").exists());
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 mod support;
 
-use std::fs::{self, File};
-use std::io::{Seek, SeekFrom, Write};
+use peermem_gate::condition::{Condition, ConditionType, Reason};
+use peermem_gate::probe::{Depth, Probe};
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,17 +44,10 @@ fn headers_behind_a_link_that_turn_good() {
     gate.assert_opened();
 }
 
-/// A hundred mebibytes before the symbol, so that the reading takes its time.
-fn with_long_kallsyms(node: &Node) {
-    let mut kallsyms = File::create(node.path("proc/kallsyms")).unwrap();
-    kallsyms.seek(SeekFrom::Start(100 << 20)).unwrap();
-    kallsyms.write_all(b"\n0 T ib_register_peer_memory_client\t[ib_uverbs]\n").unwrap();
-}
-
 #[test]
 fn modules_that_go_while_the_symbols_are_read() {
     let node = Node::ready();
-    with_long_kallsyms(&node);
+    node.with_long_kallsyms();
     let mut gate = Gate::start(node.wait().args(ONCE));
     let io = format!("/proc/{}/io", gate.pid());
     let read = || -> u64 {
@@ -74,11 +68,25 @@ fn modules_that_go_while_the_symbols_are_read() {
 #[test]
 fn a_report_is_given_though_the_marker_goes_while_the_symbols_are_read() {
     let node = Node::ready();
-    with_long_kallsyms(&node);
+    node.with_long_kallsyms();
     let mut check = Gate::start(node.check().args(["--format", "json"]));
     node.remove(MARKER);
     let code = check.ended();
     assert!(code == 0 || code == 1, "{code}");
+}
+
+/// A suspect marker holds a gate for minutes, and what `keep` has loaded may be swapped meanwhile.
+#[test]
+fn modules_that_change_under_a_suspect_marker() {
+    let node = Node::ready();
+    let config = node.config();
+    let mut probe = Probe::new(&config);
+    probe.look(Depth::Full, &mut || false).expect("a look");
+    let suspect = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerSuspect, "as the test says");
+    assert!(!probe.changed(Some(&suspect)));
+    let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+    node.write("proc/modules", modules.replace("Live", "Unloading"));
+    assert!(probe.changed(Some(&suspect)));
 }
 
 #[test]

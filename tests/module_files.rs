@@ -4,19 +4,15 @@
 
 mod support;
 
-use peermem_gate::cli::Verb;
 use peermem_gate::condition::Outcome;
-use peermem_gate::config::{self, PeermemExpected};
-use peermem_gate::environment::parse;
 use peermem_gate::judge::judge;
 use peermem_gate::probe::module_file::inspect;
 use peermem_gate::probe::{Depth, Probe};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use support::{KERNEL, NOBODY, Node, Report, VIDEO, can, mofed, output, wrapped};
+use support::{KERNEL, MARKER, NOBODY, Node, Report, VIDEO, can, mofed, output, wrapped};
 
 const FILE: &str = "lib/modules/6.1.0-56-amd64/kernel/drivers/video/nvidia-peermem.ko";
 
@@ -218,6 +214,26 @@ fn no_damage_goes_unseen_where_it_would_count() {
     }
 }
 
+/// A mount over the marker gives no event that a look would take: it asks for the marker itself.
+#[test]
+fn a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report() {
+    let Some(node) = Node::ready().with_peermem("new") else { return };
+    let path = node.path(FILE);
+    fs::write(&path, output(Command::new("xz").arg("--stdout").arg(&path)).stdout).unwrap();
+    let config = node.config();
+    for (depth, is_seen) in [(Depth::Frugal, false), (Depth::Full, true)] {
+        node.set_marker();
+        let mut asked = false;
+        let seen = Probe::new(&config).look(depth, &mut || {
+            let _ = fs::remove_file(node.path(MARKER));
+            asked = true;
+            false
+        });
+        assert!(asked, "it was not unpacked");
+        assert_eq!(seen.is_some(), is_seen);
+    }
+}
+
 /// Wherever bits flip: what is still called usable says the same of all that the kernel compares, as
 /// far as anything here can tell it.
 #[test]
@@ -231,12 +247,7 @@ fn no_flipped_bit_makes_a_file_usable_by_accident() {
         .versions
         .into_keys()
         .collect();
-    let args =
-        ["peermem-gate", "check", "--peermem", "--root", node.root().to_str().unwrap()].map(OsString::from);
-    let Verb::Check(args) = parse(&args, &Vec::new()).unwrap().verb else { panic!("a check") };
-    let config =
-        config::Node::new(&args.node, &args.look.root, Some(PeermemExpected::default()), &Vec::new())
-            .unwrap();
+    let config = node.config();
     let mut bits = Numbers(7);
     let (mut usable, mut refused) = (0, 0);
     for _ in 0..3000 {

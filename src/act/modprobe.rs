@@ -103,16 +103,7 @@ impl Modprobe {
         asked: Option<&Path>,
     ) -> Result<Self, Unrunnable> {
         let (step, patience) = (Path::new("/proc/self/exe"), PATIENCE);
-        if root.metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Err(Unrunnable {
-                ending: Ending::NotFound,
-                message: format!(
-                    "the driver's root {} is not there: start the driver's container, mount its root here, or correct \
-                     --driver-root",
-                    root.display()
-                ),
-            });
-        }
+        must_be_there(root)?;
         let found = |path| Self { name, root: root.to_owned(), path, step: step.to_owned(), patience };
         let below = if is_system(root) { String::new() } else { format!(" below {}", root.display()) };
         if let Some(path) = asked {
@@ -265,6 +256,21 @@ impl Modprobe {
             Pipe::new(child.stderr.take().map(OwnedFd::from), words == Words::Passed),
         ];
         Ok(Attempt { child, pipes })
+    }
+}
+
+fn must_be_there(root: &Path) -> Result<(), Unrunnable> {
+    match root.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unrunnable {
+            ending: Ending::NotFound,
+            message: format!(
+                "the driver's root {} is not there: start the driver's container, mount its root here, or correct \
+                 --driver-root",
+                root.display()
+            ),
+        }),
+        // What else may be wrong with it shows in the search.
+        _ => Ok(()),
     }
 }
 

@@ -66,12 +66,13 @@ impl Sight {
         if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
             glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
         }
-        let is_missing = peermem.is_some_and(|c| c.reason == Reason::ModuleFileMissing);
-        let file = seen.peermem.as_ref().map(|peermem| &peermem.file);
-        if let (true, State::NotLoaded, Some(ModuleFile::Missing(directory))) =
-            (is_missing, state(&seen.modules, "nvidia"), file)
-        {
-            look.verdict = look.verdict.replacing(to_come(directory));
+        let may_come = peermem.is_some_and(|c| c.reason == Reason::ModuleFileMissing)
+            && matches!(state(&seen.modules, "nvidia"), State::NotLoaded);
+        match seen.peermem.as_ref().map(|peermem| &peermem.file) {
+            Some(ModuleFile::Missing(directory)) if may_come => {
+                look.verdict = look.verdict.replacing(to_come(directory));
+            }
+            _ => {}
         }
         Self { glimpse, evidence: evidence(seen), look }
     }

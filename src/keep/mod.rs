@@ -262,7 +262,8 @@ impl Keep {
                 (State::Loaded, Level::Info, said)
             }
             Done::Found(said) => {
-                self.peermem = Presence::Live { uses: None };
+                // The look that follows sees by whom, and how it is used.
+                self.peermem = Presence::Unknown;
                 (State::Loaded, Level::Info, said)
             }
             Done::Refused(reason, said) => {

@@ -115,10 +115,8 @@ impl<'a> Probe<'a> {
     /// module file unpacked, or the marker went: what was seen by then is not worth a judgement.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         let mut seen = self.look_at_loaded(depth, interrupted)?;
-        let node = self.node;
-        let needs_marker = depth == Depth::Frugal && matches!(seen.marker, Marker::Present(_));
-        let is_lost = || needs_marker && !matches!(marker(node), Marker::Present(_));
-        self.look_at_peermem(&mut seen, &mut || interrupted() || is_lost())?;
+        let (node, marker) = (self.node, seen.marker.clone());
+        self.look_at_peermem(&mut seen, &mut || interrupted() || is_lost(node, depth, &marker))?;
         Some(seen)
     }
 
@@ -286,9 +284,7 @@ impl<'a> Probe<'a> {
         depth: Depth,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Option<Symbols> {
-        // A report is wanted in any case; a wait has nothing to gain without its marker.
-        let needs_marker = depth == Depth::Frugal && matches!(seen.marker, Marker::Present(_));
-        let mut broken_off = || interrupted() || needs_marker && !matches!(self.marker(), Marker::Present(_));
+        let mut broken_off = || interrupted() || is_lost(self.node, depth, &seen.marker);
         let symbols = symbols::read(&self.node.places.proc.join("kallsyms"), &mut broken_off)?;
         // What could not be read may be readable by now, with no module changed.
         let lasts = !matches!(symbols, Symbols::Unreadable(_));
@@ -360,6 +356,12 @@ fn marker(node: &Node) -> Marker {
         MofedPlace::Container => marker::read(&node.places.root, &node.places.marker),
         MofedPlace::Host => Marker::Absent,
     }
+}
+
+/// The marker went in the midst of a look. A report is wanted in any case; a wait has nothing to gain without it.
+fn is_lost(node: &Node, depth: Depth, was: &Marker) -> bool {
+    let is_needed = depth == Depth::Frugal && matches!(was, Marker::Present(_));
+    is_needed && !matches!(marker(node), Marker::Present(_))
 }
 
 /// What must be seen before `nvidia_peermem` is let go, and nothing that takes time. `was_marked`: the marker

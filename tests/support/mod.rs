@@ -8,10 +8,13 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use peermem_gate::cli::Verb;
+use peermem_gate::config::{self, PeermemExpected};
+use peermem_gate::environment::parse;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -180,6 +183,24 @@ impl Node {
             self.write(&format!("sys/module/{module}/taint"), "\n");
         }
         self
+    }
+
+    /// As `check --peermem` would look at it.
+    pub(crate) fn config(&self) -> config::Node {
+        let root = self.root().to_str().expect("a plain path");
+        let args = ["peermem-gate", "check", "--peermem", "--root", root].map(OsString::from);
+        let Verb::Check(args) = parse(&args, &Vec::new()).expect("options").verb else { panic!("a check") };
+        let peermem = Some(PeermemExpected::default());
+        config::Node::new(&args.node, &args.look.root, peermem, &Vec::new()).expect("options")
+    }
+
+    /// A hundred mebibytes before the symbols, so that the reading takes its time.
+    pub(crate) fn with_long_kallsyms(&self) {
+        let path = self.path("proc/kallsyms");
+        let symbols = fs::read(&path).expect("symbols");
+        let mut kallsyms = fs::File::create(path).expect("a file");
+        kallsyms.seek(SeekFrom::Start(100 << 20)).expect("a sparse file");
+        kallsyms.write_all(&[b"\n", symbols.as_slice()].concat()).expect("symbols");
     }
 
     pub(crate) fn without_nic(self) -> Self {
@@ -537,7 +558,7 @@ impl Report {
     fn word(&self, condition: &str, key: &str) -> &str {
         let conditions = self.json["conditions"].as_array().expect("conditions");
         let found = conditions.iter().find(|c| c["type"] == condition).expect("such a condition");
-        found[key].as_str().expect("a reason")
+        found[key].as_str().expect("such a word")
     }
 }
 
