@@ -4,7 +4,8 @@
 
 Reads one JSON request a line from standard input and answers with one JSON line each:
 
-    {"validate": OBJECT}                       -> null, or {"error": TEXT}; "unknown" where there is no schema
+    {"validate": OBJECT, "version": "1.36"}    -> null, or {"error": TEXT}; "unknown" where there is no schema
+    {"evaluate": CEL, "given": OBJECT}         -> {"value": VALUE} or {"error": TEXT}; text in RFC 3339 at "now" is a time
     {"admit": POLICY, "pod": POD}              -> {"unmatched": NAME} or {"patch": [RFC 6902 operations]}
                                                   or {"error": TEXT}
 
@@ -14,6 +15,7 @@ messages from Kubernetes' own schema of Pod, so that a wrong field or a wrong ty
 API server, which finds such things when a pod is made. One rewriting is needed: `Object.spec.containers{` becomes
 `Object_spec_containers{`, for protocol buffers have one name space for fields and types.
 """
+import datetime
 import functools
 import json
 import os
@@ -23,7 +25,7 @@ import sys
 import jsonpatch
 import kubernetes_validate
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_optional
+from cel_expr_python.ext import ext_optional, ext_strings
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, struct_pb2, wrappers_pb2
 
 # It reads megabytes anew for each object otherwise.
@@ -34,9 +36,9 @@ FIELD = descriptor_pb2.FieldDescriptorProto
 SCALARS = {"string": FIELD.TYPE_STRING, "integer": FIELD.TYPE_INT64, "boolean": FIELD.TYPE_BOOL}
 
 
-def validate(manifest):
+def validate(manifest, version):
     try:
-        kubernetes_validate.validate(manifest, VERSION, strict=True)
+        kubernetes_validate.validate(manifest, version, strict=True)
     except kubernetes_validate.ValidationError as error:
         return {"error": f"{'.'.join(map(str, error.path))}: {error.message}"}
     except kubernetes_validate.SchemaNotFoundError:
@@ -87,10 +89,22 @@ def evaluate(expression, given):
     return plain(value.plain_value()), compiled.return_type().name()
 
 
+def calculate(expression, given):
+    """A plain expression, of whatever variables it is given."""
+    given = dict(given)
+    if "now" in given:
+        given["now"] = datetime.datetime.fromisoformat(given["now"])
+    kinds = {name: cel.Type.TIMESTAMP if name == "now" else cel.Type.DYN for name in given}
+    value = cel.NewEnv(variables=kinds).compile(expression).eval(data=given)
+    if value.type() == cel.Type.ERROR:
+        raise ValueError(f"{value.value()} in {expression}")
+    return value.plain_value()
+
+
 @functools.cache
 def environment():
     dynamic = {"object": cel.Type.DYN, "variables": cel.Type.DYN}
-    return cel.NewEnv(types(), variables=dynamic, extensions=[ext_optional.ExtOptional()])
+    return cel.NewEnv(types(), variables=dynamic, extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings()])
 
 
 @functools.cache
@@ -196,8 +210,10 @@ def plain(value):
 
 def answer(request):
     if "validate" in request:
-        return validate(request["validate"])
+        return validate(request["validate"], request.get("version", VERSION))
     try:
+        if "evaluate" in request:
+            return {"value": calculate(request["evaluate"], request["given"])}
         return admit(request["admit"], request["pod"])
     except Exception as error:  # cel raises several kinds, each with a readable text
         return {"error": str(error)}

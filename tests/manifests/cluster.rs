@@ -74,12 +74,18 @@ impl Drop for Checker {
     }
 }
 
+/// A program that tests/manifests/tools installs, or the machine's own.
+pub(crate) fn tool(name: &str) -> String {
+    let installed = root().join("target/manifests/bin").join(name);
+    if installed.exists() { installed.to_str().unwrap().to_owned() } else { name.to_owned() }
+}
+
 pub(crate) fn can_kubectl() -> bool {
-    can(&["kubectl", "version", "--client"])
+    can(&[&tool("kubectl"), "version", "--client"])
 }
 
 pub(crate) fn kubectl(words: &[&str]) -> Output {
-    output(Command::new("kubectl").args(words).env("KUBECONFIG", "/dev/null"))
+    output(Command::new(tool("kubectl")).args(words).env("KUBECONFIG", "/dev/null"))
 }
 
 pub(crate) fn render(directory: &Path) -> Vec<Value> {
@@ -88,25 +94,51 @@ pub(crate) fn render(directory: &Path) -> Vec<Value> {
     documents(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// These overlays, with these components switched on besides their own.
-pub(crate) fn render_with(overlays: &[&str], components: &[&str]) -> Vec<Value> {
-    overlays.iter().flat_map(|overlay| render_one(overlay, components)).collect()
+/// The image as the tests set it.
+pub(crate) const IMAGE: &str = "peermem-gate:0.1.0";
+
+/// These overlays with their image set and these lines switched on.
+pub(crate) fn render_with(overlays: &[&str], lines: &[&str]) -> Vec<Value> {
+    overlays.iter().flat_map(|overlay| render_one(overlay, lines)).collect()
 }
 
-pub(crate) fn render_one(overlay: &str, components: &[&str]) -> Vec<Value> {
+pub(crate) fn render_one(overlay: &str, lines: &[&str]) -> Vec<Value> {
     let copy = TempDir::new().unwrap();
     copy_tree(&manifests(), copy.path());
+    set_image(copy.path(), IMAGE);
     let directory = copy.path().join("overlays").join(overlay);
     let file = directory.join("kustomization.yaml");
     let mut text = fs::read_to_string(&file).unwrap();
-    for component in components {
-        // As a person would: they stand there as comments.
-        let line = format!("  # - ../../components/{component}\n");
-        assert!(text.contains(&line), "{overlay} does not offer {component}");
+    for line in lines {
+        // As a person would: they are there as comments.
+        let place = if line.starts_with("../") { "" } else { "../../components/" };
+        let line = format!("  # - {place}{line}\n");
+        assert!(text.contains(&line), "{overlay} does not offer {line}");
         text = text.replace(&line, &line.replace("# ", ""));
     }
     fs::write(file, text).unwrap();
     render(&directory)
+}
+
+/// As a person would: the last line of components/image.
+pub(crate) fn set_image(manifests: &Path, image: &str) {
+    let component = manifests.join("components/image/kustomization.yaml");
+    let text = fs::read_to_string(&component).unwrap();
+    assert_eq!(text.matches("value: image_is_not_set}").count(), 1);
+    fs::write(component, text.replace("image_is_not_set}", &format!("\"'{image}'\"}}"))).unwrap();
+}
+
+/// A policy of the tree with its image set.
+pub(crate) fn policy(directory: &str) -> Value {
+    let mut policy = yaml(&manifests().join(directory).join("policy.yaml")).remove(0);
+    set_variable(&mut policy, "image", &format!("'{IMAGE}'"));
+    policy
+}
+
+pub(crate) fn set_variable(policy: &mut Value, name: &str, expression: &str) {
+    let variables = policy["spec"]["variables"].as_array_mut().unwrap();
+    let variable = variables.iter_mut().find(|variable| variable["name"] == name).expect("such a variable");
+    variable["expression"] = json!(expression);
 }
 
 /// RFC 6902 by the API server's own library, or its refusal.

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The chart makes what the overlays make, object by object, in every combination of its values; and it refuses what
+//! makes no sense.
+
+#[path = "manifests/cluster.rs"]
+mod cluster;
+#[path = "manifests/helm.rs"]
+mod helm;
+mod support;
+
+use cluster::{Checker, manifests, root, tool, variable, yaml};
+use helm::{Objects, by_name, can_helm, chart, from_outside, helm, kustomize, merge};
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
+use support::output;
+use tempfile::TempDir;
+
+const BOTH: [bool; 2] = [false, true];
+
+/// The members of `all` that `bits` selects.
+fn chosen<'a>(all: &[&'a str], bits: usize) -> Vec<&'a str> {
+    all.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, name)| *name).collect()
+}
+
+fn switched_on(names: &[&str]) -> Value {
+    names
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({"enabled": true})))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// The components for these values, in the order of the overlays.
+fn components(values: &[(&'static str, bool)]) -> Vec<&'static str> {
+    let set = values.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name);
+    ["image"].into_iter().chain(set).collect()
+}
+
+fn assert_same(made: &Objects, expected: &Objects, values: &Value) {
+    let names = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(made), names(expected), "{values}");
+    for (name, object) in expected {
+        assert_eq!(&made[name], object, "{name:?} with {values}");
+    }
+}
+
+const WAYS: [&str; 3] = ["wrapper", "shim", "keep"];
+
+/// 2 versions, 8 choices of ways, and 4 settings: 256. Kyverno has 2 settings: 4. And nothing at all, 4 times.
+#[test]
+fn its_policies_are_those_of_the_overlays() {
+    if !can_helm() {
+        return;
+    }
+    let mut compared = 0;
+    for bits in 0..32 {
+        let [beta, dry_run, openshift, image_volume, heal] = [0, 1, 2, 3, 4].map(|at| bits >> at & 1 == 1);
+        let with = components(&[
+            ("heal", heal),
+            ("image-volume", image_volume),
+            ("openshift", openshift),
+            ("dry-run", dry_run),
+            ("v1beta1", beta),
+        ]);
+        let all = kustomize(&["admission", "wrapper", "shim", "keep"], &with, &json!({}));
+        for ways in (0..8).map(|bits| chosen(&WAYS, bits)) {
+            let mut values = json!({
+                "admission": if beta { "v1beta1" } else { "v1" },
+                "dryRun": dry_run, "openshift": openshift, "imageVolume": image_volume, "heal": heal,
+            });
+            merge(&mut values, &switched_on(&ways));
+            let is_chosen = |name: &str| name == "peermem-gate" || ways.iter().any(|way| name.ends_with(way));
+            let expected = all.clone().into_iter().filter(|((_, name), _)| is_chosen(name)).collect();
+            assert_same(&chart(&values), &expected, &values);
+            compared += 1;
+        }
+    }
+    for (dry_run, openshift) in
+        BOTH.into_iter().flat_map(|dry_run| BOTH.map(|openshift| (dry_run, openshift)))
+    {
+        let with = components(&[("openshift", openshift), ("dry-run", dry_run)]);
+        let mut values = json!({"admission": "kyverno", "dryRun": dry_run, "openshift": openshift});
+        assert_same(&chart(&values), &kustomize(&["kyverno"], &with, &json!({})), &values);
+        values["admission"] = json!("none");
+        assert!(chart(&values).is_empty());
+        compared += 2;
+    }
+    println!("{compared} combinations of policies");
+    assert_eq!(compared, 264);
+}
+
+const PARTS: [&str; 3] = ["npd", "nfd", "textfile"];
+
+/// 3 parts and the readiness rule, which has a dry run, for 4 kinds of pools, on `OpenShift` or not: 192.
+#[test]
+fn its_node_checks_are_those_of_the_kustomizations() {
+    if !can_helm() {
+        return;
+    }
+    let mut compared = 0;
+    for (pool, openshift) in ["", "container", "host", "precompiled"]
+        .into_iter()
+        .flat_map(|pool| BOTH.map(|openshift| (pool, openshift)))
+    {
+        let of_pool = format!("pool-{pool}");
+        let mut with: Vec<&str> = if pool.is_empty() { Vec::new() } else { vec![&of_pool] };
+        let rule = kustomize(&["node/readiness"], &with, &json!({}));
+        with.extend(openshift.then_some("openshift"));
+        let each = PARTS.map(|part| kustomize(&[&format!("node/{part}")], &with, &from_outside()));
+        for bits in 0..8 {
+            for (readiness, dry_run) in [(false, true), (true, true), (true, false)] {
+                let mut values = json!({
+                    "pool": pool, "openshift": openshift, "readiness": {"enabled": readiness, "dryRun": dry_run},
+                });
+                merge(&mut values, &switched_on(&chosen(&PARTS, bits)));
+                let mut expected: Objects =
+                    (0..3).filter(|at| bits >> at & 1 == 1).flat_map(|at| each[at].clone()).collect();
+                if readiness {
+                    expected.extend(rule.clone().into_iter().map(|(name, mut rule)| {
+                        rule["spec"]["dryRun"] = json!(dry_run);
+                        (name, rule)
+                    }));
+                }
+                assert_same(&chart(&values), &expected, &values);
+                compared += 1;
+            }
+        }
+    }
+    println!("{compared} combinations of node checks");
+    assert_eq!(compared, 192);
+}
+
+/// 4 of them, on `OpenShift` or not: 32.
+#[test]
+fn the_rest_of_it_is_that_of_the_kustomizations() {
+    if !can_helm() {
+        return;
+    }
+    let mut compared = 0;
+    for openshift in BOTH {
+        let with: Vec<&str> = openshift.then_some("openshift").into_iter().collect();
+        let [driver, doctor] =
+            ["host-driver", "fleet"].map(|part| kustomize(&[part], &with, &from_outside()));
+        let monitoring = kustomize(&["monitoring"], &[], &json!({"namespace": helm::NAMESPACE}));
+        for bits in 0..16 {
+            let names = chosen(&["hostDriver", "doctor", "alerts", "dashboard"], bits);
+            let mut values = switched_on(&names);
+            values["openshift"] = json!(openshift);
+            let mut expected = Objects::new();
+            for name in names {
+                let one =
+                    |kind: &str| monitoring.clone().into_iter().filter(|(key, _)| key.0 == kind).collect();
+                let part: Objects = match name {
+                    "hostDriver" => driver.clone(),
+                    "doctor" => doctor.clone(),
+                    "alerts" => one("PrometheusRule"),
+                    _ => one("ConfigMap"),
+                };
+                expected.extend(part);
+            }
+            assert_same(&chart(&values), &expected, &values);
+            compared += 1;
+        }
+    }
+    println!("{compared} combinations of the rest");
+    assert_eq!(compared, 32);
+}
+
+fn everything() -> Value {
+    let mut all =
+        switched_on(&["wrapper", "shim", "keep", "npd", "nfd", "textfile", "readiness", "hostDriver"]);
+    merge(&mut all, &switched_on(&["doctor", "alerts", "dashboard"]));
+    merge(&mut all, &json!({"admission": "v1"}));
+    all
+}
+
+/// So the combinations above are all of them: each part is the same, whatever the values of the others are.
+#[test]
+fn its_parts_do_not_depend_on_each_other() {
+    if !can_helm() {
+        return;
+    }
+    let policies = json!({"dryRun": true, "imageVolume": true, "heal": true, "wrapper": {"timeout": "7m"}});
+    let nodes = json!({"pool": "host", "readiness": {"dryRun": false}});
+    let select = |objects: Objects, is_policy: bool| -> Objects {
+        objects.into_iter().filter(|((kind, _), _)| kind.starts_with("Mutating") == is_policy).collect()
+    };
+    let [mut with_policies, mut with_nodes] = [everything(), everything()];
+    merge(&mut with_policies, &policies);
+    merge(&mut with_nodes, &nodes);
+    assert_same(&select(chart(&with_policies), false), &select(chart(&everything()), false), &policies);
+    assert_same(&select(chart(&with_nodes), true), &select(chart(&everything()), true), &nodes);
+    assert_ne!(select(chart(&with_policies), true), select(chart(&everything()), true));
+    assert_ne!(select(chart(&with_nodes), false), select(chart(&everything()), false));
+}
+
+#[test]
+fn it_is_set_from_outside_and_refuses_what_makes_no_sense() {
+    if !can_helm() {
+        return;
+    }
+    let refusal = helm(&json!({}), &[]).unwrap_err();
+    assert!(refusal.contains("image.repository is not set"), "{refusal}");
+    let refusal = helm(&json!({"image": {"repository": "a/b"}}), &[]).unwrap_err();
+    assert!(refusal.contains("neither image.tag nor image.digest is set"), "{refusal}");
+    let digest = format!("sha256:{}", "0".repeat(64));
+    for (more, image) in [
+        ("image.tag=1.2.3", "'a/b:1.2.3'".to_owned()),
+        (&*format!("image.digest={digest}"), format!("'a/b@{digest}'")),
+    ] {
+        let rendered = by_name(helm(&json!({}), &["--set", "image.repository=a/b", "--set", more]).unwrap());
+        let policy = &rendered[&("MutatingAdmissionPolicy".to_owned(), "peermem-gate".to_owned())];
+        assert_eq!(variable(policy, "image"), Some(&*image));
+    }
+    let wrong = [
+        (json!({"timeout": 60}), "/timeout"),
+        (json!({"timeout": "60"}), "/timeout"),
+        (json!({"dryRun": "yes"}), "/dryRun"),
+        (json!({"admission": "v2"}), "/admission"),
+        (json!({"admission": "kyverno", "keep": {"enabled": true}}), "/keep/enabled"),
+        (json!({"pool": "other"}), "/pool"),
+        (json!({"wraper": {"enabled": true}}), "wraper"),
+        (json!({"image": {"repository": "it's"}}), "/image/repository"),
+    ];
+    for (values, place) in wrong {
+        let mut all = json!({"image": {"repository": "a/b", "tag": "1.2.3"}});
+        merge(&mut all, &values);
+        let refusal = helm(&all, &[]).unwrap_err();
+        assert!(refusal.contains(place), "{values}: {refusal}");
+    }
+}
+
+/// Everything that it can make, for each version of Kubernetes that it says it is for.
+#[test]
+fn the_schemas_accept_what_it_makes() {
+    if !can_helm() {
+        return;
+    }
+    let Some(mut checker) = Checker::start() else { return };
+    for (values, first) in [
+        (json!({}), 36),
+        (json!({"admission": "v1beta1"}), 34),
+        (json!({"pool": "host", "openshift": true}), 36),
+    ] {
+        let mut all = everything();
+        merge(&mut all, &values);
+        for object in chart(&all).values() {
+            let kind = object["kind"].as_str().unwrap();
+            for minor in 30..=37 {
+                let answer = checker.ask(&json!({"validate": object, "version": format!("1.{minor}")}));
+                let is_unknown = ["NodeReadinessRule", "PrometheusRule"].contains(&kind)
+                    || kind.starts_with("Mutating") && minor < first;
+                assert_eq!(
+                    answer,
+                    if is_unknown { json!("unknown") } else { Value::Null },
+                    "{kind} in 1.{minor}"
+                );
+            }
+        }
+    }
+}
+
+/// Lint, and NOTES that tell how to go on; a package holds all that it renders.
+#[test]
+fn it_is_whole() {
+    if !can_helm() {
+        return;
+    }
+    let directory = root().join("charts/peermem-gate");
+    let values = ["--set", "image.repository=a/b", "--set", "image.tag=1.2.3"];
+    let lint = output(Command::new(tool("helm")).args(["lint", "--strict"]).arg(&directory).args(values));
+    assert!(lint.status.success(), "{}", String::from_utf8_lossy(&lint.stdout));
+    let scratch = TempDir::new().unwrap();
+    let run = |words: &[&str]| {
+        let output = output(Command::new(tool("helm")).args(words).current_dir(scratch.path()));
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["package", directory.to_str().unwrap()]);
+    let version = env!("CARGO_PKG_VERSION");
+    let package = format!("peermem-gate-{version}.tgz");
+    let mut words = vec!["template", "release", &package];
+    words.extend(values);
+    let of_package = run(&words);
+    words[2] = directory.to_str().unwrap();
+    assert_eq!(of_package, run(&words), "a package is the directory, with what its links lead to");
+    let described = yaml(&directory.join("Chart.yaml")).remove(0);
+    assert_eq!((&described["version"], &described["appVersion"]), (&json!(version), &json!(version)));
+}
+
+/// The way that needs nothing of ours: two objects in the GPU Operator's own values.
+#[test]
+fn the_gpu_operators_values_carry_the_overlay() {
+    if !can_helm() {
+        return;
+    }
+    let path = manifests().join("gpu-operator/values.yaml");
+    let rendered = cluster::render(&manifests().join("overlays/vanilla"));
+    let text = fs::read_to_string(&path).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        let (head, _) = text.split_once("extraObjects:").unwrap();
+        let body = serde_norway::to_string(&json!({"extraObjects": rendered})).unwrap();
+        fs::write(&path, format!("{head}{body}")).unwrap();
+    }
+    let values = yaml(&path).remove(0);
+    assert_eq!(values["extraObjects"], Value::from(rendered.clone()), "BLESS=1 writes it");
+
+    // A chart of ours that hands them on in the two ways that charts have.
+    let chart = TempDir::new().unwrap();
+    fs::create_dir(chart.path().join("templates")).unwrap();
+    fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: operator\nversion: 0.0.0\n").unwrap();
+    for body in ["toYaml .", "tpl (toYaml .) $"] {
+        let template =
+            format!("{{{{- range .Values.extraObjects }}}}\n---\n{{{{ {body} }}}}\n{{{{- end }}}}\n");
+        fs::write(chart.path().join("templates/extra.yaml"), template).unwrap();
+        let image = "extraObjects[0].spec.variables[0].expression='registry.example/peermem-gate:0.1.0'";
+        let mut command = Command::new(tool("helm"));
+        command
+            .args(["template", "operator"])
+            .arg(chart.path())
+            .arg("--values")
+            .arg(&path)
+            .args(["--set", image]);
+        let output = output(&mut command);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let made = by_name(cluster::documents(&String::from_utf8(output.stdout).unwrap()));
+        let mut expected = by_name(rendered.clone());
+        let policy =
+            expected.values_mut().find(|object| object["kind"] == "MutatingAdmissionPolicy").unwrap();
+        cluster::set_variable(policy, "image", "'registry.example/peermem-gate:0.1.0'");
+        assert_same(&made, &expected, &json!(body));
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The chart, rendered, and what kustomize makes of the same manifests.
+
+use crate::cluster::{self, copy_tree, documents, manifests, render, root, set_image, tool};
+use crate::support::{can, output};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// That of node/npd: kustomize leaves the subject of a binding as it is.
+pub(crate) const NAMESPACE: &str = "kube-system";
+pub(crate) const IMAGE: &str = "registry.example/a/peermem-gate:7.8.9";
+
+/// By kind and name.
+pub(crate) type Objects = BTreeMap<(String, String), Value>;
+
+pub(crate) fn can_helm() -> bool {
+    can(&[&tool("helm"), "version"]) && cluster::can_kubectl()
+}
+
+/// What `helm install` with these values would apply, or its refusal.
+pub(crate) fn helm(values: &Value, words: &[&str]) -> Result<Vec<Value>, String> {
+    let scratch = TempDir::new().unwrap();
+    let file = scratch.path().join("values.yaml");
+    fs::write(&file, values.to_string()).unwrap();
+    let mut command = Command::new(tool("helm"));
+    command.args(["template", "release", "--namespace", NAMESPACE, "--values"]).arg(file).args(words);
+    for (variable, directory) in [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config")] {
+        command.env(variable, scratch.path().join(directory));
+    }
+    let output = output(command.arg(root().join("charts/peermem-gate")));
+    if !output.status.success() {
+        return Err(String::from_utf8(output.stderr).unwrap());
+    }
+    let rendered = documents(&String::from_utf8(output.stdout).unwrap());
+    Ok(rendered.into_iter().filter(Value::is_object).collect())
+}
+
+/// With the image set, and everything off that `values` does not switch on.
+pub(crate) fn chart(values: &Value) -> Objects {
+    let images = json!({
+        "image": {"repository": "registry.example/a/peermem-gate", "tag": "7.8.9"},
+        "npd": {"image": {"repository": "registry.example/npd"}},
+        "shell": {"image": {"repository": "registry.example/busybox"}},
+    });
+    let mut all = json!({"admission": "none"});
+    merge(&mut all, &images);
+    merge(&mut all, values);
+    let rendered = helm(&all, &[]).unwrap_or_else(|refusal| panic!("{refusal}: {all}"));
+    by_name(rendered)
+}
+
+pub(crate) fn by_name(rendered: Vec<Value>) -> Objects {
+    let count = rendered.len();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let key = |object: &Value| (text(&object["kind"]), text(&object["metadata"]["name"]));
+    let objects: Objects = rendered.into_iter().map(|object| (key(&object), object)).collect();
+    assert_eq!(objects.len(), count, "two of one name");
+    objects
+}
+
+pub(crate) fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// What kustomize makes of these directories of ../manifests with these components, from outside.
+pub(crate) fn kustomize(resources: &[&str], components: &[&str], more: &Value) -> Objects {
+    let copy = TempDir::new().unwrap();
+    copy_tree(&manifests(), &copy.path().join("manifests"));
+    set_image(&copy.path().join("manifests"), IMAGE);
+    let mut kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": resources.iter().map(|name| format!("manifests/{name}")).collect::<Vec<_>>(),
+        "components": components.iter().map(|name| format!("manifests/components/{name}")).collect::<Vec<_>>(),
+    });
+    merge(&mut kustomization, more);
+    fs::write(copy.path().join("kustomization.yaml"), kustomization.to_string()).unwrap();
+    by_name(render(copy.path()))
+}
+
+/// What a person sets for a `DaemonSet`, in a kustomization above theirs.
+pub(crate) fn from_outside() -> Value {
+    let image = |name: &str, new_name: &str, tag: Option<&str>| {
+        let mut image = json!({"name": name, "newName": format!("registry.example/{new_name}")});
+        if let Some(tag) = tag {
+            image["newTag"] = json!(tag);
+        }
+        image
+    };
+    json!({
+        "namespace": NAMESPACE,
+        "images": [
+            image("peermem-gate", "a/peermem-gate", Some("7.8.9")),
+            image("node-problem-detector", "npd", None),
+            image("busybox", "busybox", None),
+        ],
+        "labels": [{"pairs": {"app.kubernetes.io/version": "7.8.9"}, "includeTemplates": true}],
+    })
+}
