@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a seed to a life: what happens on a node, and when. The words are those of tests/vm/guest/life.
+
+use std::fmt::Write;
+
+/// Where the gate stands in a driver's pod, or what stands there instead of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// `wait` as an init container, once a pod; then modprobe.
+    Init,
+    /// `wait` before each start of the driver's container; then modprobe.
+    Wrapper,
+    /// `wait` as an init container, and `load` in the place of modprobe.
+    Load,
+    /// The same with the modprobe shim.
+    Shim,
+    /// The same with `keep` as a sidecar.
+    Keep,
+    /// The driver's own entrypoint: it builds, and calls modprobe once.
+    Bare,
+    /// An init container that polls for the marker each 5 s, as k8s-driver-manager does; then modprobe.
+    Poll,
+    /// The same with a look for `mlx5_core` in /proc/modules.
+    Grep,
+    /// modprobe each 5 s until it succeeds.
+    Retry,
+    /// Polls for the marker, and nvidia-peermem-ctr's loop as a sidecar.
+    Ctr,
+}
+
+impl Place {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Init,
+        Self::Wrapper,
+        Self::Load,
+        Self::Shim,
+        Self::Keep,
+        Self::Bare,
+        Self::Poll,
+        Self::Grep,
+        Self::Retry,
+        Self::Ctr,
+    ];
+
+    /// As the guest calls it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Wrapper => "wrapper",
+            Self::Load => "load",
+            Self::Shim => "shim",
+            Self::Keep => "keep",
+            Self::Bare => "bare",
+            Self::Poll => "poll",
+            Self::Grep => "grep",
+            Self::Retry => "retry",
+            Self::Ctr => "ctr",
+        }
+    }
+
+    /// `wait` stands before the build.
+    pub(crate) fn waits_by_gate(self) -> bool {
+        matches!(self, Self::Init | Self::Wrapper) || self.loads_by_gate()
+    }
+
+    /// The gate runs modprobe.
+    pub(crate) fn loads_by_gate(self) -> bool {
+        matches!(self, Self::Load | Self::Shim | Self::Keep)
+    }
+}
+
+/// A life to be played.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    pub(crate) seed: u64,
+    pub(crate) place: Place,
+    /// Shell functions, and the call of `live`.
+    pub(crate) script: String,
+}
+
+/// How often of a hundred.
+const ONLY_GO: u64 = 55;
+const ONLY_BASH: u64 = 25;
+const IN_TREE: u64 = 15;
+const STORAGE: u64 = 10;
+
+/// Seconds from one of these ranges.
+type Ranges = &'static [(f64, f64)];
+
+impl Life {
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let places = Place::ALL.len() as u64;
+        let place = Place::ALL[usize::try_from(seed % places).expect("a small number")];
+        let mut script = format!("note life {seed}\n");
+        for (track, steps) in [
+            ("mofeds", mofeds(&mut chance)),
+            ("pods", pods(&mut chance, place)),
+            ("resets", resets(&mut chance)),
+            ("watchers", watchers(&mut chance)),
+        ] {
+            let _ = writeln!(script, "{track}() {{\n    :\n{}}}", steps.concat());
+        }
+        let stack = match chance.below(100) {
+            share if share < STORAGE => "storage",
+            share if share < STORAGE + IN_TREE => "intree",
+            _ => "none",
+        };
+        let _ = writeln!(script, "live {stack}");
+        Self { seed, place, script }
+    }
+}
+
+fn step(after: f64, what: &str) -> String {
+    format!("    after {after:.3} {what}\n")
+}
+
+/// MOFED's containers: some that are killed or told to end at any point, and one that stays.
+fn mofeds(chance: &mut Chance) -> Vec<String> {
+    let style = chance.below(100);
+    let mut generation = if chance.of(50) { "old" } else { "new" };
+    let mut steps = Vec::new();
+    let interrupted = chance.below(4);
+    for number in 0..=interrupted {
+        let after = chance.seconds(&[(0.2, 3.0), (3.0, 20.0), (20.0, 60.0)]);
+        if number > 0 && chance.of(40) {
+            generation = if generation == "old" { "new" } else { "old" };
+        }
+        let is_go = match style {
+            share if share < ONLY_GO => true,
+            share if share < ONLY_GO + ONLY_BASH => false,
+            _ => chance.of(50),
+        };
+        let build = chance.seconds(&[(0.1, 1.0), (2.0, 20.0), (20.0, 60.0)]);
+        let entrypoint = entrypoint(chance, is_go, generation, build);
+        let what = if number == interrupted {
+            format!("last_container {entrypoint}")
+        } else {
+            let how = if chance.of(60) { "kill" } else { "term" };
+            let lasts = if chance.of(50) {
+                // Around the swap of the modules, which is short.
+                build + chance.seconds(&[(0.0, 12.0)])
+            } else {
+                chance.seconds(&[(0.0, 5.0), (0.0, 60.0), (30.0, 150.0)])
+            };
+            format!("container {how} {lasts:.3} {entrypoint}")
+        };
+        steps.push(step(after, &what));
+    }
+    steps
+}
+
+fn entrypoint(chance: &mut Chance, is_go: bool, generation: &str, build: f64) -> String {
+    let yes = |chance: &mut Chance, share| if chance.of(share) { "yes" } else { "no" };
+    let kind = if is_go { "go" } else { "bash" };
+    let unload_storage = yes(chance, 40);
+    let flash = if is_go { yes(chance, 12) } else { "no" };
+    let mut setting = |name: &str, ranges: Ranges| format!(" {name}={:.3}", chance.seconds(ranges));
+    let mut text =
+        format!("{kind} {generation} build={build:.3} unload_storage={unload_storage} flash={flash}");
+    text += &setting("listing", &[(0.05, 0.2), (0.2, 0.7)]);
+    text += &setting("prepare", &[(0.1, 1.0), (2.0, 30.0)]);
+    text += &setting("step", &[(0.0, 0.06), (0.0, 0.5)]);
+    text += &setting("restore", &[(0.05, 0.13), (1.0, 15.0)]);
+    text += &setting("hiding", &[(0.2, 0.6)]);
+    let _ = write!(text, " going_ms={} coming_ms={}", chance.below(3000), chance.below(3000));
+    text
+}
+
+/// The driver's pods: some that are killed, and one that stays.
+fn pods(chance: &mut Chance, place: Place) -> Vec<String> {
+    let kind = if chance.of(60) { "vanilla" } else { "ocp" };
+    let killed = chance.below(3);
+    let pod = |number| {
+        let after = chance.seconds(&[(0.5, 5.0), (5.0, 40.0), (40.0, 100.0)]);
+        let looks = chance.seconds(&[(2.0, 20.0)]);
+        let compiles = chance.seconds(&[(2.0, 30.0)]);
+        let lasts = chance.seconds(&[(5.0, 40.0), (40.0, 120.0)]);
+        let settings = format!("{} {kind} looks={looks:.3} compiles={compiles:.3}", place.word());
+        let what = if number == killed {
+            format!("last_pod {settings}")
+        } else {
+            format!("pod {lasts:.3} {settings}")
+        };
+        step(after, &what)
+    };
+    (0..=killed).map(pod).collect()
+}
+
+fn resets(chance: &mut Chance) -> Vec<String> {
+    let count = chance.below(3);
+    let reset = |_| {
+        let after = chance.seconds(&[(2.0, 30.0), (30.0, 90.0)]);
+        step(after, &format!("reset {:.3}", chance.seconds(&[(0.1, 2.0), (2.0, 8.0)])))
+    };
+    (0..count).map(reset).collect()
+}
+
+/// Once or twice in a life, all that wait before a build begin side by side.
+fn watchers(chance: &mut Chance) -> Vec<String> {
+    let count = 1 + chance.below(2);
+    let watch = |number| {
+        let after = chance.seconds(&[(0.5, 10.0), (10.0, 40.0), (40.0, 90.0)]);
+        step(after, &format!("watch_with_loops {number} {:.3}", chance.seconds(&[(2.0, 30.0)])))
+    };
+    (1..=count).map(watch).collect()
+}
+
+/// `SplitMix64`: a sequence that the seed alone decides, on every machine.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// True in so many of a hundred.
+    fn of(&mut self, share: u64) -> bool {
+        self.below(100) < share
+    }
+
+    /// Evenly from one of these ranges, in steps of a millisecond.
+    fn seconds(&mut self, ranges: Ranges) -> f64 {
+        let count = ranges.len() as u64;
+        let (from, to) = ranges[usize::try_from(self.below(count)).expect("a small number")];
+        #[expect(clippy::cast_precision_loss, reason = "a million is exact")]
+        let share = self.below(1_000_000) as f64 / 1e6;
+        from + (to - from) * share
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_life() {
+    assert_eq!(Life::of(7).script, Life::of(7).script);
+    assert_ne!(Life::of(7).script, Life::of(17).script);
+}

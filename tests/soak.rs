@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The race, soaked: random lives of MOFED and the GPU driver on a real kernel, the gate in each of its places, and in
+//! the same lives the loops that people use. `tests/soak --lives N --seed S` plays as many as one wants.
+//!
+//! A seed decides a life: its plan (tests/life/plan.rs) is a script for the guest that says what happens when.
+//! Containers are killed at any point, NICs go away for a moment, builds look for headers at their own time. The
+//! guest's clock counts instructions and skips idle time: a life of minutes takes seconds, and a busy host changes
+//! nothing of it. Who opened too early is judged by what the scenario itself did (tests/life/truth.rs). An early opening
+//! of the gate fails the run and names the seed of its life; the plan and all that was said are printed.
+
+#[path = "life/mod.rs"]
+mod life;
+#[path = "vm/machine.rs"]
+mod machine;
+mod support;
+
+use life::plan::Life;
+use life::tally::Tally;
+use machine::{Clock, Line};
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// What CI plays.
+const LIVES: u64 = 40;
+
+/// So many follow each other in one boot.
+const BOOT: u64 = 20;
+
+/// Far more than a boot takes.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+#[test]
+fn lives_on_a_real_kernel() {
+    let gate = machine::gate();
+    if let Some(reason) = machine::missing(&gate) {
+        support::skip(&reason);
+        return;
+    }
+    let (lives, seed) = (number("SOAK_LIVES").unwrap_or(LIVES), number("SOAK_SEED").unwrap_or_else(draw));
+    say(&format!("tests/soak --lives {lives} --seed {seed}"));
+    let started = Instant::now();
+    let soak = Soak { gate: &gate, results: Mutex::default() };
+    let boots: Vec<u64> = (0..lives).step_by(usize::try_from(BOOT).expect("a small number")).collect();
+    let next = Mutex::new(boots.into_iter());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(first) = { next.lock().expect("no panic while held").next() } {
+                    let seeds = (first..lives.min(first + BOOT)).map(|number| seed.wrapping_add(number));
+                    soak.play(&seeds.map(Life::of).collect::<Vec<_>>());
+                }
+            });
+        }
+    });
+    let (tally, faults) = soak.results.into_inner().expect("no panic while held");
+    say(&format!("{tally}\n{:.0} s", started.elapsed().as_secs_f64()));
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+struct Soak<'a> {
+    gate: &'a Path,
+    /// And what must not be.
+    results: Mutex<(Tally, Vec<String>)>,
+}
+
+impl Soak<'_> {
+    /// One boot.
+    fn play(&self, lives: &[Life]) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let scenario = directory.path().join("lives");
+        let scripts: String = lives.iter().map(|life| life.script.as_str()).collect();
+        fs::write(&scenario, format!(". /life/library\nnode\n{scripts}")).expect("a scenario");
+        let mut heard: Vec<Vec<String>> = Vec::new();
+        machine::boot(scenario.to_str().expect("a plain path"), self.gate, Clock::Counted, LIMIT, |line| {
+            if Line::parse(line).is_some_and(|line| line.kind == "life") {
+                heard.push(Vec::new());
+            }
+            if let Some(life) = heard.last_mut() {
+                life.push(line.to_owned());
+            }
+        });
+        assert_eq!(heard.len(), lives.len(), "lives that began");
+        for (number, heard) in heard.iter().enumerate() {
+            self.judge(&lives[..=number], heard);
+        }
+        let results = self.results.lock().expect("no panic while held");
+        say(&format!("{} lives, {} faults", results.0.lives(), results.1.len()));
+    }
+
+    /// The last of these lives; those before it were played in the same boot.
+    fn judge(&self, boot: &[Life], heard: &[String]) {
+        let (Some(life), Some(first)) = (boot.last(), boot.first()) else { return };
+        let mut lines: Vec<_> = heard.iter().filter_map(|line| Line::parse(line)).collect();
+        // What the machine says at its end is not the life's.
+        lines.retain(|line| line.kind != "end");
+        let mut results = self.results.lock().expect("no panic while held");
+        let faults = results.0.add(life, &lines);
+        if !faults.is_empty() || env::var_os("SOAK_SHOW").is_some() {
+            println!("{}\n{}", life.script, heard.join("\n"));
+        }
+        let (seed, count, first) = (life.seed, boot.len(), first.seed);
+        results.1.extend(faults.iter().map(|what| {
+            format!("seed {seed}: {what} (as it was, with those before it: tests/soak --lives {count} --seed {first})")
+        }));
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().map(|number| number.parse().expect("a number"))
+}
+
+/// Another one each time.
+fn draw() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+/// Past the test harness, which keeps what a test that passes prints.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

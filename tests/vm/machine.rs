@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The machine that `tests/vm/build` makes, booted by `tests/vm/boot`.
+//!
+//! A scenario leaves lines `@SECONDS KIND TEXT`, timed by the guest's boot clock.
+#![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One line of a scenario's.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Seconds since the guest's boot.
+    pub(crate) at: f64,
+    pub(crate) kind: String,
+    pub(crate) text: String,
+}
+
+impl Line {
+    /// `@SECONDS KIND TEXT`; everything else is the kernel's or a tool's.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let (at, rest) = line.strip_prefix('@')?.split_once(' ')?;
+        let (kind, text) = rest.split_once(' ').unwrap_or((rest, ""));
+        Some(Self { at: at.parse().ok()?, kind: kind.into(), text: text.into() })
+    }
+}
+
+/// The program under test: `GATE_BINARY`, or the static release build.
+pub(crate) fn gate() -> PathBuf {
+    let built = || repository().join("target/x86_64-unknown-linux-musl/release/peermem-gate");
+    env::var_os("GATE_BINARY").map_or_else(built, PathBuf::from)
+}
+
+/// Why nothing can be booted here.
+pub(crate) fn missing(gate: &Path) -> Option<String> {
+    if !repository().join("target/vm/stamp").exists() {
+        return Some("no machine to boot: tests/vm/build makes it".into());
+    }
+    if !gate.exists() {
+        return Some(format!("no static binary at {}", gate.display()));
+    }
+    if Command::new("qemu-system-x86_64").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Some("no qemu-system-x86_64".into());
+    }
+    None
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// How time passes in the machine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// As outside: a busy host makes a slow guest.
+    Host,
+    /// Two nanoseconds for each instruction, and none of the host's while the guest sleeps: what the host does
+    /// besides changes nothing, two boots differ by microseconds, and an idle hour takes seconds.
+    Counted,
+}
+
+/// Two machines at a time: each keeps a processor busy, and a starved guest proves nothing.
+static FREE: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
+
+struct Slot;
+
+impl Slot {
+    fn take() -> Self {
+        let free = FREE.0.lock().expect("no panic while held");
+        *FREE.1.wait_while(free, |free| *free == 0).expect("no panic while held") -= 1;
+        Self
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *FREE.0.lock().expect("no panic while held") += 1;
+        FREE.1.notify_one();
+    }
+}
+
+/// Killed whichever way the test ends: `boot` has become qemu, so the child is the machine.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Plays a scenario (a name, or a path) to its end; every line that the machine says goes to `heard`.
+pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, mut heard: impl FnMut(&str)) {
+    let _slot = Slot::take();
+    let deadline = Instant::now() + limit;
+    let mut command = Command::new(repository().join("tests/vm/boot"));
+    if clock == Clock::Counted {
+        command.env("BOOT_CLOCK", "counted");
+    }
+    let child = command
+        .arg(scenario)
+        .arg(gate)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("tests/vm/boot can be run");
+    let mut machine = Machine(child);
+
+    let console = BufReader::new(machine.0.stdout.take().expect("a pipe"));
+    let (sender, receiver) = mpsc::channel();
+    // Ends with the machine: its end of the pipe closes.
+    thread::spawn(move || console.split(b'\n').map_while(Result::ok).try_for_each(|line| sender.send(line)));
+
+    let mut end = None;
+    loop {
+        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                let line = String::from_utf8_lossy(&line);
+                heard(line.trim_end());
+                end = Line::parse(line.trim_end()).or(end);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => panic!("{scenario} took more than {limit:?}"),
+        }
+    }
+    let end = end.filter(|line| line.kind == "end");
+    assert_eq!(end.expect("played to the end").text, "0", "{scenario} failed in itself");
+}
