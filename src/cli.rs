@@ -4,8 +4,7 @@
 //! The environment mirrors are derived from these options in [`crate::environment`].
 
 use crate::version::Version;
-use clap::error::ErrorKind;
-use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,9 +15,18 @@ the command line wins. GPU_DIRECT_RDMA_ENABLED, USE_HOST_MOFED, DRIVER_READY_PAT
 MLX_DRIVERS_MOUNT mean what they mean to the operators. PEERMEM_GATE_DISABLED=\"reason\" lets `wait`,
 `load` and the modprobe shim through at once and logs the reason.";
 
+/// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for
+#[derive(Debug, Parser)]
+#[command(name = "peermem-gate", version = crate::VERSION, after_help = ENVIRONMENT, disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
 /// What was asked for.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "each is explained where it is declared")]
+#[derive(Debug, Subcommand)]
+#[expect(missing_docs, reason = "clap would print it; each is explained where its options are declared")]
 pub enum Verb {
     Wait(WaitArgs),
     Check(CheckArgs),
@@ -29,73 +37,9 @@ pub enum Verb {
     Install(InstallArgs),
 }
 
-/// Its name, what it does in one line, and its options, which are not made before they are asked for: with those of all
-/// verbs the start would take half as long again.
-type Declared = (&'static str, &'static str, fn(Command) -> Command);
-
-const VERBS: [Declared; 7] = [
-    ("wait", "Hold until MOFED is ready; then exit 0, or become CMD", options::<WaitArgs>),
-    ("check", "One look, one verdict, no waiting", options::<CheckArgs>),
-    ("load", "Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live", options::<LoadArgs>),
-    (
-        "keep",
-        "Stay: load, let go when MOFED is about to swap its modules, load again after",
-        options::<KeepArgs>,
-    ),
-    (
-        "doctor",
-        "All that is wrong on this node with GPUDirect RDMA, with evidence and remedy",
-        options::<DoctorArgs>,
-    ),
-    ("fleet", "Roll up the reports of many nodes", options::<FleetArgs>),
-    ("install", "Put this program, and the modprobe shim, into a shared volume", options::<InstallArgs>),
-];
-
-/// What the options' own type says of itself is for readers of this file.
-fn options<A: Args>(verb: Command) -> Command {
-    let about = verb.get_about().cloned().unwrap_or_default();
-    A::augment_args(verb).about(about)
-}
-
-/// The whole command line.
-#[must_use]
-pub fn command() -> Command {
-    let verb = |(name, about, options): Declared| {
-        Command::new(name).about(about).after_help(ENVIRONMENT).defer(options)
-    };
-    Command::new("peermem-gate")
-        .version(crate::VERSION)
-        .about("Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for")
-        .after_help(ENVIRONMENT)
-        .disable_help_subcommand(true)
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommands(VERBS.map(verb))
-}
-
-impl Verb {
-    /// What was matched by [`command`].
-    ///
-    /// # Errors
-    /// Without a verb.
-    pub fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let none = || clap::Error::new(ErrorKind::MissingSubcommand);
-        let (name, matches) = matches.subcommand().ok_or_else(none)?;
-        Ok(match name {
-            "wait" => Self::Wait(WaitArgs::from_arg_matches(matches)?),
-            "check" => Self::Check(CheckArgs::from_arg_matches(matches)?),
-            "load" => Self::Load(LoadArgs::from_arg_matches(matches)?),
-            "keep" => Self::Keep(KeepArgs::from_arg_matches(matches)?),
-            "doctor" => Self::Doctor(DoctorArgs::from_arg_matches(matches)?),
-            "fleet" => Self::Fleet(FleetArgs::from_arg_matches(matches)?),
-            "install" => Self::Install(InstallArgs::from_arg_matches(matches)?),
-            _ => return Err(none()),
-        })
-    }
-}
-
-/// Options of `wait`.
+/// Hold until MOFED is ready; then exit 0, or become CMD
 #[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
 pub struct WaitArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
@@ -120,8 +64,9 @@ pub struct WaitArgs {
     pub command: Vec<OsString>,
 }
 
-/// Options of `load`.
+/// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
 #[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
 pub struct LoadArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
@@ -140,8 +85,9 @@ pub struct LoadArgs {
     pub parameters: Vec<OsString>,
 }
 
-/// Options of `keep`.
+/// Stay: load, let go when MOFED is about to swap its modules, load again after
 #[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
 pub struct KeepArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
@@ -193,7 +139,7 @@ pub struct PaceArgs {
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
     pub suspect_hold: Duration,
     /// How often to say that it still waits
-    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = positive)]
+    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = heartbeat)]
     pub heartbeat: Duration,
     /// Where the last words go [default: /dev/termination-log if it exists]
     #[arg(long, value_name = "PATH")]
@@ -203,8 +149,9 @@ pub struct PaceArgs {
     pub metrics_file: Option<PathBuf>,
 }
 
-/// Options of `check`.
+/// One look, one verdict, no waiting
 #[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
 pub struct CheckArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -223,8 +170,10 @@ pub struct CheckArgs {
     pub log: LogArgs,
 }
 
-/// Options of `doctor`.
+/// All that is wrong on this node with GPUDirect RDMA, with evidence and remedy
 #[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
+#[expect(clippy::doc_markdown, reason = "clap prints it")]
 pub struct DoctorArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -240,8 +189,9 @@ pub struct DoctorArgs {
     pub log: LogArgs,
 }
 
-/// Options of `fleet`.
+/// Roll up the reports of many nodes
 #[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
 pub struct FleetArgs {
     /// Reports, one a line, as `doctor --format json` prints them and `kubectl logs --prefix` hands
     /// them on [default: standard input]
@@ -255,8 +205,9 @@ pub struct FleetArgs {
     pub log: LogArgs,
 }
 
-/// Options of `install`.
+/// Put this program, and the modprobe shim, into a shared volume
 #[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
 pub struct InstallArgs {
     /// Where the volume is mounted; the directory must exist
     #[arg(value_name = "DIR")]
@@ -368,11 +319,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is more than a hundred years"))
 }
 
-fn positive(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        Duration::ZERO => Err("must be longer than 0".to_owned()),
-        some => Ok(some),
-    }
+/// A line more often than this fills a disk and helps nobody.
+const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
+
+fn heartbeat(text: &str) -> Result<Duration, String> {
+    let heartbeat = duration(text)?;
+    if heartbeat < SHORTEST_HEARTBEAT { Err("must be at least 1s".to_owned()) } else { Ok(heartbeat) }
 }
 
 fn boolean(text: &str) -> Result<bool, String> {
@@ -427,10 +379,11 @@ fn directory(text: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
-        command().debug_assert();
+        Cli::command().debug_assert();
     }
 
     #[test]

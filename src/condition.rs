@@ -105,6 +105,7 @@ reasons! {
     RdmaNotRequested: False Exempts, "GPUDirect RDMA is not asked for";
 
     NicFound: True Passes, "a Mellanox device is there";
+    NicSeenBefore: True Passes, "a Mellanox device was seen before";
     NoRdmaDevice: False Exempts, "no Mellanox device on this node";
     DevicesUnreadable: Unknown Holds, "PCI devices cannot be read";
 
@@ -163,9 +164,12 @@ reasons! {
     UnsignedModule: False Blocks, "nvidia-peermem.ko is not signed";
     LegacyClientLoaded: False Blocks, "nv_peer_mem is loaded";
     BadParameter: False Blocks, "a parameter has a bad value";
+    InstallLine: False Blocks, "modprobe.d replaces the load by a command";
+    OtherDriverLoaded: False Blocks, "nvidia-peermem.ko is of another driver";
     ModuleFileDamaged: False Blocks, "nvidia-peermem.ko is damaged";
     DependencyNotLive: False Holds, "what nvidia-peermem needs is not live";
     ModuleFileUnreadable: Unknown Holds, "nvidia-peermem.ko cannot be read";
+    SignatureUnknown: Unknown Holds, "whether signatures count is unknown";
     SymbolVersionUnknown: Unknown Holds, "symbol versions cannot be compared";
 
     Held: True Passes, "everything held for the settle time";

@@ -27,8 +27,8 @@ pub enum Ending {
     NotFound,
     /// Ended by this signal while waiting.
     Signal(u8),
-    /// The shim: what modprobe ended with.
-    Modprobe(u8),
+    /// What another process ended with: modprobe, or our own that looks at the node.
+    Passed(u8),
 }
 
 impl Ending {
@@ -46,7 +46,7 @@ impl Ending {
             Self::NotExecutable => 126,
             Self::NotFound => 127,
             Self::Signal(signal) => 128 + signal,
-            Self::Modprobe(code) => code,
+            Self::Passed(code) => code,
         }
     }
 

@@ -2,25 +2,30 @@
 //! From argv and environment to one [`Verb`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
 //! the options themselves, so that none can be forgotten. Pure: it is given both.
 
-use crate::cli::{self, LoadArgs, Verb};
+use crate::cli::{Cli, LoadArgs, Verb};
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 const PREFIX: &str = "PEERMEM_GATE_";
 
 /// What a disabled `load` still has to know.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
+/// Verbs that answer on standard output, and leave no last words.
+const WITHOUT_LAST_WORDS: [&str; 3] = ["check", "doctor", "fleet"];
+
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;
 
 /// Why the program does not start.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum Misuse {
     /// clap's own answer: a usage error, or the help that was asked for.
     Usage(clap::Error),
     /// A sentence of ours.
@@ -29,7 +34,7 @@ pub enum Refusal {
     Misplaced(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(error) => error.render().fmt(f),
@@ -48,8 +53,8 @@ pub struct Invocation {
 }
 
 /// Reads both. The command line wins over its mirrors; a disabled gate asks nothing of the others.
-pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Refusal> {
-    let mut command = cli::command();
+pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Misuse> {
+    let mut command = Cli::command();
     let typed = matches(&mut command, args)?;
     let (verb, typed_options) = typed.subcommand().ok_or_else(|| said("no verb"))?;
     let disabled = match (verb, disabled(variables)) {
@@ -71,7 +76,7 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Ref
 }
 
 /// What the environment alone asks of `load`: the shim has no options of its own.
-pub fn load_args(variables: &Variables) -> Result<LoadArgs, Refusal> {
+pub fn load_args(variables: &Variables) -> Result<LoadArgs, Misuse> {
     match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
         _ => Err(said("no load")),
@@ -79,14 +84,34 @@ pub fn load_args(variables: &Variables) -> Result<LoadArgs, Refusal> {
 }
 
 /// The reason for which the gate is off, if it is.
-pub fn disabled(variables: &Variables) -> Result<Option<String>, Refusal> {
+pub fn disabled(variables: &Variables) -> Result<Option<String>, Misuse> {
     let Some(reason) = value_of(variables, "PEERMEM_GATE_DISABLED") else { return Ok(None) };
-    match reason.to_string_lossy().trim() {
-        "" | "0" | "false" => Err(Refusal::Said(format!(
+    let reason = reason.to_string_lossy();
+    match reason.trim() {
+        "" | "0" | "false" => Err(Misuse::Said(format!(
             "PEERMEM_GATE_DISABLED={reason:?} does not say why: set it to the reason for which the gate is off, or unset it"
         ))),
         reason => Ok(Some(reason.to_owned())),
     }
+}
+
+/// Where the last words were asked for, read past clap: a command line that clap refuses has last words, too.
+#[must_use]
+pub fn termination_log(args: &[OsString], variables: &Variables) -> Option<Option<PathBuf>> {
+    const OPTION: &str = "--termination-log";
+    if args.get(1).is_some_and(|verb| WITHOUT_LAST_WORDS.iter().any(|other| verb == other)) {
+        return None;
+    }
+    let mut options = args.iter().take_while(|arg| *arg != "--");
+    let typed = options.find_map(|arg| match arg.as_bytes().strip_prefix(OPTION.as_bytes())? {
+        [] => Some(None),
+        [b'=', path @ ..] => Some(Some(OsStr::from_bytes(path).to_owned())),
+        _ => None,
+    });
+    let typed = typed.and_then(|inline| inline.or_else(|| options.next().cloned()));
+    let asked = typed.or_else(|| value_of(variables, "PEERMEM_GATE_TERMINATION_LOG").map(OsStr::to_owned));
+    // What begins with a dash is the next option, and clap will say so.
+    Some(asked.filter(|path| !path.is_empty() && !path.as_bytes().starts_with(b"-")).map(PathBuf::from))
 }
 
 /// Turns each mirror of an option that was not typed into `--option=value`, and refuses the rest.
@@ -96,13 +121,8 @@ fn mirrors(
     verb: &str,
     typed: &ArgMatches,
     variables: &Variables,
-) -> Result<Vec<OsString>, Refusal> {
+) -> Result<Vec<OsString>, Misuse> {
     let mut mirrored = Vec::new();
-    let is_mirror = |name: &OsString| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
-    if variables.iter().any(|(name, _)| is_mirror(name)) {
-        // The options of all verbs, which else are not made.
-        command.build();
-    }
     for (name, value) in variables {
         let name = name.to_string_lossy();
         let Some(mirror) = name.strip_prefix(PREFIX).filter(|mirror| !is_injected(mirror)) else { continue };
@@ -117,7 +137,7 @@ fn mirrors(
             }
             None if is_of_another_verb(mirror, command) => {}
             None => {
-                return Err(Refusal::Said(format!(
+                return Err(Misuse::Said(format!(
                     "{name} is not a variable of peermem-gate: correct or remove it (`peermem-gate {verb} --help` lists the options)"
                 )));
             }
@@ -141,8 +161,8 @@ fn is_of_another_verb(mirror: &str, command: &Command) -> bool {
 }
 
 /// Tries one mirror alone, so that the message names the variable and not an option nobody typed.
-fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Refusal> {
-    let Err(Refusal::Usage(error)) = matches(command, args) else { return Ok(()) };
+fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Misuse> {
+    let Err(Misuse::Usage(error)) = matches(command, args) else { return Ok(()) };
     // A word that the verb needs is on the command line, and not here.
     if error.kind() == ErrorKind::MissingRequiredArgument {
         return Ok(());
@@ -151,12 +171,13 @@ fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr)
     // The first paragraph: what is wrong, and which values are possible.
     let why: Vec<_> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let why = why.join(" ");
-    Err(Refusal::Said(format!("{name}={value:?} is refused: {}", why.trim_start_matches("error: "))))
+    let value = value.to_string_lossy();
+    Err(Misuse::Said(format!("{name}={value:?} is refused: {}", why.trim_start_matches("error: "))))
 }
 
-fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Refusal> {
+fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Misuse> {
     let verbs: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    command.try_get_matches_from_mut(args).map_err(|error| Refusal::Usage(hinted(error, args, &verbs)))
+    command.try_get_matches_from_mut(args).map_err(|error| Misuse::Usage(hinted(error, args, &verbs)))
 }
 
 /// With a hint where clap has none, or the wrong one.
@@ -186,12 +207,12 @@ fn hinted(mut error: clap::Error, args: &[OsString], verbs: &[String]) -> clap::
     error
 }
 
-fn asked(matches: &ArgMatches) -> Result<Verb, Refusal> {
-    Verb::of(matches).map_err(Refusal::Usage)
+fn asked(matches: &ArgMatches) -> Result<Verb, Misuse> {
+    Cli::from_arg_matches(matches).map(|cli| cli.verb).map_err(Misuse::Usage)
 }
 
-fn said(sentence: &str) -> Refusal {
-    Refusal::Said(sentence.to_owned())
+fn said(sentence: &str) -> Misuse {
+    Misuse::Said(sentence.to_owned())
 }
 
 /// The value of one variable.

@@ -12,25 +12,34 @@
 //!
 //! Read [`condition`] for the words, [`judge`] for what they mean, [`gate`] for what happens in
 //! time, [`probe`] for how a node is looked at. docs/design.md says why it is so.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod act;
 pub mod arguments;
 pub mod chain;
 pub mod cli;
+pub mod clock;
 pub mod condition;
 pub mod config;
 pub mod ending;
 pub mod environment;
+pub mod errno;
 pub mod finding;
 pub mod fleet;
 pub mod gate;
 pub mod judge;
 pub mod keep;
+pub mod look;
+pub mod node;
 pub mod observation;
 pub mod probe;
+pub mod record;
 pub mod report;
+pub mod sentence;
+pub mod stamp;
 pub mod symptoms;
+pub mod text;
+pub mod time;
 pub mod verb;
 pub mod version;
 pub mod wake;

@@ -45,10 +45,13 @@ pub struct Observation {
     pub modules: Modules,
     /// Who exports the peer-memory symbols.
     pub symbols: Symbols,
+    /// The process that holds it, where there is a marker and /proc/locks tells.
+    #[serde(default)]
+    pub lock_holder: Option<i32>,
     /// What NVIDIA's build would find of MOFED's headers.
     pub headers: Headers,
     /// Versions in the names of MOFED's header directories, each once.
-    pub header_versions: Vec<String>,
+    pub header_versions: Seen<Vec<String>>,
     /// What decides whether nvidia-peermem will load; `None` when nobody asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peermem: Option<Peermem>,
@@ -346,6 +349,9 @@ pub struct Peermem {
     pub parameters: Vec<GivenParameter>,
     /// Where more of them may stand.
     pub parameters_unreadable: Vec<Unreadable>,
+    /// The commands that modprobe would run instead of loading it: `install` lines, without their first two words.
+    #[serde(default)]
+    pub install: Vec<GivenParameter>,
     /// The CRCs of the peer-memory symbols that are live.
     pub peer_memory: Offer,
     /// The CRCs of the live nvidia's symbols.
@@ -379,12 +385,19 @@ pub struct Accepted {
 }
 
 /// What the kernel demands of a module's signature.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Signatures {
-    /// `module.sig_enforce`; `None` where the kernel knows no signatures, or does not tell.
-    pub enforced: Option<bool>,
-    /// The lockdown that is in force, such as `integrity`; `None` where the kernel does not tell.
-    pub lockdown: Option<String>,
+    /// `module.sig_enforce`; `None` where the kernel knows no signatures.
+    pub enforced: Seen<Option<bool>>,
+    /// The lockdown that is in force, such as `integrity`; `None` where the kernel has none, or securityfs is
+    /// not mounted.
+    pub lockdown: Seen<Option<String>>,
+}
+
+impl Default for Signatures {
+    fn default() -> Self {
+        Self { enforced: Ok(None), lockdown: Ok(None) }
+    }
 }
 
 /// What must stay the same between two looks for the settle time to go on.

@@ -2,15 +2,26 @@
 //! What `doctor` looks at beyond the gate's own look. Plain data, like [`crate::observation`].
 
 pub mod chain;
+pub mod host;
+pub mod logs;
+pub mod pod;
+pub mod process;
+pub mod rdma;
 pub mod runtime;
+pub mod survey;
+pub mod wish;
 
-use crate::observation::{Lock, Marker, Seen, Unreadable};
+use crate::observation::{Lock, Marker, Seen};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symptoms {
+    /// Who is here, and what they were told.
+    pub survey: survey::Survey,
+    /// Who wants RDMA, and who is to provide MOFED.
+    pub wishes: wish::Wishes,
     /// What MOFED leaves on a node.
     pub mofed: MofedTraces,
     /// The mounts of the host, of the driver container, and our own.
@@ -19,14 +30,32 @@ pub struct Symptoms {
     pub inotify: Watching,
     /// The Mellanox functions on the PCI bus.
     pub nics: Seen<Vec<PciFunction>>,
-    /// The NVIDIA GPUs on it.
-    pub gpus: Seen<Vec<PciFunction>>,
+    /// NVIDIA's functions on it: GPUs, and switches between them.
+    pub nvidias: Seen<Vec<PciFunction>>,
     /// NVIDIA's driver.
     pub driver: Driver,
     /// The readiness chain's files.
     pub chain: chain::Chain,
     /// The container runtimes.
     pub runtimes: runtime::Runtimes,
+    /// RDMA beyond the modules.
+    pub rdma: rdma::Rdma,
+    /// The host itself.
+    pub host: host::Host,
+    /// Processes that have GPUs or RDMA devices open: `name (pid)`.
+    pub holders: Vec<String>,
+}
+
+impl Symptoms {
+    /// The GPUs on the bus; none where it cannot be read.
+    pub fn gpus(&self) -> impl Iterator<Item = &PciFunction> {
+        self.nvidias.iter().flatten().filter(|function| function.is_gpu())
+    }
+
+    /// The switches between GPUs.
+    pub fn switches(&self) -> impl Iterator<Item = &PciFunction> {
+        self.nvidias.iter().flatten().filter(|function| function.is_bridge())
+    }
 }
 
 /// What MOFED leaves on a node.
@@ -36,29 +65,16 @@ pub struct MofedTraces {
     pub lock: Lock,
     /// Its marker, under host MOFED too.
     pub marker: Marker,
+    /// When the marker was set, in seconds since 1970.
+    pub marked: Option<i64>,
     /// The file by which it keeps modules from loading while it works (doca-driver-build, config.go).
     pub blacklist: PathBuf,
     /// When it was made, in seconds since 1970; `None` where it is not there.
     pub blacklisted: Seen<Option<i64>>,
-    /// When the kernel was booted, in seconds since 1970.
-    pub booted: Option<i64>,
-    /// The first sign of a MOFED that is installed on the host itself.
-    pub installed: Option<PathBuf>,
-    /// From where we know what the operator says.
-    pub told_by: ToldBy,
-}
-
-/// From where we know whether the operator wants RDMA, and whose MOFED.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ToldBy {
-    /// Our own variables, set or not.
-    Ourselves,
-    /// The running driver container's environment, a file below `<proc>`.
-    DriverContainer(PathBuf),
-    /// There is a driver container, whose environment cannot be read.
-    Unreadable(Unreadable),
-    /// Nobody: a host that runs a MOFED of its own, by this sign, is taken for what it looks like.
-    Nobody(PathBuf),
+    /// MOFED's `mlx5_core.ko` for this kernel on the host's own disk.
+    pub host_file: Option<PathBuf>,
+    /// Other kernels for which the host has one.
+    pub other_kernels: Vec<String>,
 }
 
 /// One process's mounts, as far as they matter.
@@ -131,10 +147,39 @@ impl fmt::Display for Mount {
 /// Can a wait watch for the marker?
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watching {
+    /// The user with the most instances, and how many: counted where the limit is low.
+    pub most: Option<(String, usize)>,
     /// Why the kernel gives this process no inotify instance; `None` when it does, or on another machine's tree.
     pub refused: Option<String>,
     /// The limits, each a file and what it says.
     pub limits: Vec<(PathBuf, Seen<Option<String>>)>,
+}
+
+/// What a device asked the bus for, and where it was put: a line of `resource` in sysfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its first address; 0 where it has none.
+    pub start: u64,
+    /// Its last.
+    pub end: u64,
+    /// The kernel's flags (linux/ioport.h).
+    pub flags: u64,
+}
+
+impl Region {
+    /// It was asked for and was given no place: `IORESOURCE_UNSET`, or an address of 0.
+    #[must_use]
+    pub fn is_unassigned(&self) -> bool {
+        const MEMORY: u64 = 0x200;
+        const UNSET: u64 = 0x2000_0000;
+        self.flags & MEMORY != 0 && (self.start == 0 || self.flags & UNSET != 0)
+    }
+
+    /// In bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        if self.start == 0 { 0 } else { self.end.saturating_sub(self.start) + 1 }
+    }
 }
 
 /// A function on the PCI bus.
@@ -144,10 +189,36 @@ pub struct PciFunction {
     pub address: String,
     /// Class, subclass and interface; `None` where it is not told.
     pub class: Option<u32>,
+    /// What the vendor calls it.
+    pub device: Option<u16>,
     /// The driver that it is bound to.
     pub driver: Option<String>,
     /// A virtual function: often left unbound on purpose.
     pub is_virtual: bool,
+    /// Its memory, where it was read: of GPUs.
+    pub regions: Vec<Region>,
+    /// How the IOMMU treats it: `identity`, `DMA`, `DMA-FQ`; `None` where there is none.
+    pub iommu: Option<String>,
+}
+
+impl PciFunction {
+    /// A display controller, as which GPUs count.
+    #[must_use]
+    pub fn is_gpu(&self) -> bool {
+        self.class.is_some_and(|class| class >> 16 == 0x03)
+    }
+
+    /// Neither memory nor network: an `NVSwitch` says that it is some other bridge.
+    #[must_use]
+    pub fn is_bridge(&self) -> bool {
+        self.class.is_some_and(|class| class >> 8 == 0x0680)
+    }
+
+    /// A network controller; `InfiniBand` is one of its subclasses.
+    #[must_use]
+    pub fn is_network(&self) -> bool {
+        self.class.is_none_or(|class| class >> 16 == 0x02)
+    }
 }
 
 /// NVIDIA's driver on the node.
@@ -159,14 +230,21 @@ pub struct Driver {
     pub has_modules: bool,
     /// There is an nvidia.ko for this kernel in it.
     pub nvidia_file: Seen<Option<PathBuf>>,
+    /// Other kernels that have one, where this kernel has none.
+    pub other_kernels: Vec<String>,
     /// `/proc/driver/nvidia/version`, first line.
     pub told: (PathBuf, Seen<Option<String>>),
     /// The loaded nvidia's version by sysfs.
     pub loaded: (PathBuf, Seen<Option<String>>),
     /// The version of the peer-memory client that is registered as `nv_mem`.
     pub client: (PathBuf, Seen<Option<String>>),
-    /// What the driver container left for those who wait for it.
-    pub ready: (PathBuf, Seen<Option<String>>),
+    /// The digest of the settings that the loaded driver was installed with: k8s-driver-manager and the driver's
+    /// container do nothing while it is the same.
+    pub state: (PathBuf, Seen<Option<String>>),
     /// Directories of device nodes, with the names in them that begin with `nvidia`.
     pub nodes: Vec<(PathBuf, Seen<Vec<String>>)>,
+    /// The names in /dev/char, `MAJOR:MINOR`; `None` where it is not there.
+    pub char_links: Seen<Option<Vec<String>>>,
+    /// When the nvidia-peermem.ko was written that is looked at, in seconds since 1970.
+    pub peermem_written: Option<i64>,
 }

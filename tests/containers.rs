@@ -10,6 +10,8 @@ mod support;
 
 use cluster::{Cluster, container_mut, fixture, named, pod_of, render_with};
 use flate2::read::ZlibDecoder;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use object::{Object, ObjectSection};
 use podman::{BUSYBOX, Emulator, IMAGE, Podman, Shared, bind_over, built, lifted, oci, replaced};
 use serde_json::{Value, json};
@@ -17,7 +19,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use support::{DRIVERS, HOST, MARKER, Node, can, refusal, skip};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{DRIVERS, HOST, LIMIT, MARKER, Node, can, refusal, skip};
 
 const EXAMPLE: &str = "examples/pod-test.yaml";
 const BASH: &str = "localhost/bash";
@@ -192,6 +196,38 @@ fn a_pod_is_held_with_no_privilege_at_all() {
     podman.run(&["stop", "--time", "60", &pod.container("peermem-gate")]);
     assert_eq!(pod.fails(), "143");
     assert!(last_words(&node).contains("ended by signal 15"), "{}", last_words(&node));
+}
+
+/// The runtime's log collector stands still, as on a full disk: nobody reads what the gate says.
+#[test]
+fn a_log_that_nobody_collects_holds_nothing_up() {
+    let Some(podman) = Podman::new() else { return };
+    let node = Node::ready().without_marker();
+    let traced = "value: 10s\n        - name: PEERMEM_GATE_LOG_LEVEL\n          value: trace\n";
+    let mut pod = podman.play(replaced(&example(&node), "value: 10m\n", traced));
+    pod.logs("MarkerAbsent");
+    let gate = PathBuf::from("/proc").join(pod.pid("peermem-gate"));
+    let conmon = podman.inspect(&pod.container("peermem-gate"), ".ConmonPidFile");
+    let conmon = fs::read_to_string(conmon.trim()).unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(conmon), Signal::SIGSTOP).unwrap();
+    // Each change logs a whole look: far more than a pipe takes.
+    for _ in 0..200 {
+        node.set_marker();
+        node.remove(MARKER);
+        thread::sleep(Duration::from_millis(12));
+    }
+    let started = Instant::now();
+    // Its end is not taken by anybody either.
+    let state = || fs::read_to_string(gate.join("stat")).unwrap_or_default();
+    while !state().is_empty() && !state().contains(") Z ") {
+        assert!(started.elapsed() < LIMIT, "it goes on: {}", state());
+        thread::sleep(Duration::from_millis(10));
+    }
+    let took = started.elapsed();
+    kill(Pid::from_raw(conmon), Signal::SIGCONT).unwrap();
+    assert_eq!(pod.fails(), "124");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert!(last_words(&node).contains("the time is up"), "{}", last_words(&node));
 }
 
 #[test]

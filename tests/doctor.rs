@@ -14,7 +14,7 @@ use std::process::Command;
 use support::{KERNEL, LOCK, NOBODY, Node, Report, VIDEO, can, code, gate, output, wrapped};
 
 /// What the trees of tests/nodes cannot show: it needs module files, the running kernel, or a moment.
-const ELSEWHERE: [Id; 17] = [
+const ELSEWHERE: [Id; 20] = [
     Id::SourceUnreadable,
     Id::MarkerDirectoryUnlinked,
     Id::MarkerUnreadable,
@@ -27,6 +27,9 @@ const ELSEWHERE: [Id; 17] = [
     Id::WrongKernel,
     Id::SymbolVersionMissing,
     Id::UnsignedModule,
+    Id::InstallLine,
+    Id::OtherDriverLoaded,
+    Id::SignatureUnknown,
     Id::BadParameter,
     Id::DependencyNotLive,
     Id::SymbolVersionUnknown,

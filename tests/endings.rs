@@ -4,7 +4,6 @@
 mod support;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{
-    Gate, HOST, LIMIT, LOCK, MARKER, Node, PROMPT, VENDOR, can, code, elapsed, gate, median, output, product,
-    refusal, text, wrapped,
+    Gate, HOST, LIMIT, LOCK, MARKER, Node, PROMPT, SYMVERS, VENDOR, can, child_of, code, elapsed, gate,
+    median, output, product, refusal, text, wrapped,
 };
 
 /// Runs to its end, and says the exit code and the whole log.
@@ -186,7 +185,7 @@ fn a_panic_ends_with_125() {
     let mut gate = Gate::start(node.wait().arg("--termination-log").arg(&log));
     gate.logs("MarkerAbsent");
     // poll(2) with more descriptors than may be open fails, and nothing can be done about it.
-    let pid = gate.pid().to_string();
+    let pid = gate.worker().to_string();
     assert!(Command::new("prlimit").args(["--nofile=1:1", "--pid", &pid]).status().unwrap().success());
     node.write("run/mellanox/drivers/wake", "");
     node.set_marker();
@@ -205,12 +204,6 @@ fn signals_end_it_with_their_number() {
         let line = text(gate.lines.last().unwrap()).to_owned();
         assert!(line.starts_with(&format!("ended by signal {}", signal as i32)), "{line}");
     }
-}
-
-/// The only child of a process.
-fn child_of(parent: Pid) -> Pid {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
-    Pid::from_raw(children.trim().parse().expect("one child"))
 }
 
 /// Signals to be heeded, once as any process and once as the first of a pid namespace.
@@ -254,7 +247,7 @@ fn a_signal_breaks_off_a_long_read() {
     let kallsyms = File::create(node.path("proc/kallsyms")).unwrap();
     kallsyms.set_len(64 << 30).unwrap();
     let mut gate = Gate::start(node.wait().args(["--settle", "0s"]));
-    let io = format!("/proc/{}/io", gate.pid());
+    let io = format!("/proc/{}/io", gate.worker());
     let started = Instant::now();
     let read = || -> u64 {
         let io = fs::read_to_string(&io).unwrap();
@@ -269,6 +262,18 @@ fn a_signal_breaks_off_a_long_read() {
     assert_eq!(gate.ended(), 143);
     assert!(sent.elapsed() < PROMPT, "ended after {:?}", sent.elapsed());
     assert!(!gate.said("SymbolMissing"));
+}
+
+#[test]
+fn a_deadline_breaks_off_a_long_read() {
+    let node = Node::ready();
+    let kallsyms = File::create(node.path("proc/kallsyms")).unwrap();
+    kallsyms.set_len(64 << 30).unwrap();
+    let started = Instant::now();
+    let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
+    assert_eq!(code, 124);
+    assert!(started.elapsed() < PROMPT, "ended after {:?}", started.elapsed());
+    assert!(text(lines.last().unwrap()).starts_with("give up: the time is up"), "{lines:#?}");
 }
 
 #[test]
@@ -352,12 +357,10 @@ fn opening_leaves_the_termination_log_alone() {
 #[test]
 fn a_termination_log_that_cannot_be_written_changes_nothing() {
     let node = Node::ready().without_marker();
-    for place in ["missing/log", "proc"] {
-        let (code, lines) =
-            ending(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(node.path(place)));
-        assert_eq!(code, 124);
-        assert!(lines.iter().any(|l| l["level"] == "WARN" && text(l).contains("termination log")));
-    }
+    let log = node.path("missing/log");
+    let (code, lines) = ending(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(log));
+    assert_eq!(code, 124);
+    assert!(lines.iter().any(|l| l["level"] == "WARN" && text(l).contains("termination log")));
 }
 
 /// The metrics that the gate wrote, by name and labels.
@@ -375,10 +378,11 @@ fn metrics(text: &str) -> Vec<(&str, f64)> {
 #[test]
 fn metrics_are_replaced_and_never_half_there() {
     let node = Node::ready().without_marker();
+    node.rename(SYMVERS, "prepared");
     let place = node.path("metrics/gate.prom");
     fs::create_dir(node.path("metrics")).unwrap();
     let mut wait = node.wait();
-    wait.args(["--settle", "0s", "--heartbeat", "5ms", "--metrics-file"]).arg(&place);
+    wait.args(["--settle", "0s", "--metrics-file"]).arg(&place);
     let mut gate = Gate::start(&mut wait);
     gate.logs("MarkerAbsent");
     let over = AtomicBool::new(false);
@@ -392,8 +396,12 @@ fn metrics_are_replaced_and_never_half_there() {
             }
             inodes.len()
         });
-        for _ in 0..50 {
-            gate.logs("still waiting");
+        // Each change is published.
+        for _ in 0..20 {
+            node.set_marker();
+            gate.logs("HeadersIncomplete");
+            node.remove(MARKER);
+            gate.logs("MarkerAbsent");
         }
         over.store(true, Ordering::SeqCst);
         assert!(reader.join().expect("whole files") > 1, "it was never replaced");
@@ -405,6 +413,7 @@ fn metrics_are_replaced_and_never_half_there() {
     assert_eq!(value(&before, r#"peermem_gate_verdict{verdict="Waiting"}"#), Some(1.0));
     let absent = r#"peermem_gate_condition{type="MarkerPresent",status="False",reason="MarkerAbsent"}"#;
     assert_eq!(value(&before, absent), Some(1.0));
+    node.rename("prepared", SYMVERS);
     node.set_marker();
     gate.assert_opened();
     let text = fs::read_to_string(&place).unwrap();
@@ -414,16 +423,83 @@ fn metrics_are_replaced_and_never_half_there() {
 
 #[test]
 fn metrics_that_cannot_be_written_change_nothing() {
-    for place in ["missing/gate.prom", "proc"] {
-        let node = Node::ready();
-        let (code, lines) =
-            ending(node.wait().args(["--settle", "200ms", "--metrics-file"]).arg(node.path(place)));
-        assert_eq!(code, 0);
-        let warnings = lines.iter().filter(|line| line["level"] == "WARN");
-        assert_eq!(warnings.count(), 1, "{lines:#?}");
-        let left = fs::read_dir(node.root()).unwrap().flatten();
-        assert!(left.into_iter().all(|e| !e.file_name().to_string_lossy().contains("tmp")), "left behind");
+    let node = Node::ready();
+    let place = node.path("missing/gate.prom");
+    let (code, lines) = ending(node.wait().args(["--settle", "200ms", "--metrics-file"]).arg(place));
+    assert_eq!(code, 0);
+    let warnings = lines.iter().filter(|line| line["level"] == "WARN");
+    assert_eq!(warnings.count(), 1, "{lines:#?}");
+}
+
+/// The kernel's signal for it would kill the gate; the write fails and is told, as on a full disk.
+#[test]
+fn a_file_size_limit_costs_the_file_and_nothing_else() {
+    if !can(&["prlimit", "--version"]) {
+        return;
     }
+    let node = Node::ready();
+    let (metrics, opened) = (node.path("gate.prom"), node.path("opened"));
+    let mut wait = node.wait();
+    wait.args(["--settle", "200ms", "--metrics-file"]).arg(&metrics).args(["--", "touch"]).arg(&opened);
+    let (code, lines) = ending(&mut wrapped(["prlimit", "--fsize=0"], &wait));
+    assert_eq!(code, 0, "{lines:#?}");
+    assert!(opened.exists() && !metrics.exists());
+    let warned = |line: &Value| text(line).contains("cannot write the metrics file");
+    assert_eq!(lines.iter().filter(|line| warned(line)).count(), 1, "{lines:#?}");
+    assert_eq!(
+        fs::read_dir(node.root())
+            .unwrap()
+            .filter(|e| { e.as_ref().unwrap().file_name().to_string_lossy().ends_with(".tmp") })
+            .count(),
+        0,
+        "left behind"
+    );
+}
+
+/// The first process of a pid namespace inherits whoever lost its parent, and nobody else takes its end.
+#[test]
+fn as_the_first_process_it_leaves_no_zombies() {
+    let by = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    if !can(&[&by[..], &["true"]].concat()) {
+        return;
+    }
+    let node = Node::ready().without_marker();
+    // Its own child ends while the gate waits, and that child's child is nobody's.
+    let script = r#"(sh -c 'sleep 0.2 & sleep 0.1' &) ; exec "$0" "$@""#;
+    let wait = wrapped(["sh", "-c", script], &node.wait());
+    let mut gate = Gate::start(&mut wrapped(by, &wait));
+    gate.logs("MarkerAbsent");
+    let first = child_of(gate.pid());
+    let children = format!("/proc/{first}/task/{first}/children");
+    let count = || fs::read_to_string(&children).unwrap().split_whitespace().count();
+    let until = Instant::now() + LIMIT;
+    // All that is left is its worker.
+    while count() != 1 || fs::read_to_string(format!("/proc/{first}/stat")).is_err() {
+        assert!(Instant::now() < until, "{:?}", fs::read_to_string(&children));
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(count(), 1);
+}
+
+/// A FIFO would hang it, a link would lead it elsewhere, a device would be replaced by a file.
+#[test]
+fn what_is_no_regular_file_is_refused_as_an_output() {
+    let node = Node::ready();
+    node.write("theirs", "theirs");
+    nix::unistd::mkfifo(&node.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::os::unix::fs::symlink(node.path("theirs"), node.path("link")).unwrap();
+    std::os::unix::fs::symlink(node.path(MARKER), node.path("to-the-marker")).unwrap();
+    for option in ["--metrics-file", "--termination-log"] {
+        for place in ["fifo", "link", "to-the-marker", "proc", "/dev/null"] {
+            let mut wait = node.wait();
+            wait.args(["--settle", "0s", option]).arg(node.root().join(place));
+            let (code, said) = refusal(&mut wait);
+            assert!(code == 2 && said.contains(option), "{option} {place}: {code} {said}");
+            assert!(said.contains("not a regular file"), "{option} {place}: {said}");
+        }
+    }
+    assert_eq!(fs::read_to_string(node.path("theirs")).unwrap(), "theirs");
 }
 
 #[test]
@@ -509,7 +585,7 @@ fn every_line_of_a_json_log_is_an_object() {
         (&["--timeout", "0s"][..], 124),
         (&["--timeout", "0s", "--on-timeout", "proceed"], 0),
         (&["--dry-run"], 0),
-        (&["--settle", "0s", "--timeout", "300ms", "--heartbeat", "20ms"], 124),
+        (&["--settle", "0s", "--timeout", "1500ms", "--heartbeat", "1s"], 124),
     ] {
         let mut wait = node.wait();
         wait.arg("--termination-log").arg(&missing).arg("--metrics-file").arg(&missing);
@@ -632,15 +708,6 @@ fn only_answers_go_to_standard_output() {
     let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--log-level", "trace"]));
     gate.assert_opened();
     assert!(gate.stdout().is_empty());
-}
-
-#[test]
-fn a_fifo_for_the_termination_log_costs_no_more_than_the_log() {
-    let node = Node::ready().without_marker();
-    let fifo = node.path("fifo");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let mut gate = Gate::start(node.wait().args(["--timeout", "0s", "--termination-log"]).arg(&fifo));
-    assert_eq!(gate.ended(), 124);
 }
 
 #[test]

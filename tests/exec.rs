@@ -278,9 +278,9 @@ fn refused_at_once(cmd: &OsStr, wanted: i32, set: impl Fn(&mut Command)) {
     wait.args(["--timeout", "none", "--termination-log"]).arg(&log).arg("--").arg(cmd);
     set(&mut wait);
     let (ending, said) = refusal(&mut wait);
-    assert_eq!(ending, wanted, "{cmd:?}: {said}");
+    assert_eq!(ending, wanted, "{}: {said}", cmd.display());
     for text in [&said, &fs::read_to_string(log).unwrap()] {
-        assert!(text.contains(&*cmd.to_string_lossy()), "{cmd:?} is not named: {text}");
+        assert!(text.contains(&*cmd.to_string_lossy()), "{} is not named: {text}", cmd.display());
         assert!(!text.contains("MarkerAbsent"));
     }
 }

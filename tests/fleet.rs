@@ -8,7 +8,9 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use support::{Node, can, code, gate, output, refusal, wrapped};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{LIMIT, Node, can, code, gate, output, refusal, wrapped};
 
 /// What `fleet --format json` says of these lines, and its exit code.
 fn rollup(lines: &str) -> (i32, Value) {
@@ -43,6 +45,8 @@ fn report(node: &str, time: &str, verdict: &str, id: Option<&str>) -> Value {
     })
 }
 
+/// 64 MiB.
+const MEMORY: &str = "--data=67108864";
 const NOON: &str = "2026-08-20T12:00:00Z";
 
 fn ready(node: &str) -> Value {
@@ -273,7 +277,6 @@ fn sources_are_files_or_standard_input() {
 /// Ten thousand reports of 8 KiB each are more than the 64 MiB that it may take.
 #[test]
 fn a_large_fleet_streams_through() {
-    const MEMORY: &str = "--data=67108864";
     if !can(&["prlimit", MEMORY, "true"]) {
         return;
     }
@@ -309,6 +312,56 @@ fn write_large(path: &Path) {
         let report = report.replace("\"conditions\":[]", &format!("\"conditions\":[{conditions}]"));
         writeln!(file, "{report}").unwrap();
     }
+}
+
+/// Reports of anybody's making: words of their own in each, and thousands of findings in a line.
+#[test]
+fn reports_that_are_made_to_hurt_cost_no_more_than_others() {
+    if !can(&["prlimit", MEMORY, "true"]) {
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = std::io::BufWriter::new(file.as_file());
+    for node in 0..300 {
+        let finding = |number: usize| {
+            let title = format!("{node} {number} {}", "x".repeat(20));
+            json!({"id": format!("F{node}x{number}"), "severity": "critical", "title": title, "remedy": [title]})
+        };
+        let mut report = report(&format!("n{node}"), NOON, "Blocked", None);
+        report["findings"] = (0..6000).map(finding).collect();
+        let line = report.to_string();
+        assert!(line.len() < 1 << 20, "{}", line.len());
+        writeln!(writer, "{line}").unwrap();
+    }
+    writer.flush().unwrap();
+    let mut fleet = gate();
+    fleet.args(["fleet", "--format", "json"]).arg(file.path());
+    let begun = Instant::now();
+    let output = output(&mut wrapped(["prlimit", MEMORY], &fleet));
+    assert_eq!(code(output.status), 1, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(begun.elapsed() < LIMIT / 2, "{:?}", begun.elapsed());
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["nodes"], 300);
+    assert_eq!(json["causes"][0]["id"], "OtherCauses");
+}
+
+#[test]
+fn a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let fleet = || output(gate().args(["fleet", "--format", "json"]).arg(&fifo));
+    assert_eq!(code(fleet().status), 2);
+    let mut writer = fs::OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
+    let ended = thread::spawn(move || {
+        // Opened for both, it never waits; the pause is no part of what is tested.
+        thread::sleep(Duration::from_millis(300));
+        writeln!(writer, "{}", ready("n1")).unwrap();
+        thread::sleep(Duration::from_millis(300));
+    });
+    let output = fleet();
+    ended.join().unwrap();
+    assert_eq!(code(output.status), 0, "{output:?}");
 }
 
 #[test]

@@ -217,7 +217,67 @@ fn permission_denied() {
     }
 }
 
-/// A node without a finding, with all that `doctor` reads and the gate does not.
+/// A directory that may be searched and not listed: what it would have named is unknown, and not nothing.
+#[test]
+fn a_version_that_cannot_be_read_is_no_version_that_nobody_expects() {
+    if !can(&[&NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let directory = for_anybody();
+    let gate = directory.path().join("gate");
+    let node = Node::ready();
+    let sources = "run/mellanox/drivers/usr/src";
+    fs::create_dir(node.path(&format!("{sources}/ofa_kernel-23.10"))).expect("a directory");
+    let as_root = as_nobody(&gate, &node, &[]);
+    assert_eq!(as_root.reason("VersionMatches"), "VersionMismatch", "{}", as_root.json);
+    fs::set_permissions(node.path(sources), fs::Permissions::from_mode(0o711)).expect("chmod");
+    let report = as_nobody(&gate, &node, &[]);
+    assert_eq!(report.reason("VersionMatches"), "VersionUnreadable", "{}", report.json);
+    assert_eq!((report.code, report.verdict()), (2, "Unknown"));
+}
+
+/// What would end a line, steer a terminal, or turn the reading direction.
+const DECEPTIVE: &str = "x\nReady: all is well\r\u{1b}[2J\u{1b}]0;pwned\u{7}\u{9b}31m\u{202e}y";
+
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| {
+        c == '\n' || !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    })
+}
+
+/// Names of directories, versions, symbols, hostnames: each is somebody else's.
+#[test]
+fn what_a_node_says_forges_no_line_and_steers_no_terminal() {
+    let node = Node::ready();
+    let sources = "run/mellanox/drivers/usr/src/ofa_kernel";
+    fs::remove_dir_all(node.path(sources)).expect("headers");
+    fs::create_dir_all(node.path(&format!("{sources}/x86_64/6.2.{}", DECEPTIVE.replace('/', ""))))
+        .expect("a directory");
+    node.write("proc/sys/kernel/hostname", DECEPTIVE);
+    node.write("sys/module/mlx5_core/version", DECEPTIVE);
+    node.write("proc/modules", format!("{DECEPTIVE}\n"));
+    for verb in ["check", "doctor"] {
+        let mut command = support::gate();
+        command.args([verb, "--root"]).arg(node.root()).env("GPU_DIRECT_RDMA_ENABLED", "true");
+        let output = support::output(&mut command);
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(is_plain(&text), "{verb}: {text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("Ready: all is well")), "{verb}: {text}");
+    }
+    let log = node.path("last-words");
+    let mut wait = support::gate();
+    wait.args(["wait", "--timeout", "0s", "--root"]).arg(node.root()).arg("--termination-log").arg(&log);
+    wait.args(["--mofed-version", "24.10"]);
+    let output = support::output(&mut wait);
+    let said = String::from_utf8(output.stderr).expect("text");
+    let words = fs::read_to_string(log).expect("last words");
+    for text in [said, words] {
+        assert!(is_plain(&text) && text.contains(r"\u{1b}"), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("Ready: all is well")), "{text}");
+    }
+}
+
+/// A node without a finding, with all that/// A node without a finding, with all that `doctor` reads and the gate does not.
 fn with_symptoms() -> Node {
     let node = Node::ready();
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");

@@ -2,9 +2,10 @@
 //! The gate by tables and by properties: no clock, no file, no process.
 
 use peermem_gate::condition::{Condition, ConditionType, Reason, Verdict};
-use peermem_gate::config::Policy;
 use peermem_gate::ending::Ending;
-use peermem_gate::gate::{Cause, Effect, Gate, Level, Look, Opening};
+use peermem_gate::gate::Policy;
+use peermem_gate::gate::{Effect, Gate, Level, Opening};
+use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -32,6 +33,7 @@ fn look(reason: Option<Reason>, marker: u64) -> Look {
     let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
     let mut conditions = vec![
         condition(ConditionType::RdmaRequested, Reason::Requested),
+        condition(ConditionType::NicPresent, Reason::NicFound),
         condition(ConditionType::MarkerPresent, Reason::MarkerFound),
         condition(ConditionType::MarkerTrusted, Reason::LockHeld),
         condition(ConditionType::ModulesLive, Reason::AllLive),
@@ -40,6 +42,7 @@ fn look(reason: Option<Reason>, marker: u64) -> Look {
     if let Some(reason) = reason {
         let r#type = match reason {
             Reason::RdmaNotRequested => ConditionType::RdmaRequested,
+            Reason::NoRdmaDevice | Reason::DevicesUnreadable => ConditionType::NicPresent,
             Reason::MarkerAbsent | Reason::MarkerDirectoryUnlinked => ConditionType::MarkerPresent,
             Reason::MarkerSuspect => ConditionType::MarkerTrusted,
             _ => ConditionType::ModulesLive,
@@ -331,4 +334,68 @@ fn a_look_beside_the_gate_shares_its_belief_in_the_same_marker() {
     play.step(500, Some(suspect(1)));
     assert_eq!(trusted(play.gate.believing(suspect(1))), Reason::MarkerBelieved);
     assert_eq!(trusted(play.gate.believing(suspect(2))), Reason::MarkerSuspect, "another marker");
+}
+
+/// A firmware reset takes a NIC off the bus for seconds, and the modules with it.
+#[test]
+fn a_device_that_was_seen_once_counts_for_the_whole_wait() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
+    let mut away = look(Some(Reason::NoRdmaDevice), 1);
+    let absent = Condition::new(ConditionType::MarkerPresent, Reason::MarkerAbsent, "");
+    away.verdict = away.verdict.replacing(absent);
+    for at in [100, 2000, 30_000] {
+        play.step(at, Some(away.clone()));
+        assert_eq!(play.ended(), None, "opened at {at}");
+    }
+    let nic = play.gate.verdict().unwrap().get(ConditionType::NicPresent).unwrap();
+    assert_eq!(nic.reason, Reason::NicSeenBefore);
+    play.step(60_000, Some(away));
+    assert_eq!(play.ended(), Some(&Effect::End(Ending::TimedOut)));
+}
+
+#[test]
+fn without_a_device_the_first_look_opens_and_a_later_one_settles() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(Some(Reason::NoRdmaDevice), 1)));
+    assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(Some(Reason::DevicesUnreadable), 1)));
+    play.step(10, Some(look(Some(Reason::NoRdmaDevice), 1)));
+    assert_eq!(play.ended(), None);
+    assert_eq!(play.gate.next_look(), Some(START + ms(1010)));
+    // It comes back in time.
+    play.step(500, Some(look(Some(Reason::MarkerAbsent), 1)));
+    play.step(2000, Some(look(Some(Reason::NoRdmaDevice), 1)));
+    assert_eq!(play.ended(), None);
+
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(Some(Reason::DevicesUnreadable), 1)));
+    play.step(10, Some(look(Some(Reason::NoRdmaDevice), 1)));
+    play.step(1010, Some(look(Some(Reason::NoRdmaDevice), 1)));
+    assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+}
+
+/// `load` and `keep` look once more beside the gate, which must not forget what it knows.
+#[test]
+fn a_look_beside_the_gate_has_the_gates_memory() {
+    let mut play = Play::new(policy());
+    play.step(0, Some(look(None, 1)));
+    let beside = play.gate.believing(look(Some(Reason::NoRdmaDevice), 1));
+    assert_eq!(beside.verdict.get(ConditionType::NicPresent).unwrap().reason, Reason::NicSeenBefore);
+}
+
+/// To read a node can take longer than the time that was given, and is broken off then.
+#[test]
+fn a_deadline_that_comes_before_the_first_look_has_ended_ends_it() {
+    let mut play = Play::new(policy());
+    play.step(59_999, None);
+    assert_eq!(play.ended(), None);
+    play.step(60_000, None);
+    assert_eq!(play.ended(), Some(&Effect::End(Ending::TimedOut)));
+    assert!(play.lines.last().unwrap().contains("before the first look"), "{:?}", play.lines);
+    let mut play = Play::new(Policy { proceed_on_timeout: true, ..policy() });
+    play.step(60_000, None);
+    assert_eq!(play.ended(), Some(&Effect::Open(Opening::TimedOut)));
 }

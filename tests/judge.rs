@@ -2,8 +2,8 @@
 //! The judge by properties. The tables are whole nodes: tests/nodes.
 
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
-use peermem_gate::config::{Expectations, MofedPlace};
 use peermem_gate::judge::judge;
+use peermem_gate::node::{Expectations, MofedPlace};
 use peermem_gate::observation::{
     FileId, HeaderTree, Headers, Kernel, Lock, Marker, Modules, Nic, Observation, ProcModule, ProcModules,
     ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
@@ -18,6 +18,7 @@ fn expectations(mofed: MofedPlace) -> Expectations {
         peermem: None,
         rdma_requested: None,
         use_host_mofed: None,
+        nobody_asks: false,
         mofed,
         precompiled: false,
         modules: MODULES.map(str::to_owned).into(),
@@ -150,10 +151,11 @@ fn observations() -> impl Strategy<Value = Observation> {
             marker,
             cut_off: None,
             lock,
+            lock_holder: None,
             modules,
             symbols,
             headers,
-            header_versions: Vec::new(),
+            header_versions: Ok(Vec::new()),
         })
 }
 

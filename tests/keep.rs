@@ -3,11 +3,13 @@
 //! world in which modules come and go and loads and unloads take their time.
 
 use peermem_gate::condition::{Condition, ConditionType, Reason, Verdict};
-use peermem_gate::config::Policy;
 use peermem_gate::ending::Ending;
-use peermem_gate::gate::{Cause, Effect, Look};
-use peermem_gate::judge::swap::{Glimpse, Presence, Sight};
+use peermem_gate::gate::Effect;
+use peermem_gate::gate::Policy;
+use peermem_gate::judge::swap::{Glimpse, Presence};
+use peermem_gate::keep::Sight;
 use peermem_gate::keep::{Action, Done, Keep, State, Step};
+use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -71,6 +73,7 @@ struct World {
     /// Of its directory in sysfs: each load makes it anew.
     inode: u64,
     is_blind: bool,
+    holder: Option<i32>,
 }
 
 impl World {
@@ -85,6 +88,7 @@ impl World {
             is_loaded: false,
             inode: 0,
             is_blind: false,
+            holder: None,
         }
     }
 
@@ -130,7 +134,8 @@ impl World {
             (_, true) => Presence::Live { uses: Some(self.uses) },
             (_, false) => Presence::Absent,
         };
-        Glimpse { peermem, swap: (!self.is_blind && self.swaps()).then(|| "the marker is gone".to_owned()) }
+        let swap = (!self.is_blind && self.swaps()).then(|| "the marker is gone".to_owned());
+        Glimpse { peermem, swap, holder: self.holder }
     }
 
     fn sight(&self) -> Sight {
@@ -666,5 +671,45 @@ proptest! {
         }
         prop_assert!(play.latest <= LOAD + UNLOAD, "{} ms late", play.latest);
         converges(&mut play)?;
+    }
+}
+
+/// MOFED's container takes its lock, clears the marker, and runs an rmmod of its own, which fails if somebody else
+/// was faster: its start then fails as well.
+#[test]
+fn a_new_container_is_left_to_unload_the_module_by_itself() {
+    let swap = |holder| Glimpse {
+        peermem: Presence::Live { uses: Some(0) },
+        swap: Some("the marker is gone".to_owned()),
+        holder,
+    };
+    let loaded = || {
+        let mut world = World { is_loaded: true, holder: Some(100), ..World::ready() };
+        world.inode = 1;
+        let mut keep = Keep::new(policy(), false, ms(START));
+        let _ = keep.look(ms(START), &Cause::Start, world.sight());
+        assert_eq!(keep.state(), State::Loaded);
+        keep
+    };
+    let at = |keep: &mut Keep, time: u64, holder| {
+        keep.glimpse(ms(START + time), &Cause::Marker, &swap(holder)).action
+    };
+    // The container that was there ends: it clears its marker, and leaves the rest to us.
+    assert_eq!(at(&mut loaded(), 10, Some(100)), Some(Action::Unload));
+    // Nobody can be seen to hold it, as with the older entrypoint.
+    assert_eq!(at(&mut loaded(), 10, None), Some(Action::Unload));
+    let mut keep = loaded();
+    assert_eq!(at(&mut keep, 10, Some(200)), None);
+    assert_eq!(keep.next_look(), Some(ms(START + 310)));
+    assert_eq!(at(&mut keep, 309, Some(200)), None, "another event is no reason to hurry");
+    assert_eq!(at(&mut keep, 310, Some(200)), Some(Action::Unload), "it has not done it");
+}
+
+#[test]
+fn every_state_can_be_left_and_entered() {
+    for state in State::ALL {
+        assert!(State::TRANSITIONS.iter().any(|(from, ..)| *from == state), "{state} is never left");
+        assert!(State::TRANSITIONS.iter().any(|(_, to, _)| *to == state), "{state} is never entered");
+        assert!(!state.may_become(state));
     }
 }

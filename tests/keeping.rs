@@ -281,7 +281,7 @@ fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
     let packed = output(Command::new("xz").args(["-0", "--stdout"]).arg(&module));
     fs::write(&module, packed.stdout).expect("a packed one");
     let unpacks = |keep: &mut Gate| {
-        let status = format!("/proc/{}/status", keep.pid());
+        let status = format!("/proc/{}/status", keep.worker());
         until("it unpacks", || {
             let status = fs::read_to_string(&status).unwrap_or_default();
             let size = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("0 kB");
@@ -401,6 +401,62 @@ fn the_modules_parameters_are_passed_on_and_judged() {
 }
 
 /// What keeps MOFED from coming is no mere information.
+/// `load` has no watchdog: it says so itself, and ends.
+#[test]
+fn a_load_whose_modprobe_hangs_is_told_of_and_ends() {
+    let Some(place) = Place::new() else { return };
+    let load = |verb: &[&str]| {
+        let command = place.keep();
+        let words: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
+        let is_keeps = |word: &std::ffi::OsStr| word == "--status-file";
+        let at = words.iter().position(|word| is_keeps(word)).expect("an option");
+        let mut load = gate();
+        load.args(verb).args(&words[..at]).args(&words[at + 2..]);
+        command.get_envs().for_each(|(name, value)| {
+            load.env(name, value.expect("a value"));
+        });
+        load
+    };
+    // It does not even say what it would load.
+    place.node.write("bin/loading", "trap '' TERM; touch /loading; sleep 100");
+    let mut gate = Gate::start(&mut load(&["load"]));
+    until("modprobe runs", || place.node.path("loading").exists());
+    let line = gate.logs("has not ended after 2.");
+    assert_eq!(line["level"], "WARN");
+    gate.logs("has not ended after 3.");
+    let told = Instant::now();
+    gate.process().signal(Signal::SIGTERM);
+    assert_eq!(gate.ended(), 143);
+    assert!(told.elapsed() < SECOND + PROMPT, "{:?}", told.elapsed());
+    let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
+    assert!(words.contains("ended by signal 15"), "{words}");
+
+    fs::remove_file(place.node.path("loading")).expect("a file");
+    let mut gate = Gate::start(&mut load(&["load"]));
+    until("modprobe runs", || place.node.path("loading").exists());
+    assert!(gate.process().ends_within(Duration::from_secs(100)), "it does not end");
+    assert_eq!(gate.ended(), 124);
+    let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
+    assert!(words.contains("has not ended after 6") && words.contains("dmesg"), "{words}");
+    assert!(words.contains("nvidia_peermem is not loaded"), "{words}");
+}
+
+/// As `install`-less hardening does it: a program of that name which does nothing.
+#[test]
+fn an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    support::write_program(&place.node.path("bin/rmmod"), "#!/bin/busybox sh\necho \"unload $*\" >>/calls\n");
+    place.node.remove(MARKER);
+    let line = keep.logs("still there");
+    assert!(line["level"] == "WARN", "{line}");
+    thread::sleep(Duration::from_secs(3));
+    let unloads = place.called().iter().filter(|call| call.starts_with("unload")).count();
+    assert!((2..=8).contains(&unloads), "{unloads} in 3 s");
+    place.is_in("Yielding");
+}
+
 #[test]
 fn an_unload_that_fails_is_told_with_what_to_do() {
     let Some(place) = Place::new() else { return };

@@ -3,23 +3,21 @@
 //! MOFED's, in qemu.
 //!
 //! `tests/vm/build` makes the machine, `tests/vm/boot SCENARIO` plays one of `tests/vm/scenarios`
-//! on it, and here is said what must have come of it. A scenario leaves lines `@SECONDS KIND TEXT`,
+//! on it, and here is said what must have come of it. A scenario's lines (tests/vm/machine.rs) are
 //! timed by the guest's boot clock: a slow host stretches a test and does not break it, for what is
 //! asserted to the instant is only what must not happen before something else.
 //!
 //! Without the machine, the binary or qemu the tests are skipped; with `NO_SKIPPED_TESTS` in the
 //! environment they fail. `GATE_BINARY` names another binary than the release build's.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Condvar, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
-use std::{env, fs};
+#[path = "vm/machine.rs"]
+mod machine;
 
+use machine::{Clock, Line};
 use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+use std::{env, fs};
 
 /// Far more than any scenario takes; a machine that hangs is killed.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -732,12 +730,6 @@ fn nvidias_own_stub_is_told_beforehand() {
     });
 }
 
-struct Line {
-    at: f64,
-    kind: String,
-    text: String,
-}
-
 /// What a scenario left behind.
 struct Run(Vec<Line>);
 
@@ -971,52 +963,21 @@ impl Report {
     }
 }
 
-/// Two machines at a time: each keeps a processor busy, and a starved guest proves nothing.
-static FREE: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
-
-struct Slot;
-
-impl Slot {
-    fn take() -> Self {
-        let free = FREE.0.lock().expect("no panic while held");
-        *FREE.1.wait_while(free, |free| *free == 0).expect("no panic while held") -= 1;
-        Self
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        *FREE.0.lock().expect("no panic while held") += 1;
-        FREE.1.notify_one();
-    }
-}
-
-/// Killed whichever way the test ends: `boot` has become qemu, so the child is the machine.
-struct Machine(Child);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Plays a scenario to its end, or says why it cannot be played here.
 fn play(scenario: &str, judge: impl FnOnce(&Run)) {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let gate = env::var_os("GATE_BINARY").map_or_else(
-        || repository.join("target/x86_64-unknown-linux-musl/release/peermem-gate"),
-        PathBuf::from,
-    );
-    if let Some(reason) = missing(repository, &gate) {
+    let gate = machine::gate();
+    if let Some(reason) = machine::missing(&gate) {
         assert!(env::var_os("NO_SKIPPED_TESTS").is_none(), "must not be skipped: {reason}");
         println!("skipped: {reason}");
         return;
     }
-    let slot = Slot::take();
-    let run = boot(repository, scenario, &gate);
-    drop(slot);
-    judge(&run);
+    let mut lines = Vec::new();
+    machine::boot(scenario, &gate, Clock::Host, LIMIT, |line| {
+        // Shown when the test fails.
+        println!("{scenario}: {line}");
+        lines.extend(Line::parse(line));
+    });
+    judge(&Run(lines));
 }
 
 /// With what `tests/vm/real` made; it says itself why it could not.
@@ -1028,58 +989,4 @@ fn play_real(scenario: &str, judge: impl FnOnce(&Run)) {
     } else {
         println!("skipped: tests/vm/real has not made NVIDIA's own nvidia-peermem for this machine");
     }
-}
-
-fn boot(repository: &Path, scenario: &str, gate: &Path) -> Run {
-    let deadline = Instant::now() + LIMIT;
-    let child = Command::new(repository.join("tests/vm/boot"))
-        .arg(scenario)
-        .arg(gate)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("tests/vm/boot can be run");
-    let mut machine = Machine(child);
-
-    let console = BufReader::new(machine.0.stdout.take().expect("a pipe"));
-    let (sender, receiver) = mpsc::channel();
-    // Ends with the machine: its end of the pipe closes.
-    thread::spawn(move || console.split(b'\n').map_while(Result::ok).try_for_each(|line| sender.send(line)));
-
-    let mut lines = Vec::new();
-    loop {
-        match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => {
-                let line = String::from_utf8_lossy(&line);
-                // Shown when the test fails.
-                println!("{scenario}: {}", line.trim_end());
-                lines.extend(parse(line.trim_end()));
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => panic!("{scenario} took more than {LIMIT:?}"),
-        }
-    }
-    let end = lines.last().filter(|line| line.kind == "end");
-    assert_eq!(end.expect("played to the end").text, "0", "{scenario} failed in itself");
-    Run(lines)
-}
-
-fn missing(repository: &Path, gate: &Path) -> Option<String> {
-    if !repository.join("target/vm/stamp").exists() {
-        return Some("no machine to boot: tests/vm/build makes it".into());
-    }
-    if !gate.exists() {
-        return Some(format!("no static binary at {}", gate.display()));
-    }
-    if Command::new("qemu-system-x86_64").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return Some("no qemu-system-x86_64".into());
-    }
-    None
-}
-
-/// `@SECONDS KIND TEXT`; everything else is the kernel's or a tool's.
-fn parse(line: &str) -> Option<Line> {
-    let (at, rest) = line.strip_prefix('@')?.split_once(' ')?;
-    let (kind, text) = rest.split_once(' ').unwrap_or((rest, ""));
-    Some(Line { at: at.parse().ok()?, kind: kind.into(), text: text.into() })
 }

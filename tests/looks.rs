@@ -49,7 +49,7 @@ fn modules_that_go_while_the_symbols_are_read() {
     let node = Node::ready();
     node.with_long_kallsyms();
     let mut gate = Gate::start(node.wait().args(ONCE));
-    let io = format!("/proc/{}/io", gate.pid());
+    let io = format!("/proc/{}/io", gate.worker());
     let read = || -> u64 {
         let io = fs::read_to_string(&io).unwrap_or_default();
         io.lines().find_map(|line| line.strip_prefix("rchar: ")).map_or(0, |count| count.parse().unwrap())

@@ -6,7 +6,7 @@ mod support;
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
-use peermem_gate::act::modprobe::{Modprobe, Ran, STEP, Words, is_ourselves};
+use peermem_gate::act::modprobe::{BrokenOff, Modprobe, Ran, STEP, Words, is_ourselves};
 use peermem_gate::arguments::{self, Call, Variables};
 use peermem_gate::ending::Ending;
 use proptest::prelude::*;
@@ -167,7 +167,7 @@ fn it_is_run_as_if_called_by_hand() {
         code: 7,
         stdout: "<-q><nvidia-peermem><a b><>\n".to_owned(),
         stderr: "C,unset\n".to_owned(),
-        signal: None,
+        broken_off: None,
     };
     assert_eq!(ran, expected);
 
@@ -244,7 +244,7 @@ fn broken_off(text: &str) -> (Ran, Duration) {
     receiver.set_nonblocking(true).expect("non-blocking");
     let take = move || {
         let mut signal = [0];
-        receiver.read_exact(&mut signal).ok().map(|()| signal[0])
+        receiver.read_exact(&mut signal).ok().map(|()| BrokenOff::Signal(signal[0]))
     };
     let ran =
         modprobe(&path).run(&[begun.into()], Words::Kept, signals.as_fd(), take).expect("it can be run");
@@ -256,17 +256,17 @@ fn broken_off(text: &str) -> (Ran, Duration) {
 #[test]
 fn a_signal_ends_it() {
     let (ran, took) = broken_off(": > \"$1\"; exec sleep 1000");
-    assert_eq!((ran.code, ran.signal), (128 + 15, Some(1)));
+    assert_eq!((ran.code, ran.broken_off), (128 + 15, Some(BrokenOff::Signal(1))));
     assert!(took < Duration::from_secs(1), "{took:?}");
 
     let (ran, took) = broken_off("trap 'echo sorry >&2; exit 9' TERM; : > \"$1\"; sleep 1000 & wait");
-    assert_eq!((ran.code, ran.signal, ran.stderr.as_str()), (9, Some(1), "sorry\n"));
+    assert_eq!((ran.code, ran.broken_off, ran.stderr.as_str()), (9, Some(BrokenOff::Signal(1)), "sorry\n"));
     assert!(took < Duration::from_secs(1), "{took:?}");
 
     let (ran, took) = broken_off("trap '' TERM; echo $$; : > \"$1\"; exec sleep 1000");
     let stubborn = Pid::from_raw(ran.stdout.trim_end().parse().expect("a pid"));
     kill(stubborn, Signal::SIGKILL).expect("it is still there");
-    assert_eq!((ran.code, ran.signal), (128 + 15, Some(1)));
+    assert_eq!((ran.code, ran.broken_off), (128 + 15, Some(BrokenOff::Signal(1))));
     assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(1) + PROMPT, "{took:?}");
 }
 

@@ -2,8 +2,8 @@
 //! `PeermemUsable`: one fault at a time, and then every two of them together.
 
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason};
-use peermem_gate::config::{Expectations, MofedPlace, PeermemExpected};
 use peermem_gate::judge::judge;
+use peermem_gate::node::{Expectations, MofedPlace, PeermemExpected};
 use peermem_gate::observation::{
     Accepted, FileId, GivenParameter, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile, ModuleInfo,
     Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState, Signatures, Symbols,
@@ -58,6 +58,7 @@ impl Case {
             file,
             parameters: vec![],
             parameters_unreadable: vec![],
+            install: vec![],
             peer_memory: Offer::LoadedFile("/ib_uverbs.ko".into(), crcs(&[(REGISTER, 1), (UNREGISTER, 2)])),
             nvidia: Offer::LoadedFile("/nvidia.ko".into(), crcs(&[(P2P, 3)])),
             accepted: vec![Accepted {
@@ -74,6 +75,7 @@ impl Case {
             marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
             cut_off: None,
             lock: Lock::Held,
+            lock_holder: None,
             modules: Modules { proc: Ok(ProcModules { modules, garbled: None }), sys },
             symbols: Symbols::ExportedBy(Some("ib_uverbs".into())),
             headers: Headers {
@@ -81,12 +83,13 @@ impl Case {
                 tree: HeaderTree::Taken { directory: "/d".into(), other_kernel: None, symvers },
                 kernel_build: None,
             },
-            header_versions: vec![],
+            header_versions: Ok(vec![]),
             peermem: Some(peermem),
         };
         let expected = Expectations {
             rdma_requested: None,
             use_host_mofed: None,
+            nobody_asks: false,
             mofed: MofedPlace::Container,
             precompiled: false,
             modules: MODULES.map(str::to_owned).into(),
@@ -186,7 +189,7 @@ const FAULTS: &[Fault] = &[
     (Reason::SymbolVersionMissing, UNREGISTER, |case| {
         case.info(|info| _ = info.versions.remove(UNREGISTER));
     }),
-    (Reason::UnsignedModule, "sig_enforce", |case| case.peermem().signatures.enforced = Some(true)),
+    (Reason::UnsignedModule, "sig_enforce", |case| case.peermem().signatures.enforced = Ok(Some(true))),
     (Reason::LegacyClientLoaded, "rmmod nv_peer_mem", |case| {
         case.load("nv_peer_mem", ProcState::Live, SysState::Live);
     }),
@@ -194,12 +197,24 @@ const FAULTS: &[Fault] = &[
         let source = "/etc/modprobe.d/x.conf".into();
         case.peermem().parameters = vec![GivenParameter { source, text: "peerdirect_support=2".into() }];
     }),
+    (Reason::InstallLine, "/bin/true", |case| {
+        let source = "/etc/modprobe.d/x.conf".into();
+        case.peermem().install = vec![GivenParameter { source, text: "/bin/true".into() }];
+    }),
+    (Reason::OtherDriverLoaded, "550.54", |case| {
+        case.peermem().nvidia = Offer::Unknown("no file".into());
+        case.info(|info| info.version = Some("595.45".into()));
+        case.seen.modules.sys.get_mut("nvidia").unwrap().version = Ok(Some("550.54".into()));
+    }),
     (Reason::ModuleFileDamaged, "cut off", |case| {
         case.peermem().file = ModuleFile::Damaged(unreadable("it is cut off"));
     }),
     (Reason::DependencyNotLive, "nvidia, which is not live", |case| case.unload("nvidia")),
     (Reason::ModuleFileUnreadable, "Permission denied", |case| {
         case.peermem().file = ModuleFile::Unreadable(unreadable("Permission denied"));
+    }),
+    (Reason::SignatureUnknown, "Permission denied", |case| {
+        case.peermem().signatures.lockdown = Err(unreadable("Permission denied"));
     }),
     (Reason::SymbolVersionUnknown, "no such luck", |case| {
         case.peermem().peer_memory = Offer::Unknown("no such luck".into());
@@ -242,11 +257,12 @@ fn of_two_faults_the_first_is_given() {
                 Reason::ModuleFileMissing
                     | Reason::LegacyClientLoaded
                     | Reason::BadParameter
+                    | Reason::InstallLine
                     | Reason::ModuleFileDamaged
             );
             // What is not known cannot differ.
-            let compares = *reason == Reason::SymbolVersionMismatch && *words == "another MOFED";
-            let is_unknown = compares && *other == "no such luck";
+            let is_unknown =
+                [("another MOFED", "no such luck"), ("another nvidia", "550.54")].contains(&(*words, *other));
             if !(file_is_gone && speaks_of_file || is_unknown) {
                 assert_eq!(case.condition().reason, *reason, "{words} before {other}");
             }
@@ -320,9 +336,9 @@ fn without_an_exporter_nothing_is_usable() {
 #[test]
 fn signatures_count_where_the_kernel_asks_for_them() {
     let mut case = Case::usable();
-    case.peermem().signatures.lockdown = Some("none".into());
+    case.peermem().signatures.lockdown = Ok(Some("none".into()));
     assert_eq!(case.condition().reason, Reason::Usable);
-    case.peermem().signatures.lockdown = Some("integrity".into());
+    case.peermem().signatures.lockdown = Ok(Some("integrity".into()));
     assert_eq!(case.condition().reason, Reason::UnsignedModule);
     case.info(|info| info.signed = true);
     assert_eq!(case.condition().reason, Reason::Usable);
@@ -398,4 +414,60 @@ fn a_module_on_its_way_is_waited_for() {
         assert_eq!(case.condition().reason, reason);
         assert_eq!(case.outcome(), Outcome::Waiting);
     }
+}
+
+#[test]
+fn an_install_line_that_runs_the_gate_passes() {
+    for (command, reason) in [
+        ("/usr/bin/peermem-gate load --timeout 10m -- $CMDLINE_OPTS", Reason::Usable),
+        ("exec peermem-gate load", Reason::Usable),
+        ("peermem-gate check", Reason::InstallLine),
+        ("/bin/sh -c 'peermem-gate load; true'", Reason::InstallLine),
+        ("", Reason::InstallLine),
+    ] {
+        let mut case = Case::usable();
+        case.peermem().install = vec![GivenParameter { source: "/x".into(), text: command.into() }];
+        assert_eq!(case.condition().reason, reason, "{command}");
+    }
+}
+
+/// The versions of two drivers say nothing where the symbols' own can be compared.
+#[test]
+fn another_drivers_file_that_fits_is_usable() {
+    let mut case = Case::usable();
+    case.info(|info| info.version = Some("550.90".into()));
+    case.seen.modules.sys.get_mut("nvidia").unwrap().version = Ok(Some("535.54".into()));
+    assert_eq!(case.condition().reason, Reason::Usable);
+}
+
+#[test]
+fn without_symbol_versions_it_says_that_nothing_was_compared() {
+    let mut case = Case::usable();
+    let peermem = case.peermem();
+    peermem.accepted[0].vermagic = "6.1.0 SMP mod_unload ".into();
+    peermem.accepted[0].versions.clear();
+    peermem.peer_memory = Offer::LoadedFile("/ib_uverbs.ko".into(), [].into());
+    peermem.nvidia = Offer::LoadedFile("/nvidia.ko".into(), [].into());
+    case.info(|info| {
+        info.versions.clear();
+        info.vermagic = "6.1.0 SMP mod_unload ".into();
+    });
+    let condition = case.condition();
+    assert_eq!(condition.reason, Reason::Usable, "{}", condition.message);
+    assert!(condition.message.contains("nothing was compared"), "{}", condition.message);
+}
+
+#[test]
+fn remedies_fit_the_place() {
+    let mut case = Case::usable();
+    let source = "/proc/cmdline".into();
+    case.peermem().parameters = vec![GivenParameter { source, text: "peerdirect_support=2".into() }];
+    assert!(case.condition().remedy.unwrap().contains("boot loader"));
+    let mut case = Case::usable();
+    case.expected.mofed = MofedPlace::Host;
+    case.load("nvidia_peermem", ProcState::Live, SysState::Live);
+    case.unload("mlx5_core");
+    let condition = case.condition();
+    assert_eq!(condition.reason, Reason::LoadedOnGoneStack);
+    assert!(condition.remedy.unwrap().contains("openibd"));
 }

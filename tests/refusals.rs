@@ -46,7 +46,7 @@ fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
         for root in [&node.path("none"), &file] {
             assert_refused(
                 gate().arg(verb).arg("--root").arg(root),
-                "is no directory here: mount the host there",
+                "is not a directory here: mount the host there",
             );
         }
         assert_refused(gate().arg(verb).args(["--root", "relative"]), "not an absolute path");
@@ -176,6 +176,7 @@ fn durations() {
         assert_accepted(wait().arg(format!("--{option}=2000ms")));
     }
     assert_refused(wait().args(["--heartbeat", "0s"]), "--heartbeat");
+    assert_refused(wait().args(["--heartbeat", "1ms"]), "at least 1s");
     assert_refused(wait().args(["--settle", "none"]), "--settle");
     assert_accepted(wait().args(["--timeout", "none"]));
 }
@@ -410,7 +411,7 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "suspect-hold" => "1ms".into(),
         "fail-fast" | "dry-run" | "precompiled" | "peermem" => "true".into(),
         "driver-root" => "/odd".into(),
-        "heartbeat" => "7ms".into(),
+        "heartbeat" => "7s".into(),
         "status-file" => path(node, "odd/status"),
         "termination-log" => path(node, "odd/log"),
         "metrics-file" => path(node, "odd/metrics"),

@@ -4,12 +4,14 @@
 //! says. `BLESS=1` writes that anew. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
 use peermem_gate::cli::Verb;
-use peermem_gate::config::{Node, Policy};
 use peermem_gate::environment;
-use peermem_gate::gate::{Cause, Effect, Gate, Look, Recorded};
+use peermem_gate::gate::Policy;
+use peermem_gate::gate::{Effect, Gate};
 use peermem_gate::judge::judge;
-use peermem_gate::judge::swap::Sight;
+use peermem_gate::keep::Sight;
 use peermem_gate::keep::{Action, Done, Keep};
+use peermem_gate::look::{Cause, Look, Recorded};
+use peermem_gate::node::Node;
 use peermem_gate::observation::Marker;
 use std::ffi::OsString;
 use std::fs;

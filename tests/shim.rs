@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use support::{GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip};
 
 /// Every call of modprobe that NVIDIA's driver containers make (gpu-driver-container's scripts, the
@@ -356,6 +357,35 @@ fn without_any_other_modprobe_it_says_so() {
     command.env("PATH", format!("{}:/usr/bin:/bin", place.node.path("shim").display()));
     let (status, said) = support::refusal(&mut command);
     assert_eq!(status, 127, "{said}");
-    assert!(said.contains("only this program is called modprobe") && said.contains("install kmod"), "{said}");
+    assert!(
+        said.contains("only this program, or one that calls it, is called modprobe")
+            && said.contains("install kmod"),
+        "{said}"
+    );
     assert!(Path::new("/usr/sbin").exists());
+}
+
+/// A script called modprobe, before the real one, that hands its calls to the shim: each would be the other's modprobe.
+#[test]
+fn a_script_that_calls_the_shim_is_not_run_forever() {
+    for (does, how) in [("exec", "as the same process"), ("", "as a child")] {
+        let place = Place::new(Node::ready());
+        let shim = place.node.path("shim/modprobe");
+        place.does(&format!("{does} {} \"$@\"", shim.display()));
+        let mut process = Process::new(place.modprobe(&["nvidia"]).spawn().expect("it starts"));
+        assert!(process.ends_within(Duration::from_secs(20)), "{how}: it never ends");
+        let calls = place.calls().len();
+        assert!((1..=5).contains(&calls), "{how}: {calls} calls");
+        // One behind it is found in the end.
+        let place = Place::new(Node::ready());
+        place.does(&format!("{does} {} \"$@\"", place.node.path("shim/modprobe").display()));
+        fs::create_dir(place.node.path("real")).expect("a directory");
+        let script = format!("#!/bin/sh\necho \"$@\" >{}\n", place.node.path("real/calls").display());
+        support::write_program(&place.node.path("real/modprobe"), script);
+        let mut modprobe = place.modprobe(&["nvidia"]);
+        let path = |relative: &str| place.node.path(relative).display().to_string();
+        modprobe.env("PATH", [path("shim"), path("bin"), path("real"), "/usr/bin:/bin".into()].join(":"));
+        assert_eq!(code(output(&mut modprobe).status), 0, "{how}");
+        assert_eq!(fs::read_to_string(place.node.path("real/calls")).expect("a call"), "nvidia\n", "{how}");
+    }
 }

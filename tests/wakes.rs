@@ -50,6 +50,38 @@ fn a_marker_that_comes_with_its_directories_at_once() {
     gate.assert_woken();
 }
 
+/// The place that the link leads to is made elsewhere, and the link itself never changes.
+#[test]
+fn a_marker_behind_a_link_that_leads_nowhere_yet() {
+    let node = Node::ready();
+    node.rename(DRIVERS, "prepared");
+    fs::create_dir_all(node.path("srv")).unwrap();
+    std::os::unix::fs::symlink("../../srv/late/drivers", node.path(DRIVERS)).unwrap();
+    let mut gate = waiting(&node, &AT_ONCE, "MarkerParentMissing");
+    fs::create_dir(node.path("srv/late")).unwrap();
+    node.rename("prepared", "srv/late/drivers");
+    gate.assert_opened();
+    gate.assert_woken();
+}
+
+/// MOFED's headers come by a mount, as a rule; a host's may be unpacked by a package.
+#[test]
+fn headers_that_come_as_plain_files() {
+    let node = Node::ready();
+    let tree = "run/mellanox/drivers/usr/src/ofa_kernel";
+    node.rename(tree, "prepared");
+    let mut gate = waiting(&node, &AT_ONCE, "HeadersMissing");
+    node.rename("prepared", tree);
+    gate.assert_opened();
+    gate.assert_woken();
+    let node = Node::ready();
+    node.rename(support::SYMVERS, "prepared");
+    let mut gate = waiting(&node, &AT_ONCE, "HeadersIncomplete");
+    node.rename("prepared", support::SYMVERS);
+    gate.assert_opened();
+    gate.assert_woken();
+}
+
 /// The directory comes between the gate's search for it and its watch above it.
 #[test]
 fn a_directory_that_comes_while_the_watch_is_set() {
@@ -59,8 +91,15 @@ fn a_directory_that_comes_while_the_watch_is_set() {
     let node = Node::ready();
     node.rename("run/mellanox/drivers", "prepared");
     let trace = node.path("trace");
-    let delay =
-        ["strace", "-qq", "-e", "trace=inotify_add_watch", "-e", "inject=inotify_add_watch:delay_enter=3s"];
+    let delay = [
+        "strace",
+        "-f",
+        "-qq",
+        "-e",
+        "trace=inotify_add_watch",
+        "-e",
+        "inject=inotify_add_watch:delay_enter=3s",
+    ];
     let by = delay.map(OsString::from).into_iter().chain(["-o".into(), trace.clone().into()]);
     let mut gate = Gate::start(&mut wrapped(by, node.wait().args(AT_ONCE)));
     // strace writes the call's name when it begins.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CMD: found and found runnable before the wait, and become after it.
 
+use super::executable::{self, NotExecutable};
 use crate::ending::Ending;
-use nix::unistd::{AccessFlags, access};
+use crate::errno;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -55,7 +56,8 @@ impl Program {
         Err(there_but.unwrap_or_else(|| Unrunnable {
             ending: Ending::NotFound,
             message: format!(
-                "CMD {name:?} is in no directory of PATH ({}): correct the command",
+                "CMD {:?} is in no directory of PATH ({}): correct the command",
+                name.to_string_lossy(),
                 path.to_string_lossy()
             ),
         }))
@@ -72,14 +74,13 @@ impl Program {
 }
 
 fn runnable(path: &Path) -> Result<(), Unrunnable> {
-    let metadata = path.metadata().map_err(|error| unrunnable(path, &error))?;
-    if !metadata.is_file() {
-        return Err(Unrunnable {
+    executable::check(path).map_err(|why| match why {
+        NotExecutable::Io(error) => unrunnable(path, &error),
+        NotExecutable::NotAFile => Unrunnable {
             ending: Ending::NotExecutable,
             message: format!("CMD {} is not a regular file: correct the command", path.display()),
-        });
-    }
-    access(path, AccessFlags::X_OK).map_err(|errno| unrunnable(path, &errno.into()))
+        },
+    })
 }
 
 fn unrunnable(path: &Path, error: &io::Error) -> Unrunnable {
@@ -95,5 +96,8 @@ fn unrunnable(path: &Path, error: &io::Error) -> Unrunnable {
             "it must be a program of this machine, or a script whose #! line names one",
         ),
     };
-    Unrunnable { ending, message: format!("CMD {} cannot be run: {error}: {remedy}", path.display()) }
+    Unrunnable {
+        ending,
+        message: format!("CMD {} cannot be run: {}: {remedy}", path.display(), errno::words(error)),
+    }
 }

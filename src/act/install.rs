@@ -5,7 +5,9 @@
 //! or swap in the volume, nothing outside it is written. What is put in place is whole and has been
 //! run: it is written beside its name, and renamed.
 
+use super::directory::{fd_path, refuse_mofeds};
 use crate::VERSION;
+use crate::clock::now;
 use crate::probe::mount;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, readlinkat, renameat};
@@ -15,13 +17,13 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{UnlinkatFlags, fsync, symlinkat, unlinkat};
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PROGRAM: &str = "peermem-gate";
 const SHIM: &str = "shim";
@@ -100,8 +102,9 @@ impl Directory {
     }
 
     fn refuse_mofeds(&self) -> Result<(), NotInstalled> {
-        // Through the descriptor: the real path of what was opened, whatever the path leads to by now.
-        super::may_be_written(&fd_path(&self.fd).join(PROGRAM)).map_err(|error| {
+        // Through the descriptor: where it really is, whatever the path leads to by now.
+        let real = fd_path(&self.fd).read_link().unwrap_or_else(|_| self.path.clone());
+        refuse_mofeds(&real, None).map_err(|error| {
             let path = self.path.display();
             NotInstalled::Refused(format!("cannot install into {path}: {error}: name another directory"))
         })
@@ -125,12 +128,12 @@ impl Directory {
     fn lock(&self) -> Result<Flock<OwnedFd>, NotInstalled> {
         let cannot = |errno| self.cannot("lock", "", errno);
         let mut fd = self.fd.try_clone().map_err(|error| cannot(errno_of(&error)))?;
-        let until = Instant::now() + PATIENCE;
-        let mut is_told = false;
+        let until = now() + PATIENCE;
+        let mut is_said = false;
         loop {
             match Flock::lock(fd, FlockArg::LockExclusiveNonblock) {
                 Ok(locked) => return Ok(locked),
-                Err((unlocked, Errno::EWOULDBLOCK | Errno::EINTR)) if Instant::now() < until => fd = unlocked,
+                Err((unlocked, Errno::EWOULDBLOCK | Errno::EINTR)) if now() < until => fd = unlocked,
                 Err((_, Errno::EWOULDBLOCK)) => {
                     return Err(NotInstalled::Failed(format!(
                         "cannot install into {}: its lock has been held for {} s: end the other install that hangs, or \
@@ -141,9 +144,9 @@ impl Directory {
                 }
                 Err((_, errno)) => return Err(cannot(errno)),
             }
-            if !is_told {
+            if !is_said {
                 tracing::info!("another install is at work in {}: waiting for it", self.path.display());
-                is_told = true;
+                is_said = true;
             }
             sleep(NAP);
         }
@@ -406,11 +409,6 @@ fn cannot_open(path: &Path, errno: Errno) -> NotInstalled {
 /// Never what a program or a link is looked for by.
 fn unfinished(name: &str) -> String {
     format!(".{name}.unfinished")
-}
-
-/// The very file that is open, for calls that take paths.
-fn fd_path(file: &impl AsRawFd) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// From the beginning of both; both are of one size.

@@ -1,22 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The log, on standard error.
+//! The log, on standard error. A line never waits, and never holds what would forge another.
 
+use super::outlet;
 use crate::cli::{Format, LogArgs};
+use crate::clock;
 use crate::gate::{Level, Line};
-use std::io;
+use crate::text::{Page, escaped};
+use humantime::format_rfc3339_micros;
+use std::io::{self, Write};
 
 /// To be called once. Lines stamp themselves in UTC.
 pub fn start(args: &LogArgs) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(args.log_level)
-        .with_writer(io::stderr)
         .with_target(false)
         // It would say so on the standard error that has just failed, and panic when that fails.
         .log_internal_errors(false);
+    let builder = builder.with_writer(|| Lines);
     match args.log_format {
         Format::Text => builder.with_ansi(false).init(),
         Format::Json => builder.json().flatten_event(true).init(),
     }
+    outlet::word_left_out_by(match args.log_format {
+        Format::Text => left_out,
+        Format::Json => left_out_as_json,
+    });
+}
+
+/// One write is one line: tracing-subscriber gives it whole.
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
+        outlet::say(format!("{}\n", escaped(&text)).as_bytes());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn left_out(count: u64) -> String {
+    format!("{}  WARN {}\n", format_rfc3339_micros(clock::wall()), left_out_sentence(count))
+}
+
+fn left_out_as_json(count: u64) -> String {
+    let time = format_rfc3339_micros(clock::wall()).to_string();
+    let line = serde_json::json!({"timestamp": time, "level": "WARN", "message": left_out_sentence(count)});
+    format!("{line}\n")
+}
+
+fn left_out_sentence(count: u64) -> String {
+    format!("{count} log lines were left out, because nobody read standard error")
+}
+
+/// Says one sentence without a stamp, before there is a log or after it has ended.
+pub fn exclaim(sentence: &str) {
+    let mut page = Page::default();
+    sentence.lines().for_each(|line| page.line(line));
+    outlet::say(page.into_text().as_bytes());
 }
 
 /// Logs what the gate says.

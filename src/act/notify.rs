@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What systemd wants to hear (`sd_notify`(3)); nothing, where nobody listens.
 
-use crate::gate::BootTime;
-use crate::wake::now;
+use crate::clock::now;
+use crate::time::BootTime;
+use nix::unistd::getppid;
 use std::cell::{Cell, RefCell};
 use std::env;
 use std::ffi::OsStr;
@@ -17,9 +18,9 @@ const SHARE: u32 = 3;
 /// How soon to tell again what could not be told.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The service manager.
+/// The service manager, if one started us and wants to hear.
 #[derive(Debug)]
-pub struct Manager {
+pub struct Systemd {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     fed: Cell<BootTime>,
@@ -35,15 +36,16 @@ struct Owed {
     tried: BootTime,
 }
 
-impl Manager {
+impl Systemd {
     /// As the environment names it (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
     #[must_use]
     pub fn of_environment() -> Self {
         let number = |name| env::var(name).ok().and_then(|text| text.parse().ok());
-        let is_for_us = env::var_os("WATCHDOG_PID").is_none()
-            || number("WATCHDOG_PID") == Some(std::process::id().into());
+        // The process that systemd started is our supervisor.
+        let main = u64::try_from(getppid().as_raw()).ok();
+        let is_for_us = env::var_os("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == main;
         let limit = number("WATCHDOG_USEC").filter(|limit| *limit > 0 && is_for_us);
-        let mut manager = Self {
+        let mut systemd = Self {
             socket: None,
             watchdog: limit.map(|limit| Duration::from_micros(limit) / SHARE),
             fed: Cell::new(now()),
@@ -52,11 +54,11 @@ impl Manager {
         };
         if let Some(name) = env::var_os("NOTIFY_SOCKET") {
             match socket(&name) {
-                Ok(socket) => manager.socket = Some(socket),
-                Err(error) => manager.failed(&error),
+                Ok(socket) => systemd.socket = Some(socket),
+                Err(error) => systemd.failed(&error),
             }
         }
-        manager
+        systemd
     }
 
     /// It runs, and has looked.

@@ -1,31 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The last words, where Kubernetes looks for them.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use super::directory::Directory;
+use super::output::{file_name, refuse_irregular};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 const DEFAULT: &str = "/dev/termination-log";
 
-/// What was asked for, or the default where the container runtime made it.
-#[must_use]
-pub fn place(asked: Option<PathBuf>) -> Option<PathBuf> {
-    asked.or_else(|| Some(PathBuf::from(DEFAULT)).filter(|path| path.exists()))
+/// Where the last words go.
+#[derive(Clone, Debug)]
+pub struct TerminationLog {
+    path: PathBuf,
+    /// Nothing is written beside MOFED's marker, once it is known where that is.
+    marker: Option<PathBuf>,
 }
 
-/// Writes in place: it is a bind mount, so that nothing can be renamed over it. A failure is a
-/// warning, never an ending of its own.
-pub fn write(path: &Path, text: &str) {
-    // A FIFO without a reader is an error then, and not a wait without end.
-    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
-    let file = super::may_be_written(path).and_then(|()| {
-        OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)
-    });
-    if let Err(error) = file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        tracing::warn!(
-            "cannot write the termination log {}: {error}: see that its directory is there and may be written",
-            path.display()
-        );
+impl TerminationLog {
+    /// What was asked for, or the default where the container runtime made it.
+    #[must_use]
+    pub fn find(asked: Option<PathBuf>) -> Option<Self> {
+        let is_regular = |path: &PathBuf| path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+        let path = asked.or_else(|| Some(PathBuf::from(DEFAULT)).filter(is_regular))?;
+        Some(Self { path, marker: None })
+    }
+
+    /// Nothing is written beside this marker either.
+    ///
+    /// # Errors
+    /// The path leads into a directory of MOFED's, or what is there is not a regular file.
+    pub fn away_from(self, marker: &Path) -> io::Result<Self> {
+        let log = Self { marker: Some(marker.to_owned()), ..self };
+        match Directory::of(&log.path, log.marker.as_deref()) {
+            Ok(directory) => refuse_irregular(&directory, file_name(&log.path)?)?,
+            // That it cannot be written is said when it is.
+            Err(error) if error.raw_os_error().is_some() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(log)
+    }
+
+    /// Its path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes in place: it is a bind mount, so nothing can be renamed over it. A failure is a warning and
+    /// never an ending of its own.
+    pub fn write(&self, text: &str) {
+        if let Err(error) = self.try_write(text) {
+            tracing::warn!(
+                "cannot write the termination log {}: {error}: see that its directory is there and may be written",
+                self.path.display()
+            );
+        }
+    }
+
+    fn try_write(&self, text: &str) -> io::Result<()> {
+        let (directory, name) = (Directory::of(&self.path, self.marker.as_deref())?, file_name(&self.path)?);
+        refuse_irregular(&directory, name)?;
+        let mut file = directory.open_in_place(name)?;
+        // It may have been replaced since.
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())
     }
 }

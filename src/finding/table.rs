@@ -101,6 +101,9 @@ findings! {
     HeadersUnreadable: Unknown, "MOFED's headers cannot be read",
         after [],
         ["Let this process read them, and mount `/run/mellanox/drivers` with `mountPropagation: HostToContainer`."];
+    SignatureUnknown: Unknown, "whether unsigned modules may be loaded cannot be read",
+        after [],
+        [AS_HOST_ROOT];
     ModuleFileUnreadable: Unknown, "nvidia-peermem.ko cannot be read",
         after [],
         ["Run it as root, let it read that path, or correct `--driver-root`."];
@@ -437,6 +440,19 @@ findings! {
         [
             "Correct it where it comes from (GPU Operator: the ConfigMap that `driver.kernelModuleConfig` names).",
             NEW_DRIVER_POD,
+        ];
+    InstallLine: Critical, "modprobe.d runs a command instead of loading nvidia-peermem",
+        after [],
+        [
+            "Remove the line `install nvidia_peermem …` from the file that the evidence names.",
+            "If something must run before the load, have the line run `peermem-gate load`.",
+        ];
+    OtherDriverLoaded: Critical, "nvidia-peermem.ko is of another driver than the nvidia that is loaded",
+        after [],
+        [
+            "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod -A -l \
+             app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
+            "On a host without a driver container: unload nvidia, or reboot.",
         ];
     ModuleFileDamaged: Critical, "nvidia-peermem.ko is damaged",
         after [],

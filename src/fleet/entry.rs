@@ -6,11 +6,27 @@ use super::{CauseKey, VERSIONS};
 use crate::condition::{Consequence, Reason};
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The schemas of all versions begin so.
 const SCHEMA: &str = "peermem-gate/";
 /// Stands for the node's name in a remedy that is told once for all.
 const NODE: &str = "NODE";
+
+/// Our own reports have a handful of root causes, and some ten steps for the longest. Others may send anything.
+const MAX_CAUSES: usize = 100;
+const MAX_STEPS: usize = 20;
+/// Far above any title or step of ours, in bytes.
+const LONGEST: usize = 2000;
+
+/// What is kept of a word.
+pub(super) fn shortened(word: &str) -> String {
+    let mut end = word.len().min(LONGEST);
+    while !word.is_char_boundary(end) {
+        end -= 1;
+    }
+    word[..end].to_owned()
+}
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Entry<'a> {
@@ -31,7 +47,7 @@ pub(super) struct Entry<'a> {
     #[serde(borrow)]
     findings: Option<Vec<Found<'a>>>,
     #[serde(borrow, default)]
-    chain: Vec<Step<'a>>,
+    chain: Vec<Link<'a>>,
     #[serde(borrow, default)]
     drivers: Drivers<'a>,
 }
@@ -59,7 +75,7 @@ struct Found<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-struct Step<'a> {
+struct Link<'a> {
     #[serde(borrow, default)]
     file: Cow<'a, str>,
     #[serde(default)]
@@ -132,24 +148,24 @@ impl<'a> Entry<'a> {
     /// What is wrong, without what only follows from it. `object` is the report itself.
     pub(super) fn causes(&self, object: &[u8]) -> Vec<CauseKey> {
         let Some(findings) = &self.findings else { return self.deciding(object).into_iter().collect() };
-        let has_followers = |id: &str| findings.iter().any(|other| other.follows_from.as_deref() == Some(id));
+        let followed: HashSet<_> =
+            findings.iter().filter_map(|other| other.follows_from.as_deref()).collect();
         let is_cause = |found: &&Found<'_>| {
-            found.follows_from.is_none() && (found.severity != "info" || has_followers(&found.id))
+            found.follows_from.is_none() && (found.severity != "info" || followed.contains(&*found.id))
         };
-        let roots = findings.iter().filter(is_cause);
+        let roots = findings.iter().filter(is_cause).take(MAX_CAUSES);
         let cause = |found: &Found<'_>| CauseKey {
-            severity: found.severity.clone().into_owned(),
-            id: found.id.clone().into_owned(),
-            title: found.title.clone().into_owned(),
-            remedy: found.remedy.iter().map(|step| self.without_name(step)).collect(),
+            severity: shortened(&found.severity),
+            id: shortened(&found.id),
+            title: shortened(&found.title),
+            remedy: self.remedy(found.remedy.iter()),
         };
-        let mut causes = Vec::new();
-        for cause in roots.map(cause) {
-            if !causes.contains(&cause) {
-                causes.push(cause);
-            }
-        }
-        causes
+        let mut known = HashSet::new();
+        roots.map(cause).filter(|cause| known.insert(cause.clone())).collect()
+    }
+
+    fn remedy<'b>(&self, steps: impl Iterator<Item = &'b Cow<'b, str>>) -> Vec<String> {
+        steps.take(MAX_STEPS).map(|step| shortened(&self.without_name(step))).collect()
     }
 
     /// `check` reports conditions only: the one that decides is the cause.
@@ -172,14 +188,14 @@ impl<'a> Entry<'a> {
         let severity = if is_blocked { "critical" } else { "warning" }.to_owned();
         let Some(condition) = conditions.iter().find(decides) else {
             let title = "no condition tells why".to_owned();
-            return Some(CauseKey { severity, id: self.verdict.to_string(), title, remedy: Vec::new() });
+            return Some(CauseKey { severity, id: shortened(&self.verdict), title, remedy: Vec::new() });
         };
         let title = known(condition).map_or("a reason of another version of peermem-gate", Reason::summary);
         Some(CauseKey {
             severity,
-            id: condition.reason.to_string(),
+            id: shortened(&condition.reason),
             title: title.to_owned(),
-            remedy: condition.remedy.iter().map(|step| self.without_name(step)).collect(),
+            remedy: self.remedy(condition.remedy.iter()),
         })
     }
 

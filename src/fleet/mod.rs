@@ -8,16 +8,20 @@ mod text;
 
 pub use rollup::{Cause, Damage, Rollup, Wait};
 
-use entry::Entry;
+use entry::{Entry, shortened};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
 
+/// Root causes that are told apart. There are some hundred; only remedies of other versions add to them.
+const MAX_CAUSES: usize = 5000;
 /// Damaged lines that are named; the rest is only counted.
 const NAMED: usize = 20;
 
 /// What the roll-up keeps of each node's newest report.
 #[derive(Debug)]
-struct Kept {
+struct Newest {
     /// Seconds since 1970.
     time: u64,
     /// The line that it came from, counted over all sources: of two at the same time the later wins.
@@ -45,10 +49,19 @@ struct CauseKey {
     remedy: Vec<String>,
 }
 
+impl CauseKey {
+    /// For what is told apart no more.
+    fn others() -> Self {
+        let title =
+            format!("more than {MAX_CAUSES} different root causes were reported: these are not told apart");
+        Self { severity: "critical".to_owned(), id: "OtherCauses".to_owned(), title, remedy: Vec::new() }
+    }
+}
+
 /// Lines in, a [`Rollup`] out.
 #[derive(Debug, Default)]
 pub struct Fleet {
-    nodes: HashMap<String, Kept>,
+    nodes: HashMap<String, Newest>,
     words: Table<String>,
     causes: Table<CauseKey>,
     lines: usize,
@@ -115,18 +128,22 @@ impl Fleet {
         if known.is_some_and(|known| (known.time, known.order) > (time, order)) {
             return Ok(length);
         }
-        let causes = entry.causes(object);
-        let versions = entry.versions().map(|value| self.words.number(value.into_owned()));
-        let kept = Kept {
+        let mut causes = entry.causes(object);
+        if self.causes.all.len() >= MAX_CAUSES {
+            causes.retain(|cause| self.causes.numbers.contains_key(cause));
+            causes.push(CauseKey::others());
+        }
+        let versions = entry.versions().map(|value| self.words.number(shortened(&value)));
+        let kept = Newest {
             time,
             order,
-            verdict: self.words.number(entry.verdict.clone().into_owned()),
+            verdict: self.words.number(shortened(&entry.verdict)),
             is_wrong: entry.is_wrong(),
             causes: causes.into_iter().map(|cause| self.causes.number(cause)).collect(),
             versions,
-            wait: entry.wait().map(|(file, seconds)| (self.words.number(file.to_owned()), seconds)),
+            wait: entry.wait().map(|(file, seconds)| (self.words.number(shortened(file)), seconds)),
         };
-        self.nodes.insert(name.to_owned(), kept);
+        self.nodes.insert(shortened(name), kept);
         Ok(length)
     }
 
@@ -180,8 +197,8 @@ impl Fleet {
 /// The same value once, by a number.
 #[derive(Debug)]
 struct Table<T> {
-    all: Vec<T>,
-    numbers: HashMap<T, u32>,
+    all: Vec<Rc<T>>,
+    numbers: HashMap<Rc<T>, u32>,
 }
 
 impl<T> Default for Table<T> {
@@ -190,13 +207,14 @@ impl<T> Default for Table<T> {
     }
 }
 
-impl<T: Clone + Eq + std::hash::Hash> Table<T> {
+impl<T: Eq + Hash> Table<T> {
     fn number(&mut self, value: T) -> u32 {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
         }
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.all.push(value.clone());
+        let value = Rc::new(value);
+        self.all.push(Rc::clone(&value));
         self.numbers.insert(value, number);
         number
     }

@@ -5,6 +5,7 @@ use super::CauseKey;
 use crate::ending::Ending;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Waits that are told of.
 const SLOWEST: usize = 10;
@@ -123,12 +124,12 @@ pub(super) fn is_ready(verdict: &str) -> bool {
     matches!(verdict, "Ready" | "NotApplicable")
 }
 
-pub(super) fn causes(keys: Vec<CauseKey>, nodes: Vec<Vec<String>>) -> Vec<Cause> {
-    let cause = |(key, nodes): (CauseKey, Vec<String>)| Cause {
-        id: key.id,
-        severity: key.severity,
-        title: key.title,
-        remedy: key.remedy,
+pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<Cause> {
+    let cause = |(key, nodes): (Rc<CauseKey>, Vec<String>)| Cause {
+        id: key.id.clone(),
+        severity: key.severity.clone(),
+        title: key.title.clone(),
+        remedy: key.remedy.clone(),
         count: nodes.len(),
         nodes,
     };

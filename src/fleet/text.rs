@@ -4,6 +4,7 @@
 use super::Rollup;
 use super::rollup::Cause;
 use crate::chain::span;
+use crate::text::escaped;
 use std::fmt::Write;
 
 /// Nodes that are named; all of them stand in the JSON form.
@@ -15,7 +16,7 @@ impl Rollup {
     pub fn text(&self) -> String {
         let mut text = self.headline() + "\n";
         for cause in &self.causes {
-            text += &told(cause);
+            text += &shown(cause);
         }
         self.versions_to(&mut text);
         self.waits_to(&mut text);
@@ -25,7 +26,7 @@ impl Rollup {
 
     fn headline(&self) -> String {
         let verdicts: Vec<_> =
-            self.verdicts.iter().map(|(verdict, n)| format!("{n} {}", plain(verdict))).collect();
+            self.verdicts.iter().map(|(verdict, n)| format!("{n} {}", escaped(verdict))).collect();
         let verdicts = if verdicts.is_empty() { "no report".to_owned() } else { verdicts.join(", ") };
         let state = match self.not_ready {
             0 if self.nodes > 0 => "nothing is wrong".to_owned(),
@@ -42,7 +43,7 @@ impl Rollup {
             let mut values: Vec<_> = values.iter().collect();
             values.sort_by_key(|(value, n)| (usize::MAX - **n, *value));
             let values: Vec<_> =
-                values.iter().map(|(value, n)| format!("{} on {}", plain(value), nodes(**n))).collect();
+                values.iter().map(|(value, n)| format!("{} on {}", escaped(value), nodes(**n))).collect();
             let _ = writeln!(text, "{heading}    {key}: {}", values.join("; "));
         }
     }
@@ -53,9 +54,9 @@ impl Rollup {
             let _ = writeln!(
                 text,
                 "{heading}    {} for {}: {}",
-                plain(&wait.node),
+                escaped(&wait.node),
                 span(wait.seconds),
-                plain(&wait.file)
+                escaped(&wait.file)
             );
         }
     }
@@ -72,9 +73,18 @@ impl Rollup {
         }
         let _ = writeln!(text, "; {}", plural(*damaged, "damaged line"));
         for damage in &self.damages {
-            let pod =
-                if damage.prefix.is_empty() { String::new() } else { format!(" {}", plain(&damage.prefix)) };
-            let _ = writeln!(text, "    {}:{}{pod}: {}", damage.source, damage.line, plain(&damage.why));
+            let pod = if damage.prefix.is_empty() {
+                String::new()
+            } else {
+                format!(" {}", escaped(&damage.prefix))
+            };
+            let _ = writeln!(
+                text,
+                "    {}:{}{pod}: {}",
+                escaped(&damage.source),
+                damage.line,
+                escaped(&damage.why)
+            );
         }
         if *damaged > self.damages.len() {
             let _ = writeln!(text, "    and {} more", damaged - self.damages.len());
@@ -82,28 +92,22 @@ impl Rollup {
     }
 }
 
-/// What reports say is shown and never obeyed: no terminal gets a control character of theirs, and
-/// none of them makes a line of its own.
-fn plain(said: &str) -> String {
-    said.replace(char::is_control, "\u{fffd}")
-}
-
 fn nodes(n: usize) -> String {
     format!("{n} node{}", if n == 1 { "" } else { "s" })
 }
 
-fn told(cause: &Cause) -> String {
+fn shown(cause: &Cause) -> String {
     let Cause { severity, id, title, count, .. } = cause;
-    let [severity, id, title] = [severity, id, title].map(|said| plain(said));
+    let [severity, id, title] = [severity, id, title].map(|said| escaped(said));
     let mut text = format!("\n{severity:<8} {id}: {title} ({})\n", nodes(*count));
-    let mut names: Vec<_> = cause.nodes.iter().take(NAMED).map(|name| plain(name)).collect();
+    let mut names: Vec<_> = cause.nodes.iter().take(NAMED).map(|name| escaped(name).into_owned()).collect();
     let more = format!("and {} more", count - names.len());
     if *count > names.len() {
         names.push(more);
     }
     let _ = writeln!(text, "    on    {}", names.join(", "));
     for step in &cause.remedy {
-        let _ = writeln!(text, "    do    {}", plain(step));
+        let _ = writeln!(text, "    do    {}", escaped(step));
     }
     text
 }

@@ -2,22 +2,21 @@
 //! The gate as a pure state machine: settle, deadline, heartbeat, the suspect marker's hold, and
 //! the endings. Time is passed in, so that a test of a 40-minute wait takes a microsecond.
 
+mod policy;
 mod step;
 
-pub use step::{Cause, Effect, Level, Line, Look, Opening, Recorded};
+pub use policy::Policy;
+pub use step::{Effect, Level, Line, Opening};
 
 use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
-use crate::config::Policy;
 use crate::ending::Ending;
+use crate::look::{Cause, Look};
 use crate::observation::{FileId, Identity};
-use std::fmt;
+use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
-/// Time since boot, suspend included (`CLOCK_BOOTTIME`).
-pub type BootTime = Duration;
-
 /// Transitions told between two heartbeats; a flapping node must not fill the disk.
-const MAX_TOLD: u32 = 50;
+const MAX_SAID: u32 = 50;
 
 /// After an opening that came to nothing everything must hold this long again, and twice as long
 /// after each further one, up to the limit.
@@ -41,9 +40,13 @@ pub struct Gate {
     look: Option<Look>,
     settling: Option<Settling>,
     suspect: Option<(FileId, BootTime)>,
+    /// The Mellanox device that was seen, in the words of the look that saw it.
+    device: Option<String>,
+    /// Since when every look has said that the gate does not apply.
+    exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
-    told: u32,
+    said: u32,
     /// How often an opening came to nothing.
     vain: u32,
 }
@@ -60,8 +63,10 @@ impl Gate {
             look: None,
             settling: None,
             suspect: None,
+            device: None,
+            exempt: None,
             spent: Vec::new(),
-            told: 0,
+            said: 0,
             vain: 0,
         }
     }
@@ -78,18 +83,17 @@ impl Gate {
         self.vain = 0;
     }
 
-    /// A look beside the gate's own, with the gate's belief in the same marker.
+    /// A look beside the gate's own, with the gate's memory of the device and its belief in the same marker.
     #[must_use]
     pub fn believing(&self, look: Look) -> Look {
-        let believed = self
-            .look
-            .as_ref()
-            .filter(|last| last.identity.marker == look.identity.marker)
-            .and_then(|last| last.verdict.get(ConditionType::MarkerTrusted))
-            .filter(|trusted| trusted.reason == Reason::MarkerBelieved);
-        match believed {
-            Some(believed) => Look { verdict: look.verdict.replacing(believed.clone()), ..look },
-            None => look,
+        let Look { verdict, identity } = look;
+        let verdict = self.with_device(verdict);
+        let is_same = |last: &&Look| last.identity.marker == identity.marker;
+        let trusted = self.look.as_ref().filter(is_same);
+        let trusted = trusted.and_then(|last| last.verdict.get(ConditionType::MarkerTrusted));
+        match trusted.filter(|trusted| trusted.reason == Reason::MarkerBelieved) {
+            Some(believed) => Look { verdict: verdict.replacing(believed.clone()), identity },
+            None => Look { verdict, identity },
         }
     }
 
@@ -114,8 +118,8 @@ impl Gate {
         }
         if let Some(last) = self.decide(now) {
             effects.extend(self.close(now, last));
-        } else if let Some(untold) = self.beat(now) {
-            effects.push(Effect::Say(self.heartbeat(now, &untold)));
+        } else if let Some(unsaid) = self.beat(now) {
+            effects.push(Effect::Say(self.heartbeat(now, &unsaid)));
             effects.push(Effect::Publish);
         }
         effects
@@ -137,16 +141,16 @@ impl Gate {
         while self.next_heartbeat <= now {
             self.next_heartbeat += self.policy.heartbeat;
         }
-        let untold = self.told.saturating_sub(MAX_TOLD);
-        self.told = 0;
-        let more = format!(" ({untold} more changes since the last heartbeat)");
-        Some(if untold > 0 { more } else { String::new() })
+        let unsaid = self.said.saturating_sub(MAX_SAID);
+        self.said = 0;
+        let more = format!(" ({unsaid} more changes since the last heartbeat)");
+        Some(if unsaid > 0 { more } else { String::new() })
     }
 
     /// Whether one more change may be told before the next heartbeat.
     pub fn may_tell(&mut self) -> bool {
-        self.told += 1;
-        self.told <= MAX_TOLD
+        self.said += 1;
+        self.said <= MAX_SAID
     }
 
     /// Ended from outside.
@@ -166,7 +170,8 @@ impl Gate {
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
         let believed = self.suspect.filter(|_| doubted).map(|(_, since)| since + self.policy.suspect_hold);
-        [self.deadline(), settled, believed].into_iter().flatten().min()
+        let exempted = self.exempt.map(|since| since + self.settle());
+        [self.deadline(), settled, believed, exempted].into_iter().flatten().min()
     }
 
     /// When the gate must be stepped again, look or no look.
@@ -179,8 +184,10 @@ impl Gate {
         now.saturating_sub(self.start)
     }
 
-    fn deadline(&self) -> Option<BootTime> {
-        Some(self.start + self.policy.timeout?)
+    /// When the hold is over, whatever a look is at; `None` where there is no such time, or only one look.
+    #[must_use]
+    pub fn deadline(&self) -> Option<BootTime> {
+        self.policy.timeout.filter(|_| !self.one_look()).map(|timeout| self.start + timeout)
     }
 
     fn one_look(&self) -> bool {
@@ -210,6 +217,8 @@ impl Gate {
 
     fn take(&mut self, now: BootTime, cause: &Cause, look: Look, effects: &mut Vec<Effect>) {
         let Look { verdict, identity } = look;
+        let verdict = self.remember_device(verdict);
+        self.exempt_or_not(now, &verdict);
         let verdict = self.believe(now, verdict, &identity, effects);
         let broken = self.settle_or_break(now, &verdict, &identity);
         let verdict = verdict.replacing(self.settled(now));
@@ -220,6 +229,36 @@ impl Gate {
             effects.extend(self.transition(now, cause, broken).map(Effect::Say));
             effects.push(Effect::Publish);
         }
+    }
+
+    /// A NIC that was seen once counts for the whole hold: firmware resets (mstfwreset), hot-plug and the
+    /// containment of PCI errors (DPC) take it off the bus for seconds, and the modules with it.
+    fn remember_device(&mut self, verdict: Verdict) -> Verdict {
+        let nic = verdict.get(ConditionType::NicPresent);
+        if let Some(found) = nic.filter(|c| c.reason == Reason::NicFound) {
+            self.device = Some(found.message.clone());
+        }
+        self.with_device(verdict)
+    }
+
+    fn with_device(&self, verdict: Verdict) -> Verdict {
+        let is_gone =
+            verdict.get(ConditionType::NicPresent).is_some_and(|c| c.reason == Reason::NoRdmaDevice);
+        match self.device.as_ref().filter(|_| is_gone) {
+            Some(seen) => {
+                let message = format!("no longer on the bus, as during a reset; seen before: {seen}");
+                let away = Condition::new(ConditionType::NicPresent, Reason::NicSeenBefore, message);
+                verdict.replacing(away)
+            }
+            None => verdict,
+        }
+    }
+
+    /// At the first look the gate knows at once that it does not apply; later this settles like the rest.
+    fn exempt_or_not(&mut self, now: BootTime, verdict: &Verdict) {
+        let is_exempt = verdict.outcome == Outcome::NotApplicable;
+        let since = if self.look.is_none() { now.saturating_sub(self.settle()) } else { now };
+        self.exempt = is_exempt.then(|| self.exempt.unwrap_or(since));
     }
 
     /// A suspect marker that outlives its hold is believed: a MOFED with the older entrypoint may
@@ -290,10 +329,14 @@ impl Gate {
 
     /// What this moment demands, if anything.
     fn decide(&self, now: BootTime) -> Option<Effect> {
-        let outcome = self.verdict()?.outcome;
-        let late = !self.one_look() && self.deadline().is_some_and(|deadline| now >= deadline);
+        let late = self.deadline().is_some_and(|deadline| now >= deadline);
+        // The first look has not come to its end.
+        let Some(outcome) = self.verdict().map(|verdict| verdict.outcome) else {
+            return late.then(|| self.too_late());
+        };
+        let is_exempt = self.exempt.is_some_and(|since| now >= since + self.settle());
         match outcome {
-            Outcome::NotApplicable => Some(Effect::Open(Opening::NotApplicable)),
+            Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
             // The deadline wins over the settle time; one look opens no second time.
             Outcome::Ready if !(late || self.vain > 0 && self.one_look()) => {
@@ -301,8 +344,15 @@ impl Gate {
             }
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,
-            _ if self.policy.proceed_on_timeout => Some(Effect::Open(Opening::TimedOut)),
-            _ => Some(Effect::End(Ending::TimedOut)),
+            _ => Some(self.too_late()),
+        }
+    }
+
+    fn too_late(&self) -> Effect {
+        if self.policy.proceed_on_timeout {
+            Effect::Open(Opening::TimedOut)
+        } else {
+            Effect::End(Ending::TimedOut)
         }
     }
 
@@ -335,12 +385,12 @@ impl Gate {
         Some(line)
     }
 
-    fn heartbeat(&self, now: BootTime, untold: &str) -> Line {
+    fn heartbeat(&self, now: BootTime, unsaid: &str) -> Line {
         let left = self
             .deadline()
             .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
         let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), sentence);
-        self.line(now, Level::Info, format!("still waiting ({left}): {what}{untold}"))
+        self.line(now, Level::Info, format!("still waiting ({left}): {what}{unsaid}"))
     }
 
     /// The last line: how it ended, where the time went, and what was still waited for.
@@ -357,6 +407,10 @@ impl Gate {
             Effect::Open(Opening::TimedOut) => (
                 Level::Warn,
                 "OPEN ALTHOUGH NOT READY: the time is up and --on-timeout is proceed".to_owned(),
+            ),
+            Effect::End(Ending::TimedOut) if self.look.is_none() => (
+                Level::Error,
+                "give up: the time is up before the first look at the node has ended".to_owned(),
             ),
             Effect::End(Ending::TimedOut) if deciding.is_none() => {
                 (Level::Error, "give up: the time is up, and everything has only just settled".to_owned())
@@ -418,15 +472,5 @@ pub(crate) fn sentence(condition: &Condition) -> String {
     match &condition.remedy {
         Some(remedy) => format!("{}; what to do: {remedy}", condition.message),
         None => condition.message.clone(),
-    }
-}
-
-/// A duration in seconds: milliseconds for the short ones.
-pub(crate) struct Seconds(pub(crate) Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = if self.0 < Duration::from_secs(10) { 3 } else { 1 };
-        write!(f, "{:.digits$} s", self.0.as_secs_f64())
     }
 }

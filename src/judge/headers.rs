@@ -5,7 +5,7 @@
 //! worse than none: it fails the build of every NVIDIA module.
 
 use crate::condition::{Condition, ConditionType, Reason};
-use crate::config::{Expectations, MofedPlace};
+use crate::node::{Expectations, MofedPlace};
 use crate::observation::{HeaderTree, Headers, Kernel, Marker, Observation, Symvers};
 use std::path::Path;
 

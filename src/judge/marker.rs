@@ -2,7 +2,7 @@
 //! `MarkerPresent` and `MarkerTrusted`.
 
 use crate::condition::{Condition, ConditionType, Reason};
-use crate::config::Expectations;
+use crate::node::Expectations;
 use crate::observation::{Lock, Marker, Observation};
 
 pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition {

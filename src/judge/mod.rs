@@ -4,14 +4,15 @@
 pub mod doctor;
 mod headers;
 mod marker;
-mod modules;
+pub(crate) mod modules;
 mod peermem;
 pub mod plan;
 pub mod refusal;
 pub mod swap;
+pub mod wishes;
 
 use crate::condition::{Condition, ConditionType, Reason, Status, Verdict};
-use crate::config::{Expectations, MofedPlace};
+use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Nic, Observation};
 use std::path::Path;
 

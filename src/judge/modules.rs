@@ -2,15 +2,17 @@
 //! `ModulesLive`, `ModulesFromMofed`, `VersionMatches` and `SymbolsExported`.
 
 use crate::condition::{Condition, ConditionType, Reason};
-use crate::config::{Expectations, MofedPlace};
-use crate::observation::{Marker, Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState};
+use crate::node::{Expectations, MofedPlace};
+use crate::observation::{
+    Marker, Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState, Unreadable,
+};
 use crate::version::Version;
 
 const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
 
 /// What both witnesses together say of one module.
 #[derive(Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum ModuleState {
     Live(Origin),
     NotLoaded,
     Loading,
@@ -27,48 +29,48 @@ pub(super) enum Origin {
     Unknown(String),
 }
 
-pub(super) fn state(modules: &Modules, name: &str) -> State {
+pub(super) fn state(modules: &Modules, name: &str) -> ModuleState {
     let proc = match &modules.proc {
         Ok(proc) => proc,
-        Err(why) => return State::Unreadable(why.to_string()),
+        Err(why) => return ModuleState::Unreadable(why.to_string()),
     };
     let Some(sys) = modules.sys.get(name) else {
-        return State::Unreadable(format!("sysfs was not asked for {name}"));
+        return ModuleState::Unreadable(format!("sysfs was not asked for {name}"));
     };
     let mut lines = proc.named(name);
     match (lines.next(), lines.next(), &proc.garbled) {
-        (Some(_), Some(_), _) => State::Unreadable(format!("/proc/modules lists {name} twice")),
+        (Some(_), Some(_), _) => ModuleState::Unreadable(format!("/proc/modules lists {name} twice")),
         (Some(line), None, _) => listed(line, sys),
-        (None, _, Some(garbled)) => {
-            State::Unreadable(format!("{name} is not listed, but this line makes no sense: {garbled:?}"))
-        }
+        (None, _, Some(garbled)) => ModuleState::Unreadable(format!(
+            "{name} is not listed, but this line makes no sense: {garbled:?}"
+        )),
         (None, _, None) => unlisted(sys),
     }
 }
 
-fn listed(line: &ProcModule, sys: &SysModule) -> State {
+fn listed(line: &ProcModule, sys: &SysModule) -> ModuleState {
     match (line.state, &sys.state) {
-        (_, SysState::Unreadable(why)) => State::Unreadable(why.to_string()),
-        (ProcState::Live, SysState::Live) => State::Live(origin(line, sys)),
+        (_, SysState::Unreadable(why)) => ModuleState::Unreadable(why.to_string()),
+        (ProcState::Live, SysState::Live) => ModuleState::Live(origin(line, sys)),
         // Before init runs there is no directory yet, and for a moment one without attributes.
         (ProcState::Loading, SysState::Coming | SysState::NoDirectory | SysState::NoInitstate) => {
-            State::Loading
+            ModuleState::Loading
         }
         // The attributes go first, then the directory.
         (ProcState::Unloading, SysState::Going | SysState::NoDirectory | SysState::NoInitstate) => {
-            State::Unloading
+            ModuleState::Unloading
         }
-        (state, other) => State::Disagree(format!("{state:?} in /proc/modules, {other:?} in sysfs")),
+        (state, other) => ModuleState::Disagree(format!("{state:?} in /proc/modules, {other:?} in sysfs")),
     }
 }
 
-fn unlisted(sys: &SysModule) -> State {
+fn unlisted(sys: &SysModule) -> ModuleState {
     match &sys.state {
-        SysState::NoDirectory => State::NotLoaded,
+        SysState::NoDirectory => ModuleState::NotLoaded,
         // Part of the kernel image: always live, never MOFED's.
-        SysState::NoInitstate => State::Live(Origin::InTree),
-        SysState::Unreadable(why) => State::Unreadable(why.to_string()),
-        other => State::Disagree(format!("not in /proc/modules, {other:?} in sysfs")),
+        SysState::NoInitstate => ModuleState::Live(Origin::InTree),
+        SysState::Unreadable(why) => ModuleState::Unreadable(why.to_string()),
+        other => ModuleState::Disagree(format!("not in /proc/modules, {other:?} in sysfs")),
     }
 }
 
@@ -114,20 +116,25 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
     }
 }
 
+/// Both witnesses say that it is not loaded.
+pub(crate) fn is_not_loaded(modules: &Modules, name: &str) -> bool {
+    state(modules, name) == ModuleState::NotLoaded
+}
+
 /// Coming, going, or between the two witnesses.
 pub(super) fn is_in_transit(modules: &Modules, name: &str) -> bool {
-    matches!(state(modules, name), State::Loading | State::Unloading | State::Disagree(_))
+    matches!(state(modules, name), ModuleState::Loading | ModuleState::Unloading | ModuleState::Disagree(_))
 }
 
 /// Why a module does not count as live, in words; `None` when it does.
-fn not_live(state: &State) -> Option<(Reason, String)> {
+fn not_live(state: &ModuleState) -> Option<(Reason, String)> {
     Some(match state {
-        State::Live(_) => return None,
-        State::NotLoaded => (Reason::ModuleNotLoaded, "not loaded".to_owned()),
-        State::Loading => (Reason::ModuleLoading, "still loading".to_owned()),
-        State::Unloading => (Reason::ModuleUnloading, "being unloaded".to_owned()),
-        State::Disagree(how) => (Reason::WitnessesDisagree, how.clone()),
-        State::Unreadable(why) => (Reason::ModulesUnreadable, format!("cannot be told ({why})")),
+        ModuleState::Live(_) => return None,
+        ModuleState::NotLoaded => (Reason::ModuleNotLoaded, "not loaded".to_owned()),
+        ModuleState::Loading => (Reason::ModuleLoading, "still loading".to_owned()),
+        ModuleState::Unloading => (Reason::ModuleUnloading, "being unloaded".to_owned()),
+        ModuleState::Disagree(how) => (Reason::WitnessesDisagree, how.clone()),
+        ModuleState::Unreadable(why) => (Reason::ModulesUnreadable, format!("cannot be told ({why})")),
     })
 }
 
@@ -138,13 +145,16 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
     let mut in_tree = Vec::new();
     for name in &expected.modules {
         match state(&seen.modules, name) {
-            State::Live(Origin::OutOfTree) => mofed.push(name.as_str()),
-            State::Live(Origin::InTree) => in_tree.push(name.as_str()),
-            State::Live(Origin::Unknown(why)) | State::Unreadable(why) => {
+            ModuleState::Live(Origin::OutOfTree) => mofed.push(name.as_str()),
+            ModuleState::Live(Origin::InTree) => in_tree.push(name.as_str()),
+            ModuleState::Live(Origin::Unknown(why)) | ModuleState::Unreadable(why) => {
                 return condition(Reason::ModulesUnreadable, format!("cannot tell whose {name} is: {why}"));
             }
             // ModulesLive speaks of these.
-            State::NotLoaded | State::Loading | State::Unloading | State::Disagree(_) => {}
+            ModuleState::NotLoaded
+            | ModuleState::Loading
+            | ModuleState::Unloading
+            | ModuleState::Disagree(_) => {}
         }
     }
     match (mofed.is_empty(), in_tree.is_empty()) {
@@ -192,12 +202,19 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
 
 pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Condition {
     let condition = |reason, message: String| Condition::new(ConditionType::VersionMatches, reason, message);
-    let Some((wanted, source)) = expected_version(expected, seen) else {
-        return condition(
-            Reason::VersionNotExpected,
-            "no version is expected: none was given, and MOFED's header tree does not name just one"
-                .to_owned(),
-        );
+    let (wanted, source) = match expected_version(expected, seen) {
+        Ok(Some(expected)) => expected,
+        Ok(None) => {
+            let message =
+                "version not checked: no --mofed-version, and MOFED's headers do not name exactly one";
+            return condition(Reason::VersionNotExpected, message.to_owned());
+        }
+        Err(why) => {
+            let message = format!("cannot read which version MOFED's headers name: {why}");
+            return condition(Reason::VersionUnreadable, message).with_remedy(
+                "let this process list that directory, or name the version with --mofed-version",
+            );
+        }
     };
     let version = seen.modules.sys.get("mlx5_core").map(|sys| &sys.version);
     match version {
@@ -220,14 +237,18 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
 }
 
 /// What was asked for, or else what the one header directory with a version in its name says.
-fn expected_version(expected: &Expectations, seen: &Observation) -> Option<(Version, &'static str)> {
+fn expected_version<'a>(
+    expected: &Expectations,
+    seen: &'a Observation,
+) -> Result<Option<(Version, &'static str)>, &'a Unreadable> {
     if let Some(version) = &expected.version {
-        return Some((version.clone(), "--mofed-version"));
+        return Ok(Some((version.clone(), "--mofed-version")));
     }
-    match seen.header_versions.as_slice() {
-        [one] => Some((one.parse().ok()?, "MOFED's header directory")),
+    let named = seen.header_versions.as_ref()?;
+    Ok(match named.as_slice() {
+        [one] => one.parse().ok().map(|version| (version, "MOFED's header directory")),
         _ => None,
-    }
+    })
 }
 
 /// `out_of_tree`: MOFED's own modules are live, so that its symbols are not still to come.
@@ -238,8 +259,8 @@ pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Conditi
             condition(Reason::SymbolExported, format!("the kernel itself exports {SYMBOL}"))
         }
         Symbols::ExportedBy(Some(name)) => match state(&seen.modules, name) {
-            State::Live(_) => condition(Reason::SymbolExported, format!("{name} exports {SYMBOL}")),
-            State::Unreadable(why) => condition(
+            ModuleState::Live(_) => condition(Reason::SymbolExported, format!("{name} exports {SYMBOL}")),
+            ModuleState::Unreadable(why) => condition(
                 Reason::ModulesUnreadable,
                 format!("{name} exports {SYMBOL}, but whether it is live cannot be told: {why}"),
             ),

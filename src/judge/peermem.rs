@@ -4,10 +4,10 @@
 //! The order of the questions is the contract's, and so decides which reason is given when several
 //! fit. What the kernel does stands in its kernel/module/{main,version}.c.
 
-use super::modules::{State, state};
+use super::modules::{ModuleState, state};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{Condition, ConditionType, Reason};
-use crate::config::{Expectations, PeermemExpected};
+use crate::node::{Expectations, MofedPlace, PeermemExpected};
 use crate::observation::{ModuleFile, ModuleInfo, Observation, Offer, Peermem, Symbols};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,12 +46,12 @@ impl Case<'_> {
         let condition =
             |reason, message: String| Some(Condition::new(ConditionType::PeermemUsable, reason, message));
         match state(&self.seen.modules, NAME) {
-            State::NotLoaded => None,
-            State::Live(_) => Some(self.live()),
-            State::Loading => condition(Reason::ModuleLoading, format!("{NAME} is still loading")),
-            State::Unloading => condition(Reason::ModuleUnloading, format!("{NAME} is being unloaded")),
-            State::Disagree(how) => condition(Reason::WitnessesDisagree, format!("{NAME}: {how}")),
-            State::Unreadable(why) => {
+            ModuleState::NotLoaded => None,
+            ModuleState::Live(_) => Some(self.live()),
+            ModuleState::Loading => condition(Reason::ModuleLoading, format!("{NAME} is still loading")),
+            ModuleState::Unloading => condition(Reason::ModuleUnloading, format!("{NAME} is being unloaded")),
+            ModuleState::Disagree(how) => condition(Reason::WitnessesDisagree, format!("{NAME}: {how}")),
+            ModuleState::Unreadable(why) => {
                 condition(Reason::ModulesUnreadable, format!("cannot tell whether {NAME} is loaded: {why}"))
             }
         }
@@ -75,9 +75,17 @@ impl Case<'_> {
         } else {
             format!("{} is not loaded", gone.join(", "))
         };
-        let message = format!("{NAME} is loaded and holds {uses}, but {missing}: it keeps MOFED from coming");
-        Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message)
-            .with_remedy("end what uses it (GPU pods), then `rmmod nvidia_peermem`; never `modprobe -r`, which takes nvidia along")
+        let (consequence, then) = match self.expected.mofed {
+            MofedPlace::Container => ("it keeps MOFED from coming", ""),
+            MofedPlace::Host => (
+                "it keeps the host's MOFED from loading",
+                ", then load MOFED (`/etc/init.d/openibd restart`) and nvidia_peermem again",
+            ),
+        };
+        let message = format!("{NAME} is loaded and holds {uses}, but {missing}: {consequence}");
+        Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message).with_remedy(format!(
+            "end what uses it (GPU pods), then `rmmod nvidia_peermem`, never `modprobe -r`, which takes nvidia along{then}"
+        ))
     }
 
     /// The modules that `nvidia_peermem` holds.
@@ -87,7 +95,7 @@ impl Case<'_> {
     }
 
     fn is_gone(&self, name: &str) -> bool {
-        matches!(state(&self.seen.modules, name), State::NotLoaded)
+        matches!(state(&self.seen.modules, name), ModuleState::NotLoaded)
     }
 
     /// The first thing that the kernel would refuse it for, or that keeps us from telling.
@@ -106,9 +114,12 @@ impl Case<'_> {
             .or_else(|| file(Self::unsigned))
             .or_else(|| self.legacy_client())
             .or_else(|| self.bad_parameter())
+            .or_else(|| self.install_line())
+            .or_else(|| file(Self::other_driver))
             .or_else(|| self.damaged())
             .or_else(|| file(Self::dependency))
             .or_else(|| self.unreadable())
+            .or_else(|| file(Self::signature_unknown))
             .or_else(|| file(Self::version_unknown))
     }
 
@@ -270,9 +281,11 @@ impl Case<'_> {
     /// By what the kernel demands signatures, if it does.
     fn signature_demanded(&self) -> Option<String> {
         let demands = &self.peermem.signatures;
-        match (&demands.enforced, demands.lockdown.as_deref()) {
-            (Some(true), _) => Some("this kernel loads signed modules alone (module.sig_enforce)".to_owned()),
-            (_, Some(lockdown)) if lockdown != "none" => {
+        match (&demands.enforced, &demands.lockdown) {
+            (Ok(Some(true)), _) => {
+                Some("this kernel loads only signed modules (module.sig_enforce)".to_owned())
+            }
+            (_, Ok(Some(lockdown))) if lockdown != "none" => {
                 Some(format!("the kernel is locked down ({lockdown}, as with Secure Boot)"))
             }
             _ => None,
@@ -285,6 +298,20 @@ impl Case<'_> {
             Reason::UnsignedModule,
             format!("{} is not signed, and {by}", self.path()),
             "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules (precompiled), or turn Secure Boot off".to_owned(),
+        ))
+    }
+
+    fn signature_unknown(&self, info: &ModuleInfo) -> Answer {
+        let demands = &self.peermem.signatures;
+        let unreadable = [demands.enforced.as_ref().err(), demands.lockdown.as_ref().err()];
+        let why = unreadable.into_iter().flatten().next().filter(|_| !info.signed)?;
+        Some((
+            Reason::SignatureUnknown,
+            format!(
+                "{} is not signed, and whether this kernel demands that cannot be told: {why}",
+                self.path()
+            ),
+            "let this process read that file (root may)".to_owned(),
         ))
     }
 
@@ -302,11 +329,47 @@ impl Case<'_> {
         let typed = self.asked.parameters.iter().map(|text| (text.as_str(), "the command line".to_owned()));
         let given = self.peermem.parameters.iter().map(|p| (p.text.as_str(), p.source.display().to_string()));
         let (text, source) = given.chain(typed).find(|(text, _)| is_bad(text))?;
+        let remedy = if source.ends_with("/cmdline") {
+            "correct it in the boot loader's configuration, and reboot"
+        } else {
+            "correct it there (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then delete the driver pod"
+        };
+        let message = format!("nvidia-peermem is given {text} by {source}: it takes 0 or 1");
+        Some((Reason::BadParameter, message, remedy.to_owned()))
+    }
+
+    /// `load` asks modprobe itself (`--show-depends`); the line says the same to those who may not run it.
+    fn install_line(&self) -> Answer {
+        let line = self.peermem.install.iter().find(|line| !runs_the_gate(&line.text))?;
         Some((
-            Reason::BadParameter,
-            format!("nvidia-peermem is given {text} by {source}: it takes 0 or 1"),
-            "correct it there (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then delete the driver pod".to_owned(),
+            Reason::InstallLine,
+            format!(
+                "{} has `install nvidia_peermem {}`: modprobe runs that command instead of loading the module, and may say that \
+                 it succeeded",
+                line.source.display(),
+                line.text
+            ),
+            "remove that line, or have it run `peermem-gate load`".to_owned(),
         ))
+    }
+
+    /// A driver's package was upgraded under the nvidia that is loaded. Its file is gone, so nothing is left
+    /// to compare but the two versions: nvidia-peermem's `MODULE_VERSION` is the driver's.
+    fn other_driver(&self, info: &ModuleInfo) -> Answer {
+        let wants_nvidia = |symbol: &String| symbol.starts_with("nvidia_p2p_");
+        let is_open =
+            matches!(self.peermem.nvidia, Offer::Unknown(_)) && info.versions.keys().any(wants_nvidia);
+        let nvidia = self.seen.modules.sys.get("nvidia").filter(|_| is_open)?;
+        let (Ok(Some(loaded)), Some(built)) = (&nvidia.version, &info.version) else { return None };
+        (loaded != built).then(|| {
+            (
+                Reason::OtherDriverLoaded,
+                format!("{} is of driver {built}, and the loaded nvidia is {loaded}", self.path()),
+                "load the nvidia that it belongs to: delete the driver pod, which unloads the old one; on a host unload nvidia \
+                 or reboot"
+                    .to_owned(),
+            )
+        })
     }
 
     fn damaged(&self) -> Answer {
@@ -323,7 +386,7 @@ impl Case<'_> {
         let wants_nvidia = info.imports.iter().any(|symbol| symbol.starts_with("nvidia_p2p_"));
         let implied = ["nvidia"].into_iter().filter(|_| wants_nvidia);
         let needed = implied.chain(info.depends.iter().map(String::as_str));
-        let is_live = |name: &str| matches!(state(&self.seen.modules, name), State::Live(_));
+        let is_live = |name: &str| matches!(state(&self.seen.modules, name), ModuleState::Live(_));
         let exporter = match &self.seen.symbols {
             Symbols::Missing => Some("a module that exports its symbols"),
             Symbols::ExportedBy(Some(name)) if !is_live(name) => Some(name.as_str()),
@@ -396,6 +459,10 @@ impl Case<'_> {
                     PEER_MEMORY_SYMBOLS[0]
                 );
             }
+            if info.versions.is_empty() {
+                message += "; this kernel has no symbol versions (CONFIG_MODVERSIONS), so nothing was compared: whether it was \
+                            built against this MOFED cannot be told";
+            }
             if info.signed && self.signature_demanded().is_some() {
                 message += "; whether the kernel trusts the key that signed it, only the kernel can tell";
             }
@@ -432,6 +499,13 @@ impl Case<'_> {
     }
 }
 
+/// The line that docs/loading.md describes: the command is this program.
+fn runs_the_gate(command: &str) -> bool {
+    let mut words = command.split_whitespace().skip_while(|word| matches!(*word, "exec" | "env"));
+    let program = words.next().and_then(|word| word.rsplit('/').next());
+    program == Some("peermem-gate") && words.any(|word| word == "load")
+}
+
 /// The CRC and where it comes from.
 fn offered(offer: &Offer, symbol: &str) -> Option<(u32, String)> {
     let crc = |crcs: &BTreeMap<String, u32>| crcs.get(symbol).copied();
@@ -449,5 +523,54 @@ fn is_bad(parameter: &str) -> bool {
     let (name, value) =
         parameter.split_once('=').map_or((parameter, None), |(name, value)| (name, Some(value)));
     let is_switch = SWITCHES.contains(&name.replace('-', "_").as_str());
-    is_switch && !matches!(value.map(|value| value.trim_matches('"')), Some("0" | "1"))
+    is_switch && !matches!(value.and_then(|value| number(value.trim_matches('"'))), Some(0 | 1))
+}
+
+/// An integer as the kernel reads it (kstrtoint with base 0): octal behind `0`, hexadecimal behind `0x`.
+fn number(text: &str) -> Option<i64> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (base, digits) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(digits) => (16, digits),
+        None if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
+        None => (10, digits),
+    };
+    let is_digit = |c: char| c.is_digit(base);
+    if digits.is_empty() || !digits.chars().all(is_digit) {
+        return None;
+    }
+    i64::from_str_radix(digits, base).ok().map(|number| sign * number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_numbers_as_the_kernel_reads_them() {
+        for good in ["0", "1", "01", "001", "0x1", "0X0", "+1", "-0", "1\n", "\"1\""] {
+            assert!(!is_bad(&format!("peerdirect-support={good}")), "{good:?}");
+        }
+        for bad in [
+            "",
+            "2",
+            "02",
+            "08",
+            "0x",
+            "0x2",
+            "-1",
+            "1 ",
+            " 1",
+            "yes",
+            "1\n\n",
+            "+-1",
+            "99999999999999999999",
+        ] {
+            assert!(is_bad(&format!("persistent_api_support={bad}")), "{bad:?}");
+        }
+        assert!(is_bad("peerdirect_support") && !is_bad("anything=else"));
+    }
 }

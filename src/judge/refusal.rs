@@ -37,6 +37,8 @@ pub struct Attempt<'a> {
     pub log: &'a Seen<Vec<String>>,
     /// The file that was inspected.
     pub file: Option<&'a ModuleInfo>,
+    /// It is compressed.
+    pub is_packed: bool,
     /// The other modules that modprobe may have loaded for it.
     pub others: &'a [String],
 }
@@ -59,6 +61,10 @@ pub struct Refusal {
 const REBUILD: &str = "build the driver anew against this MOFED: delete the driver pod (a restart of its container keeps the bad module)";
 const RELEASE: &str =
     "build the driver for the running kernel: delete the driver pod, or take the image made for it";
+
+const NOT_UNPACKED: &str =
+    "the kernel was given a file that is no ELF file: this kmod cannot unpack compressed modules";
+const UNPACK: &str = "unpack nvidia-peermem.ko in its place and run depmod, or install a kmod that was built with gzip, xz and zstd";
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -125,6 +131,7 @@ const ROWS: &[Row] = &[
         REBUILD,
     ),
     lasting("no symbol version for", "it was built without the Module.symvers of this MOFED", REBUILD),
+    lasting("Invalid ELF header magic", NOT_UNPACKED, UNPACK),
     lasting("version magic", "it was built for another kernel", RELEASE),
     lasting("failed to validate module", "its BTF does not fit this kernel's", RELEASE),
     lasting(
@@ -220,6 +227,7 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         ),
         Some("ENOENT") => passing("what exports its symbols was not live"),
         Some("EBUSY" | "EAGAIN") => passing("what it needs was busy"),
+        Some("ENOEXEC") if attempt.is_packed => lasting(NOT_UNPACKED, UNPACK),
         Some("ENOEXEC") => lasting("it is for another kernel or machine, or damaged", RELEASE),
         Some("EKEYREJECTED" | "ENOKEY") => lasting(
             "the kernel trusts no key that signed it",
@@ -269,7 +277,7 @@ mod tests {
     fn say(stderr: &str, lines: &[&str]) -> Refusal {
         let log = Ok(lines.iter().map(|line| (*line).to_owned()).collect());
         let others = ["ib_uverbs".to_owned()];
-        refusal(&Attempt { code: 1, stderr, log: &log, file: None, others: &others })
+        refusal(&Attempt { code: 1, stderr, log: &log, file: None, is_packed: false, others: &others })
     }
 
     const EINVAL: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n";
@@ -374,11 +382,24 @@ mod tests {
     #[test]
     fn silence_is_said_to_be_silence() {
         let stub = ModuleInfo::default();
-        let silent =
-            refusal(&Attempt { code: 1, stderr: EINVAL, log: &Ok(vec![]), file: Some(&stub), others: &[] });
+        let silent = refusal(&Attempt {
+            code: 1,
+            stderr: EINVAL,
+            log: &Ok(vec![]),
+            file: Some(&stub),
+            is_packed: false,
+            others: &[],
+        });
         assert!(silent.verdict.contains("stub") && silent.verdict.contains("says nothing"), "{silent:?}");
         let deaf = Err(Unreadable { path: "/dev/kmsg".into(), why: "Operation not permitted".into() });
-        let unheard = refusal(&Attempt { code: 1, stderr: EBUSY, log: &deaf, file: None, others: &[] });
+        let unheard = refusal(&Attempt {
+            code: 1,
+            stderr: EBUSY,
+            log: &deaf,
+            file: None,
+            is_packed: false,
+            others: &[],
+        });
         assert!(unheard.transient && unheard.verdict.contains("cannot be read"), "{unheard:?}");
     }
 

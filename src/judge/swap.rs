@@ -2,13 +2,9 @@
 //! Is MOFED about to swap its modules, and may `nvidia_peermem` be let go? Judged by as little as
 //! that takes: neither the kernel's symbols nor any module file must stand in an unload's way.
 
-use super::modules::{State, state};
-use crate::condition::{Condition, ConditionType, Outcome, Reason};
-use crate::config::{Expectations, MofedPlace};
-use crate::gate::Look;
-use crate::observation::{Marker, ModuleFile, Modules, Observation};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use super::modules::{ModuleState, state};
+use crate::node::{Expectations, MofedPlace};
+use crate::observation::{Marker, Modules};
 
 const NAME: &str = "nvidia_peermem";
 
@@ -36,6 +32,8 @@ pub struct Glimpse {
     pub peermem: Presence,
     /// Why MOFED is about to swap its modules, or is at it already; `None` when nothing tells of it.
     pub swap: Option<String>,
+    /// The process that holds MOFED's lock, where that was looked for and can be told.
+    pub holder: Option<i32>,
 }
 
 impl Glimpse {
@@ -46,54 +44,6 @@ impl Glimpse {
     }
 }
 
-/// A whole look, as `keep` takes it in.
-#[derive(Clone, Debug)]
-pub struct Sight {
-    /// The judged look.
-    pub look: Look,
-    /// What a glimpse would have seen.
-    pub glimpse: Glimpse,
-    /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
-    pub evidence: u64,
-}
-
-impl Sight {
-    /// What this observation, judged so, means to `keep`.
-    #[must_use]
-    pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {
-        let mut glimpse = glimpse(expected, &seen.marker, &seen.modules, was_marked);
-        let peermem = look.verdict.get(ConditionType::PeermemUsable);
-        if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
-            glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
-        }
-        let may_come = peermem.is_some_and(|c| c.reason == Reason::ModuleFileMissing)
-            && matches!(state(&seen.modules, "nvidia"), State::NotLoaded);
-        match seen.peermem.as_ref().map(|peermem| &peermem.file) {
-            Some(ModuleFile::Missing(directory)) if may_come => {
-                look.verdict = look.verdict.replacing(to_come(directory));
-            }
-            _ => {}
-        }
-        Self { glimpse, evidence: evidence(seen), look }
-    }
-
-    /// What blocks will not be cured by waiting.
-    #[must_use]
-    pub fn is_blocked(&self) -> bool {
-        self.look.verdict.outcome == Outcome::Blocked
-    }
-}
-
-/// A driver that is not loaded may still be built, for minutes: what is missing of its files is waited for, and
-/// nobody is to break off the build.
-fn to_come(directory: &Path) -> Condition {
-    let message = format!(
-        "there is no nvidia-peermem.ko below {}; the GPU driver is not loaded, so that it may still be built",
-        directory.display()
-    );
-    Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, message)
-}
-
 /// The marker goes before MOFED swaps its modules; a host's MOFED has none, and some entrypoints of the
 /// container leave it, so that modules that go tell as well. What cannot be read tells nothing, and neither
 /// does a marker's directory that was never there: unless it was seen before (`was_marked`), no MOFED
@@ -102,15 +52,16 @@ fn to_come(directory: &Path) -> Condition {
 pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_marked: bool) -> Glimpse {
     let is_told = was_marked || !matches!(marker, Marker::ParentMissing(_));
     let no_marker = no_marker(expected, marker).filter(|_| is_told);
-    Glimpse { peermem: presence(modules), swap: no_marker.or_else(|| going(expected, modules)) }
+    let swap = no_marker.or_else(|| going(expected, modules));
+    Glimpse { peermem: presence(modules), swap, holder: None }
 }
 
 fn presence(modules: &Modules) -> Presence {
     match state(modules, NAME) {
-        State::NotLoaded => Presence::Absent,
-        State::Loading | State::Unloading | State::Disagree(_) => Presence::Between,
-        State::Unreadable(_) => Presence::Unknown,
-        State::Live(_) => {
+        ModuleState::NotLoaded => Presence::Absent,
+        ModuleState::Loading | ModuleState::Unloading | ModuleState::Disagree(_) => Presence::Between,
+        ModuleState::Unreadable(_) => Presence::Unknown,
+        ModuleState::Live(_) => {
             let line = modules.proc.as_ref().ok().and_then(|proc| proc.named(NAME).next());
             Presence::Live { uses: line.and_then(|line| line.refcount) }
         }
@@ -132,22 +83,11 @@ fn going(expected: &Expectations, modules: &Modules) -> Option<String> {
         let how = match state(modules, name) {
             // Two witnesses that differ are no evidence: /proc/modules is read a page at a time, and loses a line when
             // another module goes between two of them. What is really going is seen by both a moment later.
-            State::Live(_) | State::Unreadable(_) | State::Disagree(_) => return None,
-            State::NotLoaded => "is not loaded",
-            State::Loading => "is only just loading",
-            State::Unloading => "is being unloaded",
+            ModuleState::Live(_) | ModuleState::Unreadable(_) | ModuleState::Disagree(_) => return None,
+            ModuleState::NotLoaded => "is not loaded",
+            ModuleState::Loading => "is only just loading",
+            ModuleState::Unloading => "is being unloaded",
         };
         Some(format!("{name} {how}"))
     })
-}
-
-fn evidence(seen: &Observation) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let mut identity = seen.identity();
-    identity.modules.remove(NAME);
-    (identity.marker, identity.modules, &seen.peermem).hash(&mut hasher);
-    for module in seen.modules.proc.iter().flat_map(|proc| &proc.modules).filter(|m| m.name != NAME) {
-        (&module.name, module.state, &module.address, &module.taint).hash(&mut hasher);
-    }
-    hasher.finish()
 }

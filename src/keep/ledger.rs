@@ -2,7 +2,7 @@
 //! What has happened since the start, for metrics.
 
 use super::State;
-use crate::gate::BootTime;
+use crate::time::BootTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

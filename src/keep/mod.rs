@@ -1,32 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sidecar as a pure state machine: when to load `nvidia_peermem`, when to let go of it, and when to
-//! leave it alone. docs/sidecar.md has the diagram.
-//!
-//! ```text
-//!             everything holds, loaded
-//!   Waiting ────────────────────────────► Loaded
-//!    ▲  ▲ │ ◄──────────────────────────── │    │
-//!    │  │ │    somebody else unloaded     │    │ MOFED is about to swap
-//!    │  │ ▼ cannot be loaded       unused ▼    ▼ in use
-//!    │ Blocked                  Yielding ◄──► Busy
-//!    └───────────────────────────────┴─────────┘ unloaded
-//! ```
+//! leave it alone. docs/sidecar.md has the diagram, drawn from [`State::TRANSITIONS`].
 //!
 //! A [`Gate`] does the waiting: settle time, belief in a suspect marker, back-off. What it never delays is
 //! letting go. Time is passed in.
 
 mod ledger;
+mod sight;
+mod state;
 pub mod status;
 
 pub use ledger::Ledger;
+pub use sight::Sight;
+pub use state::State;
 
 use crate::condition::{ConditionType, Outcome, Status, Verdict};
-use crate::config::Policy;
 use crate::ending::Ending;
-use crate::gate::{BootTime, Cause, Effect, Gate, Level, Line, Seconds, sentence};
-use crate::judge::swap::{Glimpse, Presence, Sight};
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use crate::gate::Policy;
+use crate::gate::{Effect, Gate, Level, Line, sentence};
+use crate::judge::swap::{Glimpse, Presence};
+use crate::look::Cause;
+use crate::time::{BootTime, Seconds};
+use state::{LoadedBy, Phase};
 use std::time::Duration;
 
 /// After an unload of ours, or a load that came to nothing, the next load comes no sooner, whatever
@@ -34,6 +29,9 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often to look whether what uses it has ended: no event tells of a reference count.
 const BUSY: Duration = Duration::from_secs(1);
+/// What a MOFED container that has just taken its lock is given to unload the module by itself. It does so in some
+/// 0.1 s, and its start fails if somebody else was faster (doca-driver-build, `entrypoint/internal/driver`).
+const COURTESY: Duration = Duration::from_millis(300);
 /// How long to wait after an unload that failed; doubled each time, up to [`BUSY`].
 const RETRY: Duration = Duration::from_millis(100);
 /// Refusals that lie in modprobe's own files or in what unloads the module again: neither tells of a change.
@@ -41,32 +39,6 @@ const RETRY: Duration = Duration::from_millis(100);
 const UNSEEN: [&str; 2] = ["Plan", "Unproven"];
 /// A module that was live this long was no vain load.
 const PROVEN: Duration = Duration::from_secs(60);
-
-/// What `keep` is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum State {
-    /// `nvidia_peermem` is not loaded, and not everything holds.
-    Waiting,
-    /// It is live, and nothing says that MOFED is about to swap its modules.
-    Loaded,
-    /// MOFED is about to, and it is being unloaded.
-    Yielding,
-    /// It cannot be loaded, and waiting alone will not change that.
-    Blocked,
-    /// MOFED is about to swap, and it is in use.
-    Busy,
-}
-
-impl State {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Waiting, Self::Loaded, Self::Yielding, Self::Blocked, Self::Busy];
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}"))
-    }
-}
 
 /// What is to be done now, and reported to [`Keep::done`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,17 +77,9 @@ pub struct Step {
     pub effects: Vec<Effect>,
 }
 
-/// Who loaded what is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LoadedBy {
-    Another,
-    /// We, and the inode of its directory in sysfs, once seen: one that was loaded anew has another.
-    Us(Option<u64>),
-}
-
 /// A load that was refused.
 #[derive(Clone, Copy, Debug)]
-struct Refusal {
+struct RefusedLoad {
     /// The evidence that it was refused on.
     on: Option<u64>,
     /// Its reason may go without a trace in the evidence.
@@ -128,26 +92,19 @@ pub struct Keep {
     gate: Gate,
     no_yield: bool,
     start: BootTime,
-    state: State,
+    phase: Phase,
     since: BootTime,
-    /// The state in one sentence.
+    /// The phase in one sentence.
     message: String,
     peermem: Presence,
-    loaded_by: LoadedBy,
-    /// The message is about a swap: not what there is to say of a module that stays.
-    is_about_swap: bool,
     /// The gate has applied at some time: a NIC that is gone by now may be in a reset.
     has_applied: bool,
     /// Of the last look, if there was one.
     evidence: Option<u64>,
-    refused: Option<Refusal>,
-    /// What became of the last attempt to load, if it came to nothing.
-    last_try: Option<String>,
+    /// MOFED's lock as it was when its marker was seen last.
+    holder: Holder,
+    /// No load comes sooner.
     load_from: BootTime,
-    unload_from: BootTime,
-    retry: Duration,
-    /// When to look again whether it is still in use.
-    poll: BootTime,
     ledger: Ledger,
 }
 
@@ -159,20 +116,14 @@ impl Keep {
             gate: Gate::new(policy, now),
             no_yield,
             start: now,
-            state: State::Waiting,
+            phase: Phase::WAITING,
             since: now,
             message: "not looked yet".to_owned(),
             peermem: Presence::Unknown,
-            loaded_by: LoadedBy::Another,
-            is_about_swap: false,
             has_applied: false,
             evidence: None,
-            refused: None,
-            last_try: None,
+            holder: Holder::NotSeen,
             load_from: now,
-            unload_from: now,
-            retry: RETRY,
-            poll: now,
             ledger: Ledger::new(now),
         }
     }
@@ -184,12 +135,13 @@ impl Keep {
 
     /// A glimpse, before anything that takes time: it can only let go.
     pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Step {
-        self.ledger.charge(self.state, now);
+        self.ledger.charge(self.state(), now);
         let mut step = Step::default();
         if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap) {
             if self.has_applied && !self.no_yield {
                 self.peermem = glimpse.peermem;
-                self.let_go(now, cause, uses, why, &mut step);
+                let go = Swap { why, uses, holder: glimpse.holder };
+                self.let_go(now, cause, &go, &mut step);
             }
         }
         step
@@ -197,40 +149,41 @@ impl Keep {
 
     /// A whole look.
     pub fn look(&mut self, now: BootTime, cause: &Cause, sight: Sight) -> Step {
-        self.ledger.charge(self.state, now);
+        self.ledger.charge(self.state(), now);
         let is_blocked = sight.is_blocked();
         let Sight { mut look, glimpse, evidence, .. } = sight;
         // That it comes and goes is no break of what it waits for.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
         self.has_applied |= holds(ConditionType::RdmaRequested) && holds(ConditionType::NicPresent);
+        if look.identity.marker.is_some() {
+            self.holder = Holder::Seen(glimpse.holder);
+        }
         let is_first = self.evidence.replace(evidence).is_none();
         let mut step = Step::default();
-        let is_another = !self.recognises(inode);
-        if (glimpse.peermem == Presence::Absent || is_another) && self.holds_module() {
+        let is_another = !self.phase.recognises(inode);
+        if (glimpse.peermem == Presence::Absent || is_another) && self.phase.loaded_by().is_some() {
             self.lost(now, cause, &mut step);
         }
         self.peermem = glimpse.peermem;
-        if matches!(glimpse.peermem, Presence::Live { .. }) {
-            // Somebody has shown that it can be loaded.
-            self.refused = None;
-            self.last_try = None;
-        }
         step.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
             // What the old stack refused says nothing of the new one.
             self.gate.forgive();
-            self.last_try = None;
+            if let Phase::Waiting { last_try } = &mut self.phase {
+                *last_try = None;
+            }
         }
         match (glimpse.peermem, glimpse.swap) {
             (Presence::Unknown | Presence::Between, _) => {}
             (Presence::Live { uses }, Some(why)) if self.has_applied && !self.no_yield => {
-                self.let_go(now, cause, uses, &why, &mut step);
+                let go = Swap { why: &why, uses, holder: glimpse.holder };
+                self.let_go(now, cause, &go, &mut step);
             }
             (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut step),
             (Presence::Absent, _) => self.absent(now, is_blocked, &mut step),
         }
-        if is_first && self.state == State::Blocked {
+        if is_first && self.state() == State::Blocked {
             step.effects.push(Effect::End(Ending::Blocked));
         }
         step
@@ -238,86 +191,102 @@ impl Keep {
 
     /// Time flies: a heartbeat, if one is due.
     pub fn tick(&mut self, now: BootTime) -> Vec<Effect> {
-        self.ledger.charge(self.state, now);
+        self.ledger.charge(self.state(), now);
         let Some(untold) = self.gate.beat(now) else { return Vec::new() };
-        let level = match self.state {
+        let level = match self.state() {
             State::Blocked => Level::Error,
             State::Yielding | State::Busy => Level::Warn,
             State::Waiting | State::Loaded => Level::Info,
         };
         let spent = Seconds(now.saturating_sub(self.since));
-        let text = format!("{} for {spent}: {}{untold}", self.state, self.sentence());
+        let text = format!("{} for {spent}: {}{untold}", self.state(), self.sentence());
         vec![Effect::Say(self.line(now, level, text, None)), Effect::Publish]
     }
 
     /// What an action has come to.
     pub fn done(&mut self, now: BootTime, done: Done) -> Vec<Effect> {
-        self.ledger.charge(self.state, now);
-        self.is_about_swap = matches!(done, Done::Overlapped(_));
-        let (state, level, text) = match done {
-            Done::Loaded(said) | Done::Overlapped(said) => {
-                self.ledger.loaded();
-                self.loaded_by = LoadedBy::Us(None);
-                self.peermem = Presence::Live { uses: Some(0) };
-                (State::Loaded, Level::Info, said)
-            }
-            Done::Found(said) => {
-                // The look that follows sees by whom, and how it is used.
-                self.peermem = Presence::Unknown;
-                (State::Loaded, Level::Info, said)
-            }
-            Done::Refused(reason, said) => {
-                self.ledger.refused(reason);
-                self.refused = Some(Refusal { on: self.evidence, may_pass: UNSEEN.contains(&reason) });
-                self.hold_on(now);
-                (State::Blocked, Level::Error, said)
-            }
-            Done::Postponed(reason, said) => {
-                self.ledger.refused(reason);
-                self.hold_on(now);
-                self.last_try = Some(said.clone());
-                (State::Waiting, Level::Warn, format!("not loaded yet: {said}"))
-            }
-            Done::Unloaded(said) => {
-                self.gone(now);
-                self.load_from = now + PAUSE;
-                (State::Waiting, Level::Info, said)
-            }
-            Done::NotUnloaded(said) => {
-                self.unload_from = now + self.retry;
-                self.retry = (self.retry * 2).min(BUSY);
-                (State::Yielding, Level::Warn, said)
-            }
-        };
+        self.ledger.charge(self.state(), now);
+        let (phase, level, text) = self.after(now, done);
         let mut step = Step::default();
-        if (self.state, &self.message) != (state, &text) {
-            self.enter(now, state, level, text, None, &mut step);
+        if (self.state(), &self.message) == (phase.state(), &text) {
+            self.phase = phase;
+        } else {
+            self.enter(now, phase, level, text, None, &mut step);
         }
         step.effects
     }
 
+    fn after(&mut self, now: BootTime, done: Done) -> (Phase, Level, String) {
+        let is_about_swap = matches!(done, Done::Overlapped(_));
+        match done {
+            Done::Loaded(said) | Done::Overlapped(said) => {
+                self.ledger.loaded();
+                self.peermem = Presence::Live { uses: Some(0) };
+                (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, said)
+            }
+            Done::Found(said) => {
+                // The look that follows sees by whom, and how it is used.
+                self.peermem = Presence::Unknown;
+                (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, said)
+            }
+            Done::Refused(reason, said) => {
+                self.ledger.refused(reason);
+                self.hold_on(now);
+                let refused = RefusedLoad { on: self.evidence, may_pass: UNSEEN.contains(&reason) };
+                (Phase::Blocked { refused: Some(refused) }, Level::Error, said)
+            }
+            Done::Postponed(reason, said) => {
+                self.ledger.refused(reason);
+                self.hold_on(now);
+                let text = format!("not loaded yet: {said}");
+                (Phase::Waiting { last_try: Some(said) }, Level::Warn, text)
+            }
+            Done::Unloaded(said) => {
+                self.gone();
+                self.load_from = now + PAUSE;
+                (Phase::WAITING, Level::Info, said)
+            }
+            Done::NotUnloaded(said) => {
+                let (by, retry) = match self.phase {
+                    Phase::Yielding { by, retry, .. } => (by, retry),
+                    _ => (self.phase.loaded_by().unwrap_or(LoadedBy::Another), RETRY),
+                };
+                let phase = Phase::Yielding { by, from: now + retry, retry: (retry * 2).min(BUSY) };
+                (phase, Level::Warn, said)
+            }
+        }
+    }
+
     /// Somebody asks for a look (SIGHUP): what was refused or came to nothing before is tried anew.
     pub fn ask(&mut self) {
-        self.refused = None;
-        self.last_try = None;
+        self.phase.forgive();
         self.gate.forgive();
     }
 
     /// When it must be stepped again with a look, even if nothing happens.
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
-        // What cannot be seen, or is on its way, is the slow look's.
-        let own = match (self.state, self.peermem) {
-            (State::Waiting | State::Blocked, Presence::Absent)
+        // Unknown and transitional states are re-checked by the periodic poll.
+        let own = match (&self.phase, self.peermem) {
+            (Phase::Waiting { .. } | Phase::Blocked { .. }, Presence::Absent)
                 if self.is_to_be_tried() && self.is_ready() =>
             {
                 Some(self.load_from)
             }
-            (State::Yielding, Presence::Live { .. }) => Some(self.unload_from),
-            (State::Busy, Presence::Live { .. }) => Some(self.poll),
+            (Phase::Yielding { from, .. }, Presence::Live { .. }) => Some(*from),
+            (Phase::Busy { poll, .. }, Presence::Live { .. }) => Some(*poll),
             _ => None,
         };
         self.gate.next_look().into_iter().chain(own).min()
+    }
+
+    /// When the module has to be let go: no look may outlast it.
+    #[must_use]
+    pub fn unload_due(&self) -> Option<BootTime> {
+        match (&self.phase, self.peermem) {
+            (Phase::Yielding { from, .. }, Presence::Live { uses: Some(0) }) => Some(*from),
+            _ => None,
+        }
     }
 
     /// When it must be stepped again, look or no look.
@@ -329,7 +298,7 @@ impl Keep {
     /// The state.
     #[must_use]
     pub fn state(&self) -> State {
-        self.state
+        self.phase.state()
     }
 
     /// `nvidia_peermem` as it was seen last.
@@ -341,7 +310,7 @@ impl Keep {
     /// We loaded what is loaded.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        matches!(self.loaded_by, LoadedBy::Us(_))
+        matches!(self.phase.loaded_by(), Some(LoadedBy::Us(_)))
     }
 
     /// The gate has applied at some time.
@@ -354,12 +323,14 @@ impl Keep {
     #[must_use]
     pub fn sentence(&self) -> String {
         let Some(verdict) = self.verdict() else { return self.message.clone() };
-        let last =
-            self.last_try.as_ref().map_or(String::new(), |last| format!("; not loaded before: {last}"));
-        match (self.state, verdict.deciding()) {
-            (State::Waiting, Some(c)) => sentence(c) + &last,
-            (State::Waiting, None) => format!("everything holds: loading nvidia_peermem{last}"),
-            (State::Blocked, Some(c)) if self.refused.is_none() => sentence(c),
+        match (&self.phase, verdict.deciding()) {
+            (Phase::Waiting { last_try }, deciding) => {
+                let last = last_try.as_ref().map(|last| format!("; not loaded before: {last}"));
+                let now =
+                    deciding.map_or_else(|| "everything holds: loading nvidia_peermem".to_owned(), sentence);
+                now + &last.unwrap_or_default()
+            }
+            (Phase::Blocked { refused: None }, Some(c)) => sentence(c),
             _ => self.message.clone(),
         }
     }
@@ -382,26 +353,14 @@ impl Keep {
         &self.ledger
     }
 
-    /// A module was there at the last look.
-    fn holds_module(&self) -> bool {
-        matches!(self.state, State::Loaded | State::Yielding | State::Busy)
-    }
-
-    fn let_go(&mut self, now: BootTime, cause: &Cause, uses: Option<i64>, why: &str, step: &mut Step) {
-        let whose = if self.is_ours() { "" } else { " (loaded by somebody else)" };
-        self.refused = None;
-        if uses == Some(0) {
-            if now >= self.unload_from {
-                step.action = Some(Action::Unload);
-            }
-            if self.state != State::Yielding {
-                let text = format!("{why}: unloading nvidia_peermem{whose}");
-                self.enter(now, State::Yielding, Level::Info, text, Some(cause), step);
-            }
+    fn let_go(&mut self, now: BootTime, cause: &Cause, swap: &Swap<'_>, step: &mut Step) {
+        let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
+        let whose = if by == LoadedBy::Another { " (loaded by somebody else)" } else { "" };
+        if swap.uses == Some(0) {
+            self.unload(now, cause, swap, by, whose, step);
             return;
         }
-        self.poll = now + BUSY;
-        let obstacle = match uses {
+        let obstacle = match swap.uses {
             Some(uses) => {
                 format!("it is in use (reference count {uses}); what to do: end what uses it (GPU pods)")
             }
@@ -410,14 +369,48 @@ impl Keep {
                     .to_owned()
             }
         };
-        let text = format!("{why}, and nvidia_peermem{whose} cannot be unloaded: {obstacle}");
-        if self.state != State::Busy || self.message != text {
-            self.enter(now, State::Busy, Level::Warn, text, Some(cause), step);
+        let text = format!("{}, and nvidia_peermem{whose} cannot be unloaded: {obstacle}", swap.why);
+        let phase = Phase::Busy { by, poll: now + BUSY };
+        if self.state() != State::Busy || self.message != text {
+            self.enter(now, phase, Level::Warn, text, Some(cause), step);
+        } else {
+            self.phase = phase;
         }
+    }
+
+    fn unload(
+        &mut self,
+        now: BootTime,
+        cause: &Cause,
+        swap: &Swap<'_>,
+        by: LoadedBy,
+        whose: &str,
+        step: &mut Step,
+    ) {
+        if let Phase::Yielding { from, .. } = self.phase {
+            step.action = (now >= from).then_some(Action::Unload);
+            return;
+        }
+        // The container that took the lock anew unloads nvidia_peermem itself, and fails if we are faster.
+        let is_new = swap.holder.is_some() && self.holder.is_another(swap.holder);
+        let text = if is_new {
+            let courtesy = Seconds(COURTESY);
+            format!(
+                "{}; a new MOFED container unloads nvidia_peermem{whose}: unloading it in {courtesy} if that has not",
+                swap.why
+            )
+        } else {
+            step.action = Some(Action::Unload);
+            format!("{}: unloading nvidia_peermem{whose}", swap.why)
+        };
+        let from = if is_new { now + COURTESY } else { now };
+        let phase = Phase::Yielding { by, from, retry: RETRY };
+        self.enter(now, phase, Level::Info, text, Some(cause), step);
     }
 
     /// It is live, and stays.
     fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, step: &mut Step) {
+        let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
         let swap = swap.filter(|_| self.has_applied);
         let is_about_swap = swap.is_some();
         let text = match swap {
@@ -425,22 +418,26 @@ impl Keep {
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
             None => "nvidia_peermem is live: loaded by somebody else, and treated the same".to_owned(),
         };
-        (self.retry, self.unload_from) = (RETRY, now);
-        let is_said = self.message == text || !is_about_swap && !self.is_about_swap;
-        self.is_about_swap = is_about_swap;
-        if self.state != State::Loaded || !is_said {
-            self.enter(now, State::Loaded, Level::Info, text, Some(cause), step);
+        let phase = Phase::Loaded { by, is_about_swap };
+        let was_about_swap = matches!(self.phase, Phase::Loaded { is_about_swap: true, .. });
+        let is_said = self.message == text || !is_about_swap && !was_about_swap;
+        if self.state() == State::Loaded && is_said {
+            self.phase = phase;
+        } else {
+            self.enter(now, phase, Level::Info, text, Some(cause), step);
         }
     }
 
     /// It is not loaded: to be loaded, waited for, or given up until something changes.
     fn absent(&mut self, now: BootTime, is_blocked: bool, step: &mut Step) {
-        self.refused = self.refused.filter(|refused| refused.on == self.evidence);
-        if self.refused.is_none() {
-            let state = if is_blocked { State::Blocked } else { State::Waiting };
-            if self.state != state {
+        if let Phase::Blocked { refused } = &mut self.phase {
+            *refused = refused.filter(|refused| refused.on == self.evidence);
+        }
+        if !matches!(self.phase, Phase::Blocked { refused: Some(_) }) {
+            let phase = if is_blocked { Phase::Blocked { refused: None } } else { Phase::WAITING };
+            if self.state() != phase.state() {
                 // The gate has said why.
-                self.change(now, state, String::new(), step);
+                self.change(now, phase, String::new(), step);
             }
         }
         if self.is_to_be_tried() && self.is_ready() && now >= self.load_from {
@@ -449,30 +446,21 @@ impl Keep {
     }
 
     fn is_to_be_tried(&self) -> bool {
-        self.refused.is_none_or(|refused| refused.may_pass)
+        match self.phase {
+            Phase::Blocked { refused: Some(refused) } => refused.may_pass,
+            _ => true,
+        }
     }
 
     fn is_ready(&self) -> bool {
         self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::Ready)
     }
 
-    /// What is loaded is still what we loaded, if it was we.
-    fn recognises(&mut self, inode: Option<u64>) -> bool {
-        match (self.loaded_by, inode) {
-            (LoadedBy::Us(None), Some(inode)) => {
-                self.loaded_by = LoadedBy::Us(Some(inode));
-                true
-            }
-            (LoadedBy::Us(Some(ours)), Some(inode)) => ours == inode,
-            _ => true,
-        }
-    }
-
     /// Somebody else took it away.
     fn lost(&mut self, now: BootTime, cause: &Cause, step: &mut Step) {
-        let was_loaded = self.state == State::Loaded;
+        let was_loaded = self.state() == State::Loaded;
         let lasted = now.saturating_sub(self.since) >= PROVEN;
-        self.gone(now);
+        self.gone();
         if was_loaded {
             if lasted {
                 self.gate.forgive();
@@ -481,7 +469,7 @@ impl Keep {
             self.hold_on(now);
         }
         let text = "somebody else unloaded nvidia_peermem".to_owned();
-        self.enter(now, State::Waiting, Level::Info, text, Some(cause), step);
+        self.enter(now, Phase::WAITING, Level::Info, text, Some(cause), step);
     }
 
     fn hold_on(&mut self, now: BootTime) {
@@ -489,20 +477,17 @@ impl Keep {
         self.load_from = now + PAUSE;
     }
 
-    fn gone(&mut self, now: BootTime) {
-        if self.state != State::Loaded {
+    fn gone(&mut self) {
+        if self.state() != State::Loaded {
             self.gate.forgive();
         }
         self.peermem = Presence::Absent;
-        self.loaded_by = LoadedBy::Another;
-        self.retry = RETRY;
-        self.unload_from = now;
     }
 
     fn enter(
         &mut self,
         now: BootTime,
-        state: State,
+        phase: Phase,
         level: Level,
         text: String,
         cause: Option<&Cause>,
@@ -511,15 +496,17 @@ impl Keep {
         if self.gate.may_tell() {
             step.effects.push(Effect::Say(self.line(now, level, text.clone(), cause)));
         }
-        self.change(now, state, text, step);
+        self.change(now, phase, text, step);
     }
 
-    fn change(&mut self, now: BootTime, state: State, message: String, step: &mut Step) {
-        if self.state != state {
-            self.ledger.enter(self.state, state);
+    fn change(&mut self, now: BootTime, phase: Phase, message: String, step: &mut Step) {
+        let (from, to) = (self.state(), phase.state());
+        if from != to {
+            debug_assert!(from.may_become(to), "{from} must not become {to}");
+            self.ledger.enter(from, to);
             self.since = now;
-            self.state = state;
         }
+        self.phase = phase;
         self.message = message;
         step.effects.push(Effect::Publish);
     }
@@ -528,4 +515,29 @@ impl Keep {
         let elapsed = now.saturating_sub(self.start);
         Line { level, text, about: None, cause: cause.cloned(), elapsed }
     }
+}
+
+/// Who holds MOFED's lock.
+#[derive(Clone, Copy, Debug)]
+enum Holder {
+    /// No look has come to its end yet.
+    NotSeen,
+    /// This process, or nobody that can be seen.
+    Seen(Option<i32>),
+}
+
+impl Holder {
+    fn is_another(self, holder: Option<i32>) -> bool {
+        matches!(self, Self::Seen(seen) if seen != holder)
+    }
+}
+
+/// MOFED is about to swap its modules.
+struct Swap<'a> {
+    /// How that shows.
+    why: &'a str,
+    /// How many use `nvidia_peermem`; `None` where the kernel cannot unload modules.
+    uses: Option<i64>,
+    /// Who holds MOFED's lock.
+    holder: Option<i32>,
 }

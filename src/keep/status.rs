@@ -4,9 +4,10 @@
 
 use super::{Keep, State};
 use crate::condition::{Outcome, Verdict};
-use crate::gate::{BootTime, Seconds};
 use crate::judge::swap::Presence;
-use crate::report::{Report, SCHEMA};
+use crate::report::{self, Report, SCHEMA};
+use crate::text::Page;
+use crate::time::{BootTime, Seconds};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::Duration;
@@ -18,12 +19,12 @@ pub struct Status<'a> {
     #[serde(flatten)]
     pub report: Report<'a>,
     /// The sidecar's own.
-    pub keep: Kept,
+    pub keep: Summary,
 }
 
 /// What `keep` is at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct Summary {
     /// The state.
     pub state: State,
     /// The same in one sentence.
@@ -43,7 +44,7 @@ pub struct Kept {
     pub heartbeat_s: f64,
 }
 
-impl Kept {
+impl Summary {
     /// What there is to tell at this moment.
     #[must_use]
     pub fn of(keep: &Keep, holders: &[String], heartbeat: Duration, now: BootTime) -> Self {
@@ -72,7 +73,7 @@ pub struct Stored {
     boot_id: Option<String>,
     #[serde(flatten)]
     verdict: Verdict,
-    keep: Kept,
+    keep: Summary,
 }
 
 /// How late a heartbeat may be.
@@ -140,20 +141,20 @@ impl Stored {
     /// The headline, the sidecar's state, and a line for each condition.
     #[must_use]
     pub fn text(&self) -> String {
-        let Kept { state, message, holders, .. } = &self.keep;
+        let Summary { state, message, holders, .. } = &self.keep;
         let headline = match (self.outcome(), self.verdict.outcome) {
             (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
             (_, Outcome::Ready) => format!("{state}: nvidia_peermem is not to be used now"),
             _ => self.verdict.headline(),
         };
-        let mut text = format!("{headline}\nkeep: {state}: {message}\n");
+        let mut page = Page::default();
+        page.line(headline);
+        page.line(format_args!("keep: {state}: {message}"));
         if !holders.is_empty() {
-            let _ = writeln!(text, "open on GPU or RDMA devices: {}", holders.join(", "));
+            page.line(format_args!("open on GPU or RDMA devices: {}", holders.join(", ")));
         }
-        for c in &self.verdict.conditions {
-            let _ = writeln!(text, "{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message);
-        }
-        text
+        report::conditions(&self.verdict, &mut page);
+        page.into_text()
     }
 }
 

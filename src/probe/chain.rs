@@ -5,7 +5,7 @@
 use super::read::{small, unreadable};
 use super::{lock, root};
 use crate::chain::STEPS;
-use crate::config::{Places, below};
+use crate::node::{Places, below};
 use crate::observation::{Seen, Unreadable};
 use crate::symptoms::chain::{Chain, Clock, Stamp};
 use std::io;
@@ -35,7 +35,7 @@ pub(super) fn read(places: &Places) -> Chain {
         clock: clock(&places.proc),
         has_directory: is_there(&places.root, &directory),
         files: files.collect(),
-        driver: lock::read(&places.root, &places.proc, &driver_pid),
+        driver: lock::read(&places.root, &places.proc, &driver_pid).0,
         driver_runs: driver_runs(&places.root, &places.proc, &driver_pid),
         directory,
         driver_pid,

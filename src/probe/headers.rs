@@ -4,19 +4,21 @@
 //! nvidia-peermem.Kbuild). Its fourth candidate, DKMS's build directory, is never mounted into a
 //! driver container.
 
-use super::read::{Ended, lines, unreadable};
+use super::read::{Ended, entries, lines, unreadable};
 use super::root::resolve;
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::config::below;
+use crate::node::below;
 use crate::observation::{HeaderTree, Kernel, Seen, Symvers, Unreadable};
 use crate::version::Version;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Some five times the largest.
 const SYMVERS: u64 = 16 * 1024 * 1024;
+/// A tree has a directory for each kernel, and usr/src one for each package.
+const ENTRIES: usize = 10_000;
 /// Enough other kernels to name in a message.
 const MAX_OTHERS: usize = 4;
 
@@ -50,7 +52,7 @@ pub(super) fn read(mofed_root: &Path, kernel: &Kernel) -> HeaderTree {
             Err(why) => return HeaderTree::Unreadable(why),
         }
     }
-    HeaderTree::NoCandidate(others(&tree))
+    others(&tree).map_or_else(HeaderTree::Unreadable, HeaderTree::NoCandidate)
 }
 
 /// The directory at `path`, links followed below `root`; `None` where there is none.
@@ -71,20 +73,27 @@ fn other_kernel(real: &Path, kernel: &Kernel) -> Option<String> {
 }
 
 /// The kernels that the tree has directories for, each once.
-fn others(tree: &Path) -> Vec<String> {
-    let names = |directory: &Path| -> Vec<(String, PathBuf)> {
-        let entries = directory.read_dir().into_iter().flatten().flatten();
-        entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect()
-    };
-    let top = names(tree);
-    let below: Vec<_> =
-        top.iter().filter(|(name, _)| !is_release(name)).flat_map(|(_, path)| names(path)).collect();
-    let mut releases: Vec<_> =
-        top.into_iter().chain(below).map(|(name, _)| name).filter(|name| is_release(name)).collect();
-    releases.sort();
-    releases.dedup();
-    releases.truncate(MAX_OTHERS);
-    releases
+fn others(tree: &Path) -> Seen<Vec<String>> {
+    let mut names = directories(tree)?;
+    for architecture in names.clone().into_iter().filter(|name| !is_release(name)) {
+        names.extend(directories(&tree.join(architecture))?);
+    }
+    let releases: BTreeSet<_> = names.into_iter().filter(|name| is_release(name)).collect();
+    Ok(releases.into_iter().take(MAX_OTHERS).collect())
+}
+
+/// The names of the directories in a directory.
+fn directories(directory: &Path) -> Seen<Vec<String>> {
+    let names = entries(directory, ENTRIES).and_then(|entries| {
+        let mut names = Vec::new();
+        for entry in entries {
+            if entry.file_type()?.is_dir() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        Ok(names)
+    });
+    names.map_err(|error| unreadable(directory, &error))
 }
 
 fn is_release(name: &str) -> bool {
@@ -158,18 +167,20 @@ fn exported(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// The versions in the names of `ofa_kernel-V` and `mlnx-ofa_kernel-V`, each once.
-pub(super) fn versions(mofed_root: &Path) -> Vec<String> {
-    let Ok(source) = resolve(mofed_root, &below(mofed_root, Path::new("/usr/src"))) else {
-        return Vec::new();
+pub(super) fn versions(mofed_root: &Path) -> Seen<Vec<String>> {
+    let path = below(mofed_root, Path::new("/usr/src"));
+    let entries = match resolve(mofed_root, &path).and_then(|source| entries(&source, ENTRIES)) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(unreadable(&path, &error)),
     };
-    let entries = source.read_dir().into_iter().flatten().flatten();
     let version = |name: &str| {
         let version = name.strip_prefix("mlnx-").unwrap_or(name).strip_prefix("ofa_kernel-")?;
-        version.parse::<Version>().ok().map(|_| version.to_owned())
+        version.parse::<Version>().is_ok().then(|| version.to_owned())
     };
-    let mut versions: Vec<_> =
-        entries.filter_map(|entry| version(&entry.file_name().to_string_lossy())).collect();
-    versions.sort();
-    versions.dedup();
-    versions
+    let names = entries.into_iter().map(|entry| entry.file_name());
+    let versions: BTreeSet<_> = names.filter_map(|name| version(&name.to_string_lossy())).collect();
+    Ok(versions.into_iter().collect())
 }

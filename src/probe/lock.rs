@@ -15,30 +15,34 @@ use std::path::Path;
 /// Tens of thousands of locks.
 const LOCKS: u64 = 4 * 1024 * 1024;
 
-pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> Lock {
+/// The lock, and the process that holds it if that is told.
+pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> (Lock, Option<i32>) {
     let metadata = root::resolve(root, path).and_then(|path| path.metadata());
     let metadata = match metadata {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Lock::NoFile,
-        Err(error) => return Lock::Unreadable(unreadable(path, &error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return (Lock::NoFile, None),
+        Err(error) => return (Lock::Unreadable(unreadable(path, &error)), None),
     };
     let locks = proc.join("locks");
-    match holds(&locks, &metadata) {
-        Err(why) => Lock::Unreadable(why),
-        Ok(true) => Lock::Held,
-        Ok(false) if shows_the_host(proc) => Lock::Free,
-        Ok(false) => Lock::HolderHidden,
+    match holder(&locks, &metadata) {
+        Err(why) => (Lock::Unreadable(why), None),
+        Ok(Some(pid)) => (Lock::Held, pid),
+        Ok(None) if shows_the_host(proc) => (Lock::Free, None),
+        Ok(None) => (Lock::HolderHidden, None),
     }
 }
 
-/// True when a line of /proc/locks is a lock on that very file.
-fn holds(locks: &Path, file: &Metadata) -> Result<bool, Unreadable> {
-    let mut held = false;
+/// Who holds a lock on that very file, by the first line of /proc/locks that is one; `None` where nobody does.
+#[expect(clippy::option_option, reason = "nobody; a process that is not told; a process")]
+fn holder(locks: &Path, file: &Metadata) -> Result<Option<Option<i32>>, Unreadable> {
+    let mut held = None;
     let mut odd = None;
     let ended = lines(locks, LOCKS, |line| {
         // A line at a time: the crate gives up all of them for one that it cannot read.
         match Locks::from_buf_read(line) {
-            Ok(Locks(locks)) => held |= locks.iter().any(|lock| is_on(lock, file)),
+            Ok(Locks(locks)) => {
+                held = held.or(locks.iter().find(|lock| is_on(lock, file)).map(|lock| lock.pid));
+            }
             Err(_) if is_of_another_kind(line) => {}
             Err(_) => odd = Some(String::from_utf8_lossy(line).chars().take(80).collect::<String>()),
         }
@@ -46,8 +50,8 @@ fn holds(locks: &Path, file: &Metadata) -> Result<bool, Unreadable> {
     });
     let wrong = match (ended, odd) {
         (Err(error), _) => return Err(unreadable(locks, &error)),
-        (Ok(_), _) if held => return Ok(true),
-        (Ok(Ended::Whole), None) => return Ok(false),
+        (Ok(_), _) if held.is_some() => return Ok(held),
+        (Ok(Ended::Whole), None) => return Ok(None),
         (Ok(_), None) => "it is cut off".to_owned(),
         (Ok(_), Some(odd)) => format!("this line makes no sense: {odd:?}"),
     };
@@ -86,15 +90,15 @@ mod tests {
         let metadata = file.metadata().unwrap();
         let device = format!("{:02x}:{:02x}", major(metadata.dev()), minor(metadata.dev()));
         let ours = format!("2: FLOCK  ADVISORY  WRITE 1 {device}:{} 0 EOF\n", metadata.ino());
-        let holds = |text: &str| {
+        let holder = |text: &str| {
             std::fs::write(&locks, text).unwrap();
-            holds(&locks, &metadata)
+            holder(&locks, &metadata)
         };
         let fileless = "1: POSIX  ADVISORY  READ 7 <none>:0 0 EOF\n";
-        assert_eq!(holds(fileless), Ok(false));
-        assert_eq!(holds(&format!("{fileless}{ours}")), Ok(true));
-        assert_eq!(holds(&ours.replace("FLOCK", "POSIX")), Ok(false), "MOFED's lock is an flock(2)");
-        assert!(holds("what\n").unwrap_err().why.contains("what"));
-        assert_eq!(holds(&format!("what\n{ours}")), Ok(true));
+        assert_eq!(holder(fileless), Ok(None));
+        assert_eq!(holder(&format!("{fileless}{ours}")), Ok(Some(Some(1))));
+        assert_eq!(holder(&ours.replace("FLOCK", "POSIX")), Ok(None), "MOFED's lock is an flock(2)");
+        assert!(holder("what\n").unwrap_err().why.contains("what"));
+        assert_eq!(holder(&format!("what\n{ours}")), Ok(Some(Some(1))));
     }
 }

@@ -43,8 +43,7 @@ fn without_directory(path: &Path) -> Marker {
 }
 
 /// The deepest directory above `path` that exists.
-#[must_use]
-pub fn nearest_ancestor(path: &Path) -> PathBuf {
+pub(super) fn nearest_ancestor(path: &Path) -> PathBuf {
     let mut ancestors = path.ancestors().skip(1);
     ancestors.find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }

@@ -3,11 +3,14 @@
 //! way: a failed read is part of what was seen.
 
 mod chain;
+mod driver_root;
 mod headers;
 mod holders;
+mod host;
 mod kernel;
 mod kmsg;
 mod lock;
+pub mod logs;
 mod marker;
 pub mod modprobe_conf;
 pub mod module_file;
@@ -15,23 +18,28 @@ mod modules;
 pub(crate) mod mount;
 mod pci;
 mod peermem;
+mod pods;
 mod privilege;
+mod processes;
+mod rdma;
 mod read;
 pub(crate) mod root;
 pub mod runtime;
+mod survey;
 mod symbols;
 mod symptoms;
 
+pub use driver_root::root_to_load_from;
 pub use holders::holders;
 pub use kmsg::KernelLog;
-pub use marker::nearest_ancestor;
+use marker::nearest_ancestor;
 pub use modules::parse_line;
 pub use privilege::cannot_load;
-pub use symptoms::{Operator, driver_root};
+pub use survey::{Breadth, survey};
 
 use crate::condition::{Condition, ConditionType, Status};
-use crate::config::{MofedPlace, Node, Places, below};
 use crate::judge::{self, swap::Glimpse};
+use crate::node::{MofedPlace, Node, Places, below};
 use crate::observation::{
     Headers, Kernel, Lock, Marker, ModuleFile, Modules, Nic, Observation, ProcModules, Seen, Symbols,
 };
@@ -68,7 +76,7 @@ pub struct Probe<'a> {
     /// With the signature of the modules it was read for.
     symbols: Option<(u64, Symbols)>,
     /// With the signature of the files it was read from.
-    headers: Option<(u64, Headers, Vec<String>)>,
+    headers: Option<(u64, Headers, Seen<Vec<String>>)>,
     /// What the last look saw of what a glance compares.
     glanced: Option<Glance>,
     inspected: Inspected,
@@ -146,7 +154,7 @@ impl<'a> Probe<'a> {
     /// Reading all symbols takes its time, in which the marker may go and modules may be swapped.
     fn is_outdated(&self, seen: &Observation) -> bool {
         let modules = modules_signature(&self.proc_modules()) != modules_signature(&seen.modules.proc);
-        modules || self.marker() != seen.marker || self.lock(&seen.marker) != seen.lock
+        modules || self.marker() != seen.marker || self.lock(&seen.marker).0 != seen.lock
     }
 
     fn look_at_all_but_symbols(&mut self, depth: Depth) -> Observation {
@@ -157,7 +165,7 @@ impl<'a> Probe<'a> {
         };
         self.nic = Some(nic.clone());
         let marker = self.marker();
-        let lock = self.lock(&marker);
+        let (lock, lock_holder) = self.lock(&marker);
         let modules = self.modules();
         // One whole look has nothing to compare with.
         let signature = if depth == Depth::Full { 0 } else { self.headers_signature() };
@@ -175,6 +183,7 @@ impl<'a> Probe<'a> {
             marker,
             cut_off: self.cut_off.clone(),
             lock,
+            lock_holder,
             modules,
             symbols: Symbols::NotRead,
             headers,
@@ -213,7 +222,7 @@ impl<'a> Probe<'a> {
     pub fn changed(&self, holding: Option<&Condition>) -> bool {
         let Some(last) = &self.glanced else { return true };
         let marker = || self.marker() != last.marker;
-        let lock = || self.lock(&last.marker) != last.lock;
+        let lock = || self.lock(&last.marker).0 != last.lock;
         let modules = || modules_signature(&self.proc_modules()) != last.modules;
         let headers = || self.headers_signature() != last.headers;
         // What is loaded needs no headers any more; the next load looks at them again.
@@ -239,11 +248,11 @@ impl<'a> Probe<'a> {
     }
 
     /// A lock says nothing as long as there is no marker to doubt.
-    fn lock(&self, marker: &Marker) -> Lock {
+    fn lock(&self, marker: &Marker) -> (Lock, Option<i32>) {
         let places = &self.node.places;
         match marker {
             Marker::Present(_) => lock::read(&places.root, &places.proc, &places.lock),
-            _ => Lock::NoFile,
+            _ => (Lock::NoFile, None),
         }
     }
 
@@ -292,7 +301,7 @@ impl<'a> Probe<'a> {
         Some(symbols)
     }
 
-    fn headers(&mut self, signature: u64) -> (Headers, Vec<String>) {
+    fn headers(&mut self, signature: u64) -> (Headers, Seen<Vec<String>>) {
         if let Some((_, headers, versions)) =
             self.headers.as_ref().filter(|(read_for, ..)| *read_for == signature)
         {
@@ -310,7 +319,8 @@ impl<'a> Probe<'a> {
         };
         let versions = headers::versions(&places.mofed_root);
         // What could not be read may be readable by now, with nothing else changed.
-        self.headers = headers.is_readable().then(|| (signature, headers.clone(), versions.clone()));
+        let is_readable = headers.is_readable() && versions.is_ok();
+        self.headers = is_readable.then(|| (signature, headers.clone(), versions.clone()));
         (headers, versions)
     }
 
@@ -374,7 +384,19 @@ pub fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
     let names = node.expected.modules.iter().map(String::as_str).filter(|_| is_listed).chain([PEERMEM]);
     let sys = names.map(|name| (name.to_owned(), modules::read_sys(&node.places.sys, name)));
     let modules = Modules { proc, sys: sys.collect() };
-    judge::swap::glimpse(&node.expected, &marker, &modules, was_marked)
+    let glimpse = judge::swap::glimpse(&node.expected, &marker, &modules, was_marked);
+    // Only whoever is about to unload has to know.
+    let holder =
+        glimpse.must_go().then(|| lock::read(&node.places.root, &node.places.proc, &node.places.lock).1);
+    Glimpse { holder: holder.flatten(), ..glimpse }
+}
+
+/// The files of MOFED's headers that NVIDIA's build would look for, in its order.
+#[must_use]
+pub fn header_files(node: &Node) -> Vec<PathBuf> {
+    let kernel = kernel::read(&node.places.proc);
+    let directories = headers::candidates(&node.places.mofed_root, &kernel);
+    directories.into_iter().map(|directory| directory.join("Module.symvers")).collect()
 }
 
 /// Differs for every boot; `None` where this `/proc` does not tell.

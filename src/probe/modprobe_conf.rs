@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parameters that modprobe gives a module without being asked: those of modprobe.d's `options`,
-//! then those of the kernel's command line.
+//! What modprobe does for a module without being asked: parameters of modprobe.d's `options` and of the
+//! kernel's command line, and commands of its `install` lines.
 
-use super::read::{lines, unreadable};
+use super::read::{entries, lines, unreadable};
 use super::root::resolve;
 use crate::observation::{GivenParameter, Unreadable};
 use std::collections::BTreeMap;
@@ -19,35 +19,60 @@ const DIRECTORIES: [&str; 5] =
 const FILE: u64 = 1024 * 1024;
 const MAX_FILES: usize = 1000;
 
-/// The parameters that modprobe, run below `root`, would give the module `name` by itself, in the
-/// order in which the kernel gets them: of two of one name, the last counts. And what could not be
-/// read, which modprobe would pass over in silence, or read where we cannot.
+/// What modprobe, run below a root, would do for one module by itself.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// Parameters, in the order in which the kernel gets them: of two of one name, the last counts.
+    pub parameters: Vec<GivenParameter>,
+    /// Commands that it would run instead of loading the module.
+    pub install: Vec<GivenParameter>,
+    /// What could not be read, which modprobe would pass over in silence, or read where we cannot.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Reads it all for the module `name`.
 #[must_use]
-pub fn parameters(root: &Path, proc: &Path, name: &str) -> (Vec<GivenParameter>, Vec<Unreadable>) {
+pub fn given(root: &Path, proc: &Path, name: &str) -> Given {
     let name = name.replace('-', "_");
     let mut given = Given::default();
     for path in files(root, &mut given) {
-        let options = resolve(root, &path).and_then(|real| options(&real, &name));
-        given.take(&path, options);
+        let lines = resolve(root, &path).and_then(|real| lines_of(&real));
+        for line in given.readable(&path, lines) {
+            given.take(&path, &line, &name);
+        }
     }
     let cmdline = proc.join("cmdline");
-    given.take(&cmdline, of_command_line(&cmdline, &name));
-    (given.parameters, given.unreadable)
-}
-
-#[derive(Default)]
-struct Given {
-    parameters: Vec<GivenParameter>,
-    unreadable: Vec<Unreadable>,
+    let texts = of_command_line(&cmdline, &name);
+    for text in given.readable(&cmdline, texts) {
+        given.parameters.push(GivenParameter { source: cmdline.clone(), text });
+    }
+    given
 }
 
 impl Given {
-    fn take(&mut self, source: &Path, texts: io::Result<Vec<String>>) {
-        let parameter = |text| GivenParameter { source: source.to_owned(), text };
-        match texts {
-            Ok(texts) => self.parameters.extend(texts.into_iter().map(parameter)),
+    /// What was read; what is not there says nothing.
+    fn readable<T>(&mut self, source: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
+        match read {
+            Ok(read) => return read,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => self.unreadable.push(unreadable(source, &error)),
+        }
+        Vec::new()
+    }
+
+    /// A line `options NAME PARAMETER…`, or `install NAME COMMAND`.
+    fn take(&mut self, source: &Path, line: &[u8], name: &str) {
+        let line = String::from_utf8_lossy(line);
+        let (command, rest) = word(&line);
+        let (module, rest) = word(rest);
+        if line.starts_with('#') || module.replace('-', "_") != name {
+            return;
+        }
+        let given = |text| GivenParameter { source: source.to_owned(), text };
+        match command {
+            "options" => self.parameters.extend(words(rest).into_iter().map(given)),
+            "install" => self.install.push(given(rest.trim().to_owned())),
+            _ => {}
         }
     }
 }
@@ -56,15 +81,8 @@ impl Given {
 fn files(root: &Path, given: &mut Given) -> Vec<PathBuf> {
     let mut files: BTreeMap<OsString, PathBuf> = BTreeMap::new();
     for directory in DIRECTORIES.map(|directory| root.join(directory)) {
-        let entries = resolve(root, &directory).and_then(|real| real.read_dir()?.take(MAX_FILES).collect());
-        let entries: Vec<_> = match entries {
-            Ok(entries) => entries,
-            Err(error) => {
-                given.take(&directory, Err(error));
-                continue;
-            }
-        };
-        for name in entries.into_iter().map(|entry: std::fs::DirEntry| entry.file_name()) {
+        let entries = resolve(root, &directory).and_then(|real| entries(&real, MAX_FILES));
+        for name in given.readable(&directory, entries).into_iter().map(|entry| entry.file_name()) {
             let path = directory.join(&name);
             if is_configuration(name.as_bytes()) && !is_directory(root, &path) {
                 files.entry(name).or_insert(path);
@@ -83,19 +101,18 @@ fn is_directory(root: &Path, path: &Path) -> bool {
     resolve(root, path).is_ok_and(|real| real.is_dir())
 }
 
-/// The parameters in the `options` lines of one file.
-fn options(path: &Path, name: &str) -> io::Result<Vec<String>> {
-    let mut given = Vec::new();
+/// The lines of one file, those that a backslash continues put together.
+fn lines_of(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
     let mut begun = Vec::new();
     lines(path, FILE, |line| {
         if unescape(line, &mut begun) {
-            given.extend(options_of(&begun, name));
-            begun.clear();
+            all.push(std::mem::take(&mut begun));
         }
         ControlFlow::Continue(())
     })?;
-    given.extend(options_of(&begun, name));
-    Ok(given)
+    all.push(begun);
+    Ok(all)
 }
 
 /// Appends a line as kmod reads it, without its backslashes; false when it goes on in the next.
@@ -112,15 +129,6 @@ fn unescape(line: &[u8], to: &mut Vec<u8>) -> bool {
         }
     }
     true
-}
-
-/// The parameters in a line `options NAME PARAMETER…`.
-fn options_of(line: &[u8], name: &str) -> Vec<String> {
-    let line = String::from_utf8_lossy(line);
-    let (command, rest) = word(&line);
-    let (module, options) = word(rest);
-    let is_ours = command == "options" && !line.starts_with('#') && module.replace('-', "_") == name;
-    if is_ours { words(options) } else { Vec::new() }
 }
 
 /// The first word, and what follows it.
@@ -184,7 +192,8 @@ mod tests {
     }
 
     fn given(tree: &tempfile::TempDir) -> (Vec<String>, Vec<Unreadable>) {
-        let (given, unreadable) = parameters(tree.path(), &tree.path().join("proc"), "nvidia_peermem");
+        let Given { parameters: given, unreadable, .. } =
+            super::given(tree.path(), &tree.path().join("proc"), "nvidia_peermem");
         (given.into_iter().map(|given| given.text).collect(), unreadable)
     }
 
@@ -234,7 +243,7 @@ mod tests {
         symlink("/nowhere", tree.path().join("etc/modprobe.d/n.conf")).unwrap();
         let expected = ["a=usr", "b=local", "linked=srv", "m=etc", "z=run", "z=boot"];
         assert_eq!(given(&tree), (expected.map(str::to_owned).to_vec(), vec![]));
-        let (all, _) = parameters(tree.path(), &tree.path().join("proc"), "nvidia-peermem");
+        let all = super::given(tree.path(), &tree.path().join("proc"), "nvidia-peermem").parameters;
         assert_eq!(all[0].source, tree.path().join("usr/lib/modprobe.d/a.conf"));
         assert_eq!(all[5].source, tree.path().join("proc/cmdline"));
     }
@@ -263,5 +272,18 @@ mod tests {
         assert_eq!(given, ["a=1"]);
         let paths: Vec<_> = unreadable.into_iter().map(|why| why.path).collect();
         assert_eq!(paths, ["etc/modprobe.d", "run/modprobe.d/loop.conf"].map(|path| tree.path().join(path)));
+    }
+
+    #[test]
+    fn commands_instead_of_the_module_are_told() {
+        let tree = tree(&[(
+            "etc/modprobe.d/x.conf",
+            "install nvidia-peermem /bin/true\ninstall nvidia /bin/false\n# install nvidia_peermem x\n\
+             install nvidia_peermem  exec \\\n  /usr/bin/load $CMDLINE_OPTS \n",
+        )]);
+        let given = super::given(tree.path(), &tree.path().join("proc"), "nvidia_peermem");
+        let commands: Vec<_> = given.install.iter().map(|line| line.text.as_str()).collect();
+        assert_eq!(commands, ["/bin/true", "exec   /usr/bin/load $CMDLINE_OPTS"]);
+        assert_eq!(given.parameters, []);
     }
 }

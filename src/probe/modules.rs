@@ -13,6 +13,9 @@ use std::path::Path;
 /// Tens of thousands of modules: more than any kernel has.
 const MODULES: u64 = 4 * 1024 * 1024;
 
+/// Of MOFED's RDMA modules only this one has a version; and NVIDIA's driver has one.
+const VERSIONED: [&str; 2] = ["mlx5_core", "nvidia"];
+
 /// Reads /proc/modules in one go: one snapshot, as nearly as the kernel gives one.
 pub(super) fn read_proc(path: &Path) -> Seen<ProcModules> {
     let mut all = ProcModules::default();
@@ -88,8 +91,7 @@ pub(super) fn read_sys(sys: &Path, name: &str) -> SysModule {
         state: state(&directory),
         inode: Some(before),
         taint: small(&directory.join("taint")),
-        // Of MOFED's RDMA modules only mlx5_core has one.
-        version: if name == "mlx5_core" { small(&directory.join("version")) } else { Ok(None) },
+        version: if VERSIONED.contains(&name) { small(&directory.join("version")) } else { Ok(None) },
     };
     if inode(&directory).ok() != Some(before) {
         module.state = SysState::Unreadable(Unreadable {

@@ -3,7 +3,7 @@
 
 use super::read::{small, unreadable};
 use crate::observation::{Nic, Seen, Unreadable};
-use crate::symptoms::PciFunction;
+use crate::symptoms::{PciFunction, Region};
 use std::path::Path;
 
 pub(super) const MELLANOX: u16 = 0x15b3;
@@ -47,13 +47,31 @@ pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
 
 fn function(directory: &Path) -> PciFunction {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let class = small(&directory.join("class")).ok().flatten();
-    PciFunction {
+    let says = |file: &str| small(&directory.join(file)).ok().flatten();
+    let class = says("class").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+    let mut function = PciFunction {
         address: name(directory).unwrap_or_default(),
-        class: class.and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
+        class,
+        device: says("device").and_then(|text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
         driver: directory.join("driver").read_link().ok().as_deref().and_then(name),
         is_virtual: directory.join("physfn").symlink_metadata().is_ok(),
+        regions: Vec::new(),
+        iommu: says("iommu_group/type"),
+    };
+    if function.is_gpu() {
+        function.regions = says("resource").map(|text| regions(&text)).unwrap_or_default();
     }
+    function
+}
+
+/// Of the first six lines, the device's own BARs: `0x00000000f0000000 0x00000000f0ffffff 0x0000000000040200`.
+fn regions(resource: &str) -> Vec<Region> {
+    let number = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let region = |line: &str| {
+        let mut words = line.split_ascii_whitespace().map(number);
+        Some(Region { start: words.next()??, end: words.next()??, flags: words.next()?? })
+    };
+    resource.lines().take(6).filter_map(region).collect()
 }
 
 fn vendor(path: &Path) -> Result<u16, Unreadable> {

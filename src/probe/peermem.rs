@@ -2,13 +2,15 @@
 //! All that decides whether nvidia-peermem will load: its file, its parameters, and what the loaded
 //! modules offer.
 
+use super::driver_root::{built_for_a_container, driver_root};
+use super::modprobe_conf::{self, Given};
 use super::module_file::{self, Found, Interrupted, NotAModule};
 use super::privilege::signatures;
 use super::read::{open, unreadable};
 use super::root::resolve;
-use super::{file_signature, headers, modprobe_conf};
+use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::config::Places;
+use crate::node::Places;
 use crate::observation::{
     Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols, Unreadable,
 };
@@ -25,30 +27,30 @@ type Signature = (u64, u64, u64, i64, i64);
 /// What files were found to say, kept for as long as they stay the same: nvidia.ko has 100 MB.
 #[derive(Debug, Default)]
 pub(super) struct Inspected {
-    infos: Kept<Result<ModuleInfo, NotAModule>>,
-    build_ids: Kept<Result<Option<String>, NotAModule>>,
+    infos: Cached<Result<ModuleInfo, NotAModule>>,
+    build_ids: Cached<Result<Option<String>, NotAModule>>,
     /// By name, below a directory of modules; for as long as its modules.dep stays the same.
-    found: Kept<Seen<Option<Found>>>,
+    found: Cached<Seen<Option<Found>>>,
 }
 
-type Kept<T> = BTreeMap<PathBuf, (Signature, T)>;
+type Cached<T> = BTreeMap<PathBuf, (Signature, T)>;
 
 /// What `read` says, unless it has said so of the same state of `file`.
-fn kept<T: Clone>(
-    kept: &mut Kept<T>,
+fn cached<T: Clone>(
+    cache: &mut Cached<T>,
     key: &Path,
     file: &Path,
     read: impl FnOnce() -> T,
     lasts: fn(&T) -> bool,
 ) -> T {
     let signature = file.metadata().ok().map(|metadata| file_signature(&metadata));
-    if let Some((_, value)) = kept.get(key).filter(|(before, _)| Some(*before) == signature) {
+    if let Some((_, value)) = cache.get(key).filter(|(before, _)| Some(*before) == signature) {
         return value.clone();
     }
     let value = read();
     match signature {
-        Some(signature) if lasts(&value) => _ = kept.insert(key.to_owned(), (signature, value.clone())),
-        _ => _ = kept.remove(key),
+        Some(signature) if lasts(&value) => _ = cache.insert(key.to_owned(), (signature, value.clone())),
+        _ => _ = cache.remove(key),
     }
     value
 }
@@ -60,11 +62,11 @@ fn was_read<T>(value: &Result<T, NotAModule>) -> bool {
 
 impl Inspected {
     fn inspect(&mut self, path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
-        kept(&mut self.infos, path, path, || module_file::inspect(path, interrupted), was_read)
+        cached(&mut self.infos, path, path, || module_file::inspect(path, interrupted), was_read)
     }
 
     fn build_id(&mut self, path: &Path, interrupted: Interrupted<'_>) -> Result<Option<String>, NotAModule> {
-        kept(&mut self.build_ids, path, path, || module_file::build_id(path, interrupted), was_read)
+        cached(&mut self.build_ids, path, path, || module_file::build_id(path, interrupted), was_read)
     }
 
     pub(super) fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
@@ -73,7 +75,7 @@ impl Inspected {
         let modules_dep = resolve(root, &directory.join("modules.dep")).unwrap_or_default();
         let find = || module_file::find(root, release, name);
         let is_there = |found: &Seen<Option<Found>>| matches!(found, Ok(Some(_)));
-        let found = kept(&mut self.found, &directory.join(name), &modules_dep, find, is_there);
+        let found = cached(&mut self.found, &directory.join(name), &modules_dep, find, is_there);
         match found {
             // depmod has not run since.
             Ok(Some(found)) if !found.real.exists() => find(),
@@ -105,10 +107,11 @@ fn read_unless(
     inspected: &mut Inspected,
     interrupted: Interrupted<'_>,
 ) -> Peermem {
-    let mut reading = Reading { places, seen, inspected, interrupted };
+    let root = driver_root(places, &seen.kernel.release);
+    let mut reading = Reading { places, root: &root, seen, inspected, interrupted };
     let file = reading.file();
-    let (parameters, parameters_unreadable) =
-        modprobe_conf::parameters(&places.driver_root, &places.proc, NAME);
+    let Given { parameters, install, unreadable: parameters_unreadable } =
+        modprobe_conf::given(&root, &places.proc, NAME);
     let exporter = reading.exporter();
     let nvidia = reading.loaded("nvidia");
     let is_wanted = |symbol: &str| match &file {
@@ -125,6 +128,7 @@ fn read_unless(
         file,
         parameters,
         parameters_unreadable,
+        install,
         peer_memory: reading.peer_memory(exporter),
         nvidia: match nvidia {
             Ok((path, info)) => {
@@ -142,6 +146,8 @@ type Loaded = Result<(PathBuf, ModuleInfo), String>;
 
 struct Reading<'a> {
     places: &'a Places,
+    /// Where the driver's files are now.
+    root: &'a Path,
     seen: &'a Observation,
     inspected: &'a mut Inspected,
     interrupted: Interrupted<'a>,
@@ -149,7 +155,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn file(&mut self) -> ModuleFile {
-        let (root, release) = (&self.places.driver_root, &self.seen.kernel.release);
+        let (root, release) = (self.root, &self.seen.kernel.release);
         if release.is_empty() {
             let path = self.places.proc.join("sys/kernel/osrelease");
             return ModuleFile::Unreadable(Unreadable {
@@ -159,7 +165,10 @@ impl Reading<'_> {
         }
         let Found { path, real, others, listed } = match self.inspected.find(root, release, NAME) {
             Ok(Some(found)) => found,
-            Ok(None) => return ModuleFile::Missing(module_file::directory(root, release)),
+            Ok(None) => match built_for_a_container(self.places) {
+                Some(path) => Found { real: path.clone(), path, others: Vec::new(), listed: None },
+                None => return ModuleFile::Missing(module_file::directory(root, release)),
+            },
             Err(why) => return ModuleFile::Unreadable(why),
         };
         match self.inspected.inspect(&real, self.interrupted) {
@@ -185,8 +194,8 @@ impl Reading<'_> {
     /// The file of a loaded module: the one of the same build id.
     fn loaded(&mut self, name: &str) -> Loaded {
         let loaded = loaded_build_id(&self.places.sys, name)?;
-        let mut roots = vec![&self.places.driver_root];
-        for root in [&self.places.mofed_root, &self.places.root] {
+        let mut roots = vec![self.root];
+        for root in [self.places.mofed_root.as_path(), self.places.root.as_path()] {
             if !roots.contains(&root) {
                 roots.push(root);
             }
@@ -256,38 +265,5 @@ fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
         Ok(note)
     };
     let note = read().map_err(|why| format!("{name}'s build id cannot be read ({why})"))?;
-    build_id(&note).ok_or_else(|| format!("{} holds no build id", path.display()))
-}
-
-/// An ELF note in the machine's own byte order: lengths of name and contents, type, name, contents.
-fn build_id(note: &[u8]) -> Option<String> {
-    const GNU_BUILD_ID: u32 = 3;
-    let word = |at: usize| Some(u32::from_ne_bytes(note.get(at..at + 4)?.try_into().ok()?));
-    let (name, contents) = (usize::try_from(word(0)?).ok()?, usize::try_from(word(4)?).ok()?);
-    let begin = name.checked_next_multiple_of(4)?.checked_add(12)?;
-    let bytes = note.get(begin..begin.checked_add(contents)?)?;
-    let is_one = word(8) == Some(GNU_BUILD_ID) && !bytes.is_empty();
-    is_one.then(|| bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_build_id_is_what_its_note_contains() {
-        let note = [
-            &4u32.to_ne_bytes()[..],
-            &3u32.to_ne_bytes(),
-            &3u32.to_ne_bytes(),
-            b"GNU\0",
-            &[0xab, 0x01, 0xff],
-        ];
-        let note = note.concat();
-        assert_eq!(build_id(&note).as_deref(), Some("ab01ff"));
-        for length in 0..note.len() {
-            assert_eq!(build_id(&note[..length]), None, "{length}");
-        }
-        assert_eq!(build_id(&[0xff; 64]), None);
-    }
+    module_file::build_id_of_notes(&note).ok_or_else(|| format!("{} holds no build id", path.display()))
 }

@@ -2,7 +2,7 @@
 //! May this process load modules at all?
 
 use super::read::small;
-use crate::config::Places;
+use crate::node::Places;
 use crate::observation::Signatures;
 use std::path::Path;
 
@@ -39,12 +39,14 @@ fn capabilities(status: &str) -> Option<u64> {
 
 /// What the kernel demands of a signature, as far as it tells.
 pub(super) fn signatures(sys: &Path) -> Signatures {
-    let text = |path: &Path| small(path).ok().flatten();
-    let enforced = text(&sys.join("module/module/parameters/sig_enforce")).map(|value| value == "Y");
-    let lockdown = text(&sys.join("kernel/security/lockdown"));
+    let enforced = small(&sys.join("module/module/parameters/sig_enforce"));
+    let lockdown = small(&sys.join("kernel/security/lockdown"));
     // `none [integrity] confidentiality`: the one in brackets is in force.
     let chosen = |all: String| all.split(['[', ']']).nth(1).map(str::to_owned);
-    Signatures { enforced, lockdown: lockdown.and_then(chosen) }
+    Signatures {
+        enforced: enforced.map(|value| value.map(|value| value == "Y")),
+        lockdown: lockdown.map(|all| all.and_then(chosen)),
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +67,6 @@ mod tests {
         std::fs::create_dir_all(&security).unwrap();
         std::fs::write(security.join("lockdown"), "none [integrity] confidentiality\n").unwrap();
         let signatures = signatures(tree.path());
-        assert_eq!((signatures.enforced, signatures.lockdown.as_deref()), (None, Some("integrity")));
+        assert_eq!((signatures.enforced, signatures.lockdown), (Ok(None), Ok(Some("integrity".to_owned()))));
     }
 }

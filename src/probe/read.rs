@@ -2,8 +2,9 @@
 //! Bounded reads that cannot hang: any of these paths may turn out to be a FIFO, a directory, or
 //! a gigabyte without a newline.
 
+use crate::errno;
 use crate::observation::{Seen, Unreadable};
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
@@ -48,6 +49,19 @@ pub(super) fn whole(path: &Path, limit: u64) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {limit} bytes")));
     }
     Ok(text)
+}
+
+/// What a directory lists. The limit keeps an endless directory from outlasting deadline, signals and memory.
+///
+/// # Errors
+/// As opendir(3) and readdir(3); more than `limit` entries.
+pub(super) fn entries(directory: &Path, limit: usize) -> io::Result<Vec<DirEntry>> {
+    let mut listing = directory.read_dir()?;
+    let entries = listing.by_ref().take(limit).collect::<io::Result<Vec<_>>>()?;
+    match listing.next() {
+        None => Ok(entries),
+        Some(_) => Err(io::Error::other(format!("it lists more than {limit} names"))),
+    }
 }
 
 /// How a file ended.
@@ -108,12 +122,7 @@ fn begin(begun: &mut Vec<u8>, more: &[u8]) {
 
 /// A failed read as part of what was seen.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> Unreadable {
-    let why = match error.raw_os_error() {
-        // std adds "(os error 2)", which helps nobody.
-        Some(code) => nix::errno::Errno::from_raw(code).desc().to_owned(),
-        None => error.to_string(),
-    };
-    Unreadable { path: path.to_owned(), why }
+    Unreadable { path: path.to_owned(), why: errno::words(error) }
 }
 
 #[cfg(test)]

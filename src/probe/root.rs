@@ -2,7 +2,7 @@
 //! Paths below another root, as a process chrooted there would find them.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
 /// The kernel's own limit (`MAXSYMLINKS`).
@@ -46,6 +46,56 @@ pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(root.join(done))
 }
 
+/// The deepest directory on the way to `path` that exists, and the name in it that comes next: the file's, or
+/// that of a directory which is still to come. Links are followed below `root`, those included that lead
+/// nowhere yet.
+///
+/// # Errors
+/// As lstat(2), except for what is absent or may not be searched; `ELOOP` for too many links.
+pub(crate) fn nearest(root: &Path, path: &Path) -> io::Result<(PathBuf, OsString)> {
+    // The kernel walks faster than we do.
+    let beside = path.parent().zip(path.file_name()).filter(|_| root == Path::new("/"));
+    if let Some((parent, name)) = beside.filter(|(parent, _)| parent.is_dir()) {
+        return Ok((parent.to_owned(), name.to_owned()));
+    }
+    let mut todo = components(path.strip_prefix(root).unwrap_or(path));
+    let mut done = root.to_owned();
+    let mut links = 0;
+    while let Some(next) = todo.pop() {
+        if next == ".." {
+            if done != root {
+                done.pop();
+            }
+            continue;
+        }
+        let here = done.join(&next);
+        let kind = match here.symlink_metadata() {
+            _ if todo.is_empty() => return Ok((done, next)),
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                return Ok((done, next));
+            }
+            Err(error) => return Err(error),
+        };
+        if kind.is_symlink() {
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(io::Error::from_raw_os_error(nix::libc::ELOOP));
+            }
+            let target = here.read_link()?;
+            if target.is_absolute() {
+                root.clone_into(&mut done);
+            }
+            todo.extend(components(&target));
+        } else if kind.is_dir() {
+            done = here;
+        } else {
+            return Ok((done, next));
+        }
+    }
+    Ok((done, OsString::new()))
+}
+
 /// The components of a path, last first.
 fn components(path: &Path) -> Vec<OsString> {
     let name = |component| match component {
@@ -81,5 +131,33 @@ mod tests {
         let error = |name: &str| resolve(root, &root.join("usr/src").join(name)).unwrap_err();
         assert_eq!(error("loop").raw_os_error(), Some(nix::libc::ELOOP));
         assert_eq!(error("dangling").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_nearest_directory_is_found_behind_links_that_lead_nowhere_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        std::fs::create_dir_all(root.join("run/mellanox")).unwrap();
+        std::fs::create_dir_all(root.join("mnt")).unwrap();
+        symlink("/mnt/late/drivers", root.join("run/mellanox/drivers")).unwrap();
+        symlink("../../../../../mnt", root.join("run/up")).unwrap();
+        symlink("circle", root.join("run/circle")).unwrap();
+        std::fs::write(root.join("run/file"), "").unwrap();
+        for (path, directory, name) in [
+            ("run/mellanox/drivers/.ready", "mnt", "late"),
+            ("run/mellanox/other", "run/mellanox", "other"),
+            ("run/mellanox/none/.ready", "run/mellanox", "none"),
+            ("run/up/late/x", "mnt", "late"),
+            ("run/file/x", "run", "file"),
+            ("none", "", "none"),
+        ] {
+            let found = nearest(root, &root.join(path)).unwrap();
+            assert_eq!(found, (root.join(directory), name.into()), "{path}");
+        }
+        assert!(nearest(root, &root.join("run/circle/x")).is_err());
+        assert_eq!(nearest(Path::new("/"), &root.join("mnt/x")).unwrap(), (root.join("mnt"), "x".into()));
+        std::fs::create_dir_all(root.join("mnt/late/drivers")).unwrap();
+        let found = nearest(root, &root.join("run/mellanox/drivers/.ready")).unwrap();
+        assert_eq!(found, (root.join("mnt/late/drivers"), ".ready".into()));
     }
 }

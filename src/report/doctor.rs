@@ -7,6 +7,7 @@ use crate::condition::Outcome;
 use crate::finding::{Finding, Severity, urgency};
 use crate::observation::Observation;
 use crate::symptoms::Symptoms;
+use crate::text::Page;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -109,7 +110,9 @@ impl<'a> Diagnosis<'a> {
         if !runtimes.is_empty() {
             text += &("\n".to_owned() + &runtimes);
         }
-        text + "\nconditions\n" + &self.report.conditions()
+        let mut page = Page::default();
+        super::conditions(self.report.verdict, &mut page);
+        text + "\nconditions\n" + &page.into_text()
     }
 
     /// A root cause, or what the conditions say.

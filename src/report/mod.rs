@@ -4,8 +4,9 @@
 pub mod doctor;
 pub mod runtime;
 
-use crate::condition::{Condition, Outcome, Verdict};
+use crate::condition::{Outcome, Verdict};
 use crate::observation::Kernel;
+use crate::text::Page;
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -54,36 +55,58 @@ impl<'a> Report<'a> {
         serde_json::to_string(self)
     }
 
-    /// A line for each condition.
-    fn conditions(&self) -> String {
-        let mut text = String::new();
-        for c in &self.verdict.conditions {
-            let _ = writeln!(text, "{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message);
-        }
-        text
-    }
-
     /// The headline, a line for each condition, and what a person must do.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = self.verdict.headline() + "\n" + &self.conditions();
+        let mut page = Page::default();
+        page.line(self.verdict.headline());
+        conditions(self.verdict, &mut page);
         // Nobody need do anything for a gate that does not apply.
         let applies = self.verdict.outcome != Outcome::NotApplicable;
         for c in self.verdict.holding().filter(|_| applies) {
             if let Some(remedy) = &c.remedy {
-                let _ = writeln!(text, "what to do about {}: {remedy}", c.r#type);
+                page.line(format_args!("what to do about {}: {remedy}", c.r#type));
             }
         }
-        text
+        page.into_text()
     }
+}
+
+/// A line for each condition.
+pub fn conditions(verdict: &Verdict, page: &mut Page) {
+    for c in &verdict.conditions {
+        page.line(format_args!("{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message));
+    }
+}
+
+/// The answer where nothing can be told: why, in a few words and in detail, and what to do about it.
+#[must_use]
+pub fn unknown(why: &str, detail: &str, remedy: &str) -> String {
+    let mut page = Page::default();
+    page.line(format_args!("Unknown: {why}"));
+    page.line(detail);
+    page.line(format_args!("what to do: {remedy}"));
+    page.into_text()
+}
+
+/// The same for machines.
+#[must_use]
+pub fn unknown_as_json(message: &str) -> String {
+    let report = serde_json::json!({
+        "schema": SCHEMA, "verdict": Outcome::Unknown, "conditions": [], "message": message,
+    });
+    format!("{report}\n")
 }
 
 /// Why the gate ended: one sentence, then a line for each condition that holds it back.
 #[must_use]
 pub fn termination_log(sentence: &str, verdict: Option<&Verdict>) -> String {
-    let line = |c: &Condition| format!("{} {}: {}\n", c.r#type, c.reason, c.message);
-    let lines = verdict.map(|v| v.holding().map(line).collect::<String>()).unwrap_or_default();
-    shortened(format!("{sentence}\n{lines}"), TERMINATION_LOG)
+    let mut page = Page::default();
+    page.line(sentence);
+    for c in verdict.iter().flat_map(|verdict| verdict.holding()) {
+        page.line(format_args!("{} {}: {}", c.r#type, c.reason, c.message));
+    }
+    shortened(page.into_text(), TERMINATION_LOG)
 }
 
 fn shortened(mut text: String, bytes: usize) -> String {
@@ -138,7 +161,7 @@ pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::{ConditionType, Reason};
+    use crate::condition::{Condition, ConditionType, Reason};
 
     #[test]
     fn the_termination_log_is_short_and_keeps_characters_whole() {

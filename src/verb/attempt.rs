@@ -3,14 +3,16 @@
 
 use super::watch::Watch;
 use crate::act::exec::Unrunnable;
-use crate::act::modprobe::{Modprobe, Ran, Words};
+use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::clock::now;
 use crate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
-use crate::gate::{BootTime, Gate, Look};
+use crate::gate::Gate;
 use crate::judge::plan::{self, Plan};
 use crate::judge::refusal::{Attempt, refusal};
+use crate::look::Look;
 use crate::observation::{Identity, ModuleFile, ModuleInfo, Observation};
 use crate::probe::{self, KernelLog};
-use crate::wake::now;
+use crate::time::{BootTime, Seconds};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -20,8 +22,8 @@ pub(super) struct Loader<'a> {
     pub(super) modprobe: &'a Modprobe,
     pub(super) arguments: &'a [OsString],
     pub(super) words: Words,
-    /// Called now and then while modprobe runs.
-    pub(super) meanwhile: &'a mut dyn FnMut(&Watch),
+    /// Asked now and then while modprobe runs: true breaks it off.
+    pub(super) is_late: &'a mut dyn FnMut(&Watch) -> bool,
 }
 
 /// What one attempt came to.
@@ -35,6 +37,8 @@ pub(super) enum Tried {
     Again(Why),
     /// A signal broke it off, and when it came.
     Signal(u8, BootTime),
+    /// It took too long and was broken off; what hangs in the kernel goes on there.
+    Late(String),
     CannotRun(Unrunnable),
 }
 
@@ -119,17 +123,23 @@ impl Loader<'_> {
 
     fn run_modprobe(&mut self, arguments: &[OsString], words: Words, watch: &Watch) -> Result<Ran, Tried> {
         let signals = watch.wakes().signals();
-        let mut told = None;
+        let begun = now();
+        let mut came = begun;
         let ran = self.modprobe.run(arguments, words, signals.fd(), || {
-            (self.meanwhile)(watch);
-            let signal = signals.take_one()?;
-            told = Some((signal, now()));
-            Some(signal)
+            let signal = signals.take_one().map(BrokenOff::Signal);
+            came = now();
+            signal.or_else(|| (self.is_late)(watch).then_some(BrokenOff::Late))
         });
-        match (ran, told) {
-            (_, Some((signal, since))) => Err(Tried::Signal(signal, since)),
-            (Err(why), None) => Err(Tried::CannotRun(why)),
-            (Ok(ran), None) => Ok(ran),
+        let ran = ran.map_err(Tried::CannotRun)?;
+        match ran.broken_off {
+            None => Ok(ran),
+            Some(BrokenOff::Signal(signal)) => Err(Tried::Signal(signal, came)),
+            Some(BrokenOff::Late) => Err(Tried::Late(format!(
+                "`{}` has not ended after {}; what to do: see the kernel's log for what it waits for (`dmesg`), and reboot the \
+                 node if it never ends",
+                self.modprobe.shown(arguments),
+                Seconds(now().saturating_sub(begun))
+            ))),
         }
     }
 
@@ -143,7 +153,7 @@ impl Loader<'_> {
 
 /// One look beside the gate; `None` when a signal or the marker's loss broke it off.
 pub(super) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
-    let look = watch.look(&crate::gate::Cause::Timer, None)?;
+    let look = watch.look(&crate::look::Cause::Timer, None)?;
     Some(gate.believing(look))
 }
 
@@ -161,7 +171,9 @@ const UNDECIDED: [Reason; 3] = [Reason::WitnessesDisagree, Reason::ModuleLoading
 /// Whether it is live now; if not, why.
 fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog) -> Tried {
     let said = log.said();
-    let info = watch.seen().and_then(file).map(|(_, info)| info.clone());
+    let inspected = watch.seen().and_then(file);
+    let is_packed = inspected.is_some_and(|(path, _)| path.extension().is_some_and(|suffix| suffix != "ko"));
+    let info = inspected.map(|(_, info)| info.clone());
     let until = now() + PROOF;
     let after = loop {
         match look_to_the_end(watch, gate) {
@@ -200,6 +212,7 @@ fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, 
         stderr: &ran.stderr,
         log: &said,
         file: info.as_ref(),
+        is_packed,
         others: &plan.others,
     };
     let why = refusal(&attempt);

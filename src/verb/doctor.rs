@@ -1,39 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor`: one look, and all that is wrong.
 
-use crate::act;
+use super::check::hangs;
+use super::looking::{ONE_LOOK, Outcome, refuse_absent, signals, supervised};
+use super::{Start, Stop};
+use crate::act::supervisor::Terms;
+use crate::act::{self, log};
 use crate::cli::{DoctorArgs, Format};
-use crate::config::Node;
+use crate::clock;
 use crate::ending::Ending;
+use crate::environment::value_of;
+use crate::judge::wishes::{completed, wishes};
 use crate::judge::{
     doctor::{diagnose, links},
     judge,
 };
-use crate::probe::{Depth, Operator, Probe};
+use crate::node::{Node, PeermemExpected};
+use crate::probe::{self, Breadth, Depth, Probe};
 use crate::report::Report;
 use crate::report::doctor::{Diagnosis, Drivers, Paint};
 use anyhow::Context;
+use std::ffi::OsStr;
 use std::io::{IsTerminal, stdout};
-use std::time::SystemTime;
 
-/// Looks once, at more than `check` does, and prints what is wrong. `colour` is wanted on a terminal.
-///
-/// # Errors
-/// When standard output cannot be written.
-pub fn run(args: &DoctorArgs, node: &Node, operator: &Operator, colour: bool) -> anyhow::Result<Ending> {
-    let mut probe = Probe::new(node);
+/// Looks once, at more than `check` does, and prints what is wrong.
+pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false };
+    let paint = Paint::new(wants_colour(start));
+    match supervised(terms, start, |_| look(args, paint, start))? {
+        Outcome::Ended(ending) => Ok(ending),
+        Outcome::Hung(hung) => hangs(&hung, args.format),
+    }
+}
+
+fn look(args: &DoctorArgs, paint: Paint, start: &Start) -> Result<Ending, Stop> {
+    refuse_absent(&args.root)?;
+    let proc = args.node.proc.clone().unwrap_or_else(|| args.root.join("proc"));
+    // A debug pod is told nothing: what the operator says stands in the environment of its own containers.
+    let survey = probe::survey(&args.root, &proc, Breadth::WithLogs);
+    let wishes = wishes(&survey, start.variables);
+    let peermem = Some(PeermemExpected::default());
+    let node = Node::new(&args.node, &args.root, peermem, &completed(&wishes, start.variables))?;
+    let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
-    let symptoms = probe.symptoms(&seen, operator);
+    let symptoms = probe.symptoms(&seen, survey, wishes);
     let verdict = judge(&node.expected, &seen);
-    let name = node.name.as_deref().unwrap_or(&seen.kernel.hostname);
-    let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, name);
+    let told = node.name.as_deref().or(symptoms.wishes.node.as_deref());
+    let name = told.map_or_else(|| seen.kernel.hostname.to_lowercase(), str::to_owned);
+    let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, &name);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
-    let report = Report::new(node.name.as_deref(), &seen.kernel, &verdict, SystemTime::now());
+    let report = Report::new(node.name.as_deref(), &seen.kernel, &verdict, clock::wall());
     let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
     let text = match args.format {
-        Format::Text => diagnosis.text(Paint::new(colour && stdout().is_terminal())),
-        Format::Json => diagnosis.json()? + "\n",
+        Format::Text => diagnosis.text(paint),
+        Format::Json => diagnosis.json().context("cannot write the report")? + "\n",
     };
     act::answer(&text).context("cannot write to standard output")?;
     Ok(Ending::of_doctor(verdict.outcome, &findings))
+}
+
+fn wants_colour(start: &Start) -> bool {
+    value_of(start.variables, "NO_COLOR").is_none_or(OsStr::is_empty) && stdout().is_terminal()
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `fleet`: the reports of many nodes, rolled up. It looks at no node.
 
-use crate::act;
-use crate::cli::Format;
+use super::Stop;
+use crate::act::{self, log};
+use crate::cli::{FleetArgs, Format};
 use crate::ending::Ending;
-use crate::environment::Refusal;
+use crate::environment::Misuse;
 use crate::fleet::Fleet;
 use anyhow::Context;
-use std::fs::File;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Far more than a report is, far less than would hurt.
@@ -16,7 +19,7 @@ const LINE: usize = 1024 * 1024;
 const BUFFER: usize = 128 * 1024;
 
 /// Where reports come from, open.
-pub struct Source {
+struct Source {
     name: String,
     reader: Box<dyn Read>,
 }
@@ -26,20 +29,20 @@ impl Source {
     ///
     /// # Errors
     /// When a file is not there, or cannot be read.
-    pub fn all(paths: &[PathBuf]) -> Result<Vec<Self>, Refusal> {
+    fn all(paths: &[PathBuf]) -> Result<Vec<Self>, Misuse> {
         if paths.is_empty() {
             return Ok(vec![Self::standard_input()]);
         }
         paths.iter().map(|path| Self::named(path)).collect()
     }
 
-    fn named(path: &Path) -> Result<Self, Refusal> {
+    fn named(path: &Path) -> Result<Self, Misuse> {
         if path == Path::new("-") {
             return Ok(Self::standard_input());
         }
         let name = path.display().to_string();
-        let refused = |why: &str| Refusal::Said(format!("cannot read reports from {name}: {why}"));
-        let file = File::open(path).map_err(|error| {
+        let refused = |why: &str| Misuse::Said(format!("cannot read reports from {name}: {why}"));
+        let file = open(path).map_err(|error| {
             refused(&format!(
                 "{error}: name a file of what `doctor --format json` printed, one report a line"
             ))
@@ -56,22 +59,28 @@ impl Source {
 }
 
 /// Reads all sources and prints the roll-up.
-///
-/// # Errors
-/// When a source breaks off, or standard output cannot be written.
-pub fn run(sources: Vec<Source>, format: Format) -> anyhow::Result<Ending> {
+pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
+    log::start(&args.log);
     let mut fleet = Fleet::default();
-    for Source { name, reader } in sources {
+    for Source { name, reader } in Source::all(&args.files)? {
         feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
             .with_context(|| format!("cannot read {name} to its end"))?;
     }
     let rollup = fleet.rollup();
-    let text = match format {
+    let text = match args.format {
         Format::Text => rollup.text(),
-        Format::Json => rollup.json()? + "\n",
+        Format::Json => rollup.json().context("cannot write the roll-up")? + "\n",
     };
     act::answer(&text).context("cannot write to standard output")?;
     Ok(rollup.ending())
+}
+
+/// Opens without waiting for somebody who writes, and then reads as usual: a FIFO that nobody writes to is empty.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let flags = OFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GETFL)?);
+    fcntl(&file, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(file)
 }
 
 /// Line by line; no more of a line is kept than one may have.

@@ -3,24 +3,26 @@
 
 use super::attempt;
 use super::watch::Watch;
-use crate::act::{log, metrics};
+use crate::act::log;
+use crate::act::output::OutputFile;
+use crate::clock::now;
 use crate::condition::Verdict;
-use crate::config::{Node, Policy};
 use crate::ending::Ending;
-use crate::gate::{Cause, Effect, Gate, Look};
+use crate::gate::{Effect, Gate, Policy};
+use crate::look::{Cause, Look};
+use crate::node::Node;
 use crate::report;
-use crate::wake::{Signals, Wake, Wakes, now};
-use std::path::PathBuf;
+use crate::wake::{Signals, Wake, Wakes};
 
 /// What to hold for.
 #[derive(Clone, Debug)]
-pub struct Hold {
+pub(super) struct Hold {
     /// The node to look at.
-    pub node: Node,
+    pub(super) node: Node,
     /// When to open and when to give up.
-    pub policy: Policy,
+    pub(super) policy: Policy,
     /// The Prometheus textfile.
-    pub metrics_file: Option<PathBuf>,
+    pub(super) metrics: Option<OutputFile>,
 }
 
 /// A hold under way.
@@ -34,10 +36,16 @@ pub(super) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    pub(super) fn new(asked: &'a Hold, signals: Signals) -> Self {
-        let watch = Watch::new(&asked.node, signals);
+    pub(super) fn new(asked: &'a Hold, signals: &'a Signals) -> Self {
+        let mut watch = Watch::new(&asked.node, signals);
         let gate = Gate::new(asked.policy.clone(), watch.started());
+        watch.end_by(gate.deadline());
         Self { asked, watch, gate, last_words: String::new(), metrics_warned: false }
+    }
+
+    /// What was asked for.
+    pub(super) fn asked(&self) -> &'a Hold {
+        self.asked
     }
 
     /// Arm, look, sleep; returns the effect that ends the hold.
@@ -84,14 +92,13 @@ impl<'a> Held<'a> {
     }
 
     fn publish(&mut self) {
-        let (Some(path), Some(verdict)) = (&self.asked.metrics_file, self.gate.verdict()) else { return };
-        let written = metrics::replace(path, &report::metrics(verdict, self.watch.elapsed()));
-        match written {
+        let (Some(file), Some(verdict)) = (&self.asked.metrics, self.gate.verdict()) else { return };
+        match file.replace(&report::metrics(verdict, self.watch.elapsed())) {
             Err(error) if !self.metrics_warned => {
                 self.metrics_warned = true;
                 tracing::warn!(
                     "cannot write the metrics file {}: {error}: see that its directory is there and may be written",
-                    path.display()
+                    file.path().display()
                 );
             }
             _ => {}
@@ -118,7 +125,7 @@ impl<'a> Held<'a> {
         self.gate.verdict()
     }
 
-    pub(super) fn wakes(&self) -> &Wakes {
+    pub(super) fn wakes(&self) -> &Wakes<'a> {
         self.watch.wakes()
     }
 }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `install`: puts this program, and the modprobe shim, into a shared volume.
 
+use super::Stop;
 use crate::VERSION;
-use crate::act::install::{self, NotInstalled, Was};
+use crate::act::install::{Was, install};
+use crate::act::log;
+use crate::cli::InstallArgs;
 use crate::ending::Ending;
-use std::path::Path;
 
 /// Installs, and says what there was to do.
-///
-/// # Errors
-/// When DIR is no place for it, or it cannot be done.
-pub fn run(dir: &Path) -> Result<Ending, NotInstalled> {
-    let installed = install::install(dir)?;
+pub(super) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
+    log::start(&args.log);
     let mut is_changed = false;
-    for (path, was) in &installed {
+    for (path, was) in &install(&args.dir)? {
         let done = match was {
             Was::Same => "already there",
             Was::Nothing => "installed",
@@ -24,6 +23,6 @@ pub fn run(dir: &Path) -> Result<Ending, NotInstalled> {
         is_changed |= *was != Was::Same;
     }
     let done = if is_changed { "installed and run" } else { "nothing to do" };
-    tracing::info!("{done}: peermem-gate {VERSION} is in {}", dir.display());
+    tracing::info!("{done}: peermem-gate {VERSION} is in {}", args.dir.display());
     Ok(Ending::Opened)
 }

@@ -3,22 +3,30 @@
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
 use super::attempt::{Loader, Tried};
-use super::held::Hold;
-use super::last_words;
-use super::outlets::{self, Outlets};
+use super::load::texts;
+use super::looking::{Outcome, Outputs, ended_by, output, signals, supervised};
+use super::outlets::{Files, Outlets};
 use super::vigil::Vigil;
 use super::watch::Watch;
+use super::{Start, Stop};
 use crate::act::exec::Unrunnable;
+use crate::act::last_words::LastWords;
 use crate::act::log;
-use crate::act::modprobe::{Modprobe, Words};
-use crate::act::notify::Manager;
-use crate::condition::Outcome;
+use crate::act::modprobe::{BrokenOff, Modprobe, Words};
+use crate::act::supervisor::Terms;
+use crate::cli::KeepArgs;
+use crate::clock::now;
+use crate::condition::Outcome as Verdicts;
 use crate::ending::Ending;
-use crate::gate::{BootTime, Cause, Effect, Seconds};
+use crate::environment::{Misuse, value_of};
+use crate::gate::{Effect, Policy};
 use crate::judge::swap::Presence;
 use crate::keep::{Action, Done, Keep, State, Step};
+use crate::look::Cause;
+use crate::node::{Node, PeermemExpected};
 use crate::probe;
-use crate::wake::{Signals, Wake, now};
+use crate::time::{BootTime, Seconds};
+use crate::wake::{Signals, Wake};
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -30,22 +38,47 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const UNLOAD: Duration = Duration::from_millis(700);
 /// What rmmod is given then: one that hangs in the kernel ends on no signal.
 const RMMOD: Duration = Duration::from_millis(100);
-/// What a load and an unload take less than. Of one that lasts longer it is told, and again after ten times as
-/// long.
+/// A load and an unload that take longer are slow, and the log says so.
 const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
-/// Of one that lasts longer than this the service manager is told nothing good any more: its watchdog goes unfed.
-/// The kernel itself may wait half a minute for a module on which another depends.
+/// A load and an unload that take longer hang: the watchdog goes unfed. The kernel itself may wait half a
+/// minute for a module on which another depends.
 const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
 
+/// Stays until it is told to end.
+pub(super) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
+    let mut signals = signals()?;
+    signals.serve();
+    log::start(&args.log);
+    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false };
+    match supervised(terms, start, |_| stay(args, start, &signals))? {
+        Outcome::Ended(ending) => Ok(ending),
+        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+    }
+}
+
+fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    let service = Service::of(args, start)?;
+    // What was killed left its own behind, and this one may end before it has anything to tell.
+    service.files.clear();
+    // A driver's container shows its root only once the driver is installed.
+    if service.tools.root == Path::new("/") {
+        service.tools.modprobe()?;
+        if !service.no_yield {
+            service.tools.rmmod()?;
+        }
+    }
+    Ok(Sidecar::new(&service, signals).run())
+}
+
 /// Where kmod's programs are looked for.
-#[derive(Clone, Debug)]
-pub struct Tools {
+#[derive(Debug)]
+struct Tools {
     /// The GPU driver's root.
-    pub root: PathBuf,
+    root: PathBuf,
     /// `PATH`.
-    pub path: Option<OsString>,
+    path: Option<OsString>,
     /// `--modprobe`.
-    pub modprobe: Option<PathBuf>,
+    modprobe: Option<PathBuf>,
 }
 
 impl Tools {
@@ -65,77 +98,79 @@ impl Tools {
 
 /// Everything that `keep` was asked for.
 #[derive(Debug)]
-pub struct Service {
-    /// The node, how to behave in time, and the metrics file.
-    pub hold: Hold,
-    /// Where modprobe and rmmod are.
-    pub tools: Tools,
+struct Service {
+    node: Node,
+    policy: Policy,
+    tools: Tools,
     /// The module's parameters.
-    pub parameters: Vec<OsString>,
-    /// Never unload.
-    pub no_yield: bool,
-    /// Unload when told to end.
-    pub unload_on_exit: bool,
-    /// Where the report goes.
-    pub status_file: Option<PathBuf>,
-    /// Where the last words go.
-    pub termination_log: Option<PathBuf>,
+    parameters: Vec<OsString>,
+    no_yield: bool,
+    unload_on_exit: bool,
+    files: Files,
+    last_words: LastWords,
 }
 
 impl Service {
-    /// Stays until it is told to end.
-    ///
-    /// # Errors
-    /// When modprobe or rmmod is missing in a root that will not change.
-    pub fn run(&self, mut signals: Signals) -> Result<Ending, Unrunnable> {
-        // What was killed left its own behind, and this one may end before it has anything to tell.
-        outlets::clear(self);
-        // A driver's container shows its root only once the driver is installed.
-        if self.tools.root == Path::new("/") {
-            self.tools.modprobe()?;
-            if !self.no_yield {
-                self.tools.rmmod()?;
-            }
+    fn of(args: &KeepArgs, start: &Start) -> Result<Self, Misuse> {
+        if args.no_yield && args.unload_on_exit {
+            let why = "--no-yield never unloads, and --unload-on-exit does: leave one of them out";
+            return Err(Misuse::Said(why.to_owned()));
         }
-        signals.serve();
-        Ok(Kept::new(self, signals).run())
+        if let Some(reason) = value_of(start.variables, "PEERMEM_GATE_DISABLED") {
+            tracing::warn!(
+                "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, and not `keep`: to have nvidia_peermem \
+                 left alone, use --no-yield, or end it"
+            );
+        }
+        let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+        let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
+        // What is judged must be what this modprobe loads.
+        node.places.finds_driver = false;
+        let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
+        let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
+        Ok(Self {
+            node,
+            policy: Policy::of_keep(&args.pace),
+            tools: Tools {
+                root: args.node.driver_root.clone(),
+                path: value_of(start.variables, "PATH").map(OsString::from),
+                modprobe: args.modprobe.clone(),
+            },
+            parameters: args.parameters.clone(),
+            no_yield: args.no_yield,
+            unload_on_exit: args.unload_on_exit,
+            files: Files { metrics, status },
+            last_words,
+        })
     }
 }
 
 /// A service under way.
-struct Kept<'a> {
-    asked: &'a Service,
+struct Sidecar<'a> {
+    service: &'a Service,
     watch: Watch<'a>,
     keep: Keep,
     /// Found beforehand: an unload must not wait for it.
     rmmod: Option<Modprobe>,
-    manager: Manager,
     outlets: Outlets<'a>,
     /// A signal that came while something else was under way, and when.
-    told: Option<(u8, BootTime)>,
+    signal: Option<(u8, BootTime)>,
 }
 
-impl<'a> Kept<'a> {
-    fn new(asked: &'a Service, signals: Signals) -> Self {
-        let watch = Watch::new(&asked.hold.node, signals);
-        let keep = Keep::new(asked.hold.policy.clone(), asked.no_yield, watch.started());
-        Self {
-            asked,
-            watch,
-            keep,
-            rmmod: None,
-            manager: Manager::of_environment(),
-            outlets: Outlets::new(asked),
-            told: None,
-        }
+impl<'a> Sidecar<'a> {
+    fn new(service: &'a Service, signals: &'a Signals) -> Self {
+        let watch = Watch::new(&service.node, signals);
+        let keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
+        let outlets = Outlets::new(&service.files, service.policy.heartbeat);
+        Self { service, watch, keep, rmmod: None, outlets, signal: None }
     }
 
     fn run(&mut self) -> Ending {
         if let Some(sentence) = self.hopeless() {
             tracing::error!("{sentence}");
-            return last_words(self.asked.termination_log.as_deref(), Ending::Blocked, &sentence, None);
+            return self.service.last_words.leave(Ending::Blocked, &sentence, None);
         }
-        if !self.asked.no_yield {
+        if !self.service.no_yield {
             self.watch.be_alert();
         }
         if self.watch.applies() {
@@ -157,14 +192,14 @@ impl<'a> Kept<'a> {
             }
             if !is_ready && self.keep.verdict().is_some() {
                 is_ready = true;
-                self.manager.ready();
+                self.outlets.systemd.ready();
             }
-            self.manager.attend();
-            if let Some((signal, since)) = self.told {
-                return self.told_to_end(signal, since);
+            self.outlets.systemd.attend();
+            if let Some((signal, since)) = self.signal {
+                return self.end_service(signal, since);
             }
             cause = match self.watch.sleep(self.due()) {
-                Wake::Signal(signal) => return self.told_to_end(signal, now()),
+                Wake::Signal(signal) => return self.end_service(signal, now()),
                 Wake::Event(cause) => Some(cause),
                 Wake::Due => self.watch.due_cause(self.keep.next_look()),
             };
@@ -173,22 +208,22 @@ impl<'a> Kept<'a> {
 
     /// There is nothing to stay for where nothing can be loaded; unless there is nothing to load.
     fn hopeless(&mut self) -> Option<String> {
-        let (why, remedy) = probe::cannot_load(&self.asked.hold.node.places, &self.asked.tools.root)?;
+        let (why, remedy) = probe::cannot_load(&self.service.node.places, &self.service.tools.root)?;
         let outcome = loop {
             if let Some(look) = self.watch.look(&Cause::Start, None) {
                 break look.verdict.outcome;
             }
             // A signal broke it off, or the marker's loss.
-            self.told = self.watch.wakes().take_signal().map(|signal| (signal, now()));
-            if self.told.is_some() {
+            self.signal = self.watch.wakes().take_signal().map(|signal| (signal, now()));
+            if self.signal.is_some() {
                 return None;
             }
         };
-        (outcome != Outcome::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
+        (outcome != Verdicts::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
     fn due(&self) -> Option<BootTime> {
-        let own = [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.manager.next_due()];
+        let own = [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.outlets.systemd.next_due()];
         own.into_iter().flatten().min()
     }
 
@@ -199,20 +234,21 @@ impl<'a> Kept<'a> {
         }
         let mut cause = cause;
         // Told to end meanwhile, it does not begin with anything else.
-        while self.told.is_none() {
+        while self.signal.is_none() {
+            self.watch.end_by(self.keep.unload_due());
             let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
             let Some(sight) = self.watch.sight(look) else { break };
             let step = self.keep.look(now(), cause, sight);
             let is_done = step.action.is_none();
             self.take(step)?;
-            if is_done || self.told.is_some() {
+            if is_done || self.signal.is_some() {
                 break;
             }
             cause = &Cause::Timer;
             self.glimpse(cause)?;
         }
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
-            self.rmmod = self.asked.tools.rmmod().ok();
+            self.rmmod = self.service.tools.rmmod().ok();
         }
         ControlFlow::Continue(())
     }
@@ -253,28 +289,33 @@ impl<'a> Kept<'a> {
             }
         }
         if is_new {
-            self.outlets.publish(&self.keep, &self.watch, &self.manager);
+            self.outlets.publish(&self.keep, &self.watch);
         }
         ControlFlow::Continue(())
     }
 
     /// `None` when a signal broke it off.
     fn load(&mut self) -> Option<Done> {
-        let modprobe = match self.asked.tools.modprobe() {
+        let modprobe = match self.service.tools.modprobe() {
             Ok(modprobe) => modprobe.with_patience(PATIENCE),
             Err(why) => return Some(Done::Postponed("NoModprobe", why.message)),
         };
-        let arguments = [&["nvidia-peermem".into()], self.asked.parameters.as_slice()].concat();
-        let (keep, manager, outlets) = (&self.keep, &self.manager, &mut self.outlets);
-        let mut vigil = Vigil::over("loading nvidia_peermem", SLOW.0, HUNG.0);
+        let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
+        let (keep, outlets) = (&self.keep, &mut self.outlets);
+        let mut vigil = Vigil::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
         let mut loader = Loader {
             modprobe: &modprobe,
             arguments: &arguments,
             words: Words::Kept,
-            meanwhile: &mut |watch| {
-                if vigil.keeps(manager) {
-                    outlets.publish(keep, watch, manager);
+            is_late: &mut |watch| {
+                if vigil.spent() < HUNG.0 {
+                    outlets.systemd.feed();
                 }
+                if vigil.tell() {
+                    outlets.publish(keep, watch);
+                }
+                // A service stays, and so does what hangs.
+                false
             },
         };
         Some(match loader.attempt(&mut self.watch, self.keep.gate()) {
@@ -286,25 +327,26 @@ impl<'a> Kept<'a> {
             Tried::Refused(why) => Done::Refused(why.reason, why.sentence),
             Tried::Again(why) => Done::Postponed(why.reason, why.sentence),
             Tried::CannotRun(why) => Done::Postponed("NoModprobe", why.message),
+            Tried::Late(sentence) => Done::Postponed("Late", sentence),
             Tried::Signal(signal, since) => {
-                self.told = Some((signal, since));
+                self.signal = Some((signal, since));
                 return None;
             }
         })
     }
 
     /// What is still to be told comes after it, so that it is not late; unless it hangs.
-    fn unload(&mut self, untold: &mut Vec<Effect>) -> Done {
-        let rmmod = match self.rmmod.take().map_or_else(|| self.asked.tools.rmmod(), Ok) {
+    fn unload(&mut self, unsaid: &mut Vec<Effect>) -> Done {
+        let rmmod = match self.rmmod.take().map_or_else(|| self.service.tools.rmmod(), Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
         };
         let signals = self.watch.wakes().signals();
-        let mut vigil = Vigil::over("rmmod nvidia_peermem", SLOW.1, HUNG.1);
+        let mut vigil = Vigil::over("rmmod nvidia_peermem", SLOW.1, self.service.policy.heartbeat);
         let begun = vigil.begun;
         let ran = rmmod.run(&["nvidia_peermem".into()], Words::Kept, signals.fd(), || {
             if vigil.is_long() {
-                untold.retain(|effect| match effect {
+                unsaid.retain(|effect| match effect {
                     Effect::Say(line) => {
                         log::say(line);
                         false
@@ -312,20 +354,29 @@ impl<'a> Kept<'a> {
                     _ => true,
                 });
             }
-            if vigil.keeps(&self.manager) {
-                self.outlets.publish(&self.keep, &self.watch, &self.manager);
+            if vigil.spent() < HUNG.1 {
+                self.outlets.systemd.feed();
+            }
+            if vigil.tell() {
+                self.outlets.publish(&self.keep, &self.watch);
             }
             // Each must be taken, but the first counts.
             let came = signals.take_one().map(|signal| (signal, now()));
-            self.told = self.told.or(came);
-            self.told.filter(|(_, since)| now() >= *since + UNLOAD).map(|(signal, _)| signal)
+            self.signal = self.signal.or(came);
+            let is_late = |(_, since): &(u8, BootTime)| now() >= *since + UNLOAD;
+            self.signal.filter(is_late).map(|(signal, _)| BrokenOff::Signal(signal))
         });
         let took = Seconds(now().saturating_sub(begun));
         let why = match ran {
-            Ok(ran) if ran.code == 0 => {
+            Ok(ran) if ran.code == 0 && self.watch.glimpse().peermem == Presence::Absent => {
                 self.rmmod = Some(rmmod);
                 return Done::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED may go on"));
             }
+            Ok(ran) if ran.code == 0 => format!(
+                "{} says that it succeeded, and nvidia_peermem is still there; what to do: see what it really is, and \
+                 `rmmod nvidia_peermem` by hand",
+                rmmod.path().display()
+            ),
             Ok(ran) => ran.stderr.lines().last().unwrap_or("rmmod does not say why").to_owned(),
             // It may be found elsewhere by now.
             Err(why) => why.message,
@@ -345,18 +396,18 @@ impl<'a> Kept<'a> {
     fn end(&self, ending: Ending) -> Ending {
         let sentence = self.keep.sentence();
         tracing::error!("give up: {sentence}");
-        last_words(self.asked.termination_log.as_deref(), ending, &sentence, self.keep.verdict())
+        self.service.last_words.leave(ending, &sentence, self.keep.verdict())
     }
 
     /// A service that is told to end has done well.
-    fn told_to_end(&mut self, signal: u8, since: BootTime) -> Ending {
-        self.manager.stopping();
+    fn end_service(&mut self, signal: u8, since: BootTime) -> Ending {
+        self.outlets.systemd.stopping();
         let mut glimpse = self.watch.glimpse();
         let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });
         // Not where one was broken off just now, and nothing is touched where the gate does not apply.
-        let may = self.asked.unload_on_exit && self.keep.has_applied();
+        let may = self.service.unload_on_exit && self.keep.has_applied();
         if may && is_unused && now() < since + UNLOAD {
-            self.told = Some((signal, since));
+            self.signal = Some((signal, since));
             if let Done::NotUnloaded(why) = self.unload(&mut Vec::new()) {
                 tracing::warn!("{why}");
             }
@@ -367,7 +418,7 @@ impl<'a> Kept<'a> {
             _ => "stays as it is",
         };
         tracing::info!("ended by signal {signal}: nvidia_peermem {left}");
-        outlets::clear(self.asked);
+        self.service.files.clear();
         Ending::Opened
     }
 }

@@ -3,35 +3,131 @@
 
 use super::attempt::{Loader, Tried};
 use super::held::{Held, Hold};
-use super::last_words;
+use super::looking::{Outcome, Outputs, ended_by, limit, signals, supervised};
+use super::vigil::Vigil;
+use super::{Start, Stop};
+use crate::act::Lifeline;
 use crate::act::exec::Unrunnable;
-use crate::act::modprobe::{Modprobe, Ran, Words};
-use crate::condition::{ConditionType, Outcome, Reason, Verdict};
+use crate::act::last_words::LastWords;
+use crate::act::log;
+use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::supervisor::Terms;
+use crate::cli::LoadArgs;
+use crate::condition::{ConditionType, Outcome as Verdicts, Reason, Verdict};
 use crate::ending::Ending;
-use crate::gate::{Effect, Opening};
+use crate::environment::value_of;
+use crate::gate::{Effect, Opening, Policy};
+use crate::node::{Node, PeermemExpected};
 use crate::probe;
 use crate::wake::Signals;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
-/// Everything that a load was asked for.
-#[derive(Debug)]
-pub struct Load {
-    /// What to hold for.
-    pub hold: Hold,
+/// After this long modprobe is slow, and the log says so.
+const SLOW: Duration = Duration::from_secs(2);
+/// After this long it hangs. The kernel itself waits half a minute for each symbol of a module that is still
+/// loading (`kernel/module/main.c`), and nothing is loaded before what it needs is live.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// Loads, and says how that came out.
+pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    let policy = Policy::of_load(&args.hold)?;
+    let work = |lifeline: &Lifeline| {
+        let modprobe = modprobe(args, start)?;
+        let arguments = arguments(args, start);
+        if let Some(reason) = disabled {
+            return without_a_look(reason, args, &modprobe, &arguments, start, &signals);
+        }
+        let asked = Asked { modprobe: &modprobe, arguments: &arguments, words: Words::Kept, lifeline };
+        let (hold, last_words) = hold(args, policy.clone(), start)?;
+        Ok(match asked.load(&hold, &last_words, &signals) {
+            Finished::Live(_) | Finished::Open => Ending::Opened,
+            Finished::Ended(ending) => ending,
+        })
+    };
+    // Without a look nothing holds it, and so nothing ends it but modprobe.
+    let limit = limit(&policy).filter(|_| disabled.is_none());
+    let terms = Terms { signals: &signals, limit, keeps_stdout: true };
+    match supervised(terms, start, work)? {
+        Outcome::Ended(ending) => Ok(ending),
+        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+    }
+}
+
+fn modprobe(args: &LoadArgs, start: &Start) -> Result<Modprobe, Unrunnable> {
+    let path = value_of(start.variables, "PATH");
+    Modprobe::find(&args.node.driver_root, path, args.modprobe.as_deref())
+}
+
+fn arguments(args: &LoadArgs, start: &Start) -> Vec<OsString> {
+    // Run by the module's own install line, we would be run by it again.
+    let is_by_install_line =
+        value_of(start.variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem");
+    let option = is_by_install_line.then(|| OsString::from("--ignore-install"));
+    let name = OsString::from("nvidia-peermem");
+    option.into_iter().chain([name]).chain(args.parameters.iter().cloned()).collect()
+}
+
+/// What to hold for, and where the last words go.
+pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Hold, LastWords), Stop> {
+    let parameters = texts(&args.parameters);
+    let mut node =
+        Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
+    // What is judged must be what this modprobe loads.
+    node.places.finds_driver = false;
+    let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
+    Ok((Hold { node, policy, metrics }, last_words))
+}
+
+pub(super) fn texts(words: &[OsString]) -> Vec<String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// As modprobe alone would have loaded it.
+fn without_a_look(
+    reason: &str,
+    args: &LoadArgs,
+    modprobe: &Modprobe,
+    arguments: &[OsString],
+    start: &Start,
+    signals: &Signals,
+) -> Result<Ending, Stop> {
+    if args.hold.dry_run {
+        tracing::warn!("the gate is disabled, and this is a dry run: nothing is loaded");
+        return Ok(Ending::Opened);
+    }
+    tracing::warn!("loading without a look: the gate is disabled: {reason}");
+    let ran =
+        modprobe.run(arguments, Words::Passed, signals.fd(), || signals.take_one().map(BrokenOff::Signal))?;
+    Ok(match ran {
+        Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
+        Ran { code: 0, .. } => Ending::Opened,
+        ran => {
+            let sentence = format!("modprobe ended with {}: {}", ran.code, ran.stderr.trim_end());
+            tracing::error!("{sentence}");
+            start.last_words.leave(Ending::Blocked, &sentence, None)
+        }
+    })
+}
+
+/// What is to be loaded, and by what.
+pub(super) struct Asked<'a> {
     /// The modprobe to run, and where.
-    pub modprobe: Modprobe,
+    pub(super) modprobe: &'a Modprobe,
     /// Its arguments.
-    pub arguments: Vec<OsString>,
-    /// What becomes of its words.
-    pub words: Words,
-    /// Where the last words go.
-    pub termination_log: Option<PathBuf>,
+    pub(super) arguments: &'a [OsString],
+    /// Where modprobe's words go.
+    pub(super) words: Words,
+    /// For a load that the deadline finds under way.
+    pub(super) lifeline: &'a Lifeline,
 }
 
 /// How a load came out.
 #[derive(Debug)]
-pub enum Finished {
+pub(super) enum Finished {
     /// `nvidia_peermem` is live. What modprobe ended with, if it had to be run.
     Live(Option<u8>),
     /// The gate opened, and there was nothing to load or it was not to be loaded.
@@ -40,44 +136,19 @@ pub enum Finished {
     Ended(Ending),
 }
 
-/// Loads without a look, as modprobe alone would have.
-///
-/// # Errors
-/// When modprobe cannot be run.
-pub fn disabled(
-    reason: &str,
-    modprobe: &Modprobe,
-    arguments: &[OsString],
-    termination_log: Option<&Path>,
-    signals: &Signals,
-) -> Result<Ending, Unrunnable> {
-    tracing::warn!("loading without a look: the gate is disabled: {reason}");
-    let ran = modprobe.run(arguments, Words::Passed, signals.fd(), || signals.take_one())?;
-    Ok(match ran {
-        Ran { signal: Some(signal), .. } => Ending::Signal(signal),
-        Ran { code: 0, .. } => Ending::Opened,
-        ran => {
-            let sentence = format!("modprobe ended with {}: {}", ran.code, ran.stderr.trim_end());
-            tracing::error!("{sentence}");
-            last_words(termination_log, Ending::Blocked, &sentence, None)
-        }
-    })
-}
-
-impl Load {
+impl Asked<'_> {
     /// Holds, loads, proves.
-    #[must_use]
-    pub fn run(&self, signals: Signals) -> Finished {
-        let mut held = Held::new(&self.hold, signals);
+    pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> Finished {
+        let mut held = Held::new(asked, signals);
         if let Some(sentence) = self.hopeless(&mut held) {
-            return self.refused(&sentence, None);
+            return refused(&sentence, None, last_words);
         }
         let mut last_try = String::new();
         loop {
             match held.hold() {
                 Effect::Open(Opening::Ready) => {}
-                Effect::Open(_) => return self.open(&held),
-                Effect::End(ending) => return self.ended(&held, ending, &last_try),
+                Effect::Open(_) => return Finished::Open,
+                Effect::End(ending) => return ended(&held, ending, &last_try, last_words),
                 Effect::Say(_) | Effect::Publish => continue,
             }
             match self.attempt(&mut held) {
@@ -86,13 +157,13 @@ impl Load {
                         "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now holds its modules and keeps \
                          it from coming; what to do: `rmmod nvidia_peermem`"
                     );
-                    return self.refused(&sentence, held.verdict());
+                    return refused(&sentence, held.verdict(), last_words);
                 }
                 Tried::Live(sentence, code) => {
                     tracing::info!("{sentence}");
                     return Finished::Live(code);
                 }
-                Tried::Refused(why) => return self.refused(&why.sentence, held.verdict()),
+                Tried::Refused(why) => return refused(&why.sentence, held.verdict(), last_words),
                 Tried::Again(why) => {
                     let sentence = why.sentence;
                     tracing::warn!("not loaded yet: {sentence}");
@@ -101,66 +172,66 @@ impl Load {
                 }
                 Tried::Signal(signal, _) => {
                     let ending = held.signalled(signal);
-                    return self.ended(&held, ending, self.whether_it_is_there());
+                    return ended(&held, ending, whether_it_is_there(asked), last_words);
                 }
-                Tried::CannotRun(why) => return self.cannot_run(&why),
+                Tried::Late(sentence) => {
+                    let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
+                    tracing::error!("{sentence}");
+                    let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
+                    return Finished::Ended(ending);
+                }
+                Tried::CannotRun(why) => {
+                    tracing::error!("{}", why.message);
+                    return Finished::Ended(last_words.leave(why.ending, &why.message, None));
+                }
             }
-        }
-    }
-
-    /// A signal came while modprobe ran: what it leaves behind must not go unnoticed.
-    fn whether_it_is_there(&self) -> &'static str {
-        if probe::is_listed(&self.hold.node.places) {
-            tracing::warn!("nvidia_peermem is there: it holds MOFED's modules from now on");
-            "; nvidia_peermem is there and holds MOFED's modules"
-        } else {
-            "; nvidia_peermem is not loaded"
         }
     }
 
     /// There is nothing to wait for where nothing can be loaded; unless there is nothing to load.
     fn hopeless(&self, held: &mut Held) -> Option<String> {
-        let (why, remedy) = probe::cannot_load(&self.hold.node.places, self.modprobe.root())
-            .filter(|_| !self.hold.policy.dry_run)?;
+        let Hold { node, policy, .. } = held.asked();
+        let (why, remedy) =
+            probe::cannot_load(&node.places, self.modprobe.root()).filter(|_| !policy.dry_run)?;
         let verdict = held.look_now()?.verdict;
         let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
-        let is_done = verdict.outcome == Outcome::NotApplicable
+        let is_done = verdict.outcome == Verdicts::NotApplicable
             || matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
         (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
-    fn cannot_run(&self, why: &Unrunnable) -> Finished {
-        tracing::error!("{}", why.message);
-        let log = self.termination_log.as_deref();
-        Finished::Ended(last_words(log, why.ending, &why.message, None))
-    }
-
-    fn open(&self, held: &Held) -> Finished {
-        // A signal that came while opening is heeded.
-        match held.wakes().restore_signals() {
-            Some(signal) => self.ended(held, Ending::Signal(signal), ""),
-            None => Finished::Open,
-        }
-    }
-
-    fn ended(&self, held: &Held, ending: Ending, last_try: &str) -> Finished {
-        let log = self.termination_log.as_deref();
-        let sentence = format!("{}{last_try}", held.last_words());
-        Finished::Ended(last_words(log, ending, &sentence, held.verdict()))
-    }
-
-    fn refused(&self, sentence: &str, verdict: Option<&Verdict>) -> Finished {
-        tracing::error!("{sentence}");
-        Finished::Ended(last_words(self.termination_log.as_deref(), Ending::Blocked, sentence, verdict))
-    }
-
     fn attempt(&self, held: &mut Held) -> Tried {
+        self.lifeline.needs(HANGS);
+        let mut vigil = Vigil::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
         let mut loader = Loader {
-            modprobe: &self.modprobe,
-            arguments: &self.arguments,
+            modprobe: self.modprobe,
+            arguments: self.arguments,
             words: self.words,
-            meanwhile: &mut |_| {},
+            is_late: &mut |_| {
+                vigil.tell();
+                vigil.spent() >= HANGS
+            },
         };
         loader.attempt(&mut held.watch, &held.gate)
     }
+}
+
+/// A signal came while modprobe ran, or modprobe hangs: what it leaves behind must not go unnoticed.
+fn whether_it_is_there(asked: &Hold) -> &'static str {
+    if probe::is_listed(&asked.node.places) {
+        tracing::warn!("nvidia_peermem was loaded and now pins MOFED's modules");
+        "; nvidia_peermem was loaded and now pins MOFED's modules"
+    } else {
+        "; nvidia_peermem is not loaded"
+    }
+}
+
+fn ended(held: &Held, ending: Ending, last_try: &str, last_words: &LastWords) -> Finished {
+    let sentence = format!("{}{last_try}", held.last_words());
+    Finished::Ended(last_words.leave(ending, &sentence, held.verdict()))
+}
+
+fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> Finished {
+    tracing::error!("{sentence}");
+    Finished::Ended(last_words.leave(Ending::Blocked, sentence, verdict))
 }

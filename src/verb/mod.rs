@@ -2,31 +2,122 @@
 //! One file a verb; each a few lines over the same core.
 
 mod attempt;
-pub mod check;
-pub mod doctor;
-pub mod fleet;
+mod check;
+mod doctor;
+mod fleet;
 mod held;
-pub mod install;
-pub mod keep;
-pub mod load;
+mod install;
+mod keep;
+mod load;
+mod looking;
 mod outlets;
 pub mod shim;
 mod vigil;
-pub mod wait;
+mod wait;
 mod watch;
 
-pub use held::Hold;
-
-use crate::act::termination_log;
-use crate::condition::Verdict;
+use crate::act;
+use crate::act::exec::Unrunnable;
+use crate::act::install::NotInstalled;
+use crate::act::last_words::LastWords;
+use crate::cli::Verb;
 use crate::ending::Ending;
-use crate::report;
-use std::path::Path;
+use crate::environment::{Invocation, Misuse, Variables};
+use std::io;
 
-/// Ends with a sentence where Kubernetes looks for it.
-fn last_words(path: Option<&Path>, ending: Ending, sentence: &str, verdict: Option<&Verdict>) -> Ending {
-    if let Some(path) = path {
-        termination_log::write(path, &report::termination_log(sentence, verdict));
+/// What every verb starts with.
+#[derive(Clone, Debug)]
+pub struct Start<'a> {
+    /// The environment.
+    pub variables: &'a Variables,
+    /// How an ending is told.
+    pub last_words: LastWords,
+}
+
+/// Does what was asked for.
+///
+/// # Errors
+/// Why the verb did not begin, or did not come to its end.
+pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
+    let disabled = invocation.disabled.as_deref();
+    match invocation.verb {
+        Verb::Wait(args) => wait::run(&args, disabled, start),
+        Verb::Check(args) => check::run(&args, start),
+        Verb::Load(args) => load::run(&args, disabled, start),
+        Verb::Keep(args) => keep::run(&args, start),
+        Verb::Doctor(args) => doctor::run(&args, start),
+        Verb::Fleet(args) => fleet::run(&args),
+        Verb::Install(args) => install::run(&args),
     }
-    ending
+}
+
+/// Why a verb does not begin, or does not come to its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// What was asked for makes no sense.
+    Refused(Misuse),
+    /// CMD, modprobe or rmmod cannot be run.
+    CannotRun(Unrunnable),
+    /// The gate itself failed.
+    Failed(anyhow::Error),
+}
+
+impl Stop {
+    /// Tells why, and ends.
+    #[must_use]
+    pub fn end(&self, last_words: &LastWords) -> Ending {
+        match self {
+            // The help or the version that was asked for.
+            Self::Refused(Misuse::Usage(answer)) if !answer.use_stderr() => {
+                match act::answer(&answer.to_string()) {
+                    Ok(()) => Ending::Opened,
+                    Err(error) => failed(last_words, &error.into()),
+                }
+            }
+            // That file is no place for last words.
+            Self::Refused(refusal @ Misuse::Misplaced(_)) => {
+                LastWords::default().say(Ending::Refused, &refusal.to_string())
+            }
+            Self::Refused(refusal) => last_words.say(Ending::Refused, refusal.to_string().trim_end()),
+            Self::CannotRun(why) => last_words.say(why.ending, &format!("error: {}", why.message)),
+            Self::Failed(error) => failed(last_words, error),
+        }
+    }
+}
+
+fn failed(last_words: &LastWords, error: &anyhow::Error) -> Ending {
+    last_words.say(Ending::Failed, &format!("error: {error:#}"))
+}
+
+impl From<Misuse> for Stop {
+    fn from(refusal: Misuse) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Unrunnable> for Stop {
+    fn from(why: Unrunnable) -> Self {
+        Self::CannotRun(why)
+    }
+}
+
+impl From<NotInstalled> for Stop {
+    fn from(why: NotInstalled) -> Self {
+        match why {
+            NotInstalled::Refused(sentence) => Self::Refused(Misuse::Said(sentence)),
+            NotInstalled::Failed(sentence) => Self::Failed(anyhow::Error::msg(sentence)),
+        }
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.into())
+    }
 }

@@ -1,76 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where `keep` tells what it is at: metrics, status file, service manager, and who holds what.
+//! Where `keep` publishes what it is at: metrics, status file, service manager, and who holds what.
 
-use super::keep::Service;
 use super::watch::Watch;
-use crate::act::metrics;
-use crate::act::notify::Manager;
-use crate::gate::BootTime;
-use crate::keep::status::{self, Kept, Status};
+use crate::act::notify::Systemd;
+use crate::act::output::OutputFile;
+use crate::clock::{self, now};
+use crate::keep::status::{self, Status, Summary};
 use crate::keep::{Keep, State};
 use crate::probe;
 use crate::report::{self, Report};
-use crate::wake::now;
+use crate::time::BootTime;
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A search through all of /proc comes no more often.
 const SEARCH: Duration = Duration::from_secs(5);
 
+/// The files that `keep` was asked for.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) metrics: Option<OutputFile>,
+    pub(super) status: Option<OutputFile>,
+}
+
+impl Files {
+    /// Removes both: one that is left behind would say that somebody keeps something.
+    pub(super) fn clear(&self) {
+        [&self.status, &self.metrics].into_iter().flatten().for_each(OutputFile::remove);
+    }
+}
+
 pub(super) struct Outlets<'a> {
-    asked: &'a Service,
+    files: &'a Files,
+    /// At least this often all is written anew.
+    heartbeat: Duration,
+    pub(super) systemd: Systemd,
     /// Processes that hold devices, and when they were searched for.
     holders: (Vec<String>, Option<BootTime>),
+    /// The files about whose failure the log has a line.
     warned: BTreeSet<&'static str>,
-    told: String,
+    /// The last status that systemd was sent.
+    sent: String,
 }
 
 impl<'a> Outlets<'a> {
-    pub(super) fn new(asked: &'a Service) -> Self {
-        Self { asked, holders: (Vec::new(), None), warned: BTreeSet::new(), told: String::new() }
+    pub(super) fn new(files: &'a Files, heartbeat: Duration) -> Self {
+        Self {
+            files,
+            heartbeat,
+            systemd: Systemd::of_environment(),
+            holders: (Vec::new(), None),
+            warned: BTreeSet::new(),
+            sent: String::new(),
+        }
     }
 
     /// To all of them; a failure warns once and changes nothing else.
-    pub(super) fn publish(&mut self, keep: &Keep, watch: &Watch, manager: &Manager) {
-        self.search(keep);
-        let told = format!("{}: {}", keep.state(), keep.sentence());
-        if told != self.told {
-            manager.status(&told);
-            self.told = told;
+    pub(super) fn publish(&mut self, keep: &Keep, watch: &Watch) {
+        self.search(keep, watch);
+        let status = format!("{}: {}", keep.state(), keep.sentence());
+        if status != self.sent {
+            self.systemd.status(&status);
+            self.sent = status;
         }
         let (Some(verdict), Some(seen)) = (keep.verdict(), watch.seen()) else { return };
-        if let Some(path) = &self.asked.hold.metrics_file {
+        if let Some(file) = &self.files.metrics {
             let since_boot = keep.ledger().loads.1.map(|at| now().saturating_sub(at));
-            let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
             let last = since_boot.map(|ago| wall.saturating_sub(ago).as_secs_f64());
             let text = report::metrics(verdict, watch.elapsed()) + &status::metrics(keep, last);
-            self.replace("metrics file", path, &text);
+            replace(&mut self.warned, "metrics file", file, &text);
         }
-        if let Some(path) = &self.asked.status_file {
-            let (name, heartbeat) = (watch.node().name.as_deref(), self.asked.hold.policy.heartbeat);
+        if let Some(file) = &self.files.status {
             let status = Status {
-                report: Report::new(name, &seen.kernel, verdict, SystemTime::now()),
-                keep: Kept::of(keep, &self.holders.0, heartbeat, now()),
+                report: Report::new(watch.node().name.as_deref(), &seen.kernel, verdict, clock::wall()),
+                keep: Summary::of(keep, &self.holders.0, self.heartbeat, now()),
             };
             // Fails for no type of ours.
             let text = serde_json::to_string(&status).unwrap_or_default() + "\n";
-            self.replace("status file", path, &text);
+            replace(&mut self.warned, "status file", file, &text);
         }
     }
 
-    fn replace(&mut self, what: &'static str, path: &Path, text: &str) {
-        if let Err(error) = metrics::replace(path, text) {
-            if self.warned.insert(what) {
-                tracing::warn!(
-                    "cannot write the {what} {}: {error}: see that its directory is there and may be written",
-                    path.display()
-                );
-            }
-        }
-    }
-
-    fn search(&mut self, keep: &Keep) {
+    fn search(&mut self, keep: &Keep, watch: &Watch) {
         if keep.state() != State::Busy {
             self.holders = (Vec::new(), None);
             return;
@@ -78,7 +90,7 @@ impl<'a> Outlets<'a> {
         if self.holders.1.is_some_and(|searched| now() < searched + SEARCH) {
             return;
         }
-        let found = probe::holders(&self.asked.hold.node.places.proc);
+        let found = probe::holders(&watch.node().places.proc);
         let is_first = self.holders.1.is_none();
         if !found.is_empty() && found != self.holders.0 {
             tracing::warn!("open on GPU or RDMA devices, and so perhaps what uses it: {}", found.join(", "));
@@ -92,12 +104,13 @@ impl<'a> Outlets<'a> {
     }
 }
 
-/// What is left behind would say that somebody keeps something.
-pub(super) fn clear(asked: &Service) {
-    for path in [&asked.status_file, &asked.hold.metrics_file].into_iter().flatten() {
-        // A file of ours; whatever else was named there stays.
-        if path.is_file() {
-            let _ = std::fs::remove_file(path);
+fn replace(warned: &mut BTreeSet<&'static str>, what: &'static str, file: &OutputFile, text: &str) {
+    if let Err(error) = file.replace(text) {
+        if warned.insert(what) {
+            tracing::warn!(
+                "cannot write the {what} {}: {error}: see that its directory is there and may be written",
+                file.path().display()
+            );
         }
     }
 }

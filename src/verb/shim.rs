@@ -1,20 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
-use super::Hold;
-use super::load::{Finished, Load};
+use super::load::{Asked, Finished, hold};
+use super::looking::{Outcome, ended_by, limit, signals, supervised};
+use super::{Start, Stop};
+use crate::act::Lifeline;
 use crate::act::exec::Unrunnable;
-use crate::act::modprobe::{Modprobe, Ran, Words};
-use crate::arguments;
+use crate::act::log;
+use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::supervisor::Terms;
+use crate::arguments::{self, Call};
+use crate::cli::{LoadArgs, LogArgs};
 use crate::ending::Ending;
-use crate::environment::{Variables, value_of};
+use crate::environment::{self, Variables, value_of};
+use crate::gate::Policy;
 use crate::wake::Signals;
+use anyhow::Context;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// Reads the call, and gates it or hands it over before anything else is read.
+///
+/// # Errors
+/// Why the gated load did not begin, or why the real modprobe cannot be run.
+pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
+    let Call::Loads(call) = read(words, start.variables) else {
+        return Err(hand_over(words, start.variables).into());
+    };
+    if let Some(reason) = environment::disabled(start.variables)? {
+        log::start(&LogArgs::default());
+        tracing::warn!("modprobe is called straight through: the gate is disabled: {reason}");
+        return Err(hand_over(words, start.variables).into());
+    }
+    let signals = signals()?;
+    let asked = load_args(&call, start)?;
+    log::start(&asked.log);
+    let policy = Policy::of_load(&asked.hold)?;
+    let work = |lifeline: &Lifeline| gated(&call, &asked, policy.clone(), start, &signals, lifeline);
+    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true };
+    match supervised(terms, start, work)? {
+        Outcome::Ended(ending) => Ok(ending),
+        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+    }
+}
 
 /// What a call of `modprobe` is to us.
-#[must_use]
-pub fn read(argv: &[OsString], variables: &Variables) -> arguments::Call {
+fn read(argv: &[OsString], variables: &Variables) -> Call {
     let words = argv.get(1..).unwrap_or_default();
     let of = arguments::Variables {
         modprobe_options: value_of(variables, "MODPROBE_OPTIONS"),
@@ -24,8 +55,7 @@ pub fn read(argv: &[OsString], variables: &Variables) -> arguments::Call {
 }
 
 /// Becomes the real modprobe, with arguments untouched. Returns only when that failed.
-#[must_use]
-pub fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
+fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
     let asked = value_of(variables, "PEERMEM_GATE_MODPROBE").map(Path::new);
     let name = argv.first().map_or(OsStr::new("modprobe"), OsString::as_os_str);
     match Modprobe::find(Path::new("/"), value_of(variables, "PATH"), asked) {
@@ -34,58 +64,52 @@ pub fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
     }
 }
 
-/// A gated call.
-#[derive(Debug)]
-pub struct Shim {
-    /// What to hold for.
-    pub hold: Hold,
-    /// The real modprobe.
-    pub modprobe: Modprobe,
-    /// What was asked of it.
-    pub load: arguments::Load,
-    /// Where the last words go.
-    pub termination_log: Option<PathBuf>,
+/// The shim has no options of its own: the environment alone asks.
+fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, Stop> {
+    let mut args = environment::load_args(start.variables)?;
+    // The shim is called where the driver is; another root is modprobe's own option.
+    let dirname = call.dirname.as_deref().unwrap_or(Path::new("/"));
+    args.node.driver_root = std::path::absolute(dirname).context("-d has no absolute path")?;
+    args.parameters.clone_from(&call.parameters);
+    Ok(args)
 }
 
-impl Shim {
-    /// The other modules first, which nothing holds back; then `nvidia_peermem` behind the gate.
-    ///
-    /// # Errors
-    /// When modprobe cannot be run, or signals cannot be taken.
-    pub fn run(self, signals: Signals) -> anyhow::Result<Ending> {
-        if self.load.forced {
-            tracing::warn!(
-                "modprobe's force options are left out: a module that must be forced is a wrong one"
-            );
-        }
-        let others = match &self.load.others {
-            Some(words) => self.pass(words, &signals)?,
-            None => Ending::Modprobe(0),
-        };
-        if let Ending::Signal(_) = others {
-            return Ok(others);
-        }
-        let load = Load {
-            hold: self.hold.clone(),
-            modprobe: self.modprobe.clone(),
-            arguments: self.load.peermem.clone(),
-            words: Words::Passed,
-            termination_log: self.termination_log.clone(),
-        };
-        let own = match load.run(signals) {
-            Finished::Live(Some(code)) => Ending::Modprobe(code),
-            Finished::Ended(ending) => ending,
-            // Loaded already, or none of our business: modprobe knows what to say to its own options.
-            Finished::Live(None) | Finished::Open => self.pass(&self.load.peermem, &Signals::take()?)?,
-        };
-        Ok(if own.code() == 0 { others } else { own })
+/// The other modules first, which nothing holds back; then `nvidia_peermem` behind the gate.
+fn gated(
+    call: &arguments::Load,
+    args: &LoadArgs,
+    policy: Policy,
+    start: &Start,
+    signals: &Signals,
+    lifeline: &Lifeline,
+) -> Result<Ending, Stop> {
+    let path = value_of(start.variables, "PATH");
+    let modprobe = Modprobe::find(Path::new("/"), path, args.modprobe.as_deref())?;
+    let (hold, last_words) = hold(args, policy, start)?;
+    if call.forced {
+        tracing::warn!("modprobe's force options are left out: a module that must be forced is a wrong one");
     }
+    let others = match &call.others {
+        Some(words) => pass(&modprobe, words, signals)?,
+        None => Ending::Passed(0),
+    };
+    if let Ending::Signal(_) = others {
+        return Ok(others);
+    }
+    let asked = Asked { modprobe: &modprobe, arguments: &call.peermem, words: Words::Passed, lifeline };
+    let own = match asked.load(&hold, &last_words, signals) {
+        Finished::Live(Some(code)) => Ending::Passed(code),
+        Finished::Ended(ending) => ending,
+        // Loaded already, or none of our business: modprobe knows what to say to its own options.
+        Finished::Live(None) | Finished::Open => pass(&modprobe, &call.peermem, signals)?,
+    };
+    Ok(if own.code() == 0 { others } else { own })
+}
 
-    fn pass(&self, words: &[OsString], signals: &Signals) -> anyhow::Result<Ending> {
-        match self.modprobe.run(words, Words::Passed, signals.fd(), || signals.take_one()) {
-            Ok(Ran { signal: Some(signal), .. }) => Ok(Ending::Signal(signal)),
-            Ok(ran) => Ok(Ending::Modprobe(ran.code)),
-            Err(why) => anyhow::bail!(why.message),
-        }
-    }
+fn pass(modprobe: &Modprobe, words: &[OsString], signals: &Signals) -> Result<Ending, Stop> {
+    let signal = || signals.take_one().map(BrokenOff::Signal);
+    Ok(match modprobe.run(words, Words::Passed, signals.fd(), signal)? {
+        Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
+        ran => Ending::Passed(ran.code),
+    })
 }

@@ -1,45 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What hangs must not look alive: whoever waits for modprobe or rmmod tells of it, and in the end leaves the
-//! service manager's watchdog unfed.
+//! A program of kmod's that hangs must not look alive: whoever waits for it says so, and in the end leaves
+//! the service manager's watchdog unfed.
 
-use crate::act::notify::Manager;
-use crate::gate::{BootTime, Seconds};
-use crate::wake::now;
+use crate::clock::now;
+use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
-/// What watches over a program of kmod's while it runs.
+/// Watches over a program of kmod's while it runs.
 pub(super) struct Vigil {
     what: &'static str,
     pub(super) begun: BootTime,
-    /// When to tell of it next, and from when on it hangs: both counted from its beginning.
-    tell_after: Duration,
-    hung_after: Duration,
+    /// When to say next that it still runs, counted from its beginning.
+    next_line: Duration,
+    heartbeat: Duration,
 }
 
 impl Vigil {
-    pub(super) fn over(what: &'static str, tell_after: Duration, hung_after: Duration) -> Self {
-        Self { what, begun: now(), tell_after, hung_after }
+    /// Begins now. The first line comes after `slow`, and then one at each heartbeat.
+    pub(super) fn over(what: &'static str, slow: Duration, heartbeat: Duration) -> Self {
+        Self { what, begun: now(), next_line: slow, heartbeat }
     }
 
-    fn spent(&self) -> Duration {
+    pub(super) fn spent(&self) -> Duration {
         now().saturating_sub(self.begun)
     }
 
-    /// It has lasted so long that it is to be told of.
+    /// It has lasted so long that a line is due.
     pub(super) fn is_long(&self) -> bool {
-        self.spent() >= self.tell_after
+        self.spent() >= self.next_line
     }
 
-    /// Feeds the watchdog, unless it hangs, and tells of what lasts long: true if it did.
-    pub(super) fn keeps(&mut self, manager: &Manager) -> bool {
+    /// Says that it still runs, when that is due: true if it did.
+    pub(super) fn tell(&mut self) -> bool {
         let spent = self.spent();
-        if spent < self.hung_after {
-            manager.feed();
-        }
-        if !self.is_long() {
+        if spent < self.next_line {
             return false;
         }
-        self.tell_after = spent * 10;
+        self.next_line = spent + self.heartbeat;
         tracing::warn!("{} has not ended after {}", self.what, Seconds(spent));
         true
     }

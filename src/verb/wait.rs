@@ -2,52 +2,71 @@
 //! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
 
 use super::held::{Held, Hold};
-use super::last_words;
+use super::looking::{Outcome, Outputs, ended_by, limit, refuse_absent, signals, supervised};
+use super::{Start, Stop};
 use crate::act::exec::Program;
+use crate::act::log;
+use crate::act::supervisor::Terms;
+use crate::cli::WaitArgs;
 use crate::ending::Ending;
-use crate::gate::Effect;
+use crate::environment::value_of;
+use crate::gate::{Effect, Policy};
+use crate::node::{Node, PeermemExpected};
 use crate::wake::Signals;
-use std::path::PathBuf;
-
-/// What is behind the gate, and where the last words go.
-#[derive(Debug)]
-pub struct Door {
-    /// What to become; without it, the gate exits.
-    pub program: Option<Program>,
-    /// The termination log.
-    pub termination_log: Option<PathBuf>,
-}
-
-impl Door {
-    /// Opens without a look.
-    #[must_use]
-    pub fn disabled(&self, reason: &str, signals: &Signals) -> Ending {
-        tracing::warn!("open: the gate is disabled: {reason}");
-        self.open(signals.restore())
-    }
-
-    /// Becomes CMD, unless a signal came at the last moment.
-    fn open(&self, signal: Option<u8>) -> Ending {
-        if let Some(signal) = signal {
-            let sentence = format!("ended by signal {signal} while opening");
-            tracing::warn!("{sentence}");
-            return last_words(self.termination_log.as_deref(), Ending::Signal(signal), &sentence, None);
-        }
-        let Some(program) = &self.program else { return Ending::Opened };
-        let failed = program.become_it();
-        tracing::error!("{}", failed.message);
-        last_words(self.termination_log.as_deref(), failed.ending, &failed.message, None)
-    }
-}
 
 /// Waits, and returns only when there is no CMD to become.
-#[must_use]
-pub fn run(asked: &Hold, door: &Door, signals: Signals) -> Ending {
-    let mut held = Held::new(asked, signals);
-    match held.hold() {
-        Effect::End(ending) => {
-            last_words(door.termination_log.as_deref(), ending, held.last_words(), held.verdict())
-        }
-        _ => door.open(held.wakes().restore_signals()),
+pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    if let Some(reason) = disabled {
+        program(args, start)?;
+        tracing::warn!("open: the gate is disabled: {reason}");
+        return open(args, start, &signals);
     }
+    let policy = Policy::of_wait(args)?;
+    let proceeds = policy.proceed_on_timeout;
+    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: false };
+    match supervised(terms, start, |_| hold(args, policy, start, &signals))? {
+        Outcome::Ended(Ending::Opened) => open(args, start, &signals),
+        Outcome::Ended(ending) => Ok(ending),
+        Outcome::Hung(hung) if hung.signal.is_none() && proceeds => {
+            log::exclaim(&format!(
+                "OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {}",
+                hung.sentence()
+            ));
+            open(args, start, &signals)
+        }
+        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+    }
+}
+
+fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
+    Ok(Program::find(&args.command, value_of(start.variables, "PATH"))?)
+}
+
+/// Holds, and ends with [`Ending::Opened`] when the gate opens.
+fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    // A typing error should not cost forty minutes.
+    program(args, start)?;
+    refuse_absent(&args.look.root)?;
+    let peermem = args.look.peermem.then(PeermemExpected::default);
+    let node = Node::new(&args.node, &args.look.root, peermem, start.variables)?;
+    let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
+    let asked = Hold { node, policy, metrics };
+    let mut held = Held::new(&asked, signals);
+    Ok(match held.hold() {
+        Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
+        _ => Ending::Opened,
+    })
+}
+
+/// Becomes CMD, unless a signal came at the last moment.
+fn open(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    if let Some(signal) = signals.restore() {
+        let sentence = format!("ended by signal {signal} while opening");
+        tracing::warn!("{sentence}");
+        return Ok(start.last_words.leave(Ending::Signal(signal), &sentence, None));
+    }
+    let Some(program) = program(args, start)? else { return Ok(Ending::Opened) };
+    Err(program.become_it().into())
 }

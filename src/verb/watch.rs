@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arm, look, sleep: what every verb that stays has in common.
 
-use crate::condition::Verdict;
-use crate::config::Node;
-use crate::gate::{BootTime, Cause, Look, Recorded};
-use crate::judge::swap::{Glimpse, Sight};
+use crate::clock::now;
+use crate::condition::{ConditionType, Verdict};
+use crate::judge::swap::Glimpse;
 use crate::judge::{in_transit, judge};
+use crate::keep::Sight;
+use crate::look::{Cause, Look, Recorded};
+use crate::node::Node;
 use crate::observation::{Marker, Observation};
 use crate::probe::{self, Depth, Probe};
-use crate::wake::{Signals, Wake, Wakes, now};
+use crate::time::BootTime;
+use crate::wake::{Awaited, Signals, Wake, Wakes};
 use std::time::Duration;
 
 /// How often to look without any reason; only what no event told is found this late.
@@ -19,7 +22,10 @@ const TRANSIT: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// A node that is watched.
 pub(super) struct Watch<'a> {
     node: &'a Node,
-    wakes: Wakes,
+    wakes: Wakes<'a>,
+    /// The marker first, then MOFED's headers.
+    awaited: Vec<Awaited>,
+    awaits_headers: bool,
     probe: Probe<'a>,
     started: BootTime,
     last_look: BootTime,
@@ -29,24 +35,34 @@ pub(super) struct Watch<'a> {
     seen: Option<Observation>,
     /// MOFED's marker was there once.
     was_marked: bool,
+    /// A look is broken off then: it would come too late.
+    deadline: Option<BootTime>,
     /// A whole look is broken off when MOFED begins to swap: `nvidia_peermem` has to go first.
     is_alert: bool,
 }
 
 impl<'a> Watch<'a> {
-    pub(super) fn new(node: &'a Node, signals: Signals) -> Self {
+    pub(super) fn new(node: &'a Node, signals: &'a Signals) -> Self {
         let started = now();
         Self {
             node,
-            wakes: Wakes::new(signals, &node.places.marker),
+            wakes: Wakes::new(signals),
+            awaited: awaited(node),
+            awaits_headers: false,
             probe: Probe::new(node),
             started,
             last_look: started,
             in_transit: None,
             seen: None,
             was_marked: false,
+            deadline: None,
             is_alert: false,
         }
+    }
+
+    /// From now on no look outlasts this time.
+    pub(super) fn end_by(&mut self, deadline: Option<BootTime>) {
+        self.deadline = deadline;
     }
 
     /// The gate applies, as far as that can be told at once.
@@ -59,19 +75,41 @@ impl<'a> Watch<'a> {
         self.is_alert = true;
     }
 
+    /// Headers that come by a mount are told by that; those that come as files are watched once nothing else is
+    /// missing.
+    fn arm(&mut self) {
+        let count = if self.awaits_headers { self.awaited.len() } else { 1 };
+        self.wakes.arm(&self.awaited[..count]);
+    }
+
     /// One armed look. `None` when it was broken off, or was a glance that saw nothing new.
     pub(super) fn look(&mut self, cause: &Cause, last: Option<&Verdict>) -> Option<Look> {
-        self.wakes.arm();
+        self.arm();
         self.last_look = now();
         match cause {
             Cause::SafetyNet if !self.glance(last) => return None,
             Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
             _ => {}
         }
-        let (node, wakes, was_marked) = (self.node, &self.wakes, self.was_marked);
+        let look = self.look_armed(cause)?;
+        let deciding = look.verdict.deciding().map(|c| c.r#type);
+        let awaited_headers =
+            std::mem::replace(&mut self.awaits_headers, deciding == Some(ConditionType::HeadersReady));
+        if awaited_headers || !self.awaits_headers {
+            return Some(look);
+        }
+        // More is to be watched from now on: what came in between would be missed.
+        self.arm();
+        self.look_armed(cause)
+    }
+
+    fn look_armed(&mut self, cause: &Cause) -> Option<Look> {
+        let (node, wakes, was_marked, deadline) = (self.node, &self.wakes, self.was_marked, self.deadline);
         let swaps = || self.is_alert && wakes.pending() && probe::glimpse(node, was_marked).must_go();
-        // Broken off by a signal, by the marker's loss, or by what a module does: their events are still there to wake us.
-        let seen = self.probe.look(Depth::Frugal, &mut || wakes.signalled() || swaps())?;
+        let is_late = || deadline.is_some_and(|deadline| now() >= deadline);
+        // Broken off by the deadline, by a signal, by the marker's loss, or by what a module does: the events of
+        // the last three are still there to wake us.
+        let seen = self.probe.look(Depth::Frugal, &mut || is_late() || wakes.signalled() || swaps())?;
         let seen = self.recorded(cause, seen);
         self.in_transit =
             in_transit(&node.expected, &seen).then(|| self.in_transit.unwrap_or(self.last_look));
@@ -89,7 +127,7 @@ impl<'a> Watch<'a> {
 
     /// What must be seen before an unload, and nothing that takes time.
     pub(super) fn glimpse(&mut self) -> Glimpse {
-        self.wakes.arm();
+        self.arm();
         self.last_look = now();
         probe::glimpse(self.node, self.was_marked)
     }
@@ -154,7 +192,7 @@ impl<'a> Watch<'a> {
         self.node
     }
 
-    pub(super) fn wakes(&self) -> &Wakes {
+    pub(super) fn wakes(&self) -> &Wakes<'a> {
         &self.wakes
     }
 
@@ -167,4 +205,15 @@ impl<'a> Watch<'a> {
     pub(super) fn elapsed(&self) -> Duration {
         now().saturating_sub(self.started)
     }
+}
+
+fn awaited(node: &Node) -> Vec<Awaited> {
+    let places = &node.places;
+    let marker = Awaited { root: places.root.clone(), path: places.marker.clone(), cause: Cause::Marker };
+    let headers = probe::header_files(node).into_iter().map(|path| Awaited {
+        root: places.mofed_root.clone(),
+        path,
+        cause: Cause::Headers,
+    });
+    [marker].into_iter().chain(headers).collect()
 }

@@ -6,21 +6,22 @@
 //! each call and is never longer than the safety net's five seconds, so that a node that was
 //! suspended is at most that late; a timer descriptor would buy no more and cost two calls a wake.
 
-mod marker;
 mod mounts;
+mod paths;
 mod signals;
 mod uevents;
 
+pub use paths::Awaited;
 pub use signals::Signals;
 
-use crate::gate::{BootTime, Cause};
-use marker::MarkerWatch;
+use crate::clock::now;
+use crate::look::Cause;
+use crate::time::BootTime;
 use mounts::Mounts;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::time::{ClockId, clock_gettime};
+use paths::PathWatch;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
 use std::time::Duration;
 use uevents::Uevents;
 
@@ -41,17 +42,17 @@ pub enum Wake {
 
 /// All sources of wake-ups, fixed for life.
 #[derive(Debug)]
-pub struct Wakes {
-    signals: Signals,
-    marker: MarkerWatch,
+pub struct Wakes<'a> {
+    signals: &'a Signals,
+    paths: PathWatch,
     mounts: Option<Mounts>,
     uevents: Option<Uevents>,
 }
 
-impl Wakes {
+impl<'a> Wakes<'a> {
     /// Opens every source; one that cannot be had is a warning, and the safety net carries on.
     #[must_use]
-    pub fn new(signals: Signals, marker: &Path) -> Self {
+    pub fn new(signals: &'a Signals) -> Self {
         let mounts = Mounts::open();
         if let Err(error) = &mounts {
             tracing::warn!(
@@ -64,12 +65,12 @@ impl Wakes {
                 "cannot hear of modules (kernel uevents: {error}): the slow look every 5 s must find them"
             );
         }
-        Self { signals, marker: MarkerWatch::new(marker), mounts: mounts.ok(), uevents: uevents.ok() }
+        Self { signals, paths: PathWatch::default(), mounts: mounts.ok(), uevents: uevents.ok() }
     }
 
     /// To be called before each look: nothing can then fall between look and sleep.
-    pub fn arm(&mut self) {
-        self.marker.arm();
+    pub fn arm(&mut self, awaited: &[Awaited]) {
+        self.paths.arm(awaited);
     }
 
     /// True when a signal waits; cheap enough to ask in the middle of a look.
@@ -84,44 +85,37 @@ impl Wakes {
         self.signals.take_one()
     }
 
-    /// True when an event of the marker's or of the kernel's waits that nobody has taken in yet. Mounts are
+    /// True when an event of a path or of the kernel waits that nobody has taken in yet. Mounts are
     /// not asked: their change reports once, to whoever polls first, and must be left for the sleep.
     #[must_use]
     pub fn pending(&self) -> bool {
-        let ready = self.ready(PollTimeout::ZERO, None);
-        ready.marker || ready.uevents
+        !self.poll(&[Source::Paths, Source::Uevents], PollTimeout::ZERO).is_empty()
     }
 
     /// The signals that end the gate, for whoever waits for something else meanwhile.
     #[must_use]
-    pub fn signals(&self) -> &Signals {
-        &self.signals
+    pub fn signals(&self) -> &'a Signals {
+        self.signals
     }
 
     /// Sleeps until something happens or `due` comes. Events that concern nothing of ours are
     /// drained and slept over.
     pub fn sleep(&mut self, due: BootTime, last_look: BootTime) -> Wake {
         loop {
+            // One that broke off a look has left the descriptor already.
+            if let Some(signal) = self.signals.take_one() {
+                return Wake::Signal(signal);
+            }
             if self.signals.take_hangup() {
                 return Wake::Event(Cause::Asked);
             }
-            let now = now();
-            match self.ready(timeout(now, due), self.mounts.as_ref()) {
-                Ready { signal: true, .. } => {
-                    if let Some(signal) = self.signals.take_one() {
-                        return Wake::Signal(signal);
-                    }
-                }
-                Ready { timed_out: true, .. } => return Wake::Due,
-                ready => {
-                    if let Some(cause) = self.drain(&ready) {
-                        return self.pace(cause, last_look + PACE);
-                    }
-                    // Endless foreign events must not outlast the deadline.
-                    if crate::wake::now() >= due {
-                        return Wake::Due;
-                    }
-                }
+            let ready = self.poll(&Source::ALL, timeout(now(), due));
+            if let Some(cause) = self.drain(&ready) {
+                return self.pace(cause, last_look + PACE);
+            }
+            // Endless foreign events must not outlast the deadline.
+            if !ready.contains(&Source::Signals) && now() >= due {
+                return Wake::Due;
             }
         }
     }
@@ -136,83 +130,77 @@ impl Wakes {
             }
         }
         // What piled up is answered by the look that follows; only a device must be remembered.
-        let ready = self.ready(PollTimeout::ZERO, self.mounts.as_ref());
-        match self.drain(&ready) {
-            Some(later @ (Cause::Device | Cause::EventsLost)) => Wake::Event(later),
-            _ => Wake::Event(cause),
-        }
+        let ready = self.poll(&Source::ALL, PollTimeout::ZERO);
+        Wake::Event(most_telling(self.drain(&ready), Some(cause.clone())).unwrap_or(cause))
     }
 
-    fn ready(&self, timeout: PollTimeout, mounts: Option<&Mounts>) -> Ready {
-        fn polled(fd: Option<BorrowedFd<'_>>, flags: PollFlags) -> Option<PollFd<'_>> {
-            fd.map(|fd| PollFd::new(fd, flags))
-        }
-        let sources = [
-            polled(Some(self.signals.fd()), PollFlags::POLLIN),
-            polled(self.marker.fd(), PollFlags::POLLIN),
-            // mountinfo is always readable; only POLLPRI tells of a change.
-            polled(mounts.map(Mounts::fd), PollFlags::POLLPRI),
-            polled(self.uevents.as_ref().map(Uevents::fd), PollFlags::POLLIN),
-        ];
-        let mut fds: Vec<_> = sources.iter().flatten().cloned().collect();
-        let count = match poll(&mut fds, timeout) {
-            Ok(count) => count,
-            // Nothing was seen; the caller looks at the clock and comes again.
-            Err(Errno::EINTR) => return Ready::default(),
-            Err(errno) => panic!("poll(2) failed: {errno}"),
+    /// Those of the sources that have something to say within this time.
+    fn poll(&self, sources: &[Source], timeout: PollTimeout) -> Vec<Source> {
+        let polled = |source: &Source| {
+            let (fd, flags) = self.descriptor(*source)?;
+            Some((*source, PollFd::new(fd, flags)))
         };
-        let mut polled = fds.iter().map(|fd| fd.any().unwrap_or(true));
-        let mut next = |source: &Option<PollFd>| source.is_some() && polled.next().unwrap_or_default();
-        Ready {
-            signal: next(&sources[0]),
-            marker: next(&sources[1]),
-            mounts: next(&sources[2]),
-            uevents: next(&sources[3]),
-            timed_out: count == 0,
+        let (sources, mut fds): (Vec<_>, Vec<_>) = sources.iter().filter_map(polled).unzip();
+        match poll(&mut fds, timeout) {
+            Ok(_) => {}
+            // Nothing was seen; the caller looks at the clock and comes again.
+            Err(Errno::EINTR) => return Vec::new(),
+            Err(errno) => panic!("poll(2) failed: {errno}"),
         }
+        let has_news = |fd: &PollFd| fd.any().unwrap_or(true);
+        sources.into_iter().zip(&fds).filter(|(_, fd)| has_news(fd)).map(|(source, _)| source).collect()
     }
 
-    fn drain(&mut self, ready: &Ready) -> Option<Cause> {
-        let marker = if ready.marker { self.marker.drain() } else { None };
-        let uevent = self.uevents.as_mut().filter(|_| ready.uevents).and_then(Uevents::drain);
-        // These make the probe search the devices anew, so nothing may hide them.
-        match (marker, uevent) {
-            (_, Some(uevent @ (Cause::Device | Cause::EventsLost))) => Some(uevent),
-            (Some(cause), _) => Some(cause),
-            _ if ready.mounts => Some(Cause::Mount),
-            (None, uevent) => uevent,
-        }
+    fn descriptor(&self, source: Source) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        let (fd, flags) = match source {
+            Source::Signals => (Some(self.signals.fd()), PollFlags::POLLIN),
+            Source::Paths => (self.paths.fd(), PollFlags::POLLIN),
+            // mountinfo is always readable; only POLLPRI tells of a change.
+            Source::Mounts => (self.mounts.as_ref().map(Mounts::fd), PollFlags::POLLPRI),
+            Source::Uevents => (self.uevents.as_ref().map(Uevents::fd), PollFlags::POLLIN),
+        };
+        Some((fd?, flags))
     }
 
-    /// Gives the signals back as they were found, or answers with one that came at the last moment.
-    ///
-    /// The descriptors stay open until execve(2) closes them: closing one of inotify may wait some
-    /// 15 ms for the kernel's own clean-up, with or without a watch in it.
-    #[must_use]
-    pub fn restore_signals(&self) -> Option<u8> {
-        self.signals.restore()
+    /// Takes what these have to say; answers with the most telling of it.
+    fn drain(&mut self, ready: &[Source]) -> Option<Cause> {
+        ready.iter().fold(None, |found, source| {
+            let cause = match source {
+                Source::Signals => None,
+                Source::Paths => self.paths.drain(),
+                Source::Mounts => Some(Cause::Mount),
+                Source::Uevents => self.uevents.as_mut().and_then(Uevents::drain),
+            };
+            most_telling(found, cause)
+        })
     }
 }
 
-#[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each descriptor")]
-struct Ready {
-    signal: bool,
-    marker: bool,
-    mounts: bool,
-    uevents: bool,
-    timed_out: bool,
+/// What can wake us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Signals,
+    Paths,
+    Mounts,
+    Uevents,
 }
 
-/// Time since boot, suspend included.
-#[must_use]
-pub fn now() -> BootTime {
-    // The clock is there since Linux 2.6.39.
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map(BootTime::from).unwrap_or_default()
+impl Source {
+    const ALL: [Self; 4] = [Self::Signals, Self::Paths, Self::Mounts, Self::Uevents];
+}
+
+/// The first, unless the second makes the probe search the devices anew: nothing may hide that.
+fn most_telling(one: Option<Cause>, other: Option<Cause>) -> Option<Cause> {
+    let is_telling = |cause: &Cause| matches!(cause, Cause::Device | Cause::EventsLost);
+    match (one, other) {
+        (Some(kept), _) if is_telling(&kept) => Some(kept),
+        (_, Some(other)) if is_telling(&other) => Some(other),
+        (one, other) => one.or(other),
+    }
 }
 
 /// Rounded up: poll(2) must not wake a moment before the time that it is to wake for.
-fn timeout(now: BootTime, due: BootTime) -> PollTimeout {
+pub(crate) fn timeout(now: BootTime, due: BootTime) -> PollTimeout {
     let left = due.saturating_sub(now).as_nanos().div_ceil(1_000_000);
     PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
 }

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The signals that end the gate, taken through a descriptor.
 //!
-//! As PID 1 a signal with the default disposition is thrown away, unless it is blocked: so these
-//! are blocked before anything else, and given back as they were found.
+//! As PID 1 a signal with the default disposition is thrown away, unless it is blocked. So these
+//! are blocked before anything else, and given back as they were found. Two more are blocked and
+//! dropped: SIGCHLD, whose only use is to end a sleep, and SIGXFSZ, which would kill a gate for a file
+//! that grows beyond its limit (setrlimit(2)); the write fails and says so.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+const DROPPED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGXFSZ];
 
 /// Blocked signals and the descriptor they come through.
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
     found: SigSet,
+    /// Signals that end the gate, in the order in which they came; not taken yet.
+    came: RefCell<VecDeque<u8>>,
     /// To a service SIGHUP is no end, but a wish; whether it was uttered.
     hangup: Option<Cell<bool>>,
 }
@@ -30,12 +36,13 @@ impl Signals {
     pub fn take() -> nix::Result<Self> {
         let ignored = ignored();
         let mut ours = SigSet::empty();
-        for signal in ENDING.into_iter().filter(|signal| ignored & (1 << (*signal as u64 - 1)) == 0) {
+        let is_heeded = |signal: &Signal| ignored & (1 << (*signal as u64 - 1)) == 0;
+        for signal in ENDING.into_iter().chain(DROPPED).filter(is_heeded) {
             ours.add(signal);
         }
         let found = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let fd = SignalFd::with_flags(&ours, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { fd, found, hangup: None })
+        Ok(Self { fd, found, came: RefCell::default(), hangup: None })
     }
 
     /// From now on SIGHUP ends nothing, and is remembered.
@@ -55,13 +62,17 @@ impl Signals {
         self.fd.as_fd()
     }
 
+    /// True when a signal has come that ends the gate.
     pub(super) fn pending(&self) -> bool {
-        self.wait(Duration::ZERO)
+        self.drain();
+        !self.came.borrow().is_empty()
     }
 
-    /// Waits for one, at most this long; true when one has come.
-    #[must_use]
+    /// Waits for any signal, at most this long; true when one has come.
     pub fn wait(&self, limit: Duration) -> bool {
+        if !self.came.borrow().is_empty() {
+            return true;
+        }
         let mut fds = [PollFd::new(self.fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX)).is_ok_and(|ready| ready > 0)
     }
@@ -69,12 +80,18 @@ impl Signals {
     /// A signal that has come and ends the gate, if one has.
     #[must_use]
     pub fn take_one(&self) -> Option<u8> {
-        loop {
-            let info = self.fd.read_signal().ok().flatten()?;
-            let signal = u8::try_from(info.ssi_signo).ok()?;
+        self.drain();
+        self.came.borrow_mut().pop_front()
+    }
+
+    fn drain(&self) {
+        while let Ok(Some(info)) = self.fd.read_signal() {
+            let number = i32::try_from(info.ssi_signo).unwrap_or_default();
+            let Ok(signal) = Signal::try_from(number) else { continue };
             match &self.hangup {
-                Some(came) if signal == Signal::SIGHUP as u8 => came.set(true),
-                _ => return Some(signal),
+                _ if DROPPED.contains(&signal) => {}
+                Some(came) if signal == Signal::SIGHUP => came.set(true),
+                _ => self.came.borrow_mut().push_back(signal as u8),
             }
         }
     }

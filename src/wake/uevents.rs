@@ -2,12 +2,17 @@
 //! Kernel uevents: `add@/module/X` comes once X is live, `remove@` when it goes. An ordinary pod
 //! gets them; a network namespace of a child user namespace gets silence, without an error.
 
-use crate::gate::Cause;
+use super::most_telling;
+use crate::look::Cause;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// How many are taken at a time. More wake again: a storm must not keep deadlines and signals from being looked
+/// at.
+const MESSAGES: usize = 64;
 
 /// The group that the kernel itself sends to; udev's is 2.
 const KERNEL_GROUP: u32 = 1;
@@ -27,24 +32,20 @@ impl Uevents {
         self.0.as_fd()
     }
 
-    /// Takes all that came; answers with the most telling of it.
+    /// Takes what came; answers with the most telling of it.
     pub(super) fn drain(&mut self) -> Option<Cause> {
         let mut buffer = [0; 8192];
         let mut found = None;
-        loop {
+        for _ in 0..MESSAGES {
             let cause = match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
                 Ok(length) => cause(&buffer[..length]),
                 Err(Errno::ENOBUFS) => Some(Cause::EventsLost),
                 Err(Errno::EINTR) => None,
                 Err(_) => return found,
             };
-            found = match (found, cause) {
-                // These make the probe search the devices anew, so nothing may hide them.
-                (Some(kept @ (Cause::Device | Cause::EventsLost)), _) => Some(kept),
-                (kept, None) => kept,
-                (_, some) => some,
-            };
+            found = most_telling(found, cause);
         }
+        found
     }
 }
 

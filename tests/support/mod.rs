@@ -9,8 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use peermem_gate::cli::Verb;
-use peermem_gate::config::{self, PeermemExpected};
 use peermem_gate::environment::parse;
+use peermem_gate::node::{self, PeermemExpected};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -186,12 +186,12 @@ impl Node {
     }
 
     /// As `check --peermem` would look at it.
-    pub(crate) fn config(&self) -> config::Node {
+    pub(crate) fn config(&self) -> node::Node {
         let root = self.root().to_str().expect("a plain path");
         let args = ["peermem-gate", "check", "--peermem", "--root", root].map(OsString::from);
         let Verb::Check(args) = parse(&args, &Vec::new()).expect("options").verb else { panic!("a check") };
         let peermem = Some(PeermemExpected::default());
-        config::Node::new(&args.node, &args.look.root, peermem, &Vec::new()).expect("options")
+        node::Node::new(&args.node, &args.look.root, peermem, &Vec::new()).expect("options")
     }
 
     /// A hundred mebibytes before the symbols, so that the reading takes its time.
@@ -258,11 +258,38 @@ pub(crate) fn gate_by(gate: &Path) -> Command {
     clean(Command::new(gate))
 }
 
+/// Under nohup SIGHUP is ignored, and so it is in every child: the gate would heed none.
+pub(crate) fn heeding(command: &mut Command) -> &mut Command {
+    if ignores_signals() {
+        let mut heeding = Command::new("/usr/bin/env");
+        heeding.arg("--default-signal=HUP,INT,QUIT,TERM");
+        *command = carried(heeding, command);
+    }
+    command
+}
+
+fn ignores_signals() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+    let ending = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+    let mask = u64::from_str_radix(mask, 16).unwrap_or_default();
+    ending.into_iter().any(|signal| mask & 1 << (signal as u64 - 1) != 0)
+}
+
 /// The gate's command line run by other programs, such as `["unshare", "-m"]`.
 pub(crate) fn wrapped<S: AsRef<OsStr>>(by: impl IntoIterator<Item = S>, gate: &Command) -> Command {
     let mut by = by.into_iter();
     let mut command = clean(Command::new(by.next().expect("a program")));
-    command.args(by).arg(gate.get_program()).args(gate.get_args());
+    command.args(by);
+    carried(command, gate)
+}
+
+/// The gate's command line, environment and directory behind another program.
+fn carried(mut command: Command, gate: &Command) -> Command {
+    command.arg(gate.get_program()).args(gate.get_args()).stdin(Stdio::null());
+    if let Some(directory) = gate.get_current_dir() {
+        command.current_dir(directory);
+    }
     for (name, value) in gate.get_envs() {
         match value {
             Some(value) => command.env(name, value),
@@ -293,8 +320,11 @@ fn clean(mut command: Command) -> Command {
 
 /// Runs to the end, which must come.
 pub(crate) fn output(command: &mut Command) -> Output {
-    let mut child =
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be run");
+    let mut child = heeding(command)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be run");
     let read = |pipe: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -430,6 +460,7 @@ pub(crate) struct Gate {
 impl Gate {
     /// Starts it. Its log must be for machines.
     pub(crate) fn start(command: &mut Command) -> Self {
+        let command = heeding(command);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program can be run");
         let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -451,6 +482,11 @@ impl Gate {
 
     pub(crate) fn pid(&self) -> Pid {
         self.process.pid()
+    }
+
+    /// The process that looks: the only child of the one that was started.
+    pub(crate) fn worker(&self) -> Pid {
+        child_of(self.pid())
     }
 
     /// The next log line of which this is true.
@@ -619,4 +655,17 @@ pub(crate) fn product(architecture: &str) -> Option<PathBuf> {
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
+}
+
+/// The only child of a process, once there is one.
+pub(crate) fn child_of(parent: Pid) -> Pid {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    let until = Instant::now() + LIMIT;
+    loop {
+        if let Ok(child) = fs::read_to_string(&children).unwrap_or_default().trim().parse() {
+            return Pid::from_raw(child);
+        }
+        assert!(Instant::now() < until, "{parent} has no child, or more than one");
+        thread::sleep(Duration::from_millis(1));
+    }
 }

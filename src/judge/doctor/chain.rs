@@ -7,8 +7,8 @@ use crate::chain::{
     self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, State, TOOLKIT_READY, broken_at, span,
 };
 use crate::condition::Outcome;
-use crate::config::MofedPlace;
 use crate::finding::{Finding, Id};
+use crate::node::MofedPlace;
 use crate::observation::ProcState;
 
 impl Case<'_> {

@@ -4,7 +4,6 @@
 use super::Case;
 use crate::condition::{Condition, ConditionType, Reason};
 use crate::finding::{Finding, Id};
-use crate::symptoms::ToldBy;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let finding = |condition: &Condition| {
@@ -15,9 +14,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let is_said =
         |c: &&Condition| c.r#type == ConditionType::ModulesFromMofed && c.reason == Reason::ModuleNotLoaded;
     // Whom nobody told may look for headers where they are not; a live nvidia-peermem needs none.
-    let is_guessed = |c: &&Condition| {
-        c.r#type == ConditionType::HeadersReady && matches!(case.symptoms.mofed.told_by, ToldBy::Nobody(_))
-    };
+    let is_guessed =
+        |c: &&Condition| c.r#type == ConditionType::HeadersReady && case.symptoms.wishes.by_itself.is_some();
     case.verdict.holding().filter(|c| !is_said(c) && !is_guessed(c)).filter_map(finding).collect()
 }
 

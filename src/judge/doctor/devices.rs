@@ -23,7 +23,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
             Err(why) => found.push(unreadable(why)),
         }
     }
-    if matches!(&case.symptoms.gpus, Ok(gpus) if gpus.is_empty()) && case.line("nvidia").is_none() {
+    if case.symptoms.nvidias.is_ok() && case.symptoms.gpus().next().is_none() && case.line("nvidia").is_none()
+    {
         found.push(Finding::new(Id::NoGpu, DEVICES, "no display device is of vendor 0x10de"));
     }
     found
@@ -31,13 +32,13 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 
 /// Since 26.3 the driver container says what the operator waits for; before, nobody waited.
 fn requested_without(case: &Case<'_>) -> Option<Finding> {
-    let (path, ready) = &case.symptoms.driver.ready;
+    let (path, ready) = &case.symptoms.survey.driver_ready;
     let without = |finding: Finding| finding.seen(DEVICES, "no PCI device is of vendor 0x15b3");
     let finding =
         |source: String, seen: &str| Some(without(Finding::new(Id::RdmaRequestedWithoutNic, source, seen)));
     match ready {
         _ if case.line("nvidia_peermem").is_some() => None,
-        Ok(Some(text)) => {
+        Some(text) => {
             let line =
                 text.lines().map(str::trim).find(|line| line.starts_with("GPU_DIRECT_RDMA_ENABLED:"))?;
             line.ends_with("true").then(|| finding(path.display().to_string(), line))?

@@ -20,7 +20,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 
 /// GPUs that are there for this node, and not for a virtual machine.
 fn gpus<'a>(case: &'a Case<'_>) -> Vec<&'a PciFunction> {
-    let gpus = case.symptoms.gpus.iter().flatten();
+    let gpus = case.symptoms.gpus();
     gpus.filter(|gpu| gpu.driver.as_deref() != Some("vfio-pci")).collect()
 }
 

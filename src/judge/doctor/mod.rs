@@ -16,11 +16,12 @@ mod views;
 
 use crate::chain::Link;
 use crate::condition::{Outcome, Reason, Verdict};
-use crate::config::{Expectations, MofedPlace};
 use crate::finding::{Finding, Id, ordered};
-use crate::judge::modules::{State, state};
+use crate::judge::modules::{ModuleState, state};
+use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
-use crate::symptoms::{Symptoms, ToldBy};
+use crate::symptoms::Symptoms;
+use crate::symptoms::wish::Wish;
 
 /// All that a judge may know.
 pub(super) struct Case<'a> {
@@ -55,7 +56,7 @@ pub fn diagnose(
     found.extend(driver::judge(&case));
     // Where the gate has no business, what it would wait for is no finding.
     if verdict.outcome != Outcome::NotApplicable {
-        if let ToldBy::Unreadable(why) = &symptoms.mofed.told_by {
+        if let Wish::Unheard(why) = &symptoms.wishes.rdma {
             found.push(unreadable(why));
         }
         if !case.is_anybodys_guess() {
@@ -80,7 +81,7 @@ impl Case<'_> {
     fn is_anybodys_guess(&self) -> bool {
         let traces = &self.symptoms.mofed;
         let is_traceless = traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_));
-        let is_unheard = matches!(traces.told_by, ToldBy::Unreadable(_));
+        let is_unheard = matches!(self.symptoms.wishes.rdma, Wish::Unheard(_));
         is_unheard && is_traceless && self.verdict.outcome != Outcome::Blocked
     }
 
@@ -90,7 +91,7 @@ impl Case<'_> {
 
     /// By both witnesses.
     fn is_live(&self, name: &str) -> bool {
-        matches!(state(&self.seen.modules, name), State::Live(_))
+        matches!(state(&self.seen.modules, name), ModuleState::Live(_))
     }
 
     /// By the first witness alone: sysfs is asked for the modules of the conditions only.

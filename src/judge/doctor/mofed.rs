@@ -5,7 +5,8 @@ use super::{Case, told, unreadable};
 use crate::condition::Reason;
 use crate::finding::{Finding, Id};
 use crate::observation::{Lock, Marker, ProcState};
-use crate::symptoms::{ToldBy, View, Whose};
+use crate::symptoms::wish::Wish;
+use crate::symptoms::{View, Whose};
 
 const PROC_MODULES: &str = "/proc/modules";
 /// Seconds in which a node may get its pods: scheduling, and the pull of MOFED's image of gigabytes.
@@ -89,9 +90,9 @@ fn with_mounts(case: &Case<'_>, mut finding: Finding) -> Finding {
 /// MOFED's modules without any trace of its container, and a MOFED on the host's own disk.
 fn of_the_host(case: &Case<'_>) -> Option<Finding> {
     let traces = &case.symptoms.mofed;
-    let sign =
-        traces.installed.as_ref().filter(|_| traces.lock == Lock::NoFile && case.has(Reason::OutOfTree))?;
-    let finding = Finding::new(Id::HostMofedNotAnnounced, sign.display(), "is there");
+    let on_host = case.symptoms.wishes.on_host.as_ref();
+    let sign = on_host.filter(|_| traces.lock == Lock::NoFile && case.has(Reason::OutOfTree))?;
+    let finding = Finding::new(Id::HostMofedNotAnnounced, &sign.source, sign.seen.clone());
     Some(announced(case, finding.seen(PROC_MODULES, "MOFED's modules are live")))
 }
 
@@ -133,8 +134,8 @@ fn never_came(case: &Case<'_>) -> Finding {
 
 /// What the operator says, where the driver container's environment can be read.
 fn announced(case: &Case<'_>, finding: Finding) -> Finding {
-    match &case.symptoms.mofed.told_by {
-        ToldBy::DriverContainer(environ) => finding.seen(environ.display(), "USE_HOST_MOFED is not true"),
+    match &case.symptoms.wishes.host_mofed {
+        Wish::No(told) => finding.seen(&told.source, told.seen.clone()),
         _ => finding.seen("USE_HOST_MOFED", "is not true here, and no driver container can be asked"),
     }
 }
@@ -186,7 +187,9 @@ fn blacklist(case: &Case<'_>) -> Option<Finding> {
     let why = match () {
         () if matches!(case.seen.marker, Marker::Present(_)) => "is there, though MOFED has set its marker",
         () if traces.lock == Lock::Free => "is there, though no MOFED runs",
-        () if traces.booted.is_some_and(|booted| made < booted) => "is older than this boot",
+        () if case.symptoms.chain.clock.boot.as_ref().is_ok_and(|booted| made < *booted) => {
+            "is older than this boot"
+        }
         () => return None,
     };
     Some(Finding::new(Id::BlacklistLeftBehind, traces.blacklist.display(), why))
@@ -195,14 +198,16 @@ fn blacklist(case: &Case<'_>) -> Option<Finding> {
 /// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
 fn host(case: &Case<'_>) -> Vec<Finding> {
     let traces = &case.symptoms.mofed;
-    let says = |finding: Finding| match &traces.told_by {
-        ToldBy::DriverContainer(environ) => finding.seen(environ.display(), "USE_HOST_MOFED=true"),
-        ToldBy::Nobody(sign) => finding.seen(sign.display(), "is there, and nobody says who provides MOFED"),
-        _ => finding.seen("USE_HOST_MOFED", "true"),
+    let says = |finding: Finding| match (&case.symptoms.wishes.host_mofed, &case.symptoms.wishes.by_itself) {
+        (Wish::Yes(told), _) => finding.seen(&told.source, told.seen.clone()),
+        (_, Some(sign)) => {
+            finding.seen(&sign.source, format!("{}, and nobody says who provides MOFED", sign.seen))
+        }
+        _ => finding,
     };
     let mut found = Vec::new();
-    if let ToldBy::Nobody(sign) = &traces.told_by {
-        let finding = Finding::new(Id::HostMofedAssumed, sign.display(), "is there");
+    if let Some(sign) = &case.symptoms.wishes.by_itself {
+        let finding = Finding::new(Id::HostMofedAssumed, &sign.source, sign.seen.clone());
         let finding =
             finding.seen(case.expected.lock.display(), "is not there: no MOFED container has been here");
         found.push(finding.seen(PROC_MODULES, "nvidia_peermem is live on an out-of-tree ib_core"));

@@ -2,9 +2,9 @@
 //! Where modprobe would find a module: in modules.dep, or else where depmod would find it once
 //! somebody runs it.
 
-use crate::config::below;
+use crate::node::below;
 use crate::observation::{Seen, Unreadable};
-use crate::probe::read::{lines, unreadable};
+use crate::probe::read::{entries, lines, unreadable};
 use crate::probe::root::resolve;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -69,6 +69,23 @@ pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
         found = search.walk(&directory)?;
     }
     Ok(chosen(found, is_known.then_some(is_listed)))
+}
+
+/// Other kernels for which the module is there, in a file that counts.
+#[must_use]
+pub fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -> bool) -> Vec<String> {
+    /// Kernels that a host keeps: a few.
+    const KERNELS: usize = 16;
+    let kernels = resolve(root, &root.join("lib/modules")).and_then(|real| entries(&real, 1000));
+    let names =
+        kernels.unwrap_or_default().into_iter().filter_map(|entry| entry.file_name().into_string().ok());
+    let has_one = |kernel: &String| {
+        let found = find(root, kernel, name).ok().flatten();
+        found.is_some_and(|found| counts(&found.path))
+    };
+    let mut others: Vec<_> = names.filter(|kernel| kernel != release).take(KERNELS).filter(has_one).collect();
+    others.sort();
+    others
 }
 
 /// The first file counts; each of the others is named once.

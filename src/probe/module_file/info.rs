@@ -20,6 +20,8 @@ type Symbol = Sym64<Little>;
 const SIGNED: &[u8] = b"~Module signature appended~\n";
 /// `struct modversion_info` of a 64-bit kernel: eight bytes of CRC, then the name.
 const VERSION: usize = 64;
+/// Of the entries in a note section: words of four bytes (elf(5)).
+const NOTE_ALIGN: u64 = 4;
 /// Undefined, and yet nobody's symbols: the kernel passes them over (`ignore_undef_symbol`; `.TOC.`
 /// on ppc64le).
 const NOT_IMPORTED: [&str; 2] = ["_GLOBAL_OFFSET_TABLE_", ".TOC."];
@@ -38,14 +40,17 @@ pub(super) fn read(elf: &Elf) -> Result<ModuleInfo, Fault> {
 /// The GNU build id.
 pub(super) fn build_id(elf: &Elf) -> Result<Option<String>, Fault> {
     let Some(section) = elf.section(".note.gnu.build-id") else { return Ok(None) };
-    let bytes = elf.bytes(section)?;
-    let align = section.sh_addralign.get(Little);
-    let Ok(notes) = NoteIterator::<FileHeader64<Little>>::new(Little, align, &bytes) else {
-        return Ok(None);
-    };
+    Ok(build_id_of_notes(&elf.bytes(section)?))
+}
+
+/// The GNU build id in an ELF note section, as a file has it or as the kernel keeps it in
+/// `/sys/module/NAME/notes`. In hexadecimal.
+pub(in crate::probe) fn build_id_of_notes(bytes: &[u8]) -> Option<String> {
+    let notes = NoteIterator::<FileHeader64<Little>>::new(Little, NOTE_ALIGN, bytes).ok()?;
     let mut notes = notes.map_while(Result::ok);
-    let note = notes.find(|note| note.name() == ELF_NOTE_GNU && note.n_type(Little) == NT_GNU_BUILD_ID);
-    Ok(note.map(|note| note.desc().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))))
+    let note = notes.find(|note| note.name() == ELF_NOTE_GNU && note.n_type(Little) == NT_GNU_BUILD_ID)?;
+    let id = note.desc().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+    Some(id).filter(|id| !id.is_empty())
 }
 
 /// `struct module` itself, as its compiler saw it.
@@ -242,4 +247,20 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_id_is_what_its_note_contains() {
+        let words = [4_u32, 3, 3].map(u32::to_le_bytes).concat();
+        let note = [&words[..], b"GNU\0", &[0xab, 0x01, 0xff, 0]].concat();
+        assert_eq!(build_id_of_notes(&note).as_deref(), Some("ab01ff"));
+        for length in 0..note.len() - 1 {
+            assert_eq!(build_id_of_notes(&note[..length]), None, "{length}");
+        }
+        assert_eq!(build_id_of_notes(&[0xff; 64]), None);
+    }
 }

@@ -9,7 +9,8 @@ mod info;
 mod tests;
 mod unpack;
 
-pub use find::{Found, directory, find};
+pub use find::{Found, directory, find, other_kernels};
+pub(super) use info::build_id_of_notes;
 
 use self::elf::Elf;
 use self::unpack::Contents;

@@ -21,7 +21,6 @@ const PLAIN: u64 = 512 * 1024 * 1024;
 pub(super) const IN_MEMORY: u64 = 128 * 1024 * 1024;
 /// As for kmod, or rather libzstd: what `zstd --ultra -22` asks for.
 const ZSTD_WINDOW: u64 = 128 * 1024 * 1024;
-const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// In KiB: the dictionary of `xz -9`, the largest that xz's levels ask for, and what else it takes.
 const XZ_MEMORY: u32 = 66 * 1024;
 
@@ -118,7 +117,8 @@ impl Packing {
         match beginning {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
-            _ => beginning.starts_with(ZSTD_MAGIC).then_some(Self::Zstd),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            _ => None,
         }
     }
 
@@ -168,6 +168,8 @@ impl Unpacked<'_> {
     fn take(&mut self, from: &mut dyn Read) -> io::Result<()> {
         loop {
             let room = (self.limit + 1).saturating_sub(self.bytes.len() as u64).min(CHUNK);
+            // Not doubled, as a vector grows by itself: half of what it holds would be empty.
+            self.bytes.reserve_exact(usize::try_from(room).unwrap_or_default());
             if from.take(room).read_to_end(&mut self.bytes)? == 0 {
                 return Ok(());
             }
@@ -183,17 +185,16 @@ impl Unpacked<'_> {
     }
 }
 
-/// Frame after frame, block after block; ruzstd leaves limit and checksum to its caller. Its own
-/// errors, put into words, would take 20 KB of the binary.
+/// Frame after frame, block after block; ruzstd leaves the checksum to its caller. Its own errors, put
+/// into words, would take 20 KB of the binary.
 fn unpack_zstd(mut packed: &[u8], to: &mut Unpacked<'_>) -> io::Result<()> {
     let fault = |why| Err(io::Error::other(why));
     while !packed.is_empty() {
-        if window(packed).is_some_and(|window| window > ZSTD_WINDOW) {
-            return fault("its window is too large");
-        }
         let mut frame = FrameDecoder::new();
+        frame.set_max_window_size(ZSTD_WINDOW);
         match frame.init(&mut packed) {
             Ok(()) => unpack_frame(&mut frame, &mut packed, to)?,
+            Err(FrameDecoderError::WindowSizeTooBig { .. }) => return fault("its window is too large"),
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length, ..
             })) => match packed.get(length as usize..) {
@@ -220,23 +221,4 @@ fn unpack_frame(frame: &mut FrameDecoder, packed: &mut &[u8], to: &mut Unpacked<
         return Err(io::Error::other("its checksum is another"));
     }
     Ok(())
-}
-
-/// The window that a frame asks for (RFC 8878, 3.1.1.1): ruzstd keeps as much in memory and, before
-/// 0.9, knows no limit. `None` for a frame to be skipped.
-fn window(frame: &[u8]) -> Option<u64> {
-    const SINGLE_SEGMENT: u8 = 1 << 5;
-    let frame = frame.strip_prefix(ZSTD_MAGIC)?;
-    let descriptor = *frame.first()?;
-    if descriptor & SINGLE_SEGMENT == 0 {
-        let (exponent, mantissa) = (frame.get(1)? >> 3, frame.get(1)? & 7);
-        let base = 1_u64 << (10 + exponent);
-        return Some(base + base / 8 * u64::from(mantissa));
-    }
-    // The window is the content.
-    let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
-    let (bytes, base) = [(1, 0), (2, 256), (4, 0), (8, 0)][usize::from(descriptor >> 6)];
-    let size = frame.get(1 + dictionary..1 + dictionary + bytes)?;
-    let size = size.iter().rev().fold(0, |size: u64, byte| size << 8 | u64::from(*byte));
-    size.checked_add(base)
 }

@@ -2,10 +2,10 @@
 //! Which runtime kubelet uses: by its command line, by its configuration, or because there is only
 //! one.
 
-use super::process::{Called, option};
 use super::{DEFAULT_SOCKET, K3S_SOCKET, text};
-use crate::config::{Places, below};
+use crate::node::{Places, below};
 use crate::observation::{Seen, Unreadable};
+use crate::symptoms::process::{Process, Processes, Role, option};
 use crate::symptoms::runtime::{Endpoint, Runtime};
 use std::path::Path;
 
@@ -22,11 +22,6 @@ const FILES: [&str; 5] = [
     "/var/snap/k8s/common/args/kubelet",
 ];
 
-/// kubelet by itself, in `MicroK8s`' one process for all, and in that of k3s.
-pub(super) fn is_kubelet(name: &str) -> bool {
-    matches!(name, "kubelet" | "kubelite") || is_k3s(name)
-}
-
 fn is_k3s(name: &str) -> bool {
     matches!(name, "k3s" | "k3s-server" | "k3s-agent")
 }
@@ -37,18 +32,17 @@ pub(super) fn socket(endpoint: &str) -> String {
     path.strip_prefix("/var/run/").map_or_else(|| path.to_owned(), |rest| format!("/run/{rest}"))
 }
 
-pub(super) fn read(places: &Places, processes: &Seen<Vec<Called>>, all: &[Runtime]) -> Seen<Endpoint> {
+pub(super) fn read(places: &Places, processes: &Processes, all: &[Runtime]) -> Seen<Endpoint> {
     let nothing = || Unreadable { path: places.proc.clone(), why: "no kubelet is running".to_owned() };
-    let kubelet = processes.as_ref().map(|all| all.iter().find(|called| is_kubelet(&called.name)));
-    match kubelet {
-        Ok(Some(kubelet)) => Ok(of_process(places, kubelet)),
-        _ => of_files(&places.root)
+    match processes.first(Role::Kubelet) {
+        Some(kubelet) => Ok(of_process(places, kubelet)),
+        None => of_files(&places.root)
             .or_else(|| the_only_one(all))
-            .ok_or_else(|| kubelet.err().cloned().unwrap_or_else(nothing)),
+            .ok_or_else(|| processes.hidden().cloned().unwrap_or_else(nothing)),
     }
 }
 
-fn of_process(places: &Places, kubelet: &Called) -> Endpoint {
+fn of_process(places: &Places, kubelet: &Process) -> Endpoint {
     let endpoint = |socket, source: &str| Endpoint { socket, source: source.to_owned() };
     let line = "kubelet's command line";
     if let Some(asked) = kubelet.option(OPTION) {

@@ -3,7 +3,7 @@
 //! cmd/containerd/server/config: breadth first, each file once; a pattern without a match is none).
 
 use super::{entries, settings, text};
-use crate::config::below;
+use crate::node::below;
 use crate::probe::read::unreadable;
 use crate::probe::root;
 use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, Settings, Unusable};

@@ -5,15 +5,14 @@
 
 mod endpoint;
 mod files;
-mod process;
 pub mod settings;
 mod toolkit;
 
 use super::{chain, root};
-use crate::config::{Places, below};
+use crate::node::{Places, below};
 use crate::observation::Seen;
-use crate::symptoms::runtime::{Distribution, Handler, Program, Runtime, Runtimes};
-use process::Called;
+use crate::symptoms::process::{Process, Processes, Role};
+use crate::symptoms::runtime::{self as seen, Distribution, Handler, Program, Runtime, Runtimes};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -98,22 +97,19 @@ const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr
 
 /// Looks at all of them.
 #[must_use]
-pub fn read(places: &Places) -> Runtimes {
+pub fn read(places: &Places, processes: &Processes) -> Runtimes {
     let clock = chain::clock(&places.proc);
-    let wanted = |name: &str| matches!(name, "containerd" | "crio") || endpoint::is_kubelet(name);
-    let processes = process::called(&places.proc, clock.boot.as_ref().ok().copied(), wanted);
-    let all = runtimes(&places.root, processes.as_deref().unwrap_or_default());
-    let endpoint = endpoint::read(places, &processes, &all);
+    let all = runtimes(&places.root, processes);
+    let endpoint = endpoint::read(places, processes, &all);
     let programs = programs(&places.root, &all);
     let toolkit = toolkit::read(places);
     Runtimes { clock, all, endpoint, programs, toolkit }
 }
 
 /// Those that run, then those that have files or a socket.
-fn runtimes(root: &Path, processes: &[Called]) -> Vec<Runtime> {
-    let running = processes.iter().filter(|called| !endpoint::is_kubelet(&called.name));
+fn runtimes(root: &Path, processes: &Processes) -> Vec<Runtime> {
     let mut all: Vec<Runtime> = Vec::new();
-    for called in running {
+    for called in processes.of(Role::Runtime) {
         let runtime = of_process(root, called);
         // A restart may leave two for a moment.
         if all.iter().all(|other| other.config != runtime.config) {
@@ -141,7 +137,7 @@ fn has_files(root: &Path, home: &Home) -> bool {
     exists(root, home.config) || home.distribution == Distribution::CriO && drop_ins
 }
 
-fn of_process(root: &Path, called: &Called) -> Runtime {
+fn of_process(root: &Path, called: &Process) -> Runtime {
     let program = called.arguments.first().map_or("", String::as_str);
     let asked = called.option(&["-c", "--config"]);
     let default = if called.name == "crio" { Distribution::CriO } else { Distribution::Containerd };
@@ -162,7 +158,7 @@ fn of_process(root: &Path, called: &Called) -> Runtime {
     let mut runtime = files::runtime(root, distribution, config, home.drop_ins);
     runtime.socket = asked_socket.unwrap_or_else(|| socket_of(&runtime, home.socket));
     runtime.has_socket = exists(root, &runtime.socket);
-    runtime.process = Some(called.process.clone());
+    runtime.process = Some(seen::Process { pid: called.pid, started: called.started });
     runtime
 }
 

@@ -3,7 +3,7 @@
 //! and whether a container was seen to work (nvidia-container-toolkit, cmd/nvidia-ctk-installer).
 
 use super::{entries, exists, text};
-use crate::config::{Places, below};
+use crate::node::{Places, below};
 use crate::probe::root;
 use crate::symptoms::runtime::Toolkit;
 use std::collections::BTreeMap;

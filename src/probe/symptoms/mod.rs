@@ -5,52 +5,50 @@ mod driver;
 mod views;
 
 use super::Probe;
-use super::read::{lines, small, unreadable};
-use super::{chain, lock, marker, pci, runtime};
+use super::read::{small, unreadable};
+use super::{chain, host, lock, marker, module_file, pci, rdma, runtime};
 use crate::observation::{Kernel, Lock, Marker, Observation, Seen};
-use crate::symptoms::{MofedTraces, PciFunction, Symptoms, Watching};
+use crate::symptoms::process::Role;
+use crate::symptoms::survey::Survey;
+use crate::symptoms::wish::Wishes;
+use crate::symptoms::{MofedTraces, Symptoms, Watching};
 use inotify::Inotify;
+use std::collections::BTreeMap;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use driver::{Operator, driver_root};
-
-/// Signs of a MOFED that was installed on the host: its service, and the headers that
-/// `USE_HOST_MOFED` makes the GPU driver take.
-const INSTALLED: [&str; 2] = ["etc/init.d/openibd", "usr/src/ofa_kernel"];
 /// doca-driver-build, config.go: `OFED_BLACKLIST_MODULES_FILE`, as the host sees it.
 const BLACKLIST: &str = "etc/modprobe.d/blacklist-ofed-modules.conf";
-/// PCI base class of display controllers, as which GPUs count.
-const DISPLAY: u32 = 0x03;
-/// Far more than a line for each of a thousand processors.
-const STAT: u64 = 4 * 1024 * 1024;
 
 impl Probe<'_> {
     /// Looks at the rest. `seen` is this probe's look, which is not looked at again.
     #[must_use]
-    pub fn symptoms(&mut self, seen: &Observation, operator: &Operator) -> Symptoms {
+    pub fn symptoms(&mut self, seen: &Observation, survey: Survey, wishes: Wishes) -> Symptoms {
         let places = &self.node.places;
         let is_here = is_this_machine(&seen.kernel);
-        let gpus = pci::functions(&places.sys, pci::NVIDIA).map(|all| {
-            let is_gpu = |function: &PciFunction| function.class.is_some_and(|class| class >> 16 == DISPLAY);
-            all.into_iter().filter(is_gpu).collect()
-        });
+        let release = &seen.kernel.release;
+        let nics = pci::functions(&places.sys, pci::MELLANOX);
+        let container = survey.processes.first(Role::Driver).map(|driver| driver.directory.join("mountinfo"));
         Symptoms {
-            mofed: self.mofed(seen, operator),
-            views: views::read(places, operator.mountinfo.as_deref(), is_here),
+            mofed: self.mofed(seen),
+            views: views::read(places, container.as_deref(), is_here),
             inotify: watching(&places.proc, is_here),
-            nics: pci::functions(&places.sys, pci::MELLANOX),
-            gpus,
-            driver: driver::read(places, &seen.kernel.release, &mut self.inspected),
+            nvidias: pci::functions(&places.sys, pci::NVIDIA),
+            driver: driver::read(places, release, &mut self.inspected),
             chain: chain::read(places),
-            runtimes: runtime::read(places),
+            runtimes: runtime::read(places, &survey.processes),
+            rdma: rdma::read(places, &nics),
+            host: host::read(places, &survey.processes, release),
+            holders: super::holders(&places.proc),
+            nics,
+            survey,
+            wishes,
         }
     }
 
     /// The look has no eyes for a lock without a marker, nor for a marker under host MOFED.
-    fn mofed(&self, seen: &Observation, operator: &Operator) -> MofedTraces {
+    fn mofed(&self, seen: &Observation) -> MofedTraces {
         let places = &self.node.places;
         let marker = match &seen.marker {
             Marker::Present(_) => seen.marker.clone(),
@@ -58,34 +56,38 @@ impl Probe<'_> {
         };
         let lock = match (&seen.marker, &seen.lock) {
             (Marker::Present(_), Lock::Held | Lock::Free) => seen.lock.clone(),
-            _ => lock::read(&places.root, &places.proc, &places.lock),
+            _ => lock::read(&places.root, &places.proc, &places.lock).0,
         };
         let blacklist = places.root.join(BLACKLIST);
+        let release = &seen.kernel.release;
+        let found = module_file::find(&places.root, release, "mlx5_core").ok().flatten();
+        let host_file = found.map(|found| found.path).filter(|path| is_mofeds(path));
+        let other_kernels = match host_file {
+            None => module_file::other_kernels(&places.root, release, "mlx5_core", is_mofeds),
+            Some(_) => Vec::new(),
+        };
         MofedTraces {
             lock,
             marker,
+            marked: modified(&places.marker).ok().flatten(),
             blacklisted: modified(&blacklist),
-            booted: booted(&places.proc),
             blacklist,
-            installed: installed(&places.root),
-            told_by: operator.told_by.clone(),
+            host_file,
+            other_kernels,
         }
     }
 }
 
+/// MOFED's modules lie beside the kernel's own: in `updates` (dkms), `extra` (kmod packages), `weak-updates`.
+fn is_mofeds(path: &Path) -> bool {
+    let mut parts = path.components().filter_map(|part| part.as_os_str().to_str());
+    parts.any(|part| ["updates", "extra", "weak-updates"].contains(&part))
+}
+
 /// Is the tree that is looked at this machine's own?
-fn is_this_machine(kernel: &Kernel) -> bool {
+pub(super) fn is_this_machine(kernel: &Kernel) -> bool {
     let boot_id = small(Path::new("/proc/sys/kernel/random/boot_id")).ok().flatten();
     kernel.boot_id.is_some() && kernel.boot_id == boot_id
-}
-
-fn installed(root: &Path) -> Option<PathBuf> {
-    INSTALLED.iter().map(|sign| root.join(sign)).find(|path| is_no_link(path))
-}
-
-/// A driver container has a link of that name, which leads to MOFED's container.
-fn is_no_link(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink())
 }
 
 fn modified(path: &Path) -> Seen<Option<i64>> {
@@ -96,27 +98,39 @@ fn modified(path: &Path) -> Seen<Option<i64>> {
     }
 }
 
-/// `btime` in /proc/stat.
-fn booted(proc: &Path) -> Option<i64> {
-    let mut booted = None;
-    let read = lines(&proc.join("stat"), STAT, |line| {
-        let seconds = line.strip_prefix(b"btime ").and_then(|text| std::str::from_utf8(text).ok());
-        booted = seconds.and_then(|text| text.parse().ok());
-        if booted.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
-    read.ok().and(booted)
-}
-
-/// The kernel is asked for an instance, as a wait would ask: what others use up cannot be counted.
+/// The kernel is asked for an instance, as a wait would ask; who has how many is counted where the limit is low.
 fn watching(proc: &Path, is_here: bool) -> Watching {
+    /// Above it nobody has run out yet.
+    const LOW: usize = 1024;
     let limit = |name: &str| -> (PathBuf, Seen<Option<String>>) {
         let path = proc.join("sys/fs/inotify").join(name);
         let says = small(&path);
         (path, says)
     };
+    let limits = ["max_user_instances", "max_user_watches"].map(limit);
+    let most = limits[0].1.as_ref().ok().and_then(|says| says.as_ref()?.parse::<usize>().ok());
     let refused = if is_here { Inotify::init().err() } else { None };
     Watching {
+        most: most.filter(|limit| *limit <= LOW).and_then(|_| most_instances(proc)),
         refused: refused.map(|error| error.to_string()),
-        limits: ["max_user_instances", "max_user_watches"].map(limit).into(),
+        limits: limits.into(),
     }
+}
+
+/// The user with the most inotify instances, by number, and how many.
+fn most_instances(proc: &Path) -> Option<(String, usize)> {
+    let mut users: BTreeMap<String, usize> = BTreeMap::new();
+    for process in proc.read_dir().ok()?.flatten() {
+        let directory = process.path();
+        let fds = directory.join("fd").read_dir().into_iter().flatten().flatten();
+        let is_inotify =
+            |path: PathBuf| path.read_link().is_ok_and(|to| to.as_os_str() == "anon_inode:inotify");
+        let count = fds.filter(|fd| is_inotify(fd.path())).count();
+        if count > 0 {
+            let status = small(&directory.join("status")).ok().flatten().unwrap_or_default();
+            let uid = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());
+            *users.entry(uid.unwrap_or_default().to_owned()).or_default() += count;
+        }
+    }
+    users.into_iter().max_by_key(|(_, count)| *count)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The mounts of the host, of the driver container, and our own.
 
-use crate::config::{Places, below};
+use crate::node::{Places, below};
 use crate::probe::lock::shows_the_host;
 use crate::probe::mount::{all, covering};
 use crate::symptoms::{Mount, Mounts, View, Whose};

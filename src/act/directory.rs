@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A directory that is held open. What is done in it is done by its descriptor and by names without a
+//! slash, so whatever others plant or swap on the way, no write is led out of it.
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Where MOFED's marker and lock are. A file of ours that is named like the marker would be taken for it.
+const MOFED: &str = "/run/mellanox/drivers";
+
+/// Names are random: a clash is somebody's doing, and this many are no accident.
+const ATTEMPTS: usize = 16;
+
+/// For everybody to read, whatever the umask is: collectors run as other users.
+const MODE: Mode = Mode::from_bits_truncate(0o644);
+
+/// The directory of one file, and the file's name.
+pub(super) struct Directory {
+    fd: OwnedFd,
+}
+
+impl Directory {
+    /// Opens the directory of `file`, which may not be one of MOFED's.
+    ///
+    /// # Errors
+    /// As open(2); `PermissionDenied` for a directory of MOFED's.
+    pub(super) fn of(file: &Path, marker: Option<&Path>) -> io::Result<Self> {
+        let path = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Neither reads the directory nor needs the right to.
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = Self { fd: open(path, flags, Mode::empty())? };
+        directory.refuse_mofeds(path, marker)?;
+        Ok(directory)
+    }
+
+    fn refuse_mofeds(&self, path: &Path, marker: Option<&Path>) -> io::Result<()> {
+        // Through the descriptor: where it really is, whatever the path leads to by now.
+        let real = fd_path(&self.fd).read_link().or_else(|_| path.canonicalize())?;
+        refuse_mofeds(&real, marker)
+    }
+
+    /// What is at a name; links are not followed. `None` where nothing is.
+    pub(super) fn kind(&self, name: &OsStr) -> nix::Result<Option<SFlag>> {
+        match fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()))),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Opens an existing file for writing, or makes it; never through a link, and never waiting.
+    pub(super) fn open_in_place(&self, name: &OsStr) -> nix::Result<File> {
+        let flags = OFlag::O_CREAT | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        openat(&self.fd, name, WRITE | flags, MODE).map(File::from)
+    }
+
+    /// A new file with a name of its own beside `name`.
+    pub(super) fn create_beside(&self, name: &OsStr) -> nix::Result<(OsString, File)> {
+        let mut attempts = 0;
+        loop {
+            let temporary = random_name(name);
+            match openat(&self.fd, temporary.as_os_str(), WRITE | OFlag::O_CREAT | OFlag::O_EXCL, MODE) {
+                Ok(file) => {
+                    fchmod(&file, MODE)?;
+                    return Ok((temporary, file.into()));
+                }
+                Err(Errno::EEXIST) if attempts < ATTEMPTS => attempts += 1,
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> nix::Result<()> {
+        renameat(&self.fd, from, &self.fd, to)
+    }
+
+    pub(super) fn remove(&self, name: &OsStr) -> nix::Result<()> {
+        unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir)
+    }
+}
+
+const WRITE: OFlag = OFlag::O_WRONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Refuses a directory that is MOFED's: the usual one, and the one of the marker that was asked for.
+///
+/// # Errors
+/// `PermissionDenied`, with the reason.
+pub(super) fn refuse_mofeds(real: &Path, marker: Option<&Path>) -> io::Result<()> {
+    let asked = marker.and_then(Path::parent);
+    for directory in [Path::new(MOFED)].into_iter().chain(asked) {
+        let is_below = |above: &Path| real.starts_with(above);
+        if is_below(directory) || directory.canonicalize().is_ok_and(|directory| is_below(&directory)) {
+            let why = format!("nothing may be written below {}, which is MOFED's", directory.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+    }
+    Ok(())
+}
+
+/// A hidden name, so that no collector takes the file, and one that nobody can have planted beforehand.
+fn random_name(name: &OsStr) -> OsString {
+    let random = RandomState::new().build_hasher().finish();
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{random:016x}.tmp"));
+    temporary
+}
+
+/// The very file that is open, for calls that take paths.
+pub(super) fn fd_path(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}

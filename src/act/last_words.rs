@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How an ending is told: on standard error, and where Kubernetes looks for it.
+
+use super::log;
+use super::termination_log::TerminationLog;
+use crate::condition::Verdict;
+use crate::ending::Ending;
+use crate::report;
+
+/// Where the last words go.
+#[derive(Clone, Debug, Default)]
+pub struct LastWords {
+    /// `None` where nobody looks for them.
+    pub log: Option<TerminationLog>,
+}
+
+impl LastWords {
+    /// Ends with a sentence that the log has said already.
+    #[must_use]
+    pub fn leave(&self, ending: Ending, sentence: &str, verdict: Option<&Verdict>) -> Ending {
+        if let Some(log) = &self.log {
+            log.write(&report::termination_log(sentence, verdict));
+        }
+        ending
+    }
+
+    /// Ends with a sentence that nobody has said yet.
+    #[must_use]
+    pub fn say(&self, ending: Ending, sentence: &str) -> Ending {
+        log::exclaim(sentence);
+        self.leave(ending, sentence, None)
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a worker tells its supervisor, over a pipe: a letter, a length, and as many bytes.
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SAID: u8 = b'S';
+const ANSWER: u8 = b'A';
+const NEEDS: u8 = b'N';
+const ENDED: u8 = b'E';
+
+/// A letter, and a length in the machine's own byte order.
+const HEAD: usize = 5;
+
+/// The worker's end.
+#[derive(Clone, Debug)]
+pub struct Lifeline(Arc<PipeWriter>);
+
+impl Lifeline {
+    pub(super) fn new(writer: PipeWriter) -> Self {
+        Self(Arc::new(writer))
+    }
+
+    /// From now on the work may take this long, whatever the deadline is: something has begun that is better
+    /// finished than broken off. Whole seconds, at most 255.
+    pub fn needs(&self, time: Duration) {
+        self.send(NEEDS, &[u8::try_from(time.as_secs()).unwrap_or(u8::MAX)]);
+    }
+
+    pub(super) fn say(&self, text: &[u8]) {
+        self.send(SAID, text);
+    }
+
+    pub(super) fn answer(&self, text: &[u8]) {
+        self.send(ANSWER, text);
+    }
+
+    pub(super) fn ended(&self, code: u8) {
+        self.send(ENDED, &[code]);
+    }
+
+    /// It waits for room only as long as the supervisor takes to read, who does nothing else.
+    fn send(&self, letter: u8, text: &[u8]) {
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let text = &text[..length as usize];
+        // Without a supervisor there is nobody to tell: the kernel is about to end this process.
+        let _ = (&*self.0).write_all(&[&[letter][..], &length.to_ne_bytes(), text].concat());
+    }
+}
+
+/// One thing that the worker told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// For standard error.
+    Said(Vec<u8>),
+    /// For standard output.
+    Answer(Vec<u8>),
+    /// It needs this many seconds more.
+    Needs(u8),
+    /// It ends with this exit code.
+    Ended(u8),
+}
+
+/// The supervisor's end.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) reader: PipeReader,
+    /// What has come and is no whole word yet.
+    begun: Vec<u8>,
+}
+
+impl Line {
+    pub(super) fn new(reader: PipeReader) -> Self {
+        Self { reader, begun: Vec::new() }
+    }
+
+    /// Takes what is there, which must be something. False at the end: the worker is gone.
+    pub(super) fn read(&mut self) -> bool {
+        let mut buffer = [0; 16 * 1024];
+        let read = self.reader.read(&mut buffer).unwrap_or_default();
+        self.begun.extend_from_slice(&buffer[..read]);
+        read > 0
+    }
+
+    /// The next whole word.
+    pub(super) fn next(&mut self) -> Option<Word> {
+        loop {
+            let length = u32::from_ne_bytes(self.begun.get(1..HEAD)?.try_into().ok()?) as usize;
+            let end = HEAD.checked_add(length).filter(|end| *end <= self.begun.len())?;
+            let word: Vec<u8> = self.begun.drain(..end).collect();
+            let (letter, text) = (word[0], word[HEAD..].to_vec());
+            match (letter, text.first().copied()) {
+                (SAID, _) => return Some(Word::Said(text)),
+                (ANSWER, _) => return Some(Word::Answer(text)),
+                (NEEDS, Some(seconds)) => return Some(Word::Needs(seconds)),
+                (ENDED, Some(code)) => return Some(Word::Ended(code)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_whole_and_in_order() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut line = Line::new(reader);
+        let long = vec![b'x'; 40_000];
+        let lifeline = Lifeline::new(writer);
+        lifeline.say(b"one\n");
+        lifeline.answer(&long);
+        lifeline.needs(Duration::from_secs(600));
+        lifeline.ended(124);
+        drop(lifeline);
+        let mut words = Vec::new();
+        while line.read() {
+            words.extend(std::iter::from_fn(|| line.next()));
+        }
+        let expected =
+            [Word::Said(b"one\n".to_vec()), Word::Answer(long), Word::Needs(255), Word::Ended(124)];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn half_a_word_is_none() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(&[&[SAID][..], &7_u32.to_ne_bytes(), b"half"].concat()).unwrap();
+        drop(writer);
+        let mut line = Line::new(reader);
+        assert!(line.read() && line.next().is_none() && !line.read());
+    }
+}

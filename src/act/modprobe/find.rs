@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the system's modprobe is: the first that is not this program, in another root too.
+
+use super::step::{is_system, tried};
+use super::{Modprobe, PATIENCE, RMMOD};
+use crate::act::exec::Unrunnable;
+use crate::act::executable::{self, NotExecutable};
+use crate::ending::Ending;
+use crate::errno;
+use crate::probe;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// In every build of this program, for it is searched for. It must never change: other versions are
+/// known by it.
+const MARKER: &[u8] = b"peermem-gate: this is the gate in front of modprobe, and not kmod's modprobe";
+
+/// A modprobe that is not found in this much of a file is not ours: ours is far smaller.
+const SEARCHED: u64 = 8 << 20;
+
+/// Where modprobe is where PATH is not set, and where it is looked for behind PATH, which in
+/// containers may lack the sbin directories.
+const DIRECTORIES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How often one program may be run so: modprobe's own install lines call modprobe again.
+const TRIES: usize = 3;
+
+impl Modprobe {
+    /// The first modprobe in PATH, or behind it in the usual directories, below `root`, that is not
+    /// this program; or the one that is asked for, as seen from inside `root`.
+    pub fn find(
+        root: &Path,
+        path_variable: Option<&OsStr>,
+        asked: Option<&Path>,
+    ) -> Result<Self, Unrunnable> {
+        Self::named("modprobe", root, path_variable, asked)
+    }
+
+    /// kmod's rmmod, found in the same way: it needs nothing of the root that it runs in.
+    pub fn rmmod(root: &Path, path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
+        Self::named(RMMOD, root, path_variable, None)
+    }
+
+    fn named(
+        name: &'static str,
+        root: &Path,
+        path_variable: Option<&OsStr>,
+        asked: Option<&Path>,
+    ) -> Result<Self, Unrunnable> {
+        let (step, patience) = (Path::new("/proc/self/exe"), PATIENCE);
+        must_be_there(root)?;
+        let found = |path| Self { name, root: root.to_owned(), path, step: step.to_owned(), patience };
+        let below = if is_system(root) { String::new() } else { format!(" below {}", root.display()) };
+        if let Some(path) = asked {
+            // Inside another root the working directory is `/`.
+            let base =
+                if is_system(root) { std::path::absolute(path) } else { Ok(Path::new("/").join(path)) };
+            let path = base.unwrap_or_else(|_| path.to_owned());
+            return match runnable(root, &path) {
+                Ok(()) => Ok(found(path)),
+                Err(why) => Err(unrunnable_asked(&path, &below, &why)),
+            };
+        }
+        let path_variable = path_variable.unwrap_or(OsStr::new(DIRECTORIES));
+        let mut there_but = None;
+        let mut ourselves = None;
+        let tried = tried();
+        for directory in directories(root, path_variable) {
+            let path = directory.join(name);
+            if tried.iter().filter(|tried| **tried == path).count() >= TRIES {
+                ourselves = Some(path);
+                continue;
+            }
+            match runnable(root, &path) {
+                Ok(()) => return Ok(found(path)),
+                Err(Not::There(_)) => {}
+                Err(Not::Another) => ourselves = Some(path),
+                Err(Not::Executable(why)) => there_but = there_but.or(Some((path, why))),
+            }
+        }
+        let places = format!("PATH ({}) or in {DIRECTORIES}{below}", path_variable.to_string_lossy());
+        let remedy = match name {
+            "modprobe" => "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
+            _ => "install kmod",
+        };
+        Err(match (there_but, ourselves) {
+            (Some((path, why)), _) => Unrunnable {
+                ending: Ending::NotExecutable,
+                message: format!("{}{below} cannot be run ({why}): {remedy}", path.display()),
+            },
+            (None, Some(path)) => Unrunnable {
+                ending: Ending::NotFound,
+                message: format!(
+                    "only this program, or one that calls it, is called {name} ({}) in {places}: {remedy}",
+                    path.display()
+                ),
+            },
+            (None, None) => Unrunnable {
+                ending: Ending::NotFound,
+                message: format!("there is no {name} in {places}: {remedy}"),
+            },
+        })
+    }
+}
+
+fn must_be_there(root: &Path) -> Result<(), Unrunnable> {
+    match root.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unrunnable {
+            ending: Ending::NotFound,
+            message: format!(
+                "the driver's root {} is not there: start the driver's container, mount its root here, or correct \
+                 --driver-root",
+                root.display()
+            ),
+        }),
+        // What else may be wrong with it shows in the search.
+        _ => Ok(()),
+    }
+}
+
+/// True for this program under whatever name, copied or linked, and for other versions of it. A
+/// script that calls it is not.
+#[must_use]
+pub fn is_ourselves(candidate: &Path) -> bool {
+    let Ok(found) = candidate.metadata() else { return false };
+    let same = |ours: Metadata| (ours.dev(), ours.ino()) == (found.dev(), found.ino());
+    found.is_file()
+        && (metadata("/proc/self/exe").is_ok_and(same) || holds_marker(candidate).unwrap_or(false))
+}
+
+/// The directories of PATH, then the usual ones, as seen from inside `root`. Those that depend on the
+/// working directory mean nothing in another root.
+fn directories(root: &Path, path_variable: &OsStr) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = Vec::new();
+    for entry in std::env::split_paths(path_variable).chain(std::env::split_paths(DIRECTORIES)) {
+        let directory = if is_system(root) {
+            // An empty entry is the working directory.
+            std::path::absolute(Path::new(".").join(&entry)).unwrap_or(entry)
+        } else {
+            entry
+        };
+        if directory.is_absolute() && !all.contains(&directory) {
+            all.push(directory);
+        }
+    }
+    all
+}
+
+/// Why a file is not the modprobe to run.
+enum Not {
+    There(io::Error),
+    Executable(String),
+    /// It is this program.
+    Another,
+}
+
+fn runnable(root: &Path, path: &Path) -> Result<(), Not> {
+    let not = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Not::There(error),
+        _ => Not::Executable(errno::words(&error)),
+    };
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    let real = probe::root::resolve(root, &root.join(inside)).map_err(not)?;
+    executable::check(&real).map_err(|why| match why {
+        NotExecutable::NotAFile => Not::Executable("not a regular file".to_owned()),
+        NotExecutable::Io(error) => not(error),
+    })?;
+    if is_ourselves(&real) { Err(Not::Another) } else { Ok(()) }
+}
+
+fn unrunnable_asked(path: &Path, below: &str, why: &Not) -> Unrunnable {
+    let remedy = "correct --modprobe or PEERMEM_GATE_MODPROBE";
+    let (ending, why) = match why {
+        Not::There(error) => (Ending::NotFound, errno::words(error)),
+        Not::Executable(why) => (Ending::NotExecutable, why.clone()),
+        Not::Another => (Ending::NotExecutable, "it is this program, not kmod's modprobe".to_owned()),
+    };
+    Unrunnable {
+        ending,
+        message: format!("modprobe {}{below} cannot be run: {why}: {remedy}", path.display()),
+    }
+}
+
+/// A program with [`MARKER`] in it. Only ELF files are read through.
+fn holds_marker(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?.take(SEARCHED);
+    let search = memchr::memmem::Finder::new(MARKER);
+    let mut buffer = vec![0; 64 * 1024];
+    let mut filled = 0;
+    let mut is_elf = false;
+    loop {
+        let read = file.read(&mut buffer[filled..])?;
+        if read == 0 {
+            return Ok(false);
+        }
+        filled += read;
+        if !is_elf {
+            if filled < 4 {
+                continue;
+            }
+            if !buffer.starts_with(b"\x7fELF") {
+                return Ok(false);
+            }
+            is_elf = true;
+        }
+        if search.find(&buffer[..filled]).is_some() {
+            return Ok(true);
+        }
+        // It may lie across two reads.
+        let overlap = filled.min(MARKER.len() - 1);
+        buffer.copy_within(filled - overlap..filled, 0);
+        filled = overlap;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use tempfile::TempDir;
+
+    /// A root with directories of programs.
+    fn root(directories: &[&str]) -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for directory in directories {
+            fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        root
+    }
+
+    fn program(path: &Path, bytes: &[u8]) {
+        fs::write(path, bytes).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn find(root: &TempDir, path: &str) -> Result<PathBuf, Unrunnable> {
+        Modprobe::find(root.path(), Some(path.as_ref()), None).map(|modprobe| modprobe.path)
+    }
+
+    fn asked(root: &TempDir, path: &str) -> Result<PathBuf, Unrunnable> {
+        Modprobe::find(root.path(), None, Some(path.as_ref())).map(|modprobe| modprobe.path)
+    }
+
+    #[test]
+    fn the_first_in_path_then_the_usual_places() {
+        let root = root(&["opt", "usr/bin", "usr/sbin", "empty"]);
+        let at = |path: &str| root.path().join(path);
+        program(&at("usr/sbin/modprobe"), b"#!/bin/sh\n");
+        for path in ["/opt:/usr/sbin", "/none:/empty", "", "relative:opt", "/usr/sbin/modprobe"] {
+            assert_eq!(find(&root, path).unwrap(), Path::new("/usr/sbin/modprobe"), "{path}");
+        }
+        // Neither hides the one behind it.
+        fs::write(at("usr/bin/modprobe"), "not executable").unwrap();
+        fs::create_dir(at("opt/modprobe")).unwrap();
+        assert_eq!(find(&root, "/usr/bin:/opt:/usr/sbin").unwrap(), Path::new("/usr/sbin/modprobe"));
+        fs::set_permissions(at("usr/bin/modprobe"), Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find(&root, "/usr/bin:/usr/sbin").unwrap(), Path::new("/usr/bin/modprobe"));
+    }
+
+    #[test]
+    fn links_are_followed_inside_the_root() {
+        let root = root(&["usr/sbin", "usr/bin"]);
+        let at = |path: &str| root.path().join(path);
+        program(&at("usr/bin/kmod"), b"#!/bin/sh\n");
+        symlink("/usr/bin/kmod", at("usr/sbin/modprobe")).unwrap();
+        symlink("usr/sbin", at("sbin")).unwrap();
+        assert_eq!(
+            find(&root, "/sbin").unwrap(),
+            Path::new("/sbin/modprobe"),
+            "the name decides what kmod is"
+        );
+        fs::remove_file(at("usr/bin/kmod")).unwrap();
+        let why = find(&root, "/sbin").unwrap_err();
+        assert_eq!(why.ending, Ending::NotFound, "outside there may be one: {}", why.message);
+    }
+
+    #[test]
+    fn the_systems_own_root() {
+        let bin = root(&["a", "b"]);
+        program(&bin.path().join("b/modprobe"), b"#!/bin/sh\n");
+        let path = std::env::join_paths([bin.path().join("a"), bin.path().join("b")]).unwrap();
+        let modprobe = Modprobe::find(Path::new("/"), Some(&path), None).unwrap();
+        assert_eq!(modprobe.path(), bin.path().join("b/modprobe"));
+        assert_eq!(
+            modprobe.shown(&["-q".into(), "it's".into()]),
+            format!(r"{} -q 'it'\''s'", bin.path().join("b/modprobe").display())
+        );
+        assert_eq!(directories(Path::new("/"), OsStr::new(""))[0], std::env::current_dir().unwrap());
+    }
+
+    #[test]
+    fn ourselves_are_never_found() {
+        let root = root(&["link", "hard", "copy", "again", "real", "script"]);
+        let at = |path: &str| root.path().join(path);
+        let ourselves = std::env::current_exe().unwrap();
+        fs::copy(&ourselves, at("copy/modprobe")).unwrap();
+        fs::copy(at("copy/modprobe"), at("again/modprobe")).unwrap();
+        fs::hard_link(at("copy/modprobe"), at("hard/modprobe")).unwrap();
+        symlink("/copy/modprobe", at("link/modprobe")).unwrap();
+        let path = "/link:/hard:/copy:/again";
+        for directory in path.split(':') {
+            let why = asked(&root, &format!("{directory}/modprobe")).unwrap_err();
+            assert_eq!(why.ending, Ending::NotExecutable, "{}", why.message);
+            assert!(why.message.contains("it is this program"), "{}", why.message);
+        }
+        assert!(is_ourselves(&ourselves) && is_ourselves(Path::new("/proc/self/exe")));
+        let why = find(&root, path).unwrap_err();
+        assert_eq!(why.ending, Ending::NotFound);
+        assert!(
+            why.message
+                .contains("only this program, or one that calls it, is called modprobe (/again/modprobe)"),
+            "{}",
+            why.message
+        );
+        assert!(why.message.contains(&root.path().display().to_string()), "{}", why.message);
+        assert!(why.message.contains("install kmod") && why.message.contains("PEERMEM_GATE_MODPROBE"));
+        // A text that says what we say is not us.
+        let script = [b"#!/bin/sh\n# ", MARKER, b"\nexec peermem-gate\n"].concat();
+        program(&at("script/modprobe"), &script);
+        assert_eq!(find(&root, &format!("{path}:/script")).unwrap(), Path::new("/script/modprobe"));
+    }
+
+    #[test]
+    fn the_marker_is_found_wherever_it_lies() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        let holds = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            is_ourselves(&path)
+        };
+        let with_marker_at = |at: usize| {
+            let mut bytes = b"\x7fELF".to_vec();
+            bytes.resize(at, 0);
+            [&bytes, MARKER].concat()
+        };
+        for at in [4, 64 * 1024 - 40, 64 * 1024 - MARKER.len(), 128 * 1024 - 100, 1 << 20] {
+            assert!(holds(&with_marker_at(at)), "{at}");
+        }
+        assert!(!holds(&with_marker_at(usize::try_from(SEARCHED).unwrap())), "far behind any build of ours");
+        for other in [&b""[..], b"\x7f", b"\x7fELF", MARKER] {
+            assert!(!holds(other), "{other:?}");
+        }
+        assert!(!is_ourselves(dir.path()) && !is_ourselves(&dir.path().join("none")));
+    }
+
+    #[test]
+    fn the_one_that_is_asked_for_or_none() {
+        let root = root(&["usr/sbin", "opt"]);
+        let at = |path: &str| root.path().join(path);
+        program(&at("usr/sbin/modprobe"), b"#!/bin/sh\n");
+        program(&at("opt/kmod-modprobe"), b"#!/bin/sh\n");
+        assert_eq!(asked(&root, "/opt/kmod-modprobe").unwrap(), Path::new("/opt/kmod-modprobe"));
+        assert_eq!(asked(&root, "opt/kmod-modprobe").unwrap(), Path::new("/opt/kmod-modprobe"));
+        let why = asked(&root, "/opt/none").unwrap_err();
+        assert_eq!(why.ending, Ending::NotFound);
+        assert!(why.message.contains("/opt/none below /"), "{}", why.message);
+        assert!(why.message.ends_with("correct --modprobe or PEERMEM_GATE_MODPROBE"), "{}", why.message);
+        fs::set_permissions(at("opt/kmod-modprobe"), Permissions::from_mode(0o644)).unwrap();
+        for path in ["/opt/kmod-modprobe", "/opt"] {
+            assert_eq!(asked(&root, path).unwrap_err().ending, Ending::NotExecutable, "{path}");
+        }
+    }
+
+    #[test]
+    fn none_at_all() {
+        let root = root(&["usr/sbin"]);
+        let why = find(&root, "/usr/sbin").unwrap_err();
+        assert_eq!(why.ending, Ending::NotFound);
+        assert!(why.message.starts_with("there is no modprobe in PATH (/usr/sbin)"), "{}", why.message);
+        fs::write(root.path().join("usr/sbin/modprobe"), "").unwrap();
+        let why = find(&root, "/usr/sbin").unwrap_err();
+        assert_eq!(why.ending, Ending::NotExecutable);
+        assert!(why.message.contains("/usr/sbin/modprobe below /"), "{}", why.message);
+    }
+}

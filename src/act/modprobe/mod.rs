@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The system's modprobe, or rmmod: found, never ourselves, and run, in another root too.
+
+mod find;
+mod run;
+mod step;
+
+pub use find::is_ourselves;
+pub use step::{STEP, step};
+
+use super::exec::Unrunnable;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use step::{become_below, is_system, tried};
+
+const RMMOD: &str = "rmmod";
+
+/// How long it may take to end once it is told to.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A modprobe that can be run.
+#[derive(Clone, Debug)]
+pub struct Modprobe {
+    /// What kmod's one program is told to be.
+    name: &'static str,
+    root: PathBuf,
+    path: PathBuf,
+    step: PathBuf,
+    patience: Duration,
+}
+
+/// What becomes of modprobe's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// Both outputs are kept, in English.
+    Kept,
+    /// They go where ours go, in whatever language; its errors are kept as well.
+    Passed,
+}
+
+/// How it ran.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// As a shell shows it: 128+n where signal n ended it, or has not ended it a second later.
+    pub code: u8,
+    /// Standard output, if it was kept.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// Why it was told to end, if it was.
+    pub broken_off: Option<BrokenOff>,
+}
+
+/// Why a run is broken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokenOff {
+    /// This signal came for us.
+    Signal(u8),
+    /// It has taken too long.
+    Late,
+}
+
+impl Modprobe {
+    /// Where it is, as seen from inside the root that it runs in.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The root that it runs in.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Another program takes the hidden step: for tests, which are not this program.
+    #[must_use]
+    pub fn stepping_by(mut self, program: &Path) -> Self {
+        program.clone_into(&mut self.step);
+        self
+    }
+
+    /// How long it may take to end once it is told to.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// The command line, as one would type it.
+    #[must_use]
+    pub fn shown(&self, args: &[OsString]) -> String {
+        let mut words = vec![self.path.as_os_str()];
+        if !is_system(&self.root) {
+            words = vec!["chroot".as_ref(), self.root.as_os_str(), self.path.as_os_str()];
+        }
+        words.extend(args.iter().map(OsString::as_os_str));
+        words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Becomes modprobe: same pid, arguments, environment and signal mask. Its first word decides what
+    /// kmod's one program is. Returns only when that failed.
+    #[must_use]
+    pub fn become_it(&self, argv0: &OsStr, args: &[OsString]) -> Unrunnable {
+        become_below(&self.root, &self.path, argv0, args, &self.with_tried())
+    }
+
+    /// [`TRIED`] as the program below us is to find it.
+    fn with_tried(&self) -> OsString {
+        let all = tried().into_iter().chain([self.path.clone()]);
+        // A path with a colon in it cannot be named, and is found again.
+        std::env::join_paths(all).unwrap_or_default()
+    }
+}
+
+fn quoted(word: &OsStr) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=./,:+@%".contains(byte);
+    let text = word.to_string_lossy();
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| is_plain(&byte));
+    if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that others read while we write them (metrics, status): replaced whole, in one step.
+
+use super::directory::Directory;
+use nix::sys::stat::SFlag;
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// A file of ours that others read.
+#[derive(Clone, Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+    /// Nothing is written beside MOFED's marker.
+    marker: PathBuf,
+}
+
+impl OutputFile {
+    /// The file at `path`. Nothing is written yet, and the directory may still be missing.
+    ///
+    /// # Errors
+    /// What is there is not a regular file, or the directory is MOFED's.
+    pub fn new(path: &Path, marker: &Path) -> io::Result<Self> {
+        let file = Self { path: path.to_owned(), marker: marker.to_owned() };
+        match file.open_directory() {
+            // A directory may be mounted later, and may be out of reach by then: each write says so.
+            Err(error) if error.kind() != ErrorKind::PermissionDenied || error.raw_os_error().is_some() => {}
+            directory => refuse_irregular(&directory?, file.name()?)?,
+        }
+        Ok(file)
+    }
+
+    /// Its path, for messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Replaces the file: a reader sees the old text or the new one, and never half of one.
+    ///
+    /// # Errors
+    /// As open(2), write(2) and rename(2); or what stands at the name is not a regular file.
+    pub fn replace(&self, text: &str) -> io::Result<()> {
+        let (directory, name) = (self.open_directory()?, self.name()?);
+        refuse_irregular(&directory, name)?;
+        let (temporary, mut file) = directory.create_beside(name)?;
+        let written = file.write_all(text.as_bytes());
+        written.and_then(|()| Ok(directory.rename(&temporary, name)?)).inspect_err(|_| {
+            let _ = directory.remove(&temporary);
+        })
+    }
+
+    /// Removes the file if it is a regular one: anything else is not ours.
+    pub fn remove(&self) {
+        if let (Ok(directory), Ok(name)) = (self.open_directory(), self.name()) {
+            if directory.kind(name) == Ok(Some(SFlag::S_IFREG)) {
+                let _ = directory.remove(name);
+            }
+        }
+    }
+
+    fn open_directory(&self) -> io::Result<Directory> {
+        Directory::of(&self.path, Some(&self.marker))
+    }
+
+    fn name(&self) -> io::Result<&OsStr> {
+        file_name(&self.path)
+    }
+}
+
+pub(super) fn file_name(path: &Path) -> io::Result<&OsStr> {
+    path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is not the path of a file"))
+}
+
+/// A FIFO would hold us up, a link would lead the write elsewhere, a device would be replaced.
+pub(super) fn refuse_irregular(directory: &Directory, name: &OsStr) -> io::Result<()> {
+    match directory.kind(name)? {
+        None | Some(SFlag::S_IFREG) => Ok(()),
+        Some(kind) => {
+            Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", word(kind))))
+        }
+    }
+}
+
+fn word(kind: SFlag) -> &'static str {
+    match kind {
+        SFlag::S_IFLNK => "a symbolic link",
+        SFlag::S_IFDIR => "a directory",
+        SFlag::S_IFIFO => "a FIFO",
+        SFlag::S_IFSOCK => "a socket",
+        _ => "a device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const MARKER: &str = "/nowhere/.driver-ready";
+
+    fn output(path: &Path) -> io::Result<OutputFile> {
+        OutputFile::new(path, Path::new(MARKER))
+    }
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gate.prom");
+        let file = output(&path).unwrap();
+        for text in ["one", "two"] {
+            file.replace(text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1);
+        file.remove();
+        assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_the_start_and_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let target = at("target");
+        fs::write(&target, "theirs").unwrap();
+        mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+        symlink(&target, at("link")).unwrap();
+        symlink(at("none"), at("dangling")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        for (path, word) in [
+            (at("fifo"), "FIFO"),
+            (at("link"), "symbolic link"),
+            (at("dangling"), "symbolic link"),
+            (at("directory"), "directory"),
+            ("/dev/null".into(), "device"),
+        ] {
+            let why = output(&path).unwrap_err().to_string();
+            assert!(why.contains(word), "{}: {why}", path.display());
+        }
+        let later = output(&at("later")).unwrap();
+        symlink(&target, at("later")).unwrap();
+        assert!(later.replace("ours").is_err());
+        later.remove();
+        assert!(at("later").is_symlink());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
+    }
+
+    /// A pid is known beforehand: as PID 1 it is always the same.
+    #[test]
+    fn what_was_planted_at_temporary_names_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        let planted = dir.path().join(format!("gate.prom.{}.tmp", std::process::id()));
+        symlink(&target, &planted).unwrap();
+        output(&dir.path().join("gate.prom")).unwrap().replace("ours").unwrap();
+        assert!(!target.exists() && planted.is_symlink());
+    }
+
+    #[test]
+    fn nothing_is_written_beside_a_marker_whatever_leads_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (drivers, link) = (dir.path().join("drivers"), dir.path().join("link"));
+        fs::create_dir(&drivers).unwrap();
+        symlink(&drivers, &link).unwrap();
+        let marker = drivers.join(".driver-ready");
+        for directory in [&drivers, &link] {
+            let why = OutputFile::new(&directory.join("x"), &marker).unwrap_err().to_string();
+            assert!(why.contains("MOFED's"), "{why}");
+        }
+        fs::remove_file(&link).unwrap();
+        let file = OutputFile::new(&link.join("x"), &marker).unwrap();
+        symlink(&drivers, &link).unwrap();
+        assert!(file.replace("ours").is_err());
+        assert_eq!(drivers.read_dir().unwrap().count(), 0);
+    }
+}

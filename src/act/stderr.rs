@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Standard error, which perhaps nobody reads. A write that does not fit at once is left out and
+//! counted: a log that blocks would hold deadlines, signals and the opening itself.
+
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::write;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// What a pipe that has any room takes without waiting (`PIPE_BUF`, pipe(7)).
+const PIECE: usize = 4096;
+
+/// A descriptor, the rest of a line that did not fit, and how many lines were left out behind it.
+pub(super) struct Patient<F> {
+    fd: F,
+    way: Way,
+    rest: Vec<u8>,
+    left_out: u64,
+}
+
+/// How to write without waiting.
+enum Way {
+    /// A pipe or a terminal, opened once more: `O_NONBLOCK` is then ours alone, and CMD's stays as it is.
+    Again(File),
+    /// A pipe or a terminal that cannot be opened again: asked each time whether there is room.
+    Asked,
+    /// A socket takes the wish not to wait with each write.
+    Socket,
+    /// A file takes everything at once.
+    Plain,
+}
+
+impl<F: AsFd> Patient<F> {
+    pub(super) fn new(fd: F) -> Self {
+        let way = Way::of(fd.as_fd());
+        Self { fd, way, rest: Vec::new(), left_out: 0 }
+    }
+
+    /// Writes a line, or leaves it out. `left_out` words the line that tells of those that were.
+    pub(super) fn line(&mut self, text: &[u8], left_out: fn(u64) -> String) {
+        let rest = std::mem::take(&mut self.rest);
+        if !self.write(&rest) {
+            self.rest = rest;
+        }
+        if self.left_out > 0 && self.rest.is_empty() {
+            let notice = left_out(self.left_out);
+            if self.write(notice.as_bytes()) {
+                self.left_out = 0;
+            }
+        }
+        if self.left_out > 0 || !self.rest.is_empty() || !self.write(text) {
+            self.left_out += 1;
+        }
+    }
+
+    /// False when nothing of it fitted. The rest of what fits in part comes before all else.
+    fn write(&mut self, text: &[u8]) -> bool {
+        let mut written = 0;
+        while written < text.len() {
+            match self.way.write(self.fd.as_fd(), &text[written..]) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // Nothing can be done about a standard error that is gone: it counts as said.
+                Err(_) => return true,
+            }
+        }
+        if written > 0 {
+            self.rest = text[written..].to_vec();
+        }
+        written > 0 || text.is_empty()
+    }
+}
+
+impl Way {
+    fn of(fd: BorrowedFd<'_>) -> Self {
+        let mode = fstat(fd).map_or(0, |stat| stat.st_mode & SFlag::S_IFMT.bits());
+        match SFlag::from_bits_truncate(mode) {
+            SFlag::S_IFSOCK => Self::Socket,
+            SFlag::S_IFIFO | SFlag::S_IFCHR => reopened(fd).map_or(Self::Asked, Self::Again),
+            _ => Self::Plain,
+        }
+    }
+
+    fn write(&mut self, fd: BorrowedFd<'_>, text: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Again(file) => file.write(text),
+            Self::Plain => Ok(write(fd, text)?),
+            Self::Socket => Ok(send(fd.as_raw_fd(), text, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL)?),
+            Self::Asked => {
+                let mut ready = [PollFd::new(fd, PollFlags::POLLOUT)];
+                if poll(&mut ready, PollTimeout::ZERO)? == 0 {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                Ok(write(fd, &text[..text.len().min(PIECE)])?)
+            }
+        }
+    }
+}
+
+/// Fails where another user owns it, or where there is no /proc.
+fn reopened(fd: BorrowedFd<'_>) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    OpenOptions::new().append(true).custom_flags(flags.bits()).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    fn notice(count: u64) -> String {
+        format!("{count} left out\n")
+    }
+
+    /// Fills it, says more, reads all that is there, says one more line, and reads that.
+    fn say_to(stderr: &mut Patient<impl AsFd>, reader: &mut impl Read) -> String {
+        let line = [&[b'x'; 999][..], b"\n"].concat();
+        (0..1000).for_each(|_| stderr.line(&line, notice));
+        assert!(stderr.left_out > 0, "it was never full");
+        let mut text = vec![0; 1 << 20];
+        let mut read = reader.read(&mut text).unwrap();
+        stderr.line(b"last\n", notice);
+        stderr.line(b"", notice);
+        read += reader.read(&mut text[read..]).unwrap();
+        text.truncate(read);
+        String::from_utf8(text).unwrap()
+    }
+
+    fn lines_are_whole_and_counted(text: &str) {
+        let lines: Vec<_> = text.lines().collect();
+        let whole = lines.iter().filter(|line| line.len() == 999).count();
+        let notices = lines.iter().filter_map(|line| line.strip_suffix(" left out"));
+        let left_out: usize = notices.map(|count| count.parse::<usize>().unwrap()).sum();
+        assert_eq!((whole + left_out, lines.last()), (1000, Some(&"last")));
+    }
+
+    #[test]
+    fn a_full_pipe_leaves_lines_out_and_tells_how_many() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut stderr = Patient::new(writer);
+        assert!(matches!(stderr.way, Way::Again(_)));
+        lines_are_whole_and_counted(&say_to(&mut stderr, &mut reader));
+    }
+
+    #[test]
+    fn so_does_one_that_cannot_be_opened_again() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut stderr = Patient { fd: writer, way: Way::Asked, rest: Vec::new(), left_out: 0 };
+        lines_are_whole_and_counted(&say_to(&mut stderr, &mut reader));
+    }
+
+    #[test]
+    fn so_does_a_socket() {
+        let (mut reader, writer) = UnixStream::pair().unwrap();
+        let mut stderr = Patient::new(writer);
+        assert!(matches!(stderr.way, Way::Socket));
+        reader.set_nonblocking(true).unwrap();
+        let line = [&[b'x'; 999][..], b"\n"].concat();
+        (0..1000).for_each(|_| stderr.line(&line, notice));
+        let left_out = stderr.left_out;
+        assert!(left_out > 0);
+        let mut all = Vec::new();
+        assert_eq!(reader.read_to_end(&mut all).unwrap_err().kind(), ErrorKind::WouldBlock);
+        stderr.line(b"last\n", notice);
+        let _ = reader.read_to_end(&mut all);
+        assert!(String::from_utf8(all).unwrap().ends_with(&format!("{left_out} left out\nlast\n")));
+    }
+
+    #[test]
+    fn nobody_at_the_other_end_is_no_fault_and_keeps_nothing() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut stderr = Patient::new(writer);
+        stderr.line(b"x\n", notice);
+        assert_eq!((stderr.left_out, stderr.rest.len()), (0, 0));
+    }
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two processes: a worker looks, and a supervisor watches the clock, the signals and the worker.
+//!
+//! A read can block in the kernel for as long as it likes (FUSE, NFS, an overlay on either), and then no
+//! signal reaches whoever reads, `SIGKILL` included. A thread would not help: a process ends only
+//! when all its threads have. So the supervisor touches no file system while the worker lives. It is the
+//! process that was started, so it is also the one that becomes CMD.
+
+use super::lifeline::{Lifeline, Line, Word};
+use super::outlet::{self, speak_through};
+use crate::clock::now;
+use crate::time::{BootTime, Seconds};
+use crate::wake::Signals;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::{set_name, set_pdeathsig};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdout, fork, getpid, getppid};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// How long the worker may take to end by itself once it has to: modprobe is given a second of it.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// How often the worker's end is looked for where no signal tells of it (SIGCHLD is ignored).
+const NAP: Duration = Duration::from_millis(10);
+
+/// How long a killed worker is waited for. One that the kernel does not let go stays behind.
+const DEATH: Duration = Duration::from_millis(200);
+
+/// How the worker ended, or did not.
+#[derive(Debug)]
+pub enum Finished {
+    /// With this exit code. It has said all there was to say.
+    Ended(u8),
+    /// It has given an answer that cannot be written to standard output.
+    Unheard(io::Error),
+    /// It was killed, by this signal if that is known.
+    Killed(Option<i32>),
+    /// It hangs in the kernel, and its time is up.
+    Hung(Hung),
+}
+
+/// A worker that does not come back.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hung {
+    /// The signal that told us to end; `None` when the deadline passed.
+    pub signal: Option<u8>,
+    /// Where in the kernel it was, in the kernel's words; `None` where that cannot be seen.
+    pub place: Option<String>,
+    /// How long it was waited for.
+    pub waited: Duration,
+}
+
+impl Hung {
+    /// What a person can do about it.
+    pub const REMEDY: &str = "find the file system that does not answer (`findmnt -t fuse,nfs,nfs4,ceph,cifs,overlay`), and \
+                              restart what serves it";
+
+    /// What happened.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let waited = Seconds(self.waited);
+        match &self.place {
+            Some(place) => {
+                format!("a look at the node has not come back from the kernel (in {place}) for {waited}")
+            }
+            None => format!("the process that looks at the node has not come back for {waited}"),
+        }
+    }
+
+    /// How it ended, what happened and what to do about it, in one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let how = match self.signal {
+            Some(signal) => format!("ended by signal {signal}"),
+            None => "give up: the time is up".to_owned(),
+        };
+        format!("{how}: {}; what to do: {}", self.cause(), Self::REMEDY)
+    }
+}
+
+/// Under what terms a worker works.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// The signals that end it, and how many seconds later at most: [`GRACE`].
+    pub signals: &'a Signals,
+    /// How long it may take; `None` is forever.
+    pub limit: Option<Duration>,
+    /// Programs that it starts print to our standard output.
+    pub keeps_stdout: bool,
+}
+
+/// Has `work` done by a process of its own, and waits for it. `work` returns its exit code.
+///
+/// # Errors
+/// As pipe(2) and fork(2).
+pub fn run(terms: Terms<'_>, work: impl FnOnce(&Lifeline) -> u8) -> io::Result<Finished> {
+    let started = now();
+    let supervisor = getpid();
+    let (reader, writer) = io::pipe()?;
+    match begin()? {
+        ForkResult::Child => {
+            drop(reader);
+            let lifeline = Lifeline::new(writer);
+            become_worker(supervisor, &lifeline, terms.keeps_stdout);
+            let code = work(&lifeline);
+            lifeline.ended(code);
+            std::process::exit(code.into());
+        }
+        ForkResult::Parent { child } => {
+            drop(writer);
+            let supervisor = Supervisor {
+                signals: terms.signals,
+                worker: child,
+                line: Line::new(reader),
+                started,
+                limit: terms.limit.map(|limit| started + limit),
+                signal: None,
+                ended: None,
+                unheard: None,
+                status: None,
+            };
+            Ok(supervisor.watch())
+        }
+    }
+}
+
+/// The one place without the compiler's guard.
+#[expect(unsafe_code, reason = "fork(2) is safe in a process with one thread, and this one has no other")]
+fn begin() -> nix::Result<ForkResult> {
+    // SAFETY: no other thread exists that could hold a lock which the child would wait for.
+    unsafe { fork() }
+}
+
+fn become_worker(supervisor: Pid, lifeline: &Lifeline, keeps_stdout: bool) {
+    let _ = set_name(c"peermem-worker");
+    // A worker without a supervisor would hold the gate for nobody.
+    let _ = set_pdeathsig(Signal::SIGKILL);
+    if getppid() != supervisor {
+        std::process::exit(1);
+    }
+    speak_through(lifeline.clone());
+    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
+        let _ = dup2_stderr(&null);
+        if !keeps_stdout {
+            let _ = dup2_stdout(&null);
+        }
+    }
+}
+
+struct Supervisor<'a> {
+    signals: &'a Signals,
+    worker: Pid,
+    line: Line,
+    started: BootTime,
+    limit: Option<BootTime>,
+    /// The first signal that told us to end, and when.
+    signal: Option<(u8, BootTime)>,
+    /// The exit code that the worker has named.
+    ended: Option<u8>,
+    /// Why its answer could not be written.
+    unheard: Option<io::Error>,
+    /// How the worker's process ended.
+    status: Option<WaitStatus>,
+}
+
+impl Supervisor<'_> {
+    fn watch(mut self) -> Finished {
+        loop {
+            let due = self.signal.map(|(_, at)| at + GRACE).into_iter().chain(self.limit).min();
+            let has_words = self.sleep(due);
+            self.pass_on();
+            self.reap_all();
+            if has_words {
+                let is_open = self.line.read();
+                self.listen();
+                if let Some(code) = self.ended {
+                    self.reap(None);
+                    return self.unheard.map_or(Finished::Ended(code), Finished::Unheard);
+                }
+                if !is_open {
+                    return self.died();
+                }
+            } else if due.is_some_and(|due| now() >= due) {
+                return self.give_up();
+            }
+        }
+    }
+
+    /// Until the worker says something or is gone, a signal comes, or it is time. True for the first two.
+    fn sleep(&self, due: Option<BootTime>) -> bool {
+        let timeout = due.map_or(PollTimeout::NONE, |due| crate::wake::timeout(now(), due));
+        let mut fds = [
+            PollFd::new(self.signals.fd(), PollFlags::POLLIN),
+            PollFd::new(self.line.reader.as_fd(), PollFlags::POLLIN),
+        ];
+        poll(&mut fds, timeout).is_ok() && fds[1].any() == Some(true)
+    }
+
+    /// The worker knows better how to end, and what else a signal is for.
+    fn pass_on(&mut self) {
+        while let Some(signal) = self.signals.take_one() {
+            self.signal.get_or_insert((signal, now()));
+            if let Ok(signal) = Signal::try_from(i32::from(signal)) {
+                let _ = kill(self.worker, signal);
+            }
+        }
+        if self.signals.take_hangup() {
+            let _ = kill(self.worker, Signal::SIGHUP);
+        }
+    }
+
+    fn listen(&mut self) {
+        while let Some(word) = self.line.next() {
+            match word {
+                Word::Said(text) => outlet::say(&text),
+                // Whoever asked for the answer may read as slowly as they like.
+                Word::Answer(text) => self.unheard = outlet::answer(&String::from_utf8_lossy(&text)).err(),
+                Word::Needs(seconds) => self.extend(Duration::from_secs(seconds.into())),
+                Word::Ended(code) => self.ended = Some(code),
+            }
+        }
+    }
+
+    fn extend(&mut self, time: Duration) {
+        self.limit = self.limit.map(|limit| limit.max(now() + time + GRACE));
+    }
+
+    fn died(&mut self) -> Finished {
+        match self.reap(None) {
+            Some(WaitStatus::Signaled(_, signal, _)) => Finished::Killed(Some(signal as i32)),
+            Some(WaitStatus::Exited(_, code)) => Finished::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
+            _ => Finished::Killed(None),
+        }
+    }
+
+    fn give_up(&mut self) -> Finished {
+        // `0` is what the kernel shows to those who may not see it, and for what runs. Whoever polls waits for us.
+        let place = fs::read_to_string(format!("/proc/{}/wchan", self.worker)).unwrap_or_default();
+        let place =
+            Some(place).filter(|place| !matches!(place.as_str(), "" | "0") && !place.contains("poll"));
+        let _ = kill(self.worker, Signal::SIGKILL);
+        self.reap(Some(now() + DEATH));
+        let waited = now().saturating_sub(self.started);
+        Finished::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
+    }
+
+    /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits whoever lost
+    /// its parent.
+    fn reap_all(&mut self) -> bool {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => return true,
+                Ok(status) if status.pid() == Some(self.worker) => self.status = Some(status),
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Waits for the worker's end, so that CMD is not left with a child that it does not know.
+    fn reap(&mut self, until: Option<BootTime>) -> Option<WaitStatus> {
+        loop {
+            // Where SIGCHLD is ignored the kernel reaps, and nothing is left to wait for.
+            if !self.reap_all() || self.status.is_some() {
+                return self.status;
+            }
+            if until.is_some_and(|until| now() >= until) {
+                return None;
+            }
+            // The next signal is most often SIGCHLD.
+            self.signals.wait(NAP);
+            let _ = self.signals.take_one();
+        }
+    }
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The system's words for an error.
+
+use nix::errno::Errno;
+use std::io;
+
+/// As strerror(3) says it: std adds "(os error 2)", which helps nobody.
+#[must_use]
+pub fn words(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.to_string(), |code| Errno::from_raw(code).desc().to_owned())
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A whole look, as `keep` takes it in.
+
+use crate::condition::{Condition, ConditionType, Outcome, Reason};
+use crate::judge::modules::is_not_loaded;
+use crate::judge::swap::{Glimpse, glimpse};
+use crate::look::Look;
+use crate::node::Expectations;
+use crate::observation::{ModuleFile, Observation};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+
+/// A whole look, as `keep` takes it in.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// The judged look.
+    pub look: Look,
+    /// What a glimpse would have seen.
+    pub glimpse: Glimpse,
+    /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
+    pub evidence: u64,
+}
+
+impl Sight {
+    /// What this observation, judged so, means to `keep`.
+    #[must_use]
+    pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {
+        let mut glimpse = glimpse(expected, &seen.marker, &seen.modules, was_marked);
+        glimpse.holder = seen.lock_holder;
+        let peermem = look.verdict.get(ConditionType::PeermemUsable);
+        if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
+            glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));
+        }
+        let may_come = peermem.is_some_and(|c| c.reason == Reason::ModuleFileMissing)
+            && is_not_loaded(&seen.modules, "nvidia");
+        match seen.peermem.as_ref().map(|peermem| &peermem.file) {
+            Some(ModuleFile::Missing(directory)) if may_come => {
+                look.verdict = look.verdict.replacing(to_come(directory));
+            }
+            _ => {}
+        }
+        Self { glimpse, evidence: evidence(seen), look }
+    }
+
+    /// What blocks will not be cured by waiting.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.look.verdict.outcome == Outcome::Blocked
+    }
+}
+
+/// A driver that is not loaded may still be built, for minutes: what is missing of its files is waited for, and
+/// nobody is to break off the build.
+fn to_come(directory: &Path) -> Condition {
+    let message = format!(
+        "there is no nvidia-peermem.ko below {}; the GPU driver is not loaded, so that it may still be built",
+        directory.display()
+    );
+    Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, message)
+}
+
+fn evidence(seen: &Observation) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut identity = seen.identity();
+    identity.modules.remove("nvidia_peermem");
+    (identity.marker, identity.modules, &seen.peermem).hash(&mut hasher);
+    for module in
+        seen.modules.proc.iter().flat_map(|proc| &proc.modules).filter(|m| m.name != "nvidia_peermem")
+    {
+        (&module.name, module.state, &module.address, &module.taint).hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The states of the sidecar, what each of them carries, and which may follow which.
+
+use super::RefusedLoad;
+use crate::time::BootTime;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What `keep` is at: the name of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum State {
+    /// `nvidia_peermem` is not loaded, and not everything holds.
+    Waiting,
+    /// It is live, and nothing says that MOFED is about to swap its modules.
+    Loaded,
+    /// MOFED is about to, and it is being unloaded.
+    Yielding,
+    /// It cannot be loaded, and waiting alone will not change that.
+    Blocked,
+    /// MOFED is about to swap, and it is in use.
+    Busy,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Waiting, Self::Loaded, Self::Yielding, Self::Blocked, Self::Busy];
+
+    /// Which state may follow which, and what for. docs/sidecar.md draws it.
+    pub const TRANSITIONS: &[(Self, Self, &str)] = &[
+        (Self::Waiting, Self::Loaded, "everything held and it was loaded, or somebody else loaded it"),
+        (Self::Waiting, Self::Blocked, "it cannot be loaded, and waiting does not cure that"),
+        (Self::Waiting, Self::Yielding, "somebody else loaded it, and MOFED is about to swap its modules"),
+        (Self::Waiting, Self::Busy, "the same, and it is in use"),
+        (Self::Blocked, Self::Waiting, "what it was blocked by has changed, or SIGHUP came"),
+        (Self::Blocked, Self::Loaded, "another attempt succeeded, or somebody else loaded it"),
+        (Self::Blocked, Self::Yielding, "somebody else loaded it, and MOFED is about to swap its modules"),
+        (Self::Blocked, Self::Busy, "the same, and it is in use"),
+        (Self::Loaded, Self::Waiting, "somebody else unloaded it"),
+        (Self::Loaded, Self::Yielding, "MOFED is about to swap its modules, and nothing uses it"),
+        (Self::Loaded, Self::Busy, "MOFED is about to swap its modules, and it is in use"),
+        (Self::Yielding, Self::Waiting, "it was unloaded"),
+        (Self::Yielding, Self::Loaded, "MOFED does not swap any more"),
+        (Self::Yielding, Self::Busy, "something began to use it"),
+        (Self::Busy, Self::Waiting, "somebody else unloaded it"),
+        (Self::Busy, Self::Loaded, "MOFED does not swap any more"),
+        (Self::Busy, Self::Yielding, "nothing uses it any more"),
+    ];
+
+    /// Whether `next` may follow this state.
+    #[must_use]
+    pub fn may_become(self, next: Self) -> bool {
+        Self::TRANSITIONS.iter().any(|(from, to, _)| (*from, *to) == (self, next))
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{self:?}"))
+    }
+}
+
+/// Who loaded what is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoadedBy {
+    Another,
+    /// We, and the inode of its directory in sysfs, once seen: one that was loaded anew has another.
+    Us(Option<u64>),
+}
+
+/// A state with what counts in it, and in no other.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    Waiting {
+        /// What became of the last attempt to load, if it came to nothing.
+        last_try: Option<String>,
+    },
+    Blocked {
+        /// The load that was refused; `None` where a condition blocks.
+        refused: Option<RefusedLoad>,
+    },
+    Loaded {
+        by: LoadedBy,
+        /// The message is about a swap: not what there is to say of a module that stays.
+        is_about_swap: bool,
+    },
+    Yielding {
+        by: LoadedBy,
+        /// When to unload.
+        from: BootTime,
+        /// How long to wait after an unload that fails.
+        retry: Duration,
+    },
+    Busy {
+        by: LoadedBy,
+        /// When to look again whether it is still in use.
+        poll: BootTime,
+    },
+}
+
+impl Phase {
+    pub(super) const WAITING: Self = Self::Waiting { last_try: None };
+
+    pub(super) fn state(&self) -> State {
+        match self {
+            Self::Waiting { .. } => State::Waiting,
+            Self::Blocked { .. } => State::Blocked,
+            Self::Loaded { .. } => State::Loaded,
+            Self::Yielding { .. } => State::Yielding,
+            Self::Busy { .. } => State::Busy,
+        }
+    }
+
+    /// Who loaded it, where it is loaded.
+    pub(super) fn loaded_by(&self) -> Option<LoadedBy> {
+        match self {
+            Self::Waiting { .. } | Self::Blocked { .. } => None,
+            Self::Loaded { by, .. } | Self::Yielding { by, .. } | Self::Busy { by, .. } => Some(*by),
+        }
+    }
+
+    /// What is loaded is still what we loaded, if it was we.
+    pub(super) fn recognises(&mut self, inode: Option<u64>) -> bool {
+        let by = match self {
+            Self::Waiting { .. } | Self::Blocked { .. } => return true,
+            Self::Loaded { by, .. } | Self::Yielding { by, .. } | Self::Busy { by, .. } => by,
+        };
+        match (*by, inode) {
+            (LoadedBy::Us(None), Some(inode)) => {
+                *by = LoadedBy::Us(Some(inode));
+                true
+            }
+            (LoadedBy::Us(Some(ours)), Some(inode)) => ours == inode,
+            _ => true,
+        }
+    }
+
+    /// Forgets what speaks against another attempt to load.
+    pub(super) fn forgive(&mut self) {
+        match self {
+            Self::Waiting { last_try } => *last_try = None,
+            Self::Blocked { refused } => *refused = None,
+            Self::Loaded { .. } | Self::Yielding { .. } | Self::Busy { .. } => {}
+        }
+    }
+}

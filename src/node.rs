@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One node as it was described to us: where to look, and what to expect there. Plain data, made
+//! from the command line and the environment by [`crate::config`].
+
+use crate::version::Version;
+use std::path::{Path, PathBuf};
+
+/// Who provides MOFED on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MofedPlace {
+    /// The Network Operator's container.
+    Container,
+    /// The host itself (`USE_HOST_MOFED=true`).
+    Host,
+}
+
+/// What the judge compares an observation with.
+#[derive(Clone, Debug)]
+pub struct Expectations {
+    /// `GPU_DIRECT_RDMA_ENABLED`, if set.
+    pub rdma_requested: Option<String>,
+    /// `USE_HOST_MOFED`, if set.
+    pub use_host_mofed: Option<String>,
+    /// The operator's containers are here, and none of them was asked for RDMA.
+    pub nobody_asks: bool,
+    /// Who provides MOFED.
+    pub mofed: MofedPlace,
+    /// No headers are needed.
+    pub precompiled: bool,
+    /// The modules that must be live, with underscores.
+    pub modules: Vec<String>,
+    /// What was asked for by `--mofed-version`.
+    pub version: Option<Version>,
+    /// The marker's full path, for messages.
+    pub marker: PathBuf,
+    /// The lock's full path, for messages.
+    pub lock: PathBuf,
+    /// What is asked of nvidia-peermem; `None` when nothing is.
+    pub peermem: Option<PeermemExpected>,
+}
+
+/// What is asked of nvidia-peermem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeermemExpected {
+    /// The parameters it is to be given, `NAME=VALUE`.
+    pub parameters: Vec<String>,
+}
+
+/// Where the probe looks. All paths are complete: nothing is prefixed later.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The prefix; absolute links are followed below it.
+    pub root: PathBuf,
+    /// The proc file system.
+    pub proc: PathBuf,
+    /// The sys file system.
+    pub sys: PathBuf,
+    /// MOFED's ready marker.
+    pub marker: PathBuf,
+    /// MOFED's instance lock.
+    pub lock: PathBuf,
+    /// MOFED's own root: absolute links in its header tree are followed below it.
+    pub mofed_root: PathBuf,
+    /// The GPU driver's root, where nvidia-peermem.ko is.
+    pub driver_root: PathBuf,
+    /// Where a driver container shows its root, that one counts instead: nobody has asked for another.
+    pub finds_driver: bool,
+}
+
+/// One node, as the options describe it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where to look.
+    pub places: Places,
+    /// What to expect.
+    pub expected: Expectations,
+    /// `NODE_NAME`, if set.
+    pub name: Option<String>,
+}
+
+/// `path` as it is found below `root`.
+#[must_use]
+pub fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}

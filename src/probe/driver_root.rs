@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the GPU driver's files are, found in one way for every verb that looks for them.
+
+use super::module_file;
+use super::pods::built;
+use super::read::small;
+use super::root::resolve;
+use crate::node::{Places, below};
+use std::path::{Path, PathBuf};
+
+/// Where a driver container shows its root once its modules are loaded (gpu-driver-container, `_mount_rootfs`).
+const SHOWN: &str = "/run/nvidia/driver";
+/// gpu-driver-container: the pid file of its script, which runs in the host's pid namespace.
+const PID_FILE: &str = "/run/nvidia/nvidia-driver.pid";
+const SCRIPT: &str = "nvidia-driver";
+
+/// Where the driver container shows its root; before it does, that container's own root, if there is a driver in it; else
+/// the root that was asked for.
+#[must_use]
+pub(super) fn driver_root(places: &Places, release: &str) -> PathBuf {
+    if !places.finds_driver {
+        return places.driver_root.clone();
+    }
+    let shown = below(&places.root, Path::new(SHOWN));
+    if shown.join("lib/modules").is_dir() {
+        return shown;
+    }
+    of_script(&places.root, &places.proc, release).unwrap_or_else(|| places.driver_root.clone())
+}
+
+fn of_script(root: &Path, proc: &Path, release: &str) -> Option<PathBuf> {
+    let process = proc.join(script(root, proc)?.to_string());
+    let own = process.join("root");
+    let has_driver = matches!(module_file::find(&own, release, "nvidia"), Ok(Some(_)));
+    has_driver.then_some(own)
+}
+
+/// The pid of the driver's script: the file outlives the process, whose number another may have by now.
+pub(super) fn script(root: &Path, proc: &Path) -> Option<u32> {
+    let file = resolve(root, &below(root, Path::new(PID_FILE))).ok()?;
+    let pid: u32 = small(&file).ok()??.trim().parse().ok()?;
+    let name = small(&proc.join(pid.to_string()).join("comm")).ok()?;
+    (name.as_deref() == Some(SCRIPT)).then_some(pid)
+}
+
+/// An nvidia-peermem.ko that was built for a driver container, and that no root shows yet: on `OpenShift` its pod's volume
+/// keeps it from one crash to the next.
+#[must_use]
+pub(super) fn built_for_a_container(places: &Places) -> Option<PathBuf> {
+    let newest = built(&places.root).into_iter().max_by_key(|build| build.finished)?;
+    newest.peermem.filter(|_| places.finds_driver)
+}
+
+/// The root whose modprobe is to load nvidia-peermem: the one that was asked for; where nobody asked for one and it has no
+/// nvidia-peermem, the one that the driver container shows.
+#[must_use]
+pub fn root_to_load_from(given: &Path, release: &str) -> PathBuf {
+    let has_one = |root: &Path| matches!(module_file::find(root, release, super::PEERMEM), Ok(Some(_)));
+    let is_elsewhere = given == Path::new("/") && !has_one(given) && has_one(Path::new(SHOWN));
+    if is_elsewhere { SHOWN.into() } else { given.to_owned() }
+}

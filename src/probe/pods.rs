@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! kubelet's own directories: the pods that it has, and what the driver's containers share in one of their volumes.
+
+use super::read::{self, unreadable, whole};
+use super::root::resolve;
+use crate::node::below;
+use crate::symptoms::logs::Logs;
+use crate::symptoms::pod::{Build, Pod, Pods};
+use crate::symptoms::process::{Environment, Processes, Role, VARIABLES};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// kubelet's `--root-dir` where nobody says otherwise.
+const KUBELET: &str = "/var/lib/kubelet";
+/// What the driver's container and its driver toolkit share on `OpenShift`.
+const SHARED: &str = "volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit";
+/// kubelet has 110 unless it is told otherwise.
+const PODS: usize = 5000;
+const NAMES: usize = 1000;
+/// Directories and files below a volume that are looked through for a module.
+const ENTRIES: usize = 20_000;
+const PEERMEM: &str = "nvidia-peermem.ko";
+const ENVIRONMENT: u64 = 256 * 1024;
+
+/// Every pod that kubelet has, completed by what the logs tell.
+#[must_use]
+pub(super) fn read(root: &Path, processes: &Processes, logs: &Logs) -> Pods {
+    let directory = below(root, &kubelet(processes).join("pods"));
+    let uids = resolve(root, &directory).and_then(|real| read::entries(&real, PODS));
+    match uids {
+        Ok(uids) => {
+            let names = uids.into_iter().filter_map(|entry| entry.file_name().into_string().ok());
+            let pods = names.map(|uid| pod(root, &directory.join(&uid), uid)).collect();
+            Pods::new(pods, true, Vec::new(), logs)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Pods::new(Vec::new(), false, Vec::new(), logs),
+        Err(error) => Pods::new(Vec::new(), false, vec![unreadable(&directory, &error)], logs),
+    }
+}
+
+/// What was built for driver containers, with no other eyes than for kubelet's usual directory.
+pub(super) fn built(root: &Path) -> Vec<Build> {
+    let directory = below(root, Path::new(KUBELET)).join("pods");
+    let uids = resolve(root, &directory).and_then(|real| read::entries(&real, PODS)).unwrap_or_default();
+    uids.into_iter().filter_map(|uid| build(root, directory.join(uid.file_name()).join(SHARED))).collect()
+}
+
+fn kubelet(processes: &Processes) -> PathBuf {
+    let told = processes.of(Role::Kubelet).find_map(|kubelet| kubelet.option(&["--root-dir"]));
+    told.map_or_else(|| KUBELET.into(), PathBuf::from)
+}
+
+fn pod(root: &Path, directory: &Path, uid: String) -> Pod {
+    let containers = names(root, &directory.join("containers")).into_iter().collect();
+    let build = build(root, directory.join(SHARED));
+    Pod { uid, name: None, containers, is_here: true, build }
+}
+
+fn names(root: &Path, directory: &Path) -> Vec<String> {
+    let entries = resolve(root, directory).and_then(|real| read::entries(&real, NAMES));
+    entries.unwrap_or_default().into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn build(root: &Path, directory: PathBuf) -> Option<Build> {
+    let real = resolve(root, &directory).ok().filter(|real| real.is_dir())?;
+    let written = |name: &str| real.join(name).symlink_metadata().ok().map(|metadata| metadata.mtime());
+    Some(Build {
+        started: written("driver_build_started"),
+        finished: written("driver_built"),
+        environment: environment(&real.join("env")),
+        peermem: find(&directory, &real.join("modules")),
+        directory,
+    })
+}
+
+/// `NAME="VALUE"`, as the driver's script writes it.
+fn environment(path: &Path) -> Option<Environment> {
+    let text = whole(path, ENVIRONMENT).ok()?;
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let ours = pairs.filter(|(name, _)| VARIABLES.contains(name));
+    Some(ours.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned())).collect())
+}
+
+/// Links are not followed: they may lead out of the volume.
+fn find(shared: &Path, modules: &Path) -> Option<PathBuf> {
+    let mut todo = vec![(modules.to_owned(), shared.join("modules"))];
+    let mut left = ENTRIES;
+    while let Some((real, shown)) = todo.pop() {
+        let entries = real.read_dir().ok()?.flatten().take(left);
+        for entry in entries {
+            left = left.saturating_sub(1);
+            let name = entry.file_name();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => todo.push((entry.path(), shown.join(&name))),
+                Ok(kind) if kind.is_file() && name.to_string_lossy().starts_with(PEERMEM) => {
+                    return Some(shown.join(name));
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lines as `kubectl logs` prints them, with `--prefix` and `--timestamps` or without.
+
+use super::{Record, Written, container};
+use std::borrow::Cow;
+
+/// Splits `[pod/NAME/CONTAINER] text` into pod, container and text.
+#[must_use]
+pub fn prefixed(line: &[u8]) -> Option<(&str, &str, &[u8])> {
+    let rest = line.strip_prefix(b"[pod/")?;
+    let end = memchr::memmem::find(&rest[..rest.len().min(600)], b"] ")?;
+    let (pod, container) = std::str::from_utf8(&rest[..end]).ok()?.split_once('/')?;
+    let is_name = |name: &str| {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+        !name.is_empty() && name.len() <= 253 && name.chars().all(is_allowed)
+    };
+    (is_name(pod) && is_name(container)).then_some((pod, container, &rest[end + 2..]))
+}
+
+/// A line that a container printed: as the runtimes keep it, behind kubectl's stamp, or as it is.
+#[must_use]
+pub fn printed(line: &[u8]) -> Record<'_> {
+    container(line).unwrap_or_else(|| {
+        let (written, text) = stamped(line).unwrap_or((Written::Nothing, line));
+        Record { written, text: Cow::Borrowed(text), is_partial: false }
+    })
+}
+
+/// kubectl puts its stamp and one blank before the line. Loggers write a level behind theirs.
+fn stamped(line: &[u8]) -> Option<(Written<'_>, &[u8])> {
+    const LEVELS: [&[u8]; 5] = [b"TRACE", b"DEBUG", b"INFO", b"WARN", b"ERROR"];
+    let end = memchr::memchr(b' ', &line[..line.len().min(40)])?;
+    let (stamp, text) = (&line[..end], &line[end + 1..]);
+    let is_stamp =
+        stamp.len() >= 20 && stamp[10] == b'T' && (stamp[end - 1] == b'Z' || stamp[end - 3] == b':');
+    let is_loggers = LEVELS.iter().any(|level| text.trim_ascii_start().starts_with(level));
+    (is_stamp && !is_loggers && crate::stamp::rfc3339(stamp).is_some())
+        .then_some((Written::Rfc3339(stamp), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn kubectls_prefix_names_pod_and_container() {
+        let line = b"[pod/nvidia-driver-daemonset-564xm/nvidia-driver-ctr] a text";
+        assert_eq!(
+            prefixed(line),
+            Some(("nvidia-driver-daemonset-564xm", "nvidia-driver-ctr", &b"a text"[..]))
+        );
+        for odd in [
+            "[pod/a/b]",
+            "[pod/a] x",
+            "[pod//b] x",
+            "[pod/A/b] x",
+            "[pod/a/b/c] x",
+            " [pod/a/b] x",
+            "[pod/a/\u{1b}] x",
+        ] {
+            assert_eq!(prefixed(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn kubectls_stamp_is_not_the_programs_own() {
+        let is = |line: &str, stamp: Option<&str>, text: &str| {
+            let record = printed(line.as_bytes());
+            let seen = record.written.stamp(0).map(|stamp| stamp.to_string());
+            assert_eq!((seen.as_deref(), &*record.text), (stamp, text.as_bytes()), "{line}");
+        };
+        is("2025-11-21T11:58:39.123456789Z a text", Some("2025-11-21T11:58:39.123456789Z"), "a text");
+        is("2025-11-21T12:58:39.123456789+01:00 a text", Some("2025-11-21T11:58:39.123456789Z"), "a text");
+        is(
+            "2025-11-21T11:58:39Z [21-Nov-25_11:58:39] a text",
+            Some("2025-11-21T11:58:39Z"),
+            "[21-Nov-25_11:58:39] a text",
+        );
+        is("2025-11-21T11:58:39Z stderr F a text", Some("2025-11-21T11:58:39Z"), "a text");
+        let zap = "2025-11-21T11:58:39.123Z\tINFO\tready/ready.go:85\ta text";
+        is(&format!("2025-11-21T11:58:39.5Z {zap}"), Some("2025-11-21T11:58:39.500Z"), zap);
+        for own in [
+            zap,
+            "2025-11-21T11:58:39.123Z INFO ready/ready.go:85 a text",
+            "2025-11-21T11:58:39.123456Z  INFO a text",
+            "a text",
+        ] {
+            is(own, None, own);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (prefixed(&bytes), printed(&bytes));
+            let _ = prefixed(&[b"[pod/", bytes.as_slice()].concat());
+            let _ = printed(&[b"2025-11-21T11:58:39Z", bytes.as_slice()].concat());
+        }
+    }
+}

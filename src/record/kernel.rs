@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The kernel's log: in syslog's files, and record by record from /dev/kmsg.
+
+use super::Written;
+use crate::stamp::{self, Stamp};
+
+/// A line of a system log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoken<'a> {
+    /// When, by the wall clock.
+    pub written: Written<'a>,
+    /// When, by the kernel's own clock, where the line has that too.
+    pub since_boot: Option<Stamp>,
+    /// The program's name: `kernel`, `chronyd`.
+    pub program: &'a [u8],
+    /// What it said.
+    pub text: &'a [u8],
+}
+
+/// Splits `STAMP HOST PROGRAM[PID]: text`, as rsyslog and journalctl write it, with an RFC 3339 or a classic
+/// stamp; also what dmesg prints, which has no host and is always the kernel's. `None` for anything else.
+#[must_use]
+pub fn spoken(line: &[u8]) -> Option<Spoken<'_>> {
+    if line.first() == Some(&b'[') {
+        return printed(line);
+    }
+    let (written, rest) = written(line)?;
+    let (_host, rest) = word(rest)?;
+    let colon = memchr::memchr(b':', rest).filter(|at| memchr::memchr(b' ', &rest[..*at]).is_none())?;
+    let program = rest[..colon].split(|byte| *byte == b'[').next()?;
+    let text = rest[colon + 1..].strip_prefix(b" ")?;
+    let (since_boot, text) = if program == b"kernel" { boot(text) } else { (None, text) };
+    Some(Spoken { written, since_boot, program, text })
+}
+
+/// dmesg's `[ 1234.567890] text`, or `[Fri Nov 21 11:58:39 2025] text`.
+fn printed(line: &[u8]) -> Option<Spoken<'_>> {
+    if let (Some(since_boot), text) = boot(line) {
+        return Some(Spoken {
+            written: Written::Nothing,
+            since_boot: Some(since_boot),
+            program: b"kernel",
+            text,
+        });
+    }
+    let (stamp, length) = stamp::date(&line[1..])?;
+    let text = line[1 + length..].strip_prefix(b"] ")?;
+    Some(Spoken { written: Written::Read(stamp), since_boot: None, program: b"kernel", text })
+}
+
+fn written(line: &[u8]) -> Option<(Written<'_>, &[u8])> {
+    /// `Nov 21 11:58:39`.
+    const CLASSIC: usize = 15;
+    if line.first()?.is_ascii_digit() {
+        let (stamp, rest) = word(line)?;
+        return (stamp.get(10) == Some(&b'T')).then_some((Written::Rfc3339(stamp), rest));
+    }
+    let (stamp, rest) = line.split_at_checked(CLASSIC)?;
+    let is_stamp = stamp[3] == b' ' && stamp[6] == b' ' && stamp[9] == b':' && stamp[12] == b':';
+    let rest = rest.strip_prefix(b" ").filter(|_| is_stamp)?;
+    Some((Written::Classic(stamp), rest))
+}
+
+fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr::memchr(b' ', bytes).filter(|end| *end > 0)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+/// The kernel's own stamp, and the number of the thread or processor where `CONFIG_PRINTK_CALLER` is set.
+fn boot(text: &[u8]) -> (Option<Stamp>, &[u8]) {
+    let Some((stamp, length)) = stamp::since_boot(text) else { return (None, text) };
+    let mut rest = &text[length..];
+    if let Some(caller) = rest.strip_prefix(b"[") {
+        rest = memchr::memchr(b']', caller).map_or(rest, |end| &caller[end + 1..]);
+    }
+    (Some(stamp), rest.strip_prefix(b" ").unwrap_or(rest))
+}
+
+/// Splits a record of /dev/kmsg, `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;text` and then lines of keys (kernel,
+/// Documentation/ABI/testing/dev-kmsg). `None` also for what a program has written there: its facility is
+/// not the kernel's.
+#[must_use]
+pub fn ring(record: &[u8]) -> Option<(Stamp, &[u8])> {
+    const MICROSECOND: i64 = 1_000;
+    let (head, text) = record.split_at(memchr::memchr(b';', record)?);
+    let mut fields = head.split(|byte| *byte == b',');
+    let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse::<i64>().ok();
+    let (priority, _sequence, microseconds) = (number()?, number()?, number()?);
+    let is_kernels = (0..8).contains(&priority) && microseconds >= 0;
+    let text = text[1..].split(|byte| *byte == b'\n').next().filter(|_| is_kernels)?;
+    Some((Stamp::boot(microseconds.checked_mul(MICROSECOND)?, MICROSECOND), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const END_OF_2025: i64 = 1_767_225_599 * stamp::SECOND;
+
+    fn is(line: &str, written: &str, since_boot: &str, program: &str, text: &str) {
+        let spoken = spoken(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+        let show = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.to_string()).unwrap_or_default();
+        let lossy = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(
+            (
+                show(spoken.written.stamp(END_OF_2025)),
+                show(spoken.since_boot),
+                lossy(spoken.program),
+                lossy(spoken.text)
+            ),
+            (written.to_owned(), since_boot.to_owned(), program.to_owned(), text.to_owned()),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn lines_of_a_system_log() {
+        is("Sep  8 17:16:02 gpu-1 kernel: nvidia: x", "2025-09-08T17:16:02Z", "", "kernel", "nvidia: x");
+        is(
+            "Nov 21 11:58:39 gpu-1 kernel: [  453.123456] nvidia: x",
+            "2025-11-21T11:58:39Z",
+            "453.123456 s after boot",
+            "kernel",
+            "nvidia: x",
+        );
+        is(
+            "2025-11-21T11:58:39.123456+00:00 gpu-1 kernel: [  453.123456][  T1] nvidia: x",
+            "2025-11-21T11:58:39.123456Z",
+            "453.123456 s after boot",
+            "kernel",
+            "nvidia: x",
+        );
+        is(
+            "2025-11-21T11:58:39.123456+0000 gpu-1 chronyd[901]: x: y",
+            "2025-11-21T11:58:39.123456Z",
+            "",
+            "chronyd",
+            "x: y",
+        );
+        is("[  453.123456] nvidia: x", "", "453.123456 s after boot", "kernel", "nvidia: x");
+        is("[Fri Nov 21 11:58:39 2025] nvidia: x", "2025-11-21T11:58:39Z", "", "kernel", "nvidia: x");
+        for almost in [
+            "",
+            "Nov 21 11:58:39",
+            "Nov 21 11:58:39 gpu-1",
+            "Nov 21 11:58:39 gpu-1 kernel nvidia: x",
+            "2025-11-21 11:58:39 gpu-1 kernel: x",
+            "[  OK  ] Started x",
+            "-- Boot 6f1f2c1e --",
+        ] {
+            assert_eq!(spoken(almost.as_bytes()), None, "{almost}");
+        }
+    }
+
+    #[test]
+    fn records_of_the_ring() {
+        let record = b"4,1234,5678901,-;nvidia_peermem: Unknown symbol x (err -2)\n SUBSYSTEM=module\n";
+        let (stamp, text) = ring(record).unwrap();
+        assert_eq!(
+            (stamp.to_string().as_str(), text),
+            ("5.678901 s after boot", &b"nvidia_peermem: Unknown symbol x (err -2)"[..])
+        );
+        // systemd says this, not the kernel.
+        assert_eq!(ring(b"30,1,2,-;systemd[1]: x"), None);
+        assert_eq!(ring(b"garbage"), None);
+        assert_eq!(ring(b"6,1,-2,-;x"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (spoken(&bytes), ring(&bytes));
+            let _ = spoken(&[b"Nov 21 11:58:39 ", bytes.as_slice()].concat());
+            let _ = spoken(&[b"[", bytes.as_slice()].concat());
+        }
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A sentence's words against a text: literal parts, and fields in angle brackets.
+//!
+//! `<version>` is one word; its name says what it may hold ([`may_hold`]). `<why..>` is whatever stands
+//! there, nothing included. The whole text must fit: what stands before or behind a sentence makes it
+//! another one.
+
+/// The fields of a text that fits, by name.
+pub(super) type Fields<'t> = Vec<(&'static str, &'t [u8])>;
+
+/// No word that we look for is longer: kernel releases, paths.
+const WORD: usize = 256;
+
+/// What the words begin with, up to the first field.
+pub(super) fn opening(words: &'static str) -> &'static str {
+    words.split('<').next().unwrap_or_default()
+}
+
+/// The fields, where the text fits the words.
+pub(super) fn fit<'t>(words: &'static str, text: &'t [u8]) -> Option<Fields<'t>> {
+    let mut fields = Fields::new();
+    fits(words, text, &mut fields).then_some(fields)
+}
+
+fn fits<'t>(words: &'static str, text: &'t [u8], fields: &mut Fields<'t>) -> bool {
+    let opening = opening(words);
+    let Some(text) = text.strip_prefix(opening.as_bytes()) else { return false };
+    let Some((name, rest)) = words[opening.len()..].strip_prefix('<').and_then(|rest| rest.split_once('>'))
+    else {
+        return text.is_empty();
+    };
+    let (name, is_word) = match name.strip_suffix("..") {
+        Some(name) => (name, false),
+        None => (name, true),
+    };
+    let next = self::opening(rest).as_bytes();
+    let longest = if is_word {
+        text.iter().position(|byte| *byte == b' ').unwrap_or(text.len()).min(WORD)
+    } else {
+        text.len()
+    };
+    ends(text, next, rest.is_empty(), longest).any(|end| {
+        let field = &text[..end];
+        if is_word && !may_hold(name, field) {
+            return false;
+        }
+        fields.push((name, field));
+        let fits = fits(rest, &text[end..], fields);
+        if !fits {
+            fields.pop();
+        }
+        fits
+    })
+}
+
+/// Where a field may end: before the next literal part, or at the text's end where no part follows.
+fn ends<'t>(
+    text: &'t [u8],
+    next: &'static [u8],
+    is_last: bool,
+    longest: usize,
+) -> impl Iterator<Item = usize> + 't {
+    let last = is_last.then_some(longest).filter(|end| *end == text.len());
+    let inner =
+        (!is_last).then(|| memchr::memmem::find_iter(text, next).take_while(move |end| *end <= longest));
+    last.into_iter().chain(inner.into_iter().flatten())
+}
+
+/// Modules of the two stacks: a sentence of the kernel about any other is none of ours.
+const MODULES: [&str; 30] = [
+    "bnxt_re",
+    "gdrdrv",
+    "ib_cm",
+    "ib_core",
+    "ib_ipoib",
+    "ib_iser",
+    "ib_isert",
+    "ib_srp",
+    "ib_srpt",
+    "ib_umad",
+    "ib_uverbs",
+    "irdma",
+    "iw_cm",
+    "mana_ib",
+    "mlx5_core",
+    "mlx5_ib",
+    "mlx_compat",
+    "mlxdevm",
+    "mlxfw",
+    "nouveau",
+    "nv_peer_mem",
+    "nvidia",
+    "nvidia_fs",
+    "nvidia_modeset",
+    "nvidia_peermem",
+    "nvidia_uvm",
+    "nvme_rdma",
+    "rdma_cm",
+    "rdma_ucm",
+    "rpcrdma",
+];
+
+/// May a field of this name hold this word?
+fn may_hold(name: &str, word: &[u8]) -> bool {
+    let all = |allowed: fn(u8) -> bool| word.iter().copied().all(allowed);
+    !word.is_empty()
+        && match name {
+            "module" => MODULES.iter().any(|module| same_module(module, word)),
+            "number" => all(|b| b.is_ascii_digit()),
+            "version" => all(|b| b.is_ascii_alphanumeric() || b".-_+".contains(&b)),
+            "symbol" => all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+            "bdf" => word.len() >= 7 && all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
+            "path" => word[0] == b'/',
+            _ => true,
+        }
+}
+
+/// Files have dashes where the kernel has underscores.
+fn same_module(known: &str, word: &[u8]) -> bool {
+    let folded = word.iter().map(|byte| if *byte == b'-' { b'_' } else { *byte });
+    known.len() == word.len() && folded.eq(known.bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fields(words: &'static str, text: &str) -> Option<Vec<(&'static str, String)>> {
+        let fields = fit(words, text.as_bytes())?;
+        Some(
+            fields
+                .into_iter()
+                .map(|(name, field)| (name, String::from_utf8_lossy(field).into_owned()))
+                .collect(),
+        )
+    }
+
+    fn fit_as(words: &'static str, text: &str, expected: &[(&'static str, &str)]) {
+        let expected: Vec<_> = expected.iter().map(|(name, field)| (*name, (*field).to_owned())).collect();
+        assert_eq!(fields(words, text), Some(expected), "{words} | {text}");
+    }
+
+    #[test]
+    fn the_whole_text_must_fit() {
+        fit_as("a sentence", "a sentence", &[]);
+        for text in ["a sentence.", " a sentence", "a sentenc", "A sentence", ""] {
+            assert_eq!(fields("a sentence", text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_one_word_or_whatever_stands_there() {
+        fit_as(
+            "insert '<module>': <why..>",
+            "insert 'nvidia_peermem': Invalid argument",
+            &[("module", "nvidia_peermem"), ("why", "Invalid argument")],
+        );
+        fit_as("a <x..>[ OK ]", "a [60G[ OK ]", &[("x", "[60G")]);
+        fit_as("a <x..>[ OK ]", "a [ OK ]", &[("x", "")]);
+        fit_as("<x..> b <number>", "a b c b 7", &[("x", "a b c"), ("number", "7")]);
+        assert_eq!(fields("a <x> c", "a b b c"), None);
+        assert_eq!(fields("a <x> c", "a  c"), None, "a word is not empty");
+        assert_eq!(fields("a <x..>[ OK ]", "a [ OK ] b"), None);
+    }
+
+    #[test]
+    fn a_fields_name_says_what_it_may_hold() {
+        fit_as("<module>: x", "nvidia-peermem: x", &[("module", "nvidia-peermem")]);
+        for (words, text) in [
+            ("<module>: x", "xfs: x"),
+            ("<module>: x", "nvidia_peermem2: x"),
+            ("<number> s", "1.5 s"),
+            ("at <bdf>", "at device"),
+            ("of <version>", "of 25.07;rm"),
+            ("of <symbol>", "of ib-core"),
+            ("at <path>", "at etc"),
+        ] {
+            assert_eq!(fields(words, text), None, "{words} | {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_odd(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for words in ["a <x..> b <number> c", "<module>: <why..>", "'<path>' <x> <x>", "<x..>"] {
+                let _ = fit(words, &text);
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The node's processes that matter here: the operators', the container runtime's, NVIDIA's daemons.
+
+use crate::observation::{Seen, Unreadable};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What a process is to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// kubelet, by itself or in k3s, RKE2 or `MicroK8s`.
+    Kubelet,
+    /// containerd or CRI-O, the node's own.
+    Runtime,
+    /// MOFED's container.
+    Mofed,
+    /// MOFED's driver toolkit, on `OpenShift`.
+    MofedToolkit,
+    /// k8s-driver-manager, which waits before the driver's container starts.
+    DriverManager,
+    /// The script of nvidia-driver-ctr.
+    Driver,
+    /// The GPU driver's toolkit, which builds on `OpenShift`.
+    DriverToolkit,
+    /// nvidia-peermem-ctr.
+    Peermem,
+    /// nvidia-operator-validator, and its init containers in other pods.
+    Validator,
+    /// nvidia-container-toolkit's container.
+    Toolkit,
+    /// NVIDIA's device plugin.
+    DevicePlugin,
+    /// The RDMA shared device plugin.
+    RdmaDevicePlugin,
+    /// NVIDIA's fabric manager.
+    FabricManager,
+    /// nvidia-persistenced.
+    Persistenced,
+    /// This program, in a pod.
+    Gate,
+    /// A compiler or linker, or who calls them.
+    Build,
+}
+
+/// How a process is known.
+#[derive(Debug)]
+pub struct Sign {
+    /// What it is then.
+    pub role: Role,
+    /// Its names, of at most 15 bytes as the kernel cuts them.
+    pub names: &'static [&'static str],
+    /// What one of its arguments ends with; empty where any will do.
+    pub argument: &'static str,
+    /// Whether it runs in a pod; `None` where either will do.
+    pub in_pod: Option<bool>,
+    /// The operator has put its settings into its environment.
+    pub is_told: bool,
+}
+
+const fn sign(
+    role: Role,
+    names: &'static [&'static str],
+    argument: &'static str,
+    in_pod: Option<bool>,
+    is_told: bool,
+) -> Sign {
+    Sign { role, names, argument, in_pod, is_told }
+}
+
+/// The first that fits counts. doca-driver-build, k8s-driver-manager, gpu-driver-container, gpu-operator,
+/// k8s-device-plugin, k8s-rdma-shared-dev-plugin.
+pub const SIGNS: &[Sign] = &[
+    sign(Role::Kubelet, &["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"], "", Some(false), false),
+    // In a pod it is a cluster's within the cluster, and not the node's.
+    sign(Role::Runtime, &["containerd", "crio"], "", Some(false), false),
+    sign(Role::Mofed, &["entrypoint", "entrypoint.sh"], "/root/entrypoint", Some(true), true),
+    sign(Role::Mofed, &["entrypoint.sh"], "/root/entrypoint.sh", Some(true), true),
+    sign(Role::MofedToolkit, &["dtk_nic_driver_"], "", Some(true), false),
+    sign(Role::DriverManager, &["driver-manager", "k8s-driver-mana"], "", Some(true), true),
+    sign(Role::Peermem, &["nvidia-driver"], "reload_nvidia_peermem", Some(true), true),
+    sign(Role::Driver, &["nvidia-driver"], "", None, true),
+    sign(Role::Driver, &["ocp_dtk_entrypo"], "nv-ctr-run-with-dtk", Some(true), true),
+    sign(Role::DriverToolkit, &["ocp_dtk_entrypo"], "dtk-build-driver", Some(true), false),
+    sign(Role::Validator, &["nvidia-validato"], "", Some(true), true),
+    sign(Role::Toolkit, &["nvidia-ctk-inst", "nvidia-toolkit"], "", Some(true), true),
+    sign(Role::DevicePlugin, &["nvidia-device-p"], "", None, false),
+    sign(Role::RdmaDevicePlugin, &["k8s-rdma-shared"], "", None, false),
+    sign(Role::FabricManager, &["nv-fabricmanage"], "", None, false),
+    sign(Role::Persistenced, &["nvidia-persiste"], "", None, false),
+    sign(Role::Gate, &["peermem-gate"], "", Some(true), true),
+    sign(Role::Build, &["make", "cc1", "ld", "nvidia-installe"], "", Some(true), false),
+];
+
+/// What the operators tell their containers, and matters here. Nothing else is kept of an environment.
+pub const VARIABLES: &[&str] = &[
+    "GPU_DIRECT_RDMA_ENABLED",
+    "USE_HOST_MOFED",
+    "NODE_NAME",
+    "DRIVER_VERSION",
+    "DRIVER_CONFIG_DIGEST",
+    "FORCE_REINSTALL",
+    "NVIDIA_NIC_DRIVER_VER",
+    "UNLOAD_STORAGE_MODULES",
+    "UNLOAD_THIRD_PARTY_RDMA_MODULES",
+    "NVIDIA_RUNTIME_NAME",
+    "CONTAINERD_RUNTIME_CLASS",
+    "ENABLE_NRI_PLUGIN",
+    "NO_RUNTIME_CONFIG",
+    "RUNTIME_CONFIG",
+    "CONTAINERD_CONFIG",
+    "RUNTIME_SOCKET",
+    "CONTAINERD_SOCKET",
+    "RUNTIME_CONFIG_SOURCE",
+    "RUNTIME_DROP_IN_CONFIG",
+    "RUNTIME_EXECUTABLE_PATH",
+    "RUNTIME_RESTART_MODE",
+];
+
+/// An environment, as far as it matters ([`VARIABLES`]).
+pub type Environment = BTreeMap<String, String>;
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid on the node.
+    pub pid: u32,
+    /// What it is.
+    pub role: Role,
+    /// Its name; at most 15 bytes.
+    pub name: String,
+    /// Its arguments, the program's name included.
+    pub arguments: Vec<String>,
+    /// When it was started, in seconds since 1970.
+    pub started: Option<i64>,
+    /// The UID of its pod.
+    pub pod: Option<String>,
+    /// Its directory below `<proc>`.
+    pub directory: PathBuf,
+    /// What it was told; `None` of a process that the operator tells nothing.
+    pub environment: Option<Seen<Environment>>,
+}
+
+impl Process {
+    /// The value of an option, by any of its spellings: `--name value`, `--name=value`, `-n value`.
+    #[must_use]
+    pub fn option(&self, names: &[&str]) -> Option<&str> {
+        option(self.arguments.iter().map(String::as_str), names)
+    }
+
+    /// The value of a variable that it was told.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.as_ref()?.as_ref().ok()?.get(name).map(String::as_str)
+    }
+}
+
+/// The value of an option in any list of arguments.
+pub fn option<'a>(arguments: impl IntoIterator<Item = &'a str>, names: &[&str]) -> Option<&'a str> {
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (argument, None),
+        };
+        if names.contains(&name) {
+            return value.or_else(|| arguments.next());
+        }
+    }
+    None
+}
+
+/// All of them, the oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processes(pub Seen<Vec<Process>>);
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self(Ok(Vec::new()))
+    }
+}
+
+impl Processes {
+    /// Those of a role; none where processes cannot be seen.
+    pub fn of(&self, role: Role) -> impl Iterator<Item = &Process> {
+        self.0.iter().flatten().filter(move |process| process.role == role)
+    }
+
+    /// The first of a role: what it has started has its name, and comes later.
+    #[must_use]
+    pub fn first(&self, role: Role) -> Option<&Process> {
+        self.of(role).next()
+    }
+
+    /// Why they cannot be seen.
+    #[must_use]
+    pub fn hidden(&self) -> Option<&Unreadable> {
+        self.0.as_ref().err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_two_spellings() {
+        let line = ["containerd", "-c", "/a.toml", "--address=/run/a.sock", "--log-level", "info"];
+        assert_eq!(option(line, &["-c", "--config"]), Some("/a.toml"));
+        assert_eq!(option(line, &["-a", "--address"]), Some("/run/a.sock"));
+        assert_eq!(option(line, &["--state"]), None);
+        assert_eq!(option(["containerd", "-c"], &["-c"]), None);
+    }
+
+    #[test]
+    fn names_are_as_the_kernel_cuts_them() {
+        assert!(SIGNS.iter().flat_map(|sign| sign.names).all(|name| name.len() <= 15));
+    }
+}

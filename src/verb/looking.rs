@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What all verbs that look at the node have in common before their first look: signals, a supervisor,
+//! and options that are checked.
+
+use super::{Start, Stop};
+use crate::act::Lifeline;
+use crate::act::last_words::LastWords;
+use crate::act::output::OutputFile;
+use crate::act::supervisor::{self, Finished, Hung, Terms};
+use crate::cli::PaceArgs;
+use crate::ending::Ending;
+use crate::environment::Misuse;
+use crate::gate::Policy;
+use crate::wake::Signals;
+use anyhow::Context;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long one look may take, for which nobody gave a deadline. To unpack a driver's modules takes
+/// seconds, and more of them on a busy node.
+pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
+
+/// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
+pub(super) fn signals() -> anyhow::Result<Signals> {
+    Signals::take().context("cannot take signals")
+}
+
+/// How the work came out, as its supervisor sees it.
+pub(super) enum Outcome {
+    /// It ended, and has said why.
+    Ended(Ending),
+    /// It hangs, and nobody has said so yet.
+    Hung(Hung),
+}
+
+/// Has the looking done where it can hang without holding up anybody.
+pub(super) fn supervised(
+    terms: Terms<'_>,
+    start: &Start,
+    work: impl FnOnce(&Lifeline) -> Result<Ending, Stop>,
+) -> Result<Outcome, Stop> {
+    let code = |lifeline: &Lifeline| work(lifeline).unwrap_or_else(|stop| stop.end(&start.last_words)).code();
+    let finished = supervisor::run(terms, code).context("cannot start a process to look with")?;
+    Ok(match finished {
+        Finished::Ended(0) => Outcome::Ended(Ending::Opened),
+        Finished::Ended(code) => Outcome::Ended(Ending::Passed(code)),
+        Finished::Unheard(error) => {
+            return Err(anyhow::Error::from(error).context("cannot write to standard output").into());
+        }
+        Finished::Killed(signal) => Outcome::Ended(killed(&start.last_words, signal)),
+        Finished::Hung(hung) => Outcome::Hung(hung),
+    })
+}
+
+fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
+    let by = signal.map_or_else(String::new, |signal| format!(" by signal {signal}"));
+    let sentence = format!(
+        "error: the process that looks was killed{by}: look for an out-of-memory kill in the kernel's log, and raise the \
+         container's memory limit"
+    );
+    last_words.say(Ending::Failed, &sentence)
+}
+
+/// How a wait ends that hangs.
+pub(super) fn ended_by(hung: &Hung) -> Ending {
+    hung.signal.map_or(Ending::TimedOut, Ending::Signal)
+}
+
+/// When a hold has to be over, whatever the look at the node is at.
+pub(super) fn limit(policy: &Policy) -> Option<Duration> {
+    let is_one_look = policy.dry_run || policy.timeout == Some(Duration::ZERO);
+    if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
+}
+
+/// What is below a root that is not there would be reported as missing on the node.
+pub(super) fn refuse_absent(root: &Path) -> Result<(), Misuse> {
+    if root.is_dir() {
+        return Ok(());
+    }
+    Err(Misuse::Said(format!(
+        "--root {} is not a directory here: mount the host there, or correct it",
+        root.display()
+    )))
+}
+
+/// The files that a hold writes.
+pub(super) struct Outputs {
+    pub(super) metrics: Option<OutputFile>,
+    pub(super) last_words: LastWords,
+}
+
+impl Outputs {
+    pub(super) fn check(pace: &PaceArgs, marker: &Path, start: &Start) -> Result<Self, Misuse> {
+        let metrics = output("--metrics-file", pace.metrics_file.as_deref(), marker)?;
+        let log = match start.last_words.log.clone() {
+            None => None,
+            Some(log) => {
+                let path = log.path().to_owned();
+                Some(log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &error))?)
+            }
+        };
+        Ok(Self { metrics, last_words: LastWords { log } })
+    }
+}
+
+/// A file that was asked for by `option`.
+pub(super) fn output(option: &str, path: Option<&Path>, marker: &Path) -> Result<Option<OutputFile>, Misuse> {
+    let file = |path| OutputFile::new(path, marker).map_err(|error| misplaced(option, path, &error));
+    path.map(file).transpose()
+}
+
+fn misplaced(option: &str, path: &Path, error: &io::Error) -> Misuse {
+    Misuse::Misplaced(format!("{option} {}: {error}: choose another place", path.display()))
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What nobody reads and what does not answer holds up neither a deadline, nor a signal, nor an opening.
+
+mod support;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::signal::Signal;
+use std::fs::{self, File, OpenOptions};
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{DRIVERS, LIMIT, Node, Process, gate, heeding, output, skip};
+
+/// Far more than the gate's own grace, far less than a test may take.
+const SOON: Duration = Duration::from_secs(10);
+
+// ---- standard error that nobody reads
+
+/// A pipe with one page, and that page full.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    writer.write_all(&[b'x'; 4096]).unwrap();
+    (reader, writer)
+}
+
+fn start(command: &mut Command, stderr: impl Into<Stdio>) -> Process {
+    Process::new(heeding(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap())
+}
+
+fn ends(mut process: Process, code: i32) {
+    let begun = Instant::now();
+    assert!(process.ends_within(SOON), "it does not end");
+    assert_eq!(support::code(process.ended()), code, "after {:?}", begun.elapsed());
+}
+
+/// Verbs that stay, none of which has what it waits for.
+fn stays(node: &Node) -> [(&'static str, Command, i32); 3] {
+    let below = |verb: &str| {
+        let mut command = gate();
+        command.arg(verb).arg("--proc").arg(node.path("proc")).arg("--sys").arg(node.path("sys"));
+        command.arg("--marker").arg(node.path(support::MARKER)).arg("--driver-root").arg(node.root());
+        command
+    };
+    let modprobe = node.path("bin/modprobe");
+    fs::create_dir_all(modprobe.parent().unwrap()).unwrap();
+    support::write_program(&modprobe, "#!/bin/sh\n");
+    [("wait", node.wait(), 143), ("load", below("load"), 143), ("keep", below("keep"), 0)]
+}
+
+#[test]
+fn a_full_standard_error_keeps_no_signal_waiting() {
+    let node = Node::ready().without_marker();
+    for (verb, mut command, code) in stays(&node) {
+        let (_reader, writer) = full_pipe();
+        let process = start(&mut command, writer);
+        support::child_of(process.pid());
+        process.signal(Signal::SIGTERM);
+        println!("{verb}");
+        ends(process, code);
+    }
+}
+
+#[test]
+fn a_full_standard_error_keeps_no_deadline_waiting() {
+    let node = Node::ready().without_marker();
+    for (verb, mut command, _) in stays(&node).into_iter().filter(|(verb, ..)| *verb != "keep") {
+        let (_reader, writer) = full_pipe();
+        command.args(["--timeout", "300ms", "--settle", "0s"]);
+        println!("{verb}");
+        ends(start(&mut command, writer), 124);
+    }
+}
+
+#[test]
+fn a_full_standard_error_keeps_no_opening_waiting() {
+    let node = Node::ready();
+    let (_reader, writer) = full_pipe();
+    let cmd = ["--settle", "100ms", "--", "touch"];
+    ends(start(node.wait().args(cmd).arg(node.path("opened")), writer), 0);
+    assert!(node.path("opened").exists());
+}
+
+/// CMD finds its standard error as it was: `O_NONBLOCK` would be seen by all who share it.
+#[test]
+fn standard_error_stays_as_it_was() {
+    let node = Node::ready();
+    let (reader, writer) = pipe().unwrap();
+    let flags = |fd: &PipeWriter| OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL).unwrap());
+    let kept = writer.try_clone().unwrap();
+    let before = flags(&kept);
+    ends(start(node.wait().args(["--settle", "0s"]), writer), 0);
+    assert_eq!(flags(&kept), before);
+    drop(reader);
+}
+
+/// A reader that stops in the midst of it, and goes on later: what was left out is counted.
+#[test]
+fn what_was_left_out_is_counted_once_somebody_reads() {
+    let node = Node::ready().without_marker();
+    let (mut reader, writer) = pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let process = start(node.wait().args(["--log-level", "trace"]), writer);
+    // Each wake-up logs a whole look, of which less than one fits.
+    for number in 0..20 {
+        node.write(&format!("{DRIVERS}/.wake"), number.to_string());
+        node.set_marker();
+        node.remove(support::MARKER);
+        thread::sleep(Duration::from_millis(15));
+    }
+    fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let until = Instant::now() + LIMIT;
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains("log lines were left out") {
+        assert!(Instant::now() < until, "{}", String::from_utf8_lossy(&text));
+        let _ = reader.read_to_end(&mut text);
+        node.set_marker();
+        node.remove(support::MARKER);
+        thread::sleep(Duration::from_millis(15));
+    }
+    process.signal(Signal::SIGTERM);
+    fcntl(&reader, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    let draining = thread::spawn(move || reader.read_to_end(&mut text).map(|_| text));
+    ends(process, 143);
+    let text = String::from_utf8(draining.join().unwrap().unwrap()).unwrap();
+    // What fitted is whole.
+    for line in text.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|_| panic!("a line was cut: {line}"));
+    }
+}
+
+#[test]
+fn a_full_socket_holds_nothing_up_either() {
+    let node = Node::ready();
+    let (_reader, mut writer) = UnixStream::pair().unwrap();
+    writer.set_nonblocking(true).unwrap();
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    writer.set_nonblocking(false).unwrap();
+    let stderr = std::os::fd::OwnedFd::from(writer);
+    ends(start(node.wait().args(["--settle", "0s"]), stderr), 0);
+}
+
+// ---- a file system that does not answer
+
+/// A FUSE mount whose server takes every request and answers none (linux/fuse.h).
+struct Hung {
+    place: PathBuf,
+    device: Option<File>,
+}
+
+impl Hung {
+    fn over(place: PathBuf) -> Option<Self> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+        let Ok(mut device) = device else {
+            skip("/dev/fuse cannot be opened");
+            return None;
+        };
+        fs::create_dir_all(&place).unwrap();
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        if let Err(errno) = mount(Some("hung"), &place, Some("fuse"), flags, Some(options.as_str())) {
+            skip(&format!("FUSE cannot be mounted: {errno}"));
+            return None;
+        }
+        answer_init(&mut device);
+        let mut requests = device.try_clone().unwrap();
+        // What was taken cannot be withdrawn by a signal.
+        thread::spawn(move || while requests.read(&mut vec![0; 1 << 17]).is_ok_and(|read| read > 0) {});
+        Some(Self { place, device: Some(device) })
+    }
+}
+
+/// The first request asks for the protocol's version; without an answer nothing else is asked.
+fn answer_init(device: &mut File) {
+    let mut request = vec![0; 1 << 17];
+    let _ = device.read(&mut request).unwrap();
+    let unique = &request[8..16];
+    let mut init = vec![0_u8; 64];
+    init[0..4].copy_from_slice(&7_u32.to_ne_bytes());
+    init[4..8].copy_from_slice(&31_u32.to_ne_bytes());
+    init[20..24].copy_from_slice(&4096_u32.to_ne_bytes());
+    let length = u32::try_from(16 + init.len()).unwrap();
+    let head = [&length.to_ne_bytes()[..], &[0; 4], unique].concat();
+    device.write_all(&[head, init].concat()).unwrap();
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        // Ends the connection, and so every read that hangs.
+        let connection = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let line = connection.lines().find(|line| line.contains(&*self.place.to_string_lossy()));
+        if let Some(minor) = line.and_then(|line| line.split(' ').nth(2)?.split(':').nth(1)) {
+            let _ = fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1");
+        }
+        let _ = umount2(&self.place, MntFlags::MNT_DETACH);
+        self.device = None;
+    }
+}
+
+/// A node whose MOFED directory does not answer.
+fn hung_node() -> Option<(Node, Hung)> {
+    let node = Node::ready();
+    node.remove(DRIVERS);
+    let hung = Hung::over(node.path(DRIVERS))?;
+    Some((node, hung))
+}
+
+fn said(command: &mut Command) -> (i32, String) {
+    let begun = Instant::now();
+    let output = output(command);
+    assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    (support::code(output.status), said)
+}
+
+#[test]
+fn a_look_that_hangs_outlasts_no_deadline() {
+    let Some((node, _hung)) = hung_node() else { return };
+    let log = node.path("last-words");
+    let (code, said) =
+        said(node.wait().args(["--timeout", "300ms", "--settle", "0s", "--termination-log"]).arg(&log));
+    assert_eq!(code, 124, "{said}");
+    assert!(said.contains("did not come back from the kernel") || said.contains("not come back"), "{said}");
+    assert!(said.contains("findmnt"), "no remedy: {said}");
+    assert!(fs::read_to_string(log).unwrap().contains("not come back"));
+}
+
+#[test]
+fn a_look_that_hangs_keeps_no_signal_waiting() {
+    let Some((node, _hung)) = hung_node() else { return };
+    for (verb, mut command, _) in stays(&node) {
+        let process = start(&mut command, Stdio::null());
+        let worker = support::child_of(process.pid());
+        hangs(worker.as_raw());
+        process.signal(Signal::SIGTERM);
+        println!("{verb}");
+        ends(process, 143);
+    }
+}
+
+/// Once the kernel says that it waits for an answer.
+fn hangs(pid: i32) {
+    let until = Instant::now() + LIMIT;
+    let place = || fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    while !place().contains("request_wait_answer") {
+        assert!(Instant::now() < until, "it does not hang, but is in {:?}", place());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_look_that_hangs_opens_where_the_deadline_is_to_open() {
+    let Some((node, _hung)) = hung_node() else { return };
+    let mut wait = node.wait();
+    wait.args(["--timeout", "300ms", "--settle", "0s", "--on-timeout", "proceed", "--", "touch"]);
+    let (code, said) = said(wait.arg(node.path("opened")));
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("OPEN ALTHOUGH NOT READY"), "{said}");
+    assert!(node.path("opened").exists());
+}
+
+#[test]
+fn answers_are_given_for_what_hangs() {
+    let Some((node, _hung)) = hung_node() else { return };
+    let process = start(&mut node.check(), Stdio::null());
+    hangs(support::child_of(process.pid()).as_raw());
+    process.signal(Signal::SIGTERM);
+    ends(process, 143);
+}
+
+#[test]
+fn an_output_that_hangs_outlasts_no_deadline() {
+    let node = Node::ready().without_marker();
+    let Some(_hung) = Hung::over(node.path("metrics")) else { return };
+    let mut wait = node.wait();
+    wait.args(["--timeout", "300ms", "--settle", "0s", "--metrics-file"]).arg(node.path("metrics/gate.prom"));
+    let (code, said) = said(&mut wait);
+    assert_eq!(code, 124, "{said}");
+}
+
+/// The worker is what it is for; whoever is killed with it in mind is no reason to open.
+#[test]
+fn a_worker_that_is_killed_opens_nothing() {
+    let node = Node::ready().without_marker();
+    let (mut reader, writer) = pipe().unwrap();
+    let mut wait = node.wait();
+    wait.args(["--", "touch"]).arg(node.path("opened"));
+    let process = start(&mut wait, writer);
+    let worker = support::child_of(process.pid());
+    nix::sys::signal::kill(worker, Signal::SIGKILL).unwrap();
+    ends(process, 125);
+    drop(wait);
+    let mut text = String::new();
+    reader.read_to_string(&mut text).unwrap();
+    assert!(text.contains("killed by signal 9"), "{text}");
+    assert!(!node.path("opened").exists());
+}
+
+#[test]
+fn a_supervisor_that_is_killed_takes_its_worker_along() {
+    let node = Node::ready().without_marker();
+    let mut process = start(&mut node.wait(), Stdio::null());
+    let worker = support::child_of(process.pid());
+    process.signal(Signal::SIGKILL);
+    process.ended();
+    let until = Instant::now() + LIMIT;
+    let is_there = || Path::new(&format!("/proc/{worker}/exe")).exists();
+    while is_there() {
+        assert!(Instant::now() < until, "the worker stays");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
