@@ -112,10 +112,18 @@ impl Id {
     /// A file of the readiness chain that does not come, or cannot be believed.
     #[must_use]
     pub fn is_of_the_chain(self) -> bool {
-        use Id::{DriverCtrNotReady, DriverCtrReadyStale, DriverNotValidated, ToolkitNotReady, ValidationIncomplete};
+        use Id::{
+            ChainUnderWay, DriverCtrNotReady, DriverCtrReadyStale, DriverNotValidated, ToolkitNotReady,
+            ValidationIncomplete,
+        };
         matches!(
             self,
-            DriverCtrReadyStale | DriverCtrNotReady | DriverNotValidated | ToolkitNotReady | ValidationIncomplete
+            DriverCtrReadyStale
+                | DriverCtrNotReady
+                | DriverNotValidated
+                | ChainUnderWay
+                | ToolkitNotReady
+                | ValidationIncomplete
         )
     }
 

@@ -110,7 +110,8 @@ impl Facts {
     /// A text with its words filled in.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
-        let filled = |text: String, (name, word): (&&str, &String)| text.replace(&format!("{{{name}}}"), word);
+        let filled =
+            |text: String, (name, word): (&&str, &String)| text.replace(&format!("{{{name}}}"), word);
         self.words.iter().fold(text.to_owned(), filled)
     }
 }

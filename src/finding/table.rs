@@ -7,14 +7,15 @@ use super::step::{Fact, Step};
 
 const FIND_MOFED: &str = "Find it: \
     `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
-const MOFED_LOG: &str =
-    "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, with `--previous` if it restarts.";
-const NEW_MOFED_POD: &str = "Delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.";
+const MOFED_LOG: &str = "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, with `--previous` if it restarts.";
+const NEW_MOFED_POD: &str =
+    "Delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.";
 const FIND_DRIVER: &str = "Find it: \
     `kubectl get pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.";
 const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver-logs} -c nvidia-driver-ctr`, with \
     `--previous` if it restarts; and `dmesg` on the node.";
-const MANAGER_LOG: &str = "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
+const MANAGER_LOG: &str =
+    "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
 const NEW_DRIVER_POD: &str =
     "Delete this node's driver pod; the new pod builds the driver again: `kubectl delete pod {driver}`.";
 const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file \
@@ -28,8 +29,7 @@ const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. Do n
     ib_uverbs too.";
 const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{holders}.";
 const REMOUNT: &str = "Delete the pod whose mount is meant: only a new pod gets a new mount, a restart of its container does not.";
-const MOUNT_PARENT: &str =
-    "Mount the parent directory `/run/mellanox` with `mountPropagation: HostToContainer`, and this cannot happen again.";
+const MOUNT_PARENT: &str = "Mount the parent directory `/run/mellanox` with `mountPropagation: HostToContainer`, and this cannot happen again.";
 const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted at `/host`, and with \
     `--root /host`.";
 const GATE: &str = "Put `peermem-gate wait` before the build, or this can happen again at the next boot.";
@@ -518,7 +518,7 @@ findings! {
             GATE,
         ];
     StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
-        after [],
+        after [HostMofedForOtherKernel],
         [
             @FastPath FAST_PATH,
             @ToolkitBuild TOOLKIT_BUILD,
@@ -695,7 +695,8 @@ findings! {
 
     // nvidia-peermem.
     ModuleFileMissing: Critical, "modprobe finds no nvidia-peermem.ko",
-        after [DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, DriverBuilding, DriverNotLoaded, NoGpu],
+        after [DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
+            DriverNotLoaded, NoGpu],
         [
             "Run `depmod` in the driver's root if the file is there and not listed.",
             @FastPath FAST_PATH,
@@ -752,6 +753,10 @@ findings! {
                 is on for the cluster.",
         ];
 
+    ChainUnderWay: Info, "the operator's readiness chain is under way",
+        after [],
+        ["Wait: the file is not overdue yet. Look again when it is."];
+
     // The container runtime.
     RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
         after [],
@@ -794,7 +799,7 @@ findings! {
             AS_HOST_ROOT,
         ];
     NvidiaProgramMissing: Critical, "NVIDIA's runtime is configured, and its program is not on the host",
-        after [],
+        after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded],
         [
             "Restart the toolkit's pod, which installs it: `kubectl delete pod {toolkit}`.",
             "Correct or remove the entry if its path is not the toolkit's (`/usr/local/nvidia/toolkit` unless `toolkit.installDir` \
@@ -809,6 +814,12 @@ findings! {
             "Give the RuntimeClass's handler and the configured runtime one name, in lower case: `kubectl get \
                 runtimeclass nvidia -o jsonpath={.handler}` shows the first.",
             "Set `operator.runtimeClass` in the GPU Operator's values, or `NVIDIA_RUNTIME_NAME` in `toolkit.env`, to that name.",
+        ];
+    CdiSpecMissing: Warning, "CDI is enabled, and no CDI specification of NVIDIA's is on the node: pods with GPUs do not start",
+        after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing],
+        [
+            "Restart the toolkit's pod, which writes it: `kubectl delete pod {toolkit}`; its log says why if it does not.",
+            "Write it by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
         ];
     RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
         after [],

@@ -55,7 +55,8 @@ fn without_mofed(case: &Case<'_>) -> Option<Finding> {
 
 /// What was built is gone or cannot be read; its time is known.
 fn before_mofed(case: &Case<'_>) -> Option<Finding> {
-    let is_read = matches!(case.seen.peermem.as_ref()?.file, ModuleFile::Read { .. } | ModuleFile::Damaged(_));
+    let is_read =
+        matches!(case.seen.peermem.as_ref()?.file, ModuleFile::Read { .. } | ModuleFile::Damaged(_));
     if is_read || case.is_host_mofed() || case.is_precompiled() || case.is_listed_live("nvidia") {
         return None;
     }
@@ -93,7 +94,8 @@ impl Case<'_> {
         let has_toolkit = processes.first(Role::DriverToolkit).is_some();
         let is_open = latest(self).is_some_and(|build| build.started.is_some() && build.finished.is_none());
         let drivers = [Role::Driver, Role::DriverToolkit].iter().any(|role| processes.first(*role).is_some());
-        drivers && processes.first(Role::Build).is_some_and(|build| self.is_of_the_driver(build.pod.as_deref()))
+        drivers
+            && processes.first(Role::Build).is_some_and(|build| self.is_of_the_driver(build.pod.as_deref()))
             || has_toolkit && is_open
     }
 

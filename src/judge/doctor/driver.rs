@@ -17,7 +17,8 @@ const NODE: &str = "nvidiactl";
 const LONG: i64 = 45 * 60;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let mut found: Vec<_> = [building(case), build_failed(case), beside(case)].into_iter().flatten().collect();
+    let mut found: Vec<_> =
+        [building(case), build_failed(case), beside(case)].into_iter().flatten().collect();
     if !case.is_live(NVIDIA) {
         found.extend(other_kernel(case));
         found.extend(not_loaded(case));
@@ -60,7 +61,8 @@ fn building(case: &Case<'_>) -> Option<Finding> {
     let seen = &case.symptoms.chain;
     let script = case.symptoms.survey.processes.first(Role::Driver)?;
     let is_ready = seen.stamp(DRIVER_CTR_READY).written() >= script.started && script.started.is_some();
-    let has_root = case.is_live(NVIDIA) && case.symptoms.driver.has_modules && !case.symptoms.driver.is_on_host;
+    let has_root =
+        case.is_live(NVIDIA) && case.symptoms.driver.has_modules && !case.symptoms.driver.is_on_host;
     if is_ready || has_root {
         return None;
     }
@@ -72,7 +74,12 @@ fn building(case: &Case<'_>) -> Option<Finding> {
 }
 
 fn build_failed(case: &Case<'_>) -> Option<Finding> {
-    let overcome = [Meaning::DriverReady, Meaning::DriverMounted, Meaning::DriverInstalled, Meaning::DriverBuildFinished];
+    let overcome = [
+        Meaning::DriverReady,
+        Meaning::DriverMounted,
+        Meaning::DriverInstalled,
+        Meaning::DriverBuildFinished,
+    ];
     let said = case.heard(&[Meaning::DriverBuildFailed, Meaning::DriverPackagesUnreachable], &overcome)?;
     (!case.is_listed_live(NVIDIA)).then(|| case.by_word(Id::DriverBuildFailed, said))
 }
@@ -105,11 +112,11 @@ fn other_kernel(case: &Case<'_>) -> Option<Finding> {
 fn char_links(case: &Case<'_>) -> Option<Finding> {
     /// The device files' major number (linux/Documentation/admin-guide/devices.txt).
     const MAJOR: &str = "195:";
-    let links = case.symptoms.driver.char_links.as_ref().ok()?.as_ref()?;
+    let links = case.symptoms.driver.char_links.as_ref().ok()?.as_deref().unwrap_or_default();
     let (dir, nodes) = case.symptoms.driver.nodes.iter().find(|(_, names)| names.is_ok())?;
     let has_nodes = nodes.iter().flatten().any(|node| node == NODE);
     let is_operators = case.symptoms.chain.stamp(crate::chain::DRIVER_READY).written().is_some();
-    let is_missing = !links.is_empty() && !links.iter().any(|link| link.starts_with(MAJOR));
+    let is_missing = !links.iter().any(|link| link.starts_with(MAJOR));
     (has_nodes && is_operators && is_missing && !is_private(case)).then(|| {
         let seen = format!("no link begins with {MAJOR}, the number of NVIDIA's devices");
         Finding::new(Id::DevCharLinksMissing, dir.join("char").display(), seen)
@@ -161,7 +168,9 @@ fn root(case: &Case<'_>) -> Option<Finding> {
     let finding = case.and_word(finding, by_word);
     let (path, state) = &driver.state;
     Some(match state {
-        Ok(Some(digest)) => finding.seen(path.display(), format!("{digest}: the settings that nvidia was loaded with")),
+        Ok(Some(digest)) => {
+            finding.seen(path.display(), format!("{digest}: the settings that nvidia was loaded with"))
+        }
         _ => finding,
     })
 }

@@ -52,7 +52,10 @@ impl Case<'_> {
             .with(Fact::Holders, Some(!holders.is_empty()))
             .with(Fact::OpenShift, Some(self.symptoms.host.is_openshift))
             .word("build", build.map_or_else(String::new, |(_, build)| build.directory.display().to_string()))
-            .word("holders", if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) })
+            .word(
+                "holders",
+                if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) },
+            )
             .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))
             .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
             .word("rdma-modules", self.missing_for_programs());
@@ -64,12 +67,15 @@ impl Case<'_> {
         let pods = &self.symptoms.survey.pods;
         let validation = pods.with("driver-validation").and_then(|pod| pod.arguments());
         let unknown = || "-n NAMESPACE POD".to_owned();
-        SELECTORS.iter().fold(facts.word("validation-logs", validation.unwrap_or_else(unknown)), |facts, row| {
-            let (container, pod, logs, label) = *row;
-            let known = pods.with(container).and_then(|pod| pod.arguments());
-            let selected = format!("-A -l {label} --field-selector spec.nodeName={node}");
-            facts.word(pod, known.clone().unwrap_or(selected)).word(logs, known.unwrap_or_else(unknown))
-        })
+        SELECTORS.iter().fold(
+            facts.word("validation-logs", validation.unwrap_or_else(unknown)),
+            |facts, row| {
+                let (container, pod, logs, label) = *row;
+                let known = pods.with(container).and_then(|pod| pod.arguments());
+                let selected = format!("-A -l {label} --field-selector spec.nodeName={node}");
+                facts.word(pod, known.clone().unwrap_or(selected)).word(logs, known.unwrap_or_else(unknown))
+            },
+        )
     }
 
     /// A driver container's, or the host's; `None` where neither shows.

@@ -2,6 +2,7 @@
 //! The GPU's side of the bus: who has it, whether it was given memory, and whether the kernel takes its driver.
 
 use super::{Case, DEVICES};
+use crate::condition::Reason;
 use crate::finding::{Finding, Id};
 use crate::observation::{Lock, ProcState};
 use crate::sentence::Meaning;
@@ -15,7 +16,8 @@ pub(super) const HOLDERS: [&str; 4] = ["gdrdrv", "nvidia_fs", "nvidia_vgpu_vfio"
 const FAMILY: [&str; 5] = ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let one_of = [bound(case), bar(case), signature(case), not_initialised(case), held(case), in_transit(case)];
+    let one_of =
+        [bound(case), bar(case), signature(case), not_initialised(case), held(case), in_transit(case)];
     one_of.into_iter().chain([fabric_manager(case)]).flatten().collect()
 }
 
@@ -67,24 +69,36 @@ fn signature(case: &Case<'_>) -> Option<Finding> {
     let refused = case.heard(&[Meaning::ModuleRefused], &[Meaning::NvidiaLoaded, Meaning::DriverReady]);
     let by_key = refused.filter(|said| {
         let why = Case::field(said, "why");
-        ["Key was rejected", "Required key not available", "Operation not permitted"].iter().any(|key| why.contains(key))
+        ["Key was rejected", "Required key not available", "Operation not permitted"]
+            .iter()
+            .any(|key| why.contains(key))
     });
     let kernel = [Meaning::ModuleSignatureRejected, Meaning::KernelLockdown];
     let said = case.heard(&kernel, &[Meaning::NvidiaLoaded]).filter(|said| {
         said.saying.meaning == Meaning::ModuleSignatureRejected || Case::field(said, "program") == "modprobe"
     });
-    let first = said.or(by_key)?;
-    let finding = case.by_word(Id::ModuleSignatureRejected, first);
-    let finding = case.and_word(finding, by_key.filter(|_| said.is_some()));
-    Some(match &case.symptoms.host.signatures.lockdown {
-        Ok(Some(lockdown)) if lockdown != "none" => finding.seen("/sys/kernel/security/lockdown", lockdown.clone()),
-        _ => finding,
+    let lockdown = case.symptoms.host.signatures.lockdown.as_ref().ok().and_then(Option::as_deref);
+    let lockdown = lockdown.filter(|lockdown| *lockdown != "none");
+    let finding = match said.or(by_key) {
+        Some(first) => {
+            case.and_word(case.by_word(Id::ModuleSignatureRejected, first), by_key.filter(|_| said.is_some()))
+        }
+        // What is unsigned beside it is so too.
+        None => {
+            let condition =
+                case.verdict.conditions.iter().find(|one| one.reason == Reason::UnsignedModule)?;
+            Finding::new(Id::ModuleSignatureRejected, "nvidia-peermem.ko", condition.message.clone())
+        }
+    };
+    Some(match lockdown {
+        Some(lockdown) => finding.seen("/sys/kernel/security/lockdown", lockdown),
+        None => finding,
     })
 }
 
 fn not_initialised(case: &Case<'_>) -> Option<Finding> {
     let unbound = case.symptoms.gpus().find(|gpu| gpu.driver.is_none() && !gpu.is_virtual);
-    let said = case.heard(&[Meaning::NvidiaProbeFailed], &[Meaning::DriverReady]);
+    let said = case.heard(&[Meaning::NvidiaProbeFailed], &[Meaning::NvidiaLoaded]);
     let unbound = unbound.filter(|_| case.is_listed_live(NVIDIA));
     match (said, unbound) {
         (Some(said), _) => Some(case.by_word(Id::GpuNotInitialised, said)),
@@ -98,14 +112,16 @@ fn not_initialised(case: &Case<'_>) -> Option<Finding> {
 /// The driver container wants to replace a loaded driver, and cannot.
 fn held(case: &Case<'_>) -> Option<Finding> {
     let nvidia = case.line(NVIDIA)?;
-    let overcome = [Meaning::DriverReady, Meaning::DriverMounted, Meaning::DriverManagerDone, Meaning::DriverKept];
+    let overcome =
+        [Meaning::DriverReady, Meaning::DriverMounted, Meaning::DriverManagerDone, Meaning::DriverKept];
     let said = case.heard(&[Meaning::DriverInUse, Meaning::ModuleNotUnloaded], &overcome);
     let runs = case.symptoms.chain.driver == Lock::Held || case.symptoms.chain.driver_runs == Some(true);
     if said.is_none() || runs {
         return None;
     }
     let foreign: Vec<_> = nvidia.users.iter().filter(|user| !FAMILY.contains(&user.as_str())).collect();
-    let known = HOLDERS.iter().filter(|holder| case.line(holder).is_some()).map(|holder| (*holder).to_owned());
+    let known =
+        HOLDERS.iter().filter(|holder| case.line(holder).is_some()).map(|holder| (*holder).to_owned());
     let mut holders: Vec<String> = foreign.into_iter().cloned().chain(known).collect();
     holders.sort();
     holders.dedup();
@@ -125,7 +141,9 @@ fn held(case: &Case<'_>) -> Option<Finding> {
 fn in_transit(case: &Case<'_>) -> Option<Finding> {
     let proc = case.seen.modules.proc.as_ref().ok()?;
     let moving = proc.modules.iter().filter(|module| {
-        module.state != ProcState::Live && FAMILY.contains(&module.name.as_str()) && module.name != "nvidia_peermem"
+        module.state != ProcState::Live
+            && FAMILY.contains(&module.name.as_str())
+            && module.name != "nvidia_peermem"
     });
     let told = moving.map(|module| {
         Finding::new(Id::NvidiaInTransit, "/proc/modules", format!("{} is {:?}", module.name, module.state))

@@ -21,8 +21,13 @@ impl Case<'_> {
         said.get(at).filter(|one| !is_overcome && self.is_of_this_boot(one))
     }
 
+    /// The kernel's log says by itself where a boot begins; its stamps have neither year nor zone. Others are timed.
     fn is_of_this_boot(&self, said: &Said) -> bool {
         let (logs, clock) = (&self.symptoms.survey.logs, &self.symptoms.chain.clock);
+        if logs.file(said).is_some_and(|file| file.container.is_none()) {
+            let later = logs.said.iter().skip_while(|one| !std::ptr::eq(*one, said));
+            return !later.skip(1).any(|one| one.saying.meaning == Meaning::KernelStarted);
+        }
         let at = said.saying.until.or(said.saying.at).and_then(|at| logs.on_wall(at));
         at.zip(clock.boot.as_ref().ok()).is_none_or(|(at, boot)| at.ns >= boot * SECOND - GRAIN)
     }

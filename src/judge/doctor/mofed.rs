@@ -70,8 +70,9 @@ fn keepers(case: &Case<'_>) -> Vec<Finding> {
     let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, told(line)));
     // The entrypoint that minds them keeps a lock, and leaves its file when it refuses; the older one
     // knows neither.
-    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded)
-        .filter(|_| case.symptoms.mofed.lock == Lock::Free || case.has(Reason::MixedStack) || holds_the_old(case));
+    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded).filter(|_| {
+        case.symptoms.mofed.lock == Lock::Free || case.has(Reason::MixedStack) || holds_the_old(case)
+    });
     storage.into_iter().chain(third_party).chain(in_use).collect()
 }
 
@@ -130,7 +131,10 @@ fn driver_manager(case: &Case<'_>) -> Option<Finding> {
     let age = manager.started.and_then(|started| case.symptoms.chain.clock.age(started))?;
     let is_live = case.line("mlx5_core").is_some_and(|line| line.state == ProcState::Live);
     let is_absent = !matches!(case.symptoms.mofed.marker, Marker::Present(_));
-    let said = case.heard(&[Meaning::DriverManagerWaitsForMofed, Meaning::DriverManagerAsksForMofed], &[Meaning::DriverManagerDone]);
+    let said = case.heard(
+        &[Meaning::DriverManagerWaitsForMofed, Meaning::DriverManagerAsksForMofed],
+        &[Meaning::DriverManagerDone],
+    );
     (age >= LONG && is_live && is_absent && case.line("nvidia").is_none()).then(|| {
         let finding = Finding::new(Id::DriverManagerWaitsWrongly, &told.source, told.seen.clone());
         let finding = finding.seen("/proc/modules", "mlx5_core is live");
@@ -146,8 +150,12 @@ fn other_kernel(case: &Case<'_>) -> Option<Finding> {
     let kernels = traces.other_kernels.join(", ");
     (!kernels.is_empty() && traces.host_file.is_none() && !is_out).then(|| {
         let release = &case.seen.kernel.release;
-        Finding::new(Id::HostMofedForOtherKernel, "/lib/modules", format!("MOFED's mlx5_core.ko is there for {kernels}"))
-            .seen("/proc/sys/kernel/osrelease", format!("{release} runs, and has none of MOFED's"))
+        Finding::new(
+            Id::HostMofedForOtherKernel,
+            "/lib/modules",
+            format!("MOFED's mlx5_core.ko is there for {kernels}"),
+        )
+        .seen("/proc/sys/kernel/osrelease", format!("{release} runs, and has none of MOFED's"))
     })
 }
 

@@ -15,7 +15,8 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
 
 /// An alternative, or a help, is offered only to who has a problem.
 pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
-    let is_of_rdma = |finding: &Finding| finding.severity == Severity::Critical && finding.id < Id::DriverHeldByModule;
+    let is_of_rdma =
+        |finding: &Finding| finding.severity == Severity::Critical && finding.id < Id::DriverHeldByModule;
     if !found.iter().any(is_of_rdma) || case.verdict.outcome == Outcome::NotApplicable {
         return Vec::new();
     }
@@ -26,7 +27,8 @@ pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
 fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
     let wished = case.symptoms.wishes.rdma.clone();
     let crate::symptoms::wish::Wish::Yes(told) = wished else { return None };
-    let is_due = case.has(Reason::Usable) && case.line("nvidia_peermem").is_none() && case.is_listed_live("nvidia");
+    let is_due =
+        case.has(Reason::Usable) && case.line("nvidia_peermem").is_none() && case.is_listed_live("nvidia");
     if !is_due || found.iter().any(|finding| finding.id == Id::DriverBuilding) {
         return None;
     }
@@ -36,7 +38,9 @@ fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
         age.is_some_and(|age| age < JUST_STARTED)
     };
     let loader = processes.first(Role::Peermem).or_else(|| keeper(case));
-    if loader.is_some_and(|loader| is_fresh(loader.started)) || processes.of(Role::Driver).any(|driver| is_fresh(driver.started)) {
+    if loader.is_some_and(|loader| is_fresh(loader.started))
+        || processes.of(Role::Driver).any(|driver| is_fresh(driver.started))
+    {
         return None;
     }
     let finding = Finding::new(Id::PeermemNotLoaded, "/proc/modules", "nvidia_peermem is not loaded")
@@ -46,7 +50,9 @@ fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
             let seen = format!("{} runs, which should load it, and has not", loader.name);
             finding.seen(loader.directory.display(), seen)
         }
-        None => finding.seen("/proc", "neither nvidia-peermem-ctr nor `peermem-gate keep` runs: nobody loads it"),
+        None => {
+            finding.seen("/proc", "neither nvidia-peermem-ctr nor `peermem-gate keep` runs: nobody loads it")
+        }
     })
 }
 
@@ -58,11 +64,15 @@ fn keeper<'a>(case: &'a Case<'_>) -> Option<&'a crate::symptoms::process::Proces
 /// A driver pod without a container of ours, where RDMA is asked for and a driver pod is here.
 fn gate(case: &Case<'_>) -> Option<Finding> {
     let survey = &case.symptoms.survey;
-    let pod = survey.pods.with("nvidia-driver-ctr").filter(|pod| pod.is_here && case.symptoms.wishes.rdma.is_yes())?;
+    let pod = survey
+        .pods
+        .with("nvidia-driver-ctr")
+        .filter(|pod| pod.is_here && case.symptoms.wishes.rdma.is_yes())?;
     let has_gate = pod.containers.iter().any(|name| name.contains("peermem-gate"))
         || survey.processes.of(Role::Gate).any(|gate| gate.pod.as_ref() == Some(&pod.uid));
     let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
-    (!has_gate).then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no container of peermem-gate's"))
+    (!has_gate)
+        .then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no container of peermem-gate's"))
 }
 
 /// Whatever else keeps nvidia-peermem from loading, and the condition says first.

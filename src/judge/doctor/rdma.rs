@@ -33,7 +33,10 @@ fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
 fn device(case: &Case<'_>) -> Option<Finding> {
     let known = case.symptoms.rdma.devices.as_ref().ok()?;
     let has_one = |nic: &PciFunction| {
-        known.iter().flatten().any(|device| device.address.as_ref().is_none_or(|address| *address == nic.address))
+        known
+            .iter()
+            .flatten()
+            .any(|device| device.address.as_ref().is_none_or(|address| *address == nic.address))
     };
     let without: Vec<_> = nics(case).filter(|nic| !has_one(nic)).collect();
     let all = !without.is_empty() && without.len() == nics(case).count();
@@ -49,17 +52,22 @@ fn device(case: &Case<'_>) -> Option<Finding> {
 fn ports(case: &Case<'_>) -> Option<Finding> {
     let nics: Vec<_> = nics(case).map(|nic| nic.address.as_str()).collect();
     let ours = |device: &&Device| device.address.as_deref().is_none_or(|address| nics.contains(&address));
-    let ports: Vec<(&Device, &Port)> =
-        devices(case).iter().filter(ours).flat_map(|device| device.ports.iter().map(move |port| (device, port))).collect();
+    let ports: Vec<(&Device, &Port)> = devices(case)
+        .iter()
+        .filter(ours)
+        .flat_map(|device| device.ports.iter().map(move |port| (device, port)))
+        .collect();
     let is = |port: &Port, state: &str| port.state.as_deref() == Some(state);
     let is_known = ports.iter().all(|(_, port)| port.state.is_some());
     if ports.is_empty() || !is_known || ports.iter().any(|(_, port)| is(port, "ACTIVE")) {
         return None;
     }
     let waits = |port: &Port| is(port, "INIT") && port.link_layer.as_deref() != Some("Ethernet");
-    let id = if ports.iter().any(|(_, port)| waits(port)) { Id::SubnetManagerMissing } else { Id::RdmaPortsDown };
+    let id =
+        if ports.iter().any(|(_, port)| waits(port)) { Id::SubnetManagerMissing } else { Id::RdmaPortsDown };
     let told = ports.iter().map(|(device, port)| {
-        let source = case.symptoms.rdma.class.join(&device.name).join("ports").join(&port.number).join("state");
+        let source =
+            case.symptoms.rdma.class.join(&device.name).join("ports").join(&port.number).join("state");
         let layer = port.link_layer.as_deref().unwrap_or("unknown link layer");
         let state = port.state.as_deref().unwrap_or_default();
         let manager = port.sm_lid.as_deref().map(|lid| format!(", subnet manager {lid}")).unwrap_or_default();
@@ -89,7 +97,8 @@ fn netns(case: &Case<'_>) -> Option<Finding> {
     let is_exclusive = mode.as_ref().ok()?.as_deref() == Some("N");
     is_exclusive.then(|| {
         let seen = format!("{} is the shared device plugin", plugin.name);
-        Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive").seen(plugin.directory.display(), seen)
+        Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive")
+            .seen(plugin.directory.display(), seen)
     })
 }
 
@@ -98,7 +107,8 @@ fn iommu(case: &Case<'_>) -> Option<Finding> {
     if case.seen.kernel.machine == "aarch64" {
         return None;
     }
-    let translated = |function: &&PciFunction| function.iommu.as_deref().is_some_and(|r#type| r#type.starts_with("DMA"));
+    let translated =
+        |function: &&PciFunction| function.iommu.as_deref().is_some_and(|r#type| r#type.starts_with("DMA"));
     let told = case.symptoms.gpus().chain(nics(case)).filter(translated).map(|function| {
         let source = format!("{DEVICES}/{}/iommu_group/type", function.address);
         Finding::new(Id::IommuTranslates, source, function.iommu.clone().unwrap_or_default())
@@ -116,7 +126,11 @@ fn iommu_by_command_line(case: &Case<'_>) -> Option<Finding> {
         .find(|argument| has(argument))?;
     let passes = has("iommu=pt") || has("iommu.passthrough=1");
     (!passes).then(|| {
-        Finding::new(Id::IommuTranslates, "/proc/cmdline", format!("{is_on}, and neither iommu=pt nor iommu.passthrough=1"))
+        Finding::new(
+            Id::IommuTranslates,
+            "/proc/cmdline",
+            format!("{is_on}, and neither iommu=pt nor iommu.passthrough=1"),
+        )
     })
 }
 

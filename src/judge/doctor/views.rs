@@ -59,15 +59,20 @@ pub(super) fn inotify(case: &Case<'_>) -> Vec<Finding> {
         Some((path.display().to_string(), says.as_ref().ok()?.as_ref()?.parse().ok()?))
     };
     let none = [limit(0), limit(1)].into_iter().flatten().find(|(_, limit)| *limit == 0);
-    let used_up = watching.most.as_ref().zip(limit(0)).filter(|((_, count), (_, limit))| *count as u64 >= *limit);
+    let used_up =
+        watching.most.as_ref().zip(limit(0)).filter(|((_, count), (_, limit))| *count as u64 >= *limit);
     let said = case.heard(&[Meaning::TooManyOpenFiles], &[]);
     let finding = match (&watching.refused, none, used_up, said) {
         (Some(why), ..) => Finding::new(Id::InotifyExhausted, "inotify_init1(2)", why.clone()),
         (_, Some((path, _)), ..) => Finding::new(Id::InotifyExhausted, path, "0"),
-        (_, _, Some(((user, count), _)), _) => {
-            Finding::new(Id::InotifyExhausted, "/proc/*/fd", format!("user {user} has {count} inotify instances"))
+        (_, _, Some(((user, count), _)), _) => Finding::new(
+            Id::InotifyExhausted,
+            "/proc/*/fd",
+            format!("user {user} has {count} inotify instances"),
+        ),
+        (.., Some(said)) if limit(0).is_none_or(|(_, limit)| limit <= 1024) => {
+            case.by_word(Id::InotifyExhausted, said)
         }
-        (.., Some(said)) if limit(0).is_none_or(|(_, limit)| limit <= 1024) => case.by_word(Id::InotifyExhausted, said),
         _ => return Vec::new(),
     };
     let told = limit(0).into_iter().chain(limit(1));
