@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whole nodes, described in `tests/nodes/<scenario>/node` and judged by the real `check`, or the verb that
-//! the description names, whose text report must be the one beside it, `report`. `BLESS=1` writes the reports anew.
+//! the description names, whose text report must be the one beside it, `report`. Each directory is a test of its name:
+//! `cargo test --test nodes stub` runs those with "stub" in it. `BLESS=1` writes the reports again.
 //!
 //! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
 //! `link PATH TARGET`, `remove PATH`, `lock held|free`, `environ PATH NAME=VALUE…` (a process's), `env NAME=VALUE`, `args ARG…`,
@@ -10,10 +11,12 @@
 //! (somebody has a lock on it), `program PATH`, and `process PID NAME SECONDS CGROUP ARG…` (started so long
 //! after the boot).
 
+use libtest_mimic::{Arguments, Failed, Trial};
+use similar::TextDiff;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// When the node of `common/booted` was started, in seconds since 1970.
@@ -175,23 +178,31 @@ impl Node {
     }
 }
 
-#[test]
-fn every_node_gets_its_report() {
-    let bless = std::env::var_os("BLESS").is_some();
+/// The difference between the report beside the node and the one that it gets now, a line each.
+fn difference(expected: &str, report: &str) -> String {
+    let lines = TextDiff::from_lines(expected, report);
+    lines.unified_diff().context_radius(2).header("expected", "found").to_string()
+}
+
+fn judged(scenario: &Path) -> Result<(), Failed> {
+    let report = Node::described(&scenario.join("node")).report();
+    let expected = scenario.join("report");
+    if std::env::var_os("BLESS").is_some() {
+        return Ok(fs::write(expected, report)?);
+    }
+    let expected = fs::read_to_string(expected).unwrap_or_default();
+    if expected == report { Ok(()) } else { Err(difference(&expected, &report).into()) }
+}
+
+/// One test for each directory.
+fn main() -> ExitCode {
     let mut scenarios: Vec<_> =
         fs::read_dir(nodes()).expect("scenarios").map(|e| e.expect("an entry").path()).collect();
-    scenarios.retain(|path| path.join("node").exists());
+    scenarios.retain(|path| path.file_name().is_some_and(|name| name != "common"));
     scenarios.sort();
-    assert!(scenarios.len() > 30, "scenarios are missing");
-    let mut wrong = Vec::new();
-    for scenario in scenarios {
-        let report = Node::described(&scenario.join("node")).report();
-        let expected = scenario.join("report");
-        if bless {
-            fs::write(&expected, &report).expect("a report");
-        } else if fs::read_to_string(&expected).unwrap_or_default() != report {
-            wrong.push(format!("{}:\n{report}", scenario.display()));
-        }
-    }
-    assert!(wrong.is_empty(), "reports differ from those beside the nodes:\n{}", wrong.join("\n"));
+    let tests = scenarios.into_iter().map(|scenario| {
+        let name = scenario.file_name().and_then(|name| name.to_str()).expect("a plain name").to_owned();
+        Trial::test(name, move || judged(&scenario))
+    });
+    libtest_mimic::run(&Arguments::from_args(), tests.collect()).exit_code()
 }
