@@ -178,6 +178,9 @@ pub struct DoctorArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
+    /// All evidence, remedies and conditions; by default the answer fits a screen
+    #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub verbose: bool,
     /// Prefix for every path that is read
     #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
     pub root: PathBuf,

@@ -60,10 +60,13 @@ impl Ending {
         }
     }
 
-    /// How `doctor` ends: as `check` does, unless it found something wrong.
+    /// How `doctor` ends: as `check` does, unless a root cause is wrong. What follows from one carries
+    /// no alarm of its own.
     #[must_use]
     pub fn of_doctor(outcome: Outcome, findings: &[Finding]) -> Self {
-        let is_wrong = |f: &Finding| matches!(f.severity, Severity::Critical | Severity::Warning);
+        let is_wrong = |f: &Finding| {
+            f.follows_from.is_none() && matches!(f.severity, Severity::Critical | Severity::Warning)
+        };
         if findings.iter().any(is_wrong) { Self::NotReady } else { Self::of_check(outcome) }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whole nodes, described in `tests/nodes/<scenario>/node` and judged by the real `check`, or the verb that
-//! the description names, whose text report must be the one beside it, `report`. `BLESS=1` writes the reports anew.
+//! the description names, whose text report must be the one beside it, `report`; of `doctor` that is the whole one, and
+//! where there is a `screen`, the short one must be that. `BLESS=1` writes them again.
 //!
 //! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
 //! `link PATH TARGET`, `remove PATH`, `lock held|free`, `environ PATH NAME=VALUE…` (a process's), `env NAME=VALUE`, `args ARG…`,
@@ -39,7 +40,8 @@ struct Node {
 
 impl Node {
     fn described(path: &Path) -> Self {
-        let tree = tempfile::tempdir().expect("a scratch directory");
+        // Always as long as that: answers that are wrapped name it.
+        let tree = tempfile::tempdir_in("/tmp").expect("a scratch directory");
         let mut node = Self { tree, env: Vec::new(), verb: "check".to_owned(), args: Vec::new() };
         node.follow(path);
         node
@@ -159,13 +161,22 @@ impl Node {
         );
     }
 
-    /// The verb's report with the tree's place taken out, and its exit code.
+    /// The verb's whole report with the tree's place taken out, and its exit code.
     fn report(&self) -> String {
+        let is_doctor = self.verb == "doctor";
+        // On a page without an edge: how long the tree's own path is must not show.
+        self.answer(if is_doctor { &["--verbose"] } else { &[] }, "10000")
+    }
+
+    /// On a page so many columns wide.
+    fn answer(&self, options: &[&str], columns: &str) -> String {
         let root = self.tree.path().to_str().expect("a plain path");
         let out = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
             .args([self.verb.as_str(), "--root", root])
             .args(&self.args)
+            .args(options)
             .env_clear()
+            .env("COLUMNS", columns)
             .envs(self.env.iter().cloned())
             .output()
             .expect("the gate runs");
@@ -175,23 +186,68 @@ impl Node {
     }
 }
 
-#[test]
-fn every_node_gets_its_report() {
-    let bless = std::env::var_os("BLESS").is_some();
+fn scenarios() -> Vec<PathBuf> {
     let mut scenarios: Vec<_> =
         fs::read_dir(nodes()).expect("scenarios").map(|e| e.expect("an entry").path()).collect();
     scenarios.retain(|path| path.join("node").exists());
     scenarios.sort();
     assert!(scenarios.len() > 30, "scenarios are missing");
+    scenarios
+}
+
+/// What is wrong with `text`, if it is not the one that is expected there.
+fn compared(text: &str, expected: &Path) -> Option<String> {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(expected, text).expect("a report");
+    }
+    let is_same = fs::read_to_string(expected).unwrap_or_default() == text;
+    (!is_same).then(|| format!("{}:\n{text}", expected.display()))
+}
+
+#[test]
+fn every_node_gets_its_report() {
+    let of = |path: &PathBuf| compared(&Node::described(&path.join("node")).report(), &path.join("report"));
+    let wrong: Vec<_> = scenarios().iter().filter_map(of).collect();
+    assert!(wrong.is_empty(), "reports differ from those beside the nodes:\n{}", wrong.join("\n"));
+}
+
+/// Characters, which are columns in all that these nodes say.
+fn widest(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+}
+
+#[test]
+fn every_answer_of_doctor_fits_a_screen_and_none_is_wider() {
     let mut wrong = Vec::new();
-    for scenario in scenarios {
-        let report = Node::described(&scenario.join("node")).report();
-        let expected = scenario.join("report");
-        if bless {
-            fs::write(&expected, &report).expect("a report");
-        } else if fs::read_to_string(&expected).unwrap_or_default() != report {
-            wrong.push(format!("{}:\n{report}", scenario.display()));
+    let mut fullest = 0;
+    for scenario in scenarios() {
+        let node = Node::described(&scenario.join("node"));
+        let name = scenario.display();
+        let whole = node.report();
+        let screen = node.answer(&[], "80");
+        assert!(widest(&screen) <= 80, "{name}:\n{screen}");
+        if node.verb != "doctor" {
+            continue;
+        }
+        let wrapped = node.answer(&["--verbose"], "80");
+        assert!(widest(&wrapped) <= 80, "{name}:\n{wrapped}");
+        let (text, ending) = screen.rsplit_once("exit ").expect("an exit code");
+        fullest = fullest.max(text.lines().count());
+        assert!(text.lines().count() <= 24 && widest(text) <= 80, "{name}:\n{text}");
+        assert!(whole.ends_with(&format!("exit {ending}")), "{name}: {whole}");
+        // The same verdict, and every root cause by name.
+        let first = text.lines().next().expect("a headline");
+        assert!(whole.starts_with(first.trim_end_matches('…')), "{name}: {first}");
+        let roots = ["critical ", "warning  ", "unknown  ", "info     "];
+        for line in whole.lines() {
+            let root = roots.iter().find_map(|severity| line.strip_prefix(severity)?.split(':').next());
+            assert!(root.is_none_or(|id| text.contains(id)), "{name}: {line}");
+        }
+        let expected = scenario.join("screen");
+        if expected.exists() {
+            wrong.extend(compared(&screen, &expected));
         }
     }
-    assert!(wrong.is_empty(), "reports differ from those beside the nodes:\n{}", wrong.join("\n"));
+    assert!(fullest > 20, "no node fills a screen: {fullest}");
+    assert!(wrong.is_empty(), "answers differ from those beside the nodes:\n{}", wrong.join("\n"));
 }

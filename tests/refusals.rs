@@ -357,7 +357,10 @@ fn options(verb: &str) -> Vec<(String, String)> {
     let help = String::from_utf8(output.stdout).unwrap();
     let listed = help.lines().filter_map(|line| {
         let line = line.trim_start();
-        let long = line.strip_prefix("-h, --").or_else(|| line.strip_prefix("--"))?;
+        let long = ["-h, --", "-v, --"]
+            .iter()
+            .find_map(|short| line.strip_prefix(short))
+            .or_else(|| line.strip_prefix("--"))?;
         Some(long.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next()?.to_owned())
     });
     let ours = listed.filter(|option| option != "help" && option != "version");
@@ -409,7 +412,7 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "on-timeout" => "proceed".into(),
         "settle" => "123ms".into(),
         "suspect-hold" => "1ms".into(),
-        "fail-fast" | "dry-run" | "precompiled" | "peermem" => "true".into(),
+        "fail-fast" | "dry-run" | "precompiled" | "peermem" | "verbose" => "true".into(),
         "driver-root" => "/odd".into(),
         "heartbeat" => "7s".into(),
         "status-file" => path(node, "odd/status"),
@@ -449,6 +452,9 @@ fn every_mirror_does_what_its_option_does() {
                 command.arg(verb);
                 if option != "root" {
                     command.arg("--root").arg(node.root());
+                }
+                if verb == "doctor" && option != "verbose" {
+                    command.arg("--verbose");
                 }
                 if option == "driver-root" && verb != "doctor" {
                     command.arg("--peermem");

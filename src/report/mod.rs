@@ -3,13 +3,16 @@
 
 pub mod doctor;
 pub mod runtime;
+mod screen;
+pub mod style;
 
 use crate::condition::{Outcome, Verdict};
 use crate::observation::Kernel;
-use crate::text::Page;
+use crate::text::{Lead, Page};
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::SystemTime;
+use style::Style;
 
 /// Kubernetes keeps more, but shows 2,048 bytes in all and shares them among containers.
 const TERMINATION_LOG: usize = 1024;
@@ -57,15 +60,15 @@ impl<'a> Report<'a> {
 
     /// The headline, a line for each condition, and what a person must do.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut page = Page::default();
-        page.line(self.verdict.headline());
-        conditions(self.verdict, &mut page);
+    pub fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns);
+        page.painted(self.verdict.headline(), style.outcome(self.verdict.outcome));
+        conditions(self.verdict, style, &mut page);
         // Nobody need do anything for a gate that does not apply.
         let applies = self.verdict.outcome != Outcome::NotApplicable;
         for c in self.verdict.holding().filter(|_| applies) {
             if let Some(remedy) = &c.remedy {
-                page.line(format_args!("what to do about {}: {remedy}", c.r#type));
+                page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
             }
         }
         page.into_text()
@@ -73,19 +76,24 @@ impl<'a> Report<'a> {
 }
 
 /// A line for each condition.
-pub fn conditions(verdict: &Verdict, page: &mut Page) {
+pub fn conditions(verdict: &Verdict, style: Style, page: &mut Page) {
     for c in &verdict.conditions {
-        page.line(format_args!("{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message));
+        let status = Lead::new(0, &format!("{:<8} ", c.status)).coloured(style.condition(c));
+        page.entry(&status, format_args!("{:<17} {:<24} {}", c.r#type, c.reason, c.message));
     }
+}
+
+fn hanging(indent: usize) -> Lead {
+    Lead { rest: " ".repeat(indent), ..Lead::default() }
 }
 
 /// The answer where nothing can be told: why, in a few words and in detail, and what to do about it.
 #[must_use]
-pub fn unknown(why: &str, detail: &str, remedy: &str) -> String {
-    let mut page = Page::default();
-    page.line(format_args!("Unknown: {why}"));
+pub fn unknown(why: &str, detail: &str, remedy: &str, style: Style) -> String {
+    let mut page = Page::new(style.columns);
+    page.painted(format_args!("Unknown: {why}"), style.outcome(Outcome::Unknown));
     page.line(detail);
-    page.line(format_args!("what to do: {remedy}"));
+    page.entry(&hanging(4), format_args!("what to do: {remedy}"));
     page.into_text()
 }
 

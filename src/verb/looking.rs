@@ -3,14 +3,15 @@
 //! and options that are checked.
 
 use super::{Start, Stop};
-use crate::act::Lifeline;
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::supervisor::{self, Finished, Hung, Terms};
+use crate::act::{Lifeline, terminal};
 use crate::cli::PaceArgs;
 use crate::ending::Ending;
 use crate::environment::Misuse;
 use crate::gate::Policy;
+use crate::report::style::Style;
 use crate::wake::Signals;
 use anyhow::Context;
 use std::io;
@@ -24,6 +25,12 @@ pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
 pub(super) fn signals() -> anyhow::Result<Signals> {
     Signals::take().context("cannot take signals")
+}
+
+/// How an answer on standard output looks. To be called before the work has a process of its own, for
+/// that has no terminal.
+pub(super) fn style(start: &Start) -> Style {
+    Style::new(terminal::columns(), start.variables)
 }
 
 /// How the work came out, as its supervisor sees it.
