@@ -4,9 +4,11 @@
 mod support;
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
-use support::{Node, Report, code, gate, output, refusal};
+use support::{GATE, Node, Report, can, code, gate, output, refusal};
 
 fn assert_refused(command: &mut Command, named: &str) {
     let shown = format!("{command:?}");
@@ -49,11 +51,72 @@ fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
                 "is not a directory here: mount the host there",
             );
         }
-        assert_refused(gate().arg(verb).args(["--root", "relative"]), "not an absolute path");
+        let empty = node.path("no-host");
+        fs::create_dir_all(empty.join("proc")).unwrap();
+        assert_refused(gate().arg(verb).arg("--root").arg(&empty), "/no-host has neither proc nor sys");
+        // Unless it is said where they are.
+        let mut look = gate();
+        look.arg(verb).arg("--root").arg(&empty).arg("--proc").arg(node.path("proc"));
+        let said = end(look.arg("--sys").arg(node.path("sys")).env("PEERMEM_GATE_TIMEOUT", "0s")).1;
+        assert!(!said.contains("neither proc nor sys"), "{said}");
     }
     let (code, said) = refusal(gate().args(["load", "--driver-root"]).arg(node.path("none")));
     assert_eq!(code, 127, "{said}");
     assert!(said.contains("/none is not there: start the driver's container"), "{said}");
+}
+
+#[test]
+fn a_relative_root_is_taken() {
+    let node = Node::ready();
+    let parent = node.root().parent().unwrap().to_owned();
+    for root in [".", "./proc/../", node.root().file_name().unwrap().to_str().unwrap()] {
+        let mut check = gate();
+        let directory = if root.starts_with('.') { node.root() } else { &parent };
+        check.args(["check", "--root", root]).current_dir(directory);
+        assert_eq!(code(output(&mut check).status), 0, "{root}");
+    }
+}
+
+/// In a root of its own, as a debug pod has it, with `at` mounted at /host.
+fn in_a_pod(words: &str, at: &Path) -> (i32, String) {
+    let script = format!(
+        r#"set -e
+        mount -t tmpfs none "$1"; mkdir "$1/host"
+        for entry in /*; do
+            if [ -L "$entry" ]; then cp -P "$entry" "$1$entry"
+            elif [ -d "$entry" ]; then mkdir -p "$1$entry"; mount --rbind "$entry" "$1$entry"; fi
+        done
+        mount --rbind "$2" "$1/host"; exec chroot "$1" "$0" {words}"#
+    );
+    let scratch = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, GATE]);
+    end(command.arg(scratch.path()).arg(at))
+}
+
+#[test]
+fn in_a_pod_the_host_is_looked_at_and_that_is_said() {
+    if !can(&["unshare", "--user", "--map-root-user", "--mount", "true"]) {
+        return;
+    }
+    let (node, said) = (Node::ready(), "looking at the host's file system in /host");
+    for (words, is_there) in [
+        ("check", true),
+        ("doctor -v", true),
+        ("check --root /", false),
+        ("check --sys /sys", false),
+        ("wait --timeout=0s", false),
+    ] {
+        let (_, answer) = in_a_pod(words, node.root());
+        assert_eq!(answer.contains(said), is_there, "{words}: {answer}");
+        assert_eq!(
+            answer.contains("/host/run/mellanox/drivers/.driver-ready is there"),
+            is_there,
+            "{answer}"
+        );
+    }
+    let (_, answer) = in_a_pod("check", &node.path("run"));
+    assert!(!answer.contains(said), "a volume without proc and sys is not a host: {answer}");
 }
 
 #[test]

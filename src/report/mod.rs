@@ -87,23 +87,44 @@ fn hanging(indent: usize) -> Lead {
     Lead { rest: " ".repeat(indent), ..Lead::default() }
 }
 
-/// The answer where nothing can be told: why, in a few words and in detail, and what to do about it.
-#[must_use]
-pub fn unknown(why: &str, detail: &str, remedy: &str, style: Style) -> String {
-    let mut page = Page::new(style.columns);
-    page.painted(format_args!("Unknown: {why}"), style.outcome(Outcome::Unknown));
-    page.line(detail);
-    page.entry(&hanging(4), format_args!("what to do: {remedy}"));
-    page.into_text()
+/// Why nothing can be said about the node.
+#[derive(Clone, Copy, Debug)]
+pub struct Doubt<'a> {
+    /// In a few ASCII words.
+    pub why: &'a str,
+    /// In one sentence, for machines.
+    pub message: &'a str,
+    /// In detail, for people.
+    pub detail: &'a str,
+    /// What to do about it.
+    pub remedy: &'a str,
 }
 
-/// The same for machines.
-#[must_use]
-pub fn unknown_as_json(message: &str) -> String {
-    let report = serde_json::json!({
-        "schema": SCHEMA, "verdict": Outcome::Unknown, "conditions": [], "message": message,
-    });
-    format!("{report}\n")
+impl Doubt<'_> {
+    /// ASCII, at most 80 bytes.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        format!("Unknown: {}", self.why)
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns);
+        page.painted(self.headline(), style.outcome(Outcome::Unknown));
+        page.line(self.detail);
+        page.entry(&hanging(4), format_args!("what to do: {}", self.remedy));
+        page.into_text()
+    }
+
+    /// For machines: an object on one line.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let report = serde_json::json!({
+            "schema": SCHEMA, "verdict": Outcome::Unknown, "conditions": [], "message": self.message,
+        });
+        format!("{report}\n")
+    }
 }
 
 /// Why the gate ended: one sentence, then a line for each condition that holds it back.

@@ -2,8 +2,8 @@
 //! `doctor`: one look, and all that is wrong.
 
 use super::check::hangs;
-use super::looking::{ONE_LOOK, Outcome, refuse_absent, signals, style, supervised};
-use super::{Start, Stop};
+use super::looking::{ONE_LOOK, Outcome, signals, style, supervised};
+use super::{Start, Stop, window};
 use crate::act::supervisor::Terms;
 use crate::act::{self, log};
 use crate::cli::{DoctorArgs, Format};
@@ -29,18 +29,18 @@ pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
     let style = style(start);
     match supervised(terms, start, |_| look(args, style, start))? {
         Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => hangs(&hung, args.format, style),
+        Outcome::Hung(hung) => hangs(&hung, args.format.into(), style),
     }
 }
 
 fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
-    refuse_absent(&args.root)?;
-    let proc = args.node.proc.clone().unwrap_or_else(|| args.root.join("proc"));
+    let root = window::on_host(args.root.as_deref(), &args.node)?;
+    let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
     // A debug pod is told nothing: what the operator says stands in the environment of its own containers.
-    let survey = probe::survey(&args.root, &proc, Breadth::WithLogs);
+    let survey = probe::survey(&root, &proc, Breadth::WithLogs);
     let wishes = wishes(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
-    let node = Node::new(&args.node, &args.root, peermem, &completed(&wishes, start.variables))?;
+    let node = Node::new(&args.node, &root, peermem, &completed(&wishes, start.variables))?;
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
     let symptoms = probe.symptoms(&seen, survey, wishes);

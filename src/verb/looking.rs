@@ -80,17 +80,6 @@ pub(super) fn limit(policy: &Policy) -> Option<Duration> {
     if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
 }
 
-/// What is below a root that is not there would be reported as missing on the node.
-pub(super) fn refuse_absent(root: &Path) -> Result<(), Misuse> {
-    if root.is_dir() {
-        return Ok(());
-    }
-    Err(Misuse::Said(format!(
-        "--root {} is not a directory here: mount the host there, or correct it",
-        root.display()
-    )))
-}
-
 /// The files that a hold writes.
 pub(super) struct Outputs {
     pub(super) metrics: Option<OutputFile>,

@@ -15,6 +15,7 @@ pub mod shim;
 mod vigil;
 mod wait;
 mod watch;
+mod window;
 
 use crate::act;
 use crate::act::exec::Unrunnable;
