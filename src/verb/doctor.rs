@@ -40,7 +40,11 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let survey = probe::survey(&root, &proc, Breadth::WithLogs);
     let wishes = wishes(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
-    let node = Node::new(&args.node, &root, peermem, &completed(&wishes, start.variables))?;
+    let mut node = Node::new(&args.node, &root, peermem, &completed(&wishes, start.variables))?;
+    node.expected.nobody_asks = !wishes.is_anything_wanted() || probe::has_no_gpu(&node.places.sys);
+    // A host that does without a container has its nvidia-peermem: no headers are missed.
+    node.expected.precompiled |=
+        wishes.precompiled.is_some() || wishes.by_itself.is_some() && survey.has_peermem.is_some();
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
     let symptoms = probe.symptoms(&seen, survey, wishes);
