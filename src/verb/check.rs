@@ -2,7 +2,7 @@
 //! `check`: one look, one verdict, no waiting.
 
 use super::looking::{ONE_LOOK, Outcome, signals, style, supervised};
-use super::{Start, Stop, window};
+use super::{Start, Stop, expected, window};
 use crate::act::supervisor::{Hung, Terms};
 use crate::act::{self, log};
 use crate::cli::{AnswerFormat, CheckArgs};
@@ -38,7 +38,7 @@ fn look(args: &CheckArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     }
     let root = window::on_host(asked, &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
-    let node = Node::new(&args.node, &root, peermem, start.variables)?;
+    let node = expected::node(&args.node, &root, peermem, start.variables)?;
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
     let verdict = judge(&node.expected, &seen);

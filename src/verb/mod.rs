@@ -4,6 +4,7 @@
 mod attempt;
 mod check;
 mod doctor;
+mod expected;
 mod fleet;
 mod held;
 mod install;
