@@ -222,6 +222,9 @@ fn the_longest_waits_are_told() {
 #[test]
 fn reports_of_check_and_doctor_are_what_it_reads() {
     let node = Node::ready().without_marker();
+    let gpu = "sys/bus/pci/devices/0000:41:00.0";
+    node.write(&format!("{gpu}/vendor"), "0x10de\n");
+    node.write(&format!("{gpu}/class"), "0x030200\n");
     let mut check = node.check();
     let check = output(check.args(["--format", "json"]).env("NODE_NAME", "by-check"));
     let mut doctor = gate();

@@ -11,7 +11,7 @@ use std::fmt;
 /// The driver's container in every pod of the GPU Operator (assets/state-driver/0500_daemonset.yaml).
 const DRIVER: &str = "nvidia-driver-ctr";
 /// Set by the GPU Operator on each GPU node; a person or an upgrade may set another value, which takes the pod away
-/// (gpu-operator, controllers/state_manager.go).
+/// (gpu-operator, `controllers/state_manager.go`).
 const DEPLOY: [&str; 2] = ["nvidia.com/gpu.deploy.operands", "nvidia.com/gpu.deploy.driver"];
 /// The value where the host has its own driver.
 const PRE_INSTALLED: &str = "pre-installed";
@@ -130,7 +130,7 @@ impl Cluster {
             match label {
                 Some((_, value)) if value == PRE_INSTALLED => {}
                 Some((label, value)) => {
-                    kept_away.entry((*label, value.as_str())).or_default().push(name.clone())
+                    kept_away.entry((*label, value.as_str())).or_default().push(name.clone());
                 }
                 // Where no node has a driver pod, every driver is its host's.
                 None if driven.is_empty() => {}
