@@ -7,8 +7,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Command;
-use support::{GATE, Node, Report, can, code, gate, output, refusal};
+use std::process::{Command, ExitCode};
+use support::{GATE, Node, Report, can, code, gate, output, refusal, suite};
 
 fn assert_refused(command: &mut Command, named: &str) {
     let shown = format!("{command:?}");
@@ -20,7 +20,6 @@ fn assert_refused(command: &mut Command, named: &str) {
     assert!(output.stdout.is_empty(), "{shown}");
 }
 
-#[test]
 fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
     let behind = "tip: a command, or a module's parameters, stand behind `--`";
     let verbs = "tip: begin with one of wait, check, load, keep, doctor, fleet, install";
@@ -40,7 +39,6 @@ fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
     assert!(said.contains("unexpected argument '--root'") && !said.contains("tip"), "{said}");
 }
 
-#[test]
 fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
     let node = Node::ready();
     let file = node.path("proc/modules");
@@ -65,7 +63,6 @@ fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
     assert!(said.contains("/none is not there: start the driver's container"), "{said}");
 }
 
-#[test]
 fn a_relative_root_is_taken() {
     let node = Node::ready();
     let parent = node.root().parent().unwrap().to_owned();
@@ -94,7 +91,6 @@ fn in_a_pod(words: &str, at: &Path) -> (i32, String) {
     end(command.arg(scratch.path()).arg(at))
 }
 
-#[test]
 fn in_a_pod_the_host_is_looked_at_and_that_is_said() {
     if !can(&["unshare", "--user", "--map-root-user", "--mount", "true"]) {
         return;
@@ -119,14 +115,12 @@ fn in_a_pod_the_host_is_looked_at_and_that_is_said() {
     assert!(!answer.contains(said), "a volume without proc and sys is not a host: {answer}");
 }
 
-#[test]
 fn a_mirrored_choice_names_what_there_is_to_choose_from() {
     let named = "[possible values: fail, proceed]";
     assert_refused(wait().env("PEERMEM_GATE_ON_TIMEOUT", "open"), named);
 }
 
 /// It means what it means to NVIDIA's scripts, and whoever wrote it meant something else.
-#[test]
 fn a_host_mofed_that_is_misspelt_is_told() {
     let node = Node::ready().without_marker();
     let mut misspelt = node.check();
@@ -190,7 +184,6 @@ fn assert_accepted(command: &mut Command) {
     assert_eq!(code, 0, "{shown}: {said}");
 }
 
-#[test]
 fn those_that_the_others_start_from_are_accepted() {
     assert_accepted(&mut load());
     assert_accepted(&mut wait());
@@ -198,7 +191,6 @@ fn those_that_the_others_start_from_are_accepted() {
     assert_accepted(&mut doctor());
 }
 
-#[test]
 fn usage() {
     assert_refused(wait().arg("--nonsense"), "--nonsense");
     assert_refused(wait().arg("--time-out=3s"), "--time-out");
@@ -216,7 +208,6 @@ fn usage() {
     assert_refused(gate().arg("help"), "help");
 }
 
-#[test]
 fn options_of_other_verbs() {
     assert_refused(check().args(["--timeout", "1s"]), "--timeout");
     assert_refused(wait().args(["--format", "json"]), "--format");
@@ -228,7 +219,6 @@ fn options_of_other_verbs() {
 const WRONG_DURATIONS: [&str; 14] =
     ["30", "0", "", "s", "1.5s", "-1s", "+1s", "1 s", " 1s", "1h30m", "1d", "10S", "1s\n", "99999999999h"];
 
-#[test]
 fn durations() {
     for option in ["timeout", "settle", "suspect-hold", "heartbeat"] {
         let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
@@ -244,7 +234,6 @@ fn durations() {
     assert_accepted(wait().args(["--timeout", "none"]));
 }
 
-#[test]
 fn a_settle_time_that_leaves_no_time_to_open() {
     for args in [
         ["--settle", "30m", "--timeout", "30m"],
@@ -261,7 +250,6 @@ fn a_settle_time_that_leaves_no_time_to_open() {
     assert_accepted(wait().args(["--timeout", "1001ms"]));
 }
 
-#[test]
 fn booleans() {
     for option in ["fail-fast", "dry-run", "precompiled"] {
         let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
@@ -277,7 +265,6 @@ fn booleans() {
     }
 }
 
-#[test]
 fn words_that_are_not_on_the_list() {
     for (option, wrong) in [
         ("on-timeout", &["open", "FAIL", "", "fail,proceed"][..]),
@@ -296,7 +283,6 @@ fn words_that_are_not_on_the_list() {
     }
 }
 
-#[test]
 fn modules() {
     for wrong in
         ["", ",", "ib_core,", ",ib_core", "a b", "../x", "ib_core, mlx5_core", "ä", "ib/core", "a\nb"]
@@ -307,7 +293,6 @@ fn modules() {
     assert_accepted(wait().args(["--module", "ib-core,ib_uverbs", "--module", "mlx5_core"]));
 }
 
-#[test]
 fn versions() {
     for wrong in ["", "banana", "v25.07", "25.07-", "25.07 ", "latest"] {
         assert_refused(check().arg(format!("--mofed-version={wrong}")), "--mofed-version");
@@ -315,7 +300,6 @@ fn versions() {
     }
 }
 
-#[test]
 fn markers() {
     for wrong in ["", "relative", "./relative", "/", "..", "/run/.."] {
         assert_refused(wait().arg(format!("--marker={wrong}")), "--marker");
@@ -323,7 +307,6 @@ fn markers() {
     }
 }
 
-#[test]
 fn the_neighbours_paths() {
     for name in ["DRIVER_READY_PATH", "LOCK_FILE_PATH", "MLX_DRIVERS_MOUNT"] {
         assert_refused(wait().env(name, "relative/path"), name);
@@ -333,7 +316,6 @@ fn the_neighbours_paths() {
     assert_accepted(wait().env("DRIVER_READY_PATH", "relative").args(["--marker", "/a"]));
 }
 
-#[test]
 fn unknown_variables() {
     for name in
         ["NONSENSE", "TIMEOUTS", "TIME_OUT", "timeout", "Timeout", "", "HELP", "VERSION", "CMD", "TIMEOUT_"]
@@ -348,20 +330,17 @@ fn unknown_variables() {
     );
 }
 
-#[test]
 fn a_variable_whose_name_is_no_text() {
     let name = OsStr::from_bytes(b"PEERMEM_GATE_TIMEOUT\xff");
     assert_refused(wait().env(name, "1s"), "PEERMEM_GATE_TIMEOUT");
 }
 
-#[test]
 fn values_that_are_no_text() {
     let odd = OsStr::from_bytes(b"1s\xff");
     assert_refused(wait().env("PEERMEM_GATE_TIMEOUT", odd), "PEERMEM_GATE_TIMEOUT");
     assert_refused(wait().arg("--timeout").arg(odd), "");
 }
 
-#[test]
 fn disabled_without_a_reason() {
     for wrong in ["", "0", "false", " "] {
         assert_refused(wait().env("PEERMEM_GATE_DISABLED", wrong), "PEERMEM_GATE_DISABLED");
@@ -371,7 +350,6 @@ fn disabled_without_a_reason() {
 }
 
 /// A pod sets one variable for all its containers, and a Service injects its own.
-#[test]
 fn variables_that_mean_something_to_others() {
     for (name, value) in [
         ("PEERMEM_GATE_SERVICE_HOST", "10.0.0.1"),
@@ -395,12 +373,10 @@ fn variables_that_mean_something_to_others() {
 }
 
 /// `wait` has no such option; `keep` and `check` have (contract.md).
-#[test]
 fn a_status_file_is_no_business_of_wait() {
     assert_accepted(wait().env("PEERMEM_GATE_STATUS_FILE", "/run/status"));
 }
 
-#[test]
 fn the_command_line_wins() {
     assert_accepted(wait().env("PEERMEM_GATE_TIMEOUT", "30").args(["--timeout", "30s"]));
     assert_accepted(wait().env("PEERMEM_GATE_DRY_RUN", "yes").arg("--dry-run"));
@@ -434,7 +410,6 @@ fn options(verb: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-#[test]
 fn every_option_has_a_mirror_and_refuses_an_empty_value() {
     for (verb, least) in [
         ("wait", 20),
@@ -502,7 +477,6 @@ fn end(command: &mut Command) -> (i32, String) {
     (code(output.status), lines.collect::<Vec<_>>().join("\n"))
 }
 
-#[test]
 fn every_mirror_does_what_its_option_does() {
     let elsewhere = Node::ready().in_tree();
     let node = Node::ready();
@@ -551,7 +525,6 @@ fn every_mirror_does_what_its_option_does() {
     assert!(node.path("odd/log").exists() && node.path("odd/metrics").exists());
 }
 
-#[test]
 fn no_option_reaches_modprobe_as_a_parameter() {
     for word in ["-f", "--force-vermagic", "-C", ""] {
         assert_refused(load().args(["--", "peerdirect_support=1", word]), "no option of modprobe");
@@ -559,7 +532,6 @@ fn no_option_reaches_modprobe_as_a_parameter() {
     assert_accepted(load().args(["--", "peerdirect_support=1", "odd"]));
 }
 
-#[test]
 fn a_disabled_load_asks_no_more_than_where_and_by_what() {
     let disabled = |modprobe: &str| {
         let mut command = gate();
@@ -583,4 +555,37 @@ fn a_disabled_load_asks_no_more_than_where_and_by_what() {
     let (code, said) = refusal(&mut elsewhere);
     assert_eq!(code, 127, "{said}");
     assert!(said.contains("/no/such/root"), "{said}");
+}
+
+fn main() -> ExitCode {
+    suite![
+        what_is_typed_amiss_is_answered_with_how_to_type_it,
+        a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
+        a_host_mofed_that_is_misspelt_is_told,
+        those_that_the_others_start_from_are_accepted,
+        usage,
+        options_of_other_verbs,
+        durations,
+        a_settle_time_that_leaves_no_time_to_open,
+        booleans,
+        words_that_are_not_on_the_list,
+        modules,
+        versions,
+        markers,
+        the_neighbours_paths,
+        unknown_variables,
+        a_variable_whose_name_is_no_text,
+        values_that_are_no_text,
+        disabled_without_a_reason,
+        variables_that_mean_something_to_others,
+        a_status_file_is_no_business_of_wait,
+        the_command_line_wins,
+        every_option_has_a_mirror_and_refuses_an_empty_value,
+        every_mirror_does_what_its_option_does,
+        no_option_reaches_modprobe_as_a_parameter,
+        a_disabled_load_asks_no_more_than_where_and_by_what,
+        a_relative_root_is_taken,
+        in_a_pod_the_host_is_looked_at_and_that_is_said,
+        a_mirrored_choice_names_what_there_is_to_choose_from
+    ]
 }
