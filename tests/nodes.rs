@@ -74,7 +74,7 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
         return Err(format!("{fault}:\n{screen}\n{wrapped}").into());
     }
     let expected = scenario.join("screen");
-    if !expected.exists() { Ok(()) } else { compared(&expected, &screen) }
+    if expected.exists() { compared(&expected, &screen) } else { Ok(()) }
 }
 
 /// What is not as expected, a line each.
