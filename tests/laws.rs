@@ -95,7 +95,7 @@ fn hostile_lines_neither_alarm_nor_get_out() {
     let said = Said::of(&node);
     assert!(said.is_quiet(), "{:#?}", said.findings);
     for args in [&[][..], &["--format", "json"], &["--verbose"]] {
-        let out = node.asked("doctor", args).stdout;
+        let out = node.asked("doctor", args, "80").stdout;
         let is_odd = |byte: &u8| byte.is_ascii_control() && *byte != b'\n';
         assert!(!out.iter().any(is_odd), "{}", String::from_utf8_lossy(&out));
     }
