@@ -74,7 +74,7 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
         return Err(format!("{fault}:\n{screen}\n{wrapped}").into());
     }
     let expected = scenario.join("screen");
-    if !expected.exists() { Ok(()) } else { compared(&expected, &screen) }
+    if expected.exists() { compared(&expected, &screen) } else { Ok(()) }
 }
 
 /// What is not as expected, a line each.
@@ -109,12 +109,12 @@ fn tests(scenario: &Path) -> Vec<Trial> {
         let (name, scenario) = (format!("{name}::{suffix}"), scenario.to_owned());
         Trial::test(name.clone(), move || held_against_the_list(&name, &wrong(&scenario)))
     };
-    let is_doctor = has("expect") || text.lines().any(|line| line == "verb doctor");
+    let is_doctors = has("expect") || text.lines().any(|line| line == "verb doctor");
     let own = scenario.to_owned();
     let mut tests = vec![Trial::test(name.clone(), move || judged(&own))];
     let own = scenario.to_owned();
-    tests.extend(is_doctor.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
-    tests.extend(is_doctor.then(|| trial("expected", unmet)));
+    tests.extend(is_doctors.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
+    tests.extend(is_doctors.then(|| trial("expected", unmet)));
     tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
     tests
 }
