@@ -57,9 +57,9 @@ fn workloads(node: &Node, lines: &str) {
 }
 
 fn cri(lines: &[&str]) -> String {
-    lines
-        .iter()
-        .fold(String::new(), |text, line| text + "2025-08-22T00:00:00.000000000Z stderr F " + line + "\n")
+    let written: Vec<_> =
+        lines.iter().map(|line| format!("2025-08-22T00:00:00.000000000Z stderr F {line}\n")).collect();
+    written.concat()
 }
 
 const HEALTHY: &str = "healthy-both-operators/node";
