@@ -674,6 +674,64 @@ proptest! {
     }
 }
 
+/// What can happen, once each: bounded, so that every order of it can be tried.
+const ALPHABET: [Event; 12] = [
+    Event::Mark,
+    Event::Unmark,
+    Event::ModulesGo,
+    Event::ModulesCome,
+    Event::File(false),
+    Event::File(true),
+    Event::Refuses(Some(Refusal::Good)),
+    Event::Refuses(None),
+    Event::Uses(1),
+    Event::Uses(0),
+    Event::OtherLoads,
+    Event::OtherUnloads,
+];
+
+/// Between two events: while the same action is under way, while everything settles, and once all is at rest.
+const GAPS: [u64; 3] = [10, SETTLE / 2, SETTLE + LOAD + 2000];
+
+/// How many events follow each other: 12 events after 3 gaps, three times, from a node that is ready and from one
+/// on which everything is still to come, with and without `--no-yield`. `EXHAUSTIVE=4` tries four.
+const DEPTH: u32 = 3;
+
+/// Safety is asserted at each load, unload and change of state within [`Play`] and [`Keep`]; here are the bounds in
+/// time, and that every end is the right one.
+#[test]
+fn every_order_of_a_few_events_is_safe_and_comes_to_the_right_end() {
+    let depth = std::env::var("EXHAUSTIVE").map_or(DEPTH, |depth| depth.parse().expect("a small number"));
+    let choices = ALPHABET.len() * GAPS.len();
+    let (mut plays, mut seen) = (0, std::collections::BTreeSet::new());
+    for number in 0..choices.pow(depth) {
+        let digits = (0..depth).map(|place| number / choices.pow(place) % choices);
+        let events: Vec<_> = digits.map(|d| (GAPS[d % GAPS.len()], ALPHABET[d / GAPS.len()])).collect();
+        for (is_ready, no_yield) in [(true, false), (true, true), (false, false)] {
+            plays += 1;
+            let mut world = World::ready();
+            if !is_ready {
+                (world.marker, world.modules) = (None, None);
+            }
+            let mut play = Play::new(world, no_yield);
+            for (gap, event) in &events {
+                seen.insert(play.state());
+                play.after(*gap).then(*event);
+            }
+            let bounded = no_yield || play.latest <= LOAD + 2 * UNLOAD + 1000;
+            assert!(bounded, "{} ms late: {events:?}", play.latest);
+            for pair in play.loads.windows(2) {
+                assert!(pair[1] - pair[0] >= SETTLE, "{pair:?}: {events:?}");
+            }
+            if !no_yield {
+                converges(&mut play).unwrap_or_else(|error| panic!("{events:?}: {error}"));
+            }
+        }
+    }
+    println!("{plays} plays");
+    assert_eq!(seen.len(), State::ALL.len(), "not every state was reached: {seen:?}");
+}
+
 /// MOFED's container takes its lock, clears the marker, and runs an rmmod of its own, which fails if somebody else
 /// was faster: its start then fails as well.
 #[test]

@@ -21,8 +21,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Each with its name, which is that of its corpus.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+/// A name, which is also that of its corpus, and what is done with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 10] = [
     ("arguments", arguments),
     ("fleet", fleet),
     ("logs", logs),
@@ -53,7 +56,7 @@ fn split(data: &[u8]) -> Vec<OsString> {
     data.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect()
 }
 
-/// modprobe's command line: MODPROBE_OPTIONS, then words, each ended by a null byte.
+/// modprobe's command line: `MODPROBE_OPTIONS`, then words, each ended by a null byte.
 pub fn arguments(data: &[u8]) {
     let mut words = split(data);
     let options = words.remove(0);
@@ -64,7 +67,7 @@ pub fn arguments(data: &[u8]) {
         let none = arguments::Variables { modprobe_options: None, posixly_correct };
         match arguments::read(&load.peermem, none) {
             arguments::Call::Loads(again) => {
-                assert!(!again.forced && again.others.is_none(), "{load:?} {again:?}")
+                assert!(!again.forced && again.others.is_none(), "{load:?} {again:?}");
             }
             arguments::Call::PassThrough => panic!("{load:?}"),
         }

@@ -122,12 +122,12 @@ pub fn fuzz(data: &[u8]) {
 /// As `check` and `doctor` do it.
 fn look(path: &str, root: &Path) {
     let args = ["peermem-gate", "check", "--root", root.to_str().expect("a plain path")].map(OsString::from);
-    let none = Vec::new();
-    let Ok(invocation) = parse(&args, &none) else { panic!("these are options") };
+    let variables = Vec::new();
+    let Ok(invocation) = parse(&args, &variables) else { panic!("these are options") };
     let Verb::Check(args) = invocation.verb else { panic!("that is check") };
     let survey = survey(root, &root.join("proc"), Breadth::WithLogs);
-    let wishes = wishes(&survey, &none);
-    let node = Node::new(&args.node, root, Some(PeermemExpected::default()), &none).expect("options");
+    let wishes = wishes(&survey, &variables);
+    let node = Node::new(&args.node, root, Some(PeermemExpected::default()), &variables).expect("options");
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
     let symptoms = probe.symptoms(&seen, survey, wishes);
