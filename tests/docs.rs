@@ -2,11 +2,12 @@
 //! The documents say what the code says, and the pure rooms are pure.
 
 use clap::CommandFactory;
-use peermem_gate::chain::State;
+use peermem_gate::chain::LinkState;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
 use peermem_gate::ending::Ending;
 use peermem_gate::finding::Id;
+use peermem_gate::keep;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,6 +16,7 @@ use std::process::Command;
 
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
+const SIDECAR: &str = "docs/sidecar.md";
 const FINDINGS: &str = "docs/findings.md";
 /// As wide as the documents are.
 const WIDTH: usize = 118;
@@ -111,6 +113,19 @@ fn every_finding_is_explained_as_the_program_says() {
     assert_same(FINDINGS, &(text.trim_end().to_owned() + "\n"));
 }
 
+/// The diagram of the sidecar's states, and what leads from one to another.
+#[test]
+fn the_sidecars_transitions_are_those_of_the_program() {
+    let text = read(SIDECAR);
+    let (before, rest) = text.split_once("```mermaid\n").expect("a diagram");
+    let (_, after) = rest.split_once("```\n").expect("its end");
+    let mut diagram = "stateDiagram-v2\n    [*] --> Waiting\n".to_owned();
+    for (from, to, why) in keep::State::TRANSITIONS {
+        diagram += &format!("    {from} --> {to}: {why}\n");
+    }
+    assert_same(SIDECAR, &format!("{before}```mermaid\n{diagram}```\n{after}"));
+}
+
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -149,7 +164,7 @@ fn no_reason_is_named_that_does_not_exist() {
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
     known.extend(
-        [State::Present, State::Absent, State::Stale, State::NotExpected, State::Unknown]
+        [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
             .map(|s| s.to_string()),
     );
     known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));

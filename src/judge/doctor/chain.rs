@@ -4,7 +4,7 @@
 
 use super::Case;
 use crate::chain::{
-    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, State, TOOLKIT_READY, broken_at, span,
+    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, LinkState, TOOLKIT_READY, broken_at, span,
 };
 use crate::condition::Outcome;
 use crate::finding::{Finding, Id};
@@ -28,7 +28,7 @@ impl Case<'_> {
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let links = case.links();
-    let stale = links.iter().find(|link| link.state == State::Stale).map(left_behind);
+    let stale = links.iter().find(|link| link.state == LinkState::Stale).map(left_behind);
     let stopped = broken_at(&links).and_then(stopped);
     stale.into_iter().chain(stopped).collect()
 }
@@ -46,7 +46,7 @@ fn stopped(link: &Link) -> Option<Finding> {
         "cuda-ready" => Id::ValidationIncomplete,
         _ => return None,
     };
-    let waited = link.waited_s.filter(|waited| link.state == State::Absent && *waited > link.usual_s)?;
+    let waited = link.waited_s.filter(|waited| link.state == LinkState::Absent && *waited > link.usual_s)?;
     let after = link.after.unwrap_or_default();
     let seen = format!("it is not there, {} after {after}; {} writes it", span(waited), link.writer);
     let mut finding = Finding::new(id, link.path.display(), seen);
