@@ -285,6 +285,27 @@ fn the_pure_rooms_touch_neither_file_nor_clock() {
     }
 }
 
+/// docs/design.md has a table of them.
+#[test]
+fn every_room_is_in_the_table_of_rooms() {
+    let design = read("docs/design.md");
+    let table: String = design.lines().filter(|line| line.starts_with("| ")).collect();
+    for entry in root().join("src").read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let named = if entry.path().is_dir() { format!("`{name}/`") } else { format!("`{name}`") };
+        assert!(table.contains(&named), "the table of rooms does not name {named}");
+    }
+    for named in
+        table.split('`').skip(1).step_by(2).filter(|named| named.ends_with(".rs") || named.ends_with('/'))
+    {
+        let is_there = ["src", "src/judge", "src/probe", "src/act"]
+            .iter()
+            .any(|room| root().join(room).join(named).exists());
+        assert!(is_there, "the table of rooms names {named}, which is not there");
+    }
+}
+
 /// What of this Rust text looks at the world.
 fn impurities(text: &str) -> Vec<String> {
     let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();

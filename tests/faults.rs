@@ -21,8 +21,11 @@ const SAMPLE: usize = 60;
 const AT_MOST: Duration = Duration::from_secs(20);
 
 /// Calls that cannot fail, or whose failure is the system's way to say that there is no memory or no program.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 17] = [
     "arch_prctl",
+    "getpid",
+    "getppid",
+    "gettid",
     "brk",
     "execve",
     "exit",
@@ -49,7 +52,7 @@ fn errnos(call: &str) -> &'static [&'static str] {
         "poll" | "ppoll" => &["EINTR", "ENOMEM"],
         "write" | "writev" | "sendto" | "sendmsg" => &["EAGAIN", "EPIPE", "ENOSPC", "EIO"],
         "fork" | "vfork" | "clone" | "clone3" => &["EAGAIN", "ENOMEM"],
-        "wait4" | "waitid" => &["EINTR"],
+        "wait4" | "waitid" | "close" => &["EINTR"],
         "socket" | "socketpair" | "bind" | "pipe2" | "signalfd4" | "fcntl" | "dup" | "dup3" => {
             &["EMFILE", "EPERM", "EACCES"]
         }
@@ -124,6 +127,10 @@ fn inject(node: &Node, is_right: fn(i32) -> bool) {
         let code = support::code(ended.status);
         *codes.entry(code).or_default() += 1;
         let said = String::from_utf8_lossy(&ended.stderr);
+        // Not the gate yet: the static build has no loader.
+        if said.contains("error while loading shared libraries") {
+            continue;
+        }
         let panics = said.contains("please report") || said.contains("panicked");
         if panics || !is_right(code) || started.elapsed() > AT_MOST {
             wrong.push(format!("{fault:?}: {code} after {:?}: {said}", started.elapsed()));
