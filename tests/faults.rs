@@ -21,7 +21,7 @@ const SAMPLE: usize = 60;
 const AT_MOST: Duration = Duration::from_secs(20);
 
 /// Calls that cannot fail, or whose failure is the system's way to say that there is no memory or no program.
-const LEFT_OUT: [&str; 17] = [
+const LEFT_OUT: [&str; 19] = [
     "arch_prctl",
     "getpid",
     "getppid",
@@ -35,9 +35,11 @@ const LEFT_OUT: [&str; 17] = [
     "mremap",
     "munmap",
     "rseq",
+    "rt_sigaction",
     "rt_sigreturn",
     "set_robust_list",
     "set_tid_address",
+    "sigaltstack",
     "restart_syscall",
 ];
 
@@ -145,6 +147,19 @@ fn a_node_that_is_ready() {
     inject(&Node::ready(), |code| [0, 2, 124, 125].contains(&code));
 }
 
+/// The kernel may have no memory for a moment, and the wait goes on.
+fn a_poll_for_which_there_is_no_memory() {
+    if !can(&["strace", "true"]) {
+        return;
+    }
+    let node = Node::ready();
+    for occurrence in 1..=4 {
+        let option = format!("inject=poll:error=ENOMEM:when={occurrence}");
+        let ended = output(&mut traced(&["-e".to_owned(), option], &node.path("trace"), &node));
+        assert_eq!(support::code(ended.status), 0, "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+}
+
 fn is_closed(code: i32) -> bool {
     [2, 124, 125].contains(&code)
 }
@@ -163,6 +178,7 @@ fn a_node_without_headers() {
 
 fn main() -> ExitCode {
     suite![
+        a_poll_for_which_there_is_no_memory,
         a_node_that_is_ready,
         a_node_without_a_marker,
         a_node_with_the_kernels_own_modules,
