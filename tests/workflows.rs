@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The workflows are sound, and small: what they do is done by scripts that run on any machine.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use support::skip;
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn yaml_files(dir: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(repository().join(dir)).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "yml")).collect();
+    assert!(!files.is_empty(), "{dir}");
+    files
+}
+
+fn read(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap();
+    serde_norway::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+#[test]
+fn actionlint_finds_nothing() {
+    let actionlint = repository().join("target/manifests/python/bin/actionlint");
+    if !actionlint.exists() {
+        return skip("no actionlint: tests/manifests/tools installs it");
+    }
+    let lint = |file: &Path| Command::new(&actionlint).arg("-no-color").arg(file).output().unwrap();
+    for workflow in yaml_files(".github/workflows") {
+        let output = lint(&workflow);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    // It does find something where there is something.
+    let scratch = tempfile::tempdir().unwrap();
+    let broken = scratch.path().join("broken.yml");
+    fs::write(&broken, "on: push\njobs:\n  a:\n    runs-on: ubuntu-24.04\n    steps:\n      - ru: true\n").unwrap();
+    assert!(!lint(&broken).status.success());
+}
+
+#[test]
+fn every_step_is_one_command_and_every_script_of_ours_is_there() {
+    let mut scripts = 0;
+    for workflow in yaml_files(".github/workflows") {
+        let read = read(&workflow);
+        for (name, job) in read["jobs"].as_object().unwrap() {
+            assert!(job["timeout-minutes"].is_u64(), "{name} has no limit");
+            for step in job["steps"].as_array().unwrap() {
+                let Some(run) = step["run"].as_str() else { continue };
+                assert_eq!(run.trim().lines().count(), 1, "{name}: {run}");
+                let program = run.split_whitespace().next().unwrap();
+                if program != "gh" {
+                    assert!(repository().join(program).is_file(), "{name}: {program} is not there");
+                    scripts += 1;
+                }
+            }
+        }
+    }
+    assert!(scripts > 3);
+}
+
+#[test]
+fn issues_ask_for_a_report() {
+    let forms = yaml_files(".github/ISSUE_TEMPLATE");
+    let bug = forms.iter().find(|form| form.ends_with("bug.yml")).unwrap();
+    let form = read(bug);
+    let fields = form["body"].as_array().unwrap();
+    let report = fields.iter().find(|field| field["id"] == "doctor").unwrap();
+    assert!(report["attributes"]["label"].as_str().unwrap().contains("peermem-gate doctor --format json"));
+    assert_eq!(report["validations"]["required"], true);
+    // The places that they name are the repository's own.
+    let manifest = fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let address = manifest.lines().find_map(|line| line.strip_prefix("repository = ")).unwrap().trim_matches('"');
+    let links = fs::read_to_string(forms.iter().find(|form| form.ends_with("config.yml")).unwrap()).unwrap();
+    assert!(links.contains(address), "{address}");
+}
