@@ -41,10 +41,8 @@ fn done(command: &mut Command) -> String {
 }
 
 fn files_of(dir: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -52,7 +50,8 @@ fn files_of(dir: &Path) -> Vec<String> {
 #[test]
 fn a_release_has_everything_for_both_architectures() {
     let Some(dist) = dist() else { return };
-    let mut expected = vec!["NOTES.md".to_owned(), "SHA256SUMS".to_owned(), format!("peermem-gate-{VERSION}.oci.tar")];
+    let mut expected =
+        vec!["NOTES.md".to_owned(), "SHA256SUMS".to_owned(), format!("peermem-gate-{VERSION}.oci.tar")];
     for (deb, rpm) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
         expected.push(format!("peermem-gate-{VERSION}-linux-{deb}.tar.gz"));
         expected.push(format!("peermem-gate-{VERSION}-linux-{deb}.cdx.json"));
@@ -128,7 +127,8 @@ fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
     let refused = run(sign().env_remove("MINISIGN_KEY"));
     assert!(!refused.status.success(), "without a key");
     done(sign().env("MINISIGN_KEY", at("key")));
-    let verify = || run(Command::new("minisign").arg("-Vm").arg(copy.join("SHA256SUMS")).arg("-p").arg(at("key.pub")));
+    let verify =
+        || run(Command::new("minisign").arg("-Vm").arg(copy.join("SHA256SUMS")).arg("-p").arg(at("key.pub")));
     assert!(verify().status.success());
 
     let notes = copy.join("NOTES.md");
@@ -170,7 +170,8 @@ fn a_release_is_made_only_of_a_clean_tagged_checkout() {
         done(Command::new("git").arg("-C").arg(copy).args(who).args(args));
     };
     let refusal = |named: &str| {
-        let output = run(Command::new(copy.join("release/make")).env_remove("MINISIGN_KEY").env("SIGNED", "yes"));
+        let output =
+            run(Command::new(copy.join("release/make")).env_remove("MINISIGN_KEY").env("SIGNED", "yes"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && said.contains(named), "{named}: {said}");
     };
@@ -183,13 +184,19 @@ fn a_release_is_made_only_of_a_clean_tagged_checkout() {
     refusal("MINISIGN_KEY does not name a secret key");
 }
 
-/// A Debian of its own, in which `systemctl` writes down what it is asked and then is asked it.
+/// There is no manager to ask, but there are files to enable a unit by.
+const SYSTEMCTL: &str = r#"#!/bin/sh
+echo "$*" >>/tmp/asked
+case " $* " in *able*) exec /usr/bin/systemctl.real --root=/ "$@" ;; esac
+"#;
+
+/// A Debian of its own, whose `systemctl` writes down what it is asked.
 struct Root(PathBuf);
 
 impl Root {
     fn make() -> Option<Self> {
         let status = Command::new(repository().join("tests/fresh/root"))
-            .args(["bookworm", "systemd", "rpm", "man-db"])
+            .args(["bookworm", "systemd", "rpm", "man-db", "procps"])
             .status()
             .unwrap();
         if status.code() == Some(75) {
@@ -198,8 +205,12 @@ impl Root {
         }
         assert!(status.success());
         let root = Self(repository().join("target/fresh/bookworm"));
-        let systemctl = root.0.join("usr/local/bin/systemctl");
-        fs::write(&systemctl, "#!/bin/sh\necho \"$*\" >>/tmp/asked\nexec /usr/bin/systemctl \"$@\"\n").unwrap();
+        // rpm runs scripts with a PATH of its own.
+        let (systemctl, real) = (root.0.join("usr/bin/systemctl"), root.0.join("usr/bin/systemctl.real"));
+        if !real.exists() {
+            fs::rename(&systemctl, real).unwrap();
+        }
+        fs::write(&systemctl, SYSTEMCTL).unwrap();
         fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
         // As where systemd runs.
         fs::create_dir_all(root.0.join("run/systemd/system")).unwrap();
@@ -208,7 +219,7 @@ impl Root {
 
     fn chroot(&self, words: &[&str]) -> Command {
         let mut command = Command::new("chroot");
-        command.arg(&self.0).args(words).env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
+        command.arg(&self.0).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
         command
     }
 
@@ -234,7 +245,7 @@ impl Root {
     }
 
     fn unit(&self) -> String {
-        let output = run(&mut self.chroot(&["/usr/bin/systemctl", "is-enabled", UNIT]));
+        let output = run(&mut self.chroot(&["systemctl.real", "--root=/", "is-enabled", UNIT]));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
@@ -254,13 +265,16 @@ impl Root {
         assert_eq!(self.unit(), "disabled", "{}", manager.name);
         let asked = self.asked();
         assert!(!asked.contains("enable") && !asked.contains("preset"), "{}: {asked}", manager.name);
-        assert!(asked.lines().all(|line| ["daemon-reload", &format!("try-restart {UNIT}")].contains(&line)), "{asked}");
+        assert!(
+            asked.lines().all(|line| ["daemon-reload", &format!("try-restart {UNIT}")].contains(&line)),
+            "{asked}"
+        );
         assert!(self.done(&["peermem-gate", "--version"]).starts_with(&format!("peermem-gate {VERSION}")));
         let page = self.done(&["man", "--path", "peermem-gate-wait"]);
         assert_eq!(page.trim(), "/usr/share/man/man1/peermem-gate-wait.1.gz");
         self.done(&["systemd-analyze", "verify", &format!("/usr/lib/systemd/system/{UNIT}")]);
 
-        self.done(&["/usr/bin/systemctl", "enable", UNIT]);
+        self.done(&["systemctl.real", "--root=/", "enable", UNIT]);
         self.done(&[manager.upgrade, &[&now]].concat());
         assert_eq!(self.unit(), "enabled", "{}: an upgrade leaves the unit as it was", manager.name);
         assert_eq!(self.done(manager.version).trim(), format!("{VERSION}-1"), "{}", manager.name);
@@ -271,7 +285,9 @@ impl Root {
         self.done(manager.remove);
         let asked = self.asked();
         assert!(asked.contains(&format!("stop {UNIT}")), "{}: {asked}", manager.name);
-        let left: Vec<_> = self.files().into_iter().filter(|file| !files.contains(file)).collect();
+        // Directories that packages share, as those of completions, may stay.
+        let ours = |file: &String| file.contains("peermem") && !files.contains(file);
+        let left: Vec<_> = self.files().into_iter().filter(ours).collect();
         assert_eq!(left, Vec::<String>::new(), "{} leaves these behind", manager.name);
     }
 }

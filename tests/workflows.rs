@@ -39,7 +39,8 @@ fn actionlint_finds_nothing() {
     // It does find something where there is something.
     let scratch = tempfile::tempdir().unwrap();
     let broken = scratch.path().join("broken.yml");
-    fs::write(&broken, "on: push\njobs:\n  a:\n    runs-on: ubuntu-24.04\n    steps:\n      - ru: true\n").unwrap();
+    fs::write(&broken, "on: push\njobs:\n  a:\n    runs-on: ubuntu-24.04\n    steps:\n      - ru: true\n")
+        .unwrap();
     assert!(!lint(&broken).status.success());
 }
 
@@ -75,7 +76,8 @@ fn issues_ask_for_a_report() {
     assert_eq!(report["validations"]["required"], true);
     // The places that they name are the repository's own.
     let manifest = fs::read_to_string(repository().join("Cargo.toml")).unwrap();
-    let address = manifest.lines().find_map(|line| line.strip_prefix("repository = ")).unwrap().trim_matches('"');
+    let address =
+        manifest.lines().find_map(|line| line.strip_prefix("repository = ")).unwrap().trim_matches('"');
     let links = fs::read_to_string(forms.iter().find(|form| form.ends_with("config.yml")).unwrap()).unwrap();
     assert!(links.contains(address), "{address}");
 }
