@@ -5,6 +5,7 @@ mod support;
 
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::skip;
@@ -63,6 +64,63 @@ fn every_step_is_one_command_and_every_script_of_ours_is_there() {
         }
     }
     assert!(scripts > 3);
+}
+
+/// tests/run in a directory of its own, with these programs before the machine's.
+fn run_tests(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, String) {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, script) in programs
+        .iter()
+        .map(|(name, script)| (format!("bin/{name}"), format!("#!/bin/sh\n{script}\n")))
+        .chain([("tests/run".to_owned(), fs::read_to_string(repository().join("tests/run")).unwrap())])
+    {
+        let file = scratch.path().join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, script).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin", scratch.path().join("bin").display());
+    let output = command
+        .arg(scratch.path().join("tests/run"))
+        .env("PATH", path)
+        .env_remove("BUILD_COMMIT")
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts() {
+    if !support::can(&[&support::NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let mut nobody = Command::new(support::NOBODY[0]);
+    let (code, said) = run_tests(&[], nobody.args(&support::NOBODY[1..]).arg("bash"));
+    assert_eq!(code, Some(1), "{said}");
+    for lacking in ["lacks root", "lacks cargo", "lacks rustup", "lacks git and a clone"] {
+        assert!(said.contains(lacking), "{lacking}: {said}");
+    }
+    assert!(said.lines().all(|line| line.starts_with("tests/run: this machine lacks ")), "{said}");
+}
+
+#[test]
+fn a_step_that_fails_is_named_in_the_last_line() {
+    let programs = [
+        ("id", "echo 0"),
+        ("git", ""),
+        ("cargo", "exit 3"),
+        ("rustup", ""),
+        ("dpkg-query", "echo ok installed"),
+        ("df", "echo 99999999"),
+    ];
+    let (code, said) = run_tests(&programs, &mut Command::new("bash"));
+    assert_eq!(code, Some(3), "{said}");
+    assert_eq!(
+        said.lines().last(),
+        Some("tests/run: FAILED after 0 s with exit code 3: cargo fmt --check"),
+        "{said}"
+    );
 }
 
 #[test]
