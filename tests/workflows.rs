@@ -116,11 +116,9 @@ fn a_step_that_fails_is_named_in_the_last_line() {
     ];
     let (code, said) = run_tests(&programs, &mut Command::new("bash"));
     assert_eq!(code, Some(3), "{said}");
-    assert_eq!(
-        said.lines().last(),
-        Some("tests/run: FAILED after 0 s with exit code 3: cargo fmt --check"),
-        "{said}"
-    );
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("tests/run: FAILED after "), "{said}");
+    assert!(last.ends_with(" with exit code 3: cargo fmt --check"), "{said}");
 }
 
 #[test]
