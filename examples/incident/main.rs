@@ -37,8 +37,8 @@ use std::process::ExitCode;
 const OPENING: &str = "\
 MOFED is the driver of Mellanox network cards, which replaces the kernel's own RDMA modules and then
 creates a file, its marker, to report that it is ready; nvidia-peermem, by which such a card reads
-GPU memory, is built against MOFED, and built too early it becomes a stub: a module that compiles but
-that the kernel refuses to load. Here four programs wait for MOFED, each in its own way.";
+GPU memory, is built against MOFED, and built too early it becomes a stub: a module that compiles,
+but that the kernel refuses to load. Here four programs wait for MOFED, each in its own way.";
 
 const VERDICT: &str = "\
 Verdict: hold back the build, and trust no single sign.
