@@ -42,7 +42,7 @@ pub struct Gate {
     suspect: Option<(FileId, BootTime)>,
     /// The Mellanox device that was seen, in the words of the look that saw it.
     device: Option<String>,
-    /// When the gate opens if every look until then says that it does not apply.
+    /// When the gate opens because every look until then says that it does not apply.
     exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
@@ -193,6 +193,12 @@ impl Gate {
         self.policy.dry_run || self.policy.timeout == Some(Duration::ZERO)
     }
 
+    /// A single look at which everything holds opens it.
+    #[must_use]
+    pub fn opens_at_one_look(&self) -> bool {
+        self.settle().is_zero()
+    }
+
     fn settle(&self) -> Duration {
         match self.policy.settle {
             _ if self.one_look() => Duration::ZERO,
@@ -256,8 +262,8 @@ impl Gate {
     /// At the first look the gate knows at once that it does not apply; later this settles like the rest.
     fn exempt_or_not(&mut self, now: BootTime, verdict: &Verdict) {
         let is_exempt = verdict.outcome == Outcome::NotApplicable;
-        let from = if self.look.is_none() { now } else { now + self.settle() };
-        self.exempt = is_exempt.then(|| self.exempt.unwrap_or(from));
+        let opens = if self.look.is_none() { now } else { now + self.settle() };
+        self.exempt = is_exempt.then(|| self.exempt.unwrap_or(opens));
     }
 
     /// A suspect marker that outlives its hold is believed: a MOFED with the older entrypoint may
@@ -333,7 +339,7 @@ impl Gate {
         let Some(outcome) = self.verdict().map(|verdict| verdict.outcome) else {
             return late.then(|| self.too_late());
         };
-        let is_exempt = self.exempt.is_some_and(|from| now >= from);
+        let is_exempt = self.exempt.is_some_and(|opens| now >= opens);
         match outcome {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
