@@ -188,10 +188,14 @@ pub struct DoctorArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// All evidence, remedies and conditions; by default the answer fits a screen
+    /// Show all evidence and conditions
+    ///
+    /// Show all evidence, remedies and conditions; by default the answer fits a screen
     #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub verbose: bool,
-    /// Prefix for every path that is read [default: /host in a pod that has the host there, else /]
+    /// Prefix for every path that is read
+    ///
+    /// Prefix for every path that is read [default: /host in a pod that has the host there, or /]
     #[arg(long, value_name = "DIR", value_parser = root)]
     pub root: Option<PathBuf>,
     #[command(flatten)]
@@ -213,8 +217,11 @@ pub struct FleetArgs {
     /// [default: standard input]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What `kubectl get nodes,pods -A -o json` printed: also name nodes without a report, and driver
-    /// pods that are missing or have no gate
+    /// Output of `kubectl get nodes,pods -A -o json`
+    ///
+    /// Output of `kubectl get nodes,pods -A -o json`.
+    ///
+    /// Adds nodes without a report, and driver pods that are missing or have no gate.
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,
     /// How to report
@@ -243,7 +250,9 @@ pub struct LookArgs {
     /// Also ask whether nvidia-peermem.ko will load
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub peermem: bool,
-    /// Prefix for every path that is read [default: /; `check`: /host in a pod that has the host there]
+    /// Prefix for every path that is read
+    ///
+    /// Prefix for every path that is read [default: /; `check`: /host in a pod that has it]
     #[arg(long, value_name = "DIR", value_parser = root)]
     pub root: Option<PathBuf>,
 }

@@ -31,7 +31,6 @@ fn answer(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
 fn every_verb_has_exit_codes_and_two_examples_and_no_guide_is_left_over() {
     let command = command_line();
     for verb in verbs(&command) {
@@ -50,7 +49,6 @@ fn every_verb_has_exit_codes_and_two_examples_and_no_guide_is_left_over() {
     }
 }
 
-#[test]
 fn every_example_is_a_command_line_that_is_accepted() {
     for (line, _) in GUIDES.iter().flat_map(|guide| guide.examples) {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
@@ -60,7 +58,6 @@ fn every_example_is_a_command_line_that_is_accepted() {
     }
 }
 
-#[test]
 fn every_help_fits_the_screen_and_says_the_same_by_two_names() {
     let command = command_line();
     for verb in std::iter::once("").chain(verbs(&command)) {
@@ -78,7 +75,6 @@ fn every_help_fits_the_screen_and_says_the_same_by_two_names() {
     }
 }
 
-#[test]
 fn manual_pages_and_completions_have_every_verb_and_option() {
     let dir = tempfile::tempdir().unwrap();
     pages(dir.path());
@@ -118,9 +114,21 @@ fn manual_pages_and_completions_have_every_verb_and_option() {
     }
 }
 
-/// cargo has built the example beside this test.
+/// By cargo, for a single test's build leaves examples as they were.
 fn pages(dir: &Path) {
-    let built = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/pages");
-    let status = process::Command::new(&built).arg(dir).status();
-    assert!(status.unwrap_or_else(|why| panic!("{}: {why}", built.display())).success());
+    let made = process::Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--locked", "--example", "pages", "--"])
+        .arg(dir)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status();
+    assert!(made.unwrap().success());
+}
+
+fn main() -> std::process::ExitCode {
+    support::suite::suite![
+        every_verb_has_exit_codes_and_two_examples_and_no_guide_is_left_over,
+        every_example_is_a_command_line_that_is_accepted,
+        every_help_fits_the_screen_and_says_the_same_by_two_names,
+        manual_pages_and_completions_have_every_verb_and_option,
+    ]
 }

@@ -47,7 +47,6 @@ fn files_of(dir: &Path) -> Vec<String> {
     names
 }
 
-#[test]
 fn a_release_has_everything_for_both_architectures() {
     let Some(dist) = dist() else { return };
     let mut expected =
@@ -67,7 +66,6 @@ fn a_release_has_everything_for_both_architectures() {
     assert_eq!(sums.lines().count(), expected.len() - 1);
 }
 
-#[test]
 fn the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests() {
     let Some(dist) = dist() else { return };
     let scratch = tempfile::tempdir().unwrap();
@@ -98,7 +96,6 @@ fn the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests() 
 }
 
 /// Once more, into another directory.
-#[test]
 fn packing_twice_gives_the_same_bytes() {
     let Some(dist) = dist() else { return };
     let scratch = tempfile::tempdir().unwrap();
@@ -108,7 +105,6 @@ fn packing_twice_gives_the_same_bytes() {
     assert_eq!(sums(&again), sums(&dist));
 }
 
-#[test]
 fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
     let Some(dist) = dist() else { return };
     if Command::new("minisign").arg("-v").output().is_err() {
@@ -139,7 +135,6 @@ fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
     assert!(!verify().status.success(), "other sums under the old signature");
 }
 
-#[test]
 fn the_notes_of_a_version_are_its_section() {
     let scratch = tempfile::tempdir().unwrap();
     for file in ["release/notes", "CHANGELOG.md"] {
@@ -157,7 +152,6 @@ fn the_notes_of_a_version_are_its_section() {
 }
 
 /// A release from what nobody can check out would be nobody's.
-#[test]
 fn a_release_is_made_only_of_a_clean_tagged_checkout() {
     let scratch = tempfile::tempdir().unwrap();
     let copy = scratch.path();
@@ -318,7 +312,6 @@ const MANAGERS: [Manager; 2] = [
     },
 ];
 
-#[test]
 fn packages_are_installed_upgraded_and_removed_and_enable_nothing() {
     let Some(dist) = dist() else { return };
     let Some(root) = Root::make() else { return };
@@ -332,4 +325,16 @@ fn packages_are_installed_upgraded_and_removed_and_enable_nothing() {
         };
         root.lives(&older.join(name(BEFORE)), &dist.join(name(VERSION)), manager);
     }
+}
+
+fn main() -> std::process::ExitCode {
+    support::suite::suite![
+        a_release_has_everything_for_both_architectures,
+        the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests,
+        packing_twice_gives_the_same_bytes,
+        a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum,
+        the_notes_of_a_version_are_its_section,
+        a_release_is_made_only_of_a_clean_tagged_checkout,
+        packages_are_installed_upgraded_and_removed_and_enable_nothing,
+    ]
 }

@@ -40,7 +40,6 @@ fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
 }
 
 /// Who owns it, and why this verb does not take it.
-#[test]
 fn an_option_of_another_verb_is_named_as_one() {
     for (words, reason) in [
         (
@@ -55,7 +54,6 @@ fn an_option_of_another_verb_is_named_as_one() {
     }
 }
 
-#[test]
 fn a_misspelt_variable_is_guessed() {
     for (misspelt, meant) in [
         ("PEERMEM_GATE_TIMOUT", "did you mean PEERMEM_GATE_TIMEOUT?"),
@@ -69,7 +67,6 @@ fn a_misspelt_variable_is_guessed() {
     assert!(said.contains("PEERMEM_GATE_QQQQ") && !said.contains("did you mean"), "{said}");
 }
 
-#[test]
 fn a_refusal_has_no_blank_line() {
     for words in [&["wait", "--nonsense"][..], &["nonsense"], &["install"], &["wait", "--on-timeout", "open"]]
     {
@@ -597,6 +594,9 @@ fn a_disabled_load_asks_no_more_than_where_and_by_what() {
 
 fn main() -> ExitCode {
     suite![
+        an_option_of_another_verb_is_named_as_one,
+        a_misspelt_variable_is_guessed,
+        a_refusal_has_no_blank_line,
         what_is_typed_amiss_is_answered_with_how_to_type_it,
         a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
         a_host_mofed_that_is_misspelt_is_told,

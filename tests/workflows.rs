@@ -26,7 +26,6 @@ fn read(path: &Path) -> Value {
     serde_norway::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-#[test]
 fn actionlint_finds_nothing() {
     let actionlint = repository().join("target/manifests/python/bin/actionlint");
     if !actionlint.exists() {
@@ -45,7 +44,6 @@ fn actionlint_finds_nothing() {
     assert!(!lint(&broken).status.success());
 }
 
-#[test]
 fn every_step_is_one_command_and_every_script_of_ours_is_there() {
     let mut scripts = 0;
     for workflow in yaml_files(".github/workflows") {
@@ -90,7 +88,6 @@ fn run_tests(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, 
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-#[test]
 fn a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts() {
     if !support::can(&[&support::NOBODY[..], &["true"]].concat()) {
         return;
@@ -104,7 +101,6 @@ fn a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts() {
     assert!(said.lines().all(|line| line.starts_with("tests/run: this machine lacks ")), "{said}");
 }
 
-#[test]
 fn a_step_that_fails_is_named_in_the_last_line() {
     let programs = [
         ("id", "echo 0"),
@@ -121,7 +117,6 @@ fn a_step_that_fails_is_named_in_the_last_line() {
     assert!(last.ends_with(" with exit code 3: cargo fmt --check"), "{said}");
 }
 
-#[test]
 fn issues_ask_for_a_report() {
     let forms = yaml_files(".github/ISSUE_TEMPLATE");
     let bug = forms.iter().find(|form| form.ends_with("bug.yml")).unwrap();
@@ -136,4 +131,14 @@ fn issues_ask_for_a_report() {
         manifest.lines().find_map(|line| line.strip_prefix("repository = ")).unwrap().trim_matches('"');
     let links = fs::read_to_string(forms.iter().find(|form| form.ends_with("config.yml")).unwrap()).unwrap();
     assert!(links.contains(address), "{address}");
+}
+
+fn main() -> std::process::ExitCode {
+    support::suite::suite![
+        actionlint_finds_nothing,
+        every_step_is_one_command_and_every_script_of_ours_is_there,
+        a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts,
+        a_step_that_fails_is_named_in_the_last_line,
+        issues_ask_for_a_report,
+    ]
 }
