@@ -3,21 +3,19 @@
 //!
 //! The environment mirrors are derived from these options in [`crate::environment`].
 
+use crate::help;
 use crate::version::Version;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-const ENVIRONMENT: &str = "\
-Every option has an environment mirror, PEERMEM_GATE_<OPTION> (--on-timeout: PEERMEM_GATE_ON_TIMEOUT);
-the command line wins. GPU_DIRECT_RDMA_ENABLED, USE_HOST_MOFED, DRIVER_READY_PATH, LOCK_FILE_PATH and
-MLX_DRIVERS_MOUNT mean what they mean to the operators. PEERMEM_GATE_DISABLED=\"reason\" lets `wait`,
-`load` and the modprobe shim through at once and logs the reason.";
+/// Below the short help.
+const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
 
 /// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for
 #[derive(Debug, Parser)]
-#[command(name = "peermem-gate", version = crate::VERSION, after_help = ENVIRONMENT, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "peermem-gate", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -39,15 +37,17 @@ pub enum Verb {
 
 /// Hold until MOFED is ready; then exit 0, or become CMD
 #[derive(Debug, Args)]
-#[command(after_help = ENVIRONMENT)]
+#[command(after_help = MORE, after_long_help = help::long("wait"))]
 pub struct WaitArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub hold: HoldArgs,
-    /// What to do when the time is up
+    /// At the deadline
+    ///
+    /// What to do at the deadline: end with 124, or open anyway and say so
     #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub on_timeout: OnTimeout,
-    /// End at once, with 3, when waiting alone cannot help
+    /// End at once, with 3, when waiting cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
     #[command(flatten)]
@@ -66,11 +66,13 @@ pub struct WaitArgs {
 
 /// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
 #[derive(Debug, Args)]
-#[command(after_help = ENVIRONMENT)]
+#[command(after_help = MORE, after_long_help = help::long("load"))]
 pub struct LoadArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub hold: HoldArgs,
+    /// The modprobe to run
+    ///
     /// The modprobe to run [default: the first in PATH that is not this program]
     #[arg(long, value_name = "PATH")]
     pub modprobe: Option<PathBuf>,
@@ -87,7 +89,7 @@ pub struct LoadArgs {
 
 /// Stay: load, let go when MOFED is about to swap its modules, load again after
 #[derive(Debug, Args)]
-#[command(after_help = ENVIRONMENT)]
+#[command(after_help = MORE, after_long_help = help::long("keep"))]
 pub struct KeepArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
@@ -101,6 +103,8 @@ pub struct KeepArgs {
     /// Where to leave the report and the state, replaced atomically
     #[arg(long, value_name = "PATH")]
     pub status_file: Option<PathBuf>,
+    /// The modprobe to run
+    ///
     /// The modprobe to run [default: the first in PATH that is not this program]
     #[arg(long, value_name = "PATH")]
     pub modprobe: Option<PathBuf>,
@@ -118,10 +122,14 @@ pub struct KeepArgs {
 /// Options of the verbs that hold until the node is ready.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
-    /// How long to hold (like 300ms 10s 20m 2h), or none; 0s is one look
+    /// How long to hold, like 10s, 20m, 2h or none
+    ///
+    /// How long to hold: a whole number with ms, s, m or h, or none; 0s is one look
     #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout)]
     pub timeout: Timeout,
-    /// One look, log what would be waited for, then open (`load`: do not load)
+    /// Look once, log what is missing, open
+    ///
+    /// Look once, log what would be waited for, then open (`load` does not load)
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -141,7 +149,9 @@ pub struct PaceArgs {
     /// How often to say that it still waits
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = heartbeat)]
     pub heartbeat: Duration,
-    /// Where the last words go [default: /dev/termination-log if it exists]
+    /// Where the closing verdict goes
+    ///
+    /// Where the closing verdict goes [default: /dev/termination-log if it exists]
     #[arg(long, value_name = "PATH")]
     pub termination_log: Option<PathBuf>,
     /// A Prometheus textfile, replaced atomically
@@ -151,7 +161,7 @@ pub struct PaceArgs {
 
 /// One look, one verdict, no waiting
 #[derive(Debug, Args)]
-#[command(after_help = ENVIRONMENT)]
+#[command(after_help = MORE, after_long_help = help::long("check"))]
 pub struct CheckArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -172,16 +182,20 @@ pub struct CheckArgs {
 
 /// All that is wrong on this node with GPUDirect RDMA, with evidence and remedy
 #[derive(Debug, Args)]
-#[command(after_help = ENVIRONMENT)]
+#[command(after_help = MORE, after_long_help = help::long("doctor"))]
 #[expect(clippy::doc_markdown, reason = "clap prints it")]
 pub struct DoctorArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// All evidence, remedies and conditions; by default the answer fits a screen
+    /// Show all evidence and conditions
+    ///
+    /// Show all evidence, remedies and conditions; by default the answer fits a screen
     #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub verbose: bool,
-    /// Prefix for every path that is read [default: /host in a pod that has the host there, else /]
+    /// Prefix for every path that is read
+    ///
+    /// Prefix for every path that is read [default: /host in a pod that has the host there, or /]
     #[arg(long, value_name = "DIR", value_parser = root)]
     pub root: Option<PathBuf>,
     #[command(flatten)]
@@ -194,14 +208,20 @@ pub struct DoctorArgs {
 
 /// Roll up the reports of many nodes
 #[derive(Debug, Args)]
-#[command(after_help = ENVIRONMENT)]
+#[command(after_help = MORE, after_long_help = help::long("fleet"))]
 pub struct FleetArgs {
-    /// Reports, one a line, as `doctor --format json` prints them and `kubectl logs --prefix` hands
-    /// them on [default: standard input]
+    /// Reports of `doctor --format json`, one a line [default: standard input]
+    ///
+    /// Reports of `doctor --format json`, one a line; a prefix by `kubectl logs` is skipped.
+    ///
+    /// [default: standard input]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// What `kubectl get nodes,pods -A -o json` printed: also name nodes without a report, and driver
-    /// pods that are missing or have no gate
+    /// Output of `kubectl get nodes,pods -A -o json`
+    ///
+    /// Output of `kubectl get nodes,pods -A -o json`.
+    ///
+    /// Adds nodes without a report, and driver pods that are missing or have no gate.
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,
     /// How to report
@@ -214,7 +234,7 @@ pub struct FleetArgs {
 
 /// Put this program, and the modprobe shim, into a shared volume
 #[derive(Debug, Args)]
-#[command(after_help = ENVIRONMENT)]
+#[command(after_help = MORE, after_long_help = help::long("install"))]
 pub struct InstallArgs {
     /// Where the volume is mounted; the directory must exist
     #[arg(value_name = "DIR")]
@@ -230,7 +250,9 @@ pub struct LookArgs {
     /// Also ask whether nvidia-peermem.ko will load
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub peermem: bool,
-    /// Prefix for every path that is read [default: /; `check`: /host in a pod that has the host there]
+    /// Prefix for every path that is read
+    ///
+    /// Prefix for every path that is read [default: /; `check`: /host in a pod that has it]
     #[arg(long, value_name = "DIR", value_parser = root)]
     pub root: Option<PathBuf>,
 }
@@ -238,18 +260,26 @@ pub struct LookArgs {
 /// Options of every verb that looks at the node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// GPU driver modules are precompiled: no header check
+    /// Precompiled GPU driver: no header check
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub precompiled: bool,
+    /// The MOFED version to expect
+    ///
     /// The MOFED version to expect [default: what MOFED's header tree says]
     #[arg(long, value_name = "V")]
     pub mofed_version: Option<Version>,
-    /// The modules that must be live
+    /// RDMA modules
+    ///
+    /// The RDMA modules that must be live
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name)]
     pub module: Vec<String>,
-    /// MOFED's ready marker [default: `DRIVER_READY_PATH`, or /run/mellanox/drivers/.driver-ready]
+    /// MOFED's ready marker
+    ///
+    /// MOFED's marker [default: `DRIVER_READY_PATH`, or /run/mellanox/drivers/.driver-ready]
     #[arg(long, value_name = "PATH", value_parser = absolute)]
     pub marker: Option<PathBuf>,
+    /// The root of the GPU driver's files
+    ///
     /// Where the GPU driver is: nvidia-peermem.ko is found, and modprobe run, below it
     #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
     pub driver_root: PathBuf,
@@ -264,10 +294,12 @@ pub struct NodeArgs {
 /// Options of every verb.
 #[derive(Debug, Args)]
 pub struct LogArgs {
+    /// How to log
+    ///
     /// How to log, on standard error
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: Format,
-    /// How much to log: error, warn, info, debug, trace
+    /// Log error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level)]
     pub log_level: tracing::Level,
 }

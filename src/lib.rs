@@ -27,6 +27,8 @@ pub mod errno;
 pub mod finding;
 pub mod fleet;
 pub mod gate;
+pub mod help;
+pub mod hint;
 pub mod judge;
 pub mod keep;
 pub mod look;

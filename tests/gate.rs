@@ -150,9 +150,12 @@ fn one_look_asks_for_no_settle_time() {
 
 #[test]
 fn what_does_not_apply_opens_at_once() {
-    let mut play = Play::new(policy());
-    play.step(0, Some(look(Some(Reason::RdmaNotRequested), 1)));
-    assert_eq!(play.last, Some(Effect::Open(Opening::NotApplicable)));
+    // The last one is longer than the machine has been up.
+    for settle in [policy().settle, START + ms(1)] {
+        let mut play = Play::new(Policy { settle, ..policy() });
+        play.step(0, Some(look(Some(Reason::RdmaNotRequested), 1)));
+        assert_eq!(play.last, Some(Effect::Open(Opening::NotApplicable)), "{settle:?}");
+    }
 }
 
 /// The machine has been up for less than the settle time.

@@ -28,15 +28,51 @@ fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
         (&["load", "peerdirect_support=0"], behind),
         (&["keep", "peerdirect_support=0"], behind),
         (&["status"], verbs),
-        (&["help"], verbs),
+        (&["help", "status"], verbs),
         (&["--timeout", "5m"], verbs),
         (&["wait", "--timout", "5m"], "tip: a similar argument exists: '--timeout'"),
     ] {
         assert_refused(gate().args(words), tip);
     }
-    // It is no parameter of a module.
-    let (_, said) = refusal(gate().args(["load", "--root", "/host"]));
-    assert!(said.contains("unexpected argument '--root'") && !said.contains("tip"), "{said}");
+    // What no verb has is no command and no parameter of a module either.
+    let (_, said) = refusal(gate().args(["load", "--nonsense"]));
+    assert!(said.contains("unexpected argument '--nonsense'") && !said.contains("tip"), "{said}");
+}
+
+/// Who owns it, and why this verb does not take it.
+fn an_option_of_another_verb_is_named_as_one() {
+    for (words, reason) in [
+        (
+            &["check", "--timeout", "5m"][..],
+            "--timeout is an option of wait, load; `check` looks once and does not wait",
+        ),
+        (&["load", "--root=/host"], "; `load` changes the kernel that is running"),
+        (&["keep", "--timeout=5m"], "; `keep` runs until it is told to end"),
+        (&["fleet", "--root", "/host"], "; `fleet` does not look at a node"),
+    ] {
+        assert_refused(gate().args(words), reason);
+    }
+}
+
+fn a_misspelt_variable_is_guessed() {
+    for (misspelt, meant) in [
+        ("PEERMEM_GATE_TIMOUT", "did you mean PEERMEM_GATE_TIMEOUT?"),
+        ("PEERMEM_GATE_ON_TIME_OUT", "did you mean PEERMEM_GATE_ON_TIMEOUT?"),
+        // One that another verb of the same pod has.
+        ("PEERMEM_GATE_STATUSFILE", "did you mean PEERMEM_GATE_STATUS_FILE?"),
+    ] {
+        assert_refused(wait().env(misspelt, "1m"), meant);
+    }
+    let (_, said) = refusal(wait().env("PEERMEM_GATE_QQQQ", "1m"));
+    assert!(said.contains("PEERMEM_GATE_QQQQ") && !said.contains("did you mean"), "{said}");
+}
+
+fn a_refusal_has_no_blank_line() {
+    for words in [&["wait", "--nonsense"][..], &["nonsense"], &["install"], &["wait", "--on-timeout", "open"]]
+    {
+        let (_, said) = refusal(gate().args(words));
+        assert!(!said.contains("\n\n"), "{words:?}: {said}");
+    }
 }
 
 fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
@@ -205,7 +241,6 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    assert_refused(gate().arg("help"), "help");
 }
 
 fn options_of_other_verbs() {
@@ -559,6 +594,9 @@ fn a_disabled_load_asks_no_more_than_where_and_by_what() {
 
 fn main() -> ExitCode {
     suite![
+        an_option_of_another_verb_is_named_as_one,
+        a_misspelt_variable_is_guessed,
+        a_refusal_has_no_blank_line,
         what_is_typed_amiss_is_answered_with_how_to_type_it,
         a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
         a_host_mofed_that_is_misspelt_is_told,
