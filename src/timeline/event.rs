@@ -2,7 +2,7 @@
 //! One thing that happened.
 
 use super::Sight;
-use crate::sentence::{Meaning, Who};
+use crate::sentence::{Meaning, SENTENCES, Who};
 use crate::stamp::Stamp;
 use std::path::PathBuf;
 
@@ -65,6 +65,63 @@ impl What {
             Self::Said(meaning) => meaning.name(),
             Self::Seen(sight) => sight.name(),
             Self::ClockSet => "ClockSet",
+        }
+    }
+}
+
+/// How it turned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Something went wrong.
+    Bad,
+    /// What others wait for is there.
+    Good,
+    /// A step like others.
+    Plain,
+}
+
+impl What {
+    /// It is said again and again while nothing changes.
+    #[must_use]
+    pub fn is_polled(self) -> bool {
+        let is = |meaning| SENTENCES.iter().any(|sentence| sentence.meaning == meaning && sentence.is_polled);
+        matches!(self, Self::Said(meaning) if is(meaning))
+    }
+
+    /// How it turned out.
+    #[must_use]
+    pub fn tone(self) -> Tone {
+        use Meaning as M;
+        let Self::Said(meaning) = self else {
+            return if self == Self::Seen(Sight::StubWritten) { Tone::Bad } else { Tone::Plain };
+        };
+        match meaning {
+            M::MofedMarkerSet | M::DriverReady | M::PeermemLoaded | M::GateOpened => Tone::Good,
+            M::PeermemRefused
+            | M::PeermemFileMissing
+            | M::PeermemLoadFailed
+            | M::PeermemRegistrationFailed
+            | M::ModuleRefused
+            | M::DriverBuildFailed
+            | M::MofedStorageModulesLoaded
+            | M::MofedThirdPartyModulesLoaded
+            | M::MofedPeermemInUse
+            | M::MofedPeermemNotUnloaded
+            | M::MofedLoadFailed
+            | M::MofedUnloadFailed
+            | M::MofedModuleRefused
+            | M::MofedModuleInUse
+            | M::MofedBuildTimedOut
+            | M::MofedFailed
+            | M::MofedStartFailed
+            | M::MofedSymversMissing
+            | M::GateGaveUp
+            | M::KernelDisagreesAboutVersion
+            | M::KernelUnknownSymbol
+            | M::KernelVersionMagic
+            | M::KernelNoSymbolVersion
+            | M::ModuleSignatureRejected => Tone::Bad,
+            _ => Tone::Plain,
         }
     }
 }

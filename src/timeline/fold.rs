@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From events to the rows of a picture: restarts that end alike are one row, and so is what the kernel repeats.
 
+use super::event::Tone;
 use super::{Event, Lane};
 use crate::stamp::SECOND;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A pause that is longer is named.
 const PAUSE: i64 = 5 * 60 * SECOND;
+/// One step in two sentences.
+const NEAR: i64 = 10 * SECOND;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,16 +76,17 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
     for ((_, container), restarts) in containers {
         let all: Vec<_> = restarts.into_iter().collect();
         let is_alike = |one: &(u32, Vec<usize>), other: &(u32, Vec<usize>)| {
+            // How long one waited makes no difference.
+            let steps = |at: &&usize| !events[**at].what.is_polled();
             let told = |at: &usize| (events[*at].what, events[*at].text.as_str());
-            one.1.iter().map(told).eq(other.1.iter().map(told))
+            one.1.iter().filter(steps).map(told).eq(other.1.iter().filter(steps).map(told))
         };
         for run in all.chunk_by(is_alike).filter(|run| run.len() > 1) {
             let (like, last) = (run[0].0, run[run.len() - 1].0);
             let folded: Vec<usize> = run[1..].iter().flat_map(|(_, events)| events.iter().copied()).collect();
             let times = folded.iter().filter_map(|at| events[*at].end_ns());
             rows.push(Row {
-                // What they end with is what they came to.
-                event: folded[run[1].1.len() - 1],
+                event: outcome(&run[1].1, events),
                 count: 1,
                 until_ns: times.max(),
                 restarts: Some(Restarts { container: container.to_owned(), like, last, logs: run.len() - 1 }),
@@ -94,12 +98,22 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
     (rows, hidden)
 }
 
-/// The kernel says the same at each restart: once is enough, until something else happens on either side.
+/// What a restart came to: what went wrong last, or else what came last.
+fn outcome(restart: &[usize], events: &[Event]) -> usize {
+    let wrong = restart.iter().rev().find(|at| events[**at].what.tone() == Tone::Bad);
+    wrong.or(restart.last()).copied().unwrap_or_default()
+}
+
+/// One program says the same in several sentences, and the kernel at each restart: once is enough, until something else happens on either side.
 fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
     let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
     let mut since_a_step: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
         let event = &events[row.event];
+        if let Some(last) = kept.last_mut().filter(|last| row.restarts.is_none() && is_same(last, event, events)) {
+            last.count = last.count.max(row.count);
+            continue;
+        }
         if event.lane != Lane::Kernel {
             // A run of restarts is no step.
             if row.restarts.is_none() {
@@ -122,11 +136,18 @@ fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
     kept
 }
 
+/// The same words of the same instance, at once.
+fn is_same(last: &Row, event: &Event, events: &[Event]) -> bool {
+    let before = &events[last.event];
+    let is_near = before.ns().zip(event.ns()).is_some_and(|(one, two)| two - one < NEAR);
+    last.restarts.is_none() && event.instance.is_some() && before.instance == event.instance && before.text == event.text && is_near
+}
+
 fn pauses(rows: &mut [Row], events: &[Event]) {
     let mut last: Option<i64> = None;
     for row in rows {
         let at = events[row.event].anchor_ns();
         row.pause_ns = last.zip(at).map(|(last, at)| at - last).filter(|pause| *pause >= PAUSE);
-        last = at.into_iter().chain(last).max();
+        last = at.into_iter().chain(row.until_ns).chain(last).max();
     }
 }

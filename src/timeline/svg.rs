@@ -2,11 +2,11 @@
 //! The timeline as a picture: one file without scripts, fonts or links, light or dark as its reader's system,
 //! legible on paper. A browser shows exact times and sources where the pointer rests.
 
+use super::event::Tone;
 use super::fold::Row;
 use super::text::several_pods;
 use super::words::{day, moment, span, time_of_day, wrapped};
-use super::{Event, Lane, Timeline, What};
-use crate::sentence::Meaning;
+use super::{Event, Lane, Timeline};
 use crate::text::escaped;
 use std::collections::BTreeMap;
 
@@ -49,16 +49,16 @@ text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-seri
 .m{fill:#e4f0fb;stroke:#3d7ab8}.k{fill:#f1f2f4;stroke:#8a93a0}.g{fill:#e6f4e2;stroke:#5a9a45}\
 .x{fill:#fde7e4;stroke:#c0392b}.r{fill:#e4f6ea;stroke:#1e8449}\
 .p{stroke:#8a93a0;stroke-width:1;stroke-dasharray:2 3}\
-.s{stroke:#8e44ad;stroke-width:1.5;fill:none}.n{fill:#8e44ad;font-weight:600}.v{font-weight:600}\
+.w{fill:#f3e6f8;stroke:#c9a0dc;stroke-dasharray:5 4}.s{stroke:#8e44ad;stroke-width:1.5;fill:none}.n{fill:#8e44ad;font-weight:600}.v{font-weight:600}\
 @media (prefers-color-scheme:dark){\
 text{fill:#e4e8ee}.bg{fill:#14181f}.t{fill:#9aa5b4}.l{stroke:#3a4350}\
 .m{fill:#16324d;stroke:#5b9bd8}.k{fill:#262c35;stroke:#7a8594}.g{fill:#1d3a19;stroke:#76b85f}\
 .x{fill:#4d1d18;stroke:#e8695a}.r{fill:#143d26;stroke:#4cc27c}\
-.p{stroke:#7a8594}.s{stroke:#c78be0}.n{fill:#c78be0}}\
+.p{stroke:#7a8594}.w{fill:#2b1d33;stroke:#7d4f92}.s{stroke:#c78be0}.n{fill:#c78be0}}\
 @media print{\
 text{fill:#000000}.bg{fill:#ffffff}.t{fill:#333333}.l{stroke:#999999}\
 .m{fill:#e4f0fb;stroke:#3d7ab8}.k{fill:#f1f2f4;stroke:#666666}.g{fill:#e6f4e2;stroke:#5a9a45}\
-.x{fill:#fde7e4;stroke:#c0392b}.r{fill:#e4f6ea;stroke:#1e8449}.s{stroke:#8e44ad}.n{fill:#8e44ad}}";
+.x{fill:#fde7e4;stroke:#c0392b}.r{fill:#e4f6ea;stroke:#1e8449}.w{fill:#f6eefa;stroke:#c9a0dc}.s{stroke:#8e44ad}.n{fill:#8e44ad}}";
 
 /// The picture as it grows.
 struct Picture {
@@ -101,6 +101,7 @@ impl Timeline {
             lanes + &line + &text(middle, TOP - 22, "c\" text-anchor=\"middle", column.title)
         });
         let (title, verdict) = (self.title(), &self.verdict.text);
+        let lanes = self.held(picture) + &lanes;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
              <title>{}</title>\n<desc>{}</desc>\n<style>{STYLE}</style>\n\
@@ -109,6 +110,20 @@ impl Timeline {
             xml(verdict),
             text(24, 34, "h", &title),
             picture.body
+        )
+    }
+
+    /// The time for which a gate would have held the GPU driver back.
+    fn held(&self, picture: &Picture) -> String {
+        let verdict = &self.verdict;
+        let heights = verdict.held_from_ns.and_then(|from| picture.at(from)).zip(verdict.opens_ns.and_then(|to| picture.at(to)));
+        let Some((from, to)) = heights else { return String::new() };
+        let Column { x, width, .. } = &COLUMNS[2];
+        format!(
+            "<g><title>a gate would have held</title><rect class=\"w\" x=\"{}\" y=\"{from}\" width=\"{}\" height=\"{}\" rx=\"8\"/></g>\n",
+            x - 6,
+            width + 12,
+            (to - from).max(LINE)
         )
     }
 
@@ -143,6 +158,9 @@ impl Timeline {
         picture.lines(24, "t", &format!("read: {}", self.read()), CHARACTERS);
         picture.y += 6;
         picture.lines(24, "v", &self.verdict.text, CHARACTERS - 15);
+        if self.verdict.held_from_ns.is_some() {
+            picture.lines(24, "t", "The shaded part of the GPU driver's lane is the time for which that gate would have held.", CHARACTERS);
+        }
     }
 }
 
@@ -191,40 +209,17 @@ impl Picture {
 
     /// The height of a moment: its row's, or the last one's before it.
     fn at(&self, ns: i64) -> Option<i64> {
-        let exact = self.moments.iter().find(|(at, _)| *at == ns);
-        let before = || self.moments.iter().filter(|(at, _)| *at <= ns).next_back();
-        exact.or_else(before).or(self.moments.first()).map(|(_, y)| *y)
+        let before = self.moments.iter().filter(|(at, _)| *at <= ns).max_by_key(|(at, _)| *at);
+        before.or(self.moments.first()).map(|(_, y)| *y)
     }
 }
 
-/// What is wrong, and what turned out well, has a colour of its own.
+/// What went wrong, and what others wait for, has a colour of its own.
 fn accent(event: &Event) -> Option<&'static str> {
-    use Meaning as M;
-    let What::Said(meaning) = event.what else { return None };
-    match meaning {
-        M::MofedMarkerSet | M::DriverReady | M::PeermemLoaded | M::GateOpened => Some("r"),
-        M::PeermemRefused
-        | M::PeermemFileMissing
-        | M::PeermemLoadFailed
-        | M::ModuleRefused
-        | M::DriverBuildFailed
-        | M::MofedStorageModulesLoaded
-        | M::MofedThirdPartyModulesLoaded
-        | M::MofedPeermemInUse
-        | M::MofedPeermemNotUnloaded
-        | M::MofedLoadFailed
-        | M::MofedUnloadFailed
-        | M::MofedModuleRefused
-        | M::MofedFailed
-        | M::MofedStartFailed
-        | M::MofedSymversMissing
-        | M::GateGaveUp
-        | M::KernelDisagreesAboutVersion
-        | M::KernelUnknownSymbol
-        | M::KernelVersionMagic
-        | M::KernelNoSymbolVersion
-        | M::ModuleSignatureRejected => Some("x"),
-        _ => None,
+    match event.what.tone() {
+        Tone::Good => Some("r"),
+        Tone::Bad => Some("x"),
+        Tone::Plain => None,
     }
 }
 

@@ -6,7 +6,7 @@ use super::words::{counted, day, span, time_of_day, wrapped};
 use super::{Event, Lane, Timeline, When};
 use crate::stamp::SECOND;
 use crate::text::escaped;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// No line is longer, however wide the terminal is.
 pub const WIDEST: usize = 100;
@@ -155,15 +155,15 @@ impl Row {
     }
 }
 
-/// The ends of pods' names, where a container has more than one pod.
+/// The ends of pods' names, where one owner (a DaemonSet) has more than one pod.
 pub(super) fn several_pods(events: &[Event]) -> BTreeMap<String, String> {
-    let mut pods: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    let mut pods: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for instance in events.iter().filter_map(|event| event.instance.as_ref()) {
-        pods.entry(&instance.container).or_default().insert((&instance.pod, &instance.name));
+        let (owner, end) = instance.name.rsplit_once('-').unwrap_or_default();
+        pods.entry(owner).or_default().insert(&instance.pod, end);
     }
     let several = pods.into_values().filter(|pods| pods.len() > 1).flatten();
-    let end = |name: &str| name.rsplit('-').next().unwrap_or_default().to_owned();
-    several.map(|(pod, name)| (pod.to_owned(), end(name))).collect()
+    several.map(|(pod, end)| (pod.to_owned(), end.to_owned())).collect()
 }
 
 impl Columns {
