@@ -21,7 +21,7 @@ const FINDINGS: &str = "docs/findings.md";
 const WIDTH: usize = 118;
 
 /// Rooms that get all they know from their arguments.
-const PURE: [&str; 18] = [
+const PURE: [&str; 19] = [
     "src/arguments.rs",
     "src/judge",
     "src/gate",
@@ -39,6 +39,7 @@ const PURE: [&str; 18] = [
     "src/chain",
     "src/fleet",
     "src/symptoms",
+    "src/timeline",
     "src/symptoms.rs",
 ];
 

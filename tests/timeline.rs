@@ -36,8 +36,10 @@ fn gaps(timeline: &Timeline) -> Vec<&str> {
     timeline.gaps.iter().map(|gap| gap.text.as_str()).collect()
 }
 
-fn times(timeline: &Timeline) -> Vec<String> {
-    timeline.events.iter().map(|event| event.stamp().map(|at| at.to_string()).unwrap_or_default()).collect()
+/// Seconds after the start.
+fn times(timeline: &Timeline) -> Vec<i64> {
+    let seconds = |event: &Event| event.ns().expect("a time") / 1_000_000_000 - files::START;
+    timeline.events.iter().map(seconds).collect()
 }
 
 fn timeline(args: &[&str]) -> Output {
@@ -114,9 +116,10 @@ fn sixty_four_restarts_are_one_row() {
     restarts(&tree, 1..=64);
     let timeline = drawn(&tree);
     let text = timeline.text(100);
-    assert_eq!(text.matches("is refused: Invalid argument").count(), 2, "{text}");
-    assert!(text.contains("nvidia-driver-ctr restarts × 64, each time:"), "{text}");
-    assert!(gaps(&timeline).contains(&"nvidia-peermem was refused 65 times in 5 h 20 m"), "{:?}", gaps(&timeline));
+    // The one that built, the first that did not, and all others.
+    assert_eq!(text.matches("is refused: Invalid argument").count(), 3, "{text}");
+    assert!(text.contains("nvidia-driver-ctr restarts × 63, each time:"), "{text}");
+    assert!(gaps(&timeline).contains(&"nvidia-peermem was refused 65 times in 5 h 19 m"), "{:?}", gaps(&timeline));
     assert!(!text.contains("note:"), "{text}");
 
     // kubelet keeps two.
@@ -144,7 +147,7 @@ fn a_clock_that_is_set_at_boot_is_found_and_corrected() {
     tree.write("var/log/kern.log", log.concat());
     tree.write(&MOFED.log("0.log"), [cri(-3590, &[bracketed(-3590, "Unsetting driver ready state")]), cri(100, &[bracketed(100, "Setting driver ready state")])].concat());
     let timeline = drawn(&tree);
-    assert_eq!(times(&timeline), [at(-30), at(10), at(30), at(30), at(100)].map(|t| files::rounded(&t)), "{:#?}", timeline.events);
+    assert_eq!(times(&timeline), [-30, 10, 30, 30, 100], "{:#?}", timeline.events);
     assert_eq!(timeline.events[1].corrected_ns, 3600 * 1_000_000_000);
     assert!(timeline.notes[0].starts_with("the clock is set forward by 1 h at 2025-11-21 11:51:36"), "{:?}", timeline.notes);
     assert!(timeline.text(100).contains("───── the clock is set forward by 1 h"));
@@ -168,7 +171,7 @@ fn chronyds_own_word_is_one_jump() {
     );
     tree.write("var/log/messages", log);
     let timeline = drawn(&tree);
-    assert_eq!(times(&timeline), [at(0), at(60)], "{:#?}", timeline.events);
+    assert_eq!(times(&timeline), [0, 60], "{:#?}", timeline.events);
 }
 
 #[test]
@@ -211,8 +214,9 @@ fn a_must_gather_of_several_nodes_wants_one_named() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("choose one with --node: gpu-1, gpu-2"));
     let text = stdout(&timeline(&[directory, "--node", "gpu-2"]));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.starts_with("gpu-2: 2025-11-21 11:51:06 to 12:01:07 UTC\n"), "{text}");
-    assert!(text.contains("nvidia-driver-ctr restarts × 1, each time: nvidia_peermem is refused"), "{text}");
+    assert!(words.contains("nvidia-driver-ctr restarts × 1, each time: nvidia_peermem is refused"), "{text}");
     assert!(text.contains("note: the first 63 logs of nvidia-driver-ctr are gone"), "{text}");
     let absent = timeline(&[directory, "--node", "gpu-3"]);
     assert_eq!(absent.status.code(), Some(2));
@@ -249,8 +253,8 @@ fn what_has_no_times_keeps_its_order() {
     let log = ["Loading HCA driver and Access Layer:   [  OK  ]", &bracketed(400, "Setting driver ready state"), "Unloading HCA driver:   [  OK  ]"];
     tree.write("mofed-container.log", log.join("\n"));
     let timeline = drawn(&tree);
-    let text = timeline.text(100);
-    assert!(text.contains("(before 11:57:46)") && text.contains("(after 11:57:46)"), "{text}");
+    let words = timeline.text(100).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("(before 11:57:46)") && words.contains("(after 11:57:46)"), "{words}");
 }
 
 #[test]
@@ -392,7 +396,7 @@ fn the_gates_own_log_counts_as_text_and_as_json() {
         tree.write("gate.log", [line(0, "waiting: MOFED has not set its marker /x"), line(453, "open: all conditions hold")].concat());
         let timeline = drawn(&tree);
         assert_eq!(meanings(&timeline), [Meaning::GateWaits, Meaning::GateOpened]);
-        assert_eq!(times(&timeline), [0, 453].map(at));
+        assert_eq!(times(&timeline), [0, 453]);
     }
 }
 
@@ -419,8 +423,7 @@ fn recorded_looks_show_what_changed() {
         tree.write("wait.log", stamped(as_json));
         let timeline = drawn(&tree);
         let what: Vec<_> = timeline.events.iter().map(|event| event.what.name()).collect();
-        assert!(what.contains(&"LookMarkerSet") && what.contains(&"LookStackLive"), "{what:?}");
-        assert!(what.len() < looks.len(), "only what changed");
+        assert_eq!(what, ["LookStackLive", "LookStackGone", "LookMarkerSet", "LookStackLive"], "{timeline:#?}");
     }
 }
 
@@ -447,9 +450,9 @@ fn since_leaves_out_what_came_before() {
     let tree = Tree::new();
     tree.stub_race();
     let all = drawn(&tree).events.len();
-    let moment = Since::Moment((files::START + 300) * 1_000_000_000);
+    let moment = Since::Moment((files::START + 174) * 1_000_000_000);
     let later = drawn_since(&tree, moment);
-    assert!(later.events.len() < all && later.events.iter().all(|event| event.ns().unwrap() >= (files::START + 300) * 1_000_000_000));
+    assert!(later.events.len() < all && later.events.iter().all(|event| event.ns().unwrap() >= (files::START + 174) * 1_000_000_000));
     assert!(later.notes[0].contains("earlier event"), "{:?}", later.notes);
     let last = drawn_since(&tree, Since::Last(1_000_000_000));
     assert!(!last.events.is_empty() && last.events.len() < later.events.len());

@@ -139,7 +139,7 @@ fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
 /// The same words of the same instance, at once.
 fn is_same(last: &Row, event: &Event, events: &[Event]) -> bool {
     let before = &events[last.event];
-    let is_near = before.ns().zip(event.ns()).is_some_and(|(one, two)| two - one < NEAR);
+    let is_near = before.ns().zip(event.ns()).is_some_and(|(one, two)| two.saturating_sub(one) < NEAR);
     last.restarts.is_none() && event.instance.is_some() && before.instance == event.instance && before.text == event.text && is_near
 }
 
@@ -147,7 +147,7 @@ fn pauses(rows: &mut [Row], events: &[Event]) {
     let mut last: Option<i64> = None;
     for row in rows {
         let at = events[row.event].anchor_ns();
-        row.pause_ns = last.zip(at).map(|(last, at)| at - last).filter(|pause| *pause >= PAUSE);
+        row.pause_ns = last.zip(at).map(|(last, at)| at.saturating_sub(last)).filter(|pause| *pause >= PAUSE);
         last = at.into_iter().chain(row.until_ns).chain(last).max();
     }
 }

@@ -5,6 +5,7 @@ use super::Story;
 use super::words::{span, times};
 use crate::sentence::Meaning;
 use crate::stamp::SECOND;
+use std::borrow::Borrow;
 
 /// An interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +49,18 @@ pub(super) fn gaps(story: &Story) -> Vec<Gap> {
     RULES.iter().flat_map(|(id, find)| find(story).into_iter().map(move |found| gap(*id, found))).collect()
 }
 
+/// From one moment to a later one, in words.
+fn until(from: impl Borrow<i64>, to: impl Borrow<i64>) -> String {
+    span(to.borrow().saturating_sub(*from.borrow()))
+}
+
 /// It was asked to wait, and was done before the marker.
 fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
     let asked = |done: &&i64| story.asked.iter().any(|asked| asked <= *done);
     let early = story.done.iter().filter(asked).filter(|done| story.marked(**done).is_none());
     let found = |done: &i64| {
         let marker = story.next_marker(*done)?;
-        let text = format!("k8s-driver-manager went on {} before MOFED's marker: it did not wait", span(marker - done));
+        let text = format!("k8s-driver-manager went on {} before MOFED's marker: it did not wait", until(done, marker));
         Some((*done, marker, text))
     };
     early.filter_map(found).take(1).collect()
@@ -63,7 +69,7 @@ fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
 fn built_before_marker(story: &Story) -> Vec<Found> {
     let found = |end: i64| {
         let marker = story.next_marker(end)?;
-        let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", span(marker - end));
+        let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", until(end, marker));
         Some((end, marker, text))
     };
     story.builds.iter().filter_map(|build| build.finished).filter(|end| story.marked(*end).is_none()).filter_map(found).collect()
@@ -76,7 +82,7 @@ fn built_across_marker(story: &Story) -> Vec<Found> {
         let marker = story.marked(end)?;
         let text = format!(
             "MOFED set its marker {} after the GPU driver's build began: nvidia-peermem may be a stub",
-            span(marker - start)
+            until(start, marker)
         );
         Some((start, marker, text))
     };
@@ -87,7 +93,7 @@ fn built_after_marker(story: &Story) -> Vec<Found> {
     let starts = story.builds.iter().filter_map(|build| build.started);
     let found = |start: i64| {
         let marker = story.marked(start)?;
-        let text = format!("the GPU driver's build began {} after MOFED's marker", span(start - marker));
+        let text = format!("the GPU driver's build began {} after MOFED's marker", until(marker, start));
         Some((marker, start, text))
     };
     starts.filter_map(found).collect()
@@ -99,7 +105,7 @@ fn modprobe_before_marker(story: &Story) -> Vec<Found> {
     for modprobe in story.modprobes.iter().filter(|at| story.marked(**at).is_none()) {
         let Some(marker) = story.next_marker(*modprobe) else { continue };
         if found.iter().all(|(_, known, _)| *known != marker) {
-            let text = format!("modprobe nvidia-peermem came {} before MOFED's marker", span(marker - modprobe));
+            let text = format!("modprobe nvidia-peermem came {} before MOFED's marker", until(modprobe, marker));
             found.push((*modprobe, marker, text));
         }
     }
@@ -112,7 +118,7 @@ fn mofed_took(story: &Story) -> Vec<Found> {
     for (at, start) in story.starts.iter().enumerate() {
         let next_start = story.starts.get(at + 1).copied().unwrap_or(i64::MAX);
         if let Some(marker) = story.next_marker(*start).filter(|marker| *marker < next_start) {
-            found.push((*start, marker, format!("MOFED took {} from its start to its marker", span(marker - start))));
+            found.push((*start, marker, format!("MOFED took {} from its start to its marker", until(start, marker))));
         }
     }
     // Of many, the last ones.
@@ -126,10 +132,10 @@ fn mofed_refused(story: &Story, why: &[Meaning], what: &str) -> Vec<Found> {
     let refusals = times(refused.len() as u64);
     let (end, text) = match story.next_marker(*last) {
         Some(marker) => {
-            (marker, format!("MOFED waited {} {what}: it refused to start {refusals}", span(marker - first)))
+            (marker, format!("MOFED waited {} {what}: it refused to start {refusals}", until(first, marker)))
         }
         None if first == last => (*last, format!("MOFED waits {what}: it refused to start {refusals}")),
-        None => (*last, format!("MOFED waits {what}: it refused to start {refusals} in {}", span(last - first))),
+        None => (*last, format!("MOFED waits {what}: it refused to start {refusals} in {}", until(first, last))),
     };
     vec![(*first, end, text)]
 }
@@ -141,7 +147,7 @@ fn swapped_after_build(story: &Story) -> Vec<Found> {
     let Some(built_under) = story.marked(build) else { return Vec::new() };
     let swapped = story.last_marker().filter(|marker| *marker > build && *marker > built_under);
     let found = |marker: i64| {
-        let text = format!("MOFED swapped its modules {} after nvidia-peermem was built", span(marker - build));
+        let text = format!("MOFED swapped its modules {} after nvidia-peermem was built", until(build, marker));
         (build, marker, text)
     };
     swapped.map(found).into_iter().collect()
@@ -149,9 +155,9 @@ fn swapped_after_build(story: &Story) -> Vec<Found> {
 
 fn refused_again_and_again(story: &Story) -> Vec<Found> {
     let (Some((first, _)), Some((last, _))) = (story.refusals.first(), story.refusals.last()) else { return Vec::new() };
-    if last - first < SECOND || story.refusals.len() < 2 {
+    if last.saturating_sub(*first) < SECOND || story.refusals.len() < 2 {
         return Vec::new();
     }
-    let text = format!("nvidia-peermem was refused {} in {}", times(story.refusals.len() as u64), span(last - first));
+    let text = format!("nvidia-peermem was refused {} in {}", times(story.refusals.len() as u64), until(first, last));
     vec![(*first, *last, text)]
 }

@@ -67,7 +67,7 @@ impl Jump {
     /// A stamp that the clock showed before it was set.
     fn corrects(&self, ns: i64, file: Option<usize>, line: u64) -> bool {
         let begun = self.before.ns.saturating_sub(self.since_boot_ns.unwrap_or(EARLY));
-        let is_before = (begun..self.before.ns).contains(&ns);
+        let is_before = (begun..=self.before.ns).contains(&ns);
         // A clock that goes back shows the same times twice: only the log itself knows which.
         is_before && (self.by() > 0 || file == Some(self.file) && line < self.line)
     }

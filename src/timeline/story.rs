@@ -107,7 +107,7 @@ impl Story {
 
     /// modprobe and the kernel tell of one refusal.
     fn refused(&mut self, ns: i64, text: &str) {
-        if self.refusals.last().is_none_or(|(last, _)| ns - last > SAME_STEP) {
+        if self.refusals.last().is_none_or(|(last, _)| ns.saturating_sub(*last) > SAME_STEP) {
             self.refusals.push((ns, text.to_owned()));
         }
     }
@@ -146,7 +146,7 @@ impl Story {
         let is_install = meaning == Meaning::DriverInstalled;
         match self.builds.last_mut() {
             Some(build @ Build { finished: None, .. }) => build.finished = Some(ns),
-            Some(Build { finished: Some(finished), .. }) if !is_install && ns - *finished < BUILD_TAIL => {
+            Some(Build { finished: Some(finished), .. }) if !is_install && ns.saturating_sub(*finished) < BUILD_TAIL => {
                 *finished = ns;
             }
             _ if meaning == Meaning::DriverBuildFinished => {

@@ -4,7 +4,7 @@
 use super::fold::Row;
 use super::words::{counted, day, span, time_of_day, wrapped};
 use super::{Event, Lane, Timeline, When};
-use crate::stamp::SECOND;
+use crate::stamp::{MILLISECOND, SECOND};
 use crate::text::escaped;
 use std::collections::BTreeMap;
 
@@ -60,7 +60,9 @@ impl Timeline {
     }
 
     pub(super) fn with_milliseconds(&self) -> bool {
-        self.span().is_some_and(|(from, to)| to - from < SHORT)
+        let is_exact = |event: &Event| event.stamp().is_some_and(|stamp| stamp.precision_ns <= MILLISECOND);
+        let is_short = self.span().is_some_and(|(from, to)| to.saturating_sub(from) < SHORT);
+        is_short && self.events.iter().any(is_exact)
     }
 
     fn body(&self, columns: &Columns, lines: &mut Vec<String>) {

@@ -171,7 +171,7 @@ impl Verdict {
         let gate = self.race.gate();
         if let (Some(from), Some(opens)) = (self.held_from_ns, self.opens_ns) {
             let until = if day(from) == day(opens) { time_of_day(opens, false) } else { super::words::moment(opens) };
-            text += &format!(" {gate} from {} for {} and opened at {until}.", time_of_day(from, false), span(opens - from));
+            text += &format!(" {gate} from {} for {} and opened at {until}.", time_of_day(from, false), span(opens.saturating_sub(from)));
         } else if !gate.is_empty() {
             text += &format!(" {gate}.");
         }
