@@ -382,7 +382,9 @@ fn since(text: &str) -> Result<Since, String> {
     if let Some((stamp, _)) = stamp::rfc3339(text.as_bytes()).filter(|(_, length)| *length == text.len()) {
         return Ok(Since::Moment(stamp.ns));
     }
-    let why = || format!("{text:?} is neither a time with a zone, like 2025-11-21T11:50:00Z, nor a duration, like 3h");
+    let why = || {
+        format!("{text:?} is neither a time with a zone, like 2025-11-21T11:50:00Z, nor a duration, like 3h")
+    };
     let duration = duration(text).map_err(|_| why())?;
     i64::try_from(duration.as_nanos()).map(Since::Last).map_err(|_| why())
 }

@@ -108,7 +108,10 @@ pub fn places(root: &Path, proc: Option<&Path>, variables: &Variables) -> Result
         root: root.to_owned(),
         proc: proc.map_or_else(|| root.join("proc"), Path::to_owned),
         sys: root.join("sys"),
-        marker: below(root, &neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?),
+        marker: below(
+            root,
+            &neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
+        ),
         lock: below(root, &neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?),
         mofed_root,
         driver_root: root.to_owned(),

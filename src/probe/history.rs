@@ -55,7 +55,8 @@ fn files(places: &Places, kernel: &Kernel) -> Vec<Trace> {
         (Sight::LockWritten, places.lock.clone(), String::new()),
         (Sight::BlacklistWritten, at_root(BLACKLIST), String::new()),
     ];
-    let symvers = headers::candidates(&places.mofed_root, kernel).map(|directory| directory.join("Module.symvers"));
+    let symvers =
+        headers::candidates(&places.mofed_root, kernel).map(|directory| directory.join("Module.symvers"));
     let is_there = |path: &PathBuf| resolve(&places.mofed_root, path).is_ok_and(|real| real.is_file());
     files.extend(symvers.into_iter().find(is_there).map(|path| (Sight::SymversWritten, path, String::new())));
     let steps = STEPS.iter().filter(|step| !step.is_mofeds());
@@ -68,7 +69,8 @@ fn files(places: &Places, kernel: &Kernel) -> Vec<Trace> {
 }
 
 fn written(root: &Path, sight: Sight, path: PathBuf, it: String) -> Option<Trace> {
-    let metadata = resolve(root, &path).and_then(|real| real.metadata()).ok().filter(std::fs::Metadata::is_file)?;
+    let metadata =
+        resolve(root, &path).and_then(|real| real.metadata()).ok().filter(std::fs::Metadata::is_file)?;
     let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
     Some(Trace { sight, at, it, path })
 }
@@ -76,7 +78,8 @@ fn written(root: &Path, sight: Sight, path: PathBuf, it: String) -> Option<Trace
 /// What a driver toolkit leaves in its pod's volume.
 fn built(places: &Places, build: &Build) -> Vec<Trace> {
     let file = |sight, name: &str| written(&places.root, sight, build.directory.join(name), String::new());
-    let marks = [file(Sight::DriverBuildBegun, "driver_build_started"), file(Sight::DriverBuilt, "driver_built")];
+    let marks =
+        [file(Sight::DriverBuildBegun, "driver_build_started"), file(Sight::DriverBuilt, "driver_built")];
     let module = build.peermem.as_ref().and_then(|path| module(&places.root, path.clone()));
     marks.into_iter().flatten().chain(module).collect()
 }

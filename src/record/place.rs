@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_must_gathers_path_names_its_container() {
-        let path = "mg/namespaces/gpu-operator/pods/driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/previous.log";
+        let path =
+            "mg/namespaces/gpu-operator/pods/driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/previous.log";
         let components: Vec<_> = path.split('/').collect();
         let expected = Gathered {
             namespace: "gpu-operator",

@@ -110,7 +110,9 @@ fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
     let mut since_a_step: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows {
         let event = &events[row.event];
-        if let Some(last) = kept.last_mut().filter(|last| row.restarts.is_none() && is_same(last, event, events)) {
+        if let Some(last) =
+            kept.last_mut().filter(|last| row.restarts.is_none() && is_same(last, event, events))
+        {
             last.count = last.count.max(row.count);
             continue;
         }
@@ -122,15 +124,12 @@ fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
             kept.push(row);
             continue;
         }
-        match since_a_step.get(event.text.as_str()) {
-            Some(at) => {
-                kept[*at].count += row.count;
-                kept[*at].until_ns = event.end_ns().or(kept[*at].until_ns);
-            }
-            None => {
-                since_a_step.insert(&event.text, kept.len());
-                kept.push(row);
-            }
+        if let Some(at) = since_a_step.get(event.text.as_str()) {
+            kept[*at].count += row.count;
+            kept[*at].until_ns = event.end_ns().or(kept[*at].until_ns);
+        } else {
+            since_a_step.insert(&event.text, kept.len());
+            kept.push(row);
         }
     }
     kept
@@ -140,7 +139,11 @@ fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
 fn is_same(last: &Row, event: &Event, events: &[Event]) -> bool {
     let before = &events[last.event];
     let is_near = before.ns().zip(event.ns()).is_some_and(|(one, two)| two.saturating_sub(one) < NEAR);
-    last.restarts.is_none() && event.instance.is_some() && before.instance == event.instance && before.text == event.text && is_near
+    last.restarts.is_none()
+        && event.instance.is_some()
+        && before.instance == event.instance
+        && before.text == event.text
+        && is_near
 }
 
 fn pauses(rows: &mut [Row], events: &[Event]) {

@@ -2,7 +2,7 @@
 //! The intervals that decided, with a name and words each. A new one is a row in [`RULES`].
 
 use super::Story;
-use super::words::{span, times};
+use super::words::{day, moment, span, time_of_day, times};
 use crate::sentence::Meaning;
 use crate::stamp::SECOND;
 use std::borrow::Borrow;
@@ -20,6 +20,21 @@ pub struct Gap {
     pub text: String,
 }
 
+impl Gap {
+    /// From when to when, with the days where they differ.
+    pub(super) fn times(&self, with_milliseconds: bool) -> String {
+        let Self { from_ns: from, to_ns: to, .. } = *self;
+        if day(from) == day(to) {
+            return format!(
+                "{} to {}",
+                time_of_day(from, with_milliseconds),
+                time_of_day(to, with_milliseconds)
+            );
+        }
+        format!("{} to {}", moment(from), moment(to))
+    }
+}
+
 /// An interval and its words, where the story has it.
 type Found = (i64, i64, String);
 type Rule = (&'static str, fn(&Story) -> Vec<Found>);
@@ -34,7 +49,9 @@ const RULES: &[Rule] = &[
     ("MofedTook", mofed_took),
     ("MofedWaitedForPeermem", |story| mofed_refused(story, PINNED, "for nvidia_peermem to go")),
     ("MofedWaitedForStorage", |story| mofed_refused(story, STORAGE, "for storage modules to go")),
-    ("MofedWaitedForThirdParty", |story| mofed_refused(story, THIRD_PARTY, "for third-party RDMA modules to go")),
+    ("MofedWaitedForThirdParty", |story| {
+        mofed_refused(story, THIRD_PARTY, "for third-party RDMA modules to go")
+    }),
     ("SwappedAfterBuild", swapped_after_build),
     ("RefusedAgainAndAgain", refused_again_and_again),
 ];
@@ -60,7 +77,10 @@ fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
     let early = story.done.iter().filter(asked).filter(|done| story.marked(**done).is_none());
     let found = |done: &i64| {
         let marker = story.next_marker(*done)?;
-        let text = format!("k8s-driver-manager went on {} before MOFED's marker: it did not wait", until(done, marker));
+        let text = format!(
+            "k8s-driver-manager went on {} before MOFED's marker: it did not wait",
+            until(done, marker)
+        );
         Some((*done, marker, text))
     };
     early.filter_map(found).take(1).collect()
@@ -72,7 +92,13 @@ fn built_before_marker(story: &Story) -> Vec<Found> {
         let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", until(end, marker));
         Some((end, marker, text))
     };
-    story.builds.iter().filter_map(|build| build.finished).filter(|end| story.marked(*end).is_none()).filter_map(found).collect()
+    story
+        .builds
+        .iter()
+        .filter_map(|build| build.finished)
+        .filter(|end| story.marked(*end).is_none())
+        .filter_map(found)
+        .collect()
 }
 
 fn built_across_marker(story: &Story) -> Vec<Found> {
@@ -105,7 +131,8 @@ fn modprobe_before_marker(story: &Story) -> Vec<Found> {
     for modprobe in story.modprobes.iter().filter(|at| story.marked(**at).is_none()) {
         let Some(marker) = story.next_marker(*modprobe) else { continue };
         if found.iter().all(|(_, known, _)| *known != marker) {
-            let text = format!("modprobe nvidia-peermem came {} before MOFED's marker", until(modprobe, marker));
+            let text =
+                format!("modprobe nvidia-peermem came {} before MOFED's marker", until(modprobe, marker));
             found.push((*modprobe, marker, text));
         }
     }
@@ -118,7 +145,11 @@ fn mofed_took(story: &Story) -> Vec<Found> {
     for (at, start) in story.starts.iter().enumerate() {
         let next_start = story.starts.get(at + 1).copied().unwrap_or(i64::MAX);
         if let Some(marker) = story.next_marker(*start).filter(|marker| *marker < next_start) {
-            found.push((*start, marker, format!("MOFED took {} from its start to its marker", until(start, marker))));
+            found.push((
+                *start,
+                marker,
+                format!("MOFED took {} from its start to its marker", until(start, marker)),
+            ));
         }
     }
     // Of many, the last ones.
@@ -127,7 +158,8 @@ fn mofed_took(story: &Story) -> Vec<Found> {
 
 /// From the first refusal up to the marker, or to the last one where none came.
 fn mofed_refused(story: &Story, why: &[Meaning], what: &str) -> Vec<Found> {
-    let refused: Vec<i64> = story.refuses.iter().filter(|(_, meaning)| why.contains(meaning)).map(|(at, _)| *at).collect();
+    let refused: Vec<i64> =
+        story.refuses.iter().filter(|(_, meaning)| why.contains(meaning)).map(|(at, _)| *at).collect();
     let (Some(first), Some(last)) = (refused.first(), refused.last()) else { return Vec::new() };
     let refusals = times(refused.len() as u64);
     let (end, text) = match story.next_marker(*last) {
@@ -135,7 +167,9 @@ fn mofed_refused(story: &Story, why: &[Meaning], what: &str) -> Vec<Found> {
             (marker, format!("MOFED waited {} {what}: it refused to start {refusals}", until(first, marker)))
         }
         None if first == last => (*last, format!("MOFED waits {what}: it refused to start {refusals}")),
-        None => (*last, format!("MOFED waits {what}: it refused to start {refusals} in {}", until(first, last))),
+        None => {
+            (*last, format!("MOFED waits {what}: it refused to start {refusals} in {}", until(first, last)))
+        }
     };
     vec![(*first, end, text)]
 }
@@ -147,17 +181,26 @@ fn swapped_after_build(story: &Story) -> Vec<Found> {
     let Some(built_under) = story.marked(build) else { return Vec::new() };
     let swapped = story.last_marker().filter(|marker| *marker > build && *marker > built_under);
     let found = |marker: i64| {
-        let text = format!("MOFED swapped its modules {} after nvidia-peermem was built", until(build, marker));
+        let text =
+            format!("MOFED swapped its modules {} after nvidia-peermem was built", until(build, marker));
         (build, marker, text)
     };
     swapped.map(found).into_iter().collect()
 }
 
 fn refused_again_and_again(story: &Story) -> Vec<Found> {
-    let (Some((first, _)), Some((last, _))) = (story.refusals.first(), story.refusals.last()) else { return Vec::new() };
+    let (Some((first, _)), Some((last, _))) = (story.refusals.first(), story.refusals.last()) else {
+        return Vec::new();
+    };
     if last.saturating_sub(*first) < SECOND || story.refusals.len() < 2 {
         return Vec::new();
     }
-    let text = format!("nvidia-peermem was refused {} in {}", times(story.refusals.len() as u64), until(first, last));
+    let seen = story.refusals.len() as u64;
+    let text = if u64::from(story.restarts) > seen {
+        // Most logs are gone, and the number in the last one's name counts them.
+        format!("nvidia-peermem was refused for {}, over {} restarts", until(first, last), story.restarts)
+    } else {
+        format!("nvidia-peermem was refused {} in {}", times(seen), until(first, last))
+    };
     vec![(*first, *last, text)]
 }

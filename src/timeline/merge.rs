@@ -5,6 +5,7 @@ use super::{Event, History, Instance, Lane, Sight, Source, Trace, What, When};
 use crate::sentence::{Meaning, Step, Who};
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Said};
+use std::collections::BTreeSet;
 
 /// The kernel's log reaches us by two ways, and syslog's stamps may be a second late.
 const SAME: i64 = 2 * SECOND;
@@ -36,9 +37,14 @@ type Corrected = (Stamp, i64);
 pub(super) fn merged(history: &History) -> Merged {
     let jumps = jumps(history);
     let mut events = Vec::new();
-    for (index, file) in history.logs.files.iter().enumerate() {
-        let said = history.logs.said.iter().filter(|said| said.file == index);
-        events.extend(of_log(history, file, said.collect(), &jumps));
+    let mut by_file: Vec<Vec<&Said>> = vec![Vec::new(); history.logs.files.len()];
+    for said in &history.logs.said {
+        if let Some(of) = by_file.get_mut(said.file) {
+            of.push(said);
+        }
+    }
+    for (file, said) in history.logs.files.iter().zip(by_file) {
+        events.extend(of_log(history, file, said, &jumps));
     }
     events = once(events);
     events.extend(history.traces.iter().map(|trace| of_trace(trace, &jumps)));
@@ -82,7 +88,8 @@ fn jumps(history: &History) -> Vec<Jump> {
     let mut jumps: Vec<Jump> = Vec::new();
     for jump in all {
         // A clock that goes back is found in every log by itself, and each knows its own lines.
-        let is_known = jumps.iter().any(|known| known.is(&jump) && (jump.by() > 0 || known.file == jump.file));
+        let is_known =
+            jumps.iter().any(|known| known.is(&jump) && (jump.by() > 0 || known.file == jump.file));
         if !is_known {
             jumps.push(jump);
         }
@@ -204,15 +211,21 @@ fn of_jump(history: &History, jump: &Jump) -> Event {
 /// somebody's copy of it. What one source says twice happened twice.
 fn once(events: Vec<Event>) -> Vec<Event> {
     let mut kept: Vec<Event> = Vec::with_capacity(events.len());
-    let mut by_text: std::collections::BTreeMap<(What, String), Vec<usize>> = std::collections::BTreeMap::new();
+    // What was said, when, and where it is kept.
+    let mut known: BTreeSet<(What, i64, usize)> = BTreeSet::new();
     for event in events {
-        let same = by_text.entry((event.what, event.text.clone())).or_default();
-        let copied = same.iter().position(|at| is_copy(&event, &kept[*at]));
+        let Some(ns) = event.ns() else {
+            kept.push(event);
+            continue;
+        };
+        let near =
+            (event.what, ns.saturating_sub(SAME), 0)..=(event.what, ns.saturating_add(SAME), usize::MAX);
+        let copied = known.range(near).map(|(.., at)| *at).find(|at| is_copy(&event, &kept[*at]));
         match copied {
-            Some(at) if precision(&event) < precision(&kept[same[at]]) => kept[same[at]] = event,
+            Some(at) if precision(&event) < precision(&kept[at]) => kept[at] = event,
             Some(_) => {}
             None => {
-                same.push(kept.len());
+                known.insert((event.what, ns, kept.len()));
                 kept.push(event);
             }
         }
@@ -231,6 +244,7 @@ fn is_copy(event: &Event, other: &Event) -> bool {
         one.container == two.container && (one.name == two.name || one.name.is_empty() || two.name.is_empty())
     });
     event.source.path != other.source.path
+        && event.text == other.text
         && is_same_container
         && one.ns.abs_diff(two.ns) <= near.unsigned_abs()
 }

@@ -29,7 +29,10 @@ impl fmt::Display for Mixed {
                 "{one} and {two} both ran {container} at the same time, so they are of two nodes: name the files of one"
             ),
             Self::Absent(nodes) if nodes.is_empty() => {
-                write!(f, "the files do not say which node a pod is on: leave --node out, and name the files of one node")
+                write!(
+                    f,
+                    "the files do not say which node a pod is on: leave --node out, and name the files of one node"
+                )
             }
             Self::Absent(nodes) => write!(f, "the files have no such node: they have {}", listed(nodes)),
         }
@@ -41,9 +44,8 @@ impl fmt::Display for Mixed {
 /// # Errors
 /// Where that is not clear.
 pub fn only(mut history: History, asked: Option<&str>) -> Result<History, Mixed> {
-    let known: BTreeSet<String> = containers(&history)
-        .filter_map(|(_, log)| history.nodes.get(&log.pod).cloned())
-        .collect();
+    let known: BTreeSet<String> =
+        containers(&history).filter_map(|(_, log)| history.nodes.get(&log.pod).cloned()).collect();
     let node = match asked {
         Some(node) if known.contains(node) => Some(node.to_owned()),
         Some(_) => return Err(Mixed::Absent(known)),
@@ -73,13 +75,15 @@ fn containers(history: &History) -> impl Iterator<Item = (usize, &ContainerLog)>
     files.filter_map(|(at, file)| Some((at, file.container.as_ref()?)))
 }
 
-/// A DaemonSet has one pod at a time on a node.
+/// A `DaemonSet` has one pod at a time on a node.
 fn beside(history: &History) -> Option<Mixed> {
     /// By name, one a node.
     const ONCE: [&str; 3] = ["mofed-container", "nvidia-driver-ctr", "k8s-driver-manager"];
     let mut spans: BTreeMap<(&str, &str), (i64, i64)> = BTreeMap::new();
     for said in &history.logs.said {
-        let Some(log) = history.logs.files.get(said.file).and_then(|file| file.container.as_ref()) else { continue };
+        let Some(log) = history.logs.files.get(said.file).and_then(|file| file.container.as_ref()) else {
+            continue;
+        };
         let Some(at) = said.saying.at.and_then(|at| history.logs.on_wall(at)) else { continue };
         let until = said.saying.until.map_or(at.ns, |until| until.ns);
         if let Some(container) = ONCE.iter().find(|name| **name == log.container && !log.pod.is_empty()) {
@@ -88,7 +92,8 @@ fn beside(history: &History) -> Option<Mixed> {
         }
     }
     let all: Vec<_> = spans.into_iter().collect();
-    let mut pairs = all.iter().enumerate().flat_map(|(at, one)| all[at + 1..].iter().map(move |two| (one, two)));
+    let mut pairs =
+        all.iter().enumerate().flat_map(|(at, one)| all[at + 1..].iter().map(move |two| (one, two)));
     pairs.find_map(|((one, first), (two, second))| {
         let is_beside = one.0 == two.0 && first.0.max(second.0) < first.1.min(second.1);
         is_beside.then(|| Mixed::Pods(one.0.to_owned(), [one.1.to_owned(), two.1.to_owned()]))

@@ -27,14 +27,14 @@ pub struct Story {
     pub starts: Vec<i64>,
     /// MOFED's marker: when it was set (`true`) or became void.
     pub marker: Vec<(i64, bool)>,
-    /// MOFED starts to swap modules.
-    pub swaps: Vec<i64>,
     /// Builds of the GPU driver.
     pub builds: Vec<Build>,
     /// Somebody ran modprobe for nvidia-peermem.
     pub modprobes: Vec<i64>,
     /// nvidia-peermem was refused, and why.
     pub refusals: Vec<(i64, String)>,
+    /// The highest number of restarts of a container in which it was refused: most of their logs may be gone.
+    pub restarts: u32,
     /// nvidia-peermem is loaded.
     pub loads: Vec<i64>,
     /// k8s-driver-manager began to ask for MOFED.
@@ -43,10 +43,6 @@ pub struct Story {
     pub done: Vec<i64>,
     /// MOFED refused to start: because of what.
     pub refuses: Vec<(i64, Meaning)>,
-    /// The driver container reused an earlier build or none at all.
-    pub reuses: Vec<(i64, Meaning)>,
-    /// A gate waited, opened or gave up.
-    pub gates: Vec<(i64, Meaning)>,
     /// The kernel itself names MOFED's modules.
     pub kernel_mofed: Vec<i64>,
     /// The first and the last time that is known.
@@ -84,22 +80,29 @@ impl Story {
             }
             M::MofedMarkerUnset | M::MofedTerminated | M::KernelStarted => self.marker.push((ns, false)),
             M::MofedMarkerSet => self.marker.push((ns, true)),
-            M::MofedLoads | M::MofedUnloaded => self.swaps.push(ns),
-            M::MofedStorageModulesLoaded | M::MofedThirdPartyModulesLoaded | M::MofedPeermemInUse
+            M::MofedStorageModulesLoaded
+            | M::MofedThirdPartyModulesLoaded
+            | M::MofedPeermemInUse
             | M::MofedPeermemNotUnloaded => self.refuses.push((ns, meaning)),
-            M::MofedModuleInUse if event.text.contains(PEERMEM) => self.refuses.push((ns, M::MofedPeermemInUse)),
+            M::MofedModuleInUse if event.text.contains(PEERMEM) => {
+                self.refuses.push((ns, M::MofedPeermemInUse));
+            }
             M::DriverBuildStarted => self.build_starts(ns),
             M::DriverRelinked | M::DriverBuildFinished | M::DriverInstalled => self.build_ends(ns, meaning),
-            M::ToolkitReusesBuild | M::UserspaceOnlyInstall | M::DriverKept => self.reuses.push((ns, meaning)),
-            M::DriverManagerAsksForMofed | M::DriverManagerWaitsForMofed | M::RdmaRequested => self.asked.push(ns),
+            M::DriverManagerAsksForMofed | M::DriverManagerWaitsForMofed | M::RdmaRequested => {
+                self.asked.push(ns);
+            }
             M::DriverManagerDone => self.done.push(ns),
             M::PeermemModprobe => self.modprobes.push(ns),
-            M::PeermemRefused | M::PeermemFileMissing | M::PeermemLoadFailed => self.refused(ns, &event.text),
+            M::PeermemRefused | M::PeermemFileMissing | M::PeermemLoadFailed => {
+                let restart = event.instance.as_ref().map(|instance| instance.restart);
+                self.restarts = self.restarts.max(restart.unwrap_or_default());
+                self.refused(ns, &event.text);
+            }
             M::KernelDisagreesAboutVersion | M::KernelUnknownSymbol | M::ModuleRefused if is_peermem => {
                 self.refused(ns, &event.text);
             }
             M::PeermemLoaded => self.loads.push(ns),
-            M::GateWaits | M::GateOpened | M::GateGaveUp => self.gates.push((ns, meaning)),
             M::MofedCompatLoaded => self.kernel_mofed.push(ns),
             _ => {}
         }
@@ -116,7 +119,8 @@ impl Story {
         let is_new = |all: &[i64]| all.iter().all(|known| known.abs_diff(ns) > SAME_STEP.unsigned_abs());
         match sight {
             Sight::MarkerWritten | Sight::LookMarkerSet => {
-                let set: Vec<_> = self.marker.iter().filter(|(_, is_set)| *is_set).map(|(at, _)| *at).collect();
+                let set: Vec<_> =
+                    self.marker.iter().filter(|(_, is_set)| *is_set).map(|(at, _)| *at).collect();
                 // A look comes after the event: what is set already is not set again.
                 let is_set = self.marker.last().is_some_and(|(_, is_set)| *is_set);
                 if is_new(&set) && !(is_set && sight == Sight::LookMarkerSet) {
@@ -128,7 +132,9 @@ impl Story {
             Sight::MofedProcess if is_new(&self.starts) => self.starts.push(ns),
             Sight::DriverBuildBegun => self.build_starts(ns),
             Sight::DriverBuilt => self.build_ends(ns, Meaning::DriverBuildFinished),
-            Sight::PeermemWritten | Sight::StubWritten => self.peermem_written(ns, sight == Sight::StubWritten),
+            Sight::PeermemWritten | Sight::StubWritten => {
+                self.peermem_written(ns, sight == Sight::StubWritten);
+            }
             _ => {}
         }
     }
@@ -146,7 +152,9 @@ impl Story {
         let is_install = meaning == Meaning::DriverInstalled;
         match self.builds.last_mut() {
             Some(build @ Build { finished: None, .. }) => build.finished = Some(ns),
-            Some(Build { finished: Some(finished), .. }) if !is_install && ns.saturating_sub(*finished) < BUILD_TAIL => {
+            Some(Build { finished: Some(finished), .. })
+                if !is_install && ns.saturating_sub(*finished) < BUILD_TAIL =>
+            {
                 *finished = ns;
             }
             _ if meaning == Meaning::DriverBuildFinished => {

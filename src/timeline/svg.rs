@@ -97,7 +97,8 @@ impl Timeline {
         let height = picture.y + 16;
         let lanes = COLUMNS.iter().fold(String::new(), |lanes, column| {
             let (middle, top) = (column.x + column.width / 2, TOP - 14);
-            let line = format!("<line class=\"l\" x1=\"{middle}\" y1=\"{top}\" x2=\"{middle}\" y2=\"{bottom}\"/>\n");
+            let line =
+                format!("<line class=\"l\" x1=\"{middle}\" y1=\"{top}\" x2=\"{middle}\" y2=\"{bottom}\"/>\n");
             lanes + &line + &text(middle, TOP - 22, "c\" text-anchor=\"middle", column.title)
         });
         let (title, verdict) = (self.title(), &self.verdict.text);
@@ -116,7 +117,10 @@ impl Timeline {
     /// The time for which a gate would have held the GPU driver back.
     fn held(&self, picture: &Picture) -> String {
         let verdict = &self.verdict;
-        let heights = verdict.held_from_ns.and_then(|from| picture.at(from)).zip(verdict.opens_ns.and_then(|to| picture.at(to)));
+        let heights = verdict
+            .held_from_ns
+            .and_then(|from| picture.at(from))
+            .zip(verdict.opens_ns.and_then(|to| picture.at(to)));
         let Some((from, to)) = heights else { return String::new() };
         let Column { x, width, .. } = &COLUMNS[2];
         format!(
@@ -148,7 +152,7 @@ impl Timeline {
         const CHARACTERS: usize = 145;
         picture.y += 18;
         for (at, gap) in self.gaps.iter().enumerate() {
-            let times = format!("{} to {}", time_of_day(gap.from_ns, false), time_of_day(gap.to_ns, false));
+            let times = gap.times(self.with_milliseconds());
             picture.body += &text(24, picture.y, "n", &(at + 1).to_string());
             picture.lines(44, "", &format!("{} ({times})", gap.text), CHARACTERS);
         }
@@ -159,7 +163,12 @@ impl Timeline {
         picture.y += 6;
         picture.lines(24, "v", &self.verdict.text, CHARACTERS - 15);
         if self.verdict.held_from_ns.is_some() {
-            picture.lines(24, "t", "The shaded part of the GPU driver's lane is the time for which that gate would have held.", CHARACTERS);
+            picture.lines(
+                24,
+                "t",
+                "The shaded part of the GPU driver's lane is the time for which that gate would have held.",
+                CHARACTERS,
+            );
         }
     }
 }

@@ -47,7 +47,8 @@ impl Timeline {
         let node = self.node.as_deref().map_or("timeline".into(), escaped);
         match self.span() {
             Some((from, to)) => {
-                let until = if day(from) == day(to) { time_of_day(to, false) } else { super::words::moment(to) };
+                let until =
+                    if day(from) == day(to) { time_of_day(to, false) } else { super::words::moment(to) };
                 format!("{node}: {} to {until} UTC", super::words::moment(from))
             }
             None => format!("{node}: nothing that is known has a time"),
@@ -88,8 +89,7 @@ impl Timeline {
     fn findings(&self, columns: &Columns, lines: &mut Vec<String>) {
         lines.push(String::new());
         for gap in &self.gaps {
-            let times =
-                format!("{} to {}", time_of_day(gap.from_ns, columns.with_milliseconds), time_of_day(gap.to_ns, columns.with_milliseconds));
+            let times = gap.times(columns.with_milliseconds);
             hanging("- ", &format!("{} ({times})", escaped(&gap.text)), columns.all, lines);
         }
         for note in &self.notes {
@@ -119,7 +119,12 @@ impl Timeline {
 
 impl Row {
     /// What stands in the lane: all of it escaped.
-    pub(super) fn text(&self, event: &Event, pods: &BTreeMap<String, String>, with_milliseconds: bool) -> String {
+    pub(super) fn text(
+        &self,
+        event: &Event,
+        pods: &BTreeMap<String, String>,
+        with_milliseconds: bool,
+    ) -> String {
         let mut text = match &self.restarts {
             None => event.text.clone(),
             Some(restarts) => {
@@ -129,7 +134,9 @@ impl Row {
                 } else {
                     String::new()
                 };
-                format!("{} restarts × {times}{left}, each time: {}", restarts.container, event.text)
+                let how =
+                    if times == 1 { "again".to_owned() } else { format!("× {times}{left}, each time") };
+                format!("{} restarts {how}: {}", restarts.container, event.text)
             }
         };
         if let Some(pod) = event.instance.as_ref().and_then(|instance| pods.get(&instance.pod)) {
@@ -157,7 +164,7 @@ impl Row {
     }
 }
 
-/// The ends of pods' names, where one owner (a DaemonSet) has more than one pod.
+/// The ends of pods' names, where one `DaemonSet` has more than one pod.
 pub(super) fn several_pods(events: &[Event]) -> BTreeMap<String, String> {
     let mut pods: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for instance in events.iter().filter_map(|event| event.instance.as_ref()) {

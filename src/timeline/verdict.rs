@@ -14,7 +14,7 @@ macro_rules! races {
     ($($name:ident: $what:literal, $gate:literal;)*) => {
         /// What happened, by its outcome.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Race { $(#[doc = $what] $name,)* }
+        pub enum Race { $(#[doc = concat!("``", $what, "``")] $name,)* }
 
         impl Race {
             /// All of them.
@@ -91,7 +91,8 @@ pub(super) fn of(story: &Story, gaps: &[Gap]) -> Verdict {
     };
     let (held_from_ns, opens_ns) = held.map_or((None, None), |(from, marker)| {
         let began = story.builds.iter().filter_map(|build| build.started).find(|start| *start < marker);
-        let from = if race == Race::LoadedTooEarly { from } else { began.map_or(from, |began| began.min(from)) };
+        let from =
+            if race == Race::LoadedTooEarly { from } else { began.map_or(from, |began| began.min(from)) };
         (Some(from), Some(marker.saturating_add(SETTLE)))
     });
     let cured_ns = (race == Race::StubBuilt).then(|| cured(story)).flatten();
@@ -145,7 +146,12 @@ fn loaded_late(story: &Story) -> bool {
 fn host_first(story: &Story) -> bool {
     let is_hosts = story.starts.is_empty() && story.marker.iter().all(|(_, is_set)| !is_set);
     let loaded = story.kernel_mofed.last().filter(|_| is_hosts);
-    let steps: Vec<i64> = story.builds.iter().filter_map(|build| build.started).chain(story.modprobes.iter().copied()).collect();
+    let steps: Vec<i64> = story
+        .builds
+        .iter()
+        .filter_map(|build| build.started)
+        .chain(story.modprobes.iter().copied())
+        .collect();
     loaded.is_some_and(|loaded| !steps.is_empty() && steps.iter().all(|at| at > loaded))
 }
 
@@ -159,9 +165,12 @@ fn held(gaps: &[Gap], ids: &[&str]) -> Option<(i64, i64)> {
 
 /// A build that began after a marker, later than the stub.
 fn cured(story: &Story) -> Option<i64> {
-    let is_stub = |build: &Build| build.is_stub || build.finished.is_some_and(|end| story.marked(end).is_none());
+    let is_stub =
+        |build: &Build| build.is_stub || build.finished.is_some_and(|end| story.marked(end).is_none());
     let stub = story.builds.iter().rposition(is_stub)?;
-    let later = story.builds[stub + 1..].iter().filter(|build| build.started.is_some_and(|at| story.marked(at).is_some()));
+    let later = story.builds[stub + 1..]
+        .iter()
+        .filter(|build| build.started.is_some_and(|at| story.marked(at).is_some()));
     later.filter_map(|build| build.finished).next_back()
 }
 
@@ -170,8 +179,13 @@ impl Verdict {
         let mut text = self.race.what().to_owned() + ".";
         let gate = self.race.gate();
         if let (Some(from), Some(opens)) = (self.held_from_ns, self.opens_ns) {
-            let until = if day(from) == day(opens) { time_of_day(opens, false) } else { super::words::moment(opens) };
-            text += &format!(" {gate} from {} for {} and opened at {until}.", time_of_day(from, false), span(opens.saturating_sub(from)));
+            let until =
+                if day(from) == day(opens) { time_of_day(opens, false) } else { super::words::moment(opens) };
+            text += &format!(
+                " {gate} from {} for {} and opened at {until}.",
+                time_of_day(from, false),
+                span(opens.saturating_sub(from))
+            );
         } else if !gate.is_empty() {
             text += &format!(" {gate}.");
         }

@@ -15,10 +15,15 @@ pub(super) fn span(ns: i64) -> String {
     }
     if ns < 10 * second {
         let tenths = ns / (second / 10);
-        return if tenths % 10 == 0 { format!("{} s", tenths / 10) } else { format!("{}.{} s", tenths / 10, tenths % 10) };
+        return if tenths.is_multiple_of(10) {
+            format!("{} s", tenths / 10)
+        } else {
+            format!("{}.{} s", tenths / 10, tenths % 10)
+        };
     }
     let seconds = ns / second;
-    let units = [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let units =
+        [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
     let first = units.iter().position(|(number, _)| *number > 0).unwrap_or(3);
     let shown = units[first..].iter().take(2).filter(|(number, _)| *number > 0);
     shown.map(|(number, unit)| format!("{number} {unit}")).collect::<Vec<_>>().join(" ")
@@ -71,7 +76,7 @@ pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec
         let left_out = counted(earlier.len() as u64, "earlier event");
         notes.push(format!("{left_out}, up to {}, left out: --since shows them", moment(last)));
     }
-    for unreadable in history.logs.unreadable.iter() {
+    for unreadable in &history.logs.unreadable {
         notes.push(format!("cannot read {unreadable}"));
     }
     let left_out = &history.logs.left_out;
@@ -155,13 +160,17 @@ mod tests {
         ] {
             assert_eq!(span(ns), text);
         }
-        let _ = (span(i64::MIN), span(i64::MAX), moment(i64::MIN), moment(i64::MAX), time_of_day(i64::MAX, true));
+        let _ =
+            (span(i64::MIN), span(i64::MAX), moment(i64::MIN), moment(i64::MAX), time_of_day(i64::MAX, true));
     }
 
     #[test]
     fn times_of_day_are_as_exact_as_asked() {
         let ns = 1_763_725_901 * SECOND + 123_456_789;
-        assert_eq!((time_of_day(ns, false).as_str(), time_of_day(ns, true).as_str()), ("11:51:41", "11:51:41.123"));
+        assert_eq!(
+            (time_of_day(ns, false).as_str(), time_of_day(ns, true).as_str()),
+            ("11:51:41", "11:51:41.123")
+        );
         assert_eq!(moment(ns), "2025-11-21 11:51:41");
     }
 

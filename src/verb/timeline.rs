@@ -57,10 +57,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
 
 /// What is not there was typed wrong.
 fn refuse_unreadable(file: &std::path::Path) -> Result<(), Misuse> {
-    let error = match file.metadata() {
-        Ok(_) => return Ok(()),
-        Err(error) => error,
-    };
+    let Err(error) = file.metadata() else { return Ok(()) };
     Err(Misuse::Said(format!("cannot read {}: {}", file.display(), crate::errno::words(&error))))
 }
 

@@ -18,7 +18,8 @@ pub(crate) const START: i64 = 1_763_725_866;
 pub(crate) const GPU: &str = "7c4e9a52-0f7d-4b57-8a6d-3f1b0d9e2c44";
 pub(crate) const REFUSED: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
 
-pub(crate) const MOFED: Container<'_> = Container { pod: "mofed-rhcos-ds-x7k2p", container: "mofed-container" };
+pub(crate) const MOFED: Container<'_> =
+    Container { pod: "mofed-rhcos-ds-x7k2p", container: "mofed-container" };
 pub(crate) const MOFED_GO: Container<'_> = MOFED;
 pub(crate) const DRIVER: Container<'_> =
     Container { pod: "nvidia-driver-daemonset-564xm", container: "nvidia-driver-ctr" };
@@ -37,7 +38,8 @@ impl<'a> Container<'a> {
 
     /// Where kubelet has its log of this name. A pod's UID is its own.
     pub(crate) fn log(&self, file: &str) -> String {
-        let digits: u64 = self.pod.bytes().fold(7, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let digits: u64 =
+            self.pod.bytes().fold(7, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
         let uid = if self.pod == DRIVER.pod { GPU.to_owned() } else { format!("{digits:08x}") };
         format!("var/log/pods/operators_{}_{uid}/{}/{file}", self.pod, self.container)
     }
@@ -76,7 +78,8 @@ impl Tree {
     /// The incident in short: the driver is built, and nvidia-peermem asked for, before MOFED's marker.
     pub(crate) fn stub_race(&self) {
         let mofed = [(0, "NVIDIA driver container exec start"), (453, "Setting driver ready state")];
-        let log: String = mofed.iter().map(|(seconds, text)| cri(*seconds, &[bracketed(*seconds, text)])).collect();
+        let log: String =
+            mofed.iter().map(|(seconds, text)| cri(*seconds, &[bracketed(*seconds, text)])).collect();
         self.write(&MOFED.log("0.log"), log);
         let mut driver = driver_build();
         driver.push(REFUSED);
@@ -101,7 +104,8 @@ pub(crate) fn restarts(tree: &Tree, restarts: RangeInclusive<u32>) {
     // What was built is reused.
     let lines = &driver_build()[2..];
     for restart in restarts {
-        let log = [cri(172 + i64::from(restart) * 300, lines), cri(176 + i64::from(restart) * 300, &[REFUSED])];
+        let log =
+            [cri(172 + i64::from(restart) * 300, lines), cri(176 + i64::from(restart) * 300, &[REFUSED])];
         tree.write(&DRIVER.log(&format!("{restart}.log")), log.concat());
     }
 }
@@ -113,7 +117,11 @@ pub(crate) fn at(seconds: i64) -> String {
 
 /// Lines as containerd writes them, a second apart.
 pub(crate) fn cri(from: i64, lines: &[impl Display]) -> String {
-    (from..).zip(lines).map(|(seconds, line)| format!("{} stdout F {line}\n", at(seconds))).collect()
+    (from..)
+        .zip(lines)
+        .map(|(seconds, line)| format!("{} stdout F {line}\n", at(seconds)))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 /// entrypoint.sh's own stamp.

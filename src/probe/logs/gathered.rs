@@ -47,7 +47,7 @@ pub fn gather(paths: &[PathBuf], limits: &Limits) -> Gathered {
     let (lists, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_list(&found.path));
     let mut gatherer = Gatherer { reader, pods: pods(&lists), looks: Vec::new(), tables: tables() };
     for found in &found {
-        gatherer.file(found, &found_beside(&found.path));
+        gatherer.file(found, found_beside(&found.path).as_ref());
     }
     let Gatherer { reader, pods, looks, .. } = gatherer;
     let nodes = pods.into_iter().filter_map(|(pod, facts)| Some((pod, facts.node?))).collect();
@@ -96,7 +96,7 @@ fn found_beside(path: &Path) -> Option<PathBuf> {
 }
 
 impl Gatherer<'_> {
-    fn file(&mut self, found: &Found, previous: &Option<PathBuf>) {
+    fn file(&mut self, found: &Found, previous: Option<&PathBuf>) {
         let path = &found.path;
         let components: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
         if let [.., directory, container, file] = components.as_slice() {
@@ -118,7 +118,8 @@ impl Gatherer<'_> {
         }
         match sniff::kind(path, found.is_named, &self.tables) {
             Ok(Kind::Streams(container)) => {
-                let of = container.map(|container| self.container("", "", container, is_previous, previous.is_some()));
+                let of = container
+                    .map(|container| self.container("", "", container, is_previous, previous.is_some()));
                 self.streams(path, of);
             }
             Ok(Kind::System { is_gz }) => {
@@ -142,7 +143,14 @@ impl Gatherer<'_> {
     }
 
     /// What does not say how often the container was restarted is asked of the lists of pods.
-    fn container(&self, namespace: &str, pod: &str, container: &str, is_previous: bool, has_previous: bool) -> ContainerLog {
+    fn container(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+        is_previous: bool,
+        has_previous: bool,
+    ) -> ContainerLog {
         let known = self.pods.get(pod).and_then(|facts| facts.restarts.get(container)).copied();
         let current = known.unwrap_or(u32::from(has_previous || is_previous));
         let restart = if is_previous { current.saturating_sub(1) } else { current };
@@ -153,7 +161,10 @@ impl Gatherer<'_> {
     /// Lines of one container or, with a prefix each, of several.
     fn streams(&mut self, path: &Path, own: Option<ContainerLog>) {
         let limits = self.reader.limits;
-        if self.reader.logs.files.len() >= limits.files || self.reader.bytes_left == 0 || self.reader.room() == 0 {
+        if self.reader.logs.files.len() >= limits.files
+            || self.reader.bytes_left == 0
+            || self.reader.room() == 0
+        {
             self.reader.logs.left_out.files += 1;
             return;
         }
@@ -173,11 +184,13 @@ impl Gatherer<'_> {
         let (size, modified) = (log.size, log.modified);
         let is_previous = path.file_name().is_some_and(|name| name.to_string_lossy().contains("previous"));
         let has_previous = found_beside(path).is_some();
-        let container = |pod: &str, container: &str| self.container("", pod, container, is_previous, has_previous);
+        let container =
+            |pod: &str, container: &str| self.container("", pod, container, is_previous, has_previous);
         let mut streams = Streams::new(&self.tables, modified, self.reader.room(), own);
         let read = log.decoded(self.reader.bytes_left, &mut |bytes| streams.push(bytes))?;
-        let file = LogFile { path: path.to_owned(), size, modified: Some(modified), read, ..LogFile::default() };
-        let (heards, looks) = streams.end(file, &container);
+        let file =
+            LogFile { path: path.to_owned(), size, modified: Some(modified), read, ..LogFile::default() };
+        let (heards, looks) = streams.end(&file, &container);
         self.looks.extend(looks);
         Ok(heards)
     }

@@ -10,7 +10,7 @@ use crate::sentence::{Heard, Listener, Table, own_stamp};
 use crate::stamp::Stamp;
 use crate::timeline::{Sight, Trace};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// In nanoseconds: clocks differ, and local time may be ahead of UTC.
 const DAY: i64 = 86_400 * crate::stamp::SECOND;
@@ -47,7 +47,8 @@ impl<'t> Streams<'t> {
         own: Option<ContainerLog>,
     ) -> Self {
         let not_after_ns = modified.ns.saturating_add(DAY);
-        let listener = |container: &str| tables.get(container).map(|table| listener(table, not_after_ns, room));
+        let listener =
+            |container: &str| tables.get(container).map(|table| listener(table, not_after_ns, room));
         let own = own.and_then(|of| listener(&of.container).map(|listener| (of, listener)));
         let heard = Hearing { own, of: BTreeMap::new(), others: 0, looks: Vec::new() };
         Self { tables, not_after_ns, room, lines: Lines::of_any_length(), heard }
@@ -58,7 +59,7 @@ impl<'t> Streams<'t> {
         lines.push(bytes, |line| heard.line(line, tables, *not_after_ns, *room));
     }
 
-    pub(super) fn end(mut self, file: LogFile, name: Name<'_>) -> (Heards, Vec<Trace>) {
+    pub(super) fn end(mut self, file: &LogFile, name: Name<'_>) -> (Heards, Vec<Trace>) {
         let Self { tables, not_after_ns, room, lines, heard } = &mut self;
         lines.end(|line| heard.line(line, tables, *not_after_ns, *room));
         let Hearing { own, of, others, looks } = self.heard;
@@ -85,7 +86,13 @@ fn listener(table: &Table, not_after_ns: i64, room: usize) -> Listener<'_> {
 }
 
 impl<'t> Hearing<'t> {
-    fn line(&mut self, line: &[u8], tables: &'t BTreeMap<&'static str, Table>, not_after_ns: i64, room: usize) {
+    fn line(
+        &mut self,
+        line: &[u8],
+        tables: &'t BTreeMap<&'static str, Table>,
+        not_after_ns: i64,
+        room: usize,
+    ) {
         let Some((pod, container, text)) = prefixed(line) else {
             self.look(line, not_after_ns);
             match &mut self.own {
@@ -129,16 +136,21 @@ fn recorded(text: &[u8]) -> Option<Recorded> {
 }
 
 /// What changed from one look to the next.
-fn shown(looks: &[(Stamp, Recorded)], path: &PathBuf) -> Vec<Trace> {
+fn shown(looks: &[(Stamp, Recorded)], path: &Path) -> Vec<Trace> {
     let mut traces = Vec::new();
     let mut before = State::default();
     for (at, Recorded { seen, .. }) in looks {
         let now = State {
             is_marked: matches!(seen.marker, Marker::Present(_)),
             stack: stack(seen),
-            has_peermem: seen.modules.proc.as_ref().is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some()),
+            has_peermem: seen
+                .modules
+                .proc
+                .as_ref()
+                .is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some()),
         };
-        let mut add = |sight, it: &str| traces.push(Trace { sight, at: *at, it: it.to_owned(), path: path.clone() });
+        let mut add =
+            |sight, it: &str| traces.push(Trace { sight, at: *at, it: it.to_owned(), path: path.to_owned() });
         if now.is_marked != before.is_marked {
             add(if now.is_marked { Sight::LookMarkerSet } else { Sight::LookMarkerGone }, "");
         }

@@ -46,7 +46,8 @@ fn below(directory: PathBuf, found: &mut Vec<Found>, cannot_read: &mut dyn FnMut
             }
         }
         // Last in, first out.
-        let directories = entries.iter().rev().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let directories =
+            entries.iter().rev().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         todo.extend(directories.map(std::fs::DirEntry::path));
     }
 }
