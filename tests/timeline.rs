@@ -87,9 +87,15 @@ fn the_incident_is_redrawn() {
 /// docs/timeline.md shows the same picture.
 #[test]
 fn the_document_shows_what_is_drawn() {
-    let document =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/timeline.md")).expect("it");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/timeline.md");
+    let mut document = fs::read_to_string(&path).expect("docs/timeline.md");
     let text = stdout(&timeline(&["tests/timelines/incident"]));
+    if std::env::var_os("BLESS").is_some() {
+        let (before, behind) = document.split_once("```text\n").expect("a picture");
+        let (_, behind) = behind.split_once("```").expect("its end");
+        document = format!("{before}```text\n{text}```{behind}");
+        fs::write(&path, &document).expect("written");
+    }
     assert!(document.contains(&text), "docs/timeline.md shows another picture than:\n{text}");
 }
 
@@ -275,7 +281,7 @@ fn both_entrypoints_tell_the_same() {
 fn files_and_processes_of_a_node_have_times_too() {
     let tree = Tree::new();
     let volume =
-        format!("var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit", GPU);
+        format!("var/lib/kubelet/pods/{GPU}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit");
     for (path, seconds) in [
         (format!("{volume}/driver_build_started"), 172),
         (format!("{volume}/driver_built"), 236),
@@ -394,10 +400,10 @@ fn every_sentence_is_drawn() {
             let tree = Tree::new();
             match sentence.who.containers().first() {
                 Some(container) => {
-                    tree.write(&files::Container { pod: "pod-x", container }.log("0.log"), cri(0, &[&line]))
+                    tree.write(&files::Container { pod: "pod-x", container }.log("0.log"), cri(0, &[&line]));
                 }
                 None if who == "Clock" => {
-                    tree.write("var/log/messages", format!("{} gpu-1 chronyd[1]: {line}\n", at(0)))
+                    tree.write("var/log/messages", format!("{} gpu-1 chronyd[1]: {line}\n", at(0)));
                 }
                 None => tree.write("var/log/messages", format!("{} gpu-1 kernel: {line}\n", at(0))),
             }

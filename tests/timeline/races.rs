@@ -57,7 +57,9 @@ fn every_race_has_its_name() {
     }
     for (race, logs) in cases {
         let tree = Tree::new();
-        logs.iter().for_each(|(path, text)| tree.write(path, text));
+        for (path, text) in &logs {
+            tree.write(path, text);
+        }
         let timeline = drawn(&tree);
         assert_eq!(timeline.verdict.race, race, "{}", timeline.text(100));
         let last = timeline.text(100);
