@@ -4,6 +4,8 @@
 //! The environment mirrors are derived from these options in [`crate::environment`].
 
 use crate::help;
+use crate::stamp;
+use crate::timeline::Since;
 use crate::version::Version;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -32,6 +34,7 @@ pub enum Verb {
     Keep(KeepArgs),
     Doctor(DoctorArgs),
     Fleet(FleetArgs),
+    Timeline(TimelineArgs),
     Install(InstallArgs),
 }
 
@@ -232,6 +235,33 @@ pub struct FleetArgs {
     pub log: LogArgs,
 }
 
+/// Draw what happened on a node, from what its logs and files still show
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("timeline"))]
+pub struct TimelineArgs {
+    /// Logs, must-gathers or sosreports of one node [default: this node]
+    #[arg(value_name = "FILE|DIR")]
+    pub files: Vec<PathBuf>,
+    /// How to draw
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Picture,
+    /// Draw what happened since then: 2025-11-21T11:50:00Z, or 3h before the end [default: the last boot]
+    #[arg(long, value_name = "TIME|DUR", value_parser = since)]
+    pub since: Option<Since>,
+    /// The node, where files are of several
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Prefix for every path that is read [default: /, or /host in a pod that has the host there]
+    #[arg(long, value_name = "DIR", value_parser = root)]
+    pub root: Option<PathBuf>,
+    /// The proc file system [default: proc below --root]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub proc: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
+}
+
 /// Put this program, and the modprobe shim, into a shared volume
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("install"))]
@@ -337,6 +367,15 @@ impl From<Format> for AnswerFormat {
     }
 }
 
+/// How a timeline is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum Picture {
+    Text,
+    Svg,
+    Json,
+}
+
 /// What to do when the time is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[expect(missing_docs, reason = "clap would print it")]
@@ -394,6 +433,18 @@ fn timeout(text: &str) -> Result<Timeout, String> {
         "none" => Ok(Timeout::None),
         text => duration(text).map(Timeout::After).map_err(|why| format!("{why}; or none")),
     }
+}
+
+/// A moment with a zone, or a duration before the end.
+fn since(text: &str) -> Result<Since, String> {
+    if let Some((stamp, _)) = stamp::rfc3339(text.as_bytes()).filter(|(_, length)| *length == text.len()) {
+        return Ok(Since::Moment(stamp.ns));
+    }
+    let why = || {
+        format!("{text:?} is neither a time with a zone, like 2025-11-21T11:50:00Z, nor a duration, like 3h")
+    };
+    let duration = duration(text).map_err(|_| why())?;
+    i64::try_from(duration.as_nanos()).map(Since::Last).map_err(|_| why())
 }
 
 fn level(text: &str) -> Result<tracing::Level, String> {

@@ -101,6 +101,24 @@ impl Node {
     }
 }
 
+/// Where `timeline` looks: below `root`, at what the neighbours' variables name.
+pub fn places(root: &Path, proc: Option<&Path>, variables: &Variables) -> Result<Places, Misuse> {
+    let mofed_root = below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?);
+    Ok(Places {
+        root: root.to_owned(),
+        proc: proc.map_or_else(|| root.join("proc"), Path::to_owned),
+        sys: root.join("sys"),
+        marker: below(
+            root,
+            &neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
+        ),
+        lock: below(root, &neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?),
+        mofed_root,
+        driver_root: root.to_owned(),
+        finds_driver: true,
+    })
+}
+
 /// A path that an operator's variable may name; set but empty is as good as not set.
 fn neighbour(variables: &Variables, name: &str, default: &str) -> Result<PathBuf, Misuse> {
     let value = value_of(variables, name).filter(|value| !value.is_empty());

@@ -19,7 +19,7 @@ const PREFIX: &str = "PEERMEM_GATE_";
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
 /// Verbs that answer on standard output, and leave no last words.
-const WITHOUT_LAST_WORDS: [&str; 3] = ["check", "doctor", "fleet"];
+const WITHOUT_LAST_WORDS: [&str; 4] = ["check", "doctor", "fleet", "timeline"];
 
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;

@@ -136,6 +136,18 @@ pub const GUIDES: &[Guide] = &[
         variables: &[MIRRORS, NEIGHBOURS, REPORTED],
     },
     Guide {
+        verb: "timeline",
+        exits: &[("0", "drawn"), REFUSED, BUG],
+        examples: &[
+            ("peermem-gate timeline", "on the node, as root: the last boot"),
+            (
+                "peermem-gate timeline --format svg must-gather/ >race.svg",
+                "a picture from a must-gather, for an issue",
+            ),
+        ],
+        variables: &[MIRRORS, REPORTED],
+    },
+    Guide {
         verb: "doctor",
         exits: &[
             ("0", "nothing is wrong, or RDMA is not used on this node"),

@@ -42,6 +42,7 @@ pub mod stamp;
 pub mod symptoms;
 pub mod text;
 pub mod time;
+pub mod timeline;
 pub mod verb;
 pub mod version;
 pub mod wake;

@@ -15,6 +15,7 @@ mod machine;
 mod support;
 
 use machine::{Clock, Line};
+use peermem_gate::stamp::rfc3339;
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
@@ -698,6 +699,38 @@ fn nvidias_own_stub_is_told_beforehand() {
     });
 }
 
+/// What is drawn afterwards has the times of what the scenario did.
+fn a_timeline_has_the_times_of_the_race() {
+    /// In seconds, beyond what lies between two lines of the scenario.
+    const EXACT: f64 = 0.05;
+    play("timeline", |run| {
+        let at = |kind: &str| run.all(kind).next().unwrap_or_else(|| panic!("no line `{kind}`")).at;
+        let time = |kind: &str, what: &str| {
+            let drawn: Value = serde_json::from_str(run.only(kind)).expect("JSON");
+            let events = drawn["events"].as_array().expect("events").clone();
+            let event = events.into_iter().find(|event| event["what"] == what);
+            let event = event.unwrap_or_else(|| panic!("{what} is not drawn: {drawn}"));
+            let (stamp, _) = rfc3339(event["time"].as_str().expect("a time").as_bytes()).expect("a stamp");
+            stamp.ns
+        };
+        let seconds = |ns: i64| Duration::from_nanos(ns.unsigned_abs()).as_secs_f64();
+        // The marker tells both clocks, as exactly as the scenario knows when it was made.
+        let marker = time("timeline", "MarkerWritten");
+        let since_boot =
+            |ns: i64| at("marking") + if ns < marker { -seconds(marker - ns) } else { seconds(ns - marker) };
+        for (kind, what, from, to) in [
+            ("timeline", "KernelUnknownSymbol", at("refusing"), at("refused")),
+            ("timeline", "MarkerWritten", at("marking"), at("marked")),
+            ("timeline", "ValidationWritten", at("validating"), at("validated")),
+            ("gatelog", "GateOpened", at("marking"), at("opened")),
+        ] {
+            let drawn = since_boot(time(kind, what));
+            println!("{what}: drawn {drawn:.3} s, between {from:.2} s and {to:.2} s");
+            assert!((from - EXACT..=to + EXACT).contains(&drawn), "{what}: {drawn} is not in {from} to {to}");
+        }
+    });
+}
+
 /// What a scenario left behind.
 struct Run(Vec<Line>);
 
@@ -991,6 +1024,7 @@ fn main() -> ExitCode {
         keep_lets_go_before_mofed_swaps_and_loads_again_after,
         a_loop_that_only_loads_stands_in_mofeds_way,
         nvidias_own_peermem_is_foretold_to_load_and_does,
-        nvidias_own_stub_is_told_beforehand
+        nvidias_own_stub_is_told_beforehand,
+        a_timeline_has_the_times_of_the_race
     ]
 }

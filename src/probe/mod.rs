@@ -5,6 +5,7 @@
 mod chain;
 mod driver_root;
 mod headers;
+mod history;
 mod holders;
 mod host;
 mod kernel;
@@ -30,6 +31,7 @@ mod symbols;
 mod symptoms;
 
 pub use driver_root::root_to_load_from;
+pub use history::{gathered, of_node};
 pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;

@@ -97,6 +97,12 @@ impl Speakers {
         self.0 == 0
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
     /// Any of these.
     #[must_use]
     pub fn or(self, others: Self) -> Self {

@@ -13,6 +13,7 @@ mod load;
 mod looking;
 mod outlets;
 pub mod shim;
+mod timeline;
 mod vigil;
 mod wait;
 mod watch;
@@ -49,6 +50,7 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
         Verb::Keep(args) => keep::run(&args, start),
         Verb::Doctor(args) => doctor::run(&args, start),
         Verb::Fleet(args) => fleet::run(&args),
+        Verb::Timeline(args) => timeline::run(&args, start),
         Verb::Install(args) => install::run(&args),
     }
 }

@@ -45,9 +45,29 @@ pub(super) fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, M
     if is_asked || !probe::is_another_root(Path::new(HOST)) {
         return asked(root, node);
     }
+    Ok(told())
+}
+
+/// The same for who reads logs: a tree with nothing but logs in it is as good as a host.
+///
+/// # Errors
+/// It is not there.
+pub(super) fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
+    match root {
+        Some(root) if root.is_dir() => Ok(root.to_owned()),
+        Some(root) => Err(Misuse::Said(format!(
+            "--root {} is not a directory here: mount the host there, or correct it",
+            root.display()
+        ))),
+        None if probe::is_another_root(Path::new(HOST)) => Ok(told()),
+        None => Ok(OWN.into()),
+    }
+}
+
+fn told() -> PathBuf {
     tracing::warn!(
         "looking at the host's file system in {HOST}, because no --root was given and this is a container; to look at the \
          container itself, use --root /"
     );
-    Ok(HOST.into())
+    HOST.into()
 }

@@ -6,8 +6,11 @@
 //! leaves out is counted; what cannot be read is named with its path.
 
 mod file;
+mod gathered;
 mod pods;
 mod system;
+
+pub use gathered::{Gathered, gather};
 
 use super::read::unreadable;
 use super::root::resolve;
