@@ -256,7 +256,7 @@ fn only(crcs: &BTreeMap<String, u32>, wanted: impl Fn(&str) -> bool) -> BTreeMap
 }
 
 /// The identity of the loaded module's build, as the kernel keeps it.
-fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
+pub(super) fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
     let path = sys.join("module").join(name).join("notes/.note.gnu.build-id");
     let read = || -> Seen<Vec<u8>> {
         let mut note = Vec::new();
