@@ -11,6 +11,7 @@ mod lifeline;
 pub mod log;
 pub mod modprobe;
 pub mod notify;
+pub mod order;
 mod outlet;
 pub mod output;
 mod stderr;

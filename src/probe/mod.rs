@@ -36,6 +36,7 @@ pub use kmsg::KernelLog;
 pub use material::{build_id_of_file, material, pair};
 use marker::nearest_ancestor;
 pub use modules::parse_line;
+pub use pods::module_in;
 pub use privilege::cannot_load;
 pub use survey::{Breadth, survey};
 

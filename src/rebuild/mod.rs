@@ -12,7 +12,6 @@ pub mod recipe;
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
-pub(crate) use plan::curable;
 
 use crate::condition::{ConditionType, Outcome, Reason, Verdict};
 use serde::{Deserialize, Serialize};

@@ -128,7 +128,7 @@ pub fn plan(wish: &Wish, verdict: &Verdict, seen: &Observation, material: &Mater
 }
 
 /// The reason that a rebuild cures.
-pub(crate) fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
+fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
     if verdict.outcome == Outcome::NotApplicable {
         let why = verdict.deciding().map(|c| c.message.clone()).unwrap_or_default();
         return Err(Obstacle::new(Kind::DoesNotApply, why));

@@ -5,13 +5,16 @@ mod attempt;
 mod check;
 mod doctor;
 mod fleet;
+mod heal;
 mod held;
 mod install;
 mod keep;
 mod load;
 mod looking;
 mod outlets;
+mod rebuild;
 pub mod shim;
+mod toolkit;
 mod vigil;
 mod wait;
 mod watch;
@@ -47,6 +50,7 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
         Verb::Keep(args) => keep::run(&args, start),
         Verb::Doctor(args) => doctor::run(&args, start),
         Verb::Fleet(args) => fleet::run(&args),
+        Verb::Rebuild(args) => rebuild::run(&args, start),
         Verb::Install(args) => install::run(&args),
     }
 }
