@@ -231,6 +231,7 @@ fn symvers(
     }
     let live = match seen.peermem.as_ref().map(|peermem| &peermem.peer_memory) {
         Some(Offer::LoadedFile(file, crcs)) => Some((file, crcs)),
+        Some(Offer::Unknown(why)) => return Err(unusable(why.clone())),
         _ => None,
     };
     for symbol in PEER_MEMORY_SYMBOLS {
