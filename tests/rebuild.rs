@@ -15,7 +15,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{
-    DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can_mount, code, gate, output, refusal, skip,
+    DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can_mount, code, gate, output, refusal,
+    skip,
 };
 
 const VERSION: &str = "595.45.04";
@@ -96,7 +97,8 @@ impl Place {
         node.write(&format!("lib/modules/{KERNEL}/build/Makefile"), "\n");
         node.write(&format!("lib/modules/{KERNEL}/build/include/generated/autoconf.h"), "\n");
         for (crc, generation) in [("0x065554c2", "new"), ("0x3016e014", "old")] {
-            let module = fs::read(support::mofed().join(generation).join("nvidia-peermem.ko")).expect("a module");
+            let module =
+                fs::read(support::mofed().join(generation).join("nvidia-peermem.ko")).expect("a module");
             node.write(&format!("made/{crc}.ko"), module);
         }
         for directory in ["bin", "usr/bin", "usr/sbin", "var/lib", "dev"] {
@@ -125,9 +127,17 @@ impl Place {
         let symvers = support::mofed().join(generation).join("Module.symvers");
         let symvers = fs::read_to_string(symvers).expect("a Module.symvers");
         // Up to 24.04 another module exports it, which on this node stays as it is.
-        let line = |line: &str| if line.contains("peer_memory") { line.replace("/ib_core", "/ib_uverbs") } else { line.to_owned() };
+        let line = |line: &str| {
+            if line.contains("peer_memory") {
+                line.replace("/ib_core", "/ib_uverbs")
+            } else {
+                line.to_owned()
+            }
+        };
         self.node.write(SYMVERS, symvers.lines().map(|text| line(text) + "\n").collect::<String>());
-        let note = [&4u32.to_ne_bytes()[..], &20u32.to_ne_bytes(), &3u32.to_ne_bytes(), b"GNU\0", &[build; 20]].concat();
+        let note =
+            [&4u32.to_ne_bytes()[..], &20u32.to_ne_bytes(), &3u32.to_ne_bytes(), b"GNU\0", &[build; 20]]
+                .concat();
         self.node.write("sys/module/ib_uverbs/notes/.note.gnu.build-id", note);
     }
 
@@ -181,7 +191,9 @@ impl Place {
 
     fn builds(&self) -> usize {
         let Ok(listed) = self.node.path(WORKSHOP).read_dir() else { return 0 };
-        listed.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("build-")).count()
+        listed
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("build-"))
+            .count()
     }
 }
 
@@ -204,7 +216,15 @@ fn a_stub_is_planned_rebuilt_used_and_undone() {
     let stub = fs::read(place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"))).expect("a stub");
     let (ends, said) = place.rebuild(&["--dry-run"]);
     assert_eq!(ends, 0, "{said}");
-    for words in ["StubModule", "sources: /usr/src/nvidia-595.45.04", "make -C", "OFA_DIR=", "0x86ac1260 nvidia_p2p_get_pages", "updates/nvidia-peermem.ko", "depmod"] {
+    for words in [
+        "StubModule",
+        "sources: /usr/src/nvidia-595.45.04",
+        "make -C",
+        "OFA_DIR=",
+        "0x86ac1260 nvidia_p2p_get_pages",
+        "updates/nvidia-peermem.ko",
+        "depmod",
+    ] {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(place.called().is_empty() && !place.node.path(WORKSHOP).exists(), "a plan changes nothing");
@@ -232,13 +252,20 @@ fn a_stub_is_planned_rebuilt_used_and_undone() {
 #[test]
 fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
     let Some(place) = Place::new() else { return };
-    place.making("cat $copy/conftest.sh $symvers >/seen; ls -R $copy >/listed; cp $made $copy/nvidia-peermem.ko");
+    place.making(
+        "cat $copy/conftest.sh $symvers >/seen; ls -R $copy >/listed; cp $made $copy/nvidia-peermem.ko",
+    );
     symlink("busybox", place.node.path("bin/ls")).expect("a link");
     let (ends, said) = place.rebuild(&[]);
     assert_eq!(ends, 0, "{said}");
     let seen = fs::read_to_string(place.node.path("seen")).expect("it was seen");
-    assert!(!seen.contains("/usr/src/ofa_kernel") && seen.contains("MLNX_OFED_KERNEL_DIR=/var/lib/peermem-gate/build-"), "{seen}");
-    let theirs = fs::read_to_string(support::mofed().join("../../modules/new/Module.symvers")).expect("a Module.symvers");
+    assert!(
+        !seen.contains("/usr/src/ofa_kernel")
+            && seen.contains("MLNX_OFED_KERNEL_DIR=/var/lib/peermem-gate/build-"),
+        "{seen}"
+    );
+    let theirs = fs::read_to_string(support::mofed().join("../../modules/new/Module.symvers"))
+        .expect("a Module.symvers");
     for line in theirs.lines().filter(|line| line.contains("nvidia_p2p")) {
         let (crc, rest) = line.split_once('\t').expect("fields");
         let symbol = rest.split('\t').next().expect("a symbol");
@@ -246,7 +273,10 @@ fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
     }
     let listed = fs::read_to_string(place.node.path("listed")).expect("it was listed");
     assert!(listed.contains("nv-p2p.h") && !listed.contains("nv.c"), "{listed}");
-    assert_eq!(fs::read_to_string(place.node.path(&format!("{SOURCES}/conftest.sh"))).expect("text"), CONFTEST);
+    assert_eq!(
+        fs::read_to_string(place.node.path(&format!("{SOURCES}/conftest.sh"))).expect("text"),
+        CONFTEST
+    );
 }
 
 /// Whatever directory holds the sources, and whatever MOFED's tree looks like.
@@ -265,7 +295,9 @@ fn every_layout_of_sources_and_headers_is_found() {
             node.rename("usr/src/kernel", &format!("{SOURCES}/kernel"));
         }),
         ("a distribution's", &|node| node.rename(SOURCES, "usr/src/nvidia-current-595.45.04")),
-        ("MOFED without the machine", &|node| node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/{KERNEL}"))),
+        ("MOFED without the machine", &|node| {
+            node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/{KERNEL}"))
+        }),
         ("MOFED's absolute default link", &|node| {
             node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/built"));
             symlink("/usr/src/ofa_kernel/built", node.path(&format!("{tree}/default"))).unwrap();
@@ -301,35 +333,62 @@ fn arm64_takes_its_own_directory() {
 fn every_obstacle_is_a_refusal_with_its_reason() {
     let remove = |relative: &'static str| move |node: &Node| node.remove(relative);
     let obstacles: Vec<(Kind, Box<dyn Fn(&Node)>)> = vec![
-        (Kind::Loaded, Box::new(|node| {
-            node.write("sys/module/nvidia_peermem/initstate", "live\n");
-            let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
-            node.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{modules}"));
-        })),
+        (
+            Kind::Loaded,
+            Box::new(|node| {
+                node.write("sys/module/nvidia_peermem/initstate", "live\n");
+                let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+                node.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{modules}"));
+            }),
+        ),
         (Kind::NotReady, Box::new(remove(MARKER))),
-        (Kind::NotCurable, Box::new(|node| {
-            let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
-            node.write(&format!("{VIDEO}/nvidia-peermem.ko"), fs::read(node.path("made/0x065554c2.ko")).unwrap());
-            node.write("proc/modules", format!("nv_peer_mem 1 0 - Live 0x0 (OE)\n{modules}"));
-        })),
-        (Kind::SignaturesEnforced, Box::new(|node| node.write("sys/module/module/parameters/sig_enforce", "Y\n"))),
-        (Kind::SignaturesEnforced, Box::new(|node| node.write("sys/kernel/security/lockdown", "none [integrity]\n"))),
+        (
+            Kind::NotCurable,
+            Box::new(|node| {
+                let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+                node.write(
+                    &format!("{VIDEO}/nvidia-peermem.ko"),
+                    fs::read(node.path("made/0x065554c2.ko")).unwrap(),
+                );
+                node.write("proc/modules", format!("nv_peer_mem 1 0 - Live 0x0 (OE)\n{modules}"));
+            }),
+        ),
+        (
+            Kind::SignaturesEnforced,
+            Box::new(|node| node.write("sys/module/module/parameters/sig_enforce", "Y\n")),
+        ),
+        (
+            Kind::SignaturesEnforced,
+            Box::new(|node| node.write("sys/kernel/security/lockdown", "none [integrity]\n")),
+        ),
         (Kind::NvidiaNotLive, Box::new(remove("sys/module/nvidia/version"))),
-        (Kind::NvidiaFileMissing, Box::new(|node| {
-            node.write("sys/module/nvidia/notes/.note.gnu.build-id", support::build_id_note(&node.path("made/0x065554c2.ko")));
-        })),
+        (
+            Kind::NvidiaFileMissing,
+            Box::new(|node| {
+                node.write(
+                    "sys/module/nvidia/notes/.note.gnu.build-id",
+                    support::build_id_note(&node.path("made/0x065554c2.ko")),
+                );
+            }),
+        ),
         (Kind::SourcesMissing, Box::new(remove(SOURCES))),
         (Kind::VersionDiffers, Box::new(|node| node.write("sys/module/nvidia/version", "580.1\n"))),
-        (Kind::RecipeDoesNotFit, Box::new(|node| node.write(&format!("{SOURCES}/conftest.sh"), "#!/bin/sh\n"))),
+        (
+            Kind::RecipeDoesNotFit,
+            Box::new(|node| node.write(&format!("{SOURCES}/conftest.sh"), "#!/bin/sh\n")),
+        ),
         (Kind::RecipeDoesNotFit, Box::new(|node| node.remove(&format!("{SOURCES}/nvidia/nv-p2p.h")))),
         (Kind::HeadersMissing, Box::new(|node| node.remove(&format!("lib/modules/{KERNEL}/build/Makefile")))),
         (Kind::ToolMissing, Box::new(remove("usr/bin/make"))),
         (Kind::ToolMissing, Box::new(remove("usr/bin/gcc"))),
         (Kind::ToolMissing, Box::new(remove("usr/sbin/depmod"))),
         (Kind::Unwritable, Box::new(remove("var"))),
-        (Kind::ForeignFile, Box::new(|node| {
-            node.write(TARGET, fs::read(node.path("made/0x3016e014.ko")).unwrap());
-        })),
+        (
+            Kind::ForeignFile,
+            Box::new(|node| {
+                node.write(TARGET, fs::read(node.path("made/0x3016e014.ko")).unwrap());
+            }),
+        ),
     ];
     for (kind, change) in obstacles {
         for more in [&["--dry-run"][..], &[]] {
@@ -356,7 +415,10 @@ fn a_build_that_comes_to_nothing_installs_nothing() {
         ("echo garbage >$copy/nvidia-peermem.ko", "its nvidia-peermem.ko is none"),
         ("cp /lib/modules/6.1.0-56-amd64/kernel/drivers/video/nvidia-peermem.ko $copy", "StubModule"),
         ("cp /made/0x3016e014.ko $copy/nvidia-peermem.ko", "SymbolVersionMismatch"),
-        ("touch /elsewhere; ln -s /made/0x065554c2.ko $copy/nvidia-peermem.ko", "it left no nvidia-peermem.ko"),
+        (
+            "touch /elsewhere; ln -s /made/0x065554c2.ko $copy/nvidia-peermem.ko",
+            "it left no nvidia-peermem.ko",
+        ),
     ] {
         let Some(place) = Place::new() else { return };
         symlink("busybox", place.node.path("bin/ln")).expect("a link");
@@ -475,7 +537,12 @@ fn a_program_of_the_users_is_told_what_it_needs() {
     assert_eq!(ends, 0, "{said}");
     assert!(place.is_installed());
     let told = fs::read_to_string(place.node.path("told")).expect("it was told");
-    for line in ["PEERMEM_GATE_KERNEL=6.1.0-56-amd64", "PEERMEM_GATE_ARCH=x86_64", "PEERMEM_GATE_NVIDIA_VERSION=595.45.04", "PEERMEM_GATE_REASON=StubModule"] {
+    for line in [
+        "PEERMEM_GATE_KERNEL=6.1.0-56-amd64",
+        "PEERMEM_GATE_ARCH=x86_64",
+        "PEERMEM_GATE_NVIDIA_VERSION=595.45.04",
+        "PEERMEM_GATE_REASON=StubModule",
+    ] {
         assert!(told.lines().any(|told| told == line), "{line} in {told}");
     }
     for name in ["HEADERS", "SYMVERS", "NVIDIA_SYMVERS", "DRIVER_ROOT", "OUT"] {
@@ -614,7 +681,9 @@ fn the_driver_toolkit_is_told_to_build_again_once_for_each_mofed() {
     fs::write(&built, "").unwrap();
     place.node.remove(MARKER);
     let mut early = place.node.wait();
-    early.args(["--settle", "100ms", "--timeout", "300ms", "--rebuild", "auto"]).env("DRIVER_TOOLKIT_SHARED_DIR", &shared);
+    early
+        .args(["--settle", "100ms", "--timeout", "300ms", "--rebuild", "auto"])
+        .env("DRIVER_TOOLKIT_SHARED_DIR", &shared);
     assert_eq!(refusal(&mut early).0, 124);
     assert!(built.exists());
 }

@@ -18,7 +18,8 @@ const LONGEST: u64 = 200;
 pub fn again(directory: &Path, name: &str, mofed: &str) -> io::Result<bool> {
     let note = directory.join(NOTE);
     let opened = Directory::of(&note, None)?;
-    let is_file = matches!(opened.kind(OsStr::new(NOTE)), Ok(Some(kind)) if kind == nix::sys::stat::SFlag::S_IFREG);
+    let is_file =
+        matches!(opened.kind(OsStr::new(NOTE)), Ok(Some(kind)) if kind == nix::sys::stat::SFlag::S_IFREG);
     if is_file {
         let mut last = String::new();
         std::fs::File::open(&note)?.take(LONGEST).read_to_string(&mut last)?;

@@ -150,7 +150,9 @@ impl Workshop {
     /// Somebody else is at work, or nothing can be written there.
     pub fn open(root: &Path) -> Result<Self, Closed> {
         let path = below(root, Path::new(PLACE));
-        let cannot = |error: &io::Error| Closed::Unwritable(format!("{}: {}", path.display(), crate::errno::words(error)));
+        let cannot = |error: &io::Error| {
+            Closed::Unwritable(format!("{}: {}", path.display(), crate::errno::words(error)))
+        };
         let (fd, place) = ours(root).map_err(|error| cannot(&error))?;
         let lock = lock(fd).map_err(|errno| match errno {
             Errno::EWOULDBLOCK => Closed::Busy,
@@ -187,7 +189,9 @@ impl Workshop {
         for name in recipe::SOURCES.iter().chain(&recipe::OPTIONAL) {
             let path = below(&self.root, &sources.join(name));
             let real = match resolve(&self.root, &path) {
-                Err(error) if error.kind() == ErrorKind::NotFound && recipe::OPTIONAL.contains(name) => continue,
+                Err(error) if error.kind() == ErrorKind::NotFound && recipe::OPTIONAL.contains(name) => {
+                    continue;
+                }
                 real => real?,
             };
             if !real.exists() && recipe::OPTIONAL.contains(name) {
@@ -199,7 +203,8 @@ impl Workshop {
         }
         let conftest = copy.outside.join("conftest.sh");
         let edited = recipe::conftest(&fs::read_to_string(&conftest)?, &copy.inside.join(recipe::OFA));
-        let edited = edited.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "conftest.sh is not as known"))?;
+        let edited =
+            edited.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "conftest.sh is not as known"))?;
         fs::write(conftest, edited)
     }
 
@@ -218,7 +223,8 @@ impl Workshop {
         let mut bytes = Vec::new();
         File::open(module)?.take(LARGEST).read_to_end(&mut bytes)?;
         let put = || -> io::Result<()> {
-            let mut file = File::from(openat(&directory, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?);
+            let mut file =
+                File::from(openat(&directory, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?);
             file.write_all(&bytes)?;
             fchmod(&file, Mode::from_bits_truncate(0o644))?;
             label(&file, neighbour);
@@ -323,7 +329,10 @@ fn updates(root: &Path, release: &str, makes: bool) -> io::Result<OwnedFd> {
     let modules = open(&modules, DIRECTORY, Mode::empty())?;
     if makes {
         match mkdirat(&modules, "updates", Mode::from_bits_truncate(0o755)) {
-            Ok(()) => fchmod(&openat(&modules, "updates", DIRECTORY, Mode::empty())?, Mode::from_bits_truncate(0o755))?,
+            Ok(()) => fchmod(
+                &openat(&modules, "updates", DIRECTORY, Mode::empty())?,
+                Mode::from_bits_truncate(0o755),
+            )?,
             Err(Errno::EEXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -331,7 +340,7 @@ fn updates(root: &Path, release: &str, makes: bool) -> io::Result<OwnedFd> {
     Ok(openat(&modules, "updates", DIRECTORY, Mode::empty())?)
 }
 
-/// SELinux lets the kernel read modules of certain labels only.
+/// `SELinux` lets the kernel read modules of certain labels only.
 fn label(file: &File, neighbour: &Path) {
     const NAME: &str = "security.selinux";
     let mut label = [0; 512];

@@ -83,7 +83,9 @@ impl Gate {
     /// Only nvidia-peermem.ko is wrong, all else has held for the settle time, and it may be rebuilt.
     #[must_use]
     pub fn is_curable(&self) -> bool {
-        let is_settled = |verdict: &&Verdict| verdict.get(ConditionType::Settled).is_some_and(|c| c.reason == Reason::Held);
+        let is_settled = |verdict: &&Verdict| {
+            verdict.get(ConditionType::Settled).is_some_and(|c| c.reason == Reason::Held)
+        };
         self.verdict().filter(is_settled).is_some_and(|verdict| self.may_cure(verdict))
     }
 

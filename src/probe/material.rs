@@ -24,8 +24,7 @@ const PACKAGES: usize = 10_000;
 /// The flavours of the driver: one alone (`.run` unpacked, dkms), or both beside each other (nvidia-installer).
 const FLAVOURS: [&str; 3] = ["", "kernel-open", "kernel"];
 /// Where programs are in the images of drivers.
-const PROGRAMS: [&str; 6] =
-    ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
+const PROGRAMS: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
 
 /// Looks at everything that a rebuild takes. What only who builds can tell (a lock, earlier attempts) is left out.
 #[must_use]
@@ -63,11 +62,7 @@ pub fn pair(places: &Places, seen: &Observation) -> Pair {
         Symbols::ExportedBy(Some(name)) => name.as_str(),
         _ => "ib_uverbs",
     };
-    Pair {
-        kernel: seen.kernel.release.clone(),
-        nvidia: build_id("nvidia"),
-        mofed: build_id(exporter),
-    }
+    Pair { kernel: seen.kernel.release.clone(), nvidia: build_id("nvidia"), mofed: build_id(exporter) }
 }
 
 fn nvidia_version(seen: &Observation) -> &str {
@@ -106,9 +101,9 @@ fn source(root: &Path, directory: &Path) -> Option<Sources> {
     let fits = || text("conftest.sh").and_then(|text| recipe::conftest(&text, Path::new("/")));
     let misfit = match missing {
         Some(name) => Some(format!("there is no {name}")),
-        None if fits().is_none() => {
-            Some("conftest.sh does not name /usr/src/ofa_kernel in exactly the one line that is known".to_owned())
-        }
+        None if fits().is_none() => Some(
+            "conftest.sh does not name /usr/src/ofa_kernel in exactly the one line that is known".to_owned(),
+        ),
         None => None,
     };
     let version = text("Kbuild").and_then(|text| recipe::version(&text).map(str::to_owned));

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_rebuild_is_for_the_file_and_for_nothing_else() {
         use ConditionType::{HeadersReady, MarkerPresent, PeermemUsable, Settled};
-        for reason in Reason::ALL {
+        for reason in Reason::ALL.iter().copied() {
             let alone = verdict(&[(PeermemUsable, reason), (Settled, Reason::Settling)]);
             assert_eq!(is_all_that_is_missing(&alone), CURABLE.contains(&reason), "{reason}");
             let late = verdict(&[(PeermemUsable, reason), (MarkerPresent, Reason::MarkerAbsent)]);

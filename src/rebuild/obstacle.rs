@@ -33,7 +33,7 @@ macro_rules! kinds {
 kinds! {
     DoesNotApply: "The gate does not apply on this node.",
         "set GPU_DIRECT_RDMA_ENABLED=true if this node is to use GPUDirect RDMA";
-    Loaded: "nvidia_peermem is loaded.",
+    Loaded: "`nvidia_peermem` is loaded.",
         "unload it first, once nothing uses it: `rmmod nvidia_peermem`";
     NotReady: "Something other than the module file is not ready.",
         "wait for that, or run `peermem-gate doctor` on this node";

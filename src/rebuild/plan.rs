@@ -66,7 +66,10 @@ impl Plan {
     pub fn text(&self, copy: &Path) -> String {
         let mut page = Page::default();
         let root = self.driver_root.display();
-        page.line(format_args!("nvidia-peermem.ko can be rebuilt ({}): everything it takes is there", self.reason));
+        page.line(format_args!(
+            "nvidia-peermem.ko can be rebuilt ({}): everything it takes is there",
+            self.reason
+        ));
         page.line(format_args!("driver's root: {root}"));
         page.line(format_args!("kernel: {} ({})", self.kernel.0, self.kernel.1));
         page.line(format_args!("nvidia: {}, symbols from {}", self.nvidia_version, self.nvidia.0.display()));
@@ -102,7 +105,12 @@ pub fn target(release: &str) -> PathBuf {
 ///
 /// # Errors
 /// The first obstacle.
-pub fn plan(wish: &Wish, verdict: &Verdict, seen: &Observation, material: &Material) -> Result<Plan, Obstacle> {
+pub fn plan(
+    wish: &Wish,
+    verdict: &Verdict,
+    seen: &Observation,
+    material: &Material,
+) -> Result<Plan, Obstacle> {
     let reason = curable(verdict, seen)?;
     signatures(seen)?;
     let nvidia_version = nvidia_version(seen)?;
@@ -137,7 +145,8 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
         return Err(Obstacle::new(Kind::Loaded, "nvidia_peermem is loaded, or cannot be seen not to be"));
     }
     let says = |c: &Condition| format!("{}: {}: {}", c.r#type, c.reason, c.message);
-    let is_other = |c: &&Condition| !matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
+    let is_other =
+        |c: &&Condition| !matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
     if let Some(other) = verdict.holding().find(is_other) {
         return Err(Obstacle::new(Kind::NotReady, says(other)));
     }
@@ -155,9 +164,10 @@ fn signatures(seen: &Observation) -> Result<(), Obstacle> {
     let Some(peermem) = &seen.peermem else { return Ok(()) };
     let Signatures { enforced, lockdown } = &peermem.signatures;
     match (enforced, lockdown) {
-        (Ok(Some(true)), _) => {
-            Err(Obstacle::new(Kind::SignaturesEnforced, "module.sig_enforce is on, and what is built here is not signed"))
-        }
+        (Ok(Some(true)), _) => Err(Obstacle::new(
+            Kind::SignaturesEnforced,
+            "module.sig_enforce is on, and what is built here is not signed",
+        )),
         (_, Ok(Some(mode))) if mode != "none" => {
             Err(Obstacle::new(Kind::SignaturesEnforced, format!("the kernel is locked down ({mode})")))
         }
@@ -189,7 +199,10 @@ fn make(material: &Material, version: &str) -> Result<Builder, Obstacle> {
     let sources = sources(material, version)?;
     let Some(headers) = material.headers.clone() else {
         let release = &material.pair.kernel;
-        let why = format!("neither /lib/modules/{release}/build, /usr/src/linux-headers-{release} nor /usr/src/kernels/{release} is a kernel's build tree below {}", material.driver_root.display());
+        let why = format!(
+            "neither /lib/modules/{release}/build, /usr/src/linux-headers-{release} nor /usr/src/kernels/{release} is a kernel's build tree below {}",
+            material.driver_root.display()
+        );
         return Err(Obstacle::new(Kind::HeadersMissing, why));
     };
     tool(material, Tool::Compiler, "gcc or cc")?;
@@ -203,7 +216,11 @@ fn make(material: &Material, version: &str) -> Result<Builder, Obstacle> {
 
 fn sources<'a>(material: &'a Material, version: &str) -> Result<&'a Sources, Obstacle> {
     let Some(first) = material.sources.first() else {
-        let why = format!("no directory usr/src/nvidia*-{version} below {} has {}", material.driver_root.display(), recipe::KNOWN_BY);
+        let why = format!(
+            "no directory usr/src/nvidia*-{version} below {} has {}",
+            material.driver_root.display(),
+            recipe::KNOWN_BY
+        );
         return Err(Obstacle::new(Kind::SourcesMissing, why));
     };
     let of_version = |sources: &&Sources| sources.version.as_deref() == Some(version);
@@ -213,7 +230,9 @@ fn sources<'a>(material: &'a Material, version: &str) -> Result<&'a Sources, Obs
         return Err(Obstacle::new(Kind::VersionDiffers, why));
     };
     match &sources.misfit {
-        Some(why) => Err(Obstacle::new(Kind::RecipeDoesNotFit, format!("{}: {why}", sources.directory.display()))),
+        Some(why) => {
+            Err(Obstacle::new(Kind::RecipeDoesNotFit, format!("{}: {why}", sources.directory.display())))
+        }
         None => Ok(sources),
     }
 }
@@ -235,9 +254,12 @@ fn symvers(
         _ => None,
     };
     for symbol in PEER_MEMORY_SYMBOLS {
-        let line = text.lines().find(|line| line.split('\t').nth(1) == Some(symbol)).unwrap_or_default();
-        let crc = line.split('\t').next().and_then(|crc| u32::from_str_radix(crc.strip_prefix("0x")?, 16).ok());
-        let differs = live.and_then(|(file, crcs)| Some((file, *crcs.get(symbol)?))).filter(|(_, live)| crc != Some(*live));
+        let entry = text.lines().find(|line| line.split('\t').nth(1) == Some(symbol)).unwrap_or_default();
+        let crc =
+            entry.split('\t').next().and_then(|crc| u32::from_str_radix(crc.strip_prefix("0x")?, 16).ok());
+        let differs = live
+            .and_then(|(file, crcs)| Some((file, *crcs.get(symbol)?)))
+            .filter(|(_, live)| crc != Some(*live));
         if let Some((file, live)) = differs {
             return Err(unusable(format!(
                 "{} is of another MOFED: {symbol} has another CRC there than {live:#010x}, which {} (loaded) has",
@@ -251,7 +273,10 @@ fn symvers(
 
 fn tool(material: &Material, tool: Tool, name: &str) -> Result<PathBuf, Obstacle> {
     material.tools.get(&tool).cloned().ok_or_else(|| {
-        Obstacle::new(Kind::ToolMissing, format!("there is no {name} below {}", material.driver_root.display()))
+        Obstacle::new(
+            Kind::ToolMissing,
+            format!("there is no {name} below {}", material.driver_root.display()),
+        )
     })
 }
 
@@ -260,7 +285,12 @@ fn place(material: &Material) -> Result<(), Obstacle> {
         return Err(Obstacle::new(Kind::Unwritable, why.clone()));
     }
     if let Some(free) = material.free.filter(|free| *free < ROOM) {
-        let why = format!("{} MiB are free below {}, and {} MiB are needed", free >> 20, material.driver_root.display(), ROOM >> 20);
+        let why = format!(
+            "{} MiB are free below {}, and {} MiB are needed",
+            free >> 20,
+            material.driver_root.display(),
+            ROOM >> 20
+        );
         return Err(Obstacle::new(Kind::NoRoom, why));
     }
     if let Some(path) = &material.foreign {

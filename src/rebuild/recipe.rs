@@ -78,7 +78,8 @@ pub fn arguments(copy: &Path, release: &str, headers: Option<&Path>, processors:
         argument.push(value);
         argument
     };
-    let mut arguments: Vec<OsString> = vec!["-C".into(), copy.into(), format!("-j{jobs}").into(), "modules".into()];
+    let mut arguments: Vec<OsString> =
+        vec!["-C".into(), copy.into(), format!("-j{jobs}").into(), "modules".into()];
     arguments.push("NV_KERNEL_MODULES=nvidia-peermem".into());
     arguments.push(format!("KERNEL_UNAME={release}").into());
     arguments.push(with("OFA_DIR", &copy.join(OFA)));
@@ -108,7 +109,8 @@ mod tests {
     #[test]
     fn the_version_stands_in_kbuild() {
         assert_eq!(version("ccflags-y += -DNV_VERSION_STRING=\\\"535.261.03\\\"\n"), Some("535.261.03"));
-        for other in ["", "NV_VERSION_STRING=\\\"\\\"", "NV_VERSION_STRING=\\\"535", "NV_VERSION_STRING=535"] {
+        for other in ["", "NV_VERSION_STRING=\\\"\\\"", "NV_VERSION_STRING=\\\"535", "NV_VERSION_STRING=535"]
+        {
             assert_eq!(version(other), None, "{other}");
         }
     }
@@ -117,16 +119,27 @@ mod tests {
     fn symbols_are_added_in_the_form_of_their_neighbours() {
         let crcs = BTreeMap::from([("nvidia_p2p_get_pages".to_owned(), 0x1f)]);
         for (neighbour, expected) in [
-            ("0x9ca761a2\tNAME\t/b/ib_uverbs\tEXPORT_SYMBOL\t", "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL\t"),
-            ("0x9ca761a2\tNAME\t\t/b/ib_core\tEXPORT_SYMBOL_GPL", "0x0000001f\tnvidia_p2p_get_pages\t\tnvidia\tEXPORT_SYMBOL"),
-            ("0x9ca761a2\tNAME\t/b/ib_core\tEXPORT_SYMBOL", "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL"),
+            (
+                "0x9ca761a2\tNAME\t/b/ib_uverbs\tEXPORT_SYMBOL\t",
+                "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL\t",
+            ),
+            (
+                "0x9ca761a2\tNAME\t\t/b/ib_core\tEXPORT_SYMBOL_GPL",
+                "0x0000001f\tnvidia_p2p_get_pages\t\tnvidia\tEXPORT_SYMBOL",
+            ),
+            (
+                "0x9ca761a2\tNAME\t/b/ib_core\tEXPORT_SYMBOL",
+                "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL",
+            ),
         ] {
             let lines = PEER_MEMORY_SYMBOLS.map(|name| neighbour.replace("NAME", name) + "\n").concat();
             assert_eq!(symvers(&lines, &crcs), Some(format!("{lines}{expected}\n")));
             let first = lines.lines().next().unwrap();
             assert_eq!(symvers(first, &crcs), None, "one symbol is a stub's");
         }
-        for garbage in ["", "\t\t\t", "0x1\tib_register_peer_memory_client\n0x1\tib_unregister_peer_memory_client\n"] {
+        for garbage in
+            ["", "\t\t\t", "0x1\tib_register_peer_memory_client\n0x1\tib_unregister_peer_memory_client\n"]
+        {
             assert_eq!(symvers(garbage, &crcs), None);
         }
     }

@@ -64,7 +64,9 @@ impl Healed {
             Self::Failed(why) => format!("the rebuild failed: {why}"),
             Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
             Self::Swapping(how) => format!("the rebuild was broken off, nothing is installed: {how}"),
-            Self::Signal(signal, _) => format!("the rebuild was broken off by signal {signal}, nothing is installed"),
+            Self::Signal(signal, _) => {
+                format!("the rebuild was broken off by signal {signal}, nothing is installed")
+            }
         }
     }
 }
@@ -111,7 +113,8 @@ impl Healer {
         let mut material = probe::material(places, seen);
         material.unwritable = workshop::unwritable(root, release);
         material.foreign = workshop::foreign(root, release);
-        let tried = workshop::tried(root, release).filter(|tried| !self.is_asked && tried.pair == material.pair);
+        let tried =
+            workshop::tried(root, release).filter(|tried| !self.is_asked && tried.pair == material.pair);
         material.tried = tried.map(|tried| tried.why);
         Ok((plan(&self.wish, &look.verdict, seen, &material)?, material.pair))
     }
@@ -140,7 +143,8 @@ impl Healer {
             }
             Err(Closed::Unwritable(why)) => return Healed::Refused(Obstacle::new(Kind::Unwritable, why)),
         };
-        let healed = Attempt { healer: self, plan: &plan, workshop: &workshop, watch, gate }.make(&before, beat);
+        let healed =
+            Attempt { healer: self, plan: &plan, workshop: &workshop, watch, gate }.make(&before, beat);
         match &healed {
             Healed::Failed(why) | Healed::TimedOut(why) => workshop.note(&Tried { pair, why: why.clone() }),
             Healed::Installed(_) => workshop.forget_attempt(&plan.kernel.0),
@@ -275,7 +279,9 @@ impl Attempt<'_, '_> {
             return Err(failed(format!("it left no {}", recipe::MODULE)));
         }
         let info = inspect(&built, &mut || false).map_err(|why| match why {
-            NotAModule::Unreadable(why) | NotAModule::Damaged(why) => failed(format!("its {} is none: {}", recipe::MODULE, why.why)),
+            NotAModule::Unreadable(why) | NotAModule::Damaged(why) => {
+                failed(format!("its {} is none: {}", recipe::MODULE, why.why))
+            }
         })?;
         if info.version.as_deref() != Some(self.plan.nvidia_version.as_str()) {
             let version = info.version.as_deref().unwrap_or("no version");
@@ -316,7 +322,11 @@ impl Attempt<'_, '_> {
         let build_id = info.build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
         let release = self.plan.kernel.0.clone();
         self.workshop.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
-            Stopped::Failed(format!("cannot install {}: {}", self.plan.target().display(), crate::errno::words(&error)))
+            Stopped::Failed(format!(
+                "cannot install {}: {}",
+                self.plan.target().display(),
+                crate::errno::words(&error)
+            ))
         })?;
         let proven = self.depmod().and_then(|()| self.is_found());
         proven.inspect_err(|_| {
@@ -334,11 +344,14 @@ impl Attempt<'_, '_> {
     fn is_found(&mut self) -> Result<PathBuf, Stopped> {
         let target = below(&self.plan.driver_root, &self.plan.target());
         let look = look_now(self.watch, self.gate);
-        let Some(look) = look else { return Err(Stopped::Swapping("the last look was broken off".to_owned())) };
-        let found = match self.watch.seen().and_then(|seen| seen.peermem.as_ref()).map(|peermem| &peermem.file) {
-            Some(ModuleFile::Read { path, .. }) => path.clone(),
-            _ => PathBuf::new(),
+        let Some(look) = look else {
+            return Err(Stopped::Swapping("the last look was broken off".to_owned()));
         };
+        let found =
+            match self.watch.seen().and_then(|seen| seen.peermem.as_ref()).map(|peermem| &peermem.file) {
+                Some(ModuleFile::Read { path, .. }) => path.clone(),
+                _ => PathBuf::new(),
+            };
         let same = |path: &Path| path.metadata().ok().map(|m| std::os::unix::fs::MetadataExt::ino(&m));
         let is_ours = found == target || same(&found).is_some() && same(&found) == same(&target);
         let peermem = look.verdict.get(ConditionType::PeermemUsable);
@@ -382,9 +395,8 @@ pub(super) fn depmod(
     let until = now() + LIMIT;
     let signals = watch.wakes().signals();
     // A signal waits: a file without its line in modules.dep is not found.
-    let ran = depmod.run(&[release.into()], Words::Kept, signals.fd(), || {
-        (now() >= until).then_some(BrokenOff::Late)
-    });
+    let ran = depmod
+        .run(&[release.into()], Words::Kept, signals.fd(), || (now() >= until).then_some(BrokenOff::Late));
     match ran {
         Ok(Ran { code: 0, .. }) => Ok(()),
         Ok(ran) => Err(format!("depmod ended with {}: {}", ran.code, escaped(ran.stderr.trim_end()))),

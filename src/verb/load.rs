@@ -46,8 +46,13 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             return without_a_look(reason, args, &modprobe, &arguments, start, &signals);
         }
         let healer = healer(args, start);
-        let asked =
-            Asked { modprobe: &modprobe, arguments: &arguments, words: Words::Kept, lifeline, healer: &healer };
+        let asked = Asked {
+            modprobe: &modprobe,
+            arguments: &arguments,
+            words: Words::Kept,
+            lifeline,
+            healer: &healer,
+        };
         let (hold, last_words) = hold(args, policy.clone(), start)?;
         Ok(match asked.load(&hold, &last_words, &signals) {
             Finished::Live(_) | Finished::Open => Ending::Opened,
@@ -222,10 +227,15 @@ impl Asked<'_> {
     fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<Finished, bool> {
         let deadline = held.gate.deadline();
         let mut healer = self.healer.clone();
-        healer.limit = deadline.map_or(healer.limit, |deadline| healer.limit.min(deadline.saturating_sub(now())));
-        let mut vigil = Vigil::over("rebuilding nvidia-peermem.ko", held.asked().policy.heartbeat, held.asked().policy.heartbeat);
+        healer.limit =
+            deadline.map_or(healer.limit, |deadline| healer.limit.min(deadline.saturating_sub(now())));
+        let mut vigil = Vigil::over(
+            "rebuilding nvidia-peermem.ko",
+            held.asked().policy.heartbeat,
+            held.asked().policy.heartbeat,
+        );
         let mut next = Duration::ZERO;
-        let healed = healer.heal(&mut held.watch, &held.gate, &mut |_| {
+        let came = healer.heal(&mut held.watch, &held.gate, &mut |_| {
             vigil.tell();
             if vigil.spent() >= next {
                 // What follows the build, depmod above all, is better finished than broken off.
@@ -233,8 +243,8 @@ impl Asked<'_> {
                 next = vigil.spent() + Duration::from_secs(1);
             }
         });
-        let sentence = healed.sentence();
-        match healed {
+        let sentence = came.sentence();
+        match came {
             Healed::Installed(said) => {
                 tracing::info!("{said}");
                 ControlFlow::Continue(true)
@@ -254,7 +264,11 @@ impl Asked<'_> {
             Healed::TimedOut(_) if deadline.is_some_and(|deadline| now() >= deadline) => {
                 let sentence = format!("give up: the time is up: {sentence}");
                 tracing::error!("{sentence}");
-                ControlFlow::Break(Finished::Ended(last_words.leave(Ending::TimedOut, &sentence, held.verdict())))
+                ControlFlow::Break(Finished::Ended(last_words.leave(
+                    Ending::TimedOut,
+                    &sentence,
+                    held.verdict(),
+                )))
             }
             Healed::Failed(_) | Healed::TimedOut(_) | Healed::Ordered(_) => {
                 ControlFlow::Break(refused(&sentence, held.verdict(), last_words))

@@ -5,11 +5,11 @@ use super::heal::{Healed, Healer, depmod};
 use super::held::{Held, Hold};
 use super::looking::{ONE_LOOK, Outcome, Outputs, ended_by, signals, supervised};
 use super::{Start, Stop};
+use crate::act::answer;
 use crate::act::last_words::LastWords;
 use crate::act::log;
 use crate::act::supervisor::Terms;
 use crate::act::workshop::{self, Closed, Workshop};
-use crate::act::answer;
 use crate::cli::RebuildArgs;
 use crate::condition::{ConditionType, Outcome as Verdicts, Reason};
 use crate::ending::Ending;
@@ -45,8 +45,8 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     let wish = if args.heal.rebuild == Wish::Off { Wish::Auto } else { args.heal.rebuild.clone() };
     let mut healer = Healer::new(wish, args.heal.rebuild_timeout, start.variables);
     healer.is_asked = true;
-    let hold = Hold { node, policy: Policy::of_keep(&args.pace), metrics: None };
-    let mut held = Held::new(&hold, signals);
+    let asked = Hold { node, policy: Policy::of_keep(&args.pace), metrics: None };
+    let mut held = Held::new(&asked, signals);
     if args.undo {
         return undo(&mut held, &last_words, start);
     }
@@ -66,9 +66,9 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
             Err(obstacle) => Ok(refused(&obstacle, &last_words)),
         };
     }
-    let healed = healer.heal(&mut held.watch, &held.gate, &mut |_| {});
-    let sentence = healed.sentence();
-    Ok(match healed {
+    let came = healer.heal(&mut held.watch, &held.gate, &mut |_| {});
+    let sentence = came.sentence();
+    Ok(match came {
         Healed::Installed(said) | Healed::Ordered(said) => {
             tracing::info!("{said}");
             answer(&format!("{}\n", crate::text::escaped(&said)))?;
@@ -104,7 +104,9 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
     workshop.forget_attempt(&release);
     let removed = workshop.remove(&release);
     let done = match removed {
-        Ok(true) => depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed"),
+        Ok(true) => {
+            depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed")
+        }
         Ok(false) => Ok("nothing to remove"),
         Err(error) => Err(crate::errno::words(&error)),
     };
@@ -114,7 +116,9 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
             answer(&format!("{done}: {}\n", crate::text::escaped(&target.display().to_string())))?;
             Ok(Ending::Opened)
         }
-        Err(why) => Ok(ended(Ending::Failed, &format!("cannot undo: {}: {why}", target.display()), last_words)),
+        Err(why) => {
+            Ok(ended(Ending::Failed, &format!("cannot undo: {}: {why}", target.display()), last_words))
+        }
     }
 }
 

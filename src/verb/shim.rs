@@ -97,8 +97,13 @@ fn gated(
         return Ok(others);
     }
     let healer = healer(args, start);
-    let asked =
-        Asked { modprobe: &modprobe, arguments: &call.peermem, words: Words::Passed, lifeline, healer: &healer };
+    let asked = Asked {
+        modprobe: &modprobe,
+        arguments: &call.peermem,
+        words: Words::Passed,
+        lifeline,
+        healer: &healer,
+    };
     let own = match asked.load(&hold, &last_words, signals) {
         Finished::Live(Some(code)) => Ending::Passed(code),
         Finished::Ended(ending) => ending,

@@ -60,7 +60,8 @@ pub(super) fn order(shared: &Path, node: &Node, seen: &Observation) -> Option<Re
             usable.message
         )),
         Ok(false) => {
-            let why = format!("the driver toolkit was told to build for this MOFED before, and {}", usable.message);
+            let why =
+                format!("the driver toolkit was told to build for this MOFED before, and {}", usable.message);
             Err(Obstacle::new(Kind::AlreadyTried, why))
         }
         Err(error) => {
