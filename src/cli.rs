@@ -184,9 +184,9 @@ pub struct RebuildArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub heal: HealArgs,
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "clap would print it")]
-    pub pace: PaceArgs,
+    /// Where the last words go [default: /dev/termination-log if it exists]
+    #[arg(long, value_name = "PATH")]
+    pub termination_log: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub node: NodeArgs,

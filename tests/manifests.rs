@@ -39,7 +39,7 @@ const FIXTURES: [(&str, &str, &str); 4] = [
 
 const POLICIES: [&str; 5] = ["admission", "kyverno", "wrapper", "shim", "keep"];
 
-const OVERLAYS: [&str; 5] = ["vanilla", "openshift", "wrapper", "kyverno", "keep"];
+const OVERLAYS: [&str; 6] = ["vanilla", "openshift", "wrapper", "kyverno", "keep", "parallel"];
 
 #[test]
 fn every_manifest_says_what_it_survives_and_what_it_needs() {

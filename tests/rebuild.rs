@@ -70,6 +70,10 @@ mv /next /proc/modules
 rm -r /sys/module/nvidia_peermem
 "#;
 
+/// What is taken away or put in the way.
+type Change<'a> = &'a dyn Fn(&Node);
+type BoxedChange = Box<dyn Fn(&Node)>;
+
 struct Place {
     node: Node,
 }
@@ -152,7 +156,10 @@ impl Place {
     fn run_below(&self, root: &Path, verb: &str, more: &[&str]) -> Command {
         let path = |relative: &str| self.node.path(relative);
         let mut command = gate();
-        command.arg(verb).args(["--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
+        command.arg(verb).args(["--log-format", "json"]);
+        if verb != "rebuild" {
+            command.args(["--settle", "100ms", "--heartbeat", "1s"]);
+        }
         command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
         command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(root);
         command.arg("--termination-log").arg(path("last-words"));
@@ -283,7 +290,7 @@ fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
 #[test]
 fn every_layout_of_sources_and_headers_is_found() {
     let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
-    let layouts: [(&str, &dyn Fn(&Node)); 6] = [
+    let layouts: [(&str, Change<'_>); 6] = [
         ("nvidia-installer's", &|node| {
             node.rename(SOURCES, "usr/src/kernel-open");
             fs::create_dir(node.path(SOURCES)).unwrap();
@@ -296,7 +303,7 @@ fn every_layout_of_sources_and_headers_is_found() {
         }),
         ("a distribution's", &|node| node.rename(SOURCES, "usr/src/nvidia-current-595.45.04")),
         ("MOFED without the machine", &|node| {
-            node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/{KERNEL}"))
+            node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/{KERNEL}"));
         }),
         ("MOFED's absolute default link", &|node| {
             node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/built"));
@@ -332,7 +339,7 @@ fn arm64_takes_its_own_directory() {
 #[test]
 fn every_obstacle_is_a_refusal_with_its_reason() {
     let remove = |relative: &'static str| move |node: &Node| node.remove(relative);
-    let obstacles: Vec<(Kind, Box<dyn Fn(&Node)>)> = vec![
+    let obstacles: Vec<(Kind, BoxedChange)> = vec![
         (
             Kind::Loaded,
             Box::new(|node| {

@@ -3,7 +3,7 @@
 
 use super::heal::{Healed, Healer, depmod};
 use super::held::{Held, Hold};
-use super::looking::{ONE_LOOK, Outcome, Outputs, ended_by, signals, supervised};
+use super::looking::{ONE_LOOK, Outcome, ended_by, last_words, signals, supervised};
 use super::{Start, Stop};
 use crate::act::answer;
 use crate::act::last_words::LastWords;
@@ -19,6 +19,18 @@ use crate::node::{Node, PeermemExpected};
 use crate::rebuild::{Kind, Obstacle, Wish};
 use crate::wake::Signals;
 use std::path::Path;
+use std::time::Duration;
+
+/// It looks, and waits for nothing.
+const POLICY: Policy = Policy {
+    timeout: None,
+    proceed_on_timeout: false,
+    settle: Duration::ZERO,
+    suspect_hold: Duration::ZERO,
+    fail_fast: false,
+    dry_run: false,
+    heartbeat: ONE_LOOK,
+};
 
 /// Does what was asked for, once.
 pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
@@ -41,11 +53,11 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), start.variables)?;
     // What is judged must be what modprobe finds in that root.
     node.places.finds_driver = false;
-    let Outputs { last_words, .. } = Outputs::check(&args.pace, &node.places.marker, start)?;
+    let last_words = last_words(&node.places.marker, start)?;
     let wish = if args.heal.rebuild == Wish::Off { Wish::Auto } else { args.heal.rebuild.clone() };
     let mut healer = Healer::new(wish, args.heal.rebuild_timeout, start.variables);
     healer.is_asked = true;
-    let asked = Hold { node, policy: Policy::of_keep(&args.pace), metrics: None };
+    let asked = Hold { node, policy: POLICY, metrics: None };
     let mut held = Held::new(&asked, signals);
     if args.undo {
         return undo(&mut held, &last_words, start);
