@@ -16,6 +16,7 @@ mod outlet;
 pub mod output;
 mod stderr;
 pub mod supervisor;
+pub mod terminal;
 pub mod termination_log;
 pub mod workshop;
 

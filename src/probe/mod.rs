@@ -36,9 +36,10 @@ pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
 pub use material::{build_id_of_file, material, pair};
 pub use modules::parse_line;
+pub use pci::has_no_gpu;
 pub use pods::module_in;
 pub use privilege::cannot_load;
-pub use survey::{Breadth, survey};
+pub use survey::{Breadth, is_another_root, may_be_host, survey};
 
 use crate::condition::{Condition, ConditionType, Status};
 use crate::judge::{self, swap::Glimpse};

@@ -4,6 +4,7 @@
 mod attempt;
 mod check;
 mod doctor;
+mod expected;
 mod fleet;
 mod heal;
 mod held;
@@ -18,6 +19,7 @@ mod toolkit;
 mod vigil;
 mod wait;
 mod watch;
+mod window;
 
 use crate::act;
 use crate::act::exec::Unrunnable;
