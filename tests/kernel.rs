@@ -932,7 +932,6 @@ impl Report {
 }
 
 /// The stub is cured, and so is the module of a MOFED that is gone; a swap that begins meanwhile goes first.
-#[test]
 fn nvidia_peermem_is_rebuilt_and_live() {
     play("rebuild", |run| {
         run.loading("off").ended(3, "absent").said("StubModule");
@@ -1008,6 +1007,7 @@ fn main() -> ExitCode {
         keep_lets_go_before_mofed_swaps_and_loads_again_after,
         a_loop_that_only_loads_stands_in_mofeds_way,
         nvidias_own_peermem_is_foretold_to_load_and_does,
-        nvidias_own_stub_is_told_beforehand
+        nvidias_own_stub_is_told_beforehand,
+        nvidia_peermem_is_rebuilt_and_live,
     ]
 }
