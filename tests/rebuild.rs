@@ -445,6 +445,32 @@ fn a_build_that_comes_to_nothing_installs_nothing() {
 }
 
 #[test]
+fn a_full_disk_is_a_refusal_or_leaves_nothing_behind() {
+    if !can_mount() {
+        return;
+    }
+    let updates = format!("lib/modules/{KERNEL}/updates");
+    for (place_of_mount, size, ends, words) in
+        [("var/lib", "1m", 3, "NoRoom"), (updates.as_str(), "8k", 125, "No space left on device")]
+    {
+        let Some(place) = Place::new() else { return };
+        fs::create_dir_all(place.node.path(place_of_mount)).expect("a directory");
+        let script = "mount -t tmpfs -o size=$1 none $2 && shift 2 && \"$@\"; status=$?; ls -A $UPDATES >&2; exit $status";
+        let mount = place.node.path(place_of_mount);
+        let by = ["unshare", "-m", "sh", "-c", script, "sh", size].map(PathBuf::from);
+        let mut rebuild = place.run("rebuild", &[]);
+        rebuild.env("UPDATES", place.node.path(&updates)).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let (ended, said) = refusal(&mut support::wrapped(by.into_iter().chain([mount]), &rebuild));
+        assert_eq!(ended, ends, "{said}");
+        assert!(said.contains(words), "{said}");
+        let listed: Vec<_> =
+            said.lines().filter(|line| line.ends_with(".ko") || line.ends_with(".unfinished")).collect();
+        assert!(listed.is_empty(), "{listed:?}");
+        place.assert_clean();
+    }
+}
+
+#[test]
 fn a_build_that_hangs_is_ended_with_all_its_processes() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; echo $$ >/make; wait");
