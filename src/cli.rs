@@ -4,6 +4,7 @@
 //! The environment mirrors are derived from these options in [`crate::environment`].
 
 use crate::help;
+use crate::rebuild::Wish;
 use crate::stamp;
 use crate::timeline::Since;
 use crate::version::Version;
@@ -35,6 +36,7 @@ pub enum Verb {
     Doctor(DoctorArgs),
     Fleet(FleetArgs),
     Timeline(TimelineArgs),
+    Rebuild(RebuildArgs),
     Install(InstallArgs),
 }
 
@@ -53,6 +55,9 @@ pub struct WaitArgs {
     /// End at once, with 3, when waiting cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
+    /// On `OpenShift`, once MOFED is ready: have the driver toolkit build again what it built without MOFED: off or auto
+    #[arg(long, value_name = "off|auto", default_value = "off", value_parser = wish)]
+    pub rebuild: Wish,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub look: LookArgs,
@@ -74,6 +79,9 @@ pub struct LoadArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub hold: HoldArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub heal: HealArgs,
     /// The modprobe to run
     ///
     /// The modprobe to run [default: the first in PATH that is not this program]
@@ -97,6 +105,9 @@ pub struct KeepArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub pace: PaceArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub heal: HealArgs,
     /// Never unload
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub no_yield: bool,
@@ -160,6 +171,41 @@ pub struct PaceArgs {
     /// A Prometheus textfile, replaced atomically
     #[arg(long, value_name = "PATH")]
     pub metrics_file: Option<PathBuf>,
+}
+
+/// Options of the verbs that may rebuild nvidia-peermem.
+#[derive(Debug, Args)]
+pub struct HealArgs {
+    /// Rebuild nvidia-peermem.ko when only that is wrong: off, auto, or a program that builds it
+    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = wish)]
+    pub rebuild: Wish,
+    /// How long a rebuild may take
+    #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
+    pub rebuild_timeout: Duration,
+}
+
+/// Rebuild nvidia-peermem.ko for this kernel, nvidia and MOFED, or report why not
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("rebuild"))]
+pub struct RebuildArgs {
+    /// Print what would be done, and do nothing
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub dry_run: bool,
+    /// Remove the nvidia-peermem.ko that a rebuild installed
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub undo: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub heal: HealArgs,
+    /// Where the last words go [default: /dev/termination-log if it exists]
+    #[arg(long, value_name = "PATH")]
+    pub termination_log: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would print it")]
+    pub log: LogArgs,
 }
 
 /// One look, one verdict, no waiting
@@ -426,6 +472,14 @@ fn heartbeat(text: &str) -> Result<Duration, String> {
 
 fn boolean(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| format!("{text:?} is neither true nor false"))
+}
+
+fn wish(text: &str) -> Result<Wish, String> {
+    match text {
+        "off" => Ok(Wish::Off),
+        "auto" => Ok(Wish::Auto),
+        _ => absolute(text).map(Wish::By).map_err(|why| format!("{why}; or off, or auto")),
+    }
 }
 
 fn timeout(text: &str) -> Result<Timeout, String> {

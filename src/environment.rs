@@ -18,6 +18,10 @@ const PREFIX: &str = "PEERMEM_GATE_";
 /// What a disabled `load` still has to know.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
+/// What a program that `--rebuild` names is told, which may itself call us.
+const TOLD_TO_BUILDERS: [&str; 8] =
+    ["KERNEL", "ARCH", "HEADERS", "SYMVERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
+
 /// Verbs that answer on standard output, and leave no last words.
 const WITHOUT_LAST_WORDS: [&str; 4] = ["check", "doctor", "fleet", "timeline"];
 
@@ -162,7 +166,10 @@ fn mirrors(
 
 /// Kubernetes sets `SERVICE_` and `PORT` variables for a Service named peermem-gate.
 fn is_injected(mirror: &str) -> bool {
-    mirror == "DISABLED" || mirror.starts_with("SERVICE_") || mirror.starts_with("PORT")
+    mirror == "DISABLED"
+        || mirror.starts_with("SERVICE_")
+        || mirror.starts_with("PORT")
+        || TOLD_TO_BUILDERS.contains(&mirror)
 }
 
 fn mirrored_by<'a>(mirror: &str, verb: &'a Command) -> Option<&'a Arg> {

@@ -136,6 +136,26 @@ pub const GUIDES: &[Guide] = &[
         variables: &[MIRRORS, NEIGHBOURS, REPORTED],
     },
     Guide {
+        verb: "rebuild",
+        exits: &[
+            ("0", "a usable nvidia-peermem.ko is there, or was built; with --undo: removed"),
+            ("1", "the build, or its installation, failed"),
+            REFUSED,
+            ("3", "a rebuild is not the cure, or something is in its way: the last words say what"),
+            ("124", "the build did not end in time"),
+            BUG,
+            SIGNAL,
+        ],
+        examples: &[
+            ("peermem-gate rebuild --dry-run", "say what a rebuild would do, and do nothing"),
+            (
+                "peermem-gate rebuild --driver-root /run/nvidia/driver",
+                "build it for the driver container's nvidia",
+            ),
+        ],
+        variables: &[MIRRORS, NEIGHBOURS],
+    },
+    Guide {
         verb: "timeline",
         exits: &[("0", "drawn"), REFUSED, BUG],
         examples: &[

@@ -35,6 +35,7 @@ pub mod look;
 pub mod node;
 pub mod observation;
 pub mod probe;
+pub mod rebuild;
 pub mod record;
 pub mod report;
 pub mod sentence;

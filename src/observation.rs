@@ -360,6 +360,12 @@ pub struct Peermem {
     pub accepted: Vec<Accepted>,
     /// What the kernel demands of a signature.
     pub signatures: Signatures,
+    /// Build ids of the modules that `rebuild` installed for this kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rebuilt: Vec<String>,
+    /// The build id of the `nvidia_peermem` that is loaded, where `rebuild` installed any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<String>,
 }
 
 /// The CRCs that a live module offers for its symbols.

@@ -8,6 +8,7 @@ use peermem_gate::condition::{Outcome, Reason, Status};
 use peermem_gate::ending::Ending;
 use peermem_gate::finding::{Facts, Id, Step};
 use peermem_gate::keep;
+use peermem_gate::rebuild::Kind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,6 +18,7 @@ use std::process::Command;
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
 const SIDECAR: &str = "docs/sidecar.md";
+const HEAL: &str = "docs/heal.md";
 const FINDINGS: &str = "docs/findings.md";
 /// As wide as the documents are.
 const WIDTH: usize = 118;
@@ -165,6 +167,17 @@ fn assert_same(path: &str, text: &str) {
 }
 
 #[test]
+fn every_obstacle_to_a_rebuild_is_explained_as_the_program_says() {
+    let mut text = read(HEAL);
+    text.truncate(text.find("| reason | meaning |").unwrap_or(text.len()));
+    text = text.trim_end().to_owned() + "\n\n| reason | meaning | what to do |\n|---|---|---|\n";
+    for kind in Kind::ALL {
+        text += &format!("| `{kind}` | {} | {} |\n", kind.meaning(), kind.remedy());
+    }
+    assert_same(HEAL, &text);
+}
+
+#[test]
 fn every_condition_is_explained_in_its_order() {
     let types = condition_types();
     let headings: Vec<_> =
@@ -180,6 +193,7 @@ fn no_reason_is_named_that_does_not_exist() {
     let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
+    known.extend(Kind::ALL.iter().map(ToString::to_string));
     known.extend(
         [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
             .map(|s| s.to_string()),

@@ -964,6 +964,22 @@ impl Report {
     }
 }
 
+/// The stub is cured, and so is the module of a MOFED that is gone; a swap that begins meanwhile goes first.
+fn nvidia_peermem_is_rebuilt_and_live() {
+    play("rebuild", |run| {
+        run.loading("off").ended(3, "absent").said("StubModule");
+        run.loading("auto")
+            .ended(0, "live")
+            .said("is installed and usable")
+            .said("loaded: nvidia_peermem is live");
+        assert!(run.only("file").contains("/updates/nvidia-peermem.ko"), "{}", run.only("file"));
+        assert_eq!(run.only("ended-build"), "0", "nothing was installed");
+        run.loading("swap").ended(0, "live").said("nothing is installed").said("is installed and usable");
+        assert_eq!(run.only("kept"), "live");
+        assert_eq!(run.only("healed"), "live \"installed\":1");
+    });
+}
+
 /// Plays a scenario to its end, or says why it cannot be played here.
 fn play(scenario: &str, judge: impl FnOnce(&Run)) {
     let gate = machine::gate();
@@ -1025,6 +1041,7 @@ fn main() -> ExitCode {
         a_loop_that_only_loads_stands_in_mofeds_way,
         nvidias_own_peermem_is_foretold_to_load_and_does,
         nvidias_own_stub_is_told_beforehand,
-        a_timeline_has_the_times_of_the_race
+        a_timeline_has_the_times_of_the_race,
+        nvidia_peermem_is_rebuilt_and_live,
     ]
 }

@@ -39,7 +39,7 @@ const FIXTURES: [(&str, &str, &str); 4] = [
 
 const POLICIES: [&str; 5] = ["admission", "kyverno", "wrapper", "shim", "keep"];
 
-const OVERLAYS: [&str; 5] = ["vanilla", "openshift", "wrapper", "kyverno", "keep"];
+const OVERLAYS: [&str; 6] = ["vanilla", "openshift", "wrapper", "kyverno", "keep", "parallel"];
 
 #[test]
 fn every_manifest_says_what_it_survives_and_what_it_needs() {
@@ -669,7 +669,7 @@ fn the_image_is_unset_until_somebody_sets_it() {
         rendered.iter().filter_map(|policy| Some(variable(policy, "image")?.to_owned())).collect()
     };
     let overlay = |name: &str| copy.path().join("overlays").join(name);
-    let count = |name: &str| if ["wrapper", "keep"].contains(&name) { 2 } else { 1 };
+    let count = |name: &str| if ["wrapper", "keep", "parallel"].contains(&name) { 2 } else { 1 };
     for name in OVERLAYS {
         assert_eq!(images(&overlay(name)), vec!["image_is_not_set"; count(name)], "{name}");
     }

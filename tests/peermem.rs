@@ -67,6 +67,8 @@ impl Case {
                 versions: crcs(&[("__fentry__", 4), ("module_layout", 5)]),
             }],
             signatures: Signatures::default(),
+            rebuilt: Vec::new(),
+            loaded: None,
         };
         let symvers = Symvers::WithPeerMemory;
         let seen = Observation {

@@ -110,6 +110,7 @@ impl ReplayKeep {
         let done = match action {
             Action::Load => Done::Loaded("loaded".to_owned()),
             Action::Unload => Done::Unloaded("unloaded".to_owned()),
+            Action::Rebuild => unreachable!("nobody has asked for a rebuild"),
         };
         let effects = self.keep.done(at, done);
         self.hear(at, effects);

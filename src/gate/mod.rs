@@ -12,6 +12,7 @@ use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
 use crate::ending::Ending;
 use crate::look::{Cause, Look};
 use crate::observation::{FileId, Identity};
+use crate::rebuild;
 use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub struct Gate {
     said: u32,
     /// How often an opening came to nothing.
     vain: u32,
+    /// nvidia-peermem.ko may be rebuilt when only that is wrong.
+    cures: bool,
 }
 
 impl Gate {
@@ -68,7 +71,28 @@ impl Gate {
             spent: Vec::new(),
             said: 0,
             vain: 0,
+            cures: false,
         }
+    }
+
+    /// Whether it opens for a rebuild of nvidia-peermem, once that alone is wrong.
+    pub fn cure(&mut self, cures: bool) {
+        self.cures = cures;
+    }
+
+    /// Only nvidia-peermem.ko is wrong, all else has held for the settle time, and it may be rebuilt.
+    #[must_use]
+    pub fn is_curable(&self) -> bool {
+        let is_settled = |verdict: &&Verdict| {
+            verdict.get(ConditionType::Settled).is_some_and(|c| c.reason == Reason::Held)
+        };
+        self.verdict().filter(is_settled).is_some_and(|verdict| self.may_cure(verdict))
+    }
+
+    /// Only nvidia-peermem.ko is wrong at this look, and it may be rebuilt.
+    #[must_use]
+    pub fn may_cure(&self, verdict: &Verdict) -> bool {
+        self.cures && rebuild::is_all_that_is_missing(verdict)
     }
 
     /// Holds on after an opening that came to nothing. The deadline stays where it is.
@@ -309,7 +333,7 @@ impl Gate {
 
     /// Starts, continues or ends the settle time; says what broke it.
     fn settle_or_break(&mut self, now: BootTime, verdict: &Verdict, identity: &Identity) -> Option<String> {
-        if verdict.outcome != Outcome::Ready {
+        if verdict.outcome != Outcome::Ready && !self.may_cure(verdict) {
             self.settling = None;
             return None;
         }
@@ -336,9 +360,10 @@ impl Gate {
     fn decide(&self, now: BootTime) -> Option<Effect> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
         // The first look has not come to its end.
-        let Some(outcome) = self.verdict().map(|verdict| verdict.outcome) else {
+        let Some(verdict) = self.verdict() else {
             return late.then(|| self.too_late());
         };
+        let outcome = verdict.outcome;
         let is_exempt = self.exempt.is_some_and(|opens| now >= opens);
         match outcome {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
@@ -346,6 +371,9 @@ impl Gate {
             // The deadline wins over the settle time; one look opens no second time.
             Outcome::Ready if !(late || self.vain > 0 && self.one_look()) => {
                 Some(Effect::Open(Opening::Ready))
+            }
+            Outcome::Blocked if !late && self.may_cure(verdict) => {
+                self.is_curable().then_some(Effect::Open(Opening::Curable))
             }
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,
@@ -377,6 +405,9 @@ impl Gate {
             }
             (None, ..) => (Level::Info, "everything holds".to_owned()),
             (Some(c), Outcome::NotApplicable, _) => (Level::Info, c.message.clone()),
+            (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => {
+                (Level::Warn, format!("to be rebuilt once all else has settled: {}", c.message))
+            }
             (Some(c), Outcome::Blocked, _) => {
                 (Level::Error, format!("blocked, waiting alone cannot help: {}", sentence(c)))
             }
@@ -405,6 +436,9 @@ impl Gate {
         let (level, how) = match &last {
             Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
             Effect::Open(Opening::NotApplicable) => (Level::Info, "open: the gate does not apply".to_owned()),
+            Effect::Open(Opening::Curable) => {
+                (Level::Info, "everything holds but nvidia-peermem.ko, which can be rebuilt".to_owned())
+            }
             Effect::Open(Opening::DryRun) if settling => {
                 (Level::Info, "open: dry run; everything holds at this look".to_owned())
             }

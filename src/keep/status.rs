@@ -10,6 +10,7 @@ use crate::report::{self, Report, SCHEMA};
 use crate::text::Page;
 use crate::time::{BootTime, Seconds};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -39,6 +40,9 @@ pub struct Summary {
     /// Processes that may be what uses it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub holders: Vec<String>,
+    /// Rebuilds of nvidia-peermem.ko, by what they came to.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub rebuilds: BTreeMap<String, u64>,
     /// Time since boot at which this was written, in seconds.
     pub written_s: f64,
     /// How often it is written at least, in seconds.
@@ -60,6 +64,7 @@ impl Summary {
             loaded_by,
             refcount,
             holders: holders.to_vec(),
+            rebuilds: keep.ledger().rebuilds.iter().map(|(what, count)| (what.to_string(), *count)).collect(),
             written_s: now.as_secs_f64(),
             heartbeat_s: heartbeat.as_secs_f64(),
         }
@@ -196,6 +201,18 @@ pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
     for (reason, count) in &ledger.refused {
         let _ = writeln!(text, "peermem_gate_keep_refused_loads_total{{reason=\"{reason}\"}} {count}");
     }
+    text += "# HELP peermem_gate_keep_rebuilds_total Rebuilds of nvidia-peermem.ko, by what they came to.\n\
+             # TYPE peermem_gate_keep_rebuilds_total counter\n";
+    for (conclusion, count) in &ledger.rebuilds {
+        let _ = writeln!(text, "peermem_gate_keep_rebuilds_total{{result=\"{conclusion}\"}} {count}");
+    }
+    let _ = write!(
+        text,
+        "# HELP peermem_gate_keep_rebuild_seconds_total Time spent on rebuilds.\n\
+         # TYPE peermem_gate_keep_rebuild_seconds_total counter\n\
+         peermem_gate_keep_rebuild_seconds_total {:.3}\n",
+        ledger.rebuilding.as_secs_f64()
+    );
     let _ = write!(
         text,
         "# HELP peermem_gate_keep_loads_total Loads that succeeded.\n\

@@ -13,6 +13,7 @@ mod kmsg;
 mod lock;
 pub mod logs;
 mod marker;
+mod material;
 pub mod modprobe_conf;
 pub mod module_file;
 mod modules;
@@ -35,8 +36,10 @@ pub use history::{gathered, of_node};
 pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
+pub use material::{build_id_of_file, material, pair};
 pub use modules::parse_line;
 pub use pci::has_no_gpu;
+pub use pods::module_in;
 pub use privilege::cannot_load;
 pub use survey::{Breadth, is_another_root, may_be_host, survey};
 

@@ -89,15 +89,20 @@ pub(super) struct Outputs {
 impl Outputs {
     pub(super) fn check(pace: &PaceArgs, marker: &Path, start: &Start) -> Result<Self, Misuse> {
         let metrics = output("--metrics-file", pace.metrics_file.as_deref(), marker)?;
-        let log = match start.last_words.log.clone() {
-            None => None,
-            Some(log) => {
-                let path = log.path().to_owned();
-                Some(log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &error))?)
-            }
-        };
-        Ok(Self { metrics, last_words: LastWords { log } })
+        Ok(Self { metrics, last_words: last_words(marker, start)? })
     }
+}
+
+/// Where the last words go, which is not beside the marker.
+pub(super) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misuse> {
+    let log = match start.last_words.log.clone() {
+        None => None,
+        Some(log) => {
+            let path = log.path().to_owned();
+            Some(log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &error))?)
+        }
+    };
+    Ok(LastWords { log })
 }
 
 /// A file that was asked for by `option`.

@@ -6,14 +6,17 @@ mod check;
 mod doctor;
 mod expected;
 mod fleet;
+mod heal;
 mod held;
 mod install;
 mod keep;
 mod load;
 mod looking;
 mod outlets;
+mod rebuild;
 pub mod shim;
 mod timeline;
+mod toolkit;
 mod vigil;
 mod wait;
 mod watch;
@@ -51,6 +54,7 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
         Verb::Doctor(args) => doctor::run(&args, start),
         Verb::Fleet(args) => fleet::run(&args),
         Verb::Timeline(args) => timeline::run(&args, start),
+        Verb::Rebuild(args) => rebuild::run(&args, start),
         Verb::Install(args) => install::run(&args),
     }
 }

@@ -3,15 +3,16 @@
 
 use super::held::{Held, Hold};
 use super::looking::{Outcome, Outputs, ended_by, limit, signals, supervised};
-use super::{Start, Stop, expected, window};
+use super::{Start, Stop, expected, toolkit, window};
 use crate::act::exec::Program;
 use crate::act::log;
 use crate::act::supervisor::Terms;
 use crate::cli::WaitArgs;
 use crate::ending::Ending;
 use crate::environment::value_of;
-use crate::gate::{Effect, Policy};
+use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
+use crate::rebuild::Wish;
 use crate::wake::Signals;
 use std::time::Duration;
 
@@ -62,6 +63,14 @@ fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Re
     let mut held = Held::new(&asked, signals);
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
+        Effect::Open(Opening::Ready) if args.rebuild == Wish::Auto => {
+            match toolkit::order_when_open(&toolkit::directory(start.variables), &asked.node) {
+                Some(Ok(said)) => tracing::warn!("{said}"),
+                Some(Err(obstacle)) => tracing::error!("{obstacle}"),
+                None => {}
+            }
+            Ending::Opened
+        }
         _ => Ending::Opened,
     })
 }

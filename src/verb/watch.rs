@@ -147,6 +147,11 @@ impl<'a> Watch<'a> {
         glimpse.must_go().then_some(glimpse.swap).flatten()
     }
 
+    /// Why MOFED is about to swap its modules, if it is, at this very moment.
+    pub(super) fn swap_begins(&self) -> Option<String> {
+        probe::glimpse(self.node, self.was_marked).swap
+    }
+
     /// A look as `keep` takes it in.
     pub(super) fn sight(&self, look: Look) -> Option<Sight> {
         Some(Sight::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked))
