@@ -21,12 +21,13 @@ const FINDINGS: &str = "docs/findings.md";
 const WIDTH: usize = 118;
 
 /// Rooms that get all they know from their arguments.
-const PURE: [&str; 18] = [
+const PURE: [&str; 19] = [
     "src/arguments.rs",
     "src/judge",
     "src/gate",
     "src/keep",
     "src/condition.rs",
+    "src/consumer.rs",
     "src/observation.rs",
     "src/config.rs",
     "src/version.rs",

@@ -2,6 +2,7 @@
 //! The judge by properties. The tables are whole nodes: tests/nodes.
 
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
+use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
 use peermem_gate::node::{Expectations, MofedPlace};
 use peermem_gate::observation::{
@@ -15,6 +16,7 @@ const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
 
 fn expectations(mofed: MofedPlace) -> Expectations {
     Expectations {
+        consumers: vec![Consumer::Peermem],
         peermem: None,
         rdma_requested: None,
         use_host_mofed: None,
@@ -145,6 +147,7 @@ fn observations() -> impl Strategy<Value = Observation> {
         headers(),
     )
         .prop_map(|(nic, marker, lock, modules, symbols, headers)| Observation {
+            fabric: None,
             peermem: None,
             kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,

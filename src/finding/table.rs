@@ -83,6 +83,12 @@ findings! {
     DevicesUnreadable: Unknown, "PCI devices cannot be read",
         after [],
         ["Mount the host's `/sys`, or name it with `--sys`."];
+    VpdUnreadable: Unknown, "whether this is an NVLink 5 machine cannot be read",
+        after [],
+        ["Run it as root: only uid 0 may read `/sys/bus/pci/devices/*/vpd`, and it needs no capability for that."];
+    RdmaDevicesUnreadable: Unknown, "RDMA devices cannot be read",
+        after [],
+        ["Mount the host's `/sys`, or name it with `--sys`."];
     MarkerUnreadable: Unknown, "the marker cannot be looked at",
         after [],
         ["Let this process search every directory on the way, or correct `--marker`.", AS_HOST_ROOT];
@@ -311,6 +317,39 @@ findings! {
         after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
             ModuleInTree, ModuleNotLoaded, ModuleLoading, ModuleUnloading, WitnessesDisagree],
         ["If the modules are live and MOFED's, install a MOFED that has peer memory, or use DMA-BUF."];
+
+    // Fabric Manager, on a machine with NVLink 5 switches.
+    UmadNotLoaded: Critical, "ib_umad is not loaded: Fabric Manager cannot reach the NVLink 5 switches",
+        after [MixedStack],
+        [
+            "`modprobe ib_umad` on the node, then delete this node's driver pod.",
+            "On a host with its own RDMA stack, load it at every boot: put `ib_umad` into `/etc/modules-load.d/ib_umad.conf`.",
+            DRIVER_POD,
+        ];
+    RdmaDeviceMissing: Warning, "an NVLink 5 management device has no RDMA device",
+        after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded, ModuleLoading,
+            ModuleUnloading],
+        [
+            "Wait while MOFED loads its driver.",
+            "If MOFED is ready, `dmesg | grep -i mlx5` says why the driver did not take the device.",
+            MOFED_POD,
+        ];
+    FabricManagerTooEarly: Critical, "Fabric Manager began without the NVLink 5 devices: CUDA error 802 on all GPUs",
+        after [UmadNotLoaded],
+        [
+            "Wait until MOFED is ready on this node: `peermem-gate check --for fabric`.",
+            "Then delete this node's driver pod: Fabric Manager looks for the devices only when it starts: \
+                `kubectl delete pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
+            "Put `peermem-gate wait --for any` before the driver's container, or it happens again: `manifests/components/nvlink5`.",
+        ];
+    FabricNotReady: Warning, "the NVLink 5 devices are not ready: a Fabric Manager that starts now ends in CUDA error 802",
+        after [UmadNotLoaded, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded,
+            ModuleLoading, ModuleUnloading, RdmaDeviceMissing],
+        [
+            "Wait until MOFED has loaded its driver, and do not restart the driver's container before.",
+            "Have the driver's pod wait for it: `peermem-gate wait --for any`, `manifests/components/nvlink5`.",
+            MOFED_POD,
+        ];
 
     // The headers.
     HeaderMountStale: Critical, "MOFED's header mount is that of a container that is gone",

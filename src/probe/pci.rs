@@ -1,33 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for a Mellanox device: by vendor alone, as NVIDIA's driver container searches.
 
+use super::fabric;
 use super::read::{small, unreadable};
-use crate::observation::{Nic, Seen, Unreadable};
+use crate::observation::{Management, Nic, Seen, Unreadable};
 use crate::symptoms::{PciFunction, Region};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(super) const MELLANOX: u16 = 0x15b3;
 pub(super) const NVIDIA: u16 = 0x10de;
 
-pub(super) fn read(sys: &Path) -> Nic {
-    let devices = sys.join("bus/pci/devices");
-    let entries = match devices.read_dir() {
-        Ok(entries) => entries,
-        Err(error) => return Nic::Unreadable(unreadable(&devices, &error)),
+/// Who wants to know about the management devices too wants all Mellanox functions.
+pub(super) fn read(sys: &Path, is_fabric_asked: bool) -> (Nic, Option<Management>) {
+    let limit = if is_fabric_asked { usize::MAX } else { 1 };
+    let (functions, hidden) = match search(sys, limit) {
+        Ok(found) => found,
+        Err(why) => (Vec::new(), Some(why)),
     };
-    let mut unreadable_one = None;
-    for entry in entries {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => return Nic::Unreadable(unreadable(&devices, &error)),
-        };
-        match vendor(&entry.path().join("vendor")) {
-            Ok(MELLANOX) => return Nic::Found(entry.file_name().to_string_lossy().into_owned()),
+    let management = is_fabric_asked.then(|| fabric::management(&functions, hidden.as_ref()));
+    let first = functions.first().and_then(|function| function.file_name());
+    let found = first.map(|name| Nic::Found(name.to_string_lossy().into_owned()));
+    (found.unwrap_or_else(|| hidden.map_or(Nic::None, Nic::Unreadable)), management)
+}
+
+/// The first Mellanox functions, and one that may be another.
+fn search(sys: &Path, limit: usize) -> Seen<(Vec<PathBuf>, Option<Unreadable>)> {
+    let devices = sys.join("bus/pci/devices");
+    let mut functions = Vec::new();
+    let mut hidden = None;
+    for entry in devices.read_dir().map_err(|error| unreadable(&devices, &error))? {
+        let directory = entry.map_err(|error| unreadable(&devices, &error))?.path();
+        match vendor(&directory.join("vendor")) {
+            Ok(MELLANOX) => functions.push(directory),
             Ok(_) => {}
-            Err(why) => unreadable_one = Some(why),
+            Err(why) => hidden = Some(why),
+        }
+        if functions.len() == limit {
+            break;
         }
     }
-    unreadable_one.map_or(Nic::None, Nic::Unreadable)
+    Ok((functions, hidden))
 }
 
 /// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.

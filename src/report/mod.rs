@@ -5,6 +5,8 @@ pub mod doctor;
 pub mod runtime;
 
 use crate::condition::{Outcome, Verdict};
+use crate::consumer::{self, Consumer};
+use crate::node::Node;
 use crate::observation::Kernel;
 use crate::text::Page;
 use serde::Serialize;
@@ -27,22 +29,24 @@ pub struct Report<'a> {
     arch: &'a str,
     boot_id: Option<&'a str>,
     time: String,
+    r#for: &'a [Consumer],
     #[serde(flatten)]
     verdict: &'a Verdict,
 }
 
 impl<'a> Report<'a> {
-    /// `node` is the name that the cluster knows; the host's own name stands in for it.
+    /// A node without a name of the cluster's has the host's own.
     #[must_use]
-    pub fn new(node: Option<&'a str>, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
+    pub fn new(node: &'a Node, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            node: node.unwrap_or(&kernel.hostname),
+            node: node.name.as_deref().unwrap_or(&kernel.hostname),
             kernel: &kernel.release,
             arch: &kernel.machine,
             boot_id: kernel.boot_id.as_deref(),
             time: humantime::format_rfc3339_seconds(time).to_string(),
+            r#for: &node.expected.consumers,
             verdict,
         }
     }
@@ -75,7 +79,9 @@ impl<'a> Report<'a> {
 /// A line for each condition.
 pub fn conditions(verdict: &Verdict, page: &mut Page) {
     for c in &verdict.conditions {
-        page.line(format_args!("{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message));
+        let by =
+            if c.r#for.is_empty() { String::new() } else { format!(" [{}]", consumer::names(&c.r#for)) };
+        page.line(format_args!("{:<8} {:<17} {:<24} {}{by}", c.status, c.r#type, c.reason, c.message));
     }
 }
 

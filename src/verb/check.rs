@@ -38,7 +38,7 @@ fn look(args: &CheckArgs, start: &Start) -> Result<Ending, Stop> {
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
     let verdict = judge(&node.expected, &seen);
-    let report = Report::new(node.name.as_deref(), &seen.kernel, &verdict, clock::wall());
+    let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());
     let text = match args.format {
         Format::Text => report.text(),
         Format::Json => report.json().context("cannot write the report")? + "\n",

@@ -8,6 +8,7 @@ mod chain;
 mod conditions;
 mod devices;
 mod driver;
+mod fabric;
 mod helm;
 mod mofed;
 mod peermem;
@@ -66,6 +67,7 @@ pub fn diagnose(
         found.extend(views::judge(&case));
         found.extend(peermem::judge(&case, &found));
     }
+    found.extend(fabric::judge(&case));
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
     ordered(found, node)
