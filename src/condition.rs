@@ -223,7 +223,14 @@ impl Condition {
     /// A condition without a remedy.
     #[must_use]
     pub fn new(r#type: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
-        Self { r#type, status: reason.status(), reason, message: message.into(), remedy: None, r#for: Vec::new() }
+        Self {
+            r#type,
+            status: reason.status(),
+            reason,
+            message: message.into(),
+            remedy: None,
+            r#for: Vec::new(),
+        }
     }
 
     /// The same, with what a person must do.
@@ -303,7 +310,13 @@ impl Verdict {
 
     /// The conditions that hold the gate back, first the one that is waited for.
     pub fn holding(&self) -> impl Iterator<Item = &Condition> {
-        self.conditions.iter().filter(|c| c.holds() && counts(&self.conditions, c))
+        self.conditions.iter().filter(|c| c.holds() && self.counts(c))
+    }
+
+    /// Somebody who has business on this node needs it.
+    #[must_use]
+    pub fn counts(&self, condition: &Condition) -> bool {
+        counts(&self.conditions, condition)
     }
 
     /// Why the gate has no business here: the first reason of each consumer.
@@ -372,7 +385,7 @@ fn outcome(conditions: &[Condition]) -> Outcome {
     }
 }
 
-/// Somebody who has business on this node needs it.
+/// One of those who need it is not exempted.
 fn counts(conditions: &[Condition], condition: &Condition) -> bool {
     let has_business = |one| !conditions.iter().any(|c| c.exempts() && c.r#for.contains(one));
     condition.r#for.is_empty() || condition.r#for.iter().any(has_business)

@@ -33,7 +33,9 @@ fn management_device_present(fabric: &Fabric) -> Condition {
             Reason::VpdUnreadable,
             format!("cannot tell whether there is an NVLink 5 management device: {why}"),
         )
-        .with_remedy("run as root: only uid 0 may read vpd, and it needs no capability; mount the host's /sys"),
+        .with_remedy(
+            "run as root: only uid 0 may read vpd, and it needs no capability; mount the host's /sys",
+        ),
     }
 }
 
@@ -41,7 +43,7 @@ fn umad_live(expected: &Expectations, seen: &Observation) -> Condition {
     let condition = |reason, message: String| Condition::new(ConditionType::UmadLive, reason, message);
     let state = state(&seen.modules, UMAD);
     if let Some((reason, how)) = not_live(&state) {
-        let missing = condition(reason, format!("{UMAD} is {how}"));
+        let missing = condition(reason, format!("{UMAD}: {how}"));
         return match (reason, expected.mofed) {
             (Reason::ModuleNotLoaded, MofedPlace::Host) => {
                 missing.with_remedy(format!("`modprobe {UMAD}`, and put it into /etc/modules-load.d"))
@@ -70,11 +72,20 @@ fn rdma_device_present(fabric: &Fabric) -> Condition {
                 .with_remedy("mount the host's /sys, or name it with --sys");
         }
     };
-    let Management::Found(addresses) = &fabric.management else {
-        let message = "there is no management device that could have one".to_owned();
-        return condition(Reason::RdmaDeviceMissing, message);
+    let addresses = match &fabric.management {
+        Management::Found(addresses) => addresses,
+        Management::None => {
+            return condition(Reason::RdmaDeviceMissing, "no management device could have one".to_owned());
+        }
+        Management::Unreadable(why) => {
+            return condition(
+                Reason::VpdUnreadable,
+                format!("cannot tell whose RDMA device is needed: {why}"),
+            );
+        }
     };
-    let missing: Vec<_> = addresses.iter().filter(|address| !devices.contains_key(*address)).cloned().collect();
+    let missing: Vec<_> =
+        addresses.iter().filter(|address| !devices.contains_key(*address)).cloned().collect();
     if missing.is_empty() {
         let found = addresses.iter().map(|address| format!("{} of {address}", devices[address]));
         return condition(Reason::RdmaDeviceFound, found.collect::<Vec<_>>().join(", "));

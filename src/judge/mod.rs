@@ -129,7 +129,11 @@ fn rdma_requested(expected: &Expectations) -> Condition {
 
 /// Behind the reason.
 fn no_business(expected: &Expectations) -> &'static str {
-    if expected.consumers == [Consumer::Peermem] { "the gate does not apply" } else { "peermem needs no MOFED" }
+    if expected.consumers == [Consumer::Peermem] {
+        "the gate does not apply"
+    } else {
+        "peermem needs no MOFED"
+    }
 }
 
 fn nic_present(expected: &Expectations, nic: &Nic) -> Condition {

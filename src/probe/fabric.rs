@@ -91,7 +91,9 @@ mod tests {
         fs::create_dir_all(one.join("vpd")).unwrap();
         fs::create_dir(&other).unwrap();
         let both = [one.clone(), other.clone()];
-        assert!(matches!(management(&both, None), Management::Unreadable(why) if why.path == one.join("vpd")));
+        assert!(
+            matches!(management(&both, None), Management::Unreadable(why) if why.path == one.join("vpd"))
+        );
         fs::write(other.join("vpd"), "SW_MNG").unwrap();
         assert_eq!(management(&both, None), Management::Found(vec!["0000:19:00.0".to_owned()]));
         let hidden = Unreadable { path: "/vendor".into(), why: "no vendor".to_owned() };

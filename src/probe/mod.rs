@@ -43,7 +43,8 @@ use crate::consumer::{Consumer, UMAD};
 use crate::judge::{self, swap::Glimpse};
 use crate::node::{MofedPlace, Node, Places, below};
 use crate::observation::{
-    Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation, ProcModules, Seen, Symbols,
+    Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation, ProcModules,
+    Seen, Symbols,
 };
 use peermem::Inspected;
 use std::collections::BTreeSet;
@@ -296,8 +297,7 @@ impl<'a> Probe<'a> {
         // mlx5_core is the one that has a version, whether it is asked for or not.
         let expected = &self.node.expected;
         let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", PEERMEM]);
-        let names: BTreeSet<_> =
-            expected.all_modules().chain(["mlx5_core"]).chain(peermem).collect();
+        let names: BTreeSet<_> = expected.all_modules().chain(["mlx5_core"]).chain(peermem).collect();
         let sys = names.into_iter().map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
         Modules { proc, sys: sys.collect() }
     }

@@ -13,10 +13,11 @@ pub(super) const NVIDIA: u16 = 0x10de;
 /// Who wants to know about the management devices too wants all Mellanox functions.
 pub(super) fn read(sys: &Path, is_fabric_asked: bool) -> (Nic, Option<Management>) {
     let limit = if is_fabric_asked { usize::MAX } else { 1 };
-    let (functions, hidden) = match search(sys, limit) {
+    let (mut functions, hidden) = match search(sys, limit) {
         Ok(found) => found,
         Err(why) => (Vec::new(), Some(why)),
     };
+    functions.sort();
     let management = is_fabric_asked.then(|| fabric::management(&functions, hidden.as_ref()));
     let first = functions.first().and_then(|function| function.file_name());
     let found = first.map(|name| Nic::Found(name.to_string_lossy().into_owned()));

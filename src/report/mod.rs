@@ -79,8 +79,11 @@ impl<'a> Report<'a> {
 /// A line for each condition.
 pub fn conditions(verdict: &Verdict, page: &mut Page) {
     for c in &verdict.conditions {
-        let by =
-            if c.r#for.is_empty() { String::new() } else { format!(" [{}]", consumer::names(&c.r#for)) };
+        let by = match c.r#for.as_slice() {
+            [] => String::new(),
+            by if verdict.counts(c) => format!(" [{}]", consumer::names(by)),
+            by => format!(" [not needed: {} does not apply]", consumer::names(by)),
+        };
         page.line(format_args!("{:<8} {:<17} {:<24} {}{by}", c.status, c.r#type, c.reason, c.message));
     }
 }

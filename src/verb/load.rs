@@ -3,9 +3,7 @@
 
 use super::attempt::{Loader, Tried};
 use super::held::{Held, Hold};
-use super::looking::{
-    Outcome, Outputs, ended_by, for_peermem, limit, refuse_others, signals, supervised,
-};
+use super::looking::{Outcome, Outputs, ended_by, for_peermem, limit, refuse_others, signals, supervised};
 use super::vigil::Vigil;
 use super::{Start, Stop};
 use crate::act::Lifeline;

@@ -3,9 +3,10 @@
 //! with CUDA error 802, whether or not the cluster asks for nvidia-peermem.
 
 use super::Case;
+use crate::chain::MARKER;
 use crate::consumer::UMAD;
 use crate::finding::{Finding, Id};
-use crate::observation::{Management, Marker};
+use crate::observation::Management;
 use crate::sentence::Meaning;
 use crate::symptoms::process::{Process, Role};
 
@@ -105,12 +106,16 @@ impl<'a> Race<'a> {
         })
     }
 
-    /// Started before the marker that is there now: by the clock of the node, to the second.
+    /// Started before the marker that is there now, and not connected: who has a umad device open uses `ib_umad`. A
+    /// marker that is set again without a swap proves nothing.
     fn is_older_than_mofed(&self, manager: &Process) -> Option<(String, String)> {
-        let Marker::Present(id) = &self.case.seen.marker else { return None };
-        let marked = i64::try_from(id.changed_ns / 1_000_000_000).ok()?;
-        let seconds = marked.checked_sub(manager.started?).filter(|seconds| *seconds > 0)?;
+        let marked = self.case.symptoms.chain.stamp(MARKER).written()?;
+        let is_unused = self.case.line(UMAD)?.refcount == Some(0);
+        let seconds = marked.checked_sub(manager.started?).filter(|seconds| *seconds > 0 && is_unused)?;
         let source = format!("{}, {}", manager.directory.display(), self.case.expected.marker.display());
-        Some((source, format!("Fabric Manager is {seconds} s older than MOFED's marker")))
+        Some((
+            source,
+            format!("Fabric Manager is {seconds} s older than MOFED's marker, and nobody uses {UMAD}"),
+        ))
     }
 }
