@@ -115,6 +115,30 @@ fn a_half_swapped_stack_holds() {
     });
 }
 
+/// `NVLink` 5 with DMA-BUF: who asks for peermem is let through at once, who asks for any waits for Fabric Manager.
+#[test]
+fn fabric_manager_waits_for_its_device() {
+    play("fabric", |run| {
+        assert_eq!((run.check(0).status, run.check(0).verdict()), (0, "NotApplicable"));
+        let held = |at: usize, condition: &str, status: &str, reason: &str| {
+            let report = run.check(at);
+            report.assert(condition, status, reason);
+            assert_eq!(report.status, 1, "check {at}");
+        };
+        held(1, "ModulesFromMofed", "False", "ModuleInTree");
+        run.check(2).assert("ManagementDevicePresent", "Unknown", "VpdUnreadable");
+        held(3, "ModulesLive", "False", "ModuleNotLoaded");
+        held(4, "UmadLive", "False", "ModuleNotLoaded");
+        held(5, "UmadLive", "False", "ModuleLoading");
+        held(6, "RdmaDevicePresent", "False", "RdmaDeviceMissing");
+        run.assert_logged("ib_umad: still loading");
+        // No uevent tells of this class directory, which is not the kernel's: the safety net finds it.
+        let opened = run.assert_opened();
+        assert!(opened >= run.last("device", "") + 1.0 - GRAIN);
+        run.check(7).assert_ready();
+    });
+}
+
 #[test]
 fn doctor_names_the_root_cause() {
     play("doctor", |run| {

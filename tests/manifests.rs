@@ -828,7 +828,11 @@ fn the_evaluation_sees_what_it_looks_for() {
     let at = "/spec/mutations/0/jsonPatch/expression";
     let faults = [
         ("mountPath: '/usr/src'", "mountPth: '/usr/src'", "undefined field 'mountPth'"),
-        ("runAsUser: 65532", "runAsUser: '65532'", "expected type of field 'runAsUser'"),
+        (
+            "imagePullPolicy: 'IfNotPresent'",
+            "imagePullPolicy: 65532",
+            "expected type of field 'imagePullPolicy'",
+        ),
         (
             "Object.spec.initContainers.env.valueFrom{",
             "Object.spec.containers.env.valueFrom{",
@@ -836,7 +840,7 @@ fn the_evaluation_sees_what_it_looks_for() {
         ),
         ("{drop: ['ALL']}", "{drop: [1]}", "expected type of field 'drop'"),
         ("image: variables.image", "image: variables.immage", "immage"),
-        ("value: 'true'}", "value: 'true'", "Syntax error"),
+        ("value: variables.rdma}", "value: variables.rdma", "Syntax error"),
         ("? [\n  JSONPatch{", "? [[\n  JSONPatch{", "Syntax error"),
     ];
     for (right, wrong, words) in faults {
