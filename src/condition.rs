@@ -149,7 +149,7 @@ reasons! {
     MixedStack: False Holds, "MOFED's and in-tree modules are mixed";
 
     RdmaDeviceFound: True Passes, "the management device has an RDMA device";
-    RdmaDeviceMissing: False Holds, "a management device has no RDMA device";
+    FabricDeviceMissing: False Holds, "a management device has no RDMA device";
     RdmaDevicesUnreadable: Unknown Holds, "RDMA devices cannot be read";
 
     VersionAgrees: True Passes, "mlx5_core has the expected version";

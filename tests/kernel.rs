@@ -130,7 +130,7 @@ fn fabric_manager_waits_for_its_device() {
         held(3, "ModulesLive", "False", "ModuleNotLoaded");
         held(4, "UmadLive", "False", "ModuleNotLoaded");
         held(5, "UmadLive", "False", "ModuleLoading");
-        held(6, "RdmaDevicePresent", "False", "RdmaDeviceMissing");
+        held(6, "RdmaDevicePresent", "False", "FabricDeviceMissing");
         run.assert_logged("ib_umad: still loading");
         // No uevent tells of this class directory, which is not the kernel's: the safety net finds it.
         let opened = run.assert_opened();

@@ -316,6 +316,32 @@ fn without_inotify_watches_the_safety_net_carries_on() {
     without_inotify("max_inotify_watches", "fs.inotify.max_user_watches");
 }
 
+/// The calls of a wait that has nothing to wait for.
+fn calls_when_ready(args: &[&str]) -> Option<String> {
+    if !can(&["strace", "true"]) {
+        return None;
+    }
+    let node = Node::ready();
+    let trace = node.path("trace");
+    let by = ["strace", "-f", "-qq", "-o"].map(OsString::from).into_iter().chain([trace.clone().into()]);
+    let mut gate = Gate::start(&mut wrapped(by, node.wait().args(args)));
+    gate.assert_opened();
+    Some(fs::read_to_string(trace).unwrap())
+}
+
+/// To close an inotify instance takes ten times as long as all the rest of an opening.
+#[test]
+fn what_is_ready_and_need_not_settle_opens_without_an_inotify_instance() {
+    let Some(calls) = calls_when_ready(&["--settle", "0s"]) else { return };
+    assert!(!calls.contains("inotify_"), "{calls}");
+}
+
+#[test]
+fn what_is_ready_and_has_to_settle_is_watched_meanwhile() {
+    let Some(calls) = calls_when_ready(&["--settle", "100ms"]) else { return };
+    assert!(calls.contains("inotify_add_watch"), "{calls}");
+}
+
 #[test]
 fn without_proc_modules_it_never_opens() {
     let node = Node::ready().without("proc/modules");

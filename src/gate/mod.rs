@@ -205,6 +205,12 @@ impl Gate {
         self.policy.dry_run || self.policy.timeout == Some(Duration::ZERO)
     }
 
+    /// A single look at which everything holds opens it.
+    #[must_use]
+    pub fn opens_at_one_look(&self) -> bool {
+        self.settle().is_zero()
+    }
+
     fn settle(&self) -> Duration {
         match self.policy.settle {
             _ if self.one_look() => Duration::ZERO,

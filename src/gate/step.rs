@@ -55,3 +55,11 @@ pub enum Effect {
     /// End, and step no more.
     End(Ending),
 }
+
+impl Effect {
+    /// Nothing follows it.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Open(_) | Self::End(_))
+    }
+}

@@ -75,7 +75,7 @@ fn rdma_device_present(fabric: &Fabric) -> Condition {
     let addresses = match &fabric.management {
         Management::Found(addresses) => addresses,
         Management::None => {
-            return condition(Reason::RdmaDeviceMissing, "no management device could have one".to_owned());
+            return condition(Reason::FabricDeviceMissing, "no management device could have one".to_owned());
         }
         Management::Unreadable(why) => {
             return condition(
@@ -91,7 +91,7 @@ fn rdma_device_present(fabric: &Fabric) -> Condition {
         return condition(Reason::RdmaDeviceFound, found.collect::<Vec<_>>().join(", "));
     }
     condition(
-        Reason::RdmaDeviceMissing,
+        Reason::FabricDeviceMissing,
         format!("no device in /sys/class/infiniband is of PCI device {}", missing.join(", ")),
     )
 }

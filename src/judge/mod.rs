@@ -117,6 +117,9 @@ fn not_required(r#type: ConditionType, message: &str) -> Condition {
 
 fn rdma_requested(expected: &Expectations) -> Condition {
     let (reason, message) = match expected.rdma_requested.as_deref() {
+        None if expected.nobody_asks => {
+            (Reason::RdmaNotRequested, "nobody on this node asks for GPUDirect RDMA".to_owned())
+        }
         None => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is not set, which counts as true".to_owned()),
         Some("true") => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is true".to_owned()),
         Some(other) => (

@@ -35,6 +35,7 @@ pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
 pub use modules::parse_line;
+pub use pci::has_no_gpu;
 pub use privilege::cannot_load;
 pub use survey::{Breadth, survey};
 

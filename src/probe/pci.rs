@@ -43,6 +43,12 @@ fn search(sys: &Path, limit: usize) -> Seen<(Vec<PathBuf>, Option<Unreadable>)> 
     Ok((functions, hidden))
 }
 
+/// The bus was read, and no GPU of NVIDIA's is on it.
+#[must_use]
+pub fn has_no_gpu(sys: &Path) -> bool {
+    functions(sys, NVIDIA).is_ok_and(|all| !all.iter().any(PciFunction::is_gpu))
+}
+
 /// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.
 pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
     let devices = sys.join("bus/pci/devices");

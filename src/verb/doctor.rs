@@ -42,7 +42,11 @@ fn look(args: &DoctorArgs, paint: Paint, start: &Start) -> Result<Ending, Stop> 
     let survey = probe::survey(&args.root, &proc, Breadth::WithLogs);
     let wishes = wishes(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
-    let node = Node::new(&args.node, &args.root, peermem, &completed(&wishes, start.variables))?;
+    let mut node = Node::new(&args.node, &args.root, peermem, &completed(&wishes, start.variables))?;
+    node.expected.nobody_asks = !wishes.is_anything_wanted() || probe::has_no_gpu(&node.places.sys);
+    // A host that does without a container has its nvidia-peermem: no headers are missed.
+    node.expected.precompiled |=
+        wishes.precompiled.is_some() || wishes.by_itself.is_some() && survey.has_peermem.is_some();
     let mut probe = Probe::new(&node);
     let mut seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
     probe.look_at_fabric(&mut seen);

@@ -8,7 +8,11 @@ use crate::finding::{Finding, Id};
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let finding = |condition: &Condition| {
         let id = Id::of(condition.reason)?;
-        Some(Finding::new(id, source(case, condition.r#type), condition.message.clone()))
+        let finding = Finding::new(id, source(case, condition.r#type), condition.message.clone());
+        Some(match super::build::history(case).filter(|_| condition.reason == Reason::StubModule) {
+            Some(history) => finding.seen("times of the files", history),
+            None => finding,
+        })
     };
     // That their origin is open while not all are loaded says nothing new.
     let is_said =
