@@ -427,10 +427,9 @@ findings! {
     UmadNotLoaded: Critical, "ib_umad is not loaded: Fabric Manager cannot reach the NVLink 5 switches",
         after [MixedStack],
         [
-            "Load it on the node: `modprobe ib_umad`.",
-            @HostMofed "Load it at every boot: put `ib_umad` into `/etc/modules-load.d/ib_umad.conf`.",
-            NEW_DRIVER_POD,
-            @DriverPodUnnamed FIND_DRIVER,
+            "Load it on the node: `modprobe ib_umad`. Where the host provides the RDMA stack, also put `ib_umad` into \
+                `/etc/modules-load.d/ib_umad.conf`.",
+            "Delete this node's driver pod if its GPUs end with CUDA error 802 even then: `kubectl delete pod {driver}`.",
         ];
     FabricDeviceMissing: Warning, "an NVLink 5 management device has no RDMA device",
         after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded, ModuleLoading,
@@ -444,7 +443,6 @@ findings! {
         [
             "Wait until MOFED is ready on this node: `peermem-gate wait --for fabric`.",
             "Delete this node's driver pod; Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
-            @DriverPodUnnamed FIND_DRIVER,
             "Put `peermem-gate wait --for any` before the driver's container (`manifests/overlays/nvlink5`), or this can happen \
                 again.",
         ];
@@ -455,7 +453,6 @@ findings! {
             "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container \
                 before.",
             "Put `peermem-gate wait --for any` before the driver's container: `manifests/overlays/nvlink5`.",
-            @MofedPod MOFED_LOG,
         ];
 
     // The headers.
