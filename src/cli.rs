@@ -285,6 +285,7 @@ pub enum Format {
 
 /// Whose readiness is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::doc_markdown, reason = "clap prints it")]
 pub enum For {
     /// nvidia-peermem
     Peermem,

@@ -93,7 +93,7 @@ impl<'a> Race<'a> {
     }
 
     /// The driver's container has gone past the place where it starts Fabric Manager, and has not started it: it saw no
-    /// management device. With one and without ib_umad it waits at that place, and nothing is lost yet.
+    /// management device. With one and without `ib_umad` it waits at that place, and nothing is lost yet.
     fn skipped(&self) -> Option<(String, String)> {
         let survey = &self.case.symptoms.survey;
         let devices = self.case.seen.fabric.as_ref()?.rdma_devices.as_ref().ok()?;
