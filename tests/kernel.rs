@@ -126,16 +126,17 @@ fn fabric_manager_waits_for_its_device() {
             assert_eq!(report.status, 1, "check {at}");
         };
         held(1, "ModulesFromMofed", "False", "ModuleInTree");
-        run.check(2).assert("ManagementDevicePresent", "Unknown", "VpdUnreadable");
-        held(3, "ModulesLive", "False", "ModuleNotLoaded");
-        held(4, "UmadLive", "False", "ModuleNotLoaded");
-        held(5, "UmadLive", "False", "ModuleLoading");
-        held(6, "RdmaDevicePresent", "False", "FabricDeviceMissing");
-        run.assert_logged("ib_umad: still loading");
+        run.check(2).assert("ManagementDevicePresent", "True", "ManagementDeviceFound");
+        run.check(3).assert("ManagementDevicePresent", "Unknown", "VpdUnreadable");
+        held(4, "ModulesLive", "False", "ModuleNotLoaded");
+        held(5, "UmadLive", "False", "ModuleNotLoaded");
+        held(6, "UmadLive", "False", "ModuleLoading");
+        held(7, "RdmaDevicePresent", "False", "FabricDeviceMissing");
+        run.assert_logged("ib_umad: not loaded");
         // No uevent tells of this class directory, which is not the kernel's: the safety net finds it.
         let opened = run.assert_opened();
         assert!(opened >= run.last("device", "") + 1.0 - GRAIN);
-        run.check(7).assert_ready();
+        run.check(8).assert_ready();
     });
 }
 
