@@ -156,7 +156,7 @@ pub struct PaceArgs {
 pub struct CheckArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
+    pub format: AnswerFormat,
     /// Judge by what `keep` left here, and by its age, instead of looking
     #[arg(long, value_name = "PATH")]
     pub status_file: Option<PathBuf>,
@@ -179,9 +179,12 @@ pub struct DoctorArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
-    /// Prefix for every path that is read
-    #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
-    pub root: PathBuf,
+    /// All evidence, remedies and conditions; by default the answer fits a screen
+    #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub verbose: bool,
+    /// Prefix for every path that is read [default: /host in a pod that has the host there, else /]
+    #[arg(long, value_name = "DIR", value_parser = root)]
+    pub root: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub node: NodeArgs,
@@ -224,9 +227,9 @@ pub struct LookArgs {
     /// Also ask whether nvidia-peermem.ko will load
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub peermem: bool,
-    /// Prefix for every path that is read
-    #[arg(long, value_name = "DIR", default_value = "/", value_parser = directory)]
-    pub root: PathBuf,
+    /// Prefix for every path that is read [default: /; `check`: /host in a pod that has the host there]
+    #[arg(long, value_name = "DIR", value_parser = root)]
+    pub root: Option<PathBuf>,
 }
 
 /// Options of every verb that looks at the node.
@@ -306,6 +309,25 @@ pub fn consumers(asked: &[For]) -> Vec<Consumer> {
         })
     };
     Consumer::ALL.into_iter().filter(is_asked).collect()
+}
+
+/// The formats of a single verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum AnswerFormat {
+    Text,
+    Json,
+    /// One sentence of at most 80 bytes, for probes.
+    Line,
+}
+
+impl From<Format> for AnswerFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text,
+            Format::Json => Self::Json,
+        }
+    }
 }
 
 /// What to do when the time is up.
@@ -398,6 +420,11 @@ fn parameter(text: &str) -> Result<OsString, String> {
         ));
     }
     Ok(text.into())
+}
+
+/// A relative one is below the current directory.
+fn root(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|error| format!("{text:?} is not a directory's path: {error}"))
 }
 
 fn directory(text: &str) -> Result<PathBuf, String> {

@@ -56,6 +56,11 @@ pub enum Status {
     Unknown,
 }
 
+impl Status {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}"))
@@ -271,6 +276,12 @@ pub enum Outcome {
     NotApplicable,
     /// Nothing is known to be wrong, but something that counts cannot be seen.
     Unknown,
+}
+
+impl Outcome {
+    /// Every verdict there is.
+    pub const ALL: [Self; 5] =
+        [Self::Ready, Self::Waiting, Self::Blocked, Self::NotApplicable, Self::Unknown];
 }
 
 impl fmt::Display for Outcome {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whole nodes, described in `tests/nodes/<scenario>/node` (the language is in tests/fixture) and judged by the real
-//! `check`, or the verb that the description names. Each directory is up to three tests of its name:
+//! `check`, or the verb that the description names. Each directory is up to four tests of its name:
 //!
-//! - `NAME`: the text report is the one beside it, `report`; `BLESS=1` writes the reports again;
+//! - `NAME`: the text report, of `doctor` the whole one, is the one beside it, `report`; `BLESS=1` writes the reports again;
+//! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
 //! - `NAME::expected`: `doctor` says what the description expects;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
@@ -34,12 +35,46 @@ fn description(scenario: &Path) -> PathBuf {
 
 fn judged(scenario: &Path) -> Result<(), Failed> {
     let report = Node::described(&description(scenario), Variant::Faulty).report();
-    let expected = scenario.join("report");
+    compared(&scenario.join("report"), &report)
+}
+
+fn compared(expected: &Path, text: &str) -> Result<(), Failed> {
     if std::env::var_os("BLESS").is_some() {
-        return Ok(fs::write(expected, report)?);
+        return Ok(fs::write(expected, text)?);
     }
     let expected = fs::read_to_string(expected).unwrap_or_default();
-    if expected == report { Ok(()) } else { Err(difference(&expected, &report).into()) }
+    if expected == text { Ok(()) } else { Err(difference(&expected, text).into()) }
+}
+
+fn widest(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+}
+
+/// At most 24 lines of 80 columns, with the verdict, the ending and every root cause of the whole report.
+fn fits(scenario: &Path) -> Result<(), Failed> {
+    let node = Node::described(&description(scenario), Variant::Faulty);
+    let whole = node.report();
+    let screen = node.answer(&[], "80");
+    let wrapped = node.answer(&["--verbose"], "80");
+    let (text, ending) = screen.rsplit_once("exit ").ok_or("no exit code")?;
+    let first = text.lines().next().unwrap_or_default().trim_end_matches('…');
+    let severities = ["critical ", "warning  ", "unknown  ", "info     "];
+    let root = |line: &str| {
+        let found = severities.iter().find_map(|severity| line.strip_prefix(severity))?;
+        Some(found.split(':').next()?.to_owned())
+    };
+    let faults = [
+        (text.lines().count() > 24, "more than 24 lines"),
+        (widest(text) > 80 || widest(&wrapped) > 80, "more than 80 columns"),
+        (!whole.ends_with(&format!("exit {ending}")), "another ending"),
+        (!whole.starts_with(first), "another headline"),
+        (!whole.lines().filter_map(root).all(|id| text.contains(&id)), "a root cause is missing"),
+    ];
+    if let Some((_, fault)) = faults.iter().find(|(is_so, _)| *is_so) {
+        return Err(format!("{fault}:\n{screen}\n{wrapped}").into());
+    }
+    let expected = scenario.join("screen");
+    if !expected.exists() { Ok(()) } else { compared(&expected, &screen) }
 }
 
 /// What is not as expected, a line each.
@@ -75,6 +110,8 @@ fn tests(scenario: &Path) -> Vec<Trial> {
     };
     let own = scenario.to_owned();
     let mut tests = vec![Trial::test(name.clone(), move || judged(&own))];
+    let (is_doctor, own) = (text.lines().any(|line| line == "verb doctor"), scenario.to_owned());
+    tests.extend(is_doctor.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
     tests.extend(has("expect").then(|| trial("expected", unmet)));
     tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
     tests

@@ -14,6 +14,7 @@ mod outlet;
 pub mod output;
 mod stderr;
 pub mod supervisor;
+pub mod terminal;
 pub mod termination_log;
 
 pub use lifeline::Lifeline;

@@ -15,6 +15,17 @@ pub struct Step {
     pub text: &'static str,
 }
 
+impl Step {
+    /// With its condition in words, for a reader who must judge it himself.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self.when {
+            Some(fact) => format!("{}: {}", fact.phrase(), uncapitalised(self.text)),
+            None => self.text.to_owned(),
+        }
+    }
+}
+
 macro_rules! facts {
     ($($(#[$doc:meta])* $name:ident: $phrase:literal;)*) => {
         /// Something about a node that decides which step helps.
@@ -61,6 +72,13 @@ facts! {
     OpenShift: "On OpenShift";
 }
 
+impl Fact {
+    /// It decides about a name only: no step is better for it.
+    fn is_a_name(self) -> bool {
+        matches!(self, Self::DriverPodUnnamed | Self::MofedPodUnnamed)
+    }
+}
+
 /// What is known of the node: which facts hold, and the words for the braces.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -93,9 +111,10 @@ impl Facts {
         for step in steps {
             match step.when.map(|fact| (fact, self.known.get(&fact))) {
                 None => rest.push(step.text.to_owned()),
+                Some((fact, Some(true))) if fact.is_a_name() => rest.push(step.text.to_owned()),
                 Some((_, Some(true))) => first.push(step.text.to_owned()),
                 Some((_, Some(false))) => {}
-                Some((fact, None)) => rest.push(format!("{}: {}", fact.phrase(), uncapitalised(step.text))),
+                Some((_, None)) => rest.push(step.told()),
             }
         }
         let mut chosen: Vec<String> = Vec::new();

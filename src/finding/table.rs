@@ -253,7 +253,7 @@ findings! {
             NEW_MOFED_POD,
             "Drain and reboot the node if nothing lets go.",
         ];
-    MofedCannotBuild: Critical, "MOFED's container cannot build or install its driver",
+    MofedCannotBuild: Critical, "MOFED's container cannot build its driver, or cannot get its packages",
         after [],
         [
             "Make the package repositories reachable from the node: check DNS, the proxy (`spec.ofedDriver.env`) and the mirror; \

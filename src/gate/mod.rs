@@ -53,7 +53,7 @@ pub struct Gate {
     suspect: Option<(FileId, BootTime)>,
     /// The devices that were seen, in the words of the look that saw them: as in [`DEVICES`].
     devices: [Option<String>; DEVICES.len()],
-    /// Since when every look has said that the gate does not apply.
+    /// When the gate opens because every look until then says that it does not apply.
     exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
@@ -181,8 +181,7 @@ impl Gate {
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
         let believed = self.suspect.filter(|_| doubted).map(|(_, since)| since + self.policy.suspect_hold);
-        let exempted = self.exempt.map(|since| since + self.settle());
-        [self.deadline(), settled, believed, exempted].into_iter().flatten().min()
+        [self.deadline(), settled, believed, self.exempt].into_iter().flatten().min()
     }
 
     /// When the gate must be stepped again, look or no look.
@@ -276,8 +275,8 @@ impl Gate {
     /// At the first look the gate knows at once that it does not apply; later this settles like the rest.
     fn exempt_or_not(&mut self, now: BootTime, verdict: &Verdict) {
         let is_exempt = verdict.outcome == Outcome::NotApplicable;
-        let since = if self.look.is_none() { now.saturating_sub(self.settle()) } else { now };
-        self.exempt = is_exempt.then(|| self.exempt.unwrap_or(since));
+        let opens = if self.look.is_none() { now } else { now + self.settle() };
+        self.exempt = is_exempt.then(|| self.exempt.unwrap_or(opens));
     }
 
     /// A suspect marker that outlives its hold is believed: a MOFED with the older entrypoint may
@@ -353,7 +352,7 @@ impl Gate {
         let Some(outcome) = self.verdict().map(|verdict| verdict.outcome) else {
             return late.then(|| self.too_late());
         };
-        let is_exempt = self.exempt.is_some_and(|since| now >= since + self.settle());
+        let is_exempt = self.exempt.is_some_and(|opens| now >= opens);
         match outcome {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),

@@ -5,6 +5,7 @@
 use super::{Keep, State};
 use crate::condition::{Outcome, Verdict};
 use crate::judge::swap::Presence;
+use crate::report::style::Style;
 use crate::report::{self, Report, SCHEMA};
 use crate::text::Page;
 use crate::time::{BootTime, Seconds};
@@ -138,22 +139,27 @@ impl Stored {
         }
     }
 
+    /// Cause first, ASCII, at most 80 bytes.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        match (self.outcome(), self.verdict.outcome) {
+            (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
+            (_, Outcome::Ready) => format!("{}: nvidia_peermem is not to be used now", self.keep.state),
+            _ => self.verdict.headline(),
+        }
+    }
+
     /// The headline, the sidecar's state, and a line for each condition.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn text(&self, style: Style) -> String {
         let Summary { state, message, holders, .. } = &self.keep;
-        let headline = match (self.outcome(), self.verdict.outcome) {
-            (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
-            (_, Outcome::Ready) => format!("{state}: nvidia_peermem is not to be used now"),
-            _ => self.verdict.headline(),
-        };
-        let mut page = Page::default();
-        page.line(headline);
+        let mut page = Page::new(style.columns);
+        page.painted(self.headline(), style.outcome(self.outcome()));
         page.line(format_args!("keep: {state}: {message}"));
         if !holders.is_empty() {
             page.line(format_args!("open on GPU or RDMA devices: {}", holders.join(", ")));
         }
-        report::conditions(&self.verdict, &mut page);
+        report::conditions(&self.verdict, style, &mut page);
         page.into_text()
     }
 }

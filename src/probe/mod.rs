@@ -37,7 +37,7 @@ use marker::nearest_ancestor;
 pub use modules::parse_line;
 pub use pci::has_no_gpu;
 pub use privilege::cannot_load;
-pub use survey::{Breadth, survey};
+pub use survey::{Breadth, is_another_root, may_be_host, survey};
 
 use crate::condition::{Condition, ConditionType, Status};
 use crate::consumer::{Consumer, UMAD};

@@ -3,16 +3,17 @@
 //! and options that are checked.
 
 use super::{Start, Stop};
-use crate::act::Lifeline;
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::supervisor::{self, Finished, Hung, Terms};
+use crate::act::{Lifeline, terminal};
 use crate::cli::{self, NodeArgs, PaceArgs};
 use crate::consumer::Consumer;
 use crate::ending::Ending;
 use crate::environment::Misuse;
 use crate::gate::Policy;
 use crate::node::Node;
+use crate::report::style::Style;
 use crate::wake::Signals;
 use anyhow::Context;
 use std::io;
@@ -26,6 +27,12 @@ pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
 pub(super) fn signals() -> anyhow::Result<Signals> {
     Signals::take().context("cannot take signals")
+}
+
+/// How an answer on standard output looks. To be called before the work has a process of its own, for
+/// that has no terminal.
+pub(super) fn style(start: &Start) -> Style {
+    Style::new(terminal::columns(), start.variables)
 }
 
 /// How the work came out, as its supervisor sees it.
@@ -73,17 +80,6 @@ pub(super) fn ended_by(hung: &Hung) -> Ending {
 pub(super) fn limit(policy: &Policy) -> Option<Duration> {
     let is_one_look = policy.dry_run || policy.timeout == Some(Duration::ZERO);
     if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
-}
-
-/// What is below a root that is not there would be reported as missing on the node.
-pub(super) fn refuse_absent(root: &Path) -> Result<(), Misuse> {
-    if root.is_dir() {
-        return Ok(());
-    }
-    Err(Misuse::Said(format!(
-        "--root {} is not a directory here: mount the host there, or correct it",
-        root.display()
-    )))
 }
 
 /// Who loads nvidia-peermem asks for its readiness, and for nobody else's.

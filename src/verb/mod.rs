@@ -4,6 +4,7 @@
 mod attempt;
 mod check;
 mod doctor;
+mod expected;
 mod fleet;
 mod held;
 mod install;
@@ -15,6 +16,7 @@ pub mod shim;
 mod vigil;
 mod wait;
 mod watch;
+mod window;
 
 use crate::act;
 use crate::act::exec::Unrunnable;

@@ -38,16 +38,13 @@ fn without_mofed(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let headers = case.seen.headers.root.display();
-    let finding = match case.symptoms.survey.processes.first(Role::Build) {
-        Some(build) => {
-            let line = build.arguments.join(" ");
-            Finding::new(Id::BuildWithoutMofed, build.directory.join("cmdline").display(), line)
-        }
-        None => {
-            let build = latest(case)?;
-            let started = build.directory.join("driver_build_started");
-            Finding::new(Id::BuildWithoutMofed, started.display(), "is there, and driver_built is not")
-        }
+    let finding = if let Some(build) = case.symptoms.survey.processes.first(Role::Build) {
+        let line = build.arguments.join(" ");
+        Finding::new(Id::BuildWithoutMofed, build.directory.join("cmdline").display(), line)
+    } else {
+        let build = latest(case)?;
+        let started = build.directory.join("driver_build_started");
+        Finding::new(Id::BuildWithoutMofed, started.display(), "is there, and driver_built is not")
     };
     let marker = case.expected.marker.display();
     Some(finding.seen(headers, "MOFED's headers are not there").seen(marker, "MOFED's marker is not there"))
@@ -88,7 +85,7 @@ fn other_abi(case: &Case<'_>) -> Option<Finding> {
 }
 
 impl Case<'_> {
-    /// A build of the driver is under way: a compiler runs in a pod, or OpenShift's toolkit has begun and not ended.
+    /// A build of the driver is under way: a compiler runs in a pod, or `OpenShift`'s toolkit has begun and not ended.
     pub(super) fn is_building(&self) -> bool {
         let processes = &self.symptoms.survey.processes;
         let has_toolkit = processes.first(Role::DriverToolkit).is_some();

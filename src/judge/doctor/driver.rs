@@ -42,6 +42,7 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     let is_wanted = wishes.operator.is_some()
         || case.has_driver_pod()
         || wishes.rdma.is_yes()
+        || wishes.implied.is_some()
         || matches!(driver.nvidia_file, Ok(Some(_)))
         || !driver.other_kernels.is_empty()
         || case.symptoms.chain.has_directory == Ok(true);

@@ -34,7 +34,9 @@ impl Case<'_> {
         let survey = &self.symptoms.survey;
         let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());
         let is_told = self.expected.use_host_mofed.is_some() || self.symptoms.wishes.in_container.is_some();
-        let named = |container: &str| survey.pods.with(container).and_then(|pod| pod.arguments()).is_some();
+        let named = |container: &str| {
+            survey.pods.with(container).and_then(crate::symptoms::pod::Pod::arguments).is_some()
+        };
         let third_party = self.heard(&[Meaning::MofedThirdPartyModulesLoaded], &[]);
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;
@@ -65,13 +67,13 @@ impl Case<'_> {
     /// `-n NAMESPACE NAME` where the pod is known; its label on this node where it is not.
     fn pods(&self, facts: Facts, node: &str) -> Facts {
         let pods = &self.symptoms.survey.pods;
-        let validation = pods.with("driver-validation").and_then(|pod| pod.arguments());
+        let validation = pods.with("driver-validation").and_then(crate::symptoms::pod::Pod::arguments);
         let unknown = || "-n NAMESPACE POD".to_owned();
         SELECTORS.iter().fold(
             facts.word("validation-logs", validation.unwrap_or_else(unknown)),
             |facts, row| {
                 let (container, pod, logs, label) = *row;
-                let known = pods.with(container).and_then(|pod| pod.arguments());
+                let known = pods.with(container).and_then(crate::symptoms::pod::Pod::arguments);
                 let selected = format!("-A -l {label} --field-selector spec.nodeName={node}");
                 facts.word(pod, known.clone().unwrap_or(selected)).word(logs, known.unwrap_or_else(unknown))
             },

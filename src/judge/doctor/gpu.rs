@@ -79,16 +79,12 @@ fn signature(case: &Case<'_>) -> Option<Finding> {
     });
     let lockdown = case.symptoms.host.signatures.lockdown.as_ref().ok().and_then(Option::as_deref);
     let lockdown = lockdown.filter(|lockdown| *lockdown != "none");
-    let finding = match said.or(by_key) {
-        Some(first) => {
-            case.and_word(case.by_word(Id::ModuleSignatureRejected, first), by_key.filter(|_| said.is_some()))
-        }
+    let finding = if let Some(first) = said.or(by_key) {
+        case.and_word(case.by_word(Id::ModuleSignatureRejected, first), by_key.filter(|_| said.is_some()))
+    } else {
         // What is unsigned beside it is so too.
-        None => {
-            let condition =
-                case.verdict.conditions.iter().find(|one| one.reason == Reason::UnsignedModule)?;
-            Finding::new(Id::ModuleSignatureRejected, "nvidia-peermem.ko", condition.message.clone())
-        }
+        let condition = case.verdict.conditions.iter().find(|one| one.reason == Reason::UnsignedModule)?;
+        Finding::new(Id::ModuleSignatureRejected, "nvidia-peermem.ko", condition.message.clone())
     };
     Some(match lockdown {
         Some(lockdown) => finding.seen("/sys/kernel/security/lockdown", lockdown),
@@ -151,7 +147,7 @@ fn in_transit(case: &Case<'_>) -> Option<Finding> {
     told.reduce(Finding::and)
 }
 
-/// NVSwitches of the generations that a fabric manager drives. A virtual machine's are its host's.
+/// `NVSwitches` of the generations that a fabric manager drives. A virtual machine's are its host's.
 fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
     let processes = &case.symptoms.survey.processes;
     let switch = case.symptoms.switches().find(|switch| switch.driver.as_deref() != Some("vfio-pci"))?;

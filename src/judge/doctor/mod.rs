@@ -94,7 +94,9 @@ fn of_rdma(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
         rdma.extend(rdma::judge(case));
     } else if !case.symptoms.wishes.rdma.is_no() {
         // Nobody says that RDMA is wanted; something was only brought that is made for it.
-        rdma.iter_mut().for_each(|finding| finding.severity = finding.severity.max(Severity::Warning));
+        for finding in &mut rdma {
+            finding.severity = finding.severity.max(Severity::Warning);
+        }
     }
     rdma
 }

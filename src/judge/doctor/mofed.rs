@@ -110,7 +110,7 @@ fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
 /// MOFED's reload takes its NICs down, and the node's own network with them.
 fn management(case: &Case<'_>) -> Option<Finding> {
     let network = &case.symptoms.rdma.network;
-    if network.default.as_ref().ok()?.as_ref()?.first().is_some() {
+    if !network.default.as_ref().ok()?.as_ref()?.is_empty() {
         return None;
     }
     let is_up = |name: &String| network.interface(name).is_some_and(|one| one.state.as_deref() == Some("up"));
