@@ -6,7 +6,8 @@ mod support;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
+use std::process::{Command, ExitCode};
+use support::suite::suite;
 use support::{Gate, NOBODY, Node, Report, can, code, gate, output, skip, wrapped};
 
 const MANAGEMENT: &str = "sys/bus/pci/devices/0000:05:00.0";
@@ -36,7 +37,6 @@ fn check(node: &Node, consumers: &str) -> Report {
     )
 }
 
-#[test]
 fn reports_say_for_whom_they_are() {
     let node = machine();
     device_comes(&node);
@@ -59,7 +59,6 @@ fn reports_say_for_whom_they_are() {
     assert_eq!(plain.json, by_variable.json);
 }
 
-#[test]
 fn what_is_no_consumer_is_refused() {
     let node = machine();
     for wrong in ["", "gds", "Fabric", "peermem,,fabric", "all"] {
@@ -74,7 +73,6 @@ fn what_is_no_consumer_is_refused() {
     }
 }
 
-#[test]
 fn a_node_without_any_consumer_opens_at_once_and_says_why_for_each() {
     let node = machine().without(MANAGEMENT).without_marker();
     let opened = output(
@@ -88,7 +86,6 @@ fn a_node_without_any_consumer_opens_at_once_and_says_why_for_each() {
 }
 
 /// The class directory comes last: nothing tells of it but the slow look.
-#[test]
 fn a_wait_for_fabric_ends_when_the_device_comes() {
     let node = machine();
     let mut command = node.wait();
@@ -100,7 +97,6 @@ fn a_wait_for_fabric_ends_when_the_device_comes() {
 }
 
 /// The vpd is root's: without that right nobody can tell, and the report says what it takes.
-#[test]
 fn without_the_right_to_read_the_vpd_it_cannot_be_told() {
     if !can(&[NOBODY.as_slice(), &["true"]].concat()) {
         skip("nobody cannot be run");
@@ -129,7 +125,6 @@ fn without_the_right_to_read_the_vpd_it_cannot_be_told() {
 
 /// On a node without a management device, `--for any` reads what `check` reads, the vendors of the other devices and
 /// the vpd of the Mellanox ones, and nothing else.
-#[test]
 fn any_costs_little_where_there_is_no_such_device() {
     if !can(&["strace", "-V"]) {
         skip("no strace");
@@ -155,4 +150,15 @@ fn any_costs_little_where_there_is_no_such_device() {
     println!("{peermem} system calls for peermem, {any} for any");
     let per_device = 24 * 6 + 40;
     assert!(any <= peermem + per_device, "{peermem} for peermem, {any} for any");
+}
+
+fn main() -> ExitCode {
+    suite![
+        reports_say_for_whom_they_are,
+        what_is_no_consumer_is_refused,
+        a_node_without_any_consumer_opens_at_once_and_says_why_for_each,
+        a_wait_for_fabric_ends_when_the_device_comes,
+        without_the_right_to_read_the_vpd_it_cannot_be_told,
+        any_costs_little_where_there_is_no_such_device,
+    ]
 }

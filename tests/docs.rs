@@ -409,6 +409,10 @@ fn condition_types() -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
         .args(["check", "--for", "any", "--format", "json", "--root"])
         .arg(nowhere.path())
+        .arg("--proc")
+        .arg(nowhere.path())
+        .arg("--sys")
+        .arg(nowhere.path())
         .env_clear()
         .output()
         .unwrap();

@@ -114,7 +114,6 @@ fn a_half_swapped_stack_holds() {
 }
 
 /// `NVLink` 5 with DMA-BUF: who asks for peermem is let through at once, who asks for any waits for Fabric Manager.
-#[test]
 fn fabric_manager_waits_for_its_device() {
     play("fabric", |run| {
         assert_eq!((run.check(0).status, run.check(0).verdict()), (0, "NotApplicable"));
@@ -138,7 +137,6 @@ fn fabric_manager_waits_for_its_device() {
     });
 }
 
-#[test]
 fn doctor_names_the_root_cause() {
     play("doctor", |run| {
         let findings = |name: &str| -> (i32, Vec<(String, Option<String>)>) {
@@ -991,6 +989,7 @@ fn main() -> ExitCode {
         the_new_generation_opens,
         the_old_generation_opens,
         a_half_swapped_stack_holds,
+        fabric_manager_waits_for_its_device,
         doctor_names_the_root_cause,
         coming_and_going_are_not_live,
         a_swap_opens_after_its_marker,
