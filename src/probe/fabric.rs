@@ -1,25 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What Fabric Manager will look for: the `NVLink` 5 management devices, and their RDMA devices.
 
+use super::pci::{MELLANOX, vendor};
 use super::rdma::{address, names};
-use super::read::{open, unreadable};
-use crate::observation::{Management, Seen, Unreadable};
+use super::read::{entries, open, unreadable};
+use crate::observation::{Management, Seen};
+use memchr::memmem;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
 
 /// In the keyword `SMDL` of the Vital Product Data of the `ConnectX`-7 functions that lead to the switches.
 const SIGN: &[u8] = b"SW_MNG";
 /// PCI addresses Vital Product Data with 15 bits.
 const VPD: u64 = 32 * 1024;
+/// Far more PCI functions than any machine has.
+const DEVICES: usize = 100_000;
 
-/// `functions` are the Mellanox functions; `hidden` is a device that may be one more.
-pub(super) fn management(functions: &[PathBuf], hidden: Option<&Unreadable>) -> Management {
+/// Most devices have no vpd, so one call tells of each that it is none; a vendor takes five.
+pub(super) fn management(sys: &Path) -> Management {
+    let devices = sys.join("bus/pci/devices");
+    let entries = match entries(&devices, DEVICES) {
+        Ok(entries) => entries,
+        Err(error) => return Management::Unreadable(unreadable(&devices, &error)),
+    };
     let mut found = Vec::new();
-    let mut unread = hidden.cloned();
-    for function in functions {
-        match is_management(&function.join("vpd")) {
-            Ok(true) => found.extend(function.file_name().map(|name| name.to_string_lossy().into_owned())),
+    let mut unread = None;
+    for function in entries {
+        match is_management(&function.path()) {
+            Ok(true) => found.push(function.file_name().to_string_lossy().into_owned()),
             Ok(false) => {}
             Err(why) => unread = Some(why),
         }
@@ -32,17 +42,22 @@ pub(super) fn management(functions: &[PathBuf], hidden: Option<&Unreadable>) -> 
     }
 }
 
-/// A virtual function has no vpd, and a device may have none.
-fn is_management(vpd: &Path) -> Seen<bool> {
-    let read = || -> io::Result<bool> {
-        let mut bytes = Vec::new();
-        open(vpd)?.take(VPD).read_to_end(&mut bytes)?;
-        Ok(memchr::memmem::find(&bytes, SIGN).is_some())
+/// A vpd that cannot be read counts only of a Mellanox function.
+fn is_management(function: &Path) -> Seen<bool> {
+    let vpd = function.join("vpd");
+    let file = match open(&vpd) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        file => file,
     };
-    match read() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        read => read.map_err(|error| unreadable(vpd, &error)),
+    if vendor(&function.join("vendor"))? != MELLANOX {
+        return Ok(false);
     }
+    let read = |file: File| -> io::Result<bool> {
+        let mut bytes = Vec::new();
+        file.take(VPD).read_to_end(&mut bytes)?;
+        Ok(memmem::find(&bytes, SIGN).is_some())
+    };
+    file.and_then(read).map_err(|error| unreadable(&vpd, &error))
 }
 
 /// The RDMA devices by the PCI addresses of their functions; none where the class is not there.
@@ -57,12 +72,25 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn told(vpd: Option<&[u8]>) -> Management {
-        let function = tempfile::tempdir().unwrap();
-        if let Some(bytes) = vpd {
-            fs::write(function.path().join("vpd"), bytes).unwrap();
+    /// Devices by their names, each with its vendor and vpd.
+    fn machine(devices: &[(&str, &str, Option<&[u8]>)]) -> tempfile::TempDir {
+        let sys = tempfile::tempdir().unwrap();
+        fs::create_dir_all(sys.path().join("bus/pci/devices")).unwrap();
+        for (name, vendor, vpd) in devices {
+            let directory = sys.path().join("bus/pci/devices").join(name);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("vendor"), vendor).unwrap();
+            if let Some(vpd) = vpd {
+                fs::write(directory.join("vpd"), vpd).unwrap();
+            }
         }
-        management(&[function.path().to_owned()], None)
+        sys
+    }
+
+    const NAME: &str = "0000:18:00.0";
+
+    fn told(vpd: Option<&[u8]>) -> Management {
+        management(machine(&[(NAME, "0x15b3", vpd)]).path())
     }
 
     #[test]
@@ -86,24 +114,33 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_unknown_unless_another_is_one() {
-        let functions = tempfile::tempdir().unwrap();
-        let [one, other] = ["0000:18:00.0", "0000:19:00.0"].map(|name| functions.path().join(name));
-        fs::create_dir_all(one.join("vpd")).unwrap();
-        fs::create_dir(&other).unwrap();
-        let both = [one.clone(), other.clone()];
+        let other = "0000:19:00.0";
+        let sys = machine(&[(NAME, "0x15b3", None), (other, "0x15b3", None)]);
+        let [vpd, good] = [NAME, other].map(|name| sys.path().join("bus/pci/devices").join(name).join("vpd"));
+        fs::create_dir(&vpd).unwrap();
+        assert!(matches!(management(sys.path()), Management::Unreadable(why) if why.path == vpd));
+        fs::write(good, "SW_MNG").unwrap();
+        assert_eq!(management(sys.path()), Management::Found(vec![other.to_owned()]));
+        let nowhere = tempfile::tempdir().unwrap();
+        assert!(matches!(management(nowhere.path()), Management::Unreadable(_)));
+    }
+
+    #[test]
+    fn only_the_vpd_of_mellanox_counts() {
+        let sign = Some(SIGN);
+        assert_eq!(management(machine(&[(NAME, "0x10de", sign)]).path()), Management::None);
+        let hidden = machine(&[(NAME, "odd", sign)]);
         assert!(
-            matches!(management(&both, None), Management::Unreadable(why) if why.path == one.join("vpd"))
+            matches!(management(hidden.path()), Management::Unreadable(why) if why.path.ends_with("vendor"))
         );
-        fs::write(other.join("vpd"), "SW_MNG").unwrap();
-        assert_eq!(management(&both, None), Management::Found(vec!["0000:19:00.0".to_owned()]));
-        let hidden = Unreadable { path: "/vendor".into(), why: "no vendor".to_owned() };
-        assert_eq!(management(&[], Some(&hidden)), Management::Unreadable(hidden));
+        assert_eq!(management(machine(&[(NAME, "odd", None)]).path()), Management::None);
     }
 
     #[test]
     fn a_fifo_in_its_place_does_not_hang() {
-        let function = tempfile::tempdir().unwrap();
-        nix::unistd::mkfifo(&function.path().join("vpd"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(management(&[function.path().to_owned()], None), Management::None);
+        let sys = machine(&[(NAME, "0x15b3", None)]);
+        let vpd = sys.path().join("bus/pci/devices").join(NAME).join("vpd");
+        nix::unistd::mkfifo(&vpd, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(management(sys.path()), Management::None);
     }
 }

@@ -117,27 +117,30 @@ impl<'a> Probe<'a> {
 
     /// A PCI device came or went: search again at the next look.
     pub fn forget_devices(&mut self) {
-        self.nic = None;
+        (self.nic, self.management) = (None, None);
     }
 
     /// The search for devices, or what it came to before.
     fn devices(&mut self) -> (Nic, Option<Management>) {
-        let is_open = matches!(self.nic, None | Some(Nic::Unreadable(_)))
-            || matches!(self.management, Some(Management::Unreadable(_)));
+        let sys = &self.node.places.sys;
         // What could not be read may be readable by now.
-        if is_open {
-            let is_fabric_asked = self.node.expected.asks_for(Consumer::Fabric);
-            let (nic, management) = pci::read(&self.node.places.sys, is_fabric_asked);
-            (self.nic, self.management) = (Some(nic), management);
-        }
-        (self.nic.clone().unwrap_or(Nic::None), self.management.clone())
+        let nic = match self.nic.take() {
+            None | Some(Nic::Unreadable(_)) => pci::read(sys),
+            Some(nic) => nic,
+        };
+        let management = match self.management.take() {
+            _ if !self.node.expected.asks_for(Consumer::Fabric) => None,
+            None | Some(Management::Unreadable(_)) => Some(management(sys, &nic)),
+            management => management,
+        };
+        (self.nic, self.management) = (Some(nic.clone()), management.clone());
+        (nic, management)
     }
 
     /// Looks for what Fabric Manager will look for, although nobody asks for its readiness.
     pub fn look_at_fabric(&self, seen: &mut Observation) {
         if seen.fabric.is_none() {
-            let management = pci::read(&self.node.places.sys, true).1;
-            seen.fabric = management.map(|management| self.fabric(management));
+            seen.fabric = Some(self.fabric(management(&self.node.places.sys, &seen.nic)));
         }
         self.witness(seen, UMAD);
     }
@@ -384,6 +387,11 @@ impl<'a> Probe<'a> {
         }
         hash(&all)
     }
+}
+
+/// Where every device was asked for its vendor, and none is Mellanox's, there is nothing to look for.
+fn management(sys: &Path, nic: &Nic) -> Management {
+    if *nic == Nic::None { Management::None } else { fabric::management(sys) }
 }
 
 /// How a tree below `--root` is mounted says nothing about the gate's own container.

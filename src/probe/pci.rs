@@ -1,46 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for a Mellanox device: by vendor alone, as NVIDIA's driver container searches.
 
-use super::fabric;
 use super::read::{small, unreadable};
-use crate::observation::{Management, Nic, Seen, Unreadable};
+use crate::observation::{Nic, Seen, Unreadable};
 use crate::symptoms::{PciFunction, Region};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub(super) const MELLANOX: u16 = 0x15b3;
 pub(super) const NVIDIA: u16 = 0x10de;
 
-/// Who wants to know about the management devices too wants all Mellanox functions.
-pub(super) fn read(sys: &Path, is_fabric_asked: bool) -> (Nic, Option<Management>) {
-    let limit = if is_fabric_asked { usize::MAX } else { 1 };
-    let (mut functions, hidden) = match search(sys, limit) {
-        Ok(found) => found,
-        Err(why) => (Vec::new(), Some(why)),
-    };
-    functions.sort();
-    let management = is_fabric_asked.then(|| fabric::management(&functions, hidden.as_ref()));
-    let first = functions.first().and_then(|function| function.file_name());
-    let found = first.map(|name| Nic::Found(name.to_string_lossy().into_owned()));
-    (found.unwrap_or_else(|| hidden.map_or(Nic::None, Nic::Unreadable)), management)
-}
-
-/// The first Mellanox functions, and one that may be another.
-fn search(sys: &Path, limit: usize) -> Seen<(Vec<PathBuf>, Option<Unreadable>)> {
+pub(super) fn read(sys: &Path) -> Nic {
     let devices = sys.join("bus/pci/devices");
-    let mut functions = Vec::new();
-    let mut hidden = None;
-    for entry in devices.read_dir().map_err(|error| unreadable(&devices, &error))? {
-        let directory = entry.map_err(|error| unreadable(&devices, &error))?.path();
-        match vendor(&directory.join("vendor")) {
-            Ok(MELLANOX) => functions.push(directory),
+    let entries = match devices.read_dir() {
+        Ok(entries) => entries,
+        Err(error) => return Nic::Unreadable(unreadable(&devices, &error)),
+    };
+    let mut unreadable_one = None;
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return Nic::Unreadable(unreadable(&devices, &error)),
+        };
+        match vendor(&entry.path().join("vendor")) {
+            Ok(MELLANOX) => return Nic::Found(entry.file_name().to_string_lossy().into_owned()),
             Ok(_) => {}
-            Err(why) => hidden = Some(why),
-        }
-        if functions.len() == limit {
-            break;
+            Err(why) => unreadable_one = Some(why),
         }
     }
-    Ok((functions, hidden))
+    unreadable_one.map_or(Nic::None, Nic::Unreadable)
 }
 
 /// The bus was read, and no GPU of NVIDIA's is on it.
@@ -93,7 +80,7 @@ fn regions(resource: &str) -> Vec<Region> {
     resource.lines().take(6).filter_map(region).collect()
 }
 
-fn vendor(path: &Path) -> Result<u16, Unreadable> {
+pub(super) fn vendor(path: &Path) -> Result<u16, Unreadable> {
     let text = small(path)?.unwrap_or_default();
     // Four digits, as the kernel prints it: a shorter one is cut off, and no other vendor's.
     let hex = text.strip_prefix("0x").filter(|hex| hex.len() == 4);
