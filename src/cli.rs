@@ -201,6 +201,10 @@ pub struct FleetArgs {
     /// them on [default: standard input]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// What `kubectl get nodes,pods -A -o json` printed: also name nodes without a report, and driver
+    /// pods that are missing or have no gate
+    #[arg(long, value_name = "FILE")]
+    pub nodes: Option<PathBuf>,
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,

@@ -4,7 +4,7 @@
 //!
 //! - `NAME`: the text report, of `doctor` the whole one, is the one beside it, `report`; `BLESS=1` writes the reports again;
 //! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
-//! - `NAME::expected`: `doctor` says what the description expects;
+//! - `NAME::expected`: `doctor` says what the description expects, and keeps the laws of fixture/law.rs;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
 //! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does not
@@ -15,7 +15,7 @@ mod fixture;
 mod not_yet;
 
 use fixture::expectation::{Expectation, Said};
-use fixture::{Node, Variant, scenarios};
+use fixture::{Node, Variant, law, scenarios};
 use libtest_mimic::{Arguments, Failed, Trial};
 use not_yet::NOT_YET;
 use similar::TextDiff;
@@ -74,14 +74,15 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
         return Err(format!("{fault}:\n{screen}\n{wrapped}").into());
     }
     let expected = scenario.join("screen");
-    if !expected.exists() { Ok(()) } else { compared(&expected, &screen) }
+    if expected.exists() { compared(&expected, &screen) } else { Ok(()) }
 }
 
 /// What is not as expected, a line each.
 fn unmet(scenario: &Path) -> Vec<String> {
     let node = Node::described(&description(scenario), Variant::Faulty);
     let said = Said::of(&node);
-    node.expectations.iter().filter_map(|expected| expected.unmet(&said)).collect()
+    let unmet = node.expectations.iter().filter_map(|expected| expected.unmet(&said));
+    unmet.chain(law::broken(&node, &said)).collect()
 }
 
 fn alarms(scenario: &Path) -> Vec<String> {
@@ -108,11 +109,12 @@ fn tests(scenario: &Path) -> Vec<Trial> {
         let (name, scenario) = (format!("{name}::{suffix}"), scenario.to_owned());
         Trial::test(name.clone(), move || held_against_the_list(&name, &wrong(&scenario)))
     };
+    let is_doctors = has("expect") || text.contains("verb doctor\n");
     let own = scenario.to_owned();
     let mut tests = vec![Trial::test(name.clone(), move || judged(&own))];
-    let (is_doctor, own) = (text.lines().any(|line| line == "verb doctor"), scenario.to_owned());
-    tests.extend(is_doctor.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
-    tests.extend(has("expect").then(|| trial("expected", unmet)));
+    let own = scenario.to_owned();
+    tests.extend(is_doctors.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
+    tests.extend(is_doctors.then(|| trial("expected", unmet)));
     tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
     tests
 }
