@@ -429,7 +429,7 @@ findings! {
         [
             "Load it on the node: `modprobe ib_umad`. Where the host provides the RDMA stack, also put `ib_umad` into \
                 `/etc/modules-load.d/ib_umad.conf`.",
-            "Delete this node's driver pod if its GPUs end with CUDA error 802 even then: `kubectl delete pod {driver}`.",
+            @DriverPod "Delete this node's driver pod if its GPUs end with CUDA error 802 even then: `kubectl delete pod {driver}`.",
         ];
     FabricDeviceMissing: Warning, "an NVLink 5 management device has no RDMA device",
         after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded, ModuleLoading,
@@ -441,8 +441,10 @@ findings! {
     FabricManagerTooEarly: Critical, "Fabric Manager began without the NVLink 5 devices: CUDA error 802 on all GPUs",
         after [UmadNotLoaded],
         [
-            "Wait until MOFED is ready on this node: `peermem-gate wait --for fabric`.",
-            "Delete this node's driver pod; Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
+            @DriverPod "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this node's driver pod, because \
+                Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
+            @HostDriver "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
+                `systemctl restart nvidia-fabricmanager`.",
             "Put `peermem-gate wait --for any` before the driver's container (`manifests/overlays/nvlink5`), or this can happen \
                 again.",
         ];
