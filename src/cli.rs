@@ -3,6 +3,7 @@
 //!
 //! The environment mirrors are derived from these options in [`crate::environment`].
 
+use crate::consumer::Consumer;
 use crate::help;
 use crate::rebuild::Wish;
 use crate::stamp;
@@ -336,6 +337,9 @@ pub struct LookArgs {
 /// Options of every verb that looks at the node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
+    /// Whose readiness is asked for; `any`: of all that have business on this node
+    #[arg(long, value_name = "WHO", value_delimiter = ',', default_value = "peermem")]
+    pub r#for: Vec<For>,
     /// Precompiled GPU driver: no header check
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub precompiled: bool,
@@ -392,6 +396,31 @@ impl Default for LogArgs {
 pub enum Format {
     Text,
     Json,
+}
+
+/// Whose readiness is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::doc_markdown, reason = "clap prints it")]
+pub enum For {
+    /// nvidia-peermem
+    Peermem,
+    /// Fabric Manager on an NVLink 5 machine
+    Fabric,
+    /// All of them
+    Any,
+}
+
+/// Each once, in the order of the table.
+#[must_use]
+pub fn consumers(asked: &[For]) -> Vec<Consumer> {
+    let is_asked = |consumer: &Consumer| {
+        asked.iter().any(|asked| match asked {
+            For::Peermem => *consumer == Consumer::Peermem,
+            For::Fabric => *consumer == Consumer::Fabric,
+            For::Any => true,
+        })
+    };
+    Consumer::ALL.into_iter().filter(is_asked).collect()
 }
 
 /// The formats of a single verdict.

@@ -21,6 +21,7 @@ pub mod cli;
 pub mod clock;
 pub mod condition;
 pub mod config;
+pub mod consumer;
 pub mod ending;
 pub mod environment;
 pub mod errno;

@@ -5,6 +5,7 @@ use clap::CommandFactory;
 use peermem_gate::chain::LinkState;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
+use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
 use peermem_gate::finding::{Facts, Id, Step};
 use peermem_gate::keep;
@@ -186,6 +187,22 @@ fn every_condition_is_explained_in_its_order() {
     let rows = |line: &str| line.strip_prefix("| `")?.split_once("` | ").map(|(name, _)| name.to_owned());
     let readme: Vec<_> = read("README.md").lines().filter_map(rows).collect();
     assert_eq!(readme, types, "README.md");
+}
+
+/// The table of consumers is the program's: `BLESS=1` writes it anew.
+#[test]
+fn every_consumer_is_described_as_the_program_says() {
+    const HEAD: &str = "| `--for` | asked for by | needs live, beyond `--module` | once it is ready | pins |\n|---|---|---|---|---|\n";
+    let mut table = HEAD.to_owned();
+    for row in Consumer::ALL.map(Consumer::row) {
+        let modules = if row.modules.is_empty() { "nothing".to_owned() } else { row.modules.join(", ") };
+        table +=
+            &format!("| `{}` | {} | {modules} | {} | {} |\n", row.name, row.asked_by, row.ready, row.pins);
+    }
+    let text = read("docs/integration.md");
+    let (before, rest) = text.split_once(HEAD).expect("a table of consumers");
+    let after = rest.trim_start_matches(|c| c != '\n').split_once("\n\n").expect("an end of the table").1;
+    assert_same("docs/integration.md", &format!("{before}{table}\n{after}"));
 }
 
 #[test]
@@ -441,7 +458,11 @@ fn condition_types() -> Vec<String> {
     let nowhere = tempfile::tempdir().unwrap();
     fs::create_dir(nowhere.path().join("proc")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
-        .args(["check", "--format", "json", "--root"])
+        .args(["check", "--for", "any", "--format", "json", "--root"])
+        .arg(nowhere.path())
+        .arg("--proc")
+        .arg(nowhere.path())
+        .arg("--sys")
         .arg(nowhere.path())
         .env_clear()
         .output()

@@ -114,6 +114,30 @@ fn a_half_swapped_stack_holds() {
     });
 }
 
+/// `NVLink` 5 with DMA-BUF: who asks for peermem is let through at once, who asks for any waits for Fabric Manager.
+fn fabric_manager_waits_for_its_device() {
+    play("fabric", |run| {
+        assert_eq!((run.check(0).status, run.check(0).verdict()), (0, "NotApplicable"));
+        let held = |at: usize, condition: &str, status: &str, reason: &str| {
+            let report = run.check(at);
+            report.assert(condition, status, reason);
+            assert_eq!(report.status, 1, "check {at}");
+        };
+        held(1, "ModulesFromMofed", "False", "ModuleInTree");
+        run.check(2).assert("ManagementDevicePresent", "True", "ManagementDeviceFound");
+        run.check(3).assert("ManagementDevicePresent", "Unknown", "VpdUnreadable");
+        held(4, "ModulesLive", "False", "ModuleNotLoaded");
+        held(5, "UmadLive", "False", "ModuleNotLoaded");
+        held(6, "UmadLive", "False", "ModuleLoading");
+        held(7, "RdmaDevicePresent", "False", "FabricDeviceMissing");
+        run.assert_logged("ib_umad: not loaded");
+        // No uevent tells of this class directory, which is not the kernel's: the safety net finds it.
+        let opened = run.assert_opened();
+        assert!(opened >= run.last("device", "") + 1.0 - GRAIN);
+        run.check(8).assert_ready();
+    });
+}
+
 fn doctor_names_the_root_cause() {
     play("doctor", |run| {
         let findings = |name: &str| -> (i32, Vec<(String, Option<String>)>) {
@@ -1014,6 +1038,7 @@ fn main() -> ExitCode {
         the_new_generation_opens,
         the_old_generation_opens,
         a_half_swapped_stack_holds,
+        fabric_manager_waits_for_its_device,
         doctor_names_the_root_cause,
         coming_and_going_are_not_live,
         a_swap_opens_after_its_marker,

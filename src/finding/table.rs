@@ -96,6 +96,12 @@ findings! {
     DevicesUnreadable: Unknown, "the PCI devices cannot be read",
         after [],
         ["Mount the host's `/sys`, or name it with `--sys`."];
+    VpdUnreadable: Unknown, "whether this is an NVLink 5 machine cannot be read",
+        after [],
+        ["Run it as root: only uid 0 may read `/sys/bus/pci/devices/*/vpd`, and it needs no capability for that."];
+    RdmaDevicesUnreadable: Unknown, "RDMA devices cannot be read",
+        after [],
+        ["Mount the host's `/sys`, or name it with `--sys`."];
     MarkerUnreadable: Unknown, "MOFED's marker cannot be looked at",
         after [],
         ["Let this process search every directory of the path, or correct `--marker`.", AS_HOST_ROOT];
@@ -416,6 +422,40 @@ findings! {
         after [HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
             ModuleInTree, ModuleNotLoaded, ModuleLoading, ModuleUnloading, WitnessesDisagree],
         ["Install a MOFED that has peer memory if the live modules are MOFED's, or use DMA-BUF."];
+
+    // Fabric Manager, on a machine with NVLink 5 switches.
+    UmadNotLoaded: Critical, "ib_umad is not loaded: Fabric Manager cannot reach the NVLink 5 switches",
+        after [MixedStack],
+        [
+            "Load it on the node: `modprobe ib_umad`. Where the host provides the RDMA stack, also put `ib_umad` into \
+                `/etc/modules-load.d/ib_umad.conf`.",
+            @DriverPod "Delete this node's driver pod if its GPUs end with CUDA error 802 even then: `kubectl delete pod {driver}`.",
+        ];
+    FabricDeviceMissing: Warning, "an NVLink 5 management device has no RDMA device",
+        after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded, ModuleLoading,
+            ModuleUnloading],
+        [
+            "Wait while MOFED loads its driver.",
+            "Read the kernel's log if MOFED is ready: `dmesg | grep -i mlx5` says why the driver did not take the device.",
+        ];
+    FabricManagerTooEarly: Critical, "Fabric Manager began without the NVLink 5 devices: CUDA error 802 on all GPUs",
+        after [UmadNotLoaded],
+        [
+            @DriverPod "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this node's driver pod, because \
+                Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
+            @HostDriver "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
+                `systemctl restart nvidia-fabricmanager`.",
+            "Put `peermem-gate wait --for any` before the driver's container (`manifests/overlays/nvlink5`), or this can happen \
+                again.",
+        ];
+    FabricNotReady: Warning, "not ready for Fabric Manager: a start now would end in CUDA error 802",
+        after [UmadNotLoaded, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded,
+            ModuleLoading, ModuleUnloading, FabricDeviceMissing],
+        [
+            "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container \
+                before.",
+            "Put `peermem-gate wait --for any` before the driver's container: `manifests/overlays/nvlink5`.",
+        ];
 
     // The headers.
     HeaderMountStale: Critical, "stale header mount: it shows the headers of a MOFED container that is gone",

@@ -84,7 +84,7 @@ fn regions(resource: &str) -> Vec<Region> {
     resource.lines().take(6).filter_map(region).collect()
 }
 
-fn vendor(path: &Path) -> Result<u16, Unreadable> {
+pub(super) fn vendor(path: &Path) -> Result<u16, Unreadable> {
     let text = small(path)?.unwrap_or_default();
     // Four digits, as the kernel prints it: a shorter one is cut off, and no other vendor's.
     let hex = text.strip_prefix("0x").filter(|hex| hex.len() == 4);

@@ -7,6 +7,8 @@ mod screen;
 pub mod style;
 
 use crate::condition::{Outcome, Status, Verdict};
+use crate::consumer::{self, Consumer};
+use crate::node::Node;
 use crate::observation::Kernel;
 use crate::text::{Lead, Page};
 use serde::Serialize;
@@ -30,22 +32,24 @@ pub struct Report<'a> {
     arch: &'a str,
     boot_id: Option<&'a str>,
     time: String,
+    r#for: &'a [Consumer],
     #[serde(flatten)]
     verdict: &'a Verdict,
 }
 
 impl<'a> Report<'a> {
-    /// `node` is the name that the cluster knows; the host's own name stands in for it.
+    /// A node without a name of the cluster's has the host's own.
     #[must_use]
-    pub fn new(node: Option<&'a str>, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
+    pub fn new(node: &'a Node, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            node: node.unwrap_or(&kernel.hostname),
+            node: node.name.as_deref().unwrap_or(&kernel.hostname),
             kernel: &kernel.release,
             arch: &kernel.machine,
             boot_id: kernel.boot_id.as_deref(),
             time: humantime::format_rfc3339_seconds(time).to_string(),
+            r#for: &node.expected.consumers,
             verdict,
         }
     }
@@ -78,8 +82,13 @@ impl<'a> Report<'a> {
 /// A line for each condition.
 pub fn conditions(verdict: &Verdict, style: Style, page: &mut Page) {
     for c in &verdict.conditions {
+        let by = match c.r#for.as_slice() {
+            [] => String::new(),
+            by if verdict.counts(c) => format!(" [{}]", consumer::names(by)),
+            by => format!(" [not needed: {} does not apply]", consumer::names(by)),
+        };
         let status = Lead::new(0, &format!("{:<8} ", c.status)).coloured(style.condition(c));
-        page.entry(&status, format_args!("{:<17} {:<24} {}", c.r#type, c.reason, c.message));
+        page.entry(&status, format_args!("{:<17} {:<24} {}{by}", c.r#type, c.reason, c.message));
     }
 }
 

@@ -42,7 +42,7 @@ fn look(args: &CheckArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
     let verdict = judge(&node.expected, &seen);
-    let report = Report::new(node.name.as_deref(), &seen.kernel, &verdict, clock::wall());
+    let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());
     let text = match args.format {
         AnswerFormat::Text => report.text(style),
         AnswerFormat::Json => report.json().context("cannot write the report")? + "\n",

@@ -46,14 +46,15 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     node.expected.precompiled |=
         wishes.precompiled.is_some() || wishes.by_itself.is_some() && survey.has_peermem.is_some();
     let mut probe = Probe::new(&node);
-    let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
+    let mut seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
+    probe.look_at_fabric(&mut seen);
     let symptoms = probe.symptoms(&seen, survey, wishes);
     let verdict = judge(&node.expected, &seen);
     let told = node.name.as_deref().or(symptoms.wishes.node.as_deref());
     let name = told.map_or_else(|| seen.kernel.hostname.to_lowercase(), str::to_owned);
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, &name);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
-    let report = Report::new(node.name.as_deref(), &seen.kernel, &verdict, clock::wall());
+    let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());
     let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
     let text = match args.format {
         Format::Text if args.verbose => diagnosis.text(style),

@@ -5,7 +5,7 @@
 use super::attempt::{Loader, Tried};
 use super::heal::{Healed, Healer};
 use super::load::texts;
-use super::looking::{Outcome, Outputs, ended_by, output, signals, supervised};
+use super::looking::{Outcome, Outputs, ended_by, for_peermem, output, refuse_others, signals, supervised};
 use super::outlets::{Files, Outlets};
 use super::vigil::Vigil;
 use super::watch::Watch;
@@ -126,7 +126,9 @@ impl Service {
             );
         }
         let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+        refuse_others("keep", &args.node)?;
         let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
+        for_peermem(&mut node);
         // What is judged must be what this modprobe loads.
         node.places.finds_driver = false;
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;

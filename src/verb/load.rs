@@ -4,7 +4,7 @@
 use super::attempt::{Loader, Tried};
 use super::heal::{Healed, Healer};
 use super::held::{Held, Hold};
-use super::looking::{Outcome, Outputs, ended_by, limit, signals, supervised};
+use super::looking::{Outcome, Outputs, ended_by, for_peermem, limit, refuse_others, signals, supervised};
 use super::vigil::Vigil;
 use super::{Start, Stop};
 use crate::act::Lifeline;
@@ -39,6 +39,7 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     let signals = signals()?;
     log::start(&args.log);
     let policy = Policy::of_load(&args.hold)?;
+    refuse_others("load", &args.node)?;
     let work = |lifeline: &Lifeline| {
         let modprobe = modprobe(args, start)?;
         let arguments = arguments(args, start);
@@ -91,6 +92,7 @@ pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Ho
     let parameters = texts(&args.parameters);
     let mut node =
         Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
+    for_peermem(&mut node);
     // What is judged must be what this modprobe loads.
     node.places.finds_driver = false;
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;

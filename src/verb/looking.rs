@@ -7,10 +7,12 @@ use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::supervisor::{self, Finished, Hung, Terms};
 use crate::act::{Lifeline, terminal};
-use crate::cli::PaceArgs;
+use crate::cli::{self, NodeArgs, PaceArgs};
+use crate::consumer::Consumer;
 use crate::ending::Ending;
 use crate::environment::Misuse;
 use crate::gate::Policy;
+use crate::node::Node;
 use crate::report::style::Style;
 use crate::wake::Signals;
 use anyhow::Context;
@@ -78,6 +80,21 @@ pub(super) fn ended_by(hung: &Hung) -> Ending {
 pub(super) fn limit(policy: &Policy) -> Option<Duration> {
     let is_one_look = policy.dry_run || policy.timeout == Some(Duration::ZERO);
     if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
+}
+
+/// Who loads nvidia-peermem asks for its readiness, and for nobody else's.
+pub(super) fn for_peermem(node: &mut Node) {
+    node.expected.consumers = vec![Consumer::Peermem];
+}
+
+/// `verb` loads nvidia-peermem, and somebody who asks for others only does not want that.
+pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
+    if cli::consumers(&args.r#for).contains(&Consumer::Peermem) {
+        return Ok(());
+    }
+    Err(Misuse::Said(format!(
+        "`{verb}` is for peermem, and --for (PEERMEM_GATE_FOR) asks for others only: leave it out, or use `wait`"
+    )))
 }
 
 /// The files that a hold writes.

@@ -3,6 +3,7 @@
 
 use crate::clock::now;
 use crate::condition::{ConditionType, Verdict};
+use crate::consumer::Consumer;
 use crate::judge::swap::Glimpse;
 use crate::judge::{in_transit, judge};
 use crate::keep::Sight;
@@ -44,9 +45,13 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) fn new(node: &'a Node, signals: &'a Signals) -> Self {
         let started = now();
+        let mut wakes = Wakes::new(signals);
+        if node.expected.asks_for(Consumer::Fabric) {
+            wakes.hear_rdma_devices();
+        }
         Self {
             node,
-            wakes: Wakes::new(signals),
+            wakes,
             awaited: awaited(node),
             awaits_headers: false,
             probe: Probe::new(node),

@@ -27,10 +27,13 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 fn source(case: &Case<'_>, r#type: ConditionType) -> String {
     match r#type {
         ConditionType::RdmaRequested => "GPU_DIRECT_RDMA_ENABLED".to_owned(),
-        ConditionType::NicPresent => "/sys/bus/pci/devices".to_owned(),
+        ConditionType::NicPresent | ConditionType::ManagementDevicePresent => {
+            "/sys/bus/pci/devices".to_owned()
+        }
+        ConditionType::RdmaDevicePresent => "/sys/class/infiniband".to_owned(),
         ConditionType::MarkerPresent => case.expected.marker.display().to_string(),
         ConditionType::MarkerTrusted => format!("/proc/locks, {}", case.expected.lock.display()),
-        ConditionType::ModulesLive | ConditionType::ModulesFromMofed => {
+        ConditionType::ModulesLive | ConditionType::ModulesFromMofed | ConditionType::UmadLive => {
             "/proc/modules, /sys/module".to_owned()
         }
         ConditionType::VersionMatches => "/sys/module/mlx5_core/version".to_owned(),

@@ -9,6 +9,7 @@ mod chain;
 mod conditions;
 mod devices;
 mod driver;
+mod fabric;
 mod facts;
 mod gpu;
 mod heard;
@@ -68,6 +69,7 @@ pub fn diagnose(
     if verdict.outcome != Outcome::NotApplicable {
         found.extend(of_rdma(&case, &found));
     }
+    found.extend(fabric::judge(&case));
     found.extend(views::inotify(&case));
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
