@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole answer of `doctor`: the verdict first, then root causes, and under each what follows
-//! from it, then the chain, the runtimes and the conditions. [`super::screen`] has the short form.
+//! from it, then the chain, the runtimes and the conditions. `screen` has the short form.
 
 use super::style::Style;
 use super::{Report, runtime};
