@@ -344,10 +344,10 @@ fn every_room_is_in_the_table_of_rooms() {
         let named = if entry.path().is_dir() { format!("`{name}/`") } else { format!("`{name}`") };
         assert!(table.contains(&named), "the table of rooms does not name {named}");
     }
-    for named in
-        let is_room = |named: &&str| named.ends_with('/') || Path::new(named).extension().is_some_and(|end| end == "rs");
-        table.split('`').skip(1).step_by(2).filter(is_room)
-    {
+    let is_room = |named: &&str| {
+        named.ends_with('/') || Path::new(named).extension().is_some_and(|extension| extension == "rs")
+    };
+    for named in table.split('`').skip(1).step_by(2).filter(is_room) {
         let is_there = ["src", "src/judge", "src/probe", "src/act"]
             .iter()
             .any(|room| root().join(room).join(named).exists());
