@@ -122,7 +122,9 @@ items:
         #[test]
         fn no_line_is_too_odd(lines in proptest::collection::vec("[ a-zA-Z:-]{0,40}", 0..20)) {
             let mut list = PodList::default();
-            lines.iter().for_each(|line| list.line(line.as_bytes()));
+            for line in &lines {
+                list.line(line.as_bytes());
+            }
             let _ = list.end();
         }
     }
