@@ -86,6 +86,7 @@ impl Node {
         };
         let text = |name| value_of(variables, name).map(|value| value.to_string_lossy().into_owned());
         let expected = Expectations {
+            consumers: cli::consumers(&args.r#for),
             rdma_requested: text("GPU_DIRECT_RDMA_ENABLED"),
             use_host_mofed: text("USE_HOST_MOFED"),
             nobody_asks: false,

@@ -19,9 +19,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{DRIVERS, HOST, LIMIT, MARKER, Node, can, refusal, skip};
+use support::{DRIVERS, HOST, LIMIT, MARKER, Node, can, note, refusal, skip, suite};
 
 const EXAMPLE: &str = "examples/pod-test.yaml";
 const BASH: &str = "localhost/bash";
@@ -57,7 +58,6 @@ fn with_the_directory_itself(yaml: &str) -> String {
     replaced(yaml, "/run/mellanox\n", "/run/mellanox/drivers\n")
 }
 
-#[test]
 fn the_image_is_the_program_and_little_else() {
     for architecture in ["x86_64", "aarch64"] {
         let Some(podman) = Podman::with(architecture) else { return };
@@ -77,7 +77,7 @@ fn the_image_is_the_program_and_little_else() {
 
         let program = built().join(oci(architecture)).join("peermem-gate");
         let (size, wanted) = (config["Size"].as_u64().unwrap(), program.metadata().unwrap().len());
-        println!("{architecture}: the image has {size} bytes, the program {wanted}");
+        note!("{architecture}: the image has {size} bytes, the program {wanted}");
         assert!((wanted..=wanted + 64 * 1024).contains(&size));
         assert_eq!(config["RootFS"]["Layers"].as_array().unwrap().len(), 1);
         let root = PathBuf::from(podman.run(&["image", "mount", IMAGE]).trim());
@@ -92,7 +92,6 @@ fn the_image_is_the_program_and_little_else() {
 
 /// The way of those who have the internet at hand, with a stand-in for Rust: a shell, and an
 /// image/binary that says what it was asked for.
-#[test]
 fn the_containerfile_builds_the_program_too() {
     let Some(podman) = Podman::new() else { return };
     podman.import("localhost/builder", &["busybox"], &["ENV PATH=/bin"]);
@@ -115,7 +114,6 @@ fn the_containerfile_builds_the_program_too() {
     assert_eq!(program, format!("{} 0123\n", oci(HOST)), "neither what this machine built, nor another's");
 }
 
-#[test]
 fn the_program_tells_what_it_is_made_of() {
     for architecture in ["amd64", "arm64"] {
         let directory = built().join(architecture);
@@ -146,7 +144,6 @@ fn the_program_tells_what_it_is_made_of() {
     }
 }
 
-#[test]
 fn a_pod_is_held_until_mofed_sets_its_marker() {
     let Some(podman) = Podman::new() else { return };
     let touched: fn(&Node) = Node::set_marker;
@@ -165,7 +162,6 @@ fn a_pod_is_held_until_mofed_sets_its_marker() {
     }
 }
 
-#[test]
 fn a_pod_is_held_with_no_privilege_at_all() {
     let Some(podman) = Podman::new() else { return };
     let node = Node::ready().without_marker();
@@ -199,7 +195,6 @@ fn a_pod_is_held_with_no_privilege_at_all() {
 }
 
 /// The runtime's log collector stands still, as on a full disk: nobody reads what the gate says.
-#[test]
 fn a_log_that_nobody_collects_holds_nothing_up() {
     let Some(podman) = Podman::new() else { return };
     let node = Node::ready().without_marker();
@@ -230,7 +225,6 @@ fn a_log_that_nobody_collects_holds_nothing_up() {
     assert!(last_words(&node).contains("the time is up"), "{}", last_words(&node));
 }
 
-#[test]
 fn a_pod_sees_what_mofed_mounts_over_its_directory() {
     let Some(podman) = Podman::new() else { return };
     let parent: fn(&str) -> String = str::to_owned;
@@ -250,7 +244,6 @@ fn a_pod_sees_what_mofed_mounts_over_its_directory() {
     }
 }
 
-#[test]
 fn a_pod_that_cannot_see_it_says_so() {
     let Some(podman) = Podman::new() else { return };
     // Older MOFEDs mount over their directory; of today's the marker is seen, and the headers are not.
@@ -267,7 +260,7 @@ fn a_pod_that_cannot_see_it_says_so() {
         node.set_marker();
         assert_eq!(pod.fails(), "124");
         let words = last_words(&node);
-        println!("{words}");
+        note!("{words}");
         assert!(words.len() <= 1024);
         assert!(words.contains("the time is up") && words.contains(reason), "{words}");
         assert!(words.contains("/run/mellanox") && words.contains("HostToContainer"), "{words}");
@@ -277,7 +270,6 @@ fn a_pod_that_cannot_see_it_says_so() {
 }
 
 /// Its layouts: today usr/src alone is mounted, before that the container's whole root.
-#[test]
 fn mofed_in_a_container_of_its_own() {
     let Some(podman) = Podman::new() else { return };
     for layout in [
@@ -349,7 +341,7 @@ fn driver_pod(node: &Node) -> Option<String> {
     spec["initContainers"]
         .as_array_mut()
         .unwrap()
-        .retain(|container| container["image"] == "peermem-gate:0.1.0");
+        .retain(|container| container["image"] == "peermem-gate:0.2.0");
     let volumes = spec["volumes"].as_array_mut().unwrap();
     for name in ["proc", "sys"] {
         volumes.push(json!({ "name": name, "hostPath": { "path": format!("/{name}") } }));
@@ -371,7 +363,7 @@ fn driver_pod(node: &Node) -> Option<String> {
 
 /// Has it see the scratch node's modules and devices, and do without what podman does not know.
 fn on_node(container: &mut Value) {
-    if container["image"] == "peermem-gate:0.1.0" {
+    if container["image"] == "peermem-gate:0.2.0" {
         container["image"] = IMAGE.into();
     }
     let mounts = container["volumeMounts"].as_array_mut().unwrap();
@@ -386,7 +378,6 @@ fn on_node(container: &mut Value) {
     }
 }
 
-#[test]
 fn the_program_is_installed_and_becomes_the_entrypoint() {
     let Some(podman) = Podman::new() else { return };
     if !can(&["bash-static", "-c", ":"]) {
@@ -401,7 +392,7 @@ fn the_program_is_installed_and_becomes_the_entrypoint() {
     pod.assert_starts();
     pod.logs("running init");
     let log = pod.log();
-    println!("{log}");
+    note!("{log}");
     let place = |words: &str| log.find(words).unwrap_or_else(|| panic!("no {words:?}: {log}"));
     assert!(place("installed: /opt/peermem-gate/peermem-gate") < place("trap -- 'echo"));
     assert_eq!(
@@ -419,7 +410,6 @@ fn the_program_is_installed_and_becomes_the_entrypoint() {
     assert!(log.contains("Caught signal\nShutting down\n"), "{log}");
 }
 
-#[test]
 fn a_volume_that_nothing_can_be_run_from_is_refused() {
     let Some(podman) = Podman::new() else { return };
     let mut install = podman.command(&["run", "--rm", "--read-only", "--cap-drop", "ALL"]);
@@ -429,7 +419,6 @@ fn a_volume_that_nothing_can_be_run_from_is_refused() {
     assert!(said.contains("noexec") && said.contains("/opt/peermem-gate"), "{said}");
 }
 
-#[test]
 fn the_other_architectures_image_runs() {
     let other = if HOST == "aarch64" { "x86_64" } else { "aarch64" };
     let Some(podman) = Podman::with(other) else { return };
@@ -441,4 +430,21 @@ fn the_other_architectures_image_runs() {
     pod.assert_opened("marker event");
     let version = podman.run(&["run", "--rm", IMAGE, "--version"]);
     assert!(version.contains(&format!("{other}-unknown-linux-musl")), "{version}");
+}
+
+fn main() -> ExitCode {
+    suite![
+        the_image_is_the_program_and_little_else,
+        the_containerfile_builds_the_program_too,
+        the_program_tells_what_it_is_made_of,
+        a_pod_is_held_until_mofed_sets_its_marker,
+        a_pod_is_held_with_no_privilege_at_all,
+        a_log_that_nobody_collects_holds_nothing_up,
+        a_pod_sees_what_mofed_mounts_over_its_directory,
+        a_pod_that_cannot_see_it_says_so,
+        mofed_in_a_container_of_its_own,
+        the_program_is_installed_and_becomes_the_entrypoint,
+        a_volume_that_nothing_can_be_run_from_is_refused,
+        the_other_architectures_image_runs
+    ]
 }

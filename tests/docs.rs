@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The documents say what the code says, the pure rooms are pure, and no file names a machine of
-//! ours.
+//! The documents say what the code says, and the pure rooms are pure.
 
 use clap::CommandFactory;
-use peermem_gate::chain::State;
+use peermem_gate::chain::LinkState;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
+use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
-use peermem_gate::finding::Id;
+use peermem_gate::finding::{Facts, Id, Step};
+use peermem_gate::keep;
+use peermem_gate::rebuild::Kind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,50 +18,43 @@ use std::process::Command;
 
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
+const SIDECAR: &str = "docs/sidecar.md";
+const HEAL: &str = "docs/heal.md";
 const FINDINGS: &str = "docs/findings.md";
 /// As wide as the documents are.
 const WIDTH: usize = 118;
 
-/// Rooms that get all they know from their arguments.
-const PURE: [&str; 19] = [
-    "src/arguments.rs",
-    "src/judge",
-    "src/gate",
-    "src/keep",
-    "src/condition.rs",
-    "src/observation.rs",
-    "src/config.rs",
-    "src/version.rs",
-    "src/environment.rs",
-    "src/record",
-    "src/report",
-    "src/sentence",
-    "src/stamp",
-    "src/finding",
-    "src/chain",
-    "src/fleet",
-    "src/symptoms",
-    "src/timeline",
-    "src/symptoms.rs",
-];
+/// Rooms that look at the world, wait for it or change it, and what puts them together. All others are pure:
+/// they get all they know from their arguments.
+const IMPURE_ROOMS: [&str; 7] =
+    ["src/act/", "src/probe/", "src/wake/", "src/verb/", "src/clock.rs", "src/lib.rs", "src/main.rs"];
 
-/// What would let one of them look at the world, or at a clock.
-const IMPURE: [&str; 14] = [
+/// What would let a pure room look at the world, or at a clock.
+const IMPURE_PATHS: [&str; 15] = [
+    "std::env",
     "std::fs",
-    "std::env::",
     "std::io",
     "std::net",
+    "std::os::fd",
+    "std::os::unix::fs",
+    "std::os::unix::net",
     "std::process",
     "std::thread",
-    "nix::",
-    "Instant::now",
-    "SystemTime::now",
-    "File",
-    "metadata()",
-    ".exists()",
-    "is_dir()",
-    "read_dir()",
+    "nix",
+    "crate::act",
+    "crate::clock",
+    "crate::probe",
+    "crate::verb",
+    "crate::wake",
 ];
+
+/// Types and numbers of those that do nothing.
+const HARMLESS_PATHS: [&str; 4] =
+    ["std::process::ExitCode", "nix::errno::Errno", "std::io::Error", "std::io::ErrorKind"];
+
+/// Calls that look without any path.
+const IMPURE_CALLS: [&str; 7] =
+    ["Instant::now", "SystemTime::now", "metadata()", "exists()", "is_dir()", "is_file()", "read_dir()"];
 
 #[test]
 fn every_reason_is_explained_with_its_status_and_consequence() {
@@ -94,7 +89,8 @@ fn what_to_do_is_what_the_program_says() {
         let id = Id::ALL.iter().find(|id| Some(id.name()) == reason);
         match (id, section.split_once("- **Do**: ")) {
             (Some(id), Some((before, _))) => {
-                let steps = format!("- **Do**: {}", id.remedy().join(" ")).replace("{node}", "NODE");
+                let steps: Vec<_> = id.remedy().iter().map(told).collect();
+                let steps = format!("- **Do**: {}", steps.join(" "));
                 conditions += &format!("{before}{}\n\n", wrapped(&steps, "  "));
             }
             _ => conditions += section,
@@ -114,11 +110,40 @@ fn every_finding_is_explained_as_the_program_says() {
             text += &format!("{}\n\n", wrapped(&format!("May come from {}.", causes.join(", ")), ""));
         }
         for step in id.remedy() {
-            text += &format!("{}\n", wrapped(&format!("- {}", step.replace("{node}", "NODE")), "  "));
+            text += &format!("{}\n", wrapped(&format!("- {}", told(step)), "  "));
         }
         text.push('\n');
     }
     assert_same(FINDINGS, &(text.trim_end().to_owned() + "\n"));
+}
+
+/// A step as the documents show it, with names to be filled in.
+fn told(step: &Step) -> String {
+    let names = [
+        ("node", "NODE"),
+        ("build", "/var/lib/kubelet/pods/UID/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit"),
+        ("nvidia-holders", "gdrdrv"),
+        ("third-party", "MODULE"),
+        ("rdma-modules", "rdma_ucm ib_umad"),
+        ("holders", ""),
+    ];
+    let pods = ["driver", "mofed", "toolkit", "validator", "validation"].map(|pod| (pod, "-n NAMESPACE POD"));
+    let logs = ["driver-logs", "mofed-logs", "toolkit-logs", "validator-logs", "validation-logs"];
+    let all = names.into_iter().chain(pods).chain(logs.map(|name| (name, "-n NAMESPACE POD")));
+    all.fold(Facts::default(), |facts, (name, word)| facts.word(name, word)).fill(&step.told())
+}
+
+/// The diagram of the sidecar's states, and what leads from one to another.
+#[test]
+fn the_sidecars_transitions_are_those_of_the_program() {
+    let text = read(SIDECAR);
+    let (before, rest) = text.split_once("```mermaid\n").expect("a diagram");
+    let (_, after) = rest.split_once("```\n").expect("its end");
+    let mut diagram = "stateDiagram-v2\n    [*] --> Waiting\n".to_owned();
+    for (from, to, why) in keep::State::TRANSITIONS {
+        diagram += &format!("    {from} --> {to}: {why}\n");
+    }
+    assert_same(SIDECAR, &format!("{before}```mermaid\n{diagram}```\n{after}"));
 }
 
 fn wrapped(text: &str, indent: &str) -> String {
@@ -143,6 +168,17 @@ fn assert_same(path: &str, text: &str) {
 }
 
 #[test]
+fn every_obstacle_to_a_rebuild_is_explained_as_the_program_says() {
+    let mut text = read(HEAL);
+    text.truncate(text.find("| reason | meaning |").unwrap_or(text.len()));
+    text = text.trim_end().to_owned() + "\n\n| reason | meaning | what to do |\n|---|---|---|\n";
+    for kind in Kind::ALL {
+        text += &format!("| `{kind}` | {} | {} |\n", kind.meaning(), kind.remedy());
+    }
+    assert_same(HEAL, &text);
+}
+
+#[test]
 fn every_condition_is_explained_in_its_order() {
     let types = condition_types();
     let headings: Vec<_> =
@@ -153,13 +189,30 @@ fn every_condition_is_explained_in_its_order() {
     assert_eq!(readme, types, "README.md");
 }
 
+/// The table of consumers is the program's: `BLESS=1` writes it anew.
+#[test]
+fn every_consumer_is_described_as_the_program_says() {
+    const HEAD: &str = "| `--for` | asked for by | needs live, beyond `--module` | once it is ready | pins |\n|---|---|---|---|---|\n";
+    let mut table = HEAD.to_owned();
+    for row in Consumer::ALL.map(Consumer::row) {
+        let modules = if row.modules.is_empty() { "nothing".to_owned() } else { row.modules.join(", ") };
+        table +=
+            &format!("| `{}` | {} | {modules} | {} | {} |\n", row.name, row.asked_by, row.ready, row.pins);
+    }
+    let text = read("docs/integration.md");
+    let (before, rest) = text.split_once(HEAD).expect("a table of consumers");
+    let after = rest.trim_start_matches(|c| c != '\n').split_once("\n\n").expect("an end of the table").1;
+    assert_same("docs/integration.md", &format!("{before}{table}\n{after}"));
+}
+
 #[test]
 fn no_reason_is_named_that_does_not_exist() {
     let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
+    known.extend(Kind::ALL.iter().map(ToString::to_string));
     known.extend(
-        [State::Present, State::Absent, State::Stale, State::NotExpected, State::Unknown]
+        [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
             .map(|s| s.to_string()),
     );
     known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));
@@ -266,15 +319,99 @@ fn the_tree_has_no_banned_crate() {
 
 #[test]
 fn the_pure_rooms_touch_neither_file_nor_clock() {
-    let rooms: Vec<_> =
-        tree().into_iter().filter(|path| PURE.iter().any(|room| path.starts_with(room))).collect();
-    assert!(rooms.len() > PURE.len(), "judge has more than one file: {rooms:?}");
+    let is_pure = |path: &&String| {
+        path.starts_with("src/")
+            && Path::new(path).extension().is_some_and(|extension| extension == "rs")
+            && !IMPURE_ROOMS.iter().any(|room| path.starts_with(room))
+    };
+    let tree = tree();
+    let rooms: Vec<_> = tree.iter().filter(is_pure).collect();
+    assert!(rooms.len() > 60, "files are missing: {rooms:?}");
     for path in rooms {
-        for line in read(&path).lines().filter(|line| !line.trim_start().starts_with("//")) {
-            for word in IMPURE {
-                assert!(!has_word(line, word), "{path} is a pure room: {line:?} has {word}");
-            }
+        let found = impurities(&read(path));
+        assert!(found.is_empty(), "{path} is in a pure room and uses {}", found.join(", "));
+    }
+}
+
+/// docs/design.md has a table of them.
+#[test]
+fn every_room_is_in_the_table_of_rooms() {
+    let design = read("docs/design.md");
+    let table: String = design.lines().filter(|line| line.starts_with("| ")).collect();
+    for entry in root().join("src").read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let named = if entry.path().is_dir() { format!("`{name}/`") } else { format!("`{name}`") };
+        assert!(table.contains(&named), "the table of rooms does not name {named}");
+    }
+    for named in
+        table.split('`').skip(1).step_by(2).filter(|named| named.ends_with(".rs") || named.ends_with('/'))
+    {
+        let is_there = ["src", "src/judge", "src/probe", "src/act"]
+            .iter()
+            .any(|room| root().join(room).join(named).exists());
+        assert!(is_there, "the table of rooms names {named}, which is not there");
+    }
+}
+
+/// What of this Rust text looks at the world.
+fn impurities(text: &str) -> Vec<String> {
+    let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code = code.join("\n");
+    let is_within = |path: &str, place: &&str| {
+        path == *place || path.strip_prefix(*place).is_some_and(|rest| rest.starts_with("::"))
+    };
+    let is_impure = |path: &String| {
+        IMPURE_PATHS.iter().any(|place| is_within(path, place))
+            && !HARMLESS_PATHS.iter().any(|place| is_within(path, place))
+    };
+    let calls = IMPURE_CALLS.iter().filter(|call| has_word(&code, call)).map(ToString::to_string);
+    paths(&code).into_iter().filter(is_impure).chain(calls).collect()
+}
+
+/// Every path in this code, those of `use` in full: `std::{fs, io::Read}` is `std::fs` and `std::io::Read`.
+fn paths(code: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    // What a brace that opens stands behind, and the path that is being read.
+    let (mut prefixes, mut path) = (Vec::new(), String::new());
+    let mut rest = code;
+    while let Some(c) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("::") {
+            path += "::";
+            rest = after;
+            continue;
         }
+        rest = &rest[c.len_utf8()..];
+        let is_end = !(c.is_alphanumeric() || c == '_' || c.is_whitespace() && path.ends_with("::"));
+        match c {
+            '{' => prefixes.push(if path.ends_with("::") { path.clone() } else { String::new() }),
+            _ if !is_end && !c.is_whitespace() => path.push(c),
+            _ => {}
+        }
+        if is_end {
+            if path.contains("::") && !path.ends_with("::") {
+                paths.push(path.trim_end_matches("::self").to_owned());
+            }
+            if c == '}' {
+                prefixes.pop();
+            }
+            path = prefixes.last().cloned().unwrap_or_default();
+        }
+    }
+    paths
+}
+
+/// The compiler leaves out a `#[test]` of a file that is run by tests/support/suite.rs, and says nothing.
+#[test]
+fn no_test_is_left_out_in_silence() {
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    let targets = manifest["test"].as_array().expect("tests with a harness of their own");
+    for target in targets {
+        let path = format!("tests/{}.rs", target["name"].as_str().expect("a name"));
+        assert!(!read(&path).contains("#[test]"), "{path}: add the test to its suite![…] instead");
+    }
+    for path in tree().iter().filter(|path| path.starts_with("tests/life/")) {
+        assert!(!read(path).contains("#[test]"), "{path}: add the test to the suite![…] of tests/soak.rs");
     }
 }
 
@@ -286,30 +423,32 @@ fn every_rust_file_names_its_licence() {
 }
 
 #[test]
-fn no_file_names_a_path_of_one_machine() {
-    // Put together here, so that this file does not name them itself.
-    let places = ["work", "farm", "root"].map(|place| format!("/{place}"));
-    for path in tree() {
-        let bytes = fs::read(root().join(&path)).unwrap();
-        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            for place in &places {
-                assert!(!is_absolute_in(line, place), "{path}:{}: {line}", number + 1);
-            }
-        }
-    }
-}
-
-#[test]
 fn the_tests_of_this_file_see_what_they_look_for() {
-    let place = format!("/{}", "work");
-    for named in ["", "at ", "\"", "("].map(|before| format!("{before}{place}/main")) {
-        assert!(is_absolute_in(&named, &place), "{named}");
+    for impure in [
+        "use std::fs;",
+        "use std::{fs, path::Path};",
+        "use std::{\n    collections::BTreeMap,\n    fs::{self, File},\n};",
+        "use crate::probe;",
+        "use crate::{condition::Reason, probe};",
+        "use crate::{\n    probe::{self, Depth},\n};",
+        "use nix::unistd::getpid;",
+        "fn f() -> usize { std::fs::read(\"x\").map_or(0, |b| b.len()) }",
+        "fn f() { crate::act::log::start() }",
+        "fn f(p: &Path) -> bool { p.exists() }",
+        "fn f() { if x { std::process::exit(1) } }",
+        "let now = Instant::now();",
+    ] {
+        assert!(!impurities(impure).is_empty(), "{impure}");
     }
-    for other in ["/workload", "net/work", "~/work", "<root>/work", "./work", "/worker/x"] {
-        assert!(!is_absolute_in(other, &place), "{other}");
+    for pure in [
+        "use std::{collections::BTreeMap, fmt};",
+        "use crate::condition::{Condition, Reason};",
+        "use std::process::ExitCode;\nuse nix::errno::Errno;",
+        "// std::fs would look at the world",
+        "mod probe_words { use super::fs; }",
+    ] {
+        assert_eq!(impurities(pure), Vec::<String>::new(), "{pure}");
     }
-    assert!(has_word("use std::fs::read;", "std::fs") && has_word("let f = File::open(p)", "File"));
-    assert!(!has_word("FileId", "File") && !has_word("NotAFile(x)", "File"));
     assert!(is_camel_case("NoSuchReason") && is_camel_case("Nonsense"));
     assert!(!is_camel_case("Module.symvers") && !is_camel_case("KREL") && !is_camel_case("check"));
 }
@@ -317,8 +456,13 @@ fn the_tests_of_this_file_see_what_they_look_for() {
 /// As `check` reports them, whatever it sees: all, and in order.
 fn condition_types() -> Vec<String> {
     let nowhere = tempfile::tempdir().unwrap();
+    fs::create_dir(nowhere.path().join("proc")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
-        .args(["check", "--format", "json", "--root"])
+        .args(["check", "--for", "any", "--format", "json", "--root"])
+        .arg(nowhere.path())
+        .arg("--proc")
+        .arg(nowhere.path())
+        .arg("--sys")
         .arg(nowhere.path())
         .env_clear()
         .output()
@@ -383,16 +527,5 @@ fn has_word(line: &str, word: &str) -> bool {
         let before = line[..at].chars().next_back().is_some_and(is_part);
         let after = line[at + word.len()..].chars().next().is_some_and(is_part);
         !(word.starts_with(is_part) && before || word.ends_with(is_part) && after)
-    })
-}
-
-/// `place`, as a whole component at the beginning of a path.
-fn is_absolute_in(line: &str, place: &str) -> bool {
-    line.match_indices(place).any(|(at, _)| {
-        let goes_on = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
-        let before = line[..at].chars().next_back();
-        let after = line[at + place.len()..].chars().next();
-        !before.is_some_and(|c| goes_on(c) || matches!(c, '/' | '~' | '>' | '}' | ')' | '$' | '*'))
-            && !after.is_some_and(goes_on)
     })
 }

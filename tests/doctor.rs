@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
-use support::{KERNEL, LOCK, NOBODY, Node, Report, VIDEO, can, code, gate, output, wrapped};
+use std::process::{Command, ExitCode};
+use support::{KERNEL, LOCK, NOBODY, Node, Report, VIDEO, can, code, gate, output, suite, wrapped};
 
 /// What the trees of tests/nodes cannot show: it needs module files, the running kernel, or a moment.
 const ELSEWHERE: [Id; 20] = [
@@ -67,17 +67,16 @@ fn loaded() -> Node {
     node
 }
 
-#[test]
 fn a_healthy_node_has_no_finding() {
     let report = report(&loaded());
     assert_eq!((report.code, report.verdict()), (0, "Ready"), "{:#}", report.json);
     assert_eq!(findings(&report), [""; 0]);
 }
 
-#[test]
 fn a_report_for_machines_is_one_line_of_the_contracts_keys() {
     let node = loaded().suspect();
-    let output = output(doctor(&node).args(["--format", "json"]).env("NODE_NAME", "gpu-7"));
+    let asked = [("NODE_NAME", "gpu-7"), ("GPU_DIRECT_RDMA_ENABLED", "true")];
+    let output = output(doctor(&node).args(["--format", "json"]).envs(asked));
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!((code(output.status), text.lines().count()), (1, 1), "{text}");
     let json: Value = serde_json::from_str(&text).expect("JSON");
@@ -95,7 +94,6 @@ fn a_report_for_machines_is_one_line_of_the_contracts_keys() {
     assert!(finding["remedy"][0].as_str().expect("a step").contains("spec.nodeName=gpu-7"), "{finding:#}");
 }
 
-#[test]
 fn every_finding_has_a_node_or_says_why_not() {
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nodes");
     let mut shown = BTreeSet::new();
@@ -110,7 +108,6 @@ fn every_finding_has_a_node_or_says_why_not() {
     assert!(missing.is_empty(), "no node shows {missing:?}");
 }
 
-#[test]
 fn unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2() {
     let node = loaded();
     node.write("proc/1/mountinfo", "");
@@ -132,7 +129,6 @@ fn unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2() {
 }
 
 /// The container runtime's, of mode 600 on many a node.
-#[test]
 fn a_configuration_that_cannot_be_read_is_unknown() {
     let node = loaded();
     node.write("run/containerd/containerd.sock", "");
@@ -149,7 +145,6 @@ fn a_configuration_that_cannot_be_read_is_unknown() {
     assert_eq!(finding["evidence"][0]["seen"], "Permission denied");
 }
 
-#[test]
 fn without_the_hosts_processes_whether_mofed_runs_is_unknown() {
     let node = loaded().without_marker();
     node.remove("proc/2/comm");
@@ -161,7 +156,6 @@ fn without_the_hosts_processes_whether_mofed_runs_is_unknown() {
     }
 }
 
-#[test]
 fn an_unmounted_directory_is_no_mofed_that_never_came() {
     let node = loaded();
     node.remove("run/mellanox");
@@ -170,7 +164,6 @@ fn an_unmounted_directory_is_no_mofed_that_never_came() {
     assert!(!findings(&report).contains(&"MofedNeverCame"));
 }
 
-#[test]
 fn a_stub_is_found_while_mofed_is_at_work() {
     let Some(node) = Node::ready().with_peermem("stub") else { return };
     assert_eq!(findings(&report(&node)), ["StubModule"]);
@@ -181,14 +174,12 @@ fn a_stub_is_found_while_mofed_is_at_work() {
     assert_eq!(ids[0], "StubModule", "it does not go by itself: {ids:?}");
 }
 
-#[test]
 fn a_module_of_another_mofed_is_found() {
     let Some(node) = Node::ready().with_peermem("old") else { return };
     let report = report(&node);
     assert_eq!((report.code, findings(&report)), (1, vec!["SymbolVersionMismatch"]), "{:#}", report.json);
 }
 
-#[test]
 fn files_of_another_release_than_the_loaded_nvidia_are_found() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     assert_eq!(findings(&report(&node)), [""; 0]);
@@ -197,7 +188,6 @@ fn files_of_another_release_than_the_loaded_nvidia_are_found() {
     assert_eq!(findings(&report), ["DriverVersionMismatch"], "{:#}", report.json);
 }
 
-#[test]
 fn what_nvidia_peermem_needs_is_found_missing() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
@@ -206,7 +196,6 @@ fn what_nvidia_peermem_needs_is_found_missing() {
     assert_eq!(findings(&report(&node))[0], "DependencyNotLive");
 }
 
-#[test]
 fn a_bad_parameter_and_a_missing_signature_are_found() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     node.write("etc/modprobe.d/peermem.conf", "options nvidia-peermem peerdirect_support=7\n");
@@ -216,7 +205,6 @@ fn a_bad_parameter_and_a_missing_signature_are_found() {
 }
 
 /// A driver container shows its root there.
-#[test]
 fn the_driver_containers_root_is_found() {
     let Some(node) = Node::ready().with_peermem("stub") else { return };
     fs::create_dir_all(node.path("run/nvidia/driver/lib")).expect("directories");
@@ -227,7 +215,6 @@ fn the_driver_containers_root_is_found() {
     assert!(message.contains(&format!("run/nvidia/driver/{VIDEO}")), "{message}");
 }
 
-#[test]
 fn a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found() {
     let node = loaded().without_marker();
     fs::create_dir(node.path(support::MARKER)).expect("a directory");
@@ -240,7 +227,6 @@ fn a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found() {
     assert_eq!(findings(&report), ["VersionMismatch"]);
 }
 
-#[test]
 fn the_pid_file_of_another_process_tells_nothing() {
     let node = loaded().without_marker();
     node.remove(LOCK);
@@ -254,27 +240,36 @@ fn the_pid_file_of_another_process_tells_nothing() {
     assert_eq!(told.reason("MarkerPresent"), "MarkerAbsent", "its own environment wins");
 }
 
-#[test]
 fn colour_is_for_terminals_and_not_against_anybodys_will() {
     let script = ["script", "-qec"];
     if !can(&["script", "--version"]) {
         return;
     }
     let node = loaded().suspect();
-    let line = format!("{} doctor --root {}", support::GATE, node.root().display());
-    let on_terminal = |name: &str, value: &str| {
+    let on_terminal = |verb: &str, before: &str, name: &str, value: &str| {
+        let line = format!("{before}{} {verb} --root {}", support::GATE, node.root().display());
         let mut command = Command::new(script[0]);
-        let output = output(command.args([script[1], &line, "/dev/null"]).env(name, value));
+        let output =
+            output(command.args([script[1], &line, "/dev/null"]).env("TERM", "xterm").env(name, value));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert!(on_terminal("NO_COLOR", "").contains("\x1b["));
-    assert!(!on_terminal("NO_COLOR", "1").contains("\x1b["));
-    let piped = output(&mut doctor(&node));
-    assert!(!String::from_utf8_lossy(&piped.stdout).contains('\x1b'), "{KERNEL}");
+    for verb in ["doctor", "doctor -v", "check"] {
+        assert!(on_terminal(verb, "", "NO_COLOR", "").contains("\x1b["), "{verb}");
+        assert!(!on_terminal(verb, "", "NO_COLOR", "1").contains("\x1b["), "{verb}");
+        assert!(!on_terminal(verb, "", "TERM", "dumb").contains("\x1b["), "{verb}");
+    }
+    let piped = |force: &str| {
+        let output = output(doctor(&node).env("CLICOLOR_FORCE", force));
+        String::from_utf8_lossy(&output.stdout).contains('\x1b')
+    };
+    assert!(!piped("0") && piped("1"), "{KERNEL}");
+    let wide = on_terminal("check", "stty cols 200; ", "NO_COLOR", "1");
+    let narrow = on_terminal("check", "stty cols 60; ", "NO_COLOR", "1");
+    let widest = |text: &str| text.lines().map(|line| line.trim_end().len()).max().unwrap_or_default();
+    assert!(widest(&wide) > 80 && widest(&narrow) <= 60, "{wide}{narrow}");
 }
 
 /// This process's own mounts and limits, in a mount namespace and a user namespace of its own.
-#[test]
 fn a_private_mount_and_used_up_inotify_instances_are_found() {
     let unshare = ["unshare", "--user", "--map-root-user", "--mount"];
     if !can(&[&unshare[..], &["true"]].concat()) {
@@ -302,4 +297,26 @@ fn a_private_mount_and_used_up_inotify_instances_are_found() {
         report.json
     );
     assert!(!findings(&run("true")).contains(&"MountPropagationMissing"), "no headers are asked for");
+}
+
+fn main() -> ExitCode {
+    suite![
+        a_healthy_node_has_no_finding,
+        a_report_for_machines_is_one_line_of_the_contracts_keys,
+        every_finding_has_a_node_or_says_why_not,
+        unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2,
+        a_configuration_that_cannot_be_read_is_unknown,
+        without_the_hosts_processes_whether_mofed_runs_is_unknown,
+        an_unmounted_directory_is_no_mofed_that_never_came,
+        a_stub_is_found_while_mofed_is_at_work,
+        a_module_of_another_mofed_is_found,
+        files_of_another_release_than_the_loaded_nvidia_are_found,
+        what_nvidia_peermem_needs_is_found_missing,
+        a_bad_parameter_and_a_missing_signature_are_found,
+        the_driver_containers_root_is_found,
+        a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found,
+        the_pid_file_of_another_process_tells_nothing,
+        colour_is_for_terminals_and_not_against_anybodys_will,
+        a_private_mount_and_used_up_inotify_instances_are_found
+    ]
 }

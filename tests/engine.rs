@@ -9,8 +9,8 @@ mod support;
 use cluster::{Cluster, container, container_mut, init_containers, policy, root, set_variable, yaml};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use support::skip;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use support::{note, skip, suite};
 
 const POLICIES: [&str; 4] = ["admission", "keep", "shim", "wrapper"];
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -135,7 +135,6 @@ fn without_tokens(pod: &Value) -> Value {
 }
 
 /// 1.33 is what the API server of 1.34 still understands, the first that has the kind.
-#[test]
 fn every_policy_compiles_where_the_kind_exists() {
     let Some(mut engine) = Engine::start() else { return };
     for (name, version) in
@@ -145,7 +144,6 @@ fn every_policy_compiles_where_the_kind_exists() {
     }
 }
 
-#[test]
 fn a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused() {
     let Some(mut engine) = Engine::start() else { return };
     for name in POLICIES {
@@ -155,7 +153,7 @@ fn a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused() {
         let settings = ["image", "timeout", "dryRun", "seLinuxType", "imageVolume", "rebuild"];
         let has = |setting: &&&str| cluster::variable(&unset, setting).is_some();
         for setting in settings.iter().filter(has) {
-            for wrong in ["true", "5", "['60m']", "60m", "registry.example/peermem-gate:0.1.0"] {
+            for wrong in ["true", "5", "['60m']", "60m", "registry.example/peermem-gate:0.2.0"] {
                 let mut policy = policy(name);
                 set_variable(&mut policy, setting, wrong);
                 assert_ne!(engine.refusals(&policy, "1.35"), [""; 0], "{name}: {setting} is {wrong}");
@@ -164,7 +162,6 @@ fn a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused() {
     }
 }
 
-#[test]
 fn the_pods_of_five_releases_get_what_they_should() {
     let Some(mut engine) = Engine::start() else { return };
     for (release, use_host_mofed, precompiled) in RELEASES {
@@ -215,7 +212,6 @@ fn the_pods_of_five_releases_get_what_they_should() {
 }
 
 /// docs/integration.md proves a policy with it, before a pod is deleted.
-#[test]
 fn the_example_pod_shows_that_the_policies_bite() {
     let Some(mut engine) = Engine::start() else { return };
     let pod = yaml(&root().join("examples/driver-pod.yaml")).remove(0);
@@ -225,7 +221,6 @@ fn the_example_pod_shows_that_the_policies_bite() {
 }
 
 /// The chain is invoked again after a change, and the plugin for tokens with it: what has nothing in their place gets one.
-#[test]
 fn our_containers_get_no_token() {
     let Some(mut engine) = Engine::start() else { return };
     let pod = pod("24.9");
@@ -249,7 +244,6 @@ fn our_containers_get_no_token() {
     assert_eq!(tokens(&engine.admits(&other, &pod).unwrap()).len(), 5);
 }
 
-#[test]
 fn other_pods_are_left_alone() {
     let Some(mut engine) = Engine::start() else { return };
     let driver = pod("24.9");
@@ -275,7 +269,6 @@ fn other_pods_are_left_alone() {
 
 /// The evaluation that the other tests use, by CEL for C++ and kubectl, makes the same pods. Each policy by itself: the API
 /// server takes them in no certain order.
-#[test]
 fn both_engines_agree() {
     let Some(mut engine) = Engine::start() else { return };
     let Some(mut cluster) = Cluster::start() else { return };
@@ -289,7 +282,6 @@ fn both_engines_agree() {
 }
 
 /// What would be found at a pod only: the event of the `DaemonSet` names the policy and the cause.
-#[test]
 fn a_pod_that_cannot_be_given_its_gate_is_refused() {
     let Some(mut engine) = Engine::start() else { return };
     let mut pod = pod("24.9");
@@ -302,7 +294,6 @@ fn a_pod_that_cannot_be_given_its_gate_is_refused() {
 }
 
 /// Of four policies that match and change nothing, ours may cost three times as much: what is more is their own.
-#[test]
 fn four_policies_cost_little_more_than_four_that_change_nothing() {
     let Some(mut engine) = Engine::start() else { return };
     let pod = pod("25.10");
@@ -322,8 +313,22 @@ fn four_policies_cost_little_more_than_four_that_change_nothing() {
         }
     }
     let [without, one, idle, with] = least;
-    println!(
+    note!(
         "no policy {without:.0} µs, one of ours {one:.0}, four that change nothing {idle:.0}, all four {with:.0}"
     );
     assert!(with <= 3.0 * idle, "{with} µs, {idle} µs");
+}
+
+fn main() -> ExitCode {
+    suite![
+        every_policy_compiles_where_the_kind_exists,
+        a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused,
+        the_pods_of_five_releases_get_what_they_should,
+        the_example_pod_shows_that_the_policies_bite,
+        our_containers_get_no_token,
+        other_pods_are_left_alone,
+        both_engines_agree,
+        a_pod_that_cannot_be_given_its_gate_is_refused,
+        four_policies_cost_little_more_than_four_that_change_nothing
+    ]
 }

@@ -10,8 +10,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use support::{GATE, Gate, HOST, LIMIT, NOBODY, Node, can, code, output, product, refusal, wrapped};
+use std::process::{Command, ExitCode};
+use support::{GATE, Gate, HOST, LIMIT, NOBODY, Node, can, code, output, product, refusal, suite, wrapped};
 
 /// What CMD writes to standard output behind a gate that has waited with every source armed.
 fn through(by: &[&str], cmd: &[&OsStr], set: impl Fn(&mut Command)) -> (Gate, Vec<u8>) {
@@ -84,7 +84,6 @@ fn status(by: &[&str]) -> String {
     through
 }
 
-#[test]
 fn the_same_process() {
     let (gate, seen) = through(&[], &words(&["cat", "/proc/self/status"]), |_| {});
     let status = String::from_utf8(seen).unwrap();
@@ -93,7 +92,6 @@ fn the_same_process() {
     assert_eq!(field(&status, "Threads"), "1");
 }
 
-#[test]
 fn signals_as_they_were_found() {
     let status = status(&[]);
     assert_eq!(mask(&status, "SigBlk"), 0);
@@ -101,7 +99,6 @@ fn signals_as_they_were_found() {
     assert_eq!(mask(&status, "SigIgn") & bit(Signal::SIGPIPE), 0, "Rust's runtime ignores it");
 }
 
-#[test]
 fn a_broken_pipe_ends_cmd() {
     // Without SIGPIPE `yes` would complain, and sh would see 1.
     let script = "(yes; echo $? >&2) | true";
@@ -109,7 +106,6 @@ fn a_broken_pipe_ends_cmd() {
     assert!(gate.lines.iter().any(|line| *line == 141), "{:#?}", gate.lines);
 }
 
-#[test]
 fn signals_that_were_blocked_at_start_stay_blocked() {
     if !can(&["env", "--block-signal=USR1", "true"]) {
         return;
@@ -118,7 +114,6 @@ fn signals_that_were_blocked_at_start_stay_blocked() {
     assert_eq!(mask(&status, "SigBlk"), bit(Signal::SIGUSR1) | bit(Signal::SIGTERM));
 }
 
-#[test]
 fn signals_that_were_ignored_at_start_stay_ignored() {
     let by = ["sh", "-c", r#"trap "" HUP USR2; exec "$0" "$@""#];
     let status = status(&by);
@@ -129,7 +124,6 @@ fn signals_that_were_ignored_at_start_stay_ignored() {
     assert_eq!(mask(&status, "SigBlk"), 0);
 }
 
-#[test]
 fn a_signal_that_was_ignored_at_start_does_not_end_the_gate() {
     let node = Node::ready().without_marker();
     let nohup = ["sh", "-c", r#"trap "" HUP; exec "$0" "$@""#];
@@ -140,7 +134,6 @@ fn a_signal_that_was_ignored_at_start_does_not_end_the_gate() {
     gate.assert_opened();
 }
 
-#[test]
 fn a_signal_that_was_blocked_at_start_ends_the_gate() {
     if !can(&["env", "--block-signal=TERM", "true"]) {
         return;
@@ -152,7 +145,6 @@ fn a_signal_that_was_blocked_at_start_ends_the_gate() {
     assert_eq!(gate.ended(), 143);
 }
 
-#[test]
 fn the_same_arguments() {
     let odd = [&b"\xff\xfe"[..], b"", b"a b", b"--", b"--timeout", b"-h", b"*", b"new\nline", b"\xc3\xa4"];
     let mut cmd = words(&["cat", "/proc/self/cmdline", "--"]);
@@ -169,7 +161,6 @@ fn the_same_arguments() {
     assert_eq!(seen, expected, "argv[0] is as typed, though CMD was found by PATH");
 }
 
-#[test]
 fn the_same_environment() {
     let set = |command: &mut Command| {
         command.env_clear();
@@ -182,7 +173,6 @@ fn the_same_environment() {
     assert!(seen.windows(22).any(|bytes| bytes == b"PEERMEM_GATE_HEARTBEAT"));
 }
 
-#[test]
 fn the_same_working_directory() {
     let directory = tempfile::tempdir().unwrap();
     let seen = assert_same(&[], &words(&["pwd", "-P"]), |command| {
@@ -192,25 +182,21 @@ fn the_same_working_directory() {
     assert_eq!(seen.trim_ascii_end(), path.as_os_str().as_bytes());
 }
 
-#[test]
 fn no_descriptor_more() {
     let seen = assert_same(&[], &words(&["ls", "/proc/self/fd"]), |_| {});
     assert!(seen.starts_with(b"0\n1\n"));
 }
 
-#[test]
 fn an_inherited_descriptor_stays() {
     let by = ["sh", "-c", r#"exec 7</dev/null; exec "$0" "$@""#];
     let seen = assert_same(&by, &words(&["ls", "/proc/self/fd"]), |_| {});
     assert!(seen.split(|byte| *byte == b'\n').any(|name| name == b"7"));
 }
 
-#[test]
 fn the_same_limits() {
     assert_same(&[], &words(&["cat", "/proc/self/limits", "/proc/self/oom_score_adj"]), |_| {});
 }
 
-#[test]
 fn cmd_can_be_ended() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         let node = Node::ready();
@@ -223,7 +209,6 @@ fn cmd_can_be_ended() {
     }
 }
 
-#[test]
 fn cmd_ends_as_it_likes() {
     let node = Node::ready();
     for wanted in [0, 1, 42, 124, 255] {
@@ -255,7 +240,6 @@ fn programs() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
     (directory, place)
 }
 
-#[test]
 fn cmd_is_found_by_path() {
     let (_directory, place) = programs();
     let node = Node::ready();
@@ -285,7 +269,6 @@ fn refused_at_once(cmd: &OsStr, wanted: i32, set: impl Fn(&mut Command)) {
     }
 }
 
-#[test]
 fn a_cmd_that_cannot_be_run_is_refused_before_the_wait() {
     let (_directory, place) = programs();
     for name in ["plain", "directory", "link-to-directory"] {
@@ -297,7 +280,6 @@ fn a_cmd_that_cannot_be_run_is_refused_before_the_wait() {
     });
 }
 
-#[test]
 fn a_cmd_that_is_not_there_is_refused_before_the_wait() {
     let (_directory, place) = programs();
     for name in ["missing", "missing/too", "plain/below", "dangling"] {
@@ -309,7 +291,6 @@ fn a_cmd_that_is_not_there_is_refused_before_the_wait() {
     });
 }
 
-#[test]
 fn a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run() {
     let (_directory, place) = programs();
     let node = Node::ready();
@@ -330,7 +311,6 @@ fn a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run() {
     }
 }
 
-#[test]
 fn a_cmd_that_goes_during_the_wait() {
     let (_directory, place) = programs();
     let node = Node::ready().without_marker();
@@ -343,7 +323,6 @@ fn a_cmd_that_goes_during_the_wait() {
     assert!(gate.said("third/tool"));
 }
 
-#[test]
 fn a_cmd_without_permission() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
@@ -360,4 +339,30 @@ fn a_cmd_without_permission() {
         let (ending, said) = refusal(&mut wrapped(NOBODY, &command));
         assert_eq!(ending, 126, "{cmd}: {said}");
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        the_same_process,
+        signals_as_they_were_found,
+        a_broken_pipe_ends_cmd,
+        signals_that_were_blocked_at_start_stay_blocked,
+        signals_that_were_ignored_at_start_stay_ignored,
+        a_signal_that_was_ignored_at_start_does_not_end_the_gate,
+        a_signal_that_was_blocked_at_start_ends_the_gate,
+        the_same_arguments,
+        the_same_environment,
+        the_same_working_directory,
+        no_descriptor_more,
+        an_inherited_descriptor_stays,
+        the_same_limits,
+        cmd_can_be_ended,
+        cmd_ends_as_it_likes,
+        cmd_is_found_by_path,
+        a_cmd_that_cannot_be_run_is_refused_before_the_wait,
+        a_cmd_that_is_not_there_is_refused_before_the_wait,
+        a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run,
+        a_cmd_that_goes_during_the_wait,
+        a_cmd_without_permission
+    ]
 }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{LIMIT, Node, can, code, gate, output, refusal, wrapped};
+use support::{LIMIT, Node, can, code, gate, output, refusal, suite, wrapped};
 
 /// What `fleet --format json` says of these lines, and its exit code.
 fn rollup(lines: &str) -> (i32, Value) {
@@ -57,7 +57,6 @@ fn lines(reports: &[Value]) -> String {
     reports.iter().fold(String::new(), |lines, report| lines + &report.to_string() + "\n")
 }
 
-#[test]
 fn nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once() {
     let blocked = |node| report(node, NOON, "Blocked", Some("StubModule"));
     let mut waiting = report("n5", NOON, "Waiting", Some("MarkerAbsent"));
@@ -90,7 +89,6 @@ fn nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once() {
     );
 }
 
-#[test]
 fn a_fleet_that_is_ready_ends_with_0() {
     let apart = report("n2", NOON, "NotApplicable", None);
     assert_eq!(rollup(&lines(&[ready("n1"), apart])).0, 0);
@@ -99,7 +97,6 @@ fn a_fleet_that_is_ready_ends_with_0() {
     assert_eq!(text, "1 node: 1 Ready; nothing is wrong\n\n1 report; 0 damaged lines\n");
 }
 
-#[test]
 fn what_cannot_be_told_of_all_is_not_0() {
     assert_eq!(rollup("").0, 2, "no report at all");
     assert_eq!(rollup(&lines(&[report("n1", NOON, "Unknown", None)])).0, 1);
@@ -110,7 +107,6 @@ fn what_cannot_be_told_of_all_is_not_0() {
     assert_eq!(rollup(&lines(&[report("n1", NOON, "Ready", Some("NvidiaProgramMissing"))])).0, 1);
 }
 
-#[test]
 fn lines_of_kubectl_logs_are_read_behind_their_prefix() {
     let prefixed = format!(
         "[pod/peermem-doctor-x7k2p/doctor] {}\n[pod/peermem-doctor-9qqzt/doctor] 2026-08-20T12:00:01.5Z {}\r\n\n",
@@ -121,7 +117,6 @@ fn lines_of_kubectl_logs_are_read_behind_their_prefix() {
     assert_eq!((code, &json["nodes"], &json["damaged"]), (0, &json!(2), &json!(0)));
 }
 
-#[test]
 fn damaged_lines_are_counted_and_named_and_cost_nothing_else() {
     let whole = ready("n1").to_string();
     let input = format!(
@@ -145,7 +140,6 @@ fn damaged_lines_are_counted_and_named_and_cost_nothing_else() {
     assert_eq!((&json["damaged"], json["damages"].as_array().unwrap().len()), (&json!(1000), 20));
 }
 
-#[test]
 fn a_line_without_an_end_is_no_trouble() {
     let mut endless = vec![b'{'; 3 << 20];
     endless.extend_from_slice(format!("\n{}", ready("n1")).as_bytes());
@@ -154,7 +148,6 @@ fn a_line_without_an_end_is_no_trouble() {
     assert_eq!(json["damages"][0]["why"], "longer than 1048576 bytes");
 }
 
-#[test]
 fn of_one_node_the_newest_report_counts() {
     let at = |time, verdict, id| report("n1", time, verdict, id);
     let old = at("2026-08-20T11:00:00Z", "Blocked", Some("StubModule"));
@@ -171,7 +164,6 @@ fn of_one_node_the_newest_report_counts() {
     assert_eq!(rollup(&lines(&[new, at("soon", "Blocked", None)])).1["verdicts"], json!({"Ready": 1}));
 }
 
-#[test]
 fn reports_of_other_versions_count_as_far_as_they_go() {
     let mut later = report("n2", NOON, "Postponed", Some("SomethingNew"));
     later["schema"] = json!("peermem-gate/v2");
@@ -190,7 +182,6 @@ fn reports_of_other_versions_count_as_far_as_they_go() {
     assert!(json["damages"][0]["why"].as_str().unwrap().contains("peermem-gate/v3"));
 }
 
-#[test]
 fn what_differs_is_told_and_what_does_not_is_not() {
     let mut other = ready("n2");
     other["kernel"] = json!("5.14.0-503.el9.x86_64");
@@ -203,7 +194,6 @@ fn what_differs_is_told_and_what_does_not_is_not() {
     assert_eq!(json["versions"]["mofed"], json!({"24.10-1.1.4": 1, "25.07-0.9.7": 1}));
 }
 
-#[test]
 fn the_longest_waits_are_told() {
     let waiting = |n: i64| {
         let mut waiting = report(&format!("n{n}"), NOON, "Waiting", None);
@@ -219,9 +209,11 @@ fn the_longest_waits_are_told() {
     assert_eq!(slowest[0], json!({"node": "n15", "file": ".driver-ctr-ready", "seconds": 900}));
 }
 
-#[test]
 fn reports_of_check_and_doctor_are_what_it_reads() {
     let node = Node::ready().without_marker();
+    let gpu = "sys/bus/pci/devices/0000:41:00.0";
+    node.write(&format!("{gpu}/vendor"), "0x10de\n");
+    node.write(&format!("{gpu}/class"), "0x030200\n");
     let mut check = node.check();
     let check = output(check.args(["--format", "json"]).env("NODE_NAME", "by-check"));
     let mut doctor = gate();
@@ -244,7 +236,6 @@ fn reports_of_check_and_doctor_are_what_it_reads() {
     );
 }
 
-#[test]
 fn a_node_whose_name_is_a_word_does_not_spoil_the_remedy() {
     let mut odd = report("a", NOON, "Blocked", Some("StubModule"));
     odd["findings"][0]["remedy"] =
@@ -256,7 +247,6 @@ fn a_node_whose_name_is_a_word_does_not_spoil_the_remedy() {
     );
 }
 
-#[test]
 fn sources_are_files_or_standard_input() {
     let (ending, said) = refusal(gate().args(["fleet", "/nowhere/reports"]));
     assert_eq!(ending, 2);
@@ -275,7 +265,6 @@ fn sources_are_files_or_standard_input() {
 }
 
 /// Ten thousand reports of 8 KiB each are more than the 64 MiB that it may take.
-#[test]
 fn a_large_fleet_streams_through() {
     if !can(&["prlimit", MEMORY, "true"]) {
         return;
@@ -315,7 +304,6 @@ fn write_large(path: &Path) {
 }
 
 /// Reports of anybody's making: words of their own in each, and thousands of findings in a line.
-#[test]
 fn reports_that_are_made_to_hurt_cost_no_more_than_others() {
     if !can(&["prlimit", MEMORY, "true"]) {
         return;
@@ -345,7 +333,6 @@ fn reports_that_are_made_to_hurt_cost_no_more_than_others() {
     assert_eq!(json["causes"][0]["id"], "OtherCauses");
 }
 
-#[test]
 fn a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end() {
     let directory = tempfile::tempdir().unwrap();
     let fifo = directory.path().join("fifo");
@@ -364,7 +351,6 @@ fn a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_en
     assert_eq!(code(output.status), 0, "{output:?}");
 }
 
-#[test]
 fn two_reports_on_a_line_are_two() {
     let blocked = report("b", NOON, "Blocked", Some("StubModule"));
     let (ends, all) = rollup(&format!("{}{blocked}\n", ready("a")));
@@ -376,7 +362,6 @@ fn two_reports_on_a_line_are_two() {
     assert_eq!((ends, &all["nodes"], &all["damaged"]), (0, &json!(1), &json!(0)), "{all:#}");
 }
 
-#[test]
 fn what_reports_say_is_shown_and_not_obeyed() {
     let mut hostile = report("evil\u{1b}[2J\nnode", NOON, "Blocked", Some("StubModule"));
     hostile["findings"][0]["title"] = "\u{1b}[31m red\nREADY".into();
@@ -386,7 +371,6 @@ fn what_reports_say_is_shown_and_not_obeyed() {
     assert!(!said.contains("\nnode") && !said.contains("\nREADY"), "{said:?}");
 }
 
-#[test]
 fn a_cause_counts_once_for_a_node() {
     let mut twice = report("n1", NOON, "Blocked", Some("StubModule"));
     let [one, other] = [0, 0].map(|at: usize| twice["findings"][at].clone());
@@ -394,4 +378,113 @@ fn a_cause_counts_once_for_a_node() {
     twice["findings"] = json!([one, between, other]);
     let (_, all) = rollup(&lines(&[twice]));
     assert_eq!(all["causes"][0]["count"], 1, "{all:#}");
+}
+
+/// What `kubectl get nodes,pods -A -o json` prints, as far as it matters.
+fn cluster() -> Value {
+    let node =
+        |name: &str, labels: Value| json!({"kind": "Node", "metadata": {"name": name, "labels": labels}});
+    let gpu = json!({"feature.node.kubernetes.io/pci-0302_10de.present": "true"});
+    let deploy =
+        |value: &str| json!({"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": value});
+    let pod = |name: &str, on: &str, container: &str, init: Value| {
+        json!({
+            "kind": "Pod", "metadata": {"name": name, "namespace": "gpu-operator"},
+            "spec": {"nodeName": on, "containers": [{"name": container}], "initContainers": init},
+        })
+    };
+    let gate = json!([{"name": "k8s-driver-manager"}, {"name": "peermem-gate"}]);
+    let shim = json!([{"name": "x", "volumeMounts": [{"mountPath": "/opt/peermem-gate"}]}]);
+    let bare = json!([{"name": "k8s-driver-manager"}]);
+    json!({"kind": "List", "items": [
+        node("n-1", gpu.clone()), node("n-2", gpu.clone()), node("n-3", deploy("true")), node("n-4", gpu),
+        node("n-5", deploy("paused-for-driver-upgrade")), node("n-6", deploy("pre-installed")),
+        node("cpu", json!({})),
+        pod("driver-1", "n-1", "nvidia-driver-ctr", gate), pod("driver-2", "n-2", "nvidia-driver-ctr", bare.clone()),
+        pod("driver-3", "n-3", "nvidia-driver-ctr", shim), pod("other", "n-4", "training", bare),
+    ]})
+}
+
+fn rollup_with(cluster: &str, reports: &str) -> (i32, Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let [nodes, lines] = ["nodes", "reports"].map(|name| directory.path().join(name));
+    fs::write(&nodes, cluster).unwrap();
+    fs::write(&lines, reports).unwrap();
+    let output = output(gate().args(["fleet", "--format", "json", "--nodes"]).arg(nodes).arg(lines));
+    let json = serde_json::from_slice(&output.stdout);
+    (code(output.status), json.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+}
+
+fn the_clusters_nodes_and_pods_tell_what_reports_cannot() {
+    let all = ["n-1", "n-2", "n-3", "n-5", "n-6"].map(ready);
+    let (code, rollup) = rollup_with(&cluster().to_string(), &lines(&all));
+    let causes = rollup["causes"].as_array().unwrap();
+    let named: Vec<_> = causes.iter().map(|cause| (cause["id"].as_str().unwrap(), &cause["nodes"])).collect();
+    assert_eq!(
+        named,
+        [
+            ("DriverPodMissing", &json!(["n-4"])),
+            ("DriverPodWithoutGate", &json!(["n-2"])),
+            ("LabelKeepsDriverAway", &json!(["n-5"])),
+            ("NoReport", &json!(["n-4"])),
+        ],
+        "{rollup:#}"
+    );
+    assert!(
+        causes[2]["title"]
+            .as_str()
+            .unwrap()
+            .contains("nvidia.com/gpu.deploy.driver=paused-for-driver-upgrade")
+    );
+    assert_eq!((code, &rollup["without_report"], &rollup["nodes"]), (1, &json!(1), &json!(5)));
+}
+
+fn a_node_without_a_report_may_be_in_any_state() {
+    let node = |name: &str| json!({"kind": "Node", "metadata": {"name": name, "labels": {"nvidia.com/gpu.present": "true"}}});
+    let cluster = json!({"items": [node("n-1"), node("n-2")]}).to_string();
+    let (code, rollup) = rollup_with(&cluster, &lines(&[ready("n-1")]));
+    assert_eq!((code, &rollup["without_report"]), (2, &json!(1)), "{rollup:#}");
+    // No driver pod anywhere: every driver is its host's.
+    assert_eq!(rollup["causes"].as_array().unwrap().len(), 1);
+    let (code, rollup) = rollup_with(&cluster, &lines(&["n-1", "n-2"].map(ready)));
+    assert_eq!((code, &rollup["without_report"]), (0, &json!(0)), "{rollup:#}");
+}
+
+fn a_list_that_is_none_is_refused() {
+    for text in ["", "{}", "[]", "{\"items\": 3}", "{\"items\": [{\"kind\": \"Node\"}]}", "{\"items\": ["] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        let (code, said) = refusal(gate().args(["fleet", "--nodes"]).arg(file.path()).arg("/dev/null"));
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("cannot read nodes from"), "{text}: {said}");
+    }
+    let (code, said) = refusal(gate().args(["fleet", "--nodes", "/no/such/file"]));
+    assert_eq!(code, 2, "{said}");
+}
+
+fn main() -> ExitCode {
+    suite![
+        nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once,
+        a_fleet_that_is_ready_ends_with_0,
+        what_cannot_be_told_of_all_is_not_0,
+        lines_of_kubectl_logs_are_read_behind_their_prefix,
+        damaged_lines_are_counted_and_named_and_cost_nothing_else,
+        a_line_without_an_end_is_no_trouble,
+        of_one_node_the_newest_report_counts,
+        reports_of_other_versions_count_as_far_as_they_go,
+        what_differs_is_told_and_what_does_not_is_not,
+        the_longest_waits_are_told,
+        reports_of_check_and_doctor_are_what_it_reads,
+        a_node_whose_name_is_a_word_does_not_spoil_the_remedy,
+        sources_are_files_or_standard_input,
+        a_large_fleet_streams_through,
+        reports_that_are_made_to_hurt_cost_no_more_than_others,
+        a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end,
+        two_reports_on_a_line_are_two,
+        what_reports_say_is_shown_and_not_obeyed,
+        a_cause_counts_once_for_a_node,
+        the_clusters_nodes_and_pods_tell_what_reports_cannot,
+        a_node_without_a_report_may_be_in_any_state,
+        a_list_that_is_none_is_refused
+    ]
 }

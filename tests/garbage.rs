@@ -9,8 +9,10 @@ use nix::unistd::mkfifo;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
-use support::{GATE, LOCK, MARKER, MODULES, NOBODY, Node, Report, SYMVERS, VENDOR, can, wrapped};
+use std::process::{Command, ExitCode};
+use support::{
+    GATE, LOCK, MARKER, MODULES, NOBODY, Node, Report, SYMVERS, VENDOR, can, note, suite, wrapped,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Damage {
@@ -122,7 +124,7 @@ fn assert_harmless(damaged: Damage, look: impl Fn(&Node, &[&str]) -> Report) {
         let report = look(&node, args);
         let (code, verdict) = (report.code, report.verdict());
         let opens = code == 0;
-        println!("{path} {damaged:?}: {code} {verdict}");
+        note!("{path} {damaged:?}: {code} {verdict}");
         if !(0..=2).contains(&code) || (opens && !passes.contains(&damaged)) {
             wrong.push(format!("{path}: {code} {}", report.json));
         }
@@ -138,7 +140,6 @@ fn as_ourselves(node: &Node, args: &[&str]) -> Report {
     Report::of(node.check().args(["--format", "json"]).args(args))
 }
 
-#[test]
 fn what_is_damaged_here_is_ready_when_it_is_whole() {
     for File { path, node, args, .. } in files() {
         let report = as_ourselves(&node(), args);
@@ -148,37 +149,30 @@ fn what_is_damaged_here_is_ready_when_it_is_whole() {
     }
 }
 
-#[test]
 fn truncated() {
     assert_harmless(Truncated, as_ourselves);
 }
 
-#[test]
 fn binary() {
     assert_harmless(Binary, as_ourselves);
 }
 
-#[test]
 fn a_line_of_a_mebibyte() {
     assert_harmless(LongLine, as_ourselves);
 }
 
-#[test]
 fn empty() {
     assert_harmless(Empty, as_ourselves);
 }
 
-#[test]
 fn missing() {
     assert_harmless(Missing, as_ourselves);
 }
 
-#[test]
 fn a_directory_instead() {
     assert_harmless(Directory, as_ourselves);
 }
 
-#[test]
 fn a_fifo_instead() {
     assert_harmless(Fifo, as_ourselves);
 }
@@ -197,7 +191,6 @@ fn as_nobody(gate: &Path, node: &Node, args: &[&str]) -> Report {
     Report::of(&mut wrapped(NOBODY, &check))
 }
 
-#[test]
 fn permission_denied() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
@@ -218,7 +211,6 @@ fn permission_denied() {
 }
 
 /// A directory that may be searched and not listed: what it would have named is unknown, and not nothing.
-#[test]
 fn a_version_that_cannot_be_read_is_no_version_that_nobody_expects() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
@@ -246,7 +238,6 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Names of directories, versions, symbols, hostnames: each is somebody else's.
-#[test]
 fn what_a_node_says_forges_no_line_and_steers_no_terminal() {
     let node = Node::ready();
     let sources = "run/mellanox/drivers/usr/src/ofa_kernel";
@@ -255,10 +246,10 @@ fn what_a_node_says_forges_no_line_and_steers_no_terminal() {
         .expect("a directory");
     node.write("proc/sys/kernel/hostname", DECEPTIVE);
     node.write("sys/module/mlx5_core/version", DECEPTIVE);
-    node.write("proc/modules", format!("{DECEPTIVE}\n"));
-    for verb in ["check", "doctor"] {
+    node.write("proc/modules", DECEPTIVE.replacen('\n', "", 1) + "\n");
+    for (verb, option) in [("check", "--peermem"), ("doctor", "--verbose=false"), ("doctor", "--verbose")] {
         let mut command = support::gate();
-        command.args([verb, "--root"]).arg(node.root()).env("GPU_DIRECT_RDMA_ENABLED", "true");
+        command.args([verb, option, "--root"]).arg(node.root()).env("GPU_DIRECT_RDMA_ENABLED", "true");
         let output = support::output(&mut command);
         let text = String::from_utf8(output.stdout).expect("text");
         assert!(is_plain(&text), "{verb}: {text:?}");
@@ -331,7 +322,6 @@ const SYMPTOMS: [(&str, &str); 21] = [
 ];
 
 /// No finding comes of a file that makes no sense, but that it cannot be read.
-#[test]
 fn doctor_makes_nothing_of_garbage() {
     let look = |node: &Node| {
         let mut doctor = support::gate();
@@ -365,7 +355,6 @@ fn doctor_makes_nothing_of_garbage() {
 }
 
 /// And of what the gate reads: an answer, and never a wrong "Ready".
-#[test]
 fn doctor_is_not_ready_where_check_is_not() {
     for damaged in [Truncated, Binary, LongLine, Empty, Missing, Directory, Fifo] {
         assert_harmless(damaged, |node, args| {
@@ -393,7 +382,6 @@ fn cut_anywhere(relative: &str, opens: impl Fn(&[u8]) -> bool) {
     }
 }
 
-#[test]
 fn proc_modules_cut_anywhere() {
     // Whole lines, and all that matter among them.
     cut_anywhere("proc/modules", |text| {
@@ -403,13 +391,11 @@ fn proc_modules_cut_anywhere() {
     });
 }
 
-#[test]
 fn module_symvers_cut_anywhere() {
     let whole = fs::read(Node::ready().path(SYMVERS)).unwrap();
     cut_anywhere(SYMVERS, |text| text == whole);
 }
 
-#[test]
 fn proc_locks_cut_anywhere() {
     // Up to the inode the line tells the whole of what matters; a shorter inode is another one.
     let node = Node::ready();
@@ -423,7 +409,6 @@ fn proc_locks_cut_anywhere() {
     }
 }
 
-#[test]
 fn a_vendor_cut_anywhere_is_no_other_vendor() {
     let node = Node::ready();
     for length in 0.."0x15b3".len() {
@@ -433,7 +418,6 @@ fn a_vendor_cut_anywhere_is_no_other_vendor() {
     }
 }
 
-#[test]
 fn odd_lines_in_proc_modules() {
     let node = Node::ready();
     let whole = fs::read_to_string(node.path("proc/modules")).unwrap();
@@ -457,7 +441,6 @@ fn odd_lines_in_proc_modules() {
     }
 }
 
-#[test]
 fn links_that_lead_in_circles_or_nowhere() {
     for path in
         [MARKER, SYMVERS, "run/mellanox/drivers", "sys/module/ib_core", "proc/modules", "sys/bus/pci/devices"]
@@ -474,7 +457,6 @@ fn links_that_lead_in_circles_or_nowhere() {
 }
 
 /// The gate does not hang on it, or eat all memory.
-#[test]
 fn files_without_an_end() {
     for path in ["proc/modules", "proc/locks", "proc/2/comm", VENDOR, "sys/module/mlx5_core/initstate"] {
         let node = Node::ready();
@@ -494,4 +476,29 @@ fn files_without_an_end() {
         let passes = path == "proc/2/comm";
         assert_eq!(report.code == 0, passes, "{path}: {}", report.json);
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        what_is_damaged_here_is_ready_when_it_is_whole,
+        truncated,
+        binary,
+        a_line_of_a_mebibyte,
+        empty,
+        missing,
+        a_directory_instead,
+        a_fifo_instead,
+        permission_denied,
+        a_version_that_cannot_be_read_is_no_version_that_nobody_expects,
+        what_a_node_says_forges_no_line_and_steers_no_terminal,
+        doctor_makes_nothing_of_garbage,
+        doctor_is_not_ready_where_check_is_not,
+        proc_modules_cut_anywhere,
+        module_symvers_cut_anywhere,
+        proc_locks_cut_anywhere,
+        a_vendor_cut_anywhere_is_no_other_vendor,
+        odd_lines_in_proc_modules,
+        links_that_lead_in_circles_or_nowhere,
+        files_without_an_end
+    ]
 }

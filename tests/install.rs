@@ -9,13 +9,14 @@ use nix::unistd::mkfifo;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
 use support::{
-    GATE, NOBODY, Process, can, code, copy_program, gate, gate_by, output, refusal, wrapped, write_program,
+    GATE, NOBODY, Process, can, code, copy_program, gate, gate_by, note, output, refusal, suite, wrapped,
+    write_program,
 };
 use tempfile::TempDir;
 
@@ -136,7 +137,6 @@ fn another_build(place: &Path) -> PathBuf {
     path
 }
 
-#[test]
 fn the_program_and_the_link_are_there() {
     let volume = Volume::new();
     let said = assert_installs(&mut volume.install());
@@ -148,7 +148,6 @@ fn the_program_and_the_link_are_there() {
     assert_eq!(version.stdout, output(gate().arg("--version")).stdout);
 }
 
-#[test]
 fn a_second_install_changes_nothing_and_says_so() {
     let volume = Volume::new();
     assert_installs(&mut volume.install());
@@ -164,7 +163,6 @@ fn a_second_install_changes_nothing_and_says_so() {
     assert_eq!(all.each_ref().map(|path| identity(path)), before, "nothing of its own is left or made anew");
 }
 
-#[test]
 fn an_older_one_that_runs_is_replaced_and_runs_on() {
     let volume = Volume::new();
     copy_program("/bin/sleep", &volume.program());
@@ -182,7 +180,6 @@ fn an_older_one_that_runs_is_replaced_and_runs_on() {
     volume.assert_installed(&other);
 }
 
-#[test]
 fn what_is_there_must_be_the_same_to_the_last_byte_and_bit() {
     let same = fs::read(&*PROGRAM).unwrap();
     let mut last_byte = same.clone();
@@ -204,7 +201,6 @@ fn what_is_there_must_be_the_same_to_the_last_byte_and_bit() {
     }
 }
 
-#[test]
 fn the_shim_hands_over_wherever_the_volume_is_mounted() {
     if !can(&["modprobe", "--version"]) {
         return;
@@ -222,7 +218,6 @@ fn the_shim_hands_over_wherever_the_volume_is_mounted() {
     assert!(by_shim.stdout.starts_with(b"kmod version"), "{by_shim:?}");
 }
 
-#[test]
 fn the_umask_of_the_container_does_not_count() {
     for umask in ["077", "777", "000"] {
         let volume = Volume::new();
@@ -238,7 +233,6 @@ fn the_umask_of_the_container_does_not_count() {
     volume.assert_installed(&PROGRAM);
 }
 
-#[test]
 fn whoever_may_write_there_may_install() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
@@ -261,7 +255,6 @@ fn whoever_may_write_there_may_install() {
     assert_refused(&mut wrapped(NOBODY, &volume.install()), &["Permission denied", "read and write"]);
 }
 
-#[test]
 fn dir_must_be_a_directory_that_exists() {
     let volume = Volume::new();
     let outside = |name: &str| volume.outside(name);
@@ -289,7 +282,6 @@ fn dir_must_be_a_directory_that_exists() {
     assert_eq!(names(&volume.dir()), [""; 0]);
 }
 
-#[test]
 fn dir_may_be_named_by_a_link_or_from_the_working_directory() {
     let volume = Volume::new();
     symlink("gate", volume.outside("link")).unwrap();
@@ -301,7 +293,6 @@ fn dir_may_be_named_by_a_link_or_from_the_working_directory() {
     volume.assert_installed(&PROGRAM);
 }
 
-#[test]
 fn a_noexec_mount_is_named() {
     if !can(&[&UNSHARE[..], &["true"]].concat()) {
         return;
@@ -335,7 +326,6 @@ fn a_noexec_mount_is_named() {
     );
 }
 
-#[test]
 fn without_room_nothing_is_left_and_the_lack_is_told() {
     if !can(&[&UNSHARE[..], &["true"]].concat()) {
         return;
@@ -373,7 +363,6 @@ fn without_room_nothing_is_left_and_the_lack_is_told() {
     assert_eq!(refusal(&mut within(&script, &volume.install())).0, 0);
 }
 
-#[test]
 fn a_read_only_mount_is_named_unless_all_is_there() {
     if !can(&[&UNSHARE[..], &["true"]].concat()) {
         return;
@@ -407,7 +396,6 @@ fn tree(directory: &Path) -> Vec<(PathBuf, u64, u64, u32, i64, i64)> {
     found
 }
 
-#[test]
 fn no_link_is_followed_out_of_dir() {
     let names = ["peermem-gate", ".peermem-gate.unfinished", "shim/modprobe", "shim/.modprobe.unfinished"];
     for name in names {
@@ -440,7 +428,6 @@ fn no_link_is_followed_out_of_dir() {
 }
 
 /// Whoever swaps names in the volume meanwhile may spoil the install, but leads nothing out of it.
-#[test]
 fn names_that_are_swapped_meanwhile_lead_nothing_out_of_dir() {
     let volume = Volume::new();
     fs::create_dir(volume.outside("outside")).unwrap();
@@ -468,12 +455,11 @@ fn names_that_are_swapped_meanwhile_lead_nothing_out_of_dir() {
     swapping.join().unwrap();
     codes.sort_unstable();
     codes.dedup();
-    println!("{codes:?}");
+    note!("{codes:?}");
     assert!(codes.iter().all(|code| [0, 2, 125].contains(code)), "{codes:?}");
     assert_eq!(tree(&volume.outside("outside")), before);
 }
 
-#[test]
 fn a_shim_directory_that_is_a_link_is_refused() {
     for target in ["/etc", "../outside", "../outside/none", "../outside/file", "../gate", "."] {
         let volume = Volume::new();
@@ -488,7 +474,6 @@ fn a_shim_directory_that_is_a_link_is_refused() {
     }
 }
 
-#[test]
 fn what_is_in_the_way_is_named_and_left() {
     for name in
         ["peermem-gate", "shim/modprobe", "shim", ".peermem-gate.unfinished", "shim/.modprobe.unfinished"]
@@ -522,7 +507,6 @@ fn what_is_in_the_way_is_named_and_left() {
     }
 }
 
-#[test]
 fn one_that_is_killed_half_way_leaves_nothing_wrong() {
     let volume = Volume::new();
     let limited = |before: &str| {
@@ -552,7 +536,6 @@ fn one_that_is_killed_half_way_leaves_nothing_wrong() {
     volume.assert_installed(&PROGRAM);
 }
 
-#[test]
 fn what_cannot_be_run_is_not_put_in_place() {
     let volume = Volume::new();
     fs::set_permissions(volume.dir(), Permissions::from_mode(0o777)).unwrap();
@@ -564,7 +547,6 @@ fn what_cannot_be_run_is_not_put_in_place() {
     }
 }
 
-#[test]
 fn many_at_once_of_two_builds_do_not_disturb_each_other() {
     let volume = Volume::new();
     let other = another_build(volume.directory.path());
@@ -598,7 +580,6 @@ fn many_at_once_of_two_builds_do_not_disturb_each_other() {
     volume.assert_installed(builds[usize::from(is_other)]);
 }
 
-#[test]
 fn another_install_is_waited_for() {
     let volume = Volume::new();
     let lock = Flock::lock(File::open(volume.dir()).unwrap(), FlockArg::LockExclusive).unwrap();
@@ -610,7 +591,6 @@ fn another_install_is_waited_for() {
     volume.assert_installed(&PROGRAM);
 }
 
-#[test]
 fn nothing_is_written_into_mofeds_directory() {
     if !can(&[&UNSHARE[..], &["true"]].concat()) {
         return;
@@ -632,7 +612,6 @@ fn nothing_is_written_into_mofeds_directory() {
     }
 }
 
-#[test]
 fn the_pods_variables_are_no_business_of_install() {
     let volume = Volume::new();
     let with = |name: &str, value: &str| {
@@ -663,7 +642,6 @@ fn the_pods_variables_are_no_business_of_install() {
     }
 }
 
-#[test]
 fn a_failure_is_told_where_kubernetes_looks_for_it() {
     let volume = Volume::new();
     let log = volume.outside("termination-log");
@@ -673,4 +651,32 @@ fn a_failure_is_told_where_kubernetes_looks_for_it() {
     assert_eq!(status, 2, "{said}");
     assert_eq!(fs::read_to_string(&log).unwrap().trim_end(), said.trim_end());
     assert!(said.contains("mount the volume there"), "{said}");
+}
+
+fn main() -> ExitCode {
+    suite![
+        the_program_and_the_link_are_there,
+        a_second_install_changes_nothing_and_says_so,
+        an_older_one_that_runs_is_replaced_and_runs_on,
+        what_is_there_must_be_the_same_to_the_last_byte_and_bit,
+        the_shim_hands_over_wherever_the_volume_is_mounted,
+        the_umask_of_the_container_does_not_count,
+        whoever_may_write_there_may_install,
+        dir_must_be_a_directory_that_exists,
+        dir_may_be_named_by_a_link_or_from_the_working_directory,
+        a_noexec_mount_is_named,
+        without_room_nothing_is_left_and_the_lack_is_told,
+        a_read_only_mount_is_named_unless_all_is_there,
+        no_link_is_followed_out_of_dir,
+        names_that_are_swapped_meanwhile_lead_nothing_out_of_dir,
+        a_shim_directory_that_is_a_link_is_refused,
+        what_is_in_the_way_is_named_and_left,
+        one_that_is_killed_half_way_leaves_nothing_wrong,
+        what_cannot_be_run_is_not_put_in_place,
+        many_at_once_of_two_builds_do_not_disturb_each_other,
+        another_install_is_waited_for,
+        nothing_is_written_into_mofeds_directory,
+        the_pods_variables_are_no_business_of_install,
+        a_failure_is_told_where_kubernetes_looks_for_it
+    ]
 }

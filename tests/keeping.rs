@@ -11,12 +11,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{
     DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, can, can_mount, code, gate, output, skip,
-    wrapped,
+    suite, wrapped,
 };
 
 /// Run in the node's own root: notes that it was called, and does what the kernel would, all of it in one
@@ -181,7 +181,6 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-#[test]
 fn it_loads_lets_go_and_loads_again() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
@@ -217,7 +216,6 @@ fn it_loads_lets_go_and_loads_again() {
 
 /// Nothing tells of a swap where MOFED's container never was: a host's MOFED may be live there, and whoever
 /// started `keep` did not say so.
-#[test]
 fn a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does() {
     let Some(place) = Place::new() else { return };
     place.load();
@@ -243,7 +241,6 @@ fn a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does() {
 }
 
 /// The kernel has it, and what is read of that is a moment late.
-#[test]
 fn a_load_that_shows_late_is_no_refusal() {
     let Some(place) = Place::new() else { return };
     // A shell opens it for what it leaves running.
@@ -266,7 +263,6 @@ fn a_load_that_shows_late_is_no_refusal() {
 }
 
 /// nvidia.ko as hosts have it, packed: to unpack it takes seconds, in which MOFED and a signal do not wait.
-#[test]
 fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
     let Some(place) = Place::new() else { return };
     let module = place.node.path(&format!("{VIDEO}/nvidia.ko"));
@@ -317,7 +313,6 @@ fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
 }
 
 /// A mount is told of once, to whoever polls first: also in the middle of a look, which polls as well.
-#[test]
 fn what_is_mounted_over_the_marker_during_a_look_is_not_overlooked() {
     if !can_mount() {
         return;
@@ -345,7 +340,6 @@ fn what_is_mounted_over_the_marker_during_a_look_is_not_overlooked() {
     }
 }
 
-#[test]
 fn what_is_used_is_named_and_then_let_go() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
@@ -371,7 +365,6 @@ fn what_is_used_is_named_and_then_let_go() {
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
 }
 
-#[test]
 fn no_yield_leaves_it_alone() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().arg("--no-yield"));
@@ -385,7 +378,6 @@ fn no_yield_leaves_it_alone() {
     assert!(place.is_loaded());
 }
 
-#[test]
 fn the_modules_parameters_are_passed_on_and_judged() {
     let Some(place) = Place::new() else { return };
     place.node.write("bin/loading", "echo \"$*\" >/parameters");
@@ -402,7 +394,6 @@ fn the_modules_parameters_are_passed_on_and_judged() {
 
 /// What keeps MOFED from coming is no mere information.
 /// `load` has no watchdog: it says so itself, and ends.
-#[test]
 fn a_load_whose_modprobe_hangs_is_told_of_and_ends() {
     let Some(place) = Place::new() else { return };
     let load = |verb: &[&str]| {
@@ -442,7 +433,6 @@ fn a_load_whose_modprobe_hangs_is_told_of_and_ends() {
 }
 
 /// As `install`-less hardening does it: a program of that name which does nothing.
-#[test]
 fn an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
@@ -457,7 +447,6 @@ fn an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy() {
     place.is_in("Yielding");
 }
 
-#[test]
 fn an_unload_that_fails_is_told_with_what_to_do() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
@@ -475,7 +464,6 @@ fn an_unload_that_fails_is_told_with_what_to_do() {
     place.is_in("Waiting");
 }
 
-#[test]
 fn it_says_that_it_is_not_what_a_disabled_gate_disables() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().env("PEERMEM_GATE_DISABLED", "an incident"));
@@ -484,7 +472,6 @@ fn it_says_that_it_is_not_what_a_disabled_gate_disables() {
     place.is_in("Loaded");
 }
 
-#[test]
 fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
     let Some(place) = Place::new() else { return };
     // In the middle of a load that does not end.
@@ -509,7 +496,6 @@ fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
     assert!(!place.status().exists(), "what is left behind would say that somebody keeps it");
 }
 
-#[test]
 fn told_to_end_it_does_not_wait_for_an_rmmod_that_hangs() {
     for option in [None, Some("--unload-on-exit")] {
         let Some(place) = Place::new() else { return };
@@ -532,7 +518,6 @@ fn told_to_end_it_does_not_wait_for_an_rmmod_that_hangs() {
 }
 
 /// Two signals, and the second is no reason to run in circles.
-#[test]
 fn a_second_signal_during_an_unload_costs_nothing() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
@@ -557,7 +542,6 @@ fn a_second_signal_during_an_unload_costs_nothing() {
 }
 
 /// Nor for one that hangs only at the end.
-#[test]
 fn an_unload_at_the_end_takes_no_more_than_a_second() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
@@ -571,7 +555,6 @@ fn an_unload_at_the_end_takes_no_more_than_a_second() {
 }
 
 /// And for both together: what modprobe took of that second, rmmod does not get.
-#[test]
 fn a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second() {
     let hangs = "trap '' TERM; touch /hangs; sleep 30";
     let live = "echo 'nvidia_peermem 1 0 - Live 0x0 (OE)' >>/proc/modules; mkdir -p /sys/module/nvidia_peermem; \
@@ -594,7 +577,6 @@ fn a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second() {
     }
 }
 
-#[test]
 fn it_unloads_at_its_end_where_that_is_asked_for() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
@@ -619,7 +601,6 @@ fn it_unloads_at_its_end_where_that_is_asked_for() {
     assert!(place.is_loaded());
 }
 
-#[test]
 fn a_hangup_asks_for_a_look_and_ends_nothing() {
     let Some(place) = Place::new() else { return };
     place.node.write("bin/loading", "echo \"modprobe: ERROR: could not insert 'nvidia_peermem': Key was rejected by service\" >&2; exit 1");
@@ -657,7 +638,6 @@ fn a_hangup_asks_for_a_look_and_ends_nothing() {
     assert!((0.0..60.0).contains(&ago), "{ago} s ago");
 }
 
-#[test]
 fn what_blocks_at_the_start_ends_it_with_its_reason() {
     let Some(place) = Place::new() else { return };
     let Some(stub) = Node::ready().with_peermem("stub").and_then(Place::of) else { return };
@@ -681,7 +661,6 @@ fn what_blocks_at_the_start_ends_it_with_its_reason() {
 }
 
 /// Where the gate does not apply, it does not matter that nothing can be loaded.
-#[test]
 fn no_right_to_load_ends_it_only_where_there_is_something_to_load() {
     let disable = |place: &Place| place.node.write("proc/sys/kernel/modules_disabled", "1\n");
     let Some(place) = Place::new() else { return };
@@ -702,7 +681,6 @@ fn no_right_to_load_ends_it_only_where_there_is_something_to_load() {
 }
 
 /// The same of a process that lacks the capability.
-#[test]
 fn no_capability_to_load_ends_it_only_where_there_is_something_to_load() {
     let without = ["setpriv", "--bounding-set", "-sys_module", "--inh-caps", "-sys_module"];
     if !can(&[&without[..], &["true"]].concat()) {
@@ -720,7 +698,6 @@ fn no_capability_to_load_ends_it_only_where_there_is_something_to_load() {
 }
 
 /// What is mended in modprobe's own files shows in nothing that is watched.
-#[test]
 fn a_plan_that_is_mended_unseen_is_tried_again() {
     let Some(place) = Place::new() else { return };
     let broken = "#!/bin/busybox sh\necho 'modprobe: FATAL: Module nvidia-peermem not found' >&2; exit 1\n";
@@ -735,7 +712,6 @@ fn a_plan_that_is_mended_unseen_is_tried_again() {
 }
 
 /// A driver that is not loaded may still be built: nothing to end for.
-#[test]
 fn a_driver_that_is_still_to_come_is_waited_for() {
     let Some(place) = Place::new() else { return };
     let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
@@ -764,7 +740,6 @@ fn a_driver_that_is_still_to_come_is_waited_for() {
 }
 
 /// In every state: what is started again goes on from what it finds.
-#[test]
 fn killed_in_any_state_and_started_again_it_converges() {
     let Some(place) = Place::new() else { return };
     place.node.remove(MARKER);
@@ -840,7 +815,6 @@ fn killed_in_any_state_and_started_again_it_converges() {
 }
 
 /// What a dead one says of a node that was well is not said when the next one ends at once.
-#[test]
 fn what_a_dead_one_left_behind_is_no_status() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
@@ -856,7 +830,6 @@ fn what_a_dead_one_left_behind_is_no_status() {
     assert!(!place.node.path("metrics.prom").exists());
 }
 
-#[test]
 fn the_service_manager_hears_of_it() {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
@@ -888,7 +861,6 @@ fn the_service_manager_hears_of_it() {
 }
 
 /// An rmmod that hangs for good must not look alive: after a while the watchdog goes unfed.
-#[test]
 fn a_hung_unload_is_the_watchdogs_in_the_end() {
     goes_unfed("bin/unloading", Duration::from_secs(30), |place| {
         place.is_in("Loaded");
@@ -897,7 +869,6 @@ fn a_hung_unload_is_the_watchdogs_in_the_end() {
 }
 
 /// Nor must a modprobe.
-#[test]
 fn a_hung_load_is_told_of_and_the_watchdogs_in_the_end() {
     goes_unfed("bin/loading", Duration::from_secs(45), |place| {
         let loading = "everything holds: loading nvidia_peermem";
@@ -933,7 +904,6 @@ fn goes_unfed(script: &str, after: Duration, begin: impl Fn(&Place)) {
 }
 
 /// What it could not be told is told once it reads.
-#[test]
 fn a_service_manager_that_reads_late_hears_that_it_is_ready() {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
@@ -953,7 +923,6 @@ fn a_service_manager_that_reads_late_hears_that_it_is_ready() {
     }
 }
 
-#[test]
 fn a_service_manager_that_does_not_read_holds_nothing_up() {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
@@ -974,7 +943,6 @@ fn a_service_manager_that_does_not_read_holds_nothing_up() {
     assert!(told.elapsed() < SECOND, "{:?}", told.elapsed());
 }
 
-#[test]
 fn the_service_manager_may_listen_on_an_abstract_socket() {
     let Some(place) = Place::new() else { return };
     let name = format!("peermem-gate-test-{}", std::process::id());
@@ -991,7 +959,6 @@ fn the_service_manager_may_listen_on_an_abstract_socket() {
     }
 }
 
-#[test]
 fn a_status_file_is_judged_by_its_age_and_its_boot() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
@@ -1035,7 +1002,6 @@ fn a_status_file_is_judged_by_its_age_and_its_boot() {
     assert_eq!(String::from_utf8(output(&mut check).stdout).unwrap(), text);
 }
 
-#[test]
 fn it_refuses_what_contradicts_itself_and_what_is_mofeds() {
     let Some(place) = Place::new() else { return };
     let both = support::refusal(place.keep().args(["--no-yield", "--unload-on-exit"]));
@@ -1048,4 +1014,43 @@ fn it_refuses_what_contradicts_itself_and_what_is_mofeds() {
     }
     let (code, said) = support::refusal(gate().args(["keep", "--modprobe", "/no/such/modprobe"]));
     assert_eq!(code, 127, "{said}");
+}
+
+fn main() -> ExitCode {
+    suite![
+        it_loads_lets_go_and_loads_again,
+        a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does,
+        a_load_that_shows_late_is_no_refusal,
+        no_unload_and_no_signal_waits_for_a_module_to_be_unpacked,
+        what_is_mounted_over_the_marker_during_a_look_is_not_overlooked,
+        what_is_used_is_named_and_then_let_go,
+        no_yield_leaves_it_alone,
+        the_modules_parameters_are_passed_on_and_judged,
+        a_load_whose_modprobe_hangs_is_told_of_and_ends,
+        an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy,
+        an_unload_that_fails_is_told_with_what_to_do,
+        it_says_that_it_is_not_what_a_disabled_gate_disables,
+        told_to_end_it_ends_within_a_second_whatever_it_is_at,
+        told_to_end_it_does_not_wait_for_an_rmmod_that_hangs,
+        a_second_signal_during_an_unload_costs_nothing,
+        an_unload_at_the_end_takes_no_more_than_a_second,
+        a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second,
+        it_unloads_at_its_end_where_that_is_asked_for,
+        a_hangup_asks_for_a_look_and_ends_nothing,
+        what_blocks_at_the_start_ends_it_with_its_reason,
+        no_right_to_load_ends_it_only_where_there_is_something_to_load,
+        no_capability_to_load_ends_it_only_where_there_is_something_to_load,
+        a_plan_that_is_mended_unseen_is_tried_again,
+        a_driver_that_is_still_to_come_is_waited_for,
+        killed_in_any_state_and_started_again_it_converges,
+        what_a_dead_one_left_behind_is_no_status,
+        the_service_manager_hears_of_it,
+        a_hung_unload_is_the_watchdogs_in_the_end,
+        a_hung_load_is_told_of_and_the_watchdogs_in_the_end,
+        a_service_manager_that_reads_late_hears_that_it_is_ready,
+        a_service_manager_that_does_not_read_holds_nothing_up,
+        the_service_manager_may_listen_on_an_abstract_socket,
+        a_status_file_is_judged_by_its_age_and_its_boot,
+        it_refuses_what_contradicts_itself_and_what_is_mofeds
+    ]
 }

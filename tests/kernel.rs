@@ -12,13 +12,16 @@
 
 #[path = "vm/machine.rs"]
 mod machine;
+mod support;
 
 use machine::{Clock, Line};
 use peermem_gate::stamp::rfc3339;
 use serde_json::Value;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 use std::{env, fs};
+use support::{note, skip, suite};
 
 /// Far more than any scenario takes; a machine that hangs is killed.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -51,7 +54,6 @@ const OTHER_NVIDIA: &str = "nvidia_peermem: disagrees about version of symbol nv
 /// What the stand-in of MOFED saw when `nvidia_peermem` registered with it.
 const COMPLETE: &str = "marker=there ib_core=live ib_uverbs=live mlx5_core=live mlx5_ib=live";
 
-#[test]
 fn the_in_tree_stack_without_a_marker_holds() {
     play("intree-no-marker", |run| {
         let report = run.check(0);
@@ -65,7 +67,6 @@ fn the_in_tree_stack_without_a_marker_holds() {
     });
 }
 
-#[test]
 fn a_stale_marker_over_the_in_tree_stack_holds() {
     play("intree-stale-marker", |run| {
         let report = run.check(0);
@@ -80,7 +81,6 @@ fn a_stale_marker_over_the_in_tree_stack_holds() {
     });
 }
 
-#[test]
 fn the_new_generation_opens() {
     play("new-complete", |run| {
         run.check(0).assert_ready();
@@ -91,7 +91,6 @@ fn the_new_generation_opens() {
     });
 }
 
-#[test]
 fn the_old_generation_opens() {
     play("old-complete", |run| {
         run.check(0).assert_ready();
@@ -100,7 +99,6 @@ fn the_old_generation_opens() {
     });
 }
 
-#[test]
 fn a_half_swapped_stack_holds() {
     play("half-swapped", |run| {
         let all = run.check(0);
@@ -116,7 +114,30 @@ fn a_half_swapped_stack_holds() {
     });
 }
 
-#[test]
+/// `NVLink` 5 with DMA-BUF: who asks for peermem is let through at once, who asks for any waits for Fabric Manager.
+fn fabric_manager_waits_for_its_device() {
+    play("fabric", |run| {
+        assert_eq!((run.check(0).status, run.check(0).verdict()), (0, "NotApplicable"));
+        let held = |at: usize, condition: &str, status: &str, reason: &str| {
+            let report = run.check(at);
+            report.assert(condition, status, reason);
+            assert_eq!(report.status, 1, "check {at}");
+        };
+        held(1, "ModulesFromMofed", "False", "ModuleInTree");
+        run.check(2).assert("ManagementDevicePresent", "True", "ManagementDeviceFound");
+        run.check(3).assert("ManagementDevicePresent", "Unknown", "VpdUnreadable");
+        held(4, "ModulesLive", "False", "ModuleNotLoaded");
+        held(5, "UmadLive", "False", "ModuleNotLoaded");
+        held(6, "UmadLive", "False", "ModuleLoading");
+        held(7, "RdmaDevicePresent", "False", "FabricDeviceMissing");
+        run.assert_logged("ib_umad: not loaded");
+        // No uevent tells of this class directory, which is not the kernel's: the safety net finds it.
+        let opened = run.assert_opened();
+        assert!(opened >= run.last("device", "") + 1.0 - GRAIN);
+        run.check(8).assert_ready();
+    });
+}
+
 fn doctor_names_the_root_cause() {
     play("doctor", |run| {
         let findings = |name: &str| -> (i32, Vec<(String, Option<String>)>) {
@@ -130,7 +151,7 @@ fn doctor_names_the_root_cause() {
         };
         let roots = |name: &str| -> Vec<String> {
             let (status, all) = findings(name);
-            println!("{name}: {status} {all:?}");
+            note!("{name}: {status} {all:?}");
             assert_eq!(status, i32::from(!all.is_empty()), "{name}");
             all.into_iter().filter(|(_, cause)| cause.is_none()).map(|(id, _)| id).collect()
         };
@@ -155,7 +176,6 @@ fn doctor_names_the_root_cause() {
     });
 }
 
-#[test]
 fn coming_and_going_are_not_live() {
     play("coming-and-going", |run| {
         let [provider, versioned, going] = [0, 1, 2].map(|number| run.check(number));
@@ -171,7 +191,6 @@ fn coming_and_going_are_not_live() {
     });
 }
 
-#[test]
 fn a_swap_opens_after_its_marker() {
     play("swap-marker-last", |run| {
         run.assert_seen("Loading/coming");
@@ -181,7 +200,6 @@ fn a_swap_opens_after_its_marker() {
     });
 }
 
-#[test]
 fn a_swap_under_a_stale_marker_opens_after_its_last_module() {
     play("swap-stale-marker", |run| {
         run.assert_seen("Loading/coming");
@@ -192,7 +210,6 @@ fn a_swap_under_a_stale_marker_opens_after_its_last_module() {
     });
 }
 
-#[test]
 fn a_module_that_fails_to_come_does_not_count() {
     play("failed-init", |run| {
         run.assert_seen("Loading/coming");
@@ -200,7 +217,6 @@ fn a_module_that_fails_to_come_does_not_count() {
     });
 }
 
-#[test]
 fn a_reload_starts_the_settle_anew() {
     play("reload-during-settle", |run| {
         run.assert_seen("Loading/coming");
@@ -214,7 +230,6 @@ fn a_reload_starts_the_settle_anew() {
     });
 }
 
-#[test]
 fn a_reload_nobody_announces_starts_the_settle_anew() {
     play("reload-unheard", |run| {
         let opened = run.assert_opened();
@@ -227,7 +242,6 @@ fn a_reload_nobody_announces_starts_the_settle_anew() {
     });
 }
 
-#[test]
 fn a_uevent_wakes_the_gate() {
     play("uevent", |run| {
         let opened = run.assert_opened();
@@ -237,7 +251,6 @@ fn a_uevent_wakes_the_gate() {
     });
 }
 
-#[test]
 fn the_safety_net_catches_what_no_uevent_tells() {
     play("unheard", |run| {
         let opened = run.assert_opened();
@@ -248,7 +261,6 @@ fn the_safety_net_catches_what_no_uevent_tells() {
     });
 }
 
-#[test]
 fn a_used_peermem_is_named_while_the_marker_is_absent() {
     play("peermem-in-use", |run| {
         let report = run.check(0);
@@ -259,7 +271,6 @@ fn a_used_peermem_is_named_while_the_marker_is_absent() {
     });
 }
 
-#[test]
 fn a_marker_without_a_holder_is_believed_late() {
     play("suspect-marker", |run| {
         let report = run.check(0);
@@ -275,7 +286,6 @@ fn a_marker_without_a_holder_is_believed_late() {
     });
 }
 
-#[test]
 fn a_held_lock_clears_the_marker_of_suspicion() {
     play("lock-held", |run| {
         run.check(0).assert_ready();
@@ -285,7 +295,6 @@ fn a_held_lock_clears_the_marker_of_suspicion() {
     });
 }
 
-#[test]
 fn a_lock_that_is_lost_makes_the_marker_suspect() {
     play("lock-lost", |run| {
         let opened = run.assert_opened();
@@ -294,7 +303,6 @@ fn a_lock_that_is_lost_makes_the_marker_suspect() {
     });
 }
 
-#[test]
 fn of_every_module_file_is_foretold_what_the_kernel_says() {
     play("foretell-files", |run| {
         for name in ["new", "release", "signed", "xz", "zst", "link"] {
@@ -329,7 +337,6 @@ fn of_every_module_file_is_foretold_what_the_kernel_says() {
     });
 }
 
-#[test]
 fn of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says() {
     play("foretell-node", |run| {
         // modprobe would bring in nvidia, which is not ours to load.
@@ -360,7 +367,6 @@ fn of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says() {
     });
 }
 
-#[test]
 fn of_every_stack_is_foretold_what_the_kernel_says() {
     play("foretell-stack", |run| {
         run.row("nothing-live").foretold_held("DependencyNotLive").refused(ENOENT, NO_MOFED);
@@ -386,7 +392,6 @@ fn of_every_stack_is_foretold_what_the_kernel_says() {
     });
 }
 
-#[test]
 fn while_modules_come_and_go_nothing_is_promised() {
     play("foretell-swap", |run| {
         run.row("provider-coming").foretold_held("DependencyNotLive").loaded();
@@ -402,7 +407,6 @@ fn while_modules_come_and_go_nothing_is_promised() {
     });
 }
 
-#[test]
 fn the_kernel_gives_up_where_the_gate_waits() {
     play("foretell-slow", |run| {
         let slow = run.row("provider-slow").foretold_held("DependencyNotLive");
@@ -410,7 +414,6 @@ fn the_kernel_gives_up_where_the_gate_waits() {
     });
 }
 
-#[test]
 fn of_rights_and_signatures_is_foretold_what_the_kernel_says() {
     play("foretell-rights", |run| {
         for name in ["unrestricted", "unprivileged"] {
@@ -440,7 +443,6 @@ fn of_rights_and_signatures_is_foretold_what_the_kernel_says() {
     });
 }
 
-#[test]
 fn load_waits_loads_and_proves() {
     play("load-whole", |run| {
         run.loading("not-ready-dry").ended(0, "absent").said("MarkerAbsent");
@@ -461,7 +463,6 @@ fn load_waits_loads_and_proves() {
     });
 }
 
-#[test]
 fn load_says_who_refused_and_what_to_do() {
     play("load-refused", |run| {
         for (name, words) in [("stub", "StubModule"), ("parameter", "BadParameter")] {
@@ -489,7 +490,6 @@ fn load_says_who_refused_and_what_to_do() {
     });
 }
 
-#[test]
 fn load_below_another_root_and_with_other_modprobes() {
     play("load-elsewhere", |run| {
         run.row("outer").foretold_blocked("StubModule").refused(EINVAL, "");
@@ -522,7 +522,6 @@ fn load_below_another_root_and_with_other_modprobes() {
 }
 
 /// Twenty swaps a boot; `SWAP_ROUNDS` asks for more of them.
-#[test]
 fn a_load_is_in_time_whenever_mofed_swaps_its_modules() {
     let rounds: u32 = env::var("SWAP_ROUNDS").map_or(20, |rounds| rounds.parse().expect("a number"));
     for _ in 0..rounds.div_ceil(20) {
@@ -553,7 +552,7 @@ fn judge_swaps(run: &Run) {
         early += usize::from(when == "early");
         overlapped += usize::from(status == "status=3");
     }
-    println!("{last} rounds, {early} loads before the swap, {overlapped} of them overlapped its beginning");
+    note!("{last} rounds, {early} loads before the swap, {overlapped} of them overlapped its beginning");
     assert_eq!(last, 20);
     for line in run.all("refused") {
         let einval = line.text.split(' ').nth(1).expect("a number");
@@ -562,7 +561,6 @@ fn judge_swaps(run: &Run) {
 }
 
 /// Ten swaps a boot, and twenty in all; `SWAP_ROUNDS` asks for more of them.
-#[test]
 fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
     let mut tally = Tally::default();
     let boots = swap_boots();
@@ -592,7 +590,6 @@ fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
 }
 
 /// The same beside what nvidia-peermem-ctr does.
-#[test]
 fn a_loop_that_only_loads_stands_in_mofeds_way() {
     let mut tally = Tally::default();
     for _ in 0..swap_boots() {
@@ -650,7 +647,7 @@ impl Tally {
 
     fn print(&self, what: &str) {
         let Self { rounds, disturbed, never_live, .. } = self;
-        println!("{what}: {rounds} swaps, {disturbed} disturbed, {never_live} without nvidia_peermem after");
+        note!("{what}: {rounds} swaps, {disturbed} disturbed, {never_live} without nvidia_peermem after");
         for (what, times) in [
             ("from the end of the swap until it is live", &self.live),
             ("from the marker's removal to rmmod's start", &self.begun),
@@ -658,10 +655,7 @@ impl Tally {
             ("on a host, from mlx5_ib's unload to rmmod's start", &self.begun_on_host),
         ] {
             let [half, most, worst] = [50, 99, 100].map(|p| percentile(times, p).unwrap_or(f64::NAN));
-            println!(
-                "{what}: median {half:.1}, p99 {most:.1}, at most {worst:.1} ms ({} times)",
-                times.len()
-            );
+            note!("{what}: median {half:.1}, p99 {most:.1}, at most {worst:.1} ms ({} times)", times.len());
         }
     }
 }
@@ -709,7 +703,6 @@ fn percentile(times: &[f64], percent: usize) -> Option<f64> {
     times.get(at).copied()
 }
 
-#[test]
 fn nvidias_own_peermem_is_foretold_to_load_and_does() {
     play_real("real-peermem", |run| {
         let report = run.check(0);
@@ -721,7 +714,6 @@ fn nvidias_own_peermem_is_foretold_to_load_and_does() {
     });
 }
 
-#[test]
 fn nvidias_own_stub_is_told_beforehand() {
     play_real("real-stub", |run| {
         let report = run.check(0);
@@ -732,7 +724,6 @@ fn nvidias_own_stub_is_told_beforehand() {
 }
 
 /// What is drawn afterwards has the times of what the scenario did.
-#[test]
 fn a_timeline_has_the_times_of_the_race() {
     /// In seconds, beyond what lies between two lines of the scenario.
     const EXACT: f64 = 0.05;
@@ -878,7 +869,7 @@ impl Row<'_> {
     fn foretold(self, verdict: &str, reason: &str) -> Self {
         let report = self.report();
         let condition = report.condition("PeermemUsable");
-        println!("{}: {} {}", self.name, report.verdict(), condition["reason"]);
+        note!("{}: {} {}", self.name, report.verdict(), condition["reason"]);
         assert_eq!(report.verdict(), verdict, "{}: {}", self.name, report.json);
         assert_eq!(condition["reason"], reason, "{}: {condition}", self.name);
         self
@@ -900,7 +891,7 @@ impl Row<'_> {
     fn kernel(&self) -> (&str, &str) {
         let line =
             self.run.named("kernel", self.name).unwrap_or_else(|| panic!("no attempt at {}", self.name));
-        println!("{}: {line}", self.name);
+        note!("{}: {line}", self.name);
         line.split_once(' ').expect("a status and a state")
     }
 
@@ -999,18 +990,33 @@ impl Report {
     }
 }
 
+/// The stub is cured, and so is the module of a MOFED that is gone; a swap that begins meanwhile goes first.
+fn nvidia_peermem_is_rebuilt_and_live() {
+    play("rebuild", |run| {
+        run.loading("off").ended(3, "absent").said("StubModule");
+        run.loading("auto")
+            .ended(0, "live")
+            .said("is installed and usable")
+            .said("loaded: nvidia_peermem is live");
+        assert!(run.only("file").contains("/updates/nvidia-peermem.ko"), "{}", run.only("file"));
+        assert_eq!(run.only("ended-build"), "0", "nothing was installed");
+        run.loading("swap").ended(0, "live").said("nothing is installed").said("is installed and usable");
+        assert_eq!(run.only("kept"), "live");
+        assert_eq!(run.only("healed"), "live \"installed\":1");
+    });
+}
+
 /// Plays a scenario to its end, or says why it cannot be played here.
 fn play(scenario: &str, judge: impl FnOnce(&Run)) {
     let gate = machine::gate();
     if let Some(reason) = machine::missing(&gate) {
-        assert!(env::var_os("NO_SKIPPED_TESTS").is_none(), "must not be skipped: {reason}");
-        println!("skipped: {reason}");
+        skip(&reason);
         return;
     }
     let mut lines = Vec::new();
     machine::boot(scenario, &gate, Clock::Host, LIMIT, |line| {
         // Shown when the test fails.
-        println!("{scenario}: {line}");
+        note!("{scenario}: {line}");
         lines.extend(Line::parse(line));
     });
     judge(&Run(lines));
@@ -1023,6 +1029,46 @@ fn play_real(scenario: &str, judge: impl FnOnce(&Run)) {
     if stamp("real/stamp").starts_with(&format!("{} ", stamp("stamp").trim_end())) {
         play(scenario, judge);
     } else {
-        println!("skipped: tests/vm/real has not made NVIDIA's own nvidia-peermem for this machine");
+        support::suite::set_aside("tests/vm/real has not made NVIDIA's own nvidia-peermem for this machine");
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        the_in_tree_stack_without_a_marker_holds,
+        a_stale_marker_over_the_in_tree_stack_holds,
+        the_new_generation_opens,
+        the_old_generation_opens,
+        a_half_swapped_stack_holds,
+        fabric_manager_waits_for_its_device,
+        doctor_names_the_root_cause,
+        coming_and_going_are_not_live,
+        a_swap_opens_after_its_marker,
+        a_swap_under_a_stale_marker_opens_after_its_last_module,
+        a_module_that_fails_to_come_does_not_count,
+        a_reload_starts_the_settle_anew,
+        a_reload_nobody_announces_starts_the_settle_anew,
+        a_uevent_wakes_the_gate,
+        the_safety_net_catches_what_no_uevent_tells,
+        a_used_peermem_is_named_while_the_marker_is_absent,
+        a_marker_without_a_holder_is_believed_late,
+        a_held_lock_clears_the_marker_of_suspicion,
+        a_lock_that_is_lost_makes_the_marker_suspect,
+        of_every_module_file_is_foretold_what_the_kernel_says,
+        of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says,
+        of_every_stack_is_foretold_what_the_kernel_says,
+        while_modules_come_and_go_nothing_is_promised,
+        the_kernel_gives_up_where_the_gate_waits,
+        of_rights_and_signatures_is_foretold_what_the_kernel_says,
+        load_waits_loads_and_proves,
+        load_says_who_refused_and_what_to_do,
+        load_below_another_root_and_with_other_modprobes,
+        a_load_is_in_time_whenever_mofed_swaps_its_modules,
+        keep_lets_go_before_mofed_swaps_and_loads_again_after,
+        a_loop_that_only_loads_stands_in_mofeds_way,
+        nvidias_own_peermem_is_foretold_to_load_and_does,
+        nvidias_own_stub_is_told_beforehand,
+        a_timeline_has_the_times_of_the_race,
+        nvidia_peermem_is_rebuilt_and_live,
+    ]
 }

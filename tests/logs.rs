@@ -14,9 +14,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use support::{NOBODY, can, output, skip};
+use support::{NOBODY, can, note, output, skip, suite};
 use tempfile::TempDir;
 
 const UID: &str = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
@@ -102,7 +102,6 @@ fn only(logs: &Logs, meaning: Meaning) -> &Said {
     all[0]
 }
 
-#[test]
 fn a_saying_tells_who_when_and_where() {
     let node = Node::new();
     node.log(
@@ -153,7 +152,6 @@ fn a_saying_tells_who_when_and_where() {
     assert_eq!(logs.unreadable, []);
 }
 
-#[test]
 fn it_can_be_told_to_others_and_read_back() {
     let node = Node::new();
     node.log(DRIVER, "nvidia-driver-ctr", "64.log", "2025-11-21T11:57:58Z", &[REFUSED]);
@@ -162,7 +160,6 @@ fn it_can_be_told_to_others_and_read_back() {
     assert_eq!(serde_json::from_str::<Logs>(&json).expect("logs"), logs);
 }
 
-#[test]
 fn parts_of_a_line_are_one() {
     let node = Node::new();
     let (one, two) = REFUSED.split_at(30);
@@ -181,7 +178,6 @@ fn parts_of_a_line_are_one() {
     assert_eq!((node.read().said.len(), node.read().files[0].damaged), (0, 1));
 }
 
-#[test]
 fn rotated_and_packed_logs_belong_to_it() {
     let node = Node::new();
     let name = |name: &str| log_path(MOFED, "mofed-container", name);
@@ -213,7 +209,6 @@ fn rotated_and_packed_logs_belong_to_it() {
     assert_eq!(logs.unreadable[0].path, node.path(&name("0.log.20251121-115200.gz")));
 }
 
-#[test]
 fn of_many_restarts_the_last_count() {
     let node = Node::new();
     for restart in 0..=64 {
@@ -229,7 +224,6 @@ fn of_many_restarts_the_last_count() {
     assert_eq!((all.said.len(), all.left_out.files), (65, 0));
 }
 
-#[test]
 fn of_many_sayings_the_newest_restarts_count() {
     let node = Node::new();
     for restart in 0..4 {
@@ -249,7 +243,6 @@ fn of_many_sayings_the_newest_restarts_count() {
     assert_eq!((logs.left_out.said, logs.left_out.files), (1, 2));
 }
 
-#[test]
 fn dockers_logs_lie_behind_links() {
     let node = Node::new();
     let id = "f".repeat(64);
@@ -272,7 +265,6 @@ fn dockers_logs_lie_behind_links() {
     assert_eq!(node.read().files.len(), 0);
 }
 
-#[test]
 fn what_polls_is_one_saying() {
     let node = Node::new();
     let waits = ["waiting for mellanox ofed and nvidia drivers to be installed"; 100];
@@ -308,7 +300,6 @@ fn what_polls_is_one_saying() {
     );
 }
 
-#[test]
 fn the_kernels_log_is_in_one_of_three_files() {
     let node = Node::new();
     let kernel = "Nov 21 11:57:59 gpu-1 kernel: [  479.250000] nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)\n";
@@ -327,7 +318,6 @@ fn the_kernels_log_is_in_one_of_three_files() {
     }
 }
 
-#[test]
 fn each_start_of_the_kernel_has_a_clock_of_its_own() {
     let node = Node::new();
     let line = |wall: &str, boot: &str| {
@@ -346,7 +336,6 @@ fn each_start_of_the_kernel_has_a_clock_of_its_own() {
     assert!(logs.files[0].steps.is_empty());
 }
 
-#[test]
 fn the_kernels_last_log_but_one_is_read_too() {
     let node = Node::new();
     let line = |second: u32, module: &str| {
@@ -363,7 +352,6 @@ fn the_kernels_last_log_but_one_is_read_too() {
     assert_eq!(modules, ["ib_core", "nvidia_peermem"]);
 }
 
-#[test]
 fn a_clock_that_goes_back_is_seen() {
     let node = Node::new();
     let lines = [cri("2025-11-21T12:51:06Z", &["a", "b"]), cri("2025-11-21T11:51:08Z", &["c"])].concat();
@@ -373,7 +361,6 @@ fn a_clock_that_goes_back_is_seen() {
     assert_eq!(steps, [3599 * 1_000_000_000]);
 }
 
-#[test]
 fn a_clock_that_is_set_shows_beside_the_kernels_own() {
     let node = Node::new();
     let line = |wall: &str, boot: &str| format!("2025-11-21T{wall}+00:00 gpu-1 kernel: [{boot}] x: y\n");
@@ -393,7 +380,6 @@ fn a_clock_that_is_set_shows_beside_the_kernels_own() {
     assert_eq!(logs.files[0].steps[0].since_boot.map(|boot| boot.ns), Some(3_000_000_000));
 }
 
-#[test]
 fn what_cannot_be_read_is_named() {
     if !can(&["setpriv", "--version"]) {
         return;
@@ -428,7 +414,7 @@ fn unreadable_for_nobody(root: &Path) -> Option<Vec<Unreadable>> {
         .unwrap();
     support::copy_program(me, copy.path());
     let mut command = Command::new(NOBODY[0]);
-    command.args(&NOBODY[1..]).arg(copy.path()).args(["--exact", "child_reads", "--ignored", "--nocapture"]);
+    command.args(&NOBODY[1..]).arg(copy.path());
     let output = output(command.env("LOGS_ROOT", root));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let Some(json) = text.lines().find_map(|line| line.strip_prefix("READ ")) else {
@@ -440,14 +426,10 @@ fn unreadable_for_nobody(root: &Path) -> Option<Vec<Unreadable>> {
 }
 
 /// Run by other tests, in a process of its own.
-#[test]
-#[ignore = "a child of other tests"]
-fn child_reads() {
-    let Some(root) = std::env::var_os("LOGS_ROOT") else { return };
-    let root = PathBuf::from(root);
+fn child_reads(root: &Path) {
     let before = high_water();
     let begun = Instant::now();
-    let logs = read(&root, &root.join("proc"), false, &Limits::LOOK);
+    let logs = read(root, &root.join("proc"), false, &Limits::LOOK);
     let (took, grown) = (begun.elapsed(), high_water() - before);
     let read = serde_json::json!({
         "unreadable": logs.unreadable, "ms": took.as_millis(), "kib": grown, "said": logs.said.len(),
@@ -466,10 +448,10 @@ fn high_water() -> u64 {
 /// What a child says of itself after it has read this node's logs.
 fn measured(node: &Node) -> serde_json::Value {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "child_reads", "--ignored", "--nocapture"]).env("LOGS_ROOT", node.root.path());
+    command.env("LOGS_ROOT", node.root.path());
     let text = String::from_utf8_lossy(&output(&mut command).stdout).into_owned();
     let json = text.lines().find_map(|line| line.strip_prefix("READ ")).unwrap_or_else(|| panic!("{text}"));
-    println!("{json}");
+    note!("{json}");
     serde_json::from_str(json).expect("JSON")
 }
 
@@ -477,7 +459,6 @@ fn measured(node: &Node) -> serde_json::Value {
 const SLOW: u64 = 1000;
 const EIGHT_MEBIBYTES: u64 = 8 << 10;
 
-#[test]
 fn a_gigabyte_costs_no_more_than_its_ends() {
     let node = Node::new();
     node.log(
@@ -499,7 +480,6 @@ fn a_gigabyte_costs_no_more_than_its_ends() {
     assert!(measured["kib"].as_u64().unwrap() < EIGHT_MEBIBYTES, "{measured}");
 }
 
-#[test]
 fn ten_thousand_logs_cost_no_more_than_the_newest() {
     let node = Node::new();
     // In one container's directory, in many containers', in many pods'.
@@ -521,7 +501,6 @@ fn ten_thousand_logs_cost_no_more_than_the_newest() {
     assert!(measured["kib"].as_u64().unwrap() < EIGHT_MEBIBYTES, "{measured}");
 }
 
-#[test]
 fn large_logs_share_what_may_be_read() {
     let node = Node::new();
     let noise = cri("2025-11-21T11:51:00Z", &vec!["noise of a build, line after line"; 40_000]);
@@ -540,7 +519,6 @@ fn large_logs_share_what_may_be_read() {
     assert!(measured["kib"].as_u64().unwrap() < EIGHT_MEBIBYTES, "{measured}");
 }
 
-#[test]
 fn what_is_no_file_is_named_and_does_not_hang() {
     let node = Node::new();
     let path = |name: &str| node.path(&log_path(DRIVER, "nvidia-driver-ctr", name));
@@ -565,7 +543,6 @@ fn what_is_no_file_is_named_and_does_not_hang() {
     assert_eq!(logs.files.len(), 1);
 }
 
-#[test]
 fn nothing_is_there_and_nothing_is_wrong() {
     let empty = Node { root: tempfile::tempdir().unwrap() };
     assert_eq!(empty.read(), Logs::default());
@@ -575,7 +552,6 @@ fn nothing_is_there_and_nothing_is_wrong() {
 }
 
 /// The ring is this machine's, whatever the tree is.
-#[test]
 fn the_ring_is_read_where_it_may_be() {
     let logs = read(Path::new("/nowhere"), Path::new("/proc"), true, &Limits::LOOK);
     let ring = logs.files.iter().any(|file| file.path == Path::new("/dev/kmsg"));
@@ -586,7 +562,6 @@ fn the_ring_is_read_where_it_may_be() {
 }
 
 /// The table holds our own words; this holds the table to them.
-#[test]
 fn our_own_log_is_understood() {
     let node = support::Node::ready().without_marker();
     for format in ["text", "json"] {
@@ -613,14 +588,12 @@ fn everybody() -> Speakers {
 }
 
 proptest! {
-    #[test]
     fn random_bytes_say_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         for form in [Form::Container, Form::System, Form::Bare] {
             prop_assert_eq!(hear(everybody(), form, &bytes, i64::MAX).sayings, []);
         }
     }
 
-    #[test]
     fn random_texts_say_nothing(texts in proptest::collection::vec("[ -~]{0,120}", 0..20)) {
         let lines: Vec<_> = texts.iter().map(String::as_str).collect();
         prop_assert_eq!(hear(everybody(), Form::Container, cri("2025-11-21T11:51:00Z", &lines).as_bytes(), 0).sayings, []);
@@ -629,7 +602,6 @@ proptest! {
     }
 
     /// Whatever stands around a sentence, and however the bytes come, it is heard once.
-    #[test]
     fn a_sentence_is_heard_among_anything(before in "[ -~\n]{0,200}", after in "[ -~\n]{0,200}") {
         let noise = |text: &str| cri("2025-11-21T11:51:00Z", &text.lines().collect::<Vec<_>>());
         let log = [noise(&before), cri("2025-11-21T11:57:58Z", &[REFUSED]), noise(&after)].concat();
@@ -637,7 +609,6 @@ proptest! {
         prop_assert_eq!(heard.sayings.iter().map(|s| s.meaning).collect::<Vec<_>>(), [Meaning::PeermemRefused]);
     }
 
-    #[test]
     fn hostile_texts_stay_short(text in "\\PC{0,2000}") {
         let line = format!("modprobe: ERROR: could not insert 'nvidia_peermem': {text}\n");
         let heard = hear(Speakers::in_container("nvidia-driver-ctr"), Form::Bare, line.as_bytes(), 0);
@@ -645,4 +616,38 @@ proptest! {
             prop_assert!(saying.text.len() < 1000 && saying.fields.values().all(|field| field.len() < 1000));
         }
     }
+}
+
+fn main() -> ExitCode {
+    if let Some(root) = std::env::var_os("LOGS_ROOT") {
+        child_reads(Path::new(&root));
+        return ExitCode::SUCCESS;
+    }
+    suite![
+        a_saying_tells_who_when_and_where,
+        it_can_be_told_to_others_and_read_back,
+        parts_of_a_line_are_one,
+        rotated_and_packed_logs_belong_to_it,
+        of_many_restarts_the_last_count,
+        of_many_sayings_the_newest_restarts_count,
+        dockers_logs_lie_behind_links,
+        what_polls_is_one_saying,
+        the_kernels_log_is_in_one_of_three_files,
+        each_start_of_the_kernel_has_a_clock_of_its_own,
+        the_kernels_last_log_but_one_is_read_too,
+        a_clock_that_goes_back_is_seen,
+        a_clock_that_is_set_shows_beside_the_kernels_own,
+        what_cannot_be_read_is_named,
+        a_gigabyte_costs_no_more_than_its_ends,
+        ten_thousand_logs_cost_no_more_than_the_newest,
+        large_logs_share_what_may_be_read,
+        what_is_no_file_is_named_and_does_not_hang,
+        nothing_is_there_and_nothing_is_wrong,
+        the_ring_is_read_where_it_may_be,
+        our_own_log_is_understood,
+        random_bytes_say_nothing,
+        random_texts_say_nothing,
+        a_sentence_is_heard_among_anything,
+        hostile_texts_stay_short
+    ]
 }

@@ -7,9 +7,10 @@ use peermem_gate::condition::{Condition, ConditionType, Reason};
 use peermem_gate::probe::{Depth, Probe};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{DRIVERS, Gate, LIMIT, MARKER, Node, SYMVERS, change};
+use support::{DRIVERS, Gate, LIMIT, MARKER, Node, SYMVERS, change, suite};
 
 const ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
 
@@ -22,7 +23,6 @@ fn with_linked_symvers() -> (Node, &'static str) {
     (node, real)
 }
 
-#[test]
 fn headers_behind_a_link_that_turn_bad_before_the_marker() {
     let (node, real) = with_linked_symvers();
     let mut gate = Gate::start(node.wait().args(ONCE));
@@ -32,7 +32,6 @@ fn headers_behind_a_link_that_turn_bad_before_the_marker() {
     gate.logs("HeadersWithoutPeerMemory");
 }
 
-#[test]
 fn headers_behind_a_link_that_turn_good() {
     let (node, real) = with_linked_symvers();
     let good = fs::read(node.path(real)).unwrap();
@@ -44,7 +43,6 @@ fn headers_behind_a_link_that_turn_good() {
     gate.assert_opened();
 }
 
-#[test]
 fn modules_that_go_while_the_symbols_are_read() {
     let node = Node::ready();
     node.with_long_kallsyms();
@@ -65,7 +63,6 @@ fn modules_that_go_while_the_symbols_are_read() {
     gate.logs("WitnessesDisagree");
 }
 
-#[test]
 fn a_report_is_given_though_the_marker_goes_while_the_symbols_are_read() {
     let node = Node::ready();
     node.with_long_kallsyms();
@@ -76,7 +73,6 @@ fn a_report_is_given_though_the_marker_goes_while_the_symbols_are_read() {
 }
 
 /// A suspect marker holds a gate for minutes, and what `keep` has loaded may be swapped meanwhile.
-#[test]
 fn modules_that_change_under_a_suspect_marker() {
     let node = Node::ready();
     let config = node.config();
@@ -89,7 +85,6 @@ fn modules_that_change_under_a_suspect_marker() {
     assert!(probe.changed(Some(&suspect)));
 }
 
-#[test]
 fn symbols_that_can_be_read_later() {
     let node = Node::ready().in_tree();
     node.rename("proc/kallsyms", "kallsyms");
@@ -99,4 +94,15 @@ fn symbols_that_can_be_read_later() {
     gate.logs("ModulesUnreadable");
     node.rename("kallsyms", "proc/kallsyms");
     gate.assert_opened();
+}
+
+fn main() -> ExitCode {
+    suite![
+        headers_behind_a_link_that_turn_bad_before_the_marker,
+        headers_behind_a_link_that_turn_good,
+        modules_that_go_while_the_symbols_are_read,
+        a_report_is_given_though_the_marker_goes_while_the_symbols_are_read,
+        modules_that_change_under_a_suspect_marker,
+        symbols_that_can_be_read_later
+    ]
 }

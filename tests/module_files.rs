@@ -11,8 +11,8 @@ use peermem_gate::probe::{Depth, Probe};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Command;
-use support::{KERNEL, MARKER, NOBODY, Node, Report, VIDEO, can, mofed, output, wrapped};
+use std::process::{Command, ExitCode};
+use support::{KERNEL, MARKER, NOBODY, Node, Report, VIDEO, can, mofed, output, suite, wrapped};
 
 const FILE: &str = "lib/modules/6.1.0-56-amd64/kernel/drivers/video/nvidia-peermem.ko";
 
@@ -39,7 +39,6 @@ fn compress(node: &Node, program: &[&str], suffix: &str) {
     fs::write(dep, listed).unwrap();
 }
 
-#[test]
 fn generations_are_told_apart() {
     for (generation, reason, words) in [
         ("new", "Usable", "Module.symvers"),
@@ -51,7 +50,6 @@ fn generations_are_told_apart() {
     }
 }
 
-#[test]
 fn a_compressed_file_is_read_as_well() {
     for (program, suffix) in [
         (&["gzip", "-c"][..], ".gz"),
@@ -67,7 +65,6 @@ fn a_compressed_file_is_read_as_well() {
     }
 }
 
-#[test]
 fn what_is_no_module_says_what_it_is() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let whole = fs::read(node.path(FILE)).unwrap();
@@ -91,7 +88,6 @@ fn what_is_no_module_says_what_it_is() {
     assert_reason(&node, "ModuleFileDamaged", "2147483648");
 }
 
-#[test]
 fn another_machines_file_is_for_another_machine() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let mut bytes = fs::read(node.path(FILE)).unwrap();
@@ -101,7 +97,6 @@ fn another_machines_file_is_for_another_machine() {
     assert_reason(&node, "WrongKernel", "aarch64");
 }
 
-#[test]
 fn a_bomb_is_not_unpacked() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     if !can(&["xz", "--version"]) {
@@ -113,7 +108,6 @@ fn a_bomb_is_not_unpacked() {
     assert_reason(&node, "ModuleFileDamaged", "unpacks to more than");
 }
 
-#[test]
 fn of_two_files_modprobes_is_taken_and_the_other_named() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let stub = fs::read(mofed().join("stub/nvidia-peermem.ko")).unwrap();
@@ -125,14 +119,12 @@ fn of_two_files_modprobes_is_taken_and_the_other_named() {
     assert_reason(&node, "StubModule", "updates/dkms/nvidia-peermem.ko");
 }
 
-#[test]
 fn a_file_that_depmod_has_not_seen_is_not_found() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     node.write(&format!("lib/modules/{KERNEL}/modules.dep"), "kernel/drivers/video/nvidia.ko:\n");
     assert_reason(&node, "ModuleFileMissing", "depmod");
 }
 
-#[test]
 fn a_file_that_may_not_be_read_is_unknown() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
@@ -147,7 +139,6 @@ fn a_file_that_may_not_be_read_is_unknown() {
     assert_eq!(report.verdict(), "Unknown");
 }
 
-#[test]
 fn parameters_of_modprobe_d_count() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     node.write("etc/modprobe.d/nvidia-peermem.conf", "options nvidia_peermem peerdirect_support=2\n");
@@ -156,7 +147,6 @@ fn parameters_of_modprobe_d_count() {
     assert_reason(&node, "Usable", "");
 }
 
-#[test]
 fn the_loaded_modules_file_is_believed_before_mofeds_symvers() {
     let Some(node) = Node::ready().with_peermem("old") else { return };
     assert_reason(&node, "SymbolVersionMismatch", "Module.symvers");
@@ -172,7 +162,6 @@ fn the_loaded_modules_file_is_believed_before_mofeds_symvers() {
     assert_reason(&node, "Usable", "(the loaded module's file)");
 }
 
-#[test]
 fn a_linked_tree_is_followed_below_the_driver_root() {
     let Some(node) = Node::ready().with_peermem("stub") else { return };
     // As where /lib is a link, and absolute.
@@ -185,7 +174,6 @@ fn a_linked_tree_is_followed_below_the_driver_root() {
 
 /// The parts of a module file that decide: whatever bit of them flips, what is read is either
 /// refused or differs; and a file that was cut is never taken for the whole one.
-#[test]
 fn no_damage_goes_unseen_where_it_would_count() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let path = node.path(FILE);
@@ -215,7 +203,6 @@ fn no_damage_goes_unseen_where_it_would_count() {
 }
 
 /// A mount over the marker gives no event that a look would take: it asks for the marker itself.
-#[test]
 fn a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let path = node.path(FILE);
@@ -236,7 +223,6 @@ fn a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report
 
 /// Wherever bits flip: what is still called usable says the same of all that the kernel compares, as
 /// far as anything here can tell it.
-#[test]
 fn no_flipped_bit_makes_a_file_usable_by_accident() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let path = node.path(FILE);
@@ -286,4 +272,23 @@ impl Numbers {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).expect("31 bits") % limit
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        generations_are_told_apart,
+        a_compressed_file_is_read_as_well,
+        what_is_no_module_says_what_it_is,
+        another_machines_file_is_for_another_machine,
+        a_bomb_is_not_unpacked,
+        of_two_files_modprobes_is_taken_and_the_other_named,
+        a_file_that_depmod_has_not_seen_is_not_found,
+        a_file_that_may_not_be_read_is_unknown,
+        parameters_of_modprobe_d_count,
+        the_loaded_modules_file_is_believed_before_mofeds_symvers,
+        a_linked_tree_is_followed_below_the_driver_root,
+        no_damage_goes_unseen_where_it_would_count,
+        a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report,
+        no_flipped_bit_makes_a_file_usable_by_accident
+    ]
 }

@@ -12,13 +12,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
-use support::{GATE, Node, can, code, gate, output, wrapped};
+use std::process::{Command, ExitCode};
+use support::{GATE, Node, can, code, gate, output, suite, wrapped};
 use tempfile::TempDir;
 
 const INSTALLED: &str = "/opt/peermem-gate/peermem-gate";
 
-#[test]
 fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
     let path = manifests().join("node/npd/peermem.json");
     let plugin: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
@@ -34,7 +33,7 @@ fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
     assert_eq!(whole["skip_initial_status"], true);
 
     let limit = usize::try_from(whole["max_output_length"].as_u64().unwrap()).unwrap();
-    let blind = TempDir::new().unwrap();
+    let blind = blind();
     let roots = [(Node::ready(), 0), (Node::ready().without_marker(), 1)];
     let roots = roots.iter().map(|(node, ends)| (node.root(), *ends)).chain([(blind.path(), 1)]);
     for (root, ends) in roots {
@@ -61,8 +60,14 @@ fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
     }
 }
 
+/// A host of which next to nothing can be seen.
+fn blind() -> TempDir {
+    let root = TempDir::new().unwrap();
+    fs::create_dir_all(root.path().join("proc/sys")).unwrap();
+    root
+}
+
 /// What the pods print, `kubectl logs --prefix` hands on and `fleet` reads; and the document's commands name them.
-#[test]
 fn the_fleets_reports_are_what_fleet_reads() {
     let daemonset = &yaml(&manifests().join("fleet/daemonset.yaml"))[0];
     let spec = &daemonset["spec"]["template"]["spec"];
@@ -101,7 +106,6 @@ fn the_fleets_reports_are_what_fleet_reads() {
     }
 }
 
-#[test]
 fn node_feature_discovery_gets_a_label_that_expires() {
     let features = TempDir::new().unwrap();
     let label = |root: &Path| {
@@ -131,7 +135,6 @@ fn script(name: &str) -> Command {
     script
 }
 
-#[test]
 fn node_exporter_gets_a_file_at_every_look() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("peermem-gate.prom");
@@ -158,7 +161,6 @@ fn node_exporter_gets_a_file_at_every_look() {
 }
 
 /// The unit has just what it takes to write where another user is the owner; without it the unit fails.
-#[test]
 fn the_metrics_are_written_where_node_exporter_is_the_owner() {
     let unit = fs::read_to_string(manifests().join("node/textfile/peermem-gate-metrics.service")).unwrap();
     let bounds = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
@@ -180,7 +182,6 @@ fn the_metrics_are_written_where_node_exporter_is_the_owner() {
 }
 
 /// In a `DaemonSet` they run in whatever image has a shell, such as busybox's.
-#[test]
 fn the_scripts_run_in_a_small_shell() {
     if !can(&["busybox", "true"]) {
         return;
@@ -206,7 +207,6 @@ fn the_scripts_run_in_a_small_shell() {
 }
 
 /// The settings that a pool's pods get, on a healthy node of that pool: each is ready.
-#[test]
 fn healthy_nodes_of_every_pool_are_ready() {
     if !can_kubectl() {
         return;
@@ -263,7 +263,6 @@ fn of_pool(check: &str, pool: &str) -> Value {
 }
 
 /// The API server refuses what is no label's value: an image that nobody has set does not get into a cluster.
-#[test]
 fn a_daemonset_is_refused_until_its_image_is_set() {
     if !can_kubectl() {
         return;
@@ -288,7 +287,6 @@ fn a_daemonset_is_refused_until_its_image_is_set() {
 }
 
 /// Units are what systemd takes.
-#[test]
 fn the_units_are_valid() {
     if !can(&["systemd-analyze", "--version"]) {
         return;
@@ -313,7 +311,6 @@ fn the_units_are_valid() {
 }
 
 /// The unit for a host: it is what systemd takes, and calls what this binary takes.
-#[test]
 fn the_sidecars_unit_is_one() {
     let path = root().join("examples/peermem-gate-keep.service");
     let text = fs::read_to_string(&path).unwrap();
@@ -349,7 +346,6 @@ fn the_sidecars_unit_is_one() {
 }
 
 /// In the place of AKS's loop: it takes over what that has made, and calls what this program takes.
-#[test]
 fn the_host_drivers_sidecar_takes_the_reloaders_place() {
     let daemonset = &yaml(&manifests().join("host-driver/daemonset.yaml"))[0];
     let labels = json!({"name": "nvidia-peermem-reloader"});
@@ -385,7 +381,6 @@ fn promtool(words: &[&str], directory: &Path) {
     assert!(output.status.success(), "{said}{complained}");
 }
 
-#[test]
 fn every_alert_fires_when_it_should_and_only_then() {
     if !can(&[&tool("promtool"), "--version"]) {
         return;
@@ -411,7 +406,6 @@ fn every_alert_fires_when_it_should_and_only_then() {
     }
 }
 
-#[test]
 fn the_dashboard_asks_prometheus_what_it_understands() {
     let text = fs::read_to_string(manifests().join("monitoring/dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -462,7 +456,6 @@ fn the_dashboard_asks_prometheus_what_it_understands() {
 }
 
 /// Its policies, by CEL: the condition, and the exception for a pod that the gate holds back.
-#[test]
 fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits() {
     let Some(mut checker) = Checker::start() else { return };
     let values = yaml(&manifests().join("nvsentinel/values.yaml")).remove(0);
@@ -517,7 +510,6 @@ fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits() {
 }
 
 /// The script ends with 0 whenever there is a verdict, and the verdict decides.
-#[test]
 fn gpud_gets_a_verdict() {
     if !can(&["bash", "-c", ":"]) {
         return;
@@ -532,7 +524,7 @@ fn gpud_gets_a_verdict() {
     let healthy: Vec<_> =
         expected.strip_prefix("^(").unwrap().strip_suffix(")$").unwrap().split('|').collect();
     let script = script["script"].as_str().unwrap().replace("/usr/local/bin/peermem-gate", GATE);
-    let blind = TempDir::new().unwrap();
+    let blind = blind();
     let [ready, waiting, unreadable] =
         [Node::ready(), Node::ready().without_marker(), Node::ready().without("sys/bus")];
     let roots =
@@ -550,4 +542,24 @@ fn gpud_gets_a_verdict() {
     }
     let output = output(Command::new("bash").args(["-c", &script.replace(GATE, "/no/such/program")]));
     assert_eq!(code(output.status), 1, "no program is no verdict");
+}
+
+fn main() -> ExitCode {
+    suite![
+        node_problem_detector_gets_a_plugin_that_answers_as_it_expects,
+        the_fleets_reports_are_what_fleet_reads,
+        node_feature_discovery_gets_a_label_that_expires,
+        node_exporter_gets_a_file_at_every_look,
+        the_metrics_are_written_where_node_exporter_is_the_owner,
+        the_scripts_run_in_a_small_shell,
+        healthy_nodes_of_every_pool_are_ready,
+        a_daemonset_is_refused_until_its_image_is_set,
+        the_units_are_valid,
+        the_sidecars_unit_is_one,
+        the_host_drivers_sidecar_takes_the_reloaders_place,
+        every_alert_fires_when_it_should_and_only_then,
+        the_dashboard_asks_prometheus_what_it_understands,
+        nvsentinel_leaves_a_node_in_service_while_the_gate_waits,
+        gpud_gets_a_verdict
+    ]
 }

@@ -4,9 +4,11 @@
 mod support;
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
-use support::{Node, Report, code, gate, output, refusal};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use support::{GATE, Node, Report, can, code, gate, output, refusal, suite};
 
 fn assert_refused(command: &mut Command, named: &str) {
     let shown = format!("{command:?}");
@@ -18,7 +20,6 @@ fn assert_refused(command: &mut Command, named: &str) {
     assert!(output.stdout.is_empty(), "{shown}");
 }
 
-#[test]
 fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
     let behind = "tip: a command, or a module's parameters, stand behind `--`";
     let verbs = "tip: begin with one of wait, check, load, keep, doctor, fleet, install";
@@ -27,18 +28,53 @@ fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
         (&["load", "peerdirect_support=0"], behind),
         (&["keep", "peerdirect_support=0"], behind),
         (&["status"], verbs),
-        (&["help"], verbs),
+        (&["help", "status"], verbs),
         (&["--timeout", "5m"], verbs),
         (&["wait", "--timout", "5m"], "tip: a similar argument exists: '--timeout'"),
     ] {
         assert_refused(gate().args(words), tip);
     }
-    // It is no parameter of a module.
-    let (_, said) = refusal(gate().args(["load", "--root", "/host"]));
-    assert!(said.contains("unexpected argument '--root'") && !said.contains("tip"), "{said}");
+    // What no verb has is no command and no parameter of a module either.
+    let (_, said) = refusal(gate().args(["load", "--nonsense"]));
+    assert!(said.contains("unexpected argument '--nonsense'") && !said.contains("tip"), "{said}");
 }
 
-#[test]
+/// Who owns it, and why this verb does not take it.
+fn an_option_of_another_verb_is_named_as_one() {
+    for (words, reason) in [
+        (
+            &["check", "--timeout", "5m"][..],
+            "--timeout is an option of wait, load; `check` looks once and does not wait",
+        ),
+        (&["load", "--root=/host"], "; `load` changes the kernel that is running"),
+        (&["keep", "--timeout=5m"], "; `keep` runs until it is told to end"),
+        (&["fleet", "--root", "/host"], "; `fleet` does not look at a node"),
+    ] {
+        assert_refused(gate().args(words), reason);
+    }
+}
+
+fn a_misspelt_variable_is_guessed() {
+    for (misspelt, meant) in [
+        ("PEERMEM_GATE_TIMOUT", "did you mean PEERMEM_GATE_TIMEOUT?"),
+        ("PEERMEM_GATE_ON_TIME_OUT", "did you mean PEERMEM_GATE_ON_TIMEOUT?"),
+        // One that another verb of the same pod has.
+        ("PEERMEM_GATE_STATUSFILE", "did you mean PEERMEM_GATE_STATUS_FILE?"),
+    ] {
+        assert_refused(wait().env(misspelt, "1m"), meant);
+    }
+    let (_, said) = refusal(wait().env("PEERMEM_GATE_QQQQ", "1m"));
+    assert!(said.contains("PEERMEM_GATE_QQQQ") && !said.contains("did you mean"), "{said}");
+}
+
+fn a_refusal_has_no_blank_line() {
+    for words in [&["wait", "--nonsense"][..], &["nonsense"], &["install"], &["wait", "--on-timeout", "open"]]
+    {
+        let (_, said) = refusal(gate().args(words));
+        assert!(!said.contains("\n\n"), "{words:?}: {said}");
+    }
+}
+
 fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
     let node = Node::ready();
     let file = node.path("proc/modules");
@@ -49,21 +85,78 @@ fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
                 "is not a directory here: mount the host there",
             );
         }
-        assert_refused(gate().arg(verb).args(["--root", "relative"]), "not an absolute path");
+        let empty = node.path("no-host");
+        fs::create_dir_all(empty.join("proc")).unwrap();
+        assert_refused(gate().arg(verb).arg("--root").arg(&empty), "/no-host has neither proc nor sys");
+        // Unless it is said where they are.
+        let mut look = gate();
+        look.arg(verb).arg("--root").arg(&empty).arg("--proc").arg(node.path("proc"));
+        let said = end(look.arg("--sys").arg(node.path("sys")).env("PEERMEM_GATE_TIMEOUT", "0s")).1;
+        assert!(!said.contains("neither proc nor sys"), "{said}");
     }
     let (code, said) = refusal(gate().args(["load", "--driver-root"]).arg(node.path("none")));
     assert_eq!(code, 127, "{said}");
     assert!(said.contains("/none is not there: start the driver's container"), "{said}");
 }
 
-#[test]
+fn a_relative_root_is_taken() {
+    let node = Node::ready();
+    let parent = node.root().parent().unwrap().to_owned();
+    for root in [".", "./proc/../", node.root().file_name().unwrap().to_str().unwrap()] {
+        let mut check = gate();
+        let directory = if root.starts_with('.') { node.root() } else { &parent };
+        check.args(["check", "--root", root]).current_dir(directory);
+        assert_eq!(code(output(&mut check).status), 0, "{root}");
+    }
+}
+
+/// In a root of its own, as a debug pod has it, with `at` mounted at /host.
+fn in_a_pod(words: &str, at: &Path) -> (i32, String) {
+    let script = format!(
+        r#"set -e
+        mount -t tmpfs none "$1"; mkdir "$1/host"
+        for entry in /*; do
+            if [ -L "$entry" ]; then cp -P "$entry" "$1$entry"
+            elif [ -d "$entry" ]; then mkdir -p "$1$entry"; mount --rbind "$entry" "$1$entry"; fi
+        done
+        mount --rbind "$2" "$1/host"; exec chroot "$1" "$0" {words}"#
+    );
+    let scratch = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, GATE]);
+    end(command.arg(scratch.path()).arg(at))
+}
+
+fn in_a_pod_the_host_is_looked_at_and_that_is_said() {
+    if !can(&["unshare", "--user", "--map-root-user", "--mount", "true"]) {
+        return;
+    }
+    let (node, said) = (Node::ready(), "looking at the host's file system in /host");
+    for (words, is_there) in [
+        ("check", true),
+        ("doctor -v", true),
+        ("check --root /", false),
+        ("check --sys /sys", false),
+        ("wait --timeout=0s", false),
+    ] {
+        let (_, answer) = in_a_pod(words, node.root());
+        assert_eq!(answer.contains(said), is_there, "{words}: {answer}");
+        assert_eq!(
+            answer.contains("/host/run/mellanox/drivers/.driver-ready is there"),
+            is_there,
+            "{answer}"
+        );
+    }
+    let (_, answer) = in_a_pod("check", &node.path("run"));
+    assert!(!answer.contains(said), "a volume without proc and sys is not a host: {answer}");
+}
+
 fn a_mirrored_choice_names_what_there_is_to_choose_from() {
     let named = "[possible values: fail, proceed]";
     assert_refused(wait().env("PEERMEM_GATE_ON_TIMEOUT", "open"), named);
 }
 
 /// It means what it means to NVIDIA's scripts, and whoever wrote it meant something else.
-#[test]
 fn a_host_mofed_that_is_misspelt_is_told() {
     let node = Node::ready().without_marker();
     let mut misspelt = node.check();
@@ -127,7 +220,6 @@ fn assert_accepted(command: &mut Command) {
     assert_eq!(code, 0, "{shown}: {said}");
 }
 
-#[test]
 fn those_that_the_others_start_from_are_accepted() {
     assert_accepted(&mut load());
     assert_accepted(&mut wait());
@@ -135,7 +227,6 @@ fn those_that_the_others_start_from_are_accepted() {
     assert_accepted(&mut doctor());
 }
 
-#[test]
 fn usage() {
     assert_refused(wait().arg("--nonsense"), "--nonsense");
     assert_refused(wait().arg("--time-out=3s"), "--time-out");
@@ -150,10 +241,8 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    assert_refused(gate().arg("help"), "help");
 }
 
-#[test]
 fn options_of_other_verbs() {
     assert_refused(check().args(["--timeout", "1s"]), "--timeout");
     assert_refused(wait().args(["--format", "json"]), "--format");
@@ -165,7 +254,6 @@ fn options_of_other_verbs() {
 const WRONG_DURATIONS: [&str; 14] =
     ["30", "0", "", "s", "1.5s", "-1s", "+1s", "1 s", " 1s", "1h30m", "1d", "10S", "1s\n", "99999999999h"];
 
-#[test]
 fn durations() {
     for option in ["timeout", "settle", "suspect-hold", "heartbeat"] {
         let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
@@ -181,7 +269,6 @@ fn durations() {
     assert_accepted(wait().args(["--timeout", "none"]));
 }
 
-#[test]
 fn a_settle_time_that_leaves_no_time_to_open() {
     for args in [
         ["--settle", "30m", "--timeout", "30m"],
@@ -198,7 +285,6 @@ fn a_settle_time_that_leaves_no_time_to_open() {
     assert_accepted(wait().args(["--timeout", "1001ms"]));
 }
 
-#[test]
 fn booleans() {
     for option in ["fail-fast", "dry-run", "precompiled"] {
         let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
@@ -214,7 +300,6 @@ fn booleans() {
     }
 }
 
-#[test]
 fn words_that_are_not_on_the_list() {
     for (option, wrong) in [
         ("on-timeout", &["open", "FAIL", "", "fail,proceed"][..]),
@@ -233,7 +318,6 @@ fn words_that_are_not_on_the_list() {
     }
 }
 
-#[test]
 fn modules() {
     for wrong in
         ["", ",", "ib_core,", ",ib_core", "a b", "../x", "ib_core, mlx5_core", "ä", "ib/core", "a\nb"]
@@ -244,7 +328,6 @@ fn modules() {
     assert_accepted(wait().args(["--module", "ib-core,ib_uverbs", "--module", "mlx5_core"]));
 }
 
-#[test]
 fn versions() {
     for wrong in ["", "banana", "v25.07", "25.07-", "25.07 ", "latest"] {
         assert_refused(check().arg(format!("--mofed-version={wrong}")), "--mofed-version");
@@ -252,7 +335,6 @@ fn versions() {
     }
 }
 
-#[test]
 fn markers() {
     for wrong in ["", "relative", "./relative", "/", "..", "/run/.."] {
         assert_refused(wait().arg(format!("--marker={wrong}")), "--marker");
@@ -260,7 +342,6 @@ fn markers() {
     }
 }
 
-#[test]
 fn the_neighbours_paths() {
     for name in ["DRIVER_READY_PATH", "LOCK_FILE_PATH", "MLX_DRIVERS_MOUNT"] {
         assert_refused(wait().env(name, "relative/path"), name);
@@ -270,7 +351,6 @@ fn the_neighbours_paths() {
     assert_accepted(wait().env("DRIVER_READY_PATH", "relative").args(["--marker", "/a"]));
 }
 
-#[test]
 fn unknown_variables() {
     for name in
         ["NONSENSE", "TIMEOUTS", "TIME_OUT", "timeout", "Timeout", "", "HELP", "VERSION", "CMD", "TIMEOUT_"]
@@ -285,20 +365,17 @@ fn unknown_variables() {
     );
 }
 
-#[test]
 fn a_variable_whose_name_is_no_text() {
     let name = OsStr::from_bytes(b"PEERMEM_GATE_TIMEOUT\xff");
     assert_refused(wait().env(name, "1s"), "PEERMEM_GATE_TIMEOUT");
 }
 
-#[test]
 fn values_that_are_no_text() {
     let odd = OsStr::from_bytes(b"1s\xff");
     assert_refused(wait().env("PEERMEM_GATE_TIMEOUT", odd), "PEERMEM_GATE_TIMEOUT");
     assert_refused(wait().arg("--timeout").arg(odd), "");
 }
 
-#[test]
 fn disabled_without_a_reason() {
     for wrong in ["", "0", "false", " "] {
         assert_refused(wait().env("PEERMEM_GATE_DISABLED", wrong), "PEERMEM_GATE_DISABLED");
@@ -308,7 +385,6 @@ fn disabled_without_a_reason() {
 }
 
 /// A pod sets one variable for all its containers, and a Service injects its own.
-#[test]
 fn variables_that_mean_something_to_others() {
     for (name, value) in [
         ("PEERMEM_GATE_SERVICE_HOST", "10.0.0.1"),
@@ -332,12 +408,10 @@ fn variables_that_mean_something_to_others() {
 }
 
 /// `wait` has no such option; `keep` and `check` have (contract.md).
-#[test]
 fn a_status_file_is_no_business_of_wait() {
     assert_accepted(wait().env("PEERMEM_GATE_STATUS_FILE", "/run/status"));
 }
 
-#[test]
 fn the_command_line_wins() {
     assert_accepted(wait().env("PEERMEM_GATE_TIMEOUT", "30").args(["--timeout", "30s"]));
     assert_accepted(wait().env("PEERMEM_GATE_DRY_RUN", "yes").arg("--dry-run"));
@@ -357,7 +431,10 @@ fn options(verb: &str) -> Vec<(String, String)> {
     let help = String::from_utf8(output.stdout).unwrap();
     let listed = help.lines().filter_map(|line| {
         let line = line.trim_start();
-        let long = line.strip_prefix("-h, --").or_else(|| line.strip_prefix("--"))?;
+        let long = ["-h, --", "-v, --"]
+            .iter()
+            .find_map(|short| line.strip_prefix(short))
+            .or_else(|| line.strip_prefix("--"))?;
         Some(long.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next()?.to_owned())
     });
     let ours = listed.filter(|option| option != "help" && option != "version");
@@ -368,7 +445,6 @@ fn options(verb: &str) -> Vec<(String, String)> {
     .collect()
 }
 
-#[test]
 fn every_option_has_a_mirror_and_refuses_an_empty_value() {
     for (verb, least) in [
         ("wait", 20),
@@ -409,7 +485,7 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "on-timeout" => "proceed".into(),
         "settle" => "123ms".into(),
         "suspect-hold" => "1ms".into(),
-        "fail-fast" | "dry-run" | "precompiled" | "peermem" => "true".into(),
+        "fail-fast" | "dry-run" | "precompiled" | "peermem" | "verbose" => "true".into(),
         "driver-root" => "/odd".into(),
         "heartbeat" => "7s".into(),
         "status-file" => path(node, "odd/status"),
@@ -436,7 +512,6 @@ fn end(command: &mut Command) -> (i32, String) {
     (code(output.status), lines.collect::<Vec<_>>().join("\n"))
 }
 
-#[test]
 fn every_mirror_does_what_its_option_does() {
     let elsewhere = Node::ready().in_tree();
     let node = Node::ready();
@@ -449,6 +524,9 @@ fn every_mirror_does_what_its_option_does() {
                 command.arg(verb);
                 if option != "root" {
                     command.arg("--root").arg(node.root());
+                }
+                if verb == "doctor" && option != "verbose" {
+                    command.arg("--verbose");
                 }
                 if option == "driver-root" && verb != "doctor" {
                     command.arg("--peermem");
@@ -482,7 +560,6 @@ fn every_mirror_does_what_its_option_does() {
     assert!(node.path("odd/log").exists() && node.path("odd/metrics").exists());
 }
 
-#[test]
 fn no_option_reaches_modprobe_as_a_parameter() {
     for word in ["-f", "--force-vermagic", "-C", ""] {
         assert_refused(load().args(["--", "peerdirect_support=1", word]), "no option of modprobe");
@@ -490,7 +567,6 @@ fn no_option_reaches_modprobe_as_a_parameter() {
     assert_accepted(load().args(["--", "peerdirect_support=1", "odd"]));
 }
 
-#[test]
 fn a_disabled_load_asks_no_more_than_where_and_by_what() {
     let disabled = |modprobe: &str| {
         let mut command = gate();
@@ -514,4 +590,40 @@ fn a_disabled_load_asks_no_more_than_where_and_by_what() {
     let (code, said) = refusal(&mut elsewhere);
     assert_eq!(code, 127, "{said}");
     assert!(said.contains("/no/such/root"), "{said}");
+}
+
+fn main() -> ExitCode {
+    suite![
+        an_option_of_another_verb_is_named_as_one,
+        a_misspelt_variable_is_guessed,
+        a_refusal_has_no_blank_line,
+        what_is_typed_amiss_is_answered_with_how_to_type_it,
+        a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
+        a_host_mofed_that_is_misspelt_is_told,
+        those_that_the_others_start_from_are_accepted,
+        usage,
+        options_of_other_verbs,
+        durations,
+        a_settle_time_that_leaves_no_time_to_open,
+        booleans,
+        words_that_are_not_on_the_list,
+        modules,
+        versions,
+        markers,
+        the_neighbours_paths,
+        unknown_variables,
+        a_variable_whose_name_is_no_text,
+        values_that_are_no_text,
+        disabled_without_a_reason,
+        variables_that_mean_something_to_others,
+        a_status_file_is_no_business_of_wait,
+        the_command_line_wins,
+        every_option_has_a_mirror_and_refuses_an_empty_value,
+        every_mirror_does_what_its_option_does,
+        no_option_reaches_modprobe_as_a_parameter,
+        a_disabled_load_asks_no_more_than_where_and_by_what,
+        a_relative_root_is_taken,
+        in_a_pod_the_host_is_looked_at_and_that_is_said,
+        a_mirrored_choice_names_what_there_is_to_choose_from
+    ]
 }

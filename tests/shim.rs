@@ -7,9 +7,9 @@ mod support;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
-use support::{GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip};
+use support::{GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, suite};
 
 /// Every call of modprobe that NVIDIA's driver containers make (gpu-driver-container's scripts, the
 /// driver toolkit's entrypoint, nvidia-peermem-ctr), but for those that load nvidia-peermem.
@@ -131,7 +131,6 @@ fn may_load() -> bool {
     may
 }
 
-#[test]
 fn what_is_none_of_ours_is_handed_over_untouched() {
     let place = Place::new(Node::ready());
     place.does("exit 7");
@@ -148,7 +147,6 @@ fn what_is_none_of_ours_is_handed_over_untouched() {
     assert_eq!(place.calls().len(), RECORDED.len());
 }
 
-#[test]
 fn what_is_handed_over_ends_by_its_own_signals() {
     let place = Place::new(Node::ready());
     place.does("kill -TERM $$");
@@ -157,7 +155,6 @@ fn what_is_handed_over_ends_by_its_own_signals() {
     assert_eq!(code(output(&mut place.modprobe(&["-r", "nvidia-peermem"])).status), 137);
 }
 
-#[test]
 fn nvidia_peermem_is_loaded_once_all_holds() {
     let Some(place) = Place::that_loads() else { return };
     for spelling in ["nvidia-peermem", "nvidia_peermem"] {
@@ -172,7 +169,6 @@ fn nvidia_peermem_is_loaded_once_all_holds() {
     assert_eq!(calls[0][0], "--show-depends");
 }
 
-#[test]
 fn nvidia_peermem_is_not_loaded_before() {
     let Some(place) = Place::that_loads() else { return };
     let marker = place.node.path(MARKER);
@@ -190,7 +186,6 @@ fn nvidia_peermem_is_not_loaded_before() {
     assert_eq!(code(waiting.ended()), 0);
 }
 
-#[test]
 fn other_modules_are_not_held_and_their_failure_counts() {
     let Some(place) = Place::that_loads() else { return };
     let mut command = place.load(&["-a", "nvidia-peermem", "X=Y"]);
@@ -203,7 +198,6 @@ fn other_modules_are_not_held_and_their_failure_counts() {
     assert!(place.node.path("sys/module/nvidia_peermem").exists(), "loaded all the same");
 }
 
-#[test]
 fn a_stub_is_not_even_tried() {
     if !may_load() {
         return;
@@ -217,7 +211,6 @@ fn a_stub_is_not_even_tried() {
     assert!(place.calls().is_empty());
 }
 
-#[test]
 fn force_is_left_out() {
     let Some(place) = Place::that_loads() else { return };
     let output = output(&mut place.load(&["--force-modversion", "nvidia-peermem"]));
@@ -226,7 +219,6 @@ fn force_is_left_out() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("force"));
 }
 
-#[test]
 fn what_modprobe_would_load_besides_is_refused() {
     let Some(place) = Place::that_loads() else { return };
     let file = place.node.path(VIDEO).join("nvidia-peermem.ko").display().to_string();
@@ -248,7 +240,6 @@ fn what_modprobe_would_load_besides_is_refused() {
     assert!(said.contains("would load /x/nvidia-peermem.ko"), "{said}");
 }
 
-#[test]
 fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
     let Some(place) = Place::that_loads() else { return };
     let loads = fs::read_to_string(place.bin.join("does")).unwrap();
@@ -276,7 +267,6 @@ fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
     assert!(said.contains("EINVAL") && said.contains("what to do"), "{said}");
 }
 
-#[test]
 fn success_that_leaves_nothing_live_is_no_success() {
     let Some(place) = Place::that_loads() else { return };
     let loads = fs::read_to_string(place.bin.join("does")).unwrap();
@@ -286,7 +276,6 @@ fn success_that_leaves_nothing_live_is_no_success() {
     assert!(said.contains("not live"), "{said}");
 }
 
-#[test]
 fn a_marker_that_goes_while_modprobe_runs_is_told_at_once() {
     let Some(place) = Place::that_loads() else { return };
     let loads = fs::read_to_string(place.bin.join("does")).unwrap();
@@ -296,7 +285,6 @@ fn a_marker_that_goes_while_modprobe_runs_is_told_at_once() {
     assert!(said.contains("MOFED began to restart") && said.contains("rmmod nvidia_peermem"), "{said}");
 }
 
-#[test]
 fn disabled_and_dry_run_let_modprobe_through() {
     let Some(place) = Place::that_loads() else { return };
     fs::remove_file(place.node.path(MARKER)).unwrap();
@@ -313,7 +301,6 @@ fn disabled_and_dry_run_let_modprobe_through() {
     assert_eq!(place.calls().len(), 2);
 }
 
-#[test]
 fn it_never_finds_itself() {
     let place = Place::new(Node::ready());
     let lonely = |arguments: &[&str]| {
@@ -343,7 +330,6 @@ fn it_never_finds_itself() {
     assert_eq!(code(output.status), 5);
 }
 
-#[test]
 fn without_any_other_modprobe_it_says_so() {
     let unshare = ["unshare", "-m"];
     if !can(&[&unshare[..], &["true"]].concat()) {
@@ -366,7 +352,6 @@ fn without_any_other_modprobe_it_says_so() {
 }
 
 /// A script called modprobe, before the real one, that hands its calls to the shim: each would be the other's modprobe.
-#[test]
 fn a_script_that_calls_the_shim_is_not_run_forever() {
     for (does, how) in [("exec", "as the same process"), ("", "as a child")] {
         let place = Place::new(Node::ready());
@@ -388,4 +373,24 @@ fn a_script_that_calls_the_shim_is_not_run_forever() {
         assert_eq!(code(output(&mut modprobe).status), 0, "{how}");
         assert_eq!(fs::read_to_string(place.node.path("real/calls")).expect("a call"), "nvidia\n", "{how}");
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        what_is_none_of_ours_is_handed_over_untouched,
+        what_is_handed_over_ends_by_its_own_signals,
+        nvidia_peermem_is_loaded_once_all_holds,
+        nvidia_peermem_is_not_loaded_before,
+        other_modules_are_not_held_and_their_failure_counts,
+        a_stub_is_not_even_tried,
+        force_is_left_out,
+        what_modprobe_would_load_besides_is_refused,
+        a_refusal_is_told_in_words_and_a_passing_one_is_tried_again,
+        success_that_leaves_nothing_live_is_no_success,
+        a_marker_that_goes_while_modprobe_runs_is_told_at_once,
+        disabled_and_dry_run_let_modprobe_through,
+        it_never_finds_itself,
+        without_any_other_modprobe_it_says_so,
+        a_script_that_calls_the_shim_is_not_run_forever
+    ]
 }

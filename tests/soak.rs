@@ -21,9 +21,11 @@ use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use support::{note, suite};
 
 /// What CI plays.
 const LIVES: u64 = 40;
@@ -34,7 +36,6 @@ const BOOT: u64 = 20;
 /// Far more than a boot takes.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-#[test]
 fn lives_on_a_real_kernel() {
     let gate = machine::gate();
     if let Some(reason) = machine::missing(&gate) {
@@ -101,7 +102,7 @@ impl Soak<'_> {
         let mut results = self.results.lock().expect("no panic while held");
         let faults = results.0.add(life, &lines);
         if !faults.is_empty() || env::var_os("SOAK_SHOW").is_some() {
-            println!("{}\n{}", life.script, heard.join("\n"));
+            note!("{}\n{}", life.script, heard.join("\n"));
         }
         let (seed, count, first) = (life.seed, boot.len(), first.seed);
         results.1.extend(faults.iter().map(|what| {
@@ -122,4 +123,15 @@ fn draw() -> u64 {
 /// Past the test harness, which keeps what a test that passes prints.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn main() -> ExitCode {
+    suite![
+        lives_on_a_real_kernel,
+        life::plan::the_same_seed_is_the_same_life,
+        life::truth::before_a_start_has_ended_all_are_early,
+        life::truth::a_dead_containers_marker_is_suspect_where_there_is_a_lock_and_untold_where_there_is_none,
+        life::truth::who_opens_a_moment_after_the_end_has_met_it,
+        life::truth::a_reset_takes_the_modules_or_only_the_device,
+    ]
 }

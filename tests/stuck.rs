@@ -11,10 +11,10 @@ use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{DRIVERS, LIMIT, Node, Process, gate, heeding, output, skip};
+use support::{DRIVERS, LIMIT, Node, Process, gate, note, output, skip, suite};
 
 /// Far more than the gate's own grace, far less than a test may take.
 const SOON: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 }
 
 fn start(command: &mut Command, stderr: impl Into<Stdio>) -> Process {
-    Process::new(heeding(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap())
+    Process::new(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap())
 }
 
 fn ends(mut process: Process, code: i32) {
@@ -53,7 +53,6 @@ fn stays(node: &Node) -> [(&'static str, Command, i32); 3] {
     [("wait", node.wait(), 143), ("load", below("load"), 143), ("keep", below("keep"), 0)]
 }
 
-#[test]
 fn a_full_standard_error_keeps_no_signal_waiting() {
     let node = Node::ready().without_marker();
     for (verb, mut command, code) in stays(&node) {
@@ -61,23 +60,21 @@ fn a_full_standard_error_keeps_no_signal_waiting() {
         let process = start(&mut command, writer);
         support::child_of(process.pid());
         process.signal(Signal::SIGTERM);
-        println!("{verb}");
+        note!("{verb}");
         ends(process, code);
     }
 }
 
-#[test]
 fn a_full_standard_error_keeps_no_deadline_waiting() {
     let node = Node::ready().without_marker();
     for (verb, mut command, _) in stays(&node).into_iter().filter(|(verb, ..)| *verb != "keep") {
         let (_reader, writer) = full_pipe();
         command.args(["--timeout", "300ms", "--settle", "0s"]);
-        println!("{verb}");
+        note!("{verb}");
         ends(start(&mut command, writer), 124);
     }
 }
 
-#[test]
 fn a_full_standard_error_keeps_no_opening_waiting() {
     let node = Node::ready();
     let (_reader, writer) = full_pipe();
@@ -87,7 +84,6 @@ fn a_full_standard_error_keeps_no_opening_waiting() {
 }
 
 /// CMD finds its standard error as it was: `O_NONBLOCK` would be seen by all who share it.
-#[test]
 fn standard_error_stays_as_it_was() {
     let node = Node::ready();
     let (reader, writer) = pipe().unwrap();
@@ -100,7 +96,6 @@ fn standard_error_stays_as_it_was() {
 }
 
 /// A reader that stops in the midst of it, and goes on later: what was left out is counted.
-#[test]
 fn what_was_left_out_is_counted_once_somebody_reads() {
     let node = Node::ready().without_marker();
     let (mut reader, writer) = pipe().unwrap();
@@ -134,7 +129,6 @@ fn what_was_left_out_is_counted_once_somebody_reads() {
     }
 }
 
-#[test]
 fn a_full_socket_holds_nothing_up_either() {
     let node = Node::ready();
     let (_reader, mut writer) = UnixStream::pair().unwrap();
@@ -218,7 +212,6 @@ fn said(command: &mut Command) -> (i32, String) {
     (support::code(output.status), said)
 }
 
-#[test]
 fn a_look_that_hangs_outlasts_no_deadline() {
     let Some((node, _hung)) = hung_node() else { return };
     let log = node.path("last-words");
@@ -230,7 +223,6 @@ fn a_look_that_hangs_outlasts_no_deadline() {
     assert!(fs::read_to_string(log).unwrap().contains("not come back"));
 }
 
-#[test]
 fn a_look_that_hangs_keeps_no_signal_waiting() {
     let Some((node, _hung)) = hung_node() else { return };
     for (verb, mut command, _) in stays(&node) {
@@ -238,7 +230,7 @@ fn a_look_that_hangs_keeps_no_signal_waiting() {
         let worker = support::child_of(process.pid());
         hangs(worker.as_raw());
         process.signal(Signal::SIGTERM);
-        println!("{verb}");
+        note!("{verb}");
         ends(process, 143);
     }
 }
@@ -253,7 +245,6 @@ fn hangs(pid: i32) {
     }
 }
 
-#[test]
 fn a_look_that_hangs_opens_where_the_deadline_is_to_open() {
     let Some((node, _hung)) = hung_node() else { return };
     let mut wait = node.wait();
@@ -264,7 +255,6 @@ fn a_look_that_hangs_opens_where_the_deadline_is_to_open() {
     assert!(node.path("opened").exists());
 }
 
-#[test]
 fn answers_are_given_for_what_hangs() {
     let Some((node, _hung)) = hung_node() else { return };
     let process = start(&mut node.check(), Stdio::null());
@@ -273,7 +263,6 @@ fn answers_are_given_for_what_hangs() {
     ends(process, 143);
 }
 
-#[test]
 fn an_output_that_hangs_outlasts_no_deadline() {
     let node = Node::ready().without_marker();
     let Some(_hung) = Hung::over(node.path("metrics")) else { return };
@@ -284,7 +273,6 @@ fn an_output_that_hangs_outlasts_no_deadline() {
 }
 
 /// The worker is what it is for; whoever is killed with it in mind is no reason to open.
-#[test]
 fn a_worker_that_is_killed_opens_nothing() {
     let node = Node::ready().without_marker();
     let (mut reader, writer) = pipe().unwrap();
@@ -301,7 +289,6 @@ fn a_worker_that_is_killed_opens_nothing() {
     assert!(!node.path("opened").exists());
 }
 
-#[test]
 fn a_supervisor_that_is_killed_takes_its_worker_along() {
     let node = Node::ready().without_marker();
     let mut process = start(&mut node.wait(), Stdio::null());
@@ -314,4 +301,22 @@ fn a_supervisor_that_is_killed_takes_its_worker_along() {
         assert!(Instant::now() < until, "the worker stays");
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        a_full_standard_error_keeps_no_signal_waiting,
+        a_full_standard_error_keeps_no_deadline_waiting,
+        a_full_standard_error_keeps_no_opening_waiting,
+        standard_error_stays_as_it_was,
+        what_was_left_out_is_counted_once_somebody_reads,
+        a_full_socket_holds_nothing_up_either,
+        a_look_that_hangs_outlasts_no_deadline,
+        a_look_that_hangs_keeps_no_signal_waiting,
+        a_look_that_hangs_opens_where_the_deadline_is_to_open,
+        answers_are_given_for_what_hangs,
+        an_output_that_hangs_outlasts_no_deadline,
+        a_worker_that_is_killed_opens_nothing,
+        a_supervisor_that_is_killed_takes_its_worker_along
+    ]
 }

@@ -8,12 +8,13 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use support::{
     DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, Report, can, can_mount, change, elapsed, gate,
-    text, wrapped,
+    note, suite, text, wrapped,
 };
 
 const AT_ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
@@ -24,7 +25,6 @@ fn waiting(node: &Node, args: &[&str], reason: &str) -> Gate {
     gate
 }
 
-#[test]
 fn a_marker_below_directories_that_come_late() {
     let node = Node::ready();
     node.rename("run/mellanox", "prepared");
@@ -40,7 +40,6 @@ fn a_marker_below_directories_that_come_late() {
     gate.assert_woken();
 }
 
-#[test]
 fn a_marker_that_comes_with_its_directories_at_once() {
     let node = Node::ready();
     node.rename("run/mellanox", "prepared");
@@ -51,7 +50,6 @@ fn a_marker_that_comes_with_its_directories_at_once() {
 }
 
 /// The place that the link leads to is made elsewhere, and the link itself never changes.
-#[test]
 fn a_marker_behind_a_link_that_leads_nowhere_yet() {
     let node = Node::ready();
     node.rename(DRIVERS, "prepared");
@@ -65,7 +63,6 @@ fn a_marker_behind_a_link_that_leads_nowhere_yet() {
 }
 
 /// MOFED's headers come by a mount, as a rule; a host's may be unpacked by a package.
-#[test]
 fn headers_that_come_as_plain_files() {
     let node = Node::ready();
     let tree = "run/mellanox/drivers/usr/src/ofa_kernel";
@@ -83,7 +80,6 @@ fn headers_that_come_as_plain_files() {
 }
 
 /// The directory comes between the gate's search for it and its watch above it.
-#[test]
 fn a_directory_that_comes_while_the_watch_is_set() {
     if !can(&["strace", "true"]) {
         return;
@@ -117,7 +113,6 @@ fn a_directory_that_comes_while_the_watch_is_set() {
     gate.assert_woken();
 }
 
-#[test]
 fn a_marker_that_is_renamed_into_place() {
     let node = Node::ready().without_marker();
     node.write("run/mellanox/drivers/.driver-ready.tmp", "");
@@ -128,7 +123,6 @@ fn a_marker_that_is_renamed_into_place() {
     assert!(gate.said("marker event"));
 }
 
-#[test]
 fn a_touch_of_the_marker_starts_the_settle_time_anew() {
     const SETTLE: f64 = 3.0;
     let node = Node::ready();
@@ -145,7 +139,6 @@ fn a_touch_of_the_marker_starts_the_settle_time_anew() {
 }
 
 /// A change that neither opens nor writes: only its attributes tell.
-#[test]
 fn a_change_of_the_markers_mode_starts_the_settle_time_anew() {
     let node = Node::ready();
     let mut gate = waiting(&node, &["--settle", "3s"], "settling");
@@ -158,7 +151,6 @@ fn a_change_of_the_markers_mode_starts_the_settle_time_anew() {
     assert!(opened >= elapsed(&broken) + 3.0, "opened after {opened} s");
 }
 
-#[test]
 fn a_marker_made_anew_in_no_time_starts_the_settle_time_anew() {
     let node = Node::ready();
     let mut gate = waiting(&node, &["--settle", "3s"], "settling");
@@ -169,7 +161,6 @@ fn a_marker_made_anew_in_no_time_starts_the_settle_time_anew() {
     assert!(opened >= elapsed(&broken) + 3.0, "opened after {opened} s");
 }
 
-#[test]
 fn a_flapping_marker_never_opens() {
     let node = Node::ready().without_marker();
     let mut gate = waiting(&node, &["--settle", "3s"], "MarkerAbsent");
@@ -191,7 +182,6 @@ fn a_flapping_marker_never_opens() {
     assert!(opened >= flapped + 3.0, "opened after {opened} s");
 }
 
-#[test]
 fn a_directory_that_is_made_anew_with_the_marker_inside() {
     let node = Node::ready();
     node.rename(DRIVERS, "prepared");
@@ -203,7 +193,6 @@ fn a_directory_that_is_made_anew_with_the_marker_inside() {
     gate.assert_woken();
 }
 
-#[test]
 fn a_directory_that_goes_and_comes_again() {
     let node = Node::ready();
     node.rename(DRIVERS, "prepared");
@@ -236,7 +225,6 @@ fn mounted_over(propagation: &str, args: &[&str]) -> Option<Gate> {
     Some(gate)
 }
 
-#[test]
 fn a_mount_over_the_directory_is_seen_where_mounts_propagate() {
     let Some(mut gate) = mounted_over("slave", &AT_ONCE) else { return };
     gate.assert_opened();
@@ -244,7 +232,6 @@ fn a_mount_over_the_directory_is_seen_where_mounts_propagate() {
     assert!(gate.said("mount event"));
 }
 
-#[test]
 fn a_mount_over_the_directory_is_never_seen_where_they_do_not() {
     let args = ["--settle", "0s", "--timeout", "7s"];
     let Some(mut gate) = mounted_over("private", &args) else { return };
@@ -269,7 +256,6 @@ fn unlinked(args: &[&str]) -> Option<(Node, Host, Gate)> {
     Some((node, host, gate))
 }
 
-#[test]
 fn a_deleted_directory_behind_a_mount_blocks() {
     let Some((node, host, mut gate)) = unlinked(&["--timeout", "1h"]) else { return };
     let line = gate.logs("MarkerDirectoryUnlinked");
@@ -281,7 +267,6 @@ fn a_deleted_directory_behind_a_mount_blocks() {
     assert_eq!(report.reason("MarkerPresent"), "MarkerDirectoryUnlinked");
 }
 
-#[test]
 fn a_deleted_directory_behind_a_mount_ends_a_gate_that_fails_fast() {
     let Some((_node, _host, mut gate)) = unlinked(&["--timeout", "1h", "--fail-fast"]) else { return };
     assert_eq!(gate.ended(), 3);
@@ -306,17 +291,38 @@ fn without_inotify(limit: &str, sysctl: &str) {
     assert!(gate.said("safety net"), "{:#?}", gate.lines);
 }
 
-#[test]
 fn without_inotify_instances_the_safety_net_carries_on() {
     without_inotify("max_inotify_instances", "fs.inotify.max_user_instances");
 }
 
-#[test]
 fn without_inotify_watches_the_safety_net_carries_on() {
     without_inotify("max_inotify_watches", "fs.inotify.max_user_watches");
 }
 
-#[test]
+/// The calls of a wait that has nothing to wait for.
+fn calls_when_ready(args: &[&str]) -> Option<String> {
+    if !can(&["strace", "true"]) {
+        return None;
+    }
+    let node = Node::ready();
+    let trace = node.path("trace");
+    let by = ["strace", "-f", "-qq", "-o"].map(OsString::from).into_iter().chain([trace.clone().into()]);
+    let mut gate = Gate::start(&mut wrapped(by, node.wait().args(args)));
+    gate.assert_opened();
+    Some(fs::read_to_string(trace).unwrap())
+}
+
+/// To close an inotify instance takes ten times as long as all the rest of an opening.
+fn what_is_ready_and_need_not_settle_opens_without_an_inotify_instance() {
+    let Some(calls) = calls_when_ready(&["--settle", "0s"]) else { return };
+    assert!(!calls.contains("inotify_"), "{calls}");
+}
+
+fn what_is_ready_and_has_to_settle_is_watched_meanwhile() {
+    let Some(calls) = calls_when_ready(&["--settle", "100ms"]) else { return };
+    assert!(calls.contains("inotify_add_watch"), "{calls}");
+}
+
 fn without_proc_modules_it_never_opens() {
     let node = Node::ready().without("proc/modules");
     assert_never_opens(&node, &node.path("proc"));
@@ -328,11 +334,10 @@ fn without_proc_modules_it_never_opens() {
     assert_eq!((report.code, report.verdict()), (1, "Waiting"), "{report:#?}");
 }
 
-#[test]
 fn on_a_kernel_without_modules_it_never_opens() {
     if Path::new("/proc/modules").exists() {
         // Not a fault of the machine's: most kernels are like that.
-        println!("not tried: this kernel has modules");
+        note!("not tried: this kernel has modules");
         return;
     }
     // Its /proc/locks knows nothing of this lock file.
@@ -364,10 +369,9 @@ fn storm(directory: &Path, names: &[&str], least: Duration) {
             changes += 2;
         }
     }
-    println!("{:.0} changes a second", f64::from(changes) / start.elapsed().as_secs_f64());
+    note!("{:.0} changes a second", f64::from(changes) / start.elapsed().as_secs_f64());
 }
 
-#[test]
 fn a_storm_of_events_neither_opens_nor_deafens_it() {
     const STORM: Duration = Duration::from_secs(5);
     let node = Node::ready().without_marker();
@@ -395,7 +399,6 @@ fn a_storm_of_events_neither_opens_nor_deafens_it() {
     patient.assert_woken();
 }
 
-#[test]
 fn a_storm_of_foreign_events_hides_nothing() {
     let node = Node::ready().without_marker();
     let mut gate = waiting(&node, &AT_ONCE, "MarkerAbsent");
@@ -418,7 +421,6 @@ fn a_storm_of_foreign_events_hides_nothing() {
     gate.assert_woken();
 }
 
-#[test]
 fn a_deadline_comes_also_in_a_storm() {
     let node = Node::ready().without_marker();
     let over = AtomicBool::new(false);
@@ -437,8 +439,38 @@ fn a_deadline_comes_also_in_a_storm() {
 }
 
 /// Only the gate's own arguments: the wrapper must not change what is tested.
-#[test]
 fn the_wrapper_runs_the_gate() {
     let output = support::output(&mut wrapped(["env"], gate().arg("--version")));
     assert!(output.stdout.starts_with(b"peermem-gate "));
+}
+
+fn main() -> ExitCode {
+    suite![
+        a_marker_below_directories_that_come_late,
+        a_marker_that_comes_with_its_directories_at_once,
+        a_marker_behind_a_link_that_leads_nowhere_yet,
+        headers_that_come_as_plain_files,
+        a_directory_that_comes_while_the_watch_is_set,
+        a_marker_that_is_renamed_into_place,
+        a_touch_of_the_marker_starts_the_settle_time_anew,
+        a_change_of_the_markers_mode_starts_the_settle_time_anew,
+        a_marker_made_anew_in_no_time_starts_the_settle_time_anew,
+        a_flapping_marker_never_opens,
+        a_directory_that_is_made_anew_with_the_marker_inside,
+        a_directory_that_goes_and_comes_again,
+        a_mount_over_the_directory_is_seen_where_mounts_propagate,
+        a_mount_over_the_directory_is_never_seen_where_they_do_not,
+        a_deleted_directory_behind_a_mount_blocks,
+        a_deleted_directory_behind_a_mount_ends_a_gate_that_fails_fast,
+        without_inotify_instances_the_safety_net_carries_on,
+        without_inotify_watches_the_safety_net_carries_on,
+        what_is_ready_and_need_not_settle_opens_without_an_inotify_instance,
+        what_is_ready_and_has_to_settle_is_watched_meanwhile,
+        without_proc_modules_it_never_opens,
+        on_a_kernel_without_modules_it_never_opens,
+        a_storm_of_events_neither_opens_nor_deafens_it,
+        a_storm_of_foreign_events_hides_nothing,
+        a_deadline_comes_also_in_a_storm,
+        the_wrapper_runs_the_gate
+    ]
 }

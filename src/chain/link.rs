@@ -13,7 +13,7 @@ const CLOCK_STEP: i64 = 5;
 
 /// What one file of the chain comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum LinkState {
     /// It is there.
     Present,
     /// It is not there.
@@ -26,7 +26,7 @@ pub enum State {
     Unknown,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for LinkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}"))
     }
@@ -45,7 +45,7 @@ pub struct Link {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<&'static str>,
     /// Whether it is there.
-    pub state: State,
+    pub state: LinkState,
     /// True for the one at which the chain stops: this file is waited for, and all before it are there.
     pub broken: bool,
     /// When it was written, in seconds after the boot; negative for before it.
@@ -74,6 +74,10 @@ pub struct Around {
     pub wants_marker: bool,
     /// The module nvidia is loaded; `None` where that cannot be read.
     pub has_driver: Option<bool>,
+    /// When the container of the driver was started, in seconds since 1970, where it has not been restarted.
+    pub driver_started: Option<i64>,
+    /// When the first container that validates was started, where it has not been restarted.
+    pub validator_started: Option<i64>,
 }
 
 /// The link at which the chain stops.
@@ -89,10 +93,10 @@ pub fn links(seen: &Chain, around: Around) -> Vec<Link> {
     let mut is_whole = true;
     for step in STEPS {
         let state = state(step, seen, around);
-        if step.needed == Needed::Never && matches!(state, State::NotExpected) {
+        if step.needed == Needed::Never && matches!(state, LinkState::NotExpected) {
             continue;
         }
-        let holds = matches!(state, State::Absent | State::Stale | State::Unknown);
+        let holds = matches!(state, LinkState::Absent | LinkState::Stale | LinkState::Unknown);
         let broken = is_whole && holds && step.needed != Needed::Never && is_begun(seen, step);
         is_whole &= !holds || step.needed == Needed::Never;
         links.push(link(step, seen, around, state, broken));
@@ -105,15 +109,13 @@ fn is_begun(seen: &Chain, step: &Step) -> bool {
     step.is_mofeds() || seen.has_directory != Ok(false)
 }
 
-fn link(step: &Step, seen: &Chain, around: Around, state: State, broken: bool) -> Link {
+fn link(step: &Step, seen: &Chain, around: Around, state: LinkState, broken: bool) -> Link {
     let (path, stamp) = seen.files.get(step.name).cloned().unwrap_or((PathBuf::new(), Stamp::Absent));
     let boot = seen.clock.boot.as_ref().ok();
     let predecessor = step.after.and_then(|name| seen.stamp(name).written());
     let written = stamp.written();
-    // Where nobody waits for MOFED, the first of the GPU Operator's files has nothing before it.
-    let is_first = step.after.is_none_or(|name| name == super::MARKER && !around.wants_marker);
-    let since = if is_first { boot.copied() } else { predecessor };
-    let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == State::Absent);
+    let since = waited_since(step, seen, around, predecessor);
+    let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == LinkState::Absent);
     Link {
         file: step.name,
         path,
@@ -130,18 +132,35 @@ fn link(step: &Step, seen: &Chain, around: Around, state: State, broken: bool) -
     }
 }
 
-fn state(step: &Step, seen: &Chain, around: Around) -> State {
+/// From when on a file may be waited for: its writer has been started, and what it waits for is there. Where neither is
+/// known and nothing comes before it, from the boot on.
+fn waited_since(step: &Step, seen: &Chain, around: Around, predecessor: Option<i64>) -> Option<i64> {
+    let writer = match step.name {
+        super::MARKER => None,
+        DRIVER_CTR_READY => around.driver_started,
+        _ => around.validator_started,
+    };
+    let before = step.after.and_then(|name| super::STEPS.iter().find(|step| step.name == name));
+    let has_none_before = before.is_none_or(|before| !is_needed(before, seen, around));
+    match (predecessor, writer) {
+        (None, _) if !has_none_before => None,
+        (None, None) => seen.clock.boot.as_ref().ok().copied(),
+        (predecessor, writer) => predecessor.max(writer),
+    }
+}
+
+fn state(step: &Step, seen: &Chain, around: Around) -> LinkState {
     match seen.stamp(step.name) {
-        Stamp::Unreadable(_) => State::Unknown,
-        Stamp::Absent if !is_needed(step, seen, around) => State::NotExpected,
+        Stamp::Unreadable(_) => LinkState::Unknown,
+        Stamp::Absent if !is_needed(step, seen, around) => LinkState::NotExpected,
         Stamp::Absent => match &seen.has_directory {
-            Err(_) if !step.is_mofeds() => State::Unknown,
-            _ => State::Absent,
+            Err(_) if !step.is_mofeds() => LinkState::Unknown,
+            _ => LinkState::Absent,
         },
         Stamp::Present { .. } if step.name == DRIVER_CTR_READY && stale_because(seen, around).is_some() => {
-            State::Stale
+            LinkState::Stale
         }
-        Stamp::Present { .. } => State::Present,
+        Stamp::Present { .. } => LinkState::Present,
     }
 }
 

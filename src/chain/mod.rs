@@ -8,9 +8,9 @@
 mod draw;
 mod link;
 
-pub use draw::draw;
 pub(crate) use draw::span;
-pub use link::{Around, Link, State, broken_at, links};
+pub use draw::{draw, end};
+pub use link::{Around, Link, LinkState, broken_at, links};
 
 /// When a file of the chain is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

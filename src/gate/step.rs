@@ -17,6 +17,8 @@ pub enum Opening {
     TimedOut,
     /// `--dry-run`.
     DryRun,
+    /// All but nvidia-peermem.ko held, and a rebuild may cure that.
+    Curable,
 }
 
 /// How loud a line is.
@@ -54,4 +56,12 @@ pub enum Effect {
     Open(Opening),
     /// End, and step no more.
     End(Ending),
+}
+
+impl Effect {
+    /// Nothing follows it.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Open(_) | Self::End(_))
+    }
 }

@@ -44,7 +44,7 @@ macro_rules! programs {
 
 programs! {
     MofedBash: "MOFED (bash entrypoint)", "doca-driver-build, entrypoint.sh", in ["mofed-container"], [Bracketed];
-    MofedGo: "MOFED (Go entrypoint)", "doca-driver-build, entrypoint/", in ["mofed-container"], [Zap, Logrus];
+    MofedGo: "MOFED (Go entrypoint)", "doca-driver-build, entrypoint/", in ["mofed-container"], [Zap, Tracing, Logrus];
     MofedToolkit: "MOFED's driver toolkit", "doca-driver-build, dtk_nic_driver_build.sh and entrypoint/internal/dtk",
         in ["openshift-driver-toolkit-ctr"], [Bracketed, Zap];
     DriverManager: "k8s-driver-manager", "k8s-driver-manager, cmd/driver-manager and driver-manager",

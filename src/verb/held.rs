@@ -50,15 +50,14 @@ impl<'a> Held<'a> {
 
     /// Arm, look, sleep; returns the effect that ends the hold.
     pub(super) fn hold(&mut self) -> Effect {
+        let mut effects = self.look_before_arming();
         let mut cause = Some(Cause::Start);
         loop {
-            let look = cause.as_ref().and_then(|cause| self.watch.look(cause, self.gate.verdict()));
-            // A look takes its time; a signal that came meanwhile goes before the deadline.
-            if let Some(signal) = self.wakes().take_signal() {
-                return Effect::End(self.signalled(signal));
+            if !effects.iter().any(Effect::is_last) {
+                let look = cause.as_ref().and_then(|cause| self.watch.look(cause, self.gate.verdict()));
+                effects.extend(self.step(cause.as_ref().unwrap_or(&Cause::Timer), look));
             }
-            let effects = self.gate.step(now(), cause.as_ref().unwrap_or(&Cause::Timer), look);
-            if let Some(last) = self.carry_out(effects) {
+            if let Some(last) = self.carry_out(std::mem::take(&mut effects)) {
                 return last;
             }
             let due = self.gate.next_look().into_iter().chain([self.gate.next_heartbeat()]).min();
@@ -67,6 +66,24 @@ impl<'a> Held<'a> {
                 Wake::Event(cause) => Some(cause),
                 Wake::Due => self.watch.due_cause(self.gate.next_look()),
             };
+        }
+    }
+
+    /// Where nothing has to settle, the first look may be the last one. It needs no watch then: closing an
+    /// inotify instance takes longer than all the rest. Otherwise an armed look follows before a line is logged.
+    fn look_before_arming(&mut self) -> Vec<Effect> {
+        if !self.gate.opens_at_one_look() {
+            return Vec::new();
+        }
+        let look = self.watch.look_unarmed();
+        self.step(&Cause::Start, look)
+    }
+
+    fn step(&mut self, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
+        // A look takes its time; a signal that came meanwhile goes before the deadline.
+        match self.wakes().take_signal() {
+            Some(signal) => self.gate.signalled(now(), signal),
+            None => self.gate.step(now(), cause, look),
         }
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `timeline`: what happened, from what is left of it.
 
-use super::looking::{Outcome, refuse_absent, signals, supervised};
+use super::looking::{Outcome, signals, supervised};
+use super::window;
 use super::{Start, Stop};
 use crate::act::supervisor::Terms;
 use crate::act::{self, log};
@@ -36,9 +37,9 @@ pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
 
 fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, Stop> {
     let history = if args.files.is_empty() {
-        refuse_absent(&args.root)?;
+        let root = window::of_logs(args.root.as_deref())?;
         let name = value_of(start.variables, "NODE_NAME").map(|name| name.to_string_lossy().into_owned());
-        let places = places(&args.root, args.proc.as_deref(), start.variables)?;
+        let places = places(&root, args.proc.as_deref(), start.variables)?;
         probe::of_node(&places, name.filter(|name| !name.is_empty()))
     } else {
         args.files.iter().try_for_each(|file| refuse_unreadable(file))?;

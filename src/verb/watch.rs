@@ -3,6 +3,7 @@
 
 use crate::clock::now;
 use crate::condition::{ConditionType, Verdict};
+use crate::consumer::Consumer;
 use crate::judge::swap::Glimpse;
 use crate::judge::{in_transit, judge};
 use crate::keep::Sight;
@@ -44,9 +45,13 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) fn new(node: &'a Node, signals: &'a Signals) -> Self {
         let started = now();
+        let mut wakes = Wakes::new(signals);
+        if node.expected.asks_for(Consumer::Fabric) {
+            wakes.hear_rdma_devices();
+        }
         Self {
             node,
-            wakes: Wakes::new(signals),
+            wakes,
             awaited: awaited(node),
             awaits_headers: false,
             probe: Probe::new(node),
@@ -91,7 +96,7 @@ impl<'a> Watch<'a> {
             Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
             _ => {}
         }
-        let look = self.look_armed(cause)?;
+        let look = self.look_once(cause)?;
         let deciding = look.verdict.deciding().map(|c| c.r#type);
         let awaited_headers =
             std::mem::replace(&mut self.awaits_headers, deciding == Some(ConditionType::HeadersReady));
@@ -100,10 +105,16 @@ impl<'a> Watch<'a> {
         }
         // More is to be watched from now on: what came in between would be missed.
         self.arm();
-        self.look_armed(cause)
+        self.look_once(cause)
     }
 
-    fn look_armed(&mut self, cause: &Cause) -> Option<Look> {
+    /// One look without any watch: what it does not find yet must be looked for again, armed.
+    pub(super) fn look_unarmed(&mut self) -> Option<Look> {
+        self.last_look = now();
+        self.look_once(&Cause::Start)
+    }
+
+    fn look_once(&mut self, cause: &Cause) -> Option<Look> {
         let (node, wakes, was_marked, deadline) = (self.node, &self.wakes, self.was_marked, self.deadline);
         let swaps = || self.is_alert && wakes.pending() && probe::glimpse(node, was_marked).must_go();
         let is_late = || deadline.is_some_and(|deadline| now() >= deadline);
@@ -139,6 +150,11 @@ impl<'a> Watch<'a> {
         }
         let glimpse = self.glimpse();
         glimpse.must_go().then_some(glimpse.swap).flatten()
+    }
+
+    /// Why MOFED is about to swap its modules, if it is, at this very moment.
+    pub(super) fn swap_begins(&self) -> Option<String> {
+        probe::glimpse(self.node, self.was_marked).swap
     }
 
     /// A look as `keep` takes it in.

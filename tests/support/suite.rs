@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A test harness that can say "ignored" of a test that finds out, while it runs, that it cannot be run here. The
+//! standard one would say "ok". A file of tests uses it with `harness = false` in Cargo.toml, functions without
+//! `#[test]`, and `fn main() -> ExitCode { suite![first, second] }`. The compiler warns of a function that the list
+//! leaves out.
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use nix::sys::signal::Signal;
+use std::cell::{Cell, RefCell};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::{env, fs, panic};
+
+thread_local! {
+    /// Why the test on this thread cannot be run here.
+    static SKIPPED: Cell<Option<String>> = const { Cell::new(None) };
+    /// What the test on this thread shows when it fails; `None` where it shows all at once.
+    static NOTES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Names these functions and runs them as tests.
+#[allow(unused_macros, reason = "every test file is a crate of its own, and some are no suites")]
+macro_rules! suite {
+    ($($test:path),+ $(,)?) => {
+        $crate::support::suite::run(&[$((stringify!($test), $test as fn())),+])
+    };
+}
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use suite;
+
+/// Runs those that the command line asks for; its options are the standard harness's.
+pub(crate) fn run(tests: &[(&'static str, fn())]) -> ExitCode {
+    heed_signals();
+    let arguments = Arguments::from_args();
+    let shows_all = arguments.nocapture;
+    panic::set_hook(Box::new(|panicked| keep_note(&panicked.to_string())));
+    let trial = |&(name, test): &(&'static str, fn())| {
+        Trial::ignorable_test(name, move || {
+            SKIPPED.set(None);
+            NOTES.set((!shows_all).then(Vec::new));
+            let ended = panic::catch_unwind(test);
+            let notes = NOTES.take().unwrap_or_default().join("\n");
+            match (ended, SKIPPED.take()) {
+                (Err(_), _) => Err(Failed::from(notes)),
+                (Ok(()), Some(reason)) => Ok(Completion::ignored_with(reason)),
+                (Ok(()), None) => Ok(Completion::Completed),
+            }
+        })
+    };
+    libtest_mimic::run(&arguments, tests.iter().map(trial).collect()).exit_code()
+}
+
+/// Under nohup SIGHUP is ignored, and so it is in every child: no gate would heed it. A process gives signals their
+/// default back only by unsafe code, so this one becomes itself by way of env(1).
+fn heed_signals() {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or("0").trim();
+    let ignored = u64::from_str_radix(mask, 16).unwrap_or_default();
+    let ending = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+    if ending.iter().all(|signal| ignored & 1 << (*signal as u64 - 1) == 0) {
+        return;
+    }
+    let mut again = Command::new("env");
+    again.arg("--default-signal=HUP,INT,QUIT,TERM").args(env::args_os());
+    panic!("env cannot be run: {}", again.exec());
+}
+
+/// Shows a line as `println!` does, but only when the test fails, or with `--nocapture`.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::support::suite::keep_note(&format!($($text)*))
+    };
+}
+pub(crate) use note;
+
+pub(crate) fn keep_note(line: &str) {
+    let kept = NOTES.with_borrow_mut(|notes| notes.as_mut().map(|notes| notes.push(line.to_owned())));
+    if kept.is_none() {
+        println!("{line}");
+    }
+}
+
+/// Says why a test cannot be run here, which is a failure where none may be skipped.
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("NO_SKIPPED_TESTS").is_none(), "must not be skipped: {reason}");
+    set_aside(reason);
+}
+
+/// The same of a test that may be skipped everywhere.
+pub(crate) fn set_aside(reason: &str) {
+    keep_note(&format!("skipped: {reason}"));
+    SKIPPED.set(Some(reason.to_owned()));
+}
