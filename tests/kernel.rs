@@ -738,6 +738,8 @@ fn a_timeline_has_the_times_of_the_race() {
             stamp.ns
         };
         let seconds = |ns: i64| Duration::from_nanos(ns.unsigned_abs()).as_secs_f64();
+        let drawn: Value = serde_json::from_str(run.only("timeline")).expect("JSON");
+        assert_eq!(drawn["verdict"]["id"], "LoadedTooEarly", "{drawn}");
         // The marker tells both clocks, as exactly as the scenario knows when it was made.
         let marker = time("timeline", "MarkerWritten");
         let since_boot =

@@ -27,7 +27,7 @@ fn drawn(tree: &Tree) -> Timeline {
 
 fn drawn_since(tree: &Tree, since: Since) -> Timeline {
     let history = only(gathered(&[tree.root().to_owned()]), None).expect("one node");
-    Timeline::new(&history, since)
+    Timeline::new(history, since)
 }
 
 fn meanings(timeline: &Timeline) -> Vec<Meaning> {
@@ -76,7 +76,7 @@ fn the_incident_is_redrawn() {
     json["version"] = "".into();
     golden("incident.json", &(serde_json::to_string_pretty(&json).expect("JSON") + "\n"));
     let incident = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timelines/incident");
-    let narrow = Timeline::new(&gathered(&[incident]), Since::Boot).text(80);
+    let narrow = Timeline::new(gathered(&[incident]), Since::Boot).text(80);
     golden("incident.80.txt", &narrow);
     for (text, columns) in [(drawn("text"), 100), (narrow, 80)] {
         assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");

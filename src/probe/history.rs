@@ -90,19 +90,19 @@ fn peermem(places: &Places, kernel: &Kernel) -> Option<Trace> {
     let found = module_file::find(&root, &kernel.release, super::PEERMEM).ok()??;
     let metadata = found.real.metadata().ok()?;
     let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
-    Some(Trace { sight: sight(&found.real), at, it: String::new(), path: found.path })
+    Some(Trace { sight: sight(&found.real)?, at, it: String::new(), path: found.path })
 }
 
 fn module(root: &Path, path: PathBuf) -> Option<Trace> {
     let real = resolve(root, &path).ok()?;
-    written(root, sight(&real), path, String::new())
+    written(root, sight(&real)?, path, String::new())
 }
 
-/// A stub does not ask for MOFED's symbols.
-fn sight(real: &Path) -> Sight {
-    let is_stub = module_file::inspect(real, &mut || false)
-        .is_ok_and(|info| !info.imports.contains(PEER_MEMORY_SYMBOLS[0]));
-    if is_stub { Sight::StubWritten } else { Sight::PeermemWritten }
+/// A stub does not ask for MOFED's symbols. A file that cannot be read as a module says nothing.
+fn sight(real: &Path) -> Option<Sight> {
+    let info = module_file::inspect(real, &mut || false).ok()?;
+    let is_stub = !info.imports.contains(PEER_MEMORY_SYMBOLS[0]);
+    Some(if is_stub { Sight::StubWritten } else { Sight::PeermemWritten })
 }
 
 fn started(process: &Process) -> Option<Trace> {

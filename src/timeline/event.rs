@@ -4,7 +4,8 @@
 use super::Sight;
 use crate::sentence::{Meaning, SENTENCES, Who};
 use crate::stamp::Stamp;
-use std::path::PathBuf;
+use std::path::Path;
+use std::rc::Rc;
 
 /// Whose side an event is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,7 +158,7 @@ pub struct Instance {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// A log, a file, a process's directory.
-    pub path: PathBuf,
+    pub path: Rc<Path>,
     /// The line, from 1.
     pub line: Option<u64>,
 }
@@ -182,7 +183,7 @@ pub struct Event {
     /// The module that it is about, with underscores.
     pub module: Option<String>,
     /// Which instance of a container said it.
-    pub instance: Option<Instance>,
+    pub instance: Option<Rc<Instance>>,
     /// Where it was found.
     pub source: Source,
     /// By how many nanoseconds its stamp was corrected, because the clock was set later.

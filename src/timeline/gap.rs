@@ -87,22 +87,19 @@ fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
 }
 
 fn built_before_marker(story: &Story) -> Vec<Found> {
+    let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
+    let ends = may_be_stub.filter_map(|build| build.finished).filter(|end| story.marked(*end).is_none());
     let found = |end: i64| {
         let marker = story.next_marker(end)?;
         let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", until(end, marker));
         Some((end, marker, text))
     };
-    story
-        .builds
-        .iter()
-        .filter_map(|build| build.finished)
-        .filter(|end| story.marked(*end).is_none())
-        .filter_map(found)
-        .collect()
+    ends.filter_map(found).collect()
 }
 
 fn built_across_marker(story: &Story) -> Vec<Found> {
-    let builds = story.builds.iter().filter_map(|build| build.started.zip(build.finished));
+    let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
+    let builds = may_be_stub.filter_map(|build| build.started.zip(build.finished));
     let across = builds.filter(|(start, end)| story.marked(*start).is_none() && story.marked(*end).is_some());
     let found = |(start, end): (i64, i64)| {
         let marker = story.marked(end)?;

@@ -81,7 +81,7 @@ sights! {
     MofedProcess: Mofed, "a process's start", "<it> starts";
     DriverBuildBegun: Gpu, "a file's time", "the driver toolkit begins to build";
     DriverBuilt: Gpu, "a file's time", "the driver toolkit has built the GPU driver";
-    PeermemWritten: Gpu, "a file's time", "nvidia-peermem.ko is written";
+    PeermemWritten: Gpu, "a file's time", "nvidia-peermem.ko is written: no stub";
     StubWritten: Gpu, "a file's time", "nvidia-peermem.ko is written: a stub";
     ValidationWritten: Gpu, "a file's time", "<it> is written";
     GpuProcess: Gpu, "a process's start", "<it> starts";

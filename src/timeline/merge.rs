@@ -2,10 +2,13 @@
 //! All sources of one node on one clock and in one order.
 
 use super::{Event, History, Instance, Lane, Sight, Source, Trace, What, When};
-use crate::sentence::{Meaning, Step, Who};
+use crate::sentence::{Meaning, Saying, Step, Who};
 use crate::stamp::{Clock, SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Said};
+use crate::symptoms::logs::{ContainerLog, Said};
 use std::collections::BTreeSet;
+use std::mem;
+use std::path::Path;
+use std::rc::Rc;
 
 /// The kernel's log reaches us by two ways, and syslog's stamps may be a second late.
 const SAME: i64 = 2 * SECOND;
@@ -34,17 +37,19 @@ pub(super) struct Jump {
 /// A stamp, and by how much it was corrected.
 type Corrected = (Stamp, i64);
 
-pub(super) fn merged(history: &History) -> Merged {
+/// Takes what was said out of the history: it may be long, and is not needed any more.
+pub(super) fn merged(history: &mut History) -> Merged {
     let jumps = jumps(history);
-    let mut events = Vec::new();
-    let mut by_file: Vec<Vec<&Said>> = vec![Vec::new(); history.logs.files.len()];
-    for said in &history.logs.said {
-        if let Some(of) = by_file.get_mut(said.file) {
-            of.push(said);
+    let mut by_file: Vec<Vec<Saying>> = Vec::new();
+    by_file.resize_with(history.logs.files.len(), Vec::new);
+    for Said { file, saying } in mem::take(&mut history.logs.said) {
+        if let Some(of) = by_file.get_mut(file) {
+            of.push(saying);
         }
     }
-    for (file, said) in history.logs.files.iter().zip(by_file) {
-        events.extend(of_log(history, file, said, &jumps));
+    let mut events = Vec::new();
+    for (at, said) in by_file.into_iter().enumerate() {
+        events.extend(of_log(history, at, said, &jumps));
     }
     events = once(events);
     events.extend(history.traces.iter().map(|trace| of_trace(trace, &jumps)));
@@ -125,43 +130,58 @@ fn corrected(stamp: Stamp, jumps: &[Jump], file: Option<usize>, line: u64) -> Co
     (Stamp { ns: stamp.ns.saturating_add(by), ..stamp }, by)
 }
 
-fn of_log(history: &History, file: &LogFile, mut said: Vec<&Said>, jumps: &[Jump]) -> Vec<Event> {
-    said.sort_by_key(|said| said.saying.line);
-    let wall = |said: &Said, at: Option<Stamp>| {
+fn of_log(history: &History, file: usize, mut said: Vec<Saying>, jumps: &[Jump]) -> Vec<Event> {
+    said.sort_by_key(|saying| saying.line);
+    let wall = |saying: &Saying, at: Option<Stamp>| {
         let at = at?;
         let stamp = at.on_wall(history.logs.booted)?;
         // The kernel's own clock is never set.
         let jumps = if at.clock == Clock::Boot { &[] } else { jumps };
-        Some(corrected(stamp, jumps, Some(said.file), said.saying.line))
+        Some(corrected(stamp, jumps, Some(file), saying.line))
     };
-    let stamps: Vec<_> = said.iter().map(|said| wall(said, said.saying.at)).collect();
-    let event = |(at, said): (usize, &&Said)| {
-        let known = |stamps: &[Option<Corrected>]| stamps.iter().flatten().next().map(|(stamp, _)| *stamp);
-        let after = || stamps[..at].iter().rev().flatten().next().map(|(stamp, _)| *stamp);
-        let before = || known(&stamps[at..]);
+    let stamps: Vec<_> = said.iter().map(|saying| wall(saying, saying.at)).collect();
+    let next = |from: usize| stamps[from..].iter().flatten().next().map(|(stamp, _)| *stamp);
+    let log = &history.logs.files[file];
+    let (path, instance): (Rc<Path>, _) =
+        (log.path.as_path().into(), log.container.as_ref().map(|log| Rc::new(instance(log))));
+    let mut last = None;
+    let mut events = Vec::with_capacity(said.len());
+    for (at, saying) in said.into_iter().enumerate() {
         let (when, corrected_ns) = match stamps[at] {
             Some((stamp, by)) => (When::At(stamp), by),
-            None => (When::Between { after: after(), before: before() }, 0),
+            None => (When::Between { after: last, before: next(at) }, 0),
         };
-        let until = wall(said, said.saying.until).map(|(until, _)| until).filter(|_| said.saying.count > 1);
-        let saying = &said.saying;
-        Event {
+        last = stamps[at].map(|(stamp, _)| stamp).or(last);
+        // A jump is an event of its own.
+        if saying.who == Who::Clock {
+            continue;
+        }
+        events.push(Event {
             when,
-            until,
+            until: wall(&saying, saying.until).map(|(until, _)| until).filter(|_| saying.count > 1),
             count: saying.count,
             lane: Lane::of(saying.who),
             who: saying.who.name(),
             what: What::Said(saying.meaning),
-            text: saying.meaning.told(&saying.fields),
+            text: told(&saying),
             module: saying.fields.get("module").map(|module| module.replace('-', "_")),
-            instance: file.container.as_ref().map(instance),
-            source: Source { path: file.path.clone(), line: Some(saying.line + 1) },
+            instance: instance.clone(),
+            source: Source { path: Rc::clone(&path), line: Some(saying.line + 1) },
             corrected_ns,
-        }
-    };
-    // A jump is an event of its own.
-    let said = said.iter().enumerate().filter(|(_, said)| said.saying.who != Who::Clock);
-    said.map(event).collect()
+        });
+    }
+    events
+}
+
+/// The gate's log has keys behind its sentences.
+fn told(saying: &Saying) -> String {
+    const KEYS: [&str; 3] = [" condition=", " cause=", " elapsed_s="];
+    let mut text = saying.meaning.told(&saying.fields);
+    if saying.who == Who::Gate {
+        let end = KEYS.iter().filter_map(|key| text.find(key)).min();
+        text.truncate(end.unwrap_or(text.len()));
+    }
+    text
 }
 
 fn instance(log: &ContainerLog) -> Instance {
@@ -185,13 +205,13 @@ fn of_trace(trace: &Trace, jumps: &[Jump]) -> Event {
         text: sight.phrase().replace("<it>", it),
         module: None,
         instance: None,
-        source: Source { path: path.clone(), line: None },
+        source: Source { path: path.as_path().into(), line: None },
         corrected_ns,
     }
 }
 
 fn of_jump(history: &History, jump: &Jump) -> Event {
-    let path = history.logs.files.get(jump.file).map(|file| file.path.clone()).unwrap_or_default();
+    let path = history.logs.files.get(jump.file).map_or(Path::new(""), |file| &file.path).into();
     Event {
         when: When::At(jump.after),
         until: None,

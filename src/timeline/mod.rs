@@ -63,17 +63,17 @@ pub struct Timeline {
 impl Timeline {
     /// Draws what is known.
     #[must_use]
-    pub fn new(history: &History, since: Since) -> Self {
-        let merged = merge::merged(history);
-        let (events, earlier) = since.split(merged.events, history);
+    pub fn new(mut history: History, since: Since) -> Self {
+        let sources = json::logs(&history.logs);
+        let merged = merge::merged(&mut history);
+        let (events, earlier) = since.split(merged.events, &history);
         let story = Story::of(&events);
         let gaps = gap::gaps(&story);
         let verdict = verdict::of(&story, &gaps);
-        let mut notes = words::notes(history, &merged.jumps, &earlier);
-        notes.extend(words::lost_logs(history, &story));
+        let mut notes = words::notes(&history, &merged.jumps, &earlier);
+        notes.extend(words::lost_logs(&history, &story));
         let rows = fold::rows(&events);
-        let sources = json::logs(&history.logs);
-        Self { node: history.node.clone(), events, gaps, verdict, notes, sources, rows }
+        Self { node: history.node, events, gaps, verdict, notes, sources, rows }
     }
 }
 

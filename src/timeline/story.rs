@@ -7,6 +7,8 @@ use crate::stamp::SECOND;
 
 /// A file's time and the sentence about it are the same step where they are this near.
 const SAME_STEP: i64 = 5 * SECOND;
+/// modprobe may wait for modules that are on their way.
+const ATTEMPT: i64 = 60 * SECOND;
 const PEERMEM: &str = "nvidia_peermem";
 
 /// A build of the GPU driver. Times are nanoseconds since 1970.
@@ -16,8 +18,8 @@ pub struct Build {
     pub started: Option<i64>,
     /// When it ended; `None` where it did not, as far as is known.
     pub finished: Option<i64>,
-    /// nvidia-peermem.ko itself was looked at, and is a stub.
-    pub is_stub: bool,
+    /// Whether nvidia-peermem.ko is a stub; `None` where the file itself could not be looked at.
+    pub is_stub: Option<bool>,
 }
 
 /// The steps that decide, in nanoseconds since 1970, each list in the order of time.
@@ -112,6 +114,10 @@ impl Story {
     fn refused(&mut self, ns: i64, text: &str) {
         if self.refusals.last().is_none_or(|(last, _)| ns.saturating_sub(*last) > SAME_STEP) {
             self.refusals.push((ns, text.to_owned()));
+            // The kernel refuses only what somebody has asked for.
+            if self.modprobes.last().is_none_or(|last| ns.saturating_sub(*last) > ATTEMPT) {
+                self.modprobes.push(ns);
+            }
         }
     }
 
@@ -143,7 +149,7 @@ impl Story {
         match self.builds.last_mut() {
             // One build has several sentences for its beginning.
             Some(Build { finished: None, .. }) => {}
-            _ => self.builds.push(Build { started: Some(ns), finished: None, is_stub: false }),
+            _ => self.builds.push(Build { started: Some(ns), finished: None, is_stub: None }),
         }
     }
 
@@ -158,7 +164,7 @@ impl Story {
                 *finished = ns;
             }
             _ if meaning == Meaning::DriverBuildFinished => {
-                self.builds.push(Build { started: None, finished: Some(ns), is_stub: false });
+                self.builds.push(Build { started: None, finished: Some(ns), is_stub: None });
             }
             _ => {}
         }
@@ -171,8 +177,12 @@ impl Story {
             (from.saturating_sub(SAME_STEP)..=until).contains(&ns)
         };
         match self.builds.iter_mut().rev().find(is_of) {
-            Some(build) => build.is_stub |= is_stub,
-            None => self.builds.push(Build { started: None, finished: Some(ns), is_stub }),
+            Some(build) => build.is_stub = Some(is_stub),
+            // A good file tells nothing by its time: it may be as old as its package.
+            None if is_stub => {
+                self.builds.push(Build { started: None, finished: Some(ns), is_stub: Some(true) });
+            }
+            None => {}
         }
     }
 

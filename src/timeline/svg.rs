@@ -66,13 +66,15 @@ struct Picture {
     y: i64,
     /// Where a moment is: nanoseconds since 1970, and the row's middle.
     moments: Vec<(i64, i64)>,
+    with_milliseconds: bool,
 }
 
 impl Timeline {
     /// A whole SVG document.
     #[must_use]
     pub fn svg(&self) -> String {
-        let mut picture = Picture { body: String::new(), y: TOP, moments: Vec::new() };
+        let with_milliseconds = self.with_milliseconds();
+        let mut picture = Picture { body: String::new(), y: TOP, moments: Vec::new(), with_milliseconds };
         let pods = several_pods(&self.events);
         let mut today = self.span().map(|(from, _)| day(from));
         for row in &self.rows {
@@ -85,7 +87,7 @@ impl Timeline {
                 picture.rule(date.as_deref().unwrap_or_default());
                 today = date;
             }
-            picture.row(self, row, event, &pods);
+            picture.row(row, event, &pods);
         }
         let bottom = picture.y;
         self.brackets(&mut picture);
@@ -152,7 +154,7 @@ impl Timeline {
         const CHARACTERS: usize = 145;
         picture.y += 18;
         for (at, gap) in self.gaps.iter().enumerate() {
-            let times = gap.times(self.with_milliseconds());
+            let times = gap.times(picture.with_milliseconds);
             picture.body += &text(24, picture.y, "n", &(at + 1).to_string());
             picture.lines(44, "", &format!("{} ({times})", gap.text), CHARACTERS);
         }
@@ -174,14 +176,14 @@ impl Timeline {
 }
 
 impl Picture {
-    fn row(&mut self, timeline: &Timeline, row: &Row, event: &Event, pods: &BTreeMap<String, String>) {
+    fn row(&mut self, row: &Row, event: &Event, pods: &BTreeMap<String, String>) {
         let column = COLUMNS.iter().find(|column| column.lane == event.lane).unwrap_or(&COLUMNS[1]);
-        let said = row.text(event, pods, timeline.with_milliseconds());
+        let said = row.text(event, pods, self.with_milliseconds);
         let characters = usize::try_from((column.width - 2 * PADDING) / CHARACTER).unwrap_or(1);
         let parts = wrapped(&said, characters);
         let height = i64::try_from(parts.len()).unwrap_or(1) * LINE + 2 * PADDING - 4;
         let middle = self.y + height / 2;
-        let time = event.ns().map_or(String::new(), |ns| time_of_day(ns, timeline.with_milliseconds()));
+        let time = event.ns().map_or(String::new(), |ns| time_of_day(ns, self.with_milliseconds));
         let Column { x, width, class, .. } = column;
         let class = accent(event).unwrap_or(class);
         self.body += &format!("<g><title>{}</title>", xml(&hover(row, event)));

@@ -109,7 +109,7 @@ fn race(story: &Story, gaps: &[Gap]) -> Race {
         last.is_some_and(|(at, _)| story.next_marker(*at).is_none())
     };
     let was_refused = |why: &[Meaning]| story.refuses.iter().any(|(_, meaning)| why.contains(meaning));
-    let is_stub = story.builds.iter().any(|build| build.is_stub);
+    let is_stub = story.builds.iter().any(|build| build.is_stub == Some(true));
     let is_refused = !story.refusals.is_empty();
     let is_marked = story.last_marker().is_some();
     let is_late_build = has("BuiltAfterMarker");
@@ -165,8 +165,10 @@ fn held(gaps: &[Gap], ids: &[&str]) -> Option<(i64, i64)> {
 
 /// A build that began after a marker, later than the stub.
 fn cured(story: &Story) -> Option<i64> {
-    let is_stub =
-        |build: &Build| build.is_stub || build.finished.is_some_and(|end| story.marked(end).is_none());
+    let is_stub = |build: &Build| {
+        let by_time = || build.finished.is_some_and(|end| story.marked(end).is_none());
+        build.is_stub.unwrap_or_else(by_time)
+    };
     let stub = story.builds.iter().rposition(is_stub)?;
     let later = story.builds[stub + 1..]
         .iter()

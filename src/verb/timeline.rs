@@ -46,7 +46,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
         probe::gathered(&args.files)
     };
     let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Said(mixed.to_string()))?;
-    let timeline = Timeline::new(&history, args.since.unwrap_or_default());
+    let timeline = Timeline::new(history, args.since.unwrap_or_default());
     let answer = match args.format {
         Picture::Text => timeline.text(columns),
         Picture::Svg => timeline.svg(),

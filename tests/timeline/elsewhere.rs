@@ -92,12 +92,16 @@ fn the_gates_own_log_counts_as_text_and_as_json() {
         let tree = Tree::new();
         tree.write(
             "gate.log",
-            [line(0, "waiting: MOFED has not set its marker /x"), line(453, "open: all conditions hold")]
-                .concat(),
+            [
+                line(0, "waiting: MOFED has not set its marker /x condition=MarkerPresent cause=start"),
+                line(453, "open: all conditions hold"),
+            ]
+            .concat(),
         );
         let timeline = drawn(&tree);
         assert_eq!(meanings(&timeline), [Meaning::GateWaits, Meaning::GateOpened]);
         assert_eq!(times(&timeline), [0, 453]);
+        assert_eq!(timeline.events[0].text, "the gate waits: MOFED has not set its marker /x");
     }
 }
 

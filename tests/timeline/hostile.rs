@@ -73,7 +73,7 @@ proptest! {
         }
         tree.write(&DRIVER.log("0.log.20251121-115100.gz"), &bytes);
         let history = gathered(&[tree.root().to_owned()]);
-        let timeline = Timeline::new(&history, Since::Boot);
+        let timeline = Timeline::new(history, Since::Boot);
         prop_assert_eq!(&timeline.events, &[]);
         is_well_formed(&all(&timeline)[1]);
     }
@@ -95,7 +95,7 @@ proptest! {
             };
             history.logs.said.push(Said { file: file as usize, saying });
         }
-        let timeline = Timeline::new(&history, Since::Boot);
+        let timeline = Timeline::new(history, Since::Boot);
         let text = timeline.text(columns);
         prop_assert!(text.lines().all(|line| line.chars().count() <= 100), "{}", text);
         is_well_formed(&timeline.svg());

@@ -2,8 +2,10 @@
 //! Every race that a timeline names.
 
 use super::drawn;
-use super::files::{DRIVER, MOFED, MOFED_GO, REFUSED, Tree, bracketed, cri, zap};
-use peermem_gate::timeline::Race;
+use super::files::{DRIVER, MOFED, MOFED_GO, REFUSED, START, Tree, bracketed, cri, zap};
+use peermem_gate::probe::gathered;
+use peermem_gate::stamp::{SECOND, Stamp};
+use peermem_gate::timeline::{Race, Sight, Since, Timeline, Trace};
 
 /// What the story of each is, by the sentences of those who tell it.
 #[test]
@@ -66,4 +68,19 @@ fn every_race_has_its_name() {
         let words = timeline.verdict.text.split(' ').next_back().unwrap();
         assert!(last.trim_end().ends_with(words), "the verdict comes last: {last}");
     }
+}
+
+/// A file that was looked at goes before its time.
+#[test]
+fn a_module_file_speaks_for_itself() {
+    let race = |sight: Sight| {
+        let tree = Tree::new();
+        tree.stub_race();
+        let mut history = gathered(&[tree.root().to_owned()]);
+        let at = Stamp::wall((START + 173) * SECOND, 1);
+        history.traces.push(Trace { sight, at, it: String::new(), path: "nvidia-peermem.ko".into() });
+        Timeline::new(history, Since::Boot).verdict.race
+    };
+    assert_eq!(race(Sight::StubWritten), Race::StubBuilt);
+    assert_eq!(race(Sight::PeermemWritten), Race::LoadedTooEarly);
 }

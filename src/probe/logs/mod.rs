@@ -70,7 +70,7 @@ impl Limits {
         bytes: 64 << 30,
         records: 1_000_000,
         said: 5000,
-        said_in_all: 20_000,
+        said_in_all: 10_000,
     };
 }
 
