@@ -4,6 +4,7 @@
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
+use peermem_gate::judge::swap::{Presence, glimpse};
 use peermem_gate::node::{Expectations, MofedPlace};
 use peermem_gate::observation::{
     Fabric, FileId, HeaderTree, Headers, Kernel, Lock, Management, Marker, Modules, Nic, Observation,
@@ -45,6 +46,37 @@ fn line(name: &str, state: ProcState, taint: &str) -> ProcModule {
         address: "0x0".to_owned(),
         taint: taint.to_owned(),
     }
+}
+
+/// /proc/modules is read a page at a time, and attributes in sysfs go before their directory does.
+#[test]
+fn witnesses_that_disagree_tell_of_no_swap() {
+    let names = MODULES.into_iter().chain(["nvidia_peermem"]);
+    let live = Modules {
+        proc: Ok(ProcModules {
+            modules: names.clone().map(|name| line(name, ProcState::Live, "OE")).collect(),
+            garbled: None,
+        }),
+        sys: names.map(|name| (name.to_owned(), sys(SysState::Live, "OE"))).collect(),
+    };
+    let expected = expectations(MofedPlace::Host);
+    let seen = |modules: &Modules| glimpse(&expected, &Marker::Absent, modules, true);
+    assert_eq!((seen(&live).peermem, seen(&live).swap), (Presence::Live { uses: Some(0) }, None));
+    for name in MODULES {
+        let mut one_line_is_lost = live.clone();
+        one_line_is_lost.proc.as_mut().unwrap().modules.retain(|module| module.name != name);
+        let mut going_in_sysfs = live.clone();
+        going_in_sysfs.sys.insert(name.to_owned(), sys(SysState::Going, "OE"));
+        for modules in [&one_line_is_lost, &going_in_sysfs] {
+            assert!(!seen(modules).must_go(), "{name}: {modules:?}");
+        }
+        let mut gone = one_line_is_lost;
+        gone.sys.insert(name.to_owned(), sys(SysState::NoDirectory, "OE"));
+        assert!(seen(&gone).must_go(), "{name}");
+    }
+    let mut unsure = live.clone();
+    unsure.sys.insert("nvidia_peermem".to_owned(), sys(SysState::Going, "OE"));
+    assert_eq!(seen(&unsure).peermem, Presence::Between);
 }
 
 /// Every value that a part of an observation can have, the good one first.

@@ -773,6 +773,20 @@ fn a_new_container_is_left_to_unload_the_module_by_itself() {
     assert_eq!(at(&mut keep, 310, Some(200)), Some(Action::Unload), "it has not done it");
 }
 
+/// A firmware reset takes the device off the bus for seconds, and MOFED may swap its modules meanwhile.
+#[test]
+fn it_lets_go_while_the_device_is_in_a_reset() {
+    let mut world = World { is_loaded: true, inode: 1, ..World::ready() };
+    let mut keep = Keep::new(policy(), false, ms(START));
+    let _ = keep.look(ms(START), &Cause::Start, world.sight());
+    world.happens(Event::Unmark);
+    let mut sight = world.sight();
+    let away = Condition::new(ConditionType::NicPresent, Reason::NoRdmaDevice, "no device");
+    sight.look.verdict = sight.look.verdict.replacing(away);
+    let step = keep.look(ms(START + 10), &Cause::Device, sight);
+    assert_eq!(step.action, Some(Action::Unload));
+}
+
 #[test]
 fn every_state_can_be_left_and_entered() {
     for state in State::ALL {

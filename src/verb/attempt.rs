@@ -275,3 +275,45 @@ fn overlapped(before: &Look, after: &Look) -> Option<String> {
     let gone = after.verdict.holding().find(is_gone);
     gone.map(|c| format!("{}: {}", c.r#type, c.message)).or_else(|| before.identity.difference(&identity))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::FileId;
+
+    /// With modules of these inodes, below a marker of this one.
+    fn look(reason: Option<Reason>, marker: u64, modules: &[(&str, u64)]) -> Look {
+        let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
+        let mut conditions = vec![condition(ConditionType::ModulesLive, Reason::AllLive)];
+        conditions.extend(reason.map(|reason| condition(ConditionType::MarkerPresent, reason)));
+        let modules = modules.iter().map(|(name, inode)| ((*name).to_owned(), *inode)).collect();
+        let marker = Some(FileId { device: 1, inode: marker, changed_ns: 0 });
+        Look { verdict: Verdict::of(conditions), identity: Identity { marker, modules } }
+    }
+
+    #[test]
+    fn a_last_look_that_is_not_ready_or_shows_a_change_ends_the_attempt() {
+        let settled = look(None, 1, &[("ib_core", 1)]).identity;
+        assert_eq!(changed(&look(None, 1, &[("ib_core", 1)]), Some(&settled)), None);
+        let not_ready = look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)]);
+        assert_eq!(changed(&not_ready, Some(&settled)).as_deref(), Some("MarkerPresent: as the test says"));
+        for (marker, inode) in [(2, 1), (1, 2)] {
+            let anew = look(None, marker, &[("ib_core", inode)]);
+            assert!(changed(&anew, Some(&settled)).is_some_and(|why| why.contains("anew")), "{anew:?}");
+        }
+    }
+
+    #[test]
+    fn what_changes_while_modprobe_runs_is_an_overlap() {
+        let before = look(None, 1, &[("ib_core", 1)]);
+        let loaded = look(None, 1, &[("ib_core", 1), ("nvidia_peermem", 9)]);
+        assert_eq!(overlapped(&before, &loaded), None, "its own directory is new");
+        let reloaded = look(None, 1, &[("ib_core", 2), ("nvidia_peermem", 9)]);
+        assert!(overlapped(&before, &reloaded).is_some_and(|how| how.contains("ib_core")));
+        let unmarked = look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)]);
+        assert!(overlapped(&before, &unmarked).is_some());
+        // What cannot be told at this moment has not changed.
+        let unsure = look(Some(Reason::WitnessesDisagree), 1, &[("ib_core", 1)]);
+        assert_eq!(overlapped(&before, &unsure), None);
+    }
+}

@@ -215,3 +215,21 @@ pub(crate) fn timeout(now: BootTime, due: BootTime) -> PollTimeout {
     let left = due.saturating_sub(now).as_nanos().div_ceil(1_000_000);
     PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The probe searches the devices again only for these: a marker's event must not hide them.
+    #[test]
+    fn a_device_event_is_kept_whatever_comes_with_it() {
+        for telling in [Cause::Device, Cause::EventsLost] {
+            for other in [None, Some(Cause::Marker), Some(Cause::Mount)] {
+                assert_eq!(most_telling(other.clone(), Some(telling.clone())), Some(telling.clone()));
+                assert_eq!(most_telling(Some(telling.clone()), other), Some(telling.clone()));
+            }
+        }
+        assert_eq!(most_telling(Some(Cause::Marker), Some(Cause::Mount)), Some(Cause::Marker));
+        assert_eq!(most_telling(None, None), None);
+    }
+}
