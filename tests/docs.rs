@@ -2,11 +2,12 @@
 //! The documents say what the code says, and the pure rooms are pure.
 
 use clap::CommandFactory;
-use peermem_gate::chain::State;
+use peermem_gate::chain::LinkState;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
 use peermem_gate::ending::Ending;
 use peermem_gate::finding::{Facts, Id, Step};
+use peermem_gate::keep;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,6 +16,7 @@ use std::process::Command;
 
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
+const SIDECAR: &str = "docs/sidecar.md";
 const FINDINGS: &str = "docs/findings.md";
 /// As wide as the documents are.
 const WIDTH: usize = 118;
@@ -128,6 +130,19 @@ fn told(step: &Step) -> String {
     all.fold(Facts::default(), |facts, (name, word)| facts.word(name, word)).fill(&step.told())
 }
 
+/// The diagram of the sidecar's states, and what leads from one to another.
+#[test]
+fn the_sidecars_transitions_are_those_of_the_program() {
+    let text = read(SIDECAR);
+    let (before, rest) = text.split_once("```mermaid\n").expect("a diagram");
+    let (_, after) = rest.split_once("```\n").expect("its end");
+    let mut diagram = "stateDiagram-v2\n    [*] --> Waiting\n".to_owned();
+    for (from, to, why) in keep::State::TRANSITIONS {
+        diagram += &format!("    {from} --> {to}: {why}\n");
+    }
+    assert_same(SIDECAR, &format!("{before}```mermaid\n{diagram}```\n{after}"));
+}
+
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -166,7 +181,7 @@ fn no_reason_is_named_that_does_not_exist() {
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
     known.extend(
-        [State::Present, State::Absent, State::Stale, State::NotExpected, State::Unknown]
+        [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
             .map(|s| s.to_string()),
     );
     known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));
@@ -287,6 +302,27 @@ fn the_pure_rooms_touch_neither_file_nor_clock() {
     }
 }
 
+/// docs/design.md has a table of them.
+#[test]
+fn every_room_is_in_the_table_of_rooms() {
+    let design = read("docs/design.md");
+    let table: String = design.lines().filter(|line| line.starts_with("| ")).collect();
+    for entry in root().join("src").read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let named = if entry.path().is_dir() { format!("`{name}/`") } else { format!("`{name}`") };
+        assert!(table.contains(&named), "the table of rooms does not name {named}");
+    }
+    for named in
+        table.split('`').skip(1).step_by(2).filter(|named| named.ends_with(".rs") || named.ends_with('/'))
+    {
+        let is_there = ["src", "src/judge", "src/probe", "src/act"]
+            .iter()
+            .any(|room| root().join(room).join(named).exists());
+        assert!(is_there, "the table of rooms names {named}, which is not there");
+    }
+}
+
 /// What of this Rust text looks at the world.
 fn impurities(text: &str) -> Vec<String> {
     let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
@@ -389,6 +425,7 @@ fn the_tests_of_this_file_see_what_they_look_for() {
 /// As `check` reports them, whatever it sees: all, and in order.
 fn condition_types() -> Vec<String> {
     let nowhere = tempfile::tempdir().unwrap();
+    fs::create_dir(nowhere.path().join("proc")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
         .args(["check", "--format", "json", "--root"])
         .arg(nowhere.path())

@@ -75,7 +75,8 @@ fn a_healthy_node_has_no_finding() {
 
 fn a_report_for_machines_is_one_line_of_the_contracts_keys() {
     let node = loaded().suspect();
-    let output = output(doctor(&node).args(["--format", "json"]).env("NODE_NAME", "gpu-7"));
+    let asked = [("NODE_NAME", "gpu-7"), ("GPU_DIRECT_RDMA_ENABLED", "true")];
+    let output = output(doctor(&node).args(["--format", "json"]).envs(asked));
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!((code(output.status), text.lines().count()), (1, 1), "{text}");
     let json: Value = serde_json::from_str(&text).expect("JSON");

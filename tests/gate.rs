@@ -158,6 +158,14 @@ fn what_does_not_apply_opens_at_once() {
     }
 }
 
+/// The machine has been up for less than the settle time.
+#[test]
+fn what_does_not_apply_opens_at_once_right_after_the_boot_as_well() {
+    let mut gate = Gate::new(policy(), ms(1));
+    let effects = gate.step(ms(2), &Cause::Start, Some(look(Some(Reason::RdmaNotRequested), 1)));
+    assert_eq!(effects.last(), Some(&Effect::Open(Opening::NotApplicable)));
+}
+
 #[test]
 fn blocked_ends_only_a_gate_that_fails_fast() {
     let unlinked = || Some(look(Some(Reason::MarkerDirectoryUnlinked), 1));

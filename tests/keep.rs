@@ -674,6 +674,73 @@ proptest! {
     }
 }
 
+/// What can happen, once each: bounded, so that every order of it can be tried.
+const ALPHABET: [Event; 12] = [
+    Event::Mark,
+    Event::Unmark,
+    Event::ModulesGo,
+    Event::ModulesCome,
+    Event::File(false),
+    Event::File(true),
+    Event::Refuses(Some(Refusal::Good)),
+    Event::Refuses(None),
+    Event::Uses(1),
+    Event::Uses(0),
+    Event::OtherLoads,
+    Event::OtherUnloads,
+];
+
+/// Between two events: while the same action is under way, while everything settles, and once all is at rest.
+const GAPS: [u64; 3] = [10, SETTLE / 2, SETTLE + LOAD + 2000];
+
+/// How many events follow each other, of 12 after each of 3 gaps. `.ci/run` tries three: 139,968 plays.
+const DEPTH: u32 = 2;
+
+/// From a node that is ready, with and without `--no-yield`, and from one on which everything is still to come.
+/// Safety is asserted at each load, unload and transition within [`Play`] and [`Keep`]; here are the bounds in time,
+/// and that every end is the right one.
+#[test]
+fn every_order_of_a_few_events_is_safe_and_comes_to_the_right_end() {
+    let depth = std::env::var("EXHAUSTIVE").map_or(DEPTH, |depth| depth.parse().expect("a small number"));
+    let choices = ALPHABET.len() * GAPS.len();
+    let (mut plays, mut seen) = (0, std::collections::BTreeSet::new());
+    for number in 0..choices.pow(depth) {
+        let digits = (0..depth).map(|place| number / choices.pow(place) % choices);
+        let mut at = START;
+        let mut timed = |digit: usize| {
+            at += GAPS[digit % GAPS.len()];
+            (at, ALPHABET[digit / GAPS.len()])
+        };
+        let events: Vec<_> = digits.map(&mut timed).collect();
+        for (is_ready, no_yield) in [(true, false), (true, true), (false, false)] {
+            plays += 1;
+            seen.extend(played(&events, is_ready, no_yield));
+        }
+    }
+    println!("{plays} plays");
+    let entered: std::collections::BTreeSet<_> = seen.iter().map(|(_, to)| *to).collect();
+    assert_eq!(entered.len(), State::ALL.len(), "not every state is entered: {entered:?}");
+}
+
+/// Plays these events, and answers with the transitions that came of them.
+fn played(events: &[(u64, Event)], is_ready: bool, no_yield: bool) -> Vec<(State, State)> {
+    let mut world = World::ready();
+    if !is_ready {
+        (world.marker, world.modules) = (None, None);
+    }
+    let mut play = Play::new(world, no_yield);
+    events.clone_into(&mut play.events);
+    play.run_until(events.last().expect("an event").0 + 1);
+    assert!(no_yield || play.latest <= LOAD + 2 * UNLOAD + 1000, "{} ms late: {events:?}", play.latest);
+    for pair in play.loads.windows(2) {
+        assert!(pair[1] - pair[0] >= SETTLE, "{pair:?}: {events:?}");
+    }
+    if !no_yield {
+        converges(&mut play).unwrap_or_else(|error| panic!("{events:?}: {error}"));
+    }
+    play.keep.ledger().transitions.keys().copied().collect()
+}
+
 /// MOFED's container takes its lock, clears the marker, and runs an rmmod of its own, which fails if somebody else
 /// was faster: its start then fails as well.
 #[test]

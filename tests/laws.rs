@@ -57,7 +57,9 @@ fn workloads(node: &Node, lines: &str) {
 }
 
 fn cri(lines: &[&str]) -> String {
-    lines.iter().map(|line| format!("2025-08-22T00:00:00.000000000Z stderr F {line}\n")).collect()
+    let written: Vec<_> =
+        lines.iter().map(|line| format!("2025-08-22T00:00:00.000000000Z stderr F {line}\n")).collect();
+    written.concat()
 }
 
 const HEALTHY: &str = "healthy-both-operators/node";
@@ -95,7 +97,7 @@ fn hostile_lines_neither_alarm_nor_get_out() {
     let said = Said::of(&node);
     assert!(said.is_quiet(), "{:#?}", said.findings);
     for args in [&[][..], &["--format", "json"], &["--verbose"]] {
-        let out = node.asked("doctor", args).stdout;
+        let out = node.asked("doctor", args, "80").stdout;
         let is_odd = |byte: &u8| byte.is_ascii_control() && *byte != b'\n';
         assert!(!out.iter().any(is_odd), "{}", String::from_utf8_lossy(&out));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The chain as a tree in text.
 
-use super::{Link, State, broken_at};
+use super::{Link, LinkState, broken_at};
 use crate::symptoms::chain::Chain;
 use crate::text::{Lead, Page};
 use std::time::Duration;
@@ -66,17 +66,17 @@ fn branch(page: &mut Page, links: &[Link], link: &Link, first: &str, below: &str
 }
 
 fn holds_up(link: &Link) -> bool {
-    let is_missing = matches!(link.state, State::Absent | State::Stale | State::Unknown);
+    let is_missing = matches!(link.state, LinkState::Absent | LinkState::Stale | LinkState::Unknown);
     is_missing && !link.waiters.is_empty()
 }
 
 fn label(link: &Link) -> String {
     let state = match link.state {
-        State::Present => "there",
-        State::Absent => "ABSENT",
-        State::Stale => "STALE",
-        State::NotExpected => "not expected",
-        State::Unknown => "UNKNOWN",
+        LinkState::Present => "there",
+        LinkState::Absent => "ABSENT",
+        LinkState::Stale => "STALE",
+        LinkState::NotExpected => "not expected",
+        LinkState::Unknown => "UNKNOWN",
     };
     format!("{}: {state}", link.file)
 }

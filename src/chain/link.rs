@@ -13,7 +13,7 @@ const CLOCK_STEP: i64 = 5;
 
 /// What one file of the chain comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
+pub enum LinkState {
     /// It is there.
     Present,
     /// It is not there.
@@ -26,7 +26,7 @@ pub enum State {
     Unknown,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for LinkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}"))
     }
@@ -45,7 +45,7 @@ pub struct Link {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<&'static str>,
     /// Whether it is there.
-    pub state: State,
+    pub state: LinkState,
     /// True for the one at which the chain stops: this file is waited for, and all before it are there.
     pub broken: bool,
     /// When it was written, in seconds after the boot; negative for before it.
@@ -93,10 +93,10 @@ pub fn links(seen: &Chain, around: Around) -> Vec<Link> {
     let mut is_whole = true;
     for step in STEPS {
         let state = state(step, seen, around);
-        if step.needed == Needed::Never && matches!(state, State::NotExpected) {
+        if step.needed == Needed::Never && matches!(state, LinkState::NotExpected) {
             continue;
         }
-        let holds = matches!(state, State::Absent | State::Stale | State::Unknown);
+        let holds = matches!(state, LinkState::Absent | LinkState::Stale | LinkState::Unknown);
         let broken = is_whole && holds && step.needed != Needed::Never && is_begun(seen, step);
         is_whole &= !holds || step.needed == Needed::Never;
         links.push(link(step, seen, around, state, broken));
@@ -109,13 +109,13 @@ fn is_begun(seen: &Chain, step: &Step) -> bool {
     step.is_mofeds() || seen.has_directory != Ok(false)
 }
 
-fn link(step: &Step, seen: &Chain, around: Around, state: State, broken: bool) -> Link {
+fn link(step: &Step, seen: &Chain, around: Around, state: LinkState, broken: bool) -> Link {
     let (path, stamp) = seen.files.get(step.name).cloned().unwrap_or((PathBuf::new(), Stamp::Absent));
     let boot = seen.clock.boot.as_ref().ok();
     let predecessor = step.after.and_then(|name| seen.stamp(name).written());
     let written = stamp.written();
     let since = waited_since(step, seen, around, predecessor);
-    let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == State::Absent);
+    let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == LinkState::Absent);
     Link {
         file: step.name,
         path,
@@ -149,18 +149,18 @@ fn waited_since(step: &Step, seen: &Chain, around: Around, predecessor: Option<i
     }
 }
 
-fn state(step: &Step, seen: &Chain, around: Around) -> State {
+fn state(step: &Step, seen: &Chain, around: Around) -> LinkState {
     match seen.stamp(step.name) {
-        Stamp::Unreadable(_) => State::Unknown,
-        Stamp::Absent if !is_needed(step, seen, around) => State::NotExpected,
+        Stamp::Unreadable(_) => LinkState::Unknown,
+        Stamp::Absent if !is_needed(step, seen, around) => LinkState::NotExpected,
         Stamp::Absent => match &seen.has_directory {
-            Err(_) if !step.is_mofeds() => State::Unknown,
-            _ => State::Absent,
+            Err(_) if !step.is_mofeds() => LinkState::Unknown,
+            _ => LinkState::Absent,
         },
         Stamp::Present { .. } if step.name == DRIVER_CTR_READY && stale_because(seen, around).is_some() => {
-            State::Stale
+            LinkState::Stale
         }
-        Stamp::Present { .. } => State::Present,
+        Stamp::Present { .. } => LinkState::Present,
     }
 }
 

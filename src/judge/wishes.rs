@@ -207,7 +207,7 @@ impl Asked<'_> {
 
     /// That the host has its own RDMA stack, and means it for `GPUDirect`.
     fn host(&self) -> Option<Told> {
-        self.installed().or_else(|| self.asked_by_host()).or_else(|| self.peermem())
+        self.installed().or_else(|| self.asked_by_host())
     }
 
     fn operator(&self) -> Option<Told> {

@@ -3,7 +3,7 @@
 //! that some of them hold.
 
 use super::read::{small, unreadable};
-use super::{lock, root};
+use super::{driver_root, lock, root};
 use crate::chain::STEPS;
 use crate::node::{Places, below};
 use crate::observation::{Seen, Unreadable};
@@ -15,17 +15,13 @@ use std::path::Path;
 
 /// gpu-operator, cmd/nvidia-validator/main.go.
 const VALIDATIONS: &str = "/run/nvidia/validations";
-/// gpu-driver-container, `PID_FILE`: the driver's script flocks it and keeps it open.
-const DRIVER_PID: &str = "/run/nvidia/nvidia-driver.pid";
-/// Its name: the file outlives the process, whose number another may have by now.
-const DRIVER: &str = "nvidia-driver";
 /// A thousand processors have a line each before `btime`.
 const STAT: u64 = 1024 * 1024;
 
 /// Looks at all files of the chain.
 pub(super) fn read(places: &Places) -> Chain {
     let directory = below(&places.root, Path::new(VALIDATIONS));
-    let driver_pid = below(&places.root, Path::new(DRIVER_PID));
+    let driver_pid = below(&places.root, Path::new(driver_root::PID_FILE));
     let files = STEPS.iter().map(|step| {
         let path = if step.is_mofeds() { places.marker.clone() } else { directory.join(step.name) };
         let seen = stamp(&places.root, &path);
@@ -36,7 +32,7 @@ pub(super) fn read(places: &Places) -> Chain {
         has_directory: is_there(&places.root, &directory),
         files: files.collect(),
         driver: lock::read(&places.root, &places.proc, &driver_pid).0,
-        driver_runs: driver_runs(&places.root, &places.proc, &driver_pid),
+        driver_runs: driver_root::script_runs(&places.root, &places.proc),
         directory,
         driver_pid,
     }
@@ -70,12 +66,6 @@ fn uptime(path: &Path) -> Seen<i64> {
     let text = small(path)?.ok_or_else(|| why("No such file or directory"))?;
     let seconds = text.split('.').next().and_then(|seconds| seconds.parse().ok());
     seconds.ok_or_else(|| why("it does not begin with a number of seconds"))
-}
-
-fn driver_runs(root: &Path, proc: &Path, pid: &Path) -> Option<bool> {
-    let pid: u32 = small(&root::resolve(root, pid).ok()?).ok()??.trim().parse().ok()?;
-    let name = small(&proc.join(pid.to_string()).join("comm")).ok()?;
-    Some(name.as_deref() == Some(DRIVER))
 }
 
 fn is_there(root: &Path, path: &Path) -> Seen<bool> {

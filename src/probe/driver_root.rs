@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Where a driver container shows its root once its modules are loaded (gpu-driver-container, `_mount_rootfs`).
 const SHOWN: &str = "/run/nvidia/driver";
-/// gpu-driver-container: the pid file of its script, which runs in the host's pid namespace.
-const PID_FILE: &str = "/run/nvidia/nvidia-driver.pid";
+/// gpu-driver-container, `PID_FILE`: its script, which runs in the host's pid namespace, flocks it and keeps it open.
+pub(super) const PID_FILE: &str = "/run/nvidia/nvidia-driver.pid";
+/// The script's name: the file outlives the process, whose number another may have by now.
 const SCRIPT: &str = "nvidia-driver";
 
 /// Where the driver container shows its root; before it does, that container's own root, if there is a driver in it; else
@@ -35,12 +36,22 @@ fn of_script(root: &Path, proc: &Path, release: &str) -> Option<PathBuf> {
     has_driver.then_some(own)
 }
 
-/// The pid of the driver's script: the file outlives the process, whose number another may have by now.
+/// The pid of the driver's script, if it runs.
 pub(super) fn script(root: &Path, proc: &Path) -> Option<u32> {
+    named(root, proc).and_then(|(pid, is_script)| is_script.then_some(pid))
+}
+
+/// Whether the driver's script runs; `None` where its pid file or that process cannot be read.
+pub(super) fn script_runs(root: &Path, proc: &Path) -> Option<bool> {
+    named(root, proc).map(|(_, is_script)| is_script)
+}
+
+/// The process that the pid file names, and whether it is the script.
+fn named(root: &Path, proc: &Path) -> Option<(u32, bool)> {
     let file = resolve(root, &below(root, Path::new(PID_FILE))).ok()?;
     let pid: u32 = small(&file).ok()??.trim().parse().ok()?;
     let name = small(&proc.join(pid.to_string()).join("comm")).ok()?;
-    (name.as_deref() == Some(SCRIPT)).then_some(pid)
+    Some((pid, name.as_deref() == Some(SCRIPT)))
 }
 
 /// An nvidia-peermem.ko that was built for a driver container, and that no root shows yet: on `OpenShift` its pod's volume

@@ -41,7 +41,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let wishes = wishes(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
     let mut node = Node::new(&args.node, &root, peermem, &completed(&wishes, start.variables))?;
-    node.expected.nobody_asks = !wishes.is_anything_wanted() || probe::has_no_gpu(&node.places.sys);
+    node.expected.nobody_asks = !wishes.is_anything_wanted() || probe::has_no_gpu(&node.places);
     // A host that does without a container has its nvidia-peermem: no headers are missed.
     node.expected.precompiled |=
         wishes.precompiled.is_some() || wishes.by_itself.is_some() && survey.has_peermem.is_some();

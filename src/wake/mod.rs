@@ -145,7 +145,11 @@ impl<'a> Wakes<'a> {
             Ok(_) => {}
             // Nothing was seen; the caller looks at the clock and comes again.
             Err(Errno::EINTR) => return Vec::new(),
-            Err(errno) => panic!("poll(2) failed: {errno}"),
+            // The kernel has no memory for it at this moment. Nothing can be waited for, and the clock must be seen.
+            Err(_) => {
+                std::thread::sleep(PACE);
+                return Vec::new();
+            }
         }
         let has_news = |fd: &PollFd| fd.any().unwrap_or(true);
         sources.into_iter().zip(&fds).filter(|(_, fd)| has_news(fd)).map(|(source, _)| source).collect()

@@ -4,7 +4,7 @@
 
 use super::Case;
 use crate::chain::{
-    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, MARKER, State, TOOLKIT_READY, broken_at, span,
+    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, MARKER, LinkState, TOOLKIT_READY, broken_at, span,
 };
 use crate::condition::Outcome;
 use crate::finding::{Finding, Id};
@@ -43,7 +43,7 @@ impl Case<'_> {
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let links = case.links();
-    let stale = links.iter().find(|link| link.state == State::Stale).map(left_behind);
+    let stale = links.iter().find(|link| link.state == LinkState::Stale).map(left_behind);
     let broken = broken_at(&links).filter(|link| link.file != MARKER);
     let stopped = broken.and_then(|link| stopped(link).or_else(|| under_way(link)));
     stale.into_iter().chain(stopped).collect()
@@ -58,7 +58,7 @@ fn left_behind(link: &Link) -> Finding {
 fn under_way(link: &Link) -> Option<Finding> {
     let usual =
         format!("it is not there yet; {} writes it, and that may take {}", link.writer, span(link.usual_s));
-    (link.state == State::Absent).then(|| Finding::new(Id::ChainUnderWay, link.path.display(), usual))
+    (link.state == LinkState::Absent).then(|| Finding::new(Id::ChainUnderWay, link.path.display(), usual))
 }
 
 fn stopped(link: &Link) -> Option<Finding> {
@@ -69,7 +69,7 @@ fn stopped(link: &Link) -> Option<Finding> {
         "cuda-ready" => Id::ValidationIncomplete,
         _ => return None,
     };
-    let waited = link.waited_s.filter(|waited| link.state == State::Absent && *waited > link.usual_s)?;
+    let waited = link.waited_s.filter(|waited| link.state == LinkState::Absent && *waited > link.usual_s)?;
     let since = link.after.map_or_else(String::new, |after| format!(" after {after} and its writer's start"));
     let seen = format!("it is not there, {}{since}; {} writes it", span(waited), link.writer);
     let mut finding = Finding::new(id, link.path.display(), seen);

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is fuzzed: a function for each parser of text from outside. None may panic, and what a person reads stays
+//! plain text whatever comes in. tests/fuzz runs them under libFuzzer, tests/corpus.rs on the corpus alone.
+
+mod node;
+
+use peermem_gate::arguments;
+use peermem_gate::environment;
+use peermem_gate::fleet::Fleet;
+use peermem_gate::judge::{plan, refusal};
+use peermem_gate::keep::status::Stored;
+use peermem_gate::probe::{module_file, parse_line};
+use peermem_gate::record;
+use peermem_gate::sentence::{Form, Speakers, Who, hear};
+use peermem_gate::stamp;
+use peermem_gate::text::escaped;
+use peermem_gate::version::Version;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// A name, which is also that of its corpus, and what is done with an input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 10] = [
+    ("arguments", arguments),
+    ("fleet", fleet),
+    ("logs", logs),
+    ("modprobe", modprobe),
+    ("module_file", module_file),
+    ("node", node::fuzz),
+    ("options", options),
+    ("records", records),
+    ("status", status),
+    ("words", words),
+];
+
+/// Runs the target of this name.
+pub fn run(name: &str, data: &[u8]) {
+    let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a target");
+    target(data);
+}
+
+/// A text that steers no terminal and forges no line.
+pub fn assert_plain(text: &str) {
+    let is_odd = |c: char| {
+        c != '\n' && c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    assert!(!text.contains(is_odd), "{text:?}");
+}
+
+fn split(data: &[u8]) -> Vec<OsString> {
+    data.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect()
+}
+
+/// modprobe's command line: `MODPROBE_OPTIONS`, then words, each ended by a null byte.
+pub fn arguments(data: &[u8]) {
+    let mut words = split(data);
+    let options = words.remove(0);
+    for posixly_correct in [false, true] {
+        let variables = arguments::Variables { modprobe_options: Some(&options), posixly_correct };
+        let arguments::Call::Loads(load) = arguments::read(&words, variables) else { continue };
+        // The two command lines that it is split into mean what they are made for.
+        let none = arguments::Variables { modprobe_options: None, posixly_correct };
+        match arguments::read(&load.peermem, none) {
+            arguments::Call::Loads(again) => {
+                assert!(!again.forced && again.others.is_none(), "{load:?} {again:?}");
+            }
+            arguments::Call::PassThrough => panic!("{load:?}"),
+        }
+        if let Some(others) = &load.others {
+            assert_eq!(arguments::read(others, none), arguments::Call::PassThrough, "{load:?}");
+        }
+    }
+}
+
+/// Our own command line.
+pub fn options(data: &[u8]) {
+    let mut words = split(data);
+    words.insert(0, "peermem-gate".into());
+    let name = words.pop().unwrap_or_default();
+    let variables = vec![(OsString::from("PEERMEM_GATE_SETTLE"), name)];
+    let _ = environment::parse(&words, &variables);
+}
+
+/// Reports of many nodes.
+pub fn fleet(data: &[u8]) {
+    let mut fleet = Fleet::default();
+    for (number, line) in data.split(|byte| *byte == b'\n').enumerate() {
+        fleet.line("standard input", number + 1, line);
+    }
+    let rollup = fleet.rollup();
+    assert_plain(&rollup.text());
+    let json = rollup.json().expect("JSON");
+    serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
+}
+
+/// A whole log, in each of its forms.
+pub fn logs(data: &[u8]) {
+    let everybody: Speakers = Who::ALL.iter().copied().collect();
+    for form in [Form::Container, Form::System, Form::Bare] {
+        let _ = hear(everybody, form, data, i64::MAX);
+    }
+}
+
+/// One line of a log, one name of a file, one stamp.
+pub fn records(data: &[u8]) {
+    let _ = record::container(data);
+    let _ = record::prefixed(data);
+    let _ = record::printed(data);
+    let _ = record::spoken(data);
+    let _ = record::ring(data);
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = record::place::pod(text);
+        let _ = record::place::log(text);
+    }
+    for stamp in [stamp::rfc3339, stamp::entrypoint, stamp::date, stamp::since_boot] {
+        let _ = stamp(data);
+    }
+    for latest in [0, 1_755_650_000_000_000_000, i64::MAX] {
+        let _ = stamp::classic(data, latest);
+        let _ = stamp::klog(data, latest);
+    }
+}
+
+/// What modprobe and the kernel say: the plan, or a code, standard error and, behind a null byte, the kernel's log.
+pub fn modprobe(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let plan = plan::read(&text);
+    let _ = plan::objection(&plan, Path::new("/lib/modules/x/nvidia-peermem.ko"), |_| false);
+    let (stderr, log) = text.split_once('\0').unwrap_or((&text, ""));
+    let log = Ok(log.lines().map(str::to_owned).collect());
+    let code = data.first().copied().unwrap_or_default();
+    let attempt = refusal::Attempt {
+        code,
+        stderr,
+        log: &log,
+        file: None,
+        is_packed: code % 2 == 0,
+        others: &plan.others,
+    };
+    assert!(!refusal::refusal(&attempt).verdict.is_empty());
+}
+
+/// A module file, plain or packed: its first byte says which.
+pub fn module_file(data: &[u8]) {
+    let Some((first, bytes)) = data.split_first() else { return };
+    let name = ["m.ko", "m.ko.gz", "m.ko.xz", "m.ko.zst"][usize::from(*first) % 4];
+    let path = node::scratch().join(name);
+    fs::write(&path, bytes).expect("a file");
+    let _ = module_file::inspect(&path, &mut || false);
+    let _ = module_file::build_id(&path, &mut || false);
+}
+
+/// A status file that `keep` may have left.
+pub fn status(data: &[u8]) {
+    let Ok(stored) = Stored::read(&String::from_utf8_lossy(data)) else { return };
+    let _ = stored.outdated(Some("0fb0e9b4-0000-4000-8000-000000000001"), Duration::from_secs(1000));
+    assert_plain(&stored.text());
+}
+
+/// Short texts.
+pub fn words(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let _ = parse_line(&text);
+    let shown = escaped(&text);
+    assert_plain(&shown);
+    assert!(!shown.contains('\n'));
+    let _ = text.parse::<Version>().map(|version| version.agrees_with(&version));
+}
