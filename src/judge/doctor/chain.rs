@@ -4,7 +4,7 @@
 
 use super::Case;
 use crate::chain::{
-    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, MARKER, LinkState, TOOLKIT_READY, broken_at, span,
+    self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, LinkState, MARKER, TOOLKIT_READY, broken_at, span,
 };
 use crate::condition::Outcome;
 use crate::finding::{Finding, Id};
