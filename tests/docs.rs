@@ -457,7 +457,9 @@ fn the_tests_of_this_file_see_what_they_look_for() {
 /// As `check` reports them, whatever it sees: all, and in order.
 fn condition_types() -> Vec<String> {
     let nowhere = tempfile::tempdir().unwrap();
+    // The least that is taken for a host's root.
     fs::create_dir(nowhere.path().join("proc")).unwrap();
+    fs::write(nowhere.path().join("proc/modules"), "").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
         .args(["check", "--for", "any", "--format", "json", "--root"])
         .arg(nowhere.path())

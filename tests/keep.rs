@@ -370,7 +370,7 @@ fn it_loads_once_everything_has_settled_and_stays() {
     assert_eq!((play.loads.len(), play.state()), (1, State::Loaded));
     play.after(3_600_000);
     assert_eq!((play.loads.len(), play.unloads.len(), play.state()), (1, 0, State::Loaded));
-    assert_eq!(play.lines.last().unwrap(), "Loaded for 3600.0 s: loaded");
+    assert_eq!(play.lines.last().unwrap(), "still loaded after 3600.0 s");
 }
 
 #[test]

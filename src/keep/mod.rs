@@ -212,7 +212,11 @@ impl Keep {
             State::Waiting | State::Loaded => Level::Info,
         };
         let spent = Seconds(now.saturating_sub(self.since));
-        let text = format!("{} for {spent}: {}{untold}", self.state(), self.sentence());
+        let state = self.state().to_string().to_lowercase();
+        let sentence = self.sentence();
+        // What the state has said already.
+        let cause = if sentence.to_lowercase() == state { String::new() } else { format!(": {sentence}") };
+        let text = format!("still {state} after {spent}{cause}{untold}");
         vec![Effect::Say(self.line(now, level, text, None)), Effect::Publish]
     }
 
