@@ -639,8 +639,8 @@ fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
             let again = cluster.admits(policy, &admitted);
             assert_eq!(again, Err("not-there-yet".to_owned()), "a second time changes nothing");
         }
-        let wrapped = cluster.admits(&wrapper, &pod).expect("it matches");
-        let command = &container(&wrapped, DRIVER)["command"];
+        let admitted = cluster.admits(&wrapper, &pod).expect("it matches");
+        let command = &container(&admitted, DRIVER)["command"];
         // The driver's container has no variable that says no.
         let consumers = if asked == "true" { "any" } else { "fabric" };
         assert_eq!((&command[2], &command[3]), (&json!("--for"), &json!(consumers)), "{asked}");
