@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-.PHONY: image test
+.PHONY: image release test quick
 
 # Programs, SBOMs and the image of both architectures, into target/image.
 image:
 	image/build
 
+# Archives, packages, SBOMs, image, notes and sums of a tagged version, into target/dist.
+release:
+	release/make
+
 # Everything, on Debian as root.
 test:
 	tests/run
+
+# What needs no root and no kernel, in a minute.
+quick:
+	tests/quick

@@ -4,6 +4,7 @@
 //! The vocabulary is Kubernetes'. A reason alone decides the status and what follows from it, so
 //! that no two places can disagree about whether something holds the gate back.
 
+use crate::consumer::Consumer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -14,6 +15,8 @@ pub enum ConditionType {
     RdmaRequested,
     /// The node has a Mellanox device.
     NicPresent,
+    /// The node has an `NVLink` 5 management device.
+    ManagementDevicePresent,
     /// MOFED has set its ready marker.
     MarkerPresent,
     /// The marker was not left behind by a dead MOFED container.
@@ -22,6 +25,10 @@ pub enum ConditionType {
     ModulesLive,
     /// The live modules are MOFED's, not the kernel's own.
     ModulesFromMofed,
+    /// `ib_umad` is live, and MOFED's.
+    UmadLive,
+    /// The management device has an RDMA device.
+    RdmaDevicePresent,
     /// `mlx5_core` has the version that is expected.
     VersionMatches,
     /// A live module exports the peer-memory symbols.
@@ -47,6 +54,11 @@ pub enum Status {
     True,
     False,
     Unknown,
+}
+
+impl Status {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
 }
 
 impl fmt::Display for Status {
@@ -109,6 +121,11 @@ reasons! {
     NoRdmaDevice: False Exempts, "no Mellanox device on this node";
     DevicesUnreadable: Unknown Holds, "PCI devices cannot be read";
 
+    ManagementDeviceFound: True Passes, "an NVLink 5 management device is there";
+    ManagementDeviceSeenBefore: True Passes, "a management device was seen before";
+    NoManagementDevice: False Exempts, "no NVLink 5 management device";
+    VpdUnreadable: Unknown Holds, "a Mellanox device's vpd cannot be read";
+
     MarkerFound: True Passes, "MOFED's marker is there";
     MarkerAbsent: False Holds, "MOFED has not set its marker";
     MarkerParentMissing: False Holds, "the marker's directory is not there";
@@ -135,6 +152,10 @@ reasons! {
     InTreeWithPeerMemory: True Passes, "the kernel's own stack has peer memory";
     ModuleInTree: False Holds, "the kernel's own RDMA modules are live";
     MixedStack: False Holds, "MOFED's and in-tree modules are mixed";
+
+    RdmaDeviceFound: True Passes, "the management device has an RDMA device";
+    FabricDeviceMissing: False Holds, "a management device has no RDMA device";
+    RdmaDevicesUnreadable: Unknown Holds, "RDMA devices cannot be read";
 
     VersionAgrees: True Passes, "mlx5_core has the expected version";
     VersionMismatch: False Holds, "mlx5_core is not the expected version";
@@ -198,13 +219,23 @@ pub struct Condition {
     /// What a person must do, where a person must act.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<String>,
+    /// Who needs it; empty where that is everybody who was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub r#for: Vec<Consumer>,
 }
 
 impl Condition {
     /// A condition without a remedy.
     #[must_use]
     pub fn new(r#type: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
-        Self { r#type, status: reason.status(), reason, message: message.into(), remedy: None }
+        Self {
+            r#type,
+            status: reason.status(),
+            reason,
+            message: message.into(),
+            remedy: None,
+            r#for: Vec::new(),
+        }
     }
 
     /// The same, with what a person must do.
@@ -212,6 +243,17 @@ impl Condition {
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
+    }
+
+    /// The same, needed by these only.
+    #[must_use]
+    pub fn needed_by(mut self, consumers: Vec<Consumer>) -> Self {
+        self.r#for = consumers;
+        self
+    }
+
+    fn exempts(&self) -> bool {
+        self.reason.consequence() == Consequence::Exempts
     }
 
     /// True when this condition keeps the gate shut.
@@ -234,6 +276,12 @@ pub enum Outcome {
     NotApplicable,
     /// Nothing is known to be wrong, but something that counts cannot be seen.
     Unknown,
+}
+
+impl Outcome {
+    /// Every verdict there is.
+    pub const ALL: [Self; 5] =
+        [Self::Ready, Self::Waiting, Self::Blocked, Self::NotApplicable, Self::Unknown];
 }
 
 impl fmt::Display for Outcome {
@@ -262,7 +310,10 @@ impl Verdict {
 
     /// The same verdict with one condition put in the place of its namesake, or added.
     #[must_use]
-    pub fn replacing(mut self, condition: Condition) -> Self {
+    pub fn replacing(mut self, mut condition: Condition) -> Self {
+        if let Some(namesake) = self.get(condition.r#type) {
+            condition.r#for.clone_from(&namesake.r#for);
+        }
         self.conditions.retain(|c| c.r#type != condition.r#type);
         self.conditions.push(condition);
         Self::of(self.conditions)
@@ -270,7 +321,26 @@ impl Verdict {
 
     /// The conditions that hold the gate back, first the one that is waited for.
     pub fn holding(&self) -> impl Iterator<Item = &Condition> {
-        self.conditions.iter().filter(|c| c.holds())
+        self.conditions.iter().filter(|c| c.holds() && self.counts(c))
+    }
+
+    /// Somebody who has business on this node needs it.
+    #[must_use]
+    pub fn counts(&self, condition: &Condition) -> bool {
+        counts(&self.conditions, condition)
+    }
+
+    /// Why the gate has no business here: the first reason of each consumer.
+    #[must_use]
+    pub fn exemptions(&self) -> Vec<&Condition> {
+        let mut reasons: Vec<&Condition> = Vec::new();
+        for condition in self.conditions.iter().filter(|c| c.exempts()) {
+            let is_said = reasons.iter().any(|said| said.r#for == condition.r#for);
+            if !is_said {
+                reasons.push(condition);
+            }
+        }
+        reasons
     }
 
     /// The condition of one type, if it was judged.
@@ -282,11 +352,10 @@ impl Verdict {
     /// The one that decides: it exempts or blocks the gate, or is the first that holds it back.
     #[must_use]
     pub fn deciding(&self) -> Option<&Condition> {
-        let by = |wanted| self.conditions.iter().find(move |c| c.reason.consequence() == wanted);
         match self.outcome {
             Outcome::Ready => None,
-            Outcome::NotApplicable => by(Consequence::Exempts),
-            Outcome::Blocked => by(Consequence::Blocks),
+            Outcome::NotApplicable => self.conditions.iter().find(|c| c.exempts()),
+            Outcome::Blocked => self.holding().find(|c| c.reason.consequence() == Consequence::Blocks),
             Outcome::Unknown | Outcome::Waiting => self.holding().next(),
         }
     }
@@ -295,32 +364,50 @@ impl Verdict {
     #[must_use]
     pub fn blocking_later(&self) -> Option<&Condition> {
         let is_waiting = matches!(self.outcome, Outcome::Waiting | Outcome::Unknown);
-        self.conditions.iter().find(|c| is_waiting && c.reason.consequence() == Consequence::Blocks)
+        self.holding().find(|c| is_waiting && c.reason.consequence() == Consequence::Blocks)
     }
 
     /// Cause first, ASCII, at most 80 bytes: what node-problem-detector shows.
     #[must_use]
     pub fn headline(&self) -> String {
+        let exemptions = self.exemptions();
         match self.deciding() {
             None => "Ready: MOFED is ready, nothing holds the GPU driver back".to_owned(),
+            Some(_) if self.outcome == Outcome::NotApplicable && exemptions.len() > 1 => {
+                let reasons: Vec<_> = exemptions.iter().map(|c| c.reason.to_string()).collect();
+                format!("{}: nobody here needs MOFED", reasons.join(", "))
+            }
             Some(c) => format!("{}: {}", c.reason, c.reason.summary()),
         }
     }
 }
 
 fn outcome(conditions: &[Condition]) -> Outcome {
-    let exempt = conditions.iter().any(|c| c.reason.consequence() == Consequence::Exempts);
-    let holding: Vec<_> = conditions.iter().filter(|c| c.holds()).collect();
+    let holding: Vec<_> = conditions.iter().filter(|c| c.holds() && counts(conditions, c)).collect();
     // A deleted directory never comes back, whatever else is still to come.
-    let unlinked = conditions.iter().any(|c| c.reason == Reason::MarkerDirectoryUnlinked);
+    let unlinked = holding.iter().any(|c| c.reason == Reason::MarkerDirectoryUnlinked);
     match holding.first() {
-        _ if exempt => Outcome::NotApplicable,
+        _ if is_exempt(conditions) => Outcome::NotApplicable,
         None => Outcome::Ready,
         Some(_) if unlinked => Outcome::Blocked,
         Some(first) if first.reason.consequence() == Consequence::Blocks => Outcome::Blocked,
         Some(_) if cannot_be_told(&holding) => Outcome::Unknown,
         Some(_) => Outcome::Waiting,
     }
+}
+
+/// One of those who need it is not exempted.
+fn counts(conditions: &[Condition], condition: &Condition) -> bool {
+    let has_business = |one| !conditions.iter().any(|c| c.exempts() && c.r#for.contains(one));
+    condition.r#for.is_empty() || condition.r#for.iter().any(has_business)
+}
+
+/// Nobody has business on this node.
+fn is_exempt(conditions: &[Condition]) -> bool {
+    let mut exempting = conditions.iter().filter(|c| c.exempts()).peekable();
+    let needs = conditions.iter().filter(|c| !c.r#for.is_empty());
+    exempting.peek().is_some()
+        && (exempting.any(|c| c.r#for.is_empty()) || !needs.into_iter().any(|c| counts(conditions, c)))
 }
 
 /// Settling waits for the others, so it does not count as something that is known to be wrong.

@@ -86,6 +86,7 @@ impl Node {
         };
         let text = |name| value_of(variables, name).map(|value| value.to_string_lossy().into_owned());
         let expected = Expectations {
+            consumers: cli::consumers(&args.r#for),
             rdma_requested: text("GPU_DIRECT_RDMA_ENABLED"),
             use_host_mofed: text("USE_HOST_MOFED"),
             nobody_asks: false,
@@ -99,6 +100,24 @@ impl Node {
         };
         Ok(Self { places, expected, name: text("NODE_NAME").filter(|name| !name.is_empty()) })
     }
+}
+
+/// Where `timeline` looks: below `root`, at what the neighbours' variables name.
+pub fn places(root: &Path, proc: Option<&Path>, variables: &Variables) -> Result<Places, Misuse> {
+    let mofed_root = below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?);
+    Ok(Places {
+        root: root.to_owned(),
+        proc: proc.map_or_else(|| root.join("proc"), Path::to_owned),
+        sys: root.join("sys"),
+        marker: below(
+            root,
+            &neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
+        ),
+        lock: below(root, &neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?),
+        mofed_root,
+        driver_root: root.to_owned(),
+        finds_driver: true,
+    })
 }
 
 /// A path that an operator's variable may name; set but empty is as good as not set.

@@ -2,7 +2,7 @@
 //! How the program ends. The exit codes stand here and nowhere else.
 
 use crate::condition::Outcome;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Id, Severity};
 
 /// Every way to end; [`Ending::code`] is what the caller sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,9 @@ impl Ending {
     #[must_use]
     pub fn of_doctor(outcome: Outcome, findings: &[Finding]) -> Self {
         let is_wrong = |f: &Finding| matches!(f.severity, Severity::Critical | Severity::Warning);
-        if findings.iter().any(is_wrong) { Self::NotReady } else { Self::of_check(outcome) }
+        // Nothing wrong is found in a chain that is not at its end, and yet no pod gets a GPU.
+        let is_open = findings.iter().any(|finding| finding.id == Id::ChainUnderWay);
+        if is_open || findings.iter().any(is_wrong) { Self::NotReady } else { Self::of_check(outcome) }
     }
 }
 

@@ -3,6 +3,7 @@
 //! the options themselves, so that none can be forgotten. Pure: it is given both.
 
 use crate::cli::{Cli, LoadArgs, Verb};
+use crate::hint;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
@@ -17,8 +18,12 @@ const PREFIX: &str = "PEERMEM_GATE_";
 /// What a disabled `load` still has to know.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
+/// What a program that `--rebuild` names is told, which may itself call us.
+const TOLD_TO_BUILDERS: [&str; 8] =
+    ["KERNEL", "ARCH", "HEADERS", "SYMVERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
+
 /// Verbs that answer on standard output, and leave no last words.
-const WITHOUT_LAST_WORDS: [&str; 3] = ["check", "doctor", "fleet"];
+const WITHOUT_LAST_WORDS: [&str; 4] = ["check", "doctor", "fleet", "timeline"];
 
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;
@@ -37,10 +42,20 @@ pub enum Misuse {
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Paragraphs are for a help; a refusal is read in a log.
+            Self::Usage(error) if is_refusal(error) => {
+                let rendered = error.render().to_string();
+                let lines: Vec<_> = rendered.lines().filter(|line| !line.is_empty()).collect();
+                lines.join("\n").fmt(f)
+            }
             Self::Usage(error) => error.render().fmt(f),
             Self::Said(sentence) | Self::Misplaced(sentence) => write!(f, "error: {sentence}"),
         }
     }
+}
+
+fn is_refusal(error: &clap::Error) -> bool {
+    error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
 }
 
 /// The command line, and the reason for which the gate is disabled, if it is.
@@ -137,8 +152,11 @@ fn mirrors(
             }
             None if is_of_another_verb(mirror, command) => {}
             None => {
+                let similar = hint::similar_mirror(command, mirror);
+                let guess =
+                    similar.map(|similar| format!("did you mean {PREFIX}{similar}? ")).unwrap_or_default();
                 return Err(Misuse::Said(format!(
-                    "{name} is not a variable of peermem-gate: correct or remove it (`peermem-gate {verb} --help` lists the options)"
+                    "{name} is not a variable of peermem-gate: {guess}correct or remove it (`peermem-gate {verb} --help` lists the options)"
                 )));
             }
         }
@@ -148,12 +166,14 @@ fn mirrors(
 
 /// Kubernetes sets `SERVICE_` and `PORT` variables for a Service named peermem-gate.
 fn is_injected(mirror: &str) -> bool {
-    mirror == "DISABLED" || mirror.starts_with("SERVICE_") || mirror.starts_with("PORT")
+    mirror == "DISABLED"
+        || mirror.starts_with("SERVICE_")
+        || mirror.starts_with("PORT")
+        || TOLD_TO_BUILDERS.contains(&mirror)
 }
 
 fn mirrored_by<'a>(mirror: &str, verb: &'a Command) -> Option<&'a Arg> {
-    let spelling = |option: &str| option.to_ascii_uppercase().replace('-', "_");
-    verb.get_arguments().find(|arg| arg.get_long().is_some_and(|option| spelling(option) == mirror))
+    verb.get_arguments().find(|arg| arg.get_long().is_some_and(|option| hint::mirror(option) == mirror))
 }
 
 fn is_of_another_verb(mirror: &str, command: &Command) -> bool {
@@ -176,25 +196,27 @@ fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr)
 }
 
 fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Misuse> {
-    let verbs: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    command.try_get_matches_from_mut(args).map_err(|error| Misuse::Usage(hinted(error, args, &verbs)))
+    command.try_get_matches_from_mut(args).map_err(|error| Misuse::Usage(hinted(error, args, command)))
 }
 
 /// With a hint where clap has none, or the wrong one.
-fn hinted(mut error: clap::Error, args: &[OsString], verbs: &[String]) -> clap::Error {
-    let is_verb = args.get(1).is_some_and(|word| verbs.iter().any(|verb| word == verb.as_str()));
-    let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-    let hint = match error.kind() {
-        ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument if !is_verb => {
+fn hinted(mut error: clap::Error, args: &[OsString], command: &Command) -> clap::Error {
+    let verbs: Vec<_> =
+        command.get_subcommands().map(Command::get_name).filter(|verb| *verb != "help").collect();
+    let verb = args.get(1).and_then(|word| word.to_str()).filter(|word| verbs.contains(word));
+    let argument = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) => word.as_str(),
+        _ => "",
+    };
+    let hint = match (error.kind(), verb) {
+        (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, None) => {
             Some(format!("begin with one of {}", verbs.join(", ")))
         }
-        ErrorKind::UnknownArgument
-            if is_word && matches!(args[1].to_str(), Some("wait" | "load" | "keep")) =>
-        {
+        (ErrorKind::UnknownArgument, Some("wait" | "load" | "keep")) if !argument.starts_with('-') => {
             Some("a command, or a module's parameters, stand behind `--`".to_owned())
         }
         // An option that nobody knows is no command and no parameter either.
-        ErrorKind::UnknownArgument => None,
+        (ErrorKind::UnknownArgument, Some(verb)) => hint::of_another_verb(command, verb, argument),
         _ => return error,
     };
     let styled = |hint: String| {
@@ -202,6 +224,13 @@ fn hinted(mut error: clap::Error, args: &[OsString], verbs: &[String]) -> clap::
         let _ = styled.write_str(&hint);
         styled
     };
+    if let Some(hint) = &hint
+        && !argument.is_empty()
+        && hint.starts_with(argument)
+    {
+        // What the option would be a misspelling of is beside the point.
+        error.remove(ContextKind::SuggestedArg);
+    }
     let hints = hint.map(styled).into_iter().collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
     error

@@ -21,6 +21,8 @@ pub enum Cause {
     Module(String),
     /// A PCI device came or went.
     Device,
+    /// An RDMA device came or went.
+    RdmaDevice,
     /// The kernel lost events, so that anything may have happened.
     EventsLost,
     /// A module was on its way in or out at the last look.
@@ -42,6 +44,7 @@ impl fmt::Display for Cause {
             Self::Mount => "mount event",
             Self::Module(name) => return write!(f, "module event: {name}"),
             Self::Device => "device event",
+            Self::RdmaDevice => "RDMA device event",
             Self::EventsLost => "events lost",
             Self::Transit => "module in transit",
             Self::Asked => "SIGHUP",

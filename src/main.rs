@@ -2,6 +2,7 @@
 //! The binary: by which name it was called, what was asked of it, and the exit code.
 #![deny(unsafe_code)]
 
+use peermem_gate::act::build;
 use peermem_gate::act::last_words::LastWords;
 use peermem_gate::act::modprobe;
 use peermem_gate::act::termination_log::TerminationLog;
@@ -17,6 +18,9 @@ fn main() -> ExitCode {
     let name = args.first().and_then(|name| Path::new(name).file_name());
     if name == Some(OsStr::new(modprobe::STEP)) {
         return modprobe::step(&args[1..]).into();
+    }
+    if name == Some(OsStr::new(build::WARDEN)) {
+        return build::warden(&args[1..]).into();
     }
     let variables: Variables = std::env::vars_os().collect();
     let is_shim = name == Some(OsStr::new("modprobe"));

@@ -2,6 +2,7 @@
 //! One node as it was described to us: where to look, and what to expect there. Plain data, made
 //! from the command line and the environment by [`crate::config`].
 
+use crate::consumer::Consumer;
 use crate::version::Version;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,8 @@ pub enum MofedPlace {
 /// What the judge compares an observation with.
 #[derive(Clone, Debug)]
 pub struct Expectations {
+    /// Whose readiness is asked for, each once.
+    pub consumers: Vec<Consumer>,
     /// `GPU_DIRECT_RDMA_ENABLED`, if set.
     pub rdma_requested: Option<String>,
     /// `USE_HOST_MOFED`, if set.
@@ -37,6 +40,20 @@ pub struct Expectations {
     pub lock: PathBuf,
     /// What is asked of nvidia-peermem; `None` when nothing is.
     pub peermem: Option<PeermemExpected>,
+}
+
+impl Expectations {
+    /// Whether anybody asked for this one's readiness.
+    #[must_use]
+    pub fn asks_for(&self, consumer: Consumer) -> bool {
+        self.consumers.contains(&consumer)
+    }
+
+    /// The modules that must be live, those of the consumers included.
+    pub fn all_modules(&self) -> impl Iterator<Item = &str> {
+        let of_consumers = self.consumers.iter().flat_map(|consumer| consumer.row().modules).copied();
+        self.modules.iter().map(String::as_str).chain(of_consumers)
+    }
 }
 
 /// What is asked of nvidia-peermem.

@@ -33,6 +33,9 @@ pub struct Observation {
     pub kernel: Kernel,
     /// The search for a Mellanox device.
     pub nic: Nic,
+    /// What Fabric Manager will look for; `None` when nobody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<Fabric>,
     /// MOFED's ready marker.
     pub marker: Marker,
     /// The volume mounted over MOFED's directory or a parent of it, where it is one that later
@@ -79,6 +82,27 @@ pub enum Nic {
     None,
     /// Some or all could not be read, and none of the others is one.
     Unreadable(Unreadable),
+}
+
+/// The search for `NVLink` 5 management devices: Mellanox functions whose vpd holds `SW_MNG`. It can be read before
+/// any driver is bound, by root only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Management {
+    /// Their PCI addresses.
+    Found(Vec<String>),
+    /// All Mellanox functions were read, and none is one.
+    None,
+    /// Some could not be read, and none of the others is one.
+    Unreadable(Unreadable),
+}
+
+/// What Fabric Manager will look for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fabric {
+    /// The management devices.
+    pub management: Management,
+    /// The RDMA devices, by the PCI addresses of their functions.
+    pub rdma_devices: Seen<BTreeMap<String, String>>,
 }
 
 /// Which file it is: a marker made anew differs in one of these.
@@ -360,6 +384,12 @@ pub struct Peermem {
     pub accepted: Vec<Accepted>,
     /// What the kernel demands of a signature.
     pub signatures: Signatures,
+    /// Build ids of the modules that `rebuild` installed for this kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rebuilt: Vec<String>,
+    /// The build id of the `nvidia_peermem` that is loaded, where `rebuild` installed any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<String>,
 }
 
 /// The CRCs that a live module offers for its symbols.

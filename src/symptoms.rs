@@ -226,10 +226,14 @@ impl PciFunction {
 pub struct Driver {
     /// Where its files are looked for.
     pub root: PathBuf,
+    /// It is the host's own root, and not a container's.
+    pub is_on_host: bool,
     /// There is a directory of modules in it.
     pub has_modules: bool,
     /// There is an nvidia.ko for this kernel in it.
     pub nvidia_file: Seen<Option<PathBuf>>,
+    /// The nvidia.ko of the host's own disk for this kernel, whatever a container shows.
+    pub on_host: Option<PathBuf>,
     /// Other kernels that have one, where this kernel has none.
     pub other_kernels: Vec<String>,
     /// `/proc/driver/nvidia/version`, first line.

@@ -90,6 +90,35 @@ fn its_policies_are_those_of_the_overlays() {
     assert_eq!(compared, 264);
 }
 
+/// With 8 choices of ways, and Kyverno in 4 settings: 12.
+#[test]
+fn its_nvlink5_policies_are_those_of_the_component() {
+    if !can_helm() {
+        return;
+    }
+    let mut compared = 0;
+    let all =
+        kustomize(&["admission", "wrapper", "shim", "keep"], &components(&[("nvlink5", true)]), &json!({}));
+    for ways in (0..8).map(|bits| chosen(&WAYS, bits)) {
+        let mut values = json!({"admission": "v1", "nvlink5": true});
+        merge(&mut values, &switched_on(&ways));
+        let is_chosen = |name: &str| name == "peermem-gate" || ways.iter().any(|way| name.ends_with(way));
+        let expected = all.clone().into_iter().filter(|((_, name), _)| is_chosen(name)).collect();
+        assert_same(&chart(&values), &expected, &values);
+        compared += 1;
+    }
+    for (dry_run, openshift) in
+        BOTH.into_iter().flat_map(|dry_run| BOTH.map(|openshift| (dry_run, openshift)))
+    {
+        let with = components(&[("openshift", openshift), ("dry-run", dry_run), ("nvlink5", true)]);
+        let values =
+            json!({"admission": "kyverno", "dryRun": dry_run, "openshift": openshift, "nvlink5": true});
+        assert_same(&chart(&values), &kustomize(&["kyverno"], &with, &json!({})), &values);
+        compared += 1;
+    }
+    assert_eq!(compared, 12);
+}
+
 const PARTS: [&str; 3] = ["npd", "nfd", "textfile"];
 
 /// 3 parts and the readiness rule, which has a dry run, for 4 kinds of pools, on `OpenShift` or not: 192.
@@ -314,7 +343,7 @@ fn the_gpu_operators_values_carry_the_overlay() {
         let template =
             format!("{{{{- range .Values.extraObjects }}}}\n---\n{{{{ {body} }}}}\n{{{{- end }}}}\n");
         fs::write(chart.path().join("templates/extra.yaml"), template).unwrap();
-        let image = "extraObjects[0].spec.variables[0].expression='registry.example/peermem-gate:0.1.0'";
+        let image = "extraObjects[0].spec.variables[0].expression='registry.example/peermem-gate:0.2.0'";
         let mut command = Command::new(tool("helm"));
         command
             .args(["template", "operator"])
@@ -328,7 +357,7 @@ fn the_gpu_operators_values_carry_the_overlay() {
         let mut expected = by_name(rendered.clone());
         let policy =
             expected.values_mut().find(|object| object["kind"] == "MutatingAdmissionPolicy").unwrap();
-        cluster::set_variable(policy, "image", "'registry.example/peermem-gate:0.1.0'");
+        cluster::set_variable(policy, "image", "'registry.example/peermem-gate:0.2.0'");
         assert_same(&made, &expected, &json!(body));
     }
 }

@@ -5,9 +5,11 @@ use clap::CommandFactory;
 use peermem_gate::chain::LinkState;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
+use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
-use peermem_gate::finding::Id;
+use peermem_gate::finding::{Facts, Id, Step};
 use peermem_gate::keep;
+use peermem_gate::rebuild::Kind;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,6 +19,7 @@ use std::process::Command;
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
 const SIDECAR: &str = "docs/sidecar.md";
+const HEAL: &str = "docs/heal.md";
 const FINDINGS: &str = "docs/findings.md";
 /// As wide as the documents are.
 const WIDTH: usize = 118;
@@ -86,7 +89,8 @@ fn what_to_do_is_what_the_program_says() {
         let id = Id::ALL.iter().find(|id| Some(id.name()) == reason);
         match (id, section.split_once("- **Do**: ")) {
             (Some(id), Some((before, _))) => {
-                let steps = format!("- **Do**: {}", id.remedy().join(" ")).replace("{node}", "NODE");
+                let steps: Vec<_> = id.remedy().iter().map(told).collect();
+                let steps = format!("- **Do**: {}", steps.join(" "));
                 conditions += &format!("{before}{}\n\n", wrapped(&steps, "  "));
             }
             _ => conditions += section,
@@ -106,11 +110,27 @@ fn every_finding_is_explained_as_the_program_says() {
             text += &format!("{}\n\n", wrapped(&format!("May come from {}.", causes.join(", ")), ""));
         }
         for step in id.remedy() {
-            text += &format!("{}\n", wrapped(&format!("- {}", step.replace("{node}", "NODE")), "  "));
+            text += &format!("{}\n", wrapped(&format!("- {}", told(step)), "  "));
         }
         text.push('\n');
     }
     assert_same(FINDINGS, &(text.trim_end().to_owned() + "\n"));
+}
+
+/// A step as the documents show it, with names to be filled in.
+fn told(step: &Step) -> String {
+    let names = [
+        ("node", "NODE"),
+        ("build", "/var/lib/kubelet/pods/UID/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit"),
+        ("nvidia-holders", "gdrdrv"),
+        ("third-party", "MODULE"),
+        ("rdma-modules", "rdma_ucm ib_umad"),
+        ("holders", ""),
+    ];
+    let pods = ["driver", "mofed", "toolkit", "validator", "validation"].map(|pod| (pod, "-n NAMESPACE POD"));
+    let logs = ["driver-logs", "mofed-logs", "toolkit-logs", "validator-logs", "validation-logs"];
+    let all = names.into_iter().chain(pods).chain(logs.map(|name| (name, "-n NAMESPACE POD")));
+    all.fold(Facts::default(), |facts, (name, word)| facts.word(name, word)).fill(&step.told())
 }
 
 /// The diagram of the sidecar's states, and what leads from one to another.
@@ -148,6 +168,17 @@ fn assert_same(path: &str, text: &str) {
 }
 
 #[test]
+fn every_obstacle_to_a_rebuild_is_explained_as_the_program_says() {
+    let mut text = read(HEAL);
+    text.truncate(text.find("| reason | meaning |").unwrap_or(text.len()));
+    text = text.trim_end().to_owned() + "\n\n| reason | meaning | what to do |\n|---|---|---|\n";
+    for kind in Kind::ALL {
+        text += &format!("| `{kind}` | {} | {} |\n", kind.meaning(), kind.remedy());
+    }
+    assert_same(HEAL, &text);
+}
+
+#[test]
 fn every_condition_is_explained_in_its_order() {
     let types = condition_types();
     let headings: Vec<_> =
@@ -158,11 +189,28 @@ fn every_condition_is_explained_in_its_order() {
     assert_eq!(readme, types, "README.md");
 }
 
+/// The table of consumers is the program's: `BLESS=1` writes it anew.
+#[test]
+fn every_consumer_is_described_as_the_program_says() {
+    const HEAD: &str = "| `--for` | asked for by | needs live, beyond `--module` | once it is ready | pins |\n|---|---|---|---|---|\n";
+    let mut table = HEAD.to_owned();
+    for row in Consumer::ALL.map(Consumer::row) {
+        let modules = if row.modules.is_empty() { "nothing".to_owned() } else { row.modules.join(", ") };
+        table +=
+            &format!("| `{}` | {} | {modules} | {} | {} |\n", row.name, row.asked_by, row.ready, row.pins);
+    }
+    let text = read("docs/integration.md");
+    let (before, rest) = text.split_once(HEAD).expect("a table of consumers");
+    let after = rest.trim_start_matches(|c| c != '\n').split_once("\n\n").expect("an end of the table").1;
+    assert_same("docs/integration.md", &format!("{before}{table}\n{after}"));
+}
+
 #[test]
 fn no_reason_is_named_that_does_not_exist() {
     let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
+    known.extend(Kind::ALL.iter().map(ToString::to_string));
     known.extend(
         [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
             .map(|s| s.to_string()),
@@ -296,12 +344,10 @@ fn every_room_is_in_the_table_of_rooms() {
         let named = if entry.path().is_dir() { format!("`{name}/`") } else { format!("`{name}`") };
         assert!(table.contains(&named), "the table of rooms does not name {named}");
     }
-    for named in table
-        .split('`')
-        .skip(1)
-        .step_by(2)
-        .filter(|named| Path::new(named).extension().is_some() || named.ends_with('/'))
-    {
+    let is_room = |named: &&str| {
+        named.ends_with('/') || Path::new(named).extension().is_some_and(|extension| extension == "rs")
+    };
+    for named in table.split('`').skip(1).step_by(2).filter(is_room) {
         let is_there = ["src", "src/judge", "src/probe", "src/act"]
             .iter()
             .any(|room| root().join(room).join(named).exists());
@@ -411,8 +457,13 @@ fn the_tests_of_this_file_see_what_they_look_for() {
 /// As `check` reports them, whatever it sees: all, and in order.
 fn condition_types() -> Vec<String> {
     let nowhere = tempfile::tempdir().unwrap();
+    fs::create_dir(nowhere.path().join("proc")).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
-        .args(["check", "--format", "json", "--root"])
+        .args(["check", "--for", "any", "--format", "json", "--root"])
+        .arg(nowhere.path())
+        .arg("--proc")
+        .arg(nowhere.path())
+        .arg("--sys")
         .arg(nowhere.path())
         .env_clear()
         .output()

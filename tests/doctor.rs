@@ -75,7 +75,8 @@ fn a_healthy_node_has_no_finding() {
 
 fn a_report_for_machines_is_one_line_of_the_contracts_keys() {
     let node = loaded().suspect();
-    let output = output(doctor(&node).args(["--format", "json"]).env("NODE_NAME", "gpu-7"));
+    let asked = [("NODE_NAME", "gpu-7"), ("GPU_DIRECT_RDMA_ENABLED", "true")];
+    let output = output(doctor(&node).args(["--format", "json"]).envs(asked));
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!((code(output.status), text.lines().count()), (1, 1), "{text}");
     let json: Value = serde_json::from_str(&text).expect("JSON");
@@ -245,16 +246,27 @@ fn colour_is_for_terminals_and_not_against_anybodys_will() {
         return;
     }
     let node = loaded().suspect();
-    let line = format!("{} doctor --root {}", support::GATE, node.root().display());
-    let on_terminal = |name: &str, value: &str| {
+    let on_terminal = |verb: &str, before: &str, name: &str, value: &str| {
+        let line = format!("{before}{} {verb} --root {}", support::GATE, node.root().display());
         let mut command = Command::new(script[0]);
-        let output = output(command.args([script[1], &line, "/dev/null"]).env(name, value));
+        let output =
+            output(command.args([script[1], &line, "/dev/null"]).env("TERM", "xterm").env(name, value));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert!(on_terminal("NO_COLOR", "").contains("\x1b["));
-    assert!(!on_terminal("NO_COLOR", "1").contains("\x1b["));
-    let piped = output(&mut doctor(&node));
-    assert!(!String::from_utf8_lossy(&piped.stdout).contains('\x1b'), "{KERNEL}");
+    for verb in ["doctor", "doctor -v", "check"] {
+        assert!(on_terminal(verb, "", "NO_COLOR", "").contains("\x1b["), "{verb}");
+        assert!(!on_terminal(verb, "", "NO_COLOR", "1").contains("\x1b["), "{verb}");
+        assert!(!on_terminal(verb, "", "TERM", "dumb").contains("\x1b["), "{verb}");
+    }
+    let piped = |force: &str| {
+        let output = output(doctor(&node).env("CLICOLOR_FORCE", force));
+        String::from_utf8_lossy(&output.stdout).contains('\x1b')
+    };
+    assert!(!piped("0") && piped("1"), "{KERNEL}");
+    let wide = on_terminal("check", "stty cols 200; ", "NO_COLOR", "1");
+    let narrow = on_terminal("check", "stty cols 60; ", "NO_COLOR", "1");
+    let widest = |text: &str| text.lines().map(|line| line.trim_end().len()).max().unwrap_or_default();
+    assert!(widest(&wide) > 80 && widest(&narrow) <= 60, "{wide}{narrow}");
 }
 
 /// This process's own mounts and limits, in a mount namespace and a user namespace of its own.

@@ -397,6 +397,7 @@ fn metrics_are_replaced_and_never_half_there() {
     let value =
         |metrics: &[(&str, f64)], name: &str| metrics.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
     assert_eq!(value(&before, r#"peermem_gate_verdict{verdict="Waiting"}"#), Some(1.0));
+    let absent = r#"peermem_gate_condition{type="MarkerPresent",status="False"}"#;
     assert_eq!(value(&before, absent), Some(1.0));
     node.rename("prepared", SYMVERS);
     node.set_marker();

@@ -211,6 +211,9 @@ fn the_longest_waits_are_told() {
 
 fn reports_of_check_and_doctor_are_what_it_reads() {
     let node = Node::ready().without_marker();
+    let gpu = "sys/bus/pci/devices/0000:41:00.0";
+    node.write(&format!("{gpu}/vendor"), "0x10de\n");
+    node.write(&format!("{gpu}/class"), "0x030200\n");
     let mut check = node.check();
     let check = output(check.args(["--format", "json"]).env("NODE_NAME", "by-check"));
     let mut doctor = gate();
@@ -377,6 +380,88 @@ fn a_cause_counts_once_for_a_node() {
     assert_eq!(all["causes"][0]["count"], 1, "{all:#}");
 }
 
+/// What `kubectl get nodes,pods -A -o json` prints, as far as it matters.
+fn cluster() -> Value {
+    let node =
+        |name: &str, labels: Value| json!({"kind": "Node", "metadata": {"name": name, "labels": labels}});
+    let gpu = json!({"feature.node.kubernetes.io/pci-0302_10de.present": "true"});
+    let deploy =
+        |value: &str| json!({"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.driver": value});
+    let pod = |name: &str, on: &str, container: &str, init: Value| {
+        json!({
+            "kind": "Pod", "metadata": {"name": name, "namespace": "gpu-operator"},
+            "spec": {"nodeName": on, "containers": [{"name": container}], "initContainers": init},
+        })
+    };
+    let gate = json!([{"name": "k8s-driver-manager"}, {"name": "peermem-gate"}]);
+    let shim = json!([{"name": "x", "volumeMounts": [{"mountPath": "/opt/peermem-gate"}]}]);
+    let bare = json!([{"name": "k8s-driver-manager"}]);
+    json!({"kind": "List", "items": [
+        node("n-1", gpu.clone()), node("n-2", gpu.clone()), node("n-3", deploy("true")), node("n-4", gpu),
+        node("n-5", deploy("paused-for-driver-upgrade")), node("n-6", deploy("pre-installed")),
+        node("cpu", json!({})),
+        pod("driver-1", "n-1", "nvidia-driver-ctr", gate), pod("driver-2", "n-2", "nvidia-driver-ctr", bare.clone()),
+        pod("driver-3", "n-3", "nvidia-driver-ctr", shim), pod("other", "n-4", "training", bare),
+    ]})
+}
+
+fn rollup_with(cluster: &str, reports: &str) -> (i32, Value) {
+    let directory = tempfile::tempdir().unwrap();
+    let [nodes, lines] = ["nodes", "reports"].map(|name| directory.path().join(name));
+    fs::write(&nodes, cluster).unwrap();
+    fs::write(&lines, reports).unwrap();
+    let output = output(gate().args(["fleet", "--format", "json", "--nodes"]).arg(nodes).arg(lines));
+    let json = serde_json::from_slice(&output.stdout);
+    (code(output.status), json.unwrap_or_else(|error| panic!("{error}: {output:?}")))
+}
+
+fn the_clusters_nodes_and_pods_tell_what_reports_cannot() {
+    let all = ["n-1", "n-2", "n-3", "n-5", "n-6"].map(ready);
+    let (code, rollup) = rollup_with(&cluster().to_string(), &lines(&all));
+    let causes = rollup["causes"].as_array().unwrap();
+    let named: Vec<_> = causes.iter().map(|cause| (cause["id"].as_str().unwrap(), &cause["nodes"])).collect();
+    assert_eq!(
+        named,
+        [
+            ("DriverPodMissing", &json!(["n-4"])),
+            ("DriverPodWithoutGate", &json!(["n-2"])),
+            ("LabelKeepsDriverAway", &json!(["n-5"])),
+            ("NoReport", &json!(["n-4"])),
+        ],
+        "{rollup:#}"
+    );
+    assert!(
+        causes[2]["title"]
+            .as_str()
+            .unwrap()
+            .contains("nvidia.com/gpu.deploy.driver=paused-for-driver-upgrade")
+    );
+    assert_eq!((code, &rollup["without_report"], &rollup["nodes"]), (1, &json!(1), &json!(5)));
+}
+
+fn a_node_without_a_report_may_be_in_any_state() {
+    let node = |name: &str| json!({"kind": "Node", "metadata": {"name": name, "labels": {"nvidia.com/gpu.present": "true"}}});
+    let cluster = json!({"items": [node("n-1"), node("n-2")]}).to_string();
+    let (code, rollup) = rollup_with(&cluster, &lines(&[ready("n-1")]));
+    assert_eq!((code, &rollup["without_report"]), (2, &json!(1)), "{rollup:#}");
+    // No driver pod anywhere: every driver is its host's.
+    assert_eq!(rollup["causes"].as_array().unwrap().len(), 1);
+    let (code, rollup) = rollup_with(&cluster, &lines(&["n-1", "n-2"].map(ready)));
+    assert_eq!((code, &rollup["without_report"]), (0, &json!(0)), "{rollup:#}");
+}
+
+fn a_list_that_is_none_is_refused() {
+    for text in ["", "{}", "[]", "{\"items\": 3}", "{\"items\": [{\"kind\": \"Node\"}]}", "{\"items\": ["] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), text).unwrap();
+        let (code, said) = refusal(gate().args(["fleet", "--nodes"]).arg(file.path()).arg("/dev/null"));
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains("cannot read nodes from"), "{text}: {said}");
+    }
+    let (code, said) = refusal(gate().args(["fleet", "--nodes", "/no/such/file"]));
+    assert_eq!(code, 2, "{said}");
+}
+
 fn main() -> ExitCode {
     suite![
         nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once,
@@ -397,6 +482,9 @@ fn main() -> ExitCode {
         a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end,
         two_reports_on_a_line_are_two,
         what_reports_say_is_shown_and_not_obeyed,
-        a_cause_counts_once_for_a_node
+        a_cause_counts_once_for_a_node,
+        the_clusters_nodes_and_pods_tell_what_reports_cannot,
+        a_node_without_a_report_may_be_in_any_state,
+        a_list_that_is_none_is_refused
     ]
 }

@@ -246,10 +246,10 @@ fn what_a_node_says_forges_no_line_and_steers_no_terminal() {
         .expect("a directory");
     node.write("proc/sys/kernel/hostname", DECEPTIVE);
     node.write("sys/module/mlx5_core/version", DECEPTIVE);
-    node.write("proc/modules", format!("{DECEPTIVE}\n"));
-    for verb in ["check", "doctor"] {
+    node.write("proc/modules", DECEPTIVE.replacen('\n', "", 1) + "\n");
+    for (verb, option) in [("check", "--peermem"), ("doctor", "--verbose=false"), ("doctor", "--verbose")] {
         let mut command = support::gate();
-        command.args([verb, "--root"]).arg(node.root()).env("GPU_DIRECT_RDMA_ENABLED", "true");
+        command.args([verb, option, "--root"]).arg(node.root()).env("GPU_DIRECT_RDMA_ENABLED", "true");
         let output = support::output(&mut command);
         let text = String::from_utf8(output.stdout).expect("text");
         assert!(is_plain(&text), "{verb}: {text:?}");

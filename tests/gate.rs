@@ -2,6 +2,7 @@
 //! The gate by tables and by properties: no clock, no file, no process.
 
 use peermem_gate::condition::{Condition, ConditionType, Reason, Verdict};
+use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
 use peermem_gate::gate::Policy;
 use peermem_gate::gate::{Effect, Gate, Level, Opening};
@@ -150,9 +151,12 @@ fn one_look_asks_for_no_settle_time() {
 
 #[test]
 fn what_does_not_apply_opens_at_once() {
-    let mut play = Play::new(policy());
-    play.step(0, Some(look(Some(Reason::RdmaNotRequested), 1)));
-    assert_eq!(play.last, Some(Effect::Open(Opening::NotApplicable)));
+    // The last one is longer than the machine has been up.
+    for settle in [policy().settle, START + ms(1)] {
+        let mut play = Play::new(Policy { settle, ..policy() });
+        play.step(0, Some(look(Some(Reason::RdmaNotRequested), 1)));
+        assert_eq!(play.last, Some(Effect::Open(Opening::NotApplicable)), "{settle:?}");
+    }
 }
 
 /// The machine has been up for less than the settle time.
@@ -360,6 +364,38 @@ fn a_device_that_was_seen_once_counts_for_the_whole_wait() {
     assert_eq!(nic.reason, Reason::NicSeenBefore);
     play.step(60_000, Some(away));
     assert_eq!(play.ended(), Some(&Effect::End(Ending::TimedOut)));
+}
+
+/// So does a management device; and one consumer without business does not open the gate of another.
+#[test]
+fn a_management_device_that_was_seen_once_counts_for_the_whole_wait() {
+    let of = |management: Reason, marker: Reason| {
+        let [peermem, fabric, both] =
+            [&Consumer::ALL[..1], &Consumer::ALL[1..], &Consumer::ALL[..]].map(<[Consumer]>::to_vec);
+        let conditions = vec![
+            Condition::new(ConditionType::RdmaRequested, Reason::RdmaNotRequested, "no RDMA")
+                .needed_by(peermem),
+            Condition::new(ConditionType::ManagementDevicePresent, management, "SW_MNG").needed_by(fabric),
+            Condition::new(ConditionType::MarkerPresent, marker, "").needed_by(both),
+        ];
+        Look { verdict: Verdict::of(conditions), ..look(None, 1) }
+    };
+    let mut play = Play::new(policy());
+    play.step(0, Some(of(Reason::ManagementDeviceFound, Reason::MarkerAbsent)));
+    for at in [100, 2000, 30_000] {
+        play.step(at, Some(of(Reason::NoManagementDevice, Reason::MarkerAbsent)));
+        assert_eq!(play.ended(), None, "opened at {at}");
+    }
+    let device = play.gate.verdict().unwrap().get(ConditionType::ManagementDevicePresent).unwrap();
+    assert_eq!((device.reason, device.r#for.len()), (Reason::ManagementDeviceSeenBefore, 1));
+    play.step(31_000, Some(of(Reason::ManagementDeviceFound, Reason::MarkerFound)));
+    play.step(32_000, Some(of(Reason::ManagementDeviceFound, Reason::MarkerFound)));
+    assert_eq!(play.last, READY);
+
+    let mut play = Play::new(policy());
+    play.step(0, Some(of(Reason::NoManagementDevice, Reason::MarkerAbsent)));
+    assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+    assert!(play.lines.last().unwrap().contains("no RDMA; SW_MNG"), "{:?}", play.lines);
 }
 
 #[test]

@@ -2,20 +2,23 @@
 //! The judge by properties. The tables are whole nodes: tests/nodes.
 
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
+use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
 use peermem_gate::judge::swap::{Presence, glimpse};
 use peermem_gate::node::{Expectations, MofedPlace};
 use peermem_gate::observation::{
-    FileId, HeaderTree, Headers, Kernel, Lock, Marker, Modules, Nic, Observation, ProcModule, ProcModules,
-    ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
+    Fabric, FileId, HeaderTree, Headers, Kernel, Lock, Management, Marker, Modules, Nic, Observation,
+    ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
 
 fn expectations(mofed: MofedPlace) -> Expectations {
     Expectations {
+        consumers: vec![Consumer::Peermem],
         peermem: None,
         rdma_requested: None,
         use_host_mofed: None,
@@ -177,6 +180,7 @@ fn observations() -> impl Strategy<Value = Observation> {
         headers(),
     )
         .prop_map(|(nic, marker, lock, modules, symbols, headers)| Observation {
+            fabric: None,
             peermem: None,
             kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic,
@@ -294,5 +298,88 @@ proptest! {
     fn odd_versions_and_durations_never_panic(text in any::<String>()) {
         let _ = text.parse::<peermem_gate::version::Version>();
         let _ = peermem_gate::cli::duration(&text);
+    }
+}
+
+const MANAGEMENT: &str = "0000:05:00.0";
+
+fn fabrics() -> impl Strategy<Value = Fabric> {
+    let device: BTreeMap<_, _> = [(MANAGEMENT.to_owned(), "mlx5_1".to_owned())].into();
+    let other: BTreeMap<_, _> = [("0000:01:00.0".to_owned(), "mlx5_0".to_owned())].into();
+    (
+        parts(
+            Management::Found(vec![MANAGEMENT.to_owned()]),
+            vec![Management::None, Management::Unreadable(unreadable())],
+        ),
+        parts(Ok(device), vec![Ok(other), Ok(BTreeMap::new()), Err(unreadable())]),
+    )
+        .prop_map(|(management, rdma_devices)| Fabric { management, rdma_devices })
+}
+
+/// Both may have business on it, or one, or none.
+fn machines() -> impl Strategy<Value = Observation> {
+    (observations(), fabrics(), a_module(), any::<bool>()).prop_map(|(seen, fabric, umad, has_nic)| {
+        let mut seen = Observation { fabric: Some(fabric), ..seen };
+        if let (Ok(proc), Some((state, taint))) = (&mut seen.modules.proc, umad.0) {
+            proc.modules.push(line("ib_umad", state, taint));
+        }
+        seen.modules.sys.insert("ib_umad".to_owned(), umad.1);
+        if !has_nic {
+            seen.nic = Nic::None;
+        }
+        seen
+    })
+}
+
+/// Ready for Fabric Manager, said in other words.
+fn fabric_may_start(seen: &Observation) -> bool {
+    let live = |name: &&str| {
+        let sys = &seen.modules.sys[*name];
+        let Ok(proc) = &seen.modules.proc else { return false };
+        proc.named(name).next().is_some_and(|line| line.state == ProcState::Live && line.taint.contains('O'))
+            && sys.state == SysState::Live
+            && sys.taint == Ok(Some("OE".to_owned()))
+    };
+    let fabric = seen.fabric.as_ref().unwrap();
+    fabric.management == Management::Found(vec![MANAGEMENT.to_owned()])
+        && fabric.rdma_devices.as_ref().is_ok_and(|devices| devices.contains_key(MANAGEMENT))
+        && matches!(seen.marker, Marker::Present(_))
+        && matches!(seen.lock, Lock::Held | Lock::NoFile | Lock::HolderHidden)
+        && MODULES.iter().chain(&["ib_umad"]).all(live)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn fabric_is_ready_exactly_when_its_row_says_so(seen in machines()) {
+        let expected =
+            Expectations { consumers: vec![Consumer::Fabric], ..expectations(MofedPlace::Container) };
+        let verdict = judge(&expected, &seen);
+        prop_assert_eq!(verdict.outcome == Outcome::Ready, fabric_may_start(&seen), "{:#?}", verdict);
+    }
+
+    /// Who asks for both is told what who asks for one is told, of those that have business here.
+    #[test]
+    fn two_consumers_add_up(seen in machines(), requested in any::<bool>(), host in any::<bool>()) {
+        let mofed = if host { MofedPlace::Host } else { MofedPlace::Container };
+        let of = |consumers: &[Consumer]| {
+            let rdma_requested = (!requested).then(|| "false".to_owned());
+            judge(&Expectations { consumers: consumers.to_vec(), rdma_requested, ..expectations(mofed) }, &seen)
+        };
+        let [peermem, fabric] = Consumer::ALL.map(|consumer| of(&[consumer]).outcome);
+        let both = of(&Consumer::ALL);
+        let expected = match (peermem, fabric) {
+            (Outcome::NotApplicable, other) | (other, Outcome::NotApplicable) => other == both.outcome,
+            (one, other) => (both.outcome == Outcome::Ready) == (one == Outcome::Ready && other == Outcome::Ready),
+        };
+        prop_assert!(expected, "{peermem} and {fabric} make {both:#?}");
+        prop_assert_eq!(both.conditions.len(), 14);
+        if both.outcome == Outcome::NotApplicable {
+            let told: Vec<_> = both.exemptions().iter().map(|c| c.message.as_str()).collect();
+            let told = told.join("; ");
+            prop_assert!(told.contains("peermem needs no MOFED") && told.contains("fabric needs no MOFED"), "{told}");
+        }
+        prop_assert!(both.headline().len() <= 80 && both.headline().is_ascii());
     }
 }

@@ -271,6 +271,7 @@ impl Play {
         self.hear(step.effects);
         let done = match step.action {
             None => return false,
+            Some(Action::Rebuild) => unreachable!("nobody has asked for a rebuild"),
             Some(Action::Unload) => {
                 assert!(self.world.swaps() && self.world.is_loaded, "nothing tells of a swap");
                 self.unloads.push(self.now);

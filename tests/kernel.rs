@@ -15,6 +15,7 @@ mod machine;
 mod support;
 
 use machine::{Clock, Line};
+use peermem_gate::stamp::rfc3339;
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
@@ -110,6 +111,30 @@ fn a_half_swapped_stack_holds() {
         loaded.assert("ModulesFromMofed", "False", "MixedStack");
         run.assert_held();
         run.assert_logged("MixedStack");
+    });
+}
+
+/// `NVLink` 5 with DMA-BUF: who asks for peermem is let through at once, who asks for any waits for Fabric Manager.
+fn fabric_manager_waits_for_its_device() {
+    play("fabric", |run| {
+        assert_eq!((run.check(0).status, run.check(0).verdict()), (0, "NotApplicable"));
+        let held = |at: usize, condition: &str, status: &str, reason: &str| {
+            let report = run.check(at);
+            report.assert(condition, status, reason);
+            assert_eq!(report.status, 1, "check {at}");
+        };
+        held(1, "ModulesFromMofed", "False", "ModuleInTree");
+        run.check(2).assert("ManagementDevicePresent", "True", "ManagementDeviceFound");
+        run.check(3).assert("ManagementDevicePresent", "Unknown", "VpdUnreadable");
+        held(4, "ModulesLive", "False", "ModuleNotLoaded");
+        held(5, "UmadLive", "False", "ModuleNotLoaded");
+        held(6, "UmadLive", "False", "ModuleLoading");
+        held(7, "RdmaDevicePresent", "False", "FabricDeviceMissing");
+        run.assert_logged("ib_umad: not loaded");
+        // No uevent tells of this class directory, which is not the kernel's: the safety net finds it.
+        let opened = run.assert_opened();
+        assert!(opened >= run.last("device", "") + 1.0 - GRAIN);
+        run.check(8).assert_ready();
     });
 }
 
@@ -698,6 +723,40 @@ fn nvidias_own_stub_is_told_beforehand() {
     });
 }
 
+/// What is drawn afterwards has the times of what the scenario did.
+fn a_timeline_has_the_times_of_the_race() {
+    /// In seconds, beyond what lies between two lines of the scenario.
+    const EXACT: f64 = 0.05;
+    play("timeline", |run| {
+        let at = |kind: &str| run.all(kind).next().unwrap_or_else(|| panic!("no line `{kind}`")).at;
+        let time = |kind: &str, what: &str| {
+            let drawn: Value = serde_json::from_str(run.only(kind)).expect("JSON");
+            let events = drawn["events"].as_array().expect("events").clone();
+            let event = events.into_iter().find(|event| event["what"] == what);
+            let event = event.unwrap_or_else(|| panic!("{what} is not drawn: {drawn}"));
+            let (stamp, _) = rfc3339(event["time"].as_str().expect("a time").as_bytes()).expect("a stamp");
+            stamp.ns
+        };
+        let seconds = |ns: i64| Duration::from_nanos(ns.unsigned_abs()).as_secs_f64();
+        let drawn: Value = serde_json::from_str(run.only("timeline")).expect("JSON");
+        assert_eq!(drawn["verdict"]["id"], "LoadedTooEarly", "{drawn}");
+        // The marker tells both clocks, as exactly as the scenario knows when it was made.
+        let marker = time("timeline", "MarkerWritten");
+        let since_boot =
+            |ns: i64| at("marking") + if ns < marker { -seconds(marker - ns) } else { seconds(ns - marker) };
+        for (kind, what, from, to) in [
+            ("timeline", "KernelUnknownSymbol", at("refusing"), at("refused")),
+            ("timeline", "MarkerWritten", at("marking"), at("marked")),
+            ("timeline", "ValidationWritten", at("validating"), at("validated")),
+            ("gatelog", "GateOpened", at("marking"), at("opened")),
+        ] {
+            let drawn = since_boot(time(kind, what));
+            println!("{what}: drawn {drawn:.3} s, between {from:.2} s and {to:.2} s");
+            assert!((from - EXACT..=to + EXACT).contains(&drawn), "{what}: {drawn} is not in {from} to {to}");
+        }
+    });
+}
+
 /// What a scenario left behind.
 struct Run(Vec<Line>);
 
@@ -931,6 +990,22 @@ impl Report {
     }
 }
 
+/// The stub is cured, and so is the module of a MOFED that is gone; a swap that begins meanwhile goes first.
+fn nvidia_peermem_is_rebuilt_and_live() {
+    play("rebuild", |run| {
+        run.loading("off").ended(3, "absent").said("StubModule");
+        run.loading("auto")
+            .ended(0, "live")
+            .said("is installed and usable")
+            .said("loaded: nvidia_peermem is live");
+        assert!(run.only("file").contains("/updates/nvidia-peermem.ko"), "{}", run.only("file"));
+        assert_eq!(run.only("ended-build"), "0", "nothing was installed");
+        run.loading("swap").ended(0, "live").said("nothing is installed").said("is installed and usable");
+        assert_eq!(run.only("kept"), "live");
+        assert_eq!(run.only("healed"), "live \"installed\":1");
+    });
+}
+
 /// Plays a scenario to its end, or says why it cannot be played here.
 fn play(scenario: &str, judge: impl FnOnce(&Run)) {
     let gate = machine::gate();
@@ -965,6 +1040,7 @@ fn main() -> ExitCode {
         the_new_generation_opens,
         the_old_generation_opens,
         a_half_swapped_stack_holds,
+        fabric_manager_waits_for_its_device,
         doctor_names_the_root_cause,
         coming_and_going_are_not_live,
         a_swap_opens_after_its_marker,
@@ -991,6 +1067,8 @@ fn main() -> ExitCode {
         keep_lets_go_before_mofed_swaps_and_loads_again_after,
         a_loop_that_only_loads_stands_in_mofeds_way,
         nvidias_own_peermem_is_foretold_to_load_and_does,
-        nvidias_own_stub_is_told_beforehand
+        nvidias_own_stub_is_told_beforehand,
+        a_timeline_has_the_times_of_the_race,
+        nvidia_peermem_is_rebuilt_and_live,
     ]
 }

@@ -39,7 +39,7 @@ const FIXTURES: [(&str, &str, &str); 4] = [
 
 const POLICIES: [&str; 5] = ["admission", "kyverno", "wrapper", "shim", "keep"];
 
-const OVERLAYS: [&str; 5] = ["vanilla", "openshift", "wrapper", "kyverno", "keep"];
+const OVERLAYS: [&str; 7] = ["vanilla", "openshift", "wrapper", "kyverno", "keep", "nvlink5", "parallel"];
 
 #[test]
 fn every_manifest_says_what_it_survives_and_what_it_needs() {
@@ -438,6 +438,8 @@ fn the_wrapper_becomes_what_the_drivers_container_would_have_been() {
             let mut command = vec![
                 json!(INSTALLED),
                 json!("wait"),
+                json!("--for"),
+                json!("peermem"),
                 json!("--timeout"),
                 json!("10m"),
                 json!(format!("--precompiled={precompiled}")),
@@ -612,6 +614,44 @@ fn the_policies_go_together_in_every_order() {
     }
 }
 
+/// The overlay for `NVLink` 5 takes every driver pod, and the gate asks the node.
+#[test]
+fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let rendered = render_with(&["nvlink5"], &[]);
+    let kyverno = render_with(&["kyverno"], &["nvlink5"]);
+    let [gate, wrapper] = ["peermem-gate", "peermem-gate-wrapper"].map(|name| named(&rendered, name));
+    let other = only(&kyverno, |kind| kind == "MutatingPolicy");
+    for asked in ["true", "false", ""] {
+        let mut pod = pod_of(&fixture("clusterpolicy"));
+        set_env(container_mut(&mut pod, DRIVER), "GPU_DIRECT_RDMA_ENABLED", asked);
+        for policy in [&gate, other] {
+            let admitted = cluster.admits(policy, &pod).expect("it matches");
+            let mut expected = base_container(GATE_CONTAINER);
+            set_env(&mut expected, "GPU_DIRECT_RDMA_ENABLED", if asked == "true" { "true" } else { "false" });
+            set_env(&mut expected, "PEERMEM_GATE_FOR", "any");
+            let context = expected["securityContext"].as_object_mut().unwrap();
+            context
+                .extend([("runAsUser", json!(0)), ("runAsGroup", json!(0))].map(|(k, v)| (k.to_owned(), v)));
+            context.insert("runAsNonRoot".to_owned(), json!(false));
+            let made = admitted["spec"]["initContainers"].as_array().unwrap().last().unwrap();
+            assert_eq!(*made, expected, "{asked}");
+            let again = cluster.admits(policy, &admitted);
+            assert_eq!(again, Err("not-there-yet".to_owned()), "a second time changes nothing");
+        }
+        let wrapped = cluster.admits(&wrapper, &pod).expect("it matches");
+        let command = &container(&wrapped, DRIVER)["command"];
+        // The driver's container has no variable that says no.
+        let consumers = if asked == "true" { "any" } else { "fabric" };
+        assert_eq!((&command[2], &command[3]), (&json!("--for"), &json!(consumers)), "{asked}");
+    }
+    let mut pod = pod_of(&fixture("clusterpolicy"));
+    pod["spec"]["initContainers"][0]["name"] = json!("something-else");
+    for policy in [&gate, &wrapper, other] {
+        assert_eq!(cluster.admits(policy, &pod), Err("behind-k8s-driver-manager".to_owned()));
+    }
+}
+
 fn orders<'a>(all: &[&'a Value]) -> Vec<Vec<&'a Value>> {
     if all.is_empty() {
         return vec![Vec::new()];
@@ -643,7 +683,7 @@ fn components_set_what_they_say() {
         let is_openshift = overlay == "openshift";
         let expected = if is_openshift { "nvidia-gpu-operator" } else { "gpu-operator" };
         assert_eq!(namespaces(render_with(&[overlay], &[])), [expected.to_owned()].into(), "{overlay}");
-        let offers_openshift = ["wrapper", "kyverno", "keep"].contains(&overlay);
+        let offers_openshift = ["wrapper", "kyverno", "keep", "nvlink5"].contains(&overlay);
         let rendered = render_with(&[overlay], if offers_openshift { &["openshift"] } else { &[] });
         for policy in &rendered {
             let Some(label) = variable(policy, "seLinuxType") else { continue };
@@ -669,7 +709,7 @@ fn the_image_is_unset_until_somebody_sets_it() {
         rendered.iter().filter_map(|policy| Some(variable(policy, "image")?.to_owned())).collect()
     };
     let overlay = |name: &str| copy.path().join("overlays").join(name);
-    let count = |name: &str| if ["wrapper", "keep"].contains(&name) { 2 } else { 1 };
+    let count = |name: &str| if ["wrapper", "keep", "nvlink5", "parallel"].contains(&name) { 2 } else { 1 };
     for name in OVERLAYS {
         assert_eq!(images(&overlay(name)), vec!["image_is_not_set"; count(name)], "{name}");
     }
@@ -688,7 +728,7 @@ fn a_kustomization_above_an_overlay_sets_what_it_wants() {
     let rendered = render(&root().join("examples/cluster"));
     let [gate, wrapper] = ["peermem-gate", "peermem-gate-wrapper"].map(|name| named(&rendered, name));
     for policy in [&gate, &wrapper] {
-        assert_eq!(variable(policy, "image"), Some("'registry.example/peermem-gate:0.1.0'"));
+        assert_eq!(variable(policy, "image"), Some("'registry.example/peermem-gate:0.2.0'"));
     }
     assert_eq!((variable(&gate, "timeout"), variable(&wrapper, "timeout")), (Some("'60m'"), Some("'8m'")));
 }
@@ -788,7 +828,11 @@ fn the_evaluation_sees_what_it_looks_for() {
     let at = "/spec/mutations/0/jsonPatch/expression";
     let faults = [
         ("mountPath: '/usr/src'", "mountPth: '/usr/src'", "undefined field 'mountPth'"),
-        ("runAsUser: 65532", "runAsUser: '65532'", "expected type of field 'runAsUser'"),
+        (
+            "imagePullPolicy: 'IfNotPresent'",
+            "imagePullPolicy: 65532",
+            "expected type of field 'imagePullPolicy'",
+        ),
         (
             "Object.spec.initContainers.env.valueFrom{",
             "Object.spec.containers.env.valueFrom{",
@@ -796,7 +840,7 @@ fn the_evaluation_sees_what_it_looks_for() {
         ),
         ("{drop: ['ALL']}", "{drop: [1]}", "expected type of field 'drop'"),
         ("image: variables.image", "image: variables.immage", "immage"),
-        ("value: 'true'}", "value: 'true'", "Syntax error"),
+        ("value: variables.rdma}", "value: variables.rdma", "Syntax error"),
         ("? [\n  JSONPatch{", "? [[\n  JSONPatch{", "Syntax error"),
     ];
     for (right, wrong, words) in faults {

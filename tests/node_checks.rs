@@ -33,7 +33,7 @@ fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
     assert_eq!(whole["skip_initial_status"], true);
 
     let limit = usize::try_from(whole["max_output_length"].as_u64().unwrap()).unwrap();
-    let blind = TempDir::new().unwrap();
+    let blind = blind();
     let roots = [(Node::ready(), 0), (Node::ready().without_marker(), 1)];
     let roots = roots.iter().map(|(node, ends)| (node.root(), *ends)).chain([(blind.path(), 1)]);
     for (root, ends) in roots {
@@ -58,6 +58,13 @@ fn node_problem_detector_gets_a_plugin_that_answers_as_it_expects() {
         assert!(config["data"]["peermem.json"].as_str().unwrap().contains(INSTALLED));
         assert_eq!(render(&manifests().join("node/readiness")).len(), 1);
     }
+}
+
+/// A host of which next to nothing can be seen.
+fn blind() -> TempDir {
+    let root = TempDir::new().unwrap();
+    fs::create_dir_all(root.path().join("proc/sys")).unwrap();
+    root
 }
 
 /// What the pods print, `kubectl logs --prefix` hands on and `fleet` reads; and the document's commands name them.
@@ -517,7 +524,7 @@ fn gpud_gets_a_verdict() {
     let healthy: Vec<_> =
         expected.strip_prefix("^(").unwrap().strip_suffix(")$").unwrap().split('|').collect();
     let script = script["script"].as_str().unwrap().replace("/usr/local/bin/peermem-gate", GATE);
-    let blind = TempDir::new().unwrap();
+    let blind = blind();
     let [ready, waiting, unreadable] =
         [Node::ready(), Node::ready().without_marker(), Node::ready().without("sys/bus")];
     let roots =

@@ -1,182 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole nodes, described in `tests/nodes/<scenario>/node` and judged by the real `check`, or the verb that
-//! the description names, whose text report must be the one beside it, `report`. Each directory is a test of its name:
-//! `cargo test --test nodes stub` runs those with "stub" in it. `BLESS=1` writes the reports again.
+//! Whole nodes, described in `tests/nodes/<scenario>/node` (the language is in tests/fixture) and judged by the real
+//! `check`, or the verb that the description names. Each directory is up to four tests of its name:
 //!
-//! A description has a directive a line: `file PATH` (its `| ` lines follow), `dir PATH`,
-//! `link PATH TARGET`, `remove PATH`, `lock held|free`, `environ PATH NAME=VALUE…` (a process's), `env NAME=VALUE`, `args ARG…`,
-//! `verb VERB`, and `include NAME` for `tests/nodes/common/NAME`. Later directives win.
+//! - `NAME`: the text report, of `doctor` the whole one, is the one beside it, `report`; `BLESS=1` writes the reports again;
+//! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
+//! - `NAME::expected`: `doctor` says what the description expects, and keeps the laws of fixture/law.rs;
+//! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
-//! Of a node that runs: `touch SECONDS PATH` (written so long after the boot of `common/booted`), `holds PATH`
-//! (somebody has a lock on it), `program PATH`, and `process PID NAME SECONDS CGROUP ARG…` (started so long
-//! after the boot).
+//! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does not
+//! say yet; a test of that list fails once it does.
 
+mod fixture;
+#[path = "fixture/not_yet.rs"]
+mod not_yet;
+
+use fixture::expectation::{Expectation, Said};
+use fixture::{Node, Variant, law, scenarios};
 use libtest_mimic::{Arguments, Failed, Trial};
+use not_yet::NOT_YET;
 use similar::TextDiff;
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::{Duration, UNIX_EPOCH};
-
-/// When the node of `common/booted` was started, in seconds since 1970.
-const BOOT: u64 = 1_755_650_000;
-const LOCK: &str = "run/mellanox/drivers/.lock";
-
-fn nodes() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nodes")
-}
-
-fn pair(text: &str, separator: char) -> (String, String) {
-    let (first, second) = text.split_once(separator).unwrap_or_else(|| panic!("{text:?} is not a pair"));
-    (first.to_owned(), second.to_owned())
-}
-
-/// A node tree on disk, and how the gate is to be asked about it.
-struct Node {
-    tree: tempfile::TempDir,
-    env: Vec<(String, String)>,
-    verb: String,
-    args: Vec<String>,
-}
-
-impl Node {
-    fn described(path: &Path) -> Self {
-        let tree = tempfile::tempdir().expect("a scratch directory");
-        let mut node = Self { tree, env: Vec::new(), verb: "check".to_owned(), args: Vec::new() };
-        node.follow(path);
-        node
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.tree.path().join(path)
-    }
-
-    fn follow(&mut self, description: &Path) {
-        let text =
-            fs::read_to_string(description).unwrap_or_else(|e| panic!("{}: {e}", description.display()));
-        let mut lines = text.lines().peekable();
-        while let Some(line) = lines.next() {
-            let (directive, rest) = line.split_once(' ').unwrap_or((line, ""));
-            match directive {
-                "" | "#" => {}
-                "include" => self.follow(&nodes().join("common").join(rest)),
-                "file" => {
-                    let mut content = String::new();
-                    while let Some(line) = lines.next_if(|line| line.starts_with('|')) {
-                        content += line.strip_prefix("| ").unwrap_or("");
-                        content.push('\n');
-                    }
-                    self.write(rest, &content.replace("\\t", "\t").replace("\\0", "\0"));
-                }
-                "dir" => fs::create_dir_all(self.path(rest)).expect("a directory"),
-                "link" => self.link(rest),
-                "remove" => self.remove(rest),
-                "lock" => self.lock(rest == "held"),
-                "environ" => {
-                    let (path, variables) = pair(rest, ' ');
-                    self.write(&path, &(variables.replace(' ', "\0") + "\0"));
-                }
-                "env" => self.env.push(pair(rest, '=')),
-                "touch" => self.touch(rest),
-                "holds" => self.holds(rest),
-                "program" => self.program(rest),
-                "process" => self.process(rest),
-                "verb" => rest.clone_into(&mut self.verb),
-                "args" => self.args.extend(rest.split(' ').map(str::to_owned)),
-                other => panic!("{}: no directive {other:?}", description.display()),
-            }
-        }
-    }
-
-    fn write(&self, path: &str, content: &str) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-        fs::write(path, content).expect("a file");
-    }
-
-    fn link(&self, words: &str) {
-        let (path, target) = pair(words, ' ');
-        fs::create_dir_all(self.path(&path).parent().expect("a parent")).expect("directories");
-        symlink(target, self.path(&path)).expect("a link");
-    }
-
-    fn remove(&self, path: &str) {
-        let path = self.path(path);
-        let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-        gone.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    }
-
-    /// The lock file, and a /proc/locks that lists a holder of this very inode, or none of it.
-    fn lock(&self, held: bool) {
-        self.write(LOCK, "");
-        let file = self.path(LOCK).metadata().expect("the lock file");
-        let device = nix::sys::stat::major(file.dev());
-        let device = format!("{device:02x}:{:02x}", nix::sys::stat::minor(file.dev()));
-        let inode = if held { file.ino() } else { file.ino() + 1 };
-        self.write("proc/locks", &format!("1: FLOCK  ADVISORY  WRITE 4711 {device}:{inode} 0 EOF\n"));
-    }
-
-    fn touch(&self, words: &str) {
-        let (seconds, path) = pair(words, ' ');
-        let path = self.path(&path);
-        if !path.exists() {
-            self.write(path.to_str().expect("a plain path"), "");
-        }
-        let written =
-            UNIX_EPOCH + Duration::from_secs(BOOT.saturating_add_signed(seconds.parse().expect("seconds")));
-        File::options().write(true).open(path).and_then(|file| file.set_modified(written)).expect("a time");
-    }
-
-    fn holds(&self, path: &str) {
-        let file = self.path(path).metadata().expect("a file to lock");
-        let device = (nix::sys::stat::major(file.dev()), nix::sys::stat::minor(file.dev()));
-        let others = fs::read_to_string(self.path("proc/locks")).unwrap_or_default();
-        let line = format!(
-            "7: FLOCK  ADVISORY  WRITE 4712 {:02x}:{:02x}:{} 0 EOF\n",
-            device.0,
-            device.1,
-            file.ino()
-        );
-        self.write("proc/locks", &(others + &line));
-    }
-
-    fn program(&self, path: &str) {
-        self.write(path, "");
-        fs::set_permissions(self.path(path), Permissions::from_mode(0o755)).expect("a mode");
-    }
-
-    fn process(&self, words: &str) {
-        let words: Vec<_> = words.split(' ').collect();
-        let [pid, name, seconds, cgroup, arguments @ ..] = words.as_slice() else { panic!("{words:?}") };
-        let file = |file: &str, text: &str| self.write(&format!("proc/{pid}/{file}"), text);
-        file("comm", &format!("{name}\n"));
-        file("cmdline", &(arguments.join("\0") + "\0"));
-        file("cgroup", &format!("0::{cgroup}\n"));
-        // proc(5): the 22nd field is the start in hundredths of a second; the others do not matter here.
-        let started: u64 = seconds.parse().expect("seconds");
-        let rest = "0 ".repeat(30);
-        file(
-            "stat",
-            &format!("{pid} ({name}) S 1 1 1 0 -1 {}{}00 {}\n", "0 ".repeat(13), started, rest.trim_end()),
-        );
-    }
-
-    /// The verb's report with the tree's place taken out, and its exit code.
-    fn report(&self) -> String {
-        let root = self.tree.path().to_str().expect("a plain path");
-        let out = Command::new(env!("CARGO_BIN_EXE_peermem-gate"))
-            .args([self.verb.as_str(), "--root", root])
-            .args(&self.args)
-            .env_clear()
-            .envs(self.env.iter().cloned())
-            .output()
-            .expect("the gate runs");
-        let text = String::from_utf8(out.stdout).expect("text");
-        let errors = String::from_utf8(out.stderr).expect("text");
-        format!("{}{errors}exit {}\n", text, out.status.code().expect("an exit code")).replace(root, "")
-    }
-}
+use std::process::ExitCode;
 
 /// The difference between the report beside the node and the one that it gets now, a line each.
 fn difference(expected: &str, report: &str) -> String {
@@ -184,25 +29,103 @@ fn difference(expected: &str, report: &str) -> String {
     lines.unified_diff().context_radius(2).header("expected", "found").to_string()
 }
 
-fn judged(scenario: &Path) -> Result<(), Failed> {
-    let report = Node::described(&scenario.join("node")).report();
-    let expected = scenario.join("report");
-    if std::env::var_os("BLESS").is_some() {
-        return Ok(fs::write(expected, report)?);
-    }
-    let expected = fs::read_to_string(expected).unwrap_or_default();
-    if expected == report { Ok(()) } else { Err(difference(&expected, &report).into()) }
+fn description(scenario: &Path) -> PathBuf {
+    scenario.join("node")
 }
 
-/// One test for each directory.
+fn judged(scenario: &Path) -> Result<(), Failed> {
+    let report = Node::described(&description(scenario), Variant::Faulty).report();
+    compared(&scenario.join("report"), &report)
+}
+
+fn compared(expected: &Path, text: &str) -> Result<(), Failed> {
+    if std::env::var_os("BLESS").is_some() {
+        return Ok(fs::write(expected, text)?);
+    }
+    let expected = fs::read_to_string(expected).unwrap_or_default();
+    if expected == text { Ok(()) } else { Err(difference(&expected, text).into()) }
+}
+
+fn widest(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+}
+
+/// At most 24 lines of 80 columns, with the verdict, the ending and every root cause of the whole report.
+fn fits(scenario: &Path) -> Result<(), Failed> {
+    let node = Node::described(&description(scenario), Variant::Faulty);
+    let whole = node.report();
+    let screen = node.answer(&[], "80");
+    let wrapped = node.answer(&["--verbose"], "80");
+    let (text, ending) = screen.rsplit_once("exit ").ok_or("no exit code")?;
+    let first = text.lines().next().unwrap_or_default().trim_end_matches('…');
+    let severities = ["critical ", "warning  ", "unknown  ", "info     "];
+    let root = |line: &str| {
+        let found = severities.iter().find_map(|severity| line.strip_prefix(severity))?;
+        Some(found.split(':').next()?.to_owned())
+    };
+    let faults = [
+        (text.lines().count() > 24, "more than 24 lines"),
+        (widest(text) > 80 || widest(&wrapped) > 80, "more than 80 columns"),
+        (!whole.ends_with(&format!("exit {ending}")), "another ending"),
+        (!whole.starts_with(first), "another headline"),
+        (!whole.lines().filter_map(root).all(|id| text.contains(&id)), "a root cause is missing"),
+    ];
+    if let Some((_, fault)) = faults.iter().find(|(is_so, _)| *is_so) {
+        return Err(format!("{fault}:\n{screen}\n{wrapped}").into());
+    }
+    let expected = scenario.join("screen");
+    if expected.exists() { compared(&expected, &screen) } else { Ok(()) }
+}
+
+/// What is not as expected, a line each.
+fn unmet(scenario: &Path) -> Vec<String> {
+    let node = Node::described(&description(scenario), Variant::Faulty);
+    let said = Said::of(&node);
+    let unmet = node.expectations.iter().filter_map(|expected| expected.unmet(&said));
+    unmet.chain(law::broken(&node, &said)).collect()
+}
+
+fn alarms(scenario: &Path) -> Vec<String> {
+    let said = Said::of(&Node::described(&description(scenario), Variant::Healthy));
+    Expectation::Quiet.unmet(&said).into_iter().collect()
+}
+
+/// A case of the list must be wrong, any other right.
+fn held_against_the_list(name: &str, wrong: &[String]) -> Result<(), Failed> {
+    let listed = NOT_YET.iter().find(|(listed, _)| *listed == name);
+    match listed {
+        None if wrong.is_empty() => Ok(()),
+        None => Err(wrong.join("\n").into()),
+        Some(_) if wrong.is_empty() => Err(format!("{name} is right now: take it out of NOT_YET").into()),
+        Some(_) => Ok(()),
+    }
+}
+
+fn tests(scenario: &Path) -> Vec<Trial> {
+    let name = scenario.file_name().and_then(|name| name.to_str()).expect("a plain name").to_owned();
+    let text = fs::read_to_string(description(scenario)).unwrap_or_default();
+    let has = |directive: &str| text.lines().any(|line| line.split(' ').next() == Some(directive));
+    let trial = |suffix: &str, wrong: fn(&Path) -> Vec<String>| {
+        let (name, scenario) = (format!("{name}::{suffix}"), scenario.to_owned());
+        Trial::test(name.clone(), move || held_against_the_list(&name, &wrong(&scenario)))
+    };
+    let is_doctors = has("expect") || text.lines().any(|line| line == "verb doctor");
+    let own = scenario.to_owned();
+    let mut tests = vec![Trial::test(name.clone(), move || judged(&own))];
+    let own = scenario.to_owned();
+    tests.extend(is_doctors.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
+    tests.extend(is_doctors.then(|| trial("expected", unmet)));
+    tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
+    tests
+}
+
 fn main() -> ExitCode {
-    let mut scenarios: Vec<_> =
-        fs::read_dir(nodes()).expect("scenarios").map(|e| e.expect("an entry").path()).collect();
-    scenarios.retain(|path| path.file_name().is_some_and(|name| name != "common"));
-    scenarios.sort();
-    let tests = scenarios.into_iter().map(|scenario| {
-        let name = scenario.file_name().and_then(|name| name.to_str()).expect("a plain name").to_owned();
-        Trial::test(name, move || judged(&scenario))
-    });
-    libtest_mimic::run(&Arguments::from_args(), tests.collect()).exit_code()
+    let mut tests: Vec<_> = scenarios().iter().flat_map(|scenario| tests(scenario)).collect();
+    let names: Vec<_> = tests.iter().map(|test| test.name().to_owned()).collect();
+    tests.push(Trial::test("not_yet_names_tests", move || {
+        let gone: Vec<_> =
+            NOT_YET.iter().filter(|(name, _)| !names.iter().any(|other| other == name)).collect();
+        if gone.is_empty() { Ok(()) } else { Err(format!("no such test: {gone:?}").into()) }
+    }));
+    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }

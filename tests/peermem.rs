@@ -2,6 +2,7 @@
 //! `PeermemUsable`: one fault at a time, and then every two of them together.
 
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason};
+use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
 use peermem_gate::node::{Expectations, MofedPlace, PeermemExpected};
 use peermem_gate::observation::{
@@ -67,9 +68,12 @@ impl Case {
                 versions: crcs(&[("__fentry__", 4), ("module_layout", 5)]),
             }],
             signatures: Signatures::default(),
+            rebuilt: Vec::new(),
+            loaded: None,
         };
         let symvers = Symvers::WithPeerMemory;
         let seen = Observation {
+            fabric: None,
             kernel: Kernel { release: "6.1.0".into(), machine: "x86_64".into(), ..Kernel::default() },
             nic: Nic::Found("0000:01:00.0".into()),
             marker: Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 }),
@@ -87,6 +91,7 @@ impl Case {
             peermem: Some(peermem),
         };
         let expected = Expectations {
+            consumers: vec![Consumer::Peermem],
             rdma_requested: None,
             use_host_mofed: None,
             nobody_asks: false,

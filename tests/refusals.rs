@@ -4,9 +4,11 @@
 mod support;
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use support::{Node, Report, code, gate, output, refusal, suite};
+use support::{GATE, Node, Report, can, code, gate, output, refusal, suite};
 
 fn assert_refused(command: &mut Command, named: &str) {
     let shown = format!("{command:?}");
@@ -26,15 +28,51 @@ fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
         (&["load", "peerdirect_support=0"], behind),
         (&["keep", "peerdirect_support=0"], behind),
         (&["status"], verbs),
-        (&["help"], verbs),
+        (&["help", "status"], verbs),
         (&["--timeout", "5m"], verbs),
         (&["wait", "--timout", "5m"], "tip: a similar argument exists: '--timeout'"),
     ] {
         assert_refused(gate().args(words), tip);
     }
-    // It is no parameter of a module.
-    let (_, said) = refusal(gate().args(["load", "--root", "/host"]));
-    assert!(said.contains("unexpected argument '--root'") && !said.contains("tip"), "{said}");
+    // What no verb has is no command and no parameter of a module either.
+    let (_, said) = refusal(gate().args(["load", "--nonsense"]));
+    assert!(said.contains("unexpected argument '--nonsense'") && !said.contains("tip"), "{said}");
+}
+
+/// Who owns it, and why this verb does not take it.
+fn an_option_of_another_verb_is_named_as_one() {
+    for (words, reason) in [
+        (
+            &["check", "--timeout", "5m"][..],
+            "--timeout is an option of wait, load; `check` looks once and does not wait",
+        ),
+        (&["load", "--root=/host"], "; `load` changes the kernel that is running"),
+        (&["keep", "--timeout=5m"], "; `keep` runs until it is told to end"),
+        (&["fleet", "--root", "/host"], "; `fleet` does not look at a node"),
+    ] {
+        assert_refused(gate().args(words), reason);
+    }
+}
+
+fn a_misspelt_variable_is_guessed() {
+    for (misspelt, meant) in [
+        ("PEERMEM_GATE_TIMOUT", "did you mean PEERMEM_GATE_TIMEOUT?"),
+        ("PEERMEM_GATE_ON_TIME_OUT", "did you mean PEERMEM_GATE_ON_TIMEOUT?"),
+        // One that another verb of the same pod has.
+        ("PEERMEM_GATE_STATUSFILE", "did you mean PEERMEM_GATE_STATUS_FILE?"),
+    ] {
+        assert_refused(wait().env(misspelt, "1m"), meant);
+    }
+    let (_, said) = refusal(wait().env("PEERMEM_GATE_QQQQ", "1m"));
+    assert!(said.contains("PEERMEM_GATE_QQQQ") && !said.contains("did you mean"), "{said}");
+}
+
+fn a_refusal_has_no_blank_line() {
+    for words in [&["wait", "--nonsense"][..], &["nonsense"], &["install"], &["wait", "--on-timeout", "open"]]
+    {
+        let (_, said) = refusal(gate().args(words));
+        assert!(!said.contains("\n\n"), "{words:?}: {said}");
+    }
 }
 
 fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
@@ -47,11 +85,70 @@ fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
                 "is not a directory here: mount the host there",
             );
         }
-        assert_refused(gate().arg(verb).args(["--root", "relative"]), "not an absolute path");
+        let empty = node.path("no-host");
+        fs::create_dir_all(empty.join("proc")).unwrap();
+        assert_refused(gate().arg(verb).arg("--root").arg(&empty), "/no-host has neither proc nor sys");
+        // Unless it is said where they are.
+        let mut look = gate();
+        look.arg(verb).arg("--root").arg(&empty).arg("--proc").arg(node.path("proc"));
+        let said = end(look.arg("--sys").arg(node.path("sys")).env("PEERMEM_GATE_TIMEOUT", "0s")).1;
+        assert!(!said.contains("neither proc nor sys"), "{said}");
     }
     let (code, said) = refusal(gate().args(["load", "--driver-root"]).arg(node.path("none")));
     assert_eq!(code, 127, "{said}");
     assert!(said.contains("/none is not there: start the driver's container"), "{said}");
+}
+
+fn a_relative_root_is_taken() {
+    let node = Node::ready();
+    let parent = node.root().parent().unwrap().to_owned();
+    for root in [".", "./proc/../", node.root().file_name().unwrap().to_str().unwrap()] {
+        let mut check = gate();
+        let directory = if root.starts_with('.') { node.root() } else { &parent };
+        check.args(["check", "--root", root]).current_dir(directory);
+        assert_eq!(code(output(&mut check).status), 0, "{root}");
+    }
+}
+
+/// In a root of its own, as a debug pod has it, with `at` mounted at /host.
+fn in_a_pod(words: &str, at: &Path) -> (i32, String) {
+    let script = format!(
+        r#"set -e
+        mount -t tmpfs none "$1"; mkdir "$1/host"
+        for entry in /*; do
+            if [ -L "$entry" ]; then cp -P "$entry" "$1$entry"
+            elif [ -d "$entry" ]; then mkdir -p "$1$entry"; mount --rbind "$entry" "$1$entry"; fi
+        done
+        mount --rbind "$2" "$1/host"; exec chroot "$1" "$0" {words}"#
+    );
+    let scratch = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, GATE]);
+    end(command.arg(scratch.path()).arg(at))
+}
+
+fn in_a_pod_the_host_is_looked_at_and_that_is_said() {
+    if !can(&["unshare", "--user", "--map-root-user", "--mount", "true"]) {
+        return;
+    }
+    let (node, said) = (Node::ready(), "looking at the host's file system in /host");
+    for (words, is_there) in [
+        ("check", true),
+        ("doctor -v", true),
+        ("check --root /", false),
+        ("check --sys /sys", false),
+        ("wait --timeout=0s", false),
+    ] {
+        let (_, answer) = in_a_pod(words, node.root());
+        assert_eq!(answer.contains(said), is_there, "{words}: {answer}");
+        assert_eq!(
+            answer.contains("/host/run/mellanox/drivers/.driver-ready is there"),
+            is_there,
+            "{answer}"
+        );
+    }
+    let (_, answer) = in_a_pod("check", &node.path("run"));
+    assert!(!answer.contains(said), "a volume without proc and sys is not a host: {answer}");
 }
 
 fn a_mirrored_choice_names_what_there_is_to_choose_from() {
@@ -144,7 +241,6 @@ fn usage() {
     assert_eq!(code, 2, "no verb: {said}");
     assert!(said.contains("Usage"), "{said}");
     // A verb comes with its issue, and is no stub until then.
-    assert_refused(gate().arg("help"), "help");
 }
 
 fn options_of_other_verbs() {
@@ -335,7 +431,10 @@ fn options(verb: &str) -> Vec<(String, String)> {
     let help = String::from_utf8(output.stdout).unwrap();
     let listed = help.lines().filter_map(|line| {
         let line = line.trim_start();
-        let long = line.strip_prefix("-h, --").or_else(|| line.strip_prefix("--"))?;
+        let long = ["-h, --", "-v, --"]
+            .iter()
+            .find_map(|short| line.strip_prefix(short))
+            .or_else(|| line.strip_prefix("--"))?;
         Some(long.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next()?.to_owned())
     });
     let ours = listed.filter(|option| option != "help" && option != "version");
@@ -386,7 +485,7 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "on-timeout" => "proceed".into(),
         "settle" => "123ms".into(),
         "suspect-hold" => "1ms".into(),
-        "fail-fast" | "dry-run" | "precompiled" | "peermem" => "true".into(),
+        "fail-fast" | "dry-run" | "precompiled" | "peermem" | "verbose" => "true".into(),
         "driver-root" => "/odd".into(),
         "heartbeat" => "7s".into(),
         "status-file" => path(node, "odd/status"),
@@ -425,6 +524,9 @@ fn every_mirror_does_what_its_option_does() {
                 command.arg(verb);
                 if option != "root" {
                     command.arg("--root").arg(node.root());
+                }
+                if verb == "doctor" && option != "verbose" {
+                    command.arg("--verbose");
                 }
                 if option == "driver-root" && verb != "doctor" {
                     command.arg("--peermem");
@@ -492,9 +594,11 @@ fn a_disabled_load_asks_no_more_than_where_and_by_what() {
 
 fn main() -> ExitCode {
     suite![
+        an_option_of_another_verb_is_named_as_one,
+        a_misspelt_variable_is_guessed,
+        a_refusal_has_no_blank_line,
         what_is_typed_amiss_is_answered_with_how_to_type_it,
         a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
-        a_mirrored_choice_names_what_there_is_to_choose_from,
         a_host_mofed_that_is_misspelt_is_told,
         those_that_the_others_start_from_are_accepted,
         usage,
@@ -517,6 +621,9 @@ fn main() -> ExitCode {
         every_option_has_a_mirror_and_refuses_an_empty_value,
         every_mirror_does_what_its_option_does,
         no_option_reaches_modprobe_as_a_parameter,
-        a_disabled_load_asks_no_more_than_where_and_by_what
+        a_disabled_load_asks_no_more_than_where_and_by_what,
+        a_relative_root_is_taken,
+        in_a_pod_the_host_is_looked_at_and_that_is_said,
+        a_mirrored_choice_names_what_there_is_to_choose_from
     ]
 }

@@ -23,7 +23,8 @@ fn node_and_policy(options: &str) -> (Node, Policy) {
         ["peermem-gate", "wait"].into_iter().chain(options.split_whitespace()).map(OsString::from).collect();
     let verb = environment::parse(&args, &Vec::new()).expect("options").verb;
     let Verb::Wait(wait) = verb else { unreachable!("the verb is wait") };
-    let node = Node::new(&wait.node, &wait.look.root, None, &Vec::new()).expect("options that go together");
+    let node = Node::new(&wait.node, wait.look.root.as_deref().unwrap_or(Path::new("/")), None, &Vec::new())
+        .expect("options that go together");
     (node, Policy::of_wait(&wait).expect("options that go together"))
 }
 
@@ -109,6 +110,7 @@ impl ReplayKeep {
         let done = match action {
             Action::Load => Done::Loaded("loaded".to_owned()),
             Action::Unload => Done::Unloaded("unloaded".to_owned()),
+            Action::Rebuild => unreachable!("nobody has asked for a rebuild"),
         };
         let effects = self.keep.done(at, done);
         self.hear(at, effects);

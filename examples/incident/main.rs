@@ -33,10 +33,28 @@ use crate::timeline::{INCIDENT, STALE_MARKER, Timeline};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// For a reader who has heard none of these words.
+const OPENING: &str = "\
+MOFED is the driver of Mellanox network cards, which replaces the kernel's own RDMA modules and then
+creates a file, its marker, to report that it is ready; nvidia-peermem, by which such a card reads
+GPU memory, is built against MOFED, and built too early it becomes a stub: a module that compiles,
+but that the kernel refuses to load. Here four programs wait for MOFED, each in its own way.";
+
+const VERDICT: &str = "\
+Verdict: hold back the build, and trust no single sign.
+  Act 1: k8s-driver-manager let the build start too early, so nvidia-peermem became a stub. The loop
+         before modprobe waited correctly and had only that stub to load. No restart cures a stub.
+  Act 2: the loop that looks for the marker opened on a stale one. peermem-gate asked the kernel.
+  peermem-gate was right in both acts.
+
+Real in this run: the peermem-gate program, the shell loops, their processes, files and times.
+Computed: the node. MOFED, the kernel's files and the compiler are acted in a scratch directory, and
+what modprobe would answer follows from what each build saw. tests/run plays it on a real kernel.";
+
 fn main() -> ExitCode {
     match play() {
         Ok(untrue) if untrue.is_empty() => {
-            println!("All of this was observed just now, with real processes.");
+            println!("{VERDICT}");
             ExitCode::SUCCESS
         }
         Ok(untrue) => {
@@ -56,16 +74,17 @@ fn main() -> ExitCode {
 /// Plays both acts; answers with the claims that did not come true.
 fn play() -> anyhow::Result<Vec<&'static str>> {
     let gate = gate_binary::build()?;
+    println!("{OPENING}\n");
     println!("Kernel {KERNEL}, MOFED {MOFED}, {SPEED} times as fast.");
-    println!("The clock is the incident's; the seconds that peermem-gate speaks of are real ones.");
+    println!("The clock shows the incident's time; the seconds in peermem-gate's lines are real ones.");
 
-    println!("\nAct 1: the incident\n");
+    println!("\nAct 1: the incident of 21 November 2025\n");
     let mut untrue = act(&gate, &INCIDENT, &outcome::OF_THE_INCIDENT)?;
-    println!("The stub is made by the build: a wait behind the build cannot cure it, and no restart can.");
 
-    println!("\nAct 2: the marker of a MOFED that is no more (the clock starts anew)\n");
+    println!(
+        "\nAct 2: a stale marker, left by a MOFED container that was killed (the clock starts at zero)\n"
+    );
     untrue.extend(act(&gate, &STALE_MARKER, &outcome::OF_A_STALE_MARKER)?);
-    println!("A file says that MOFED was ready once. The gate asks the kernel whether it still is.\n");
     Ok(untrue)
 }
 

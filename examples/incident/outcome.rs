@@ -65,20 +65,26 @@ impl Outcome {
     fn judgement(&self, one: &Contestant) -> String {
         let Some(load) = self.load(one) else {
             let held = one.who == Who::HastyGate;
-            return if held { "yes: it holds, and says why" } else { "no: it never opened" }.to_owned();
+            return if held { "yes: it did not open, and logged why" } else { "no: it never opened" }
+                .to_owned();
         };
         match (one.who, load) {
             (Who::DriverManager, Load::InvalidArgument) => {
-                "no: the kernel's own mlx5_core was enough for it".to_owned()
+                "no: it took the kernel's own mlx5_core for MOFED's".to_owned()
             }
             (Who::LoopBeforeModprobe, Load::InvalidArgument) => match self.built(one) {
-                Some((at, _)) => format!("no: its stub was built at {}", self.clock.shows(at)),
+                Some((at, _)) => format!(
+                    "no: it waited before modprobe, but the stub was built at {}",
+                    self.clock.shows(at)
+                ),
                 None => "no".to_owned(),
             },
-            (Who::InitContainer, Load::Loads) => "yes, this time: it sees nothing but the file".to_owned(),
+            (Who::InitContainer, Load::Loads) => {
+                "yes, this time: it sees only the marker file (see act 2)".to_owned()
+            }
             (_, Load::Loads) => "yes".to_owned(),
             (_, Load::InvalidArgument) => "no: the build made a stub".to_owned(),
-            (_, Load::UnknownSymbol) => "no: a file is there, MOFED is not".to_owned(),
+            (_, Load::UnknownSymbol) => "no: the marker file is there, MOFED is not".to_owned(),
         }
     }
 
@@ -100,10 +106,9 @@ impl Outcome {
         let marker = saw.map_or("", |saw| yes_no(saw.marker));
         let headers = saw.map_or("", |saw| yes_no(saw.headers));
         let (who, judgement) = (one.who.name(), self.judgement(one));
-        writeln!(
-            f,
-            "  {who:<25}  {opened:<8}  {marker:<6}  {stack:<8}  {headers:<7}  {load:<16}  {judgement}"
-        )
+        let row = format!("  {who:<25}  {opened:<8}  {marker:<6}  {stack:<8}  {headers:<7}  {load}");
+        writeln!(f, "{}", row.trim_end())?;
+        writeln!(f, "      {judgement}")
     }
 }
 
@@ -111,8 +116,8 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  {:<25}  {:<8}  {:<6}  {:<8}  {:<7}  {:<16}  right?",
-            "who", "opened", "marker", "modules", "headers", "nvidia-peermem"
+            "  {:<25}  {:<8}  {:<6}  {:<8}  {:<7}  nvidia-peermem\n      was that right?",
+            "who", "opened", "marker", "modules", "headers"
         )?;
         let waiting = self.contestants.iter().filter(|one| one.who != Who::Compiler);
         waiting.into_iter().try_for_each(|one| self.row(f, one))

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Where a line of the story breaks, and where it goes on.
-const WIDTH: usize = 110;
+const WIDTH: usize = 100;
 const INDENT: usize = 20;
 
 /// The node, those who wait on it, and whoever tells of both.
@@ -87,7 +87,7 @@ impl Stage {
             }
             "stub" => {
                 self.contestant(from)?.built = Some((at, Built::Stub));
-                "builds nvidia-peermem: no peer-memory symbols in sight, a STUB".to_owned()
+                "builds nvidia-peermem: sees no peer-memory symbols: a STUB".to_owned()
             }
             "real" => {
                 self.contestant(from)?.built = Some((at, Built::Real));
@@ -121,7 +121,7 @@ impl Stage {
     fn tell(&self, at: Instant, side: &str, what: &str) {
         let mut line = format!("  {}  {side:<6}", self.clock.shows(at));
         for word in what.split(' ') {
-            if line.chars().count() + word.len() > WIDTH {
+            if line.chars().count() + word.len() >= WIDTH {
                 println!("{line}");
                 line = " ".repeat(INDENT);
             }

@@ -54,7 +54,7 @@ pub(crate) const INCIDENT: Timeline = Timeline {
             },
         ),
         step((11, 53, 43), "MOFED", "its build script ends", |_| Ok(())),
-        step((11, 54, 0), "GPU", "behind k8s-driver-manager: compiles nvidia-peermem", |stage| {
+        step((11, 54, 0), "GPU", "let through by k8s-driver-manager: compiles nvidia-peermem", |stage| {
             stage.start(Who::Compiler)
         }),
         step((11, 56, 0), "GPU", "has compiled: the loop before modprobe starts", |stage| {

@@ -159,7 +159,7 @@ pub fn module_file(data: &[u8]) {
 pub fn status(data: &[u8]) {
     let Ok(stored) = Stored::read(&String::from_utf8_lossy(data)) else { return };
     let _ = stored.outdated(Some("0fb0e9b4-0000-4000-8000-000000000001"), Duration::from_secs(1000));
-    assert_plain(&stored.text());
+    assert_plain(&stored.text(peermem_gate::report::style::Style::new(None, &Vec::new())));
 }
 
 /// Short texts.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The door that only writes, and becomes CMD.
 
+pub mod build;
 mod directory;
 pub mod exec;
 mod executable;
@@ -10,11 +11,14 @@ mod lifeline;
 pub mod log;
 pub mod modprobe;
 pub mod notify;
+pub mod order;
 mod outlet;
 pub mod output;
 mod stderr;
 pub mod supervisor;
+pub mod terminal;
 pub mod termination_log;
+pub mod workshop;
 
 pub use lifeline::Lifeline;
 pub use outlet::answer;

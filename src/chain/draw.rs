@@ -3,31 +3,36 @@
 
 use super::{Link, LinkState, broken_at};
 use crate::symptoms::chain::Chain;
+use crate::text::{Lead, Page};
 use std::time::Duration;
 
 /// A heading, a line for each file below the one that it comes after, and where the chain stops.
-#[must_use]
-pub fn draw(seen: &Chain, links: &[Link]) -> String {
-    let mut text = format!("readiness chain, {}\n", booted(seen));
+pub fn draw(seen: &Chain, links: &[Link], page: &mut Page) {
+    page.line(format_args!("readiness chain, {}", booted(seen)));
     let is_begun = seen.has_directory != Ok(false);
     let roots = links.iter().filter(|link| parent(links, link).is_none());
     for root in roots {
         // Nothing is expected of an operator that has not been here.
         let below = if is_begun { links } else { &[] };
-        branch(&mut text, below, root, "", "");
+        branch(page, below, root, "", "");
     }
-    text += &match broken_at(links) {
+    page.line(end(seen, links));
+}
+
+/// Where the chain stops, in a sentence.
+#[must_use]
+pub fn end(seen: &Chain, links: &[Link]) -> String {
+    match broken_at(links) {
         Some(link) => {
             let since =
                 link.waited_s.map(|seconds| format!(", for {} now", span(seconds))).unwrap_or_default();
-            format!("it stops at {}, which {} writes{since}\n", link.file, link.writer)
+            format!("it stops at {}, which {} writes{since}", link.file, link.writer)
         }
-        None if !is_begun => {
-            format!("{} is not there: no GPU Operator since this boot\n", seen.directory.display())
+        None if seen.has_directory == Ok(false) => {
+            format!("{} is not there: no GPU Operator since this boot", seen.directory.display())
         }
-        None => "it is whole\n".to_owned(),
-    };
-    text
+        None => "it is whole".to_owned(),
+    }
 }
 
 fn booted(seen: &Chain) -> String {
@@ -43,17 +48,20 @@ fn parent<'a>(links: &'a [Link], link: &Link) -> Option<&'a Link> {
     links.iter().find(|other| Some(other.file) == link.after)
 }
 
-fn branch(text: &mut String, links: &[Link], link: &Link, lead: &str, below: &str) {
-    *text += format!("{lead}{}{}\n", label(link), ages(link)).as_str();
+/// `first` is drawn before this file, `below` before all that is under it.
+fn branch(page: &mut Page, links: &[Link], link: &Link, first: &str, below: &str) {
     let children: Vec<_> = links.iter().filter(|other| other.after == Some(link.file)).collect();
+    let stem = if children.is_empty() { "  " } else { "│ " };
+    let under = format!("{below}{stem}    ");
+    let lead = |first: &str| Lead { first: first.to_owned(), rest: under.clone(), colour: None };
+    page.entry(&lead(first), format_args!("{}{}", label(link), ages(link)));
     if holds_up(link) {
-        let stem = if children.is_empty() { "  " } else { "│ " };
         let writer = if link.broken { format!("{} writes it; ", link.writer) } else { String::new() };
-        *text += format!("{below}{stem}    {writer}waiting: {}\n", link.waiters.join(", ")).as_str();
+        page.entry(&lead(&under), format_args!("{writer}waiting: {}", link.waiters.join(", ")));
     }
     for (at, child) in children.iter().enumerate() {
-        let (lead, more) = if at + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        branch(text, links, child, &format!("{below}{lead}"), &format!("{below}{more}"));
+        let (turn, more) = if at + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        branch(page, links, child, &format!("{below}{turn}"), &format!("{below}{more}"));
     }
 }
 

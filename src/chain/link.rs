@@ -74,6 +74,10 @@ pub struct Around {
     pub wants_marker: bool,
     /// The module nvidia is loaded; `None` where that cannot be read.
     pub has_driver: Option<bool>,
+    /// When the container of the driver was started, in seconds since 1970, where it has not been restarted.
+    pub driver_started: Option<i64>,
+    /// When the first container that validates was started, where it has not been restarted.
+    pub validator_started: Option<i64>,
 }
 
 /// The link at which the chain stops.
@@ -110,9 +114,7 @@ fn link(step: &Step, seen: &Chain, around: Around, state: LinkState, broken: boo
     let boot = seen.clock.boot.as_ref().ok();
     let predecessor = step.after.and_then(|name| seen.stamp(name).written());
     let written = stamp.written();
-    // Where nobody waits for MOFED, the first of the GPU Operator's files has nothing before it.
-    let is_first = step.after.is_none_or(|name| name == super::MARKER && !around.wants_marker);
-    let since = if is_first { boot.copied() } else { predecessor };
+    let since = waited_since(step, seen, around, predecessor);
     let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == LinkState::Absent);
     Link {
         file: step.name,
@@ -127,6 +129,23 @@ fn link(step: &Step, seen: &Chain, around: Around, state: LinkState, broken: boo
         usual_s: step.usual,
         waiters: step.waiters,
         note: note(step, seen, around, &stamp),
+    }
+}
+
+/// From when on a file may be waited for: its writer has been started, and what it waits for is there. Where neither is
+/// known and nothing comes before it, from the boot on.
+fn waited_since(step: &Step, seen: &Chain, around: Around, predecessor: Option<i64>) -> Option<i64> {
+    let writer = match step.name {
+        super::MARKER => None,
+        DRIVER_CTR_READY => around.driver_started,
+        _ => around.validator_started,
+    };
+    let before = step.after.and_then(|name| super::STEPS.iter().find(|step| step.name == name));
+    let has_none_before = before.is_none_or(|before| !is_needed(before, seen, around));
+    match (predecessor, writer) {
+        (None, _) if !has_none_before => None,
+        (None, None) => seen.clock.boot.as_ref().ok().copied(),
+        (predecessor, writer) => predecessor.max(writer),
     }
 }
 

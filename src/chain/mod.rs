@@ -8,8 +8,8 @@
 mod draw;
 mod link;
 
-pub use draw::draw;
 pub(crate) use draw::span;
+pub use draw::{draw, end};
 pub use link::{Around, Link, LinkState, broken_at, links};
 
 /// When a file of the chain is waited for.

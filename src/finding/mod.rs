@@ -4,12 +4,14 @@
 //! A finding's id decides its severity, title, remedy and possible causes ([`Id`]); the evidence is
 //! the node's. Where a finding is a condition's reason, it has the reason's name.
 
+mod step;
 mod table;
 
 use crate::condition::Reason;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
+pub use step::{Fact, Facts, Step};
 pub use table::Id;
 
 /// How bad it is, worst first.
@@ -59,13 +61,14 @@ impl Evidence {
 pub struct Finding {
     /// Stable; docs/findings.md explains each.
     pub id: Id,
-    /// Always `id.severity()`.
+    /// `id.severity()`; of what follows from another finding `Info`, for the cause alarms already.
     pub severity: Severity,
     /// Always `id.title()`.
     pub title: &'static str,
     /// What it was seen by; never empty.
     pub evidence: Vec<Evidence>,
-    /// Steps that a person can take, in this order.
+    /// Steps that a person can take, in this order. A judge may put steps of its own here; [`ordered`] adds the
+    /// id's.
     pub remedy: Vec<String>,
     /// The finding that it comes from: it goes when that goes. Set by [`ordered`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +84,7 @@ impl Finding {
             severity: id.severity(),
             title: id.title(),
             evidence: vec![Evidence::new(source.to_string(), seen)],
-            remedy: id.remedy().iter().map(|step| (*step).to_owned()).collect(),
+            remedy: Vec::new(),
             follows_from: None,
         }
     }
@@ -106,6 +109,24 @@ impl Finding {
 }
 
 impl Id {
+    /// A file of the readiness chain that does not come, or cannot be believed.
+    #[must_use]
+    pub fn is_of_the_chain(self) -> bool {
+        use Id::{
+            ChainUnderWay, DriverCtrNotReady, DriverCtrReadyStale, DriverNotValidated, ToolkitNotReady,
+            ValidationIncomplete,
+        };
+        matches!(
+            self,
+            DriverCtrReadyStale
+                | DriverCtrNotReady
+                | DriverNotValidated
+                | ChainUnderWay
+                | ToolkitNotReady
+                | ValidationIncomplete
+        )
+    }
+
     /// The finding that has a reason's name; every reason that holds the gate back has one.
     #[must_use]
     pub fn of(reason: Reason) -> Option<Self> {
@@ -127,16 +148,24 @@ impl Serialize for Id {
 }
 
 /// One finding an id, with the evidence of all; root causes first, worst first, and under each what
-/// follows from it. The remedies name this node.
+/// follows from it. The remedies are chosen by what is known of this node.
 #[must_use]
-pub fn ordered(found: Vec<Finding>, node: &str) -> Vec<Finding> {
+pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     let mut all = merged(found);
     all.sort_by_key(|finding| finding.id);
     let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
     for finding in &mut all {
         // A cause stands above what follows from it in the table, so that there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
-        finding.remedy.iter_mut().for_each(|step| *step = step.replace("{node}", node));
+        let own = facts.choose(finding.id.remedy());
+        let mut steps: Vec<_> = finding.remedy.iter().map(|step| facts.fill(step)).collect();
+        steps.extend(own);
+        steps.truncate(step::MOST);
+        finding.remedy = steps;
+    }
+    stopped_by_the_worst(&mut all);
+    for finding in all.iter_mut().filter(|finding| finding.follows_from.is_some()) {
+        finding.severity = Severity::Info;
     }
     let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
     roots.sort_by_key(|id| (urgency(*id, &all), id.severity(), *id));
@@ -146,6 +175,17 @@ pub fn ordered(found: Vec<Finding>, node: &str) -> Vec<Finding> {
     }
     all.sort_by_key(|finding| order.iter().position(|id| *id == finding.id));
     all
+}
+
+/// The readiness chain stops because of whatever else is wrong, though nothing says which.
+fn stopped_by_the_worst(all: &mut [Finding]) {
+    let roots = all.iter().filter(|finding| finding.follows_from.is_none() && !finding.id.is_of_the_chain());
+    let worst = roots.min_by_key(|finding| (finding.severity, finding.id));
+    let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
+    let Some(worst) = worst.filter(is_loud).map(|finding| finding.id) else { return };
+    for finding in all.iter_mut().filter(|finding| finding.id.is_of_the_chain() && finding.id > worst) {
+        finding.follows_from = finding.follows_from.or(Some(worst));
+    }
 }
 
 fn merged(found: Vec<Finding>) -> Vec<Finding> {
@@ -197,9 +237,10 @@ mod tests {
     #[test]
     fn titles_and_remedies_are_for_people() {
         for id in Id::ALL {
-            assert!(id.title().len() <= 80 && !id.title().ends_with('.'), "{id}");
+            assert!(id.title().len() <= 110 && !id.title().ends_with('.'), "{id}");
             assert!(!id.remedy().is_empty(), "{id} has no remedy");
             for step in id.remedy() {
+                let step = step.text;
                 assert!(step.ends_with(['.', ':']) && step.matches('`').count() % 2 == 0, "{id}: {step}");
             }
         }
@@ -210,7 +251,7 @@ mod tests {
         use Id::{MarkerAbsent, MofedBuilding, SourceUnreadable};
         let found =
             [SourceUnreadable, MarkerAbsent, MofedBuilding].map(|id| Finding::new(id, "source", "seen"));
-        let ids: Vec<_> = ordered(found.into(), "node-1").iter().map(|finding| finding.id).collect();
+        let ids: Vec<_> = ordered(found.into(), &Facts::default()).iter().map(|finding| finding.id).collect();
         assert_eq!(ids, [MofedBuilding, MarkerAbsent, SourceUnreadable]);
     }
 
@@ -219,7 +260,7 @@ mod tests {
         use Id::{HeadersMissing, LegacyClientLoaded, MarkerAbsent, ModuleInTree, StorageModulesLoaded};
         let mixed = [ModuleInTree, LegacyClientLoaded, HeadersMissing, StorageModulesLoaded, MarkerAbsent];
         let found = mixed.iter().chain(&mixed).map(|id| Finding::new(*id, "source", "seen"));
-        let ordered = ordered(found.collect(), "node-1");
+        let ordered = ordered(found.collect(), &Facts::default().word("node", "node-1"));
         let ids: Vec<_> = ordered.iter().map(|finding| finding.id).collect();
         assert_eq!(ids[0], StorageModulesLoaded);
         assert_eq!(ids.last(), Some(&LegacyClientLoaded), "of the same severity, and no consequence");

@@ -139,10 +139,11 @@ impl<'a> Entry<'a> {
         Some((broken.file.as_ref(), broken.waited_s?))
     }
 
-    /// Something is wrong, whatever the verdict: what it comes from may be harmless by itself.
+    /// A root cause is wrong, whatever the verdict. What follows from one carries no alarm of its own.
     pub(super) fn is_wrong(&self) -> bool {
         let mut findings = self.findings.iter().flatten();
-        findings.any(|found| matches!(found.severity.as_ref(), "critical" | "warning"))
+        let is_alarm = |found: &Found<'_>| matches!(found.severity.as_ref(), "critical" | "warning");
+        findings.any(|found| found.follows_from.is_none() && is_alarm(found))
     }
 
     /// What is wrong, without what only follows from it. `object` is the report itself.

@@ -2,10 +2,12 @@
 //! Reports of many nodes, rolled up. Pure: lines go in one at a time, and of each no more is kept than
 //! the roll-up needs, so that a fleet of any size streams through.
 
+mod cluster;
 mod entry;
 mod rollup;
 mod text;
 
+pub use cluster::Cluster;
 pub use rollup::{Cause, Damage, Rollup, Wait};
 
 use entry::{Entry, shortened};
@@ -145,6 +147,13 @@ impl Fleet {
         };
         self.nodes.insert(shortened(name), kept);
         Ok(length)
+    }
+
+    /// The same, with what the API server knows besides.
+    #[must_use]
+    pub fn rollup_in(self, cluster: &Cluster) -> Rollup {
+        let causes = cluster.causes(|node| self.nodes.contains_key(node));
+        self.rollup().with(causes)
     }
 
     /// All that was said, added up.

@@ -2,6 +2,7 @@
 //! What a fleet comes to.
 
 use super::CauseKey;
+use super::cluster::NO_REPORT;
 use crate::ending::Ending;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -69,6 +70,11 @@ pub struct Rollup {
     pub versions: BTreeMap<String, BTreeMap<String, usize>>,
     /// The longest waits.
     pub slowest: Vec<Wait>,
+    /// Nodes with a GPU that should have reported and did not, where the cluster's nodes are known.
+    pub without_report: usize,
+    /// The cluster's nodes and pods show something wrong.
+    #[serde(skip)]
+    pub is_cluster_wrong: bool,
     /// Reports that were read.
     pub reports: usize,
     /// Of these, those in whose place a newer one of the same node counts.
@@ -91,6 +97,8 @@ impl Default for Rollup {
             causes: Vec::new(),
             versions: BTreeMap::new(),
             slowest: Vec::new(),
+            without_report: 0,
+            is_cluster_wrong: false,
             reports: 0,
             superseded: 0,
             other_lines: 0,
@@ -109,12 +117,25 @@ impl Rollup {
         serde_json::to_string(self)
     }
 
-    /// 1 when any node is not ready; 2 when that cannot be told of all: a damaged line may be a node's.
+    /// The same, with more causes.
+    pub(super) fn with(mut self, causes: Vec<Cause>) -> Self {
+        let silent = causes.iter().filter(|cause| cause.id == NO_REPORT).map(|cause| cause.count);
+        self.without_report = silent.sum();
+        self.is_cluster_wrong = causes.iter().any(|cause| rank(&cause.severity) < rank("unknown"));
+        self.causes.extend(causes);
+        sort(&mut self.causes);
+        self
+    }
+
+    /// 1 when any node is not ready; 2 when that cannot be told of all: a damaged line may be a node's, and a node
+    /// without a report may be in any state.
     #[must_use]
     pub fn ending(&self) -> Ending {
         match self {
-            Self { not_ready: 1.., .. } => Ending::NotReady,
-            Self { nodes: 0, .. } | Self { damaged: 1.., .. } => Ending::CannotTell,
+            Self { not_ready: 1.., .. } | Self { is_cluster_wrong: true, .. } => Ending::NotReady,
+            Self { nodes: 0, .. } | Self { damaged: 1.., .. } | Self { without_report: 1.., .. } => {
+                Ending::CannotTell
+            }
             _ => Ending::Opened,
         }
     }
@@ -135,8 +156,12 @@ pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<Ca
     };
     // A superseded report may have been the only one with its cause.
     let mut causes: Vec<_> = keys.into_iter().zip(nodes).map(cause).filter(|cause| cause.count > 0).collect();
-    causes.sort_by_cached_key(|cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
+    sort(&mut causes);
     causes
+}
+
+fn sort(causes: &mut [Cause]) {
+    causes.sort_by_cached_key(|cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
 }
 
 fn rank(severity: &str) -> u8 {

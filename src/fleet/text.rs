@@ -33,7 +33,11 @@ impl Rollup {
             0 => "nothing can be told: a report is a line that `doctor --format json` prints".to_owned(),
             n => format!("{n} of them not ready or with findings"),
         };
-        format!("{}: {verdicts}; {state}", nodes(self.nodes))
+        let silent = match self.without_report {
+            0 => String::new(),
+            n => format!("; {} without a report", nodes(n)),
+        };
+        format!("{}: {verdicts}; {state}{silent}", nodes(self.nodes))
     }
 
     fn versions_to(&self, text: &mut String) {

@@ -12,6 +12,7 @@ use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
 use crate::ending::Ending;
 use crate::look::{Cause, Look};
 use crate::observation::{FileId, Identity};
+use crate::rebuild;
 use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
@@ -22,6 +23,17 @@ const MAX_SAID: u32 = 50;
 /// after each further one, up to the limit.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// What was seen, what is not there now, and what counts as there all the same.
+const DEVICES: [(ConditionType, Reason, Reason, Reason); 2] = [
+    (ConditionType::NicPresent, Reason::NicFound, Reason::NoRdmaDevice, Reason::NicSeenBefore),
+    (
+        ConditionType::ManagementDevicePresent,
+        Reason::ManagementDeviceFound,
+        Reason::NoManagementDevice,
+        Reason::ManagementDeviceSeenBefore,
+    ),
+];
 
 /// A time during which everything has held.
 #[derive(Debug)]
@@ -40,8 +52,8 @@ pub struct Gate {
     look: Option<Look>,
     settling: Option<Settling>,
     suspect: Option<(FileId, BootTime)>,
-    /// The Mellanox device that was seen, in the words of the look that saw it.
-    device: Option<String>,
+    /// The devices that were seen, in the words of the look that saw them: as in [`DEVICES`].
+    devices: [Option<String>; DEVICES.len()],
     /// When the gate opens because every look until then says that it does not apply.
     exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
@@ -49,6 +61,8 @@ pub struct Gate {
     said: u32,
     /// How often an opening came to nothing.
     vain: u32,
+    /// nvidia-peermem.ko may be rebuilt when only that is wrong.
+    cures: bool,
 }
 
 impl Gate {
@@ -63,12 +77,33 @@ impl Gate {
             look: None,
             settling: None,
             suspect: None,
-            device: None,
+            devices: [const { None }; DEVICES.len()],
             exempt: None,
             spent: Vec::new(),
             said: 0,
             vain: 0,
+            cures: false,
         }
+    }
+
+    /// Whether it opens for a rebuild of nvidia-peermem, once that alone is wrong.
+    pub fn cure(&mut self, cures: bool) {
+        self.cures = cures;
+    }
+
+    /// Only nvidia-peermem.ko is wrong, all else has held for the settle time, and it may be rebuilt.
+    #[must_use]
+    pub fn is_curable(&self) -> bool {
+        let is_settled = |verdict: &&Verdict| {
+            verdict.get(ConditionType::Settled).is_some_and(|c| c.reason == Reason::Held)
+        };
+        self.verdict().filter(is_settled).is_some_and(|verdict| self.may_cure(verdict))
+    }
+
+    /// Only nvidia-peermem.ko is wrong at this look, and it may be rebuilt.
+    #[must_use]
+    pub fn may_cure(&self, verdict: &Verdict) -> bool {
+        self.cures && rebuild::is_all_that_is_missing(verdict)
     }
 
     /// Holds on after an opening that came to nothing. The deadline stays where it is.
@@ -239,24 +274,26 @@ impl Gate {
     /// A NIC that was seen once counts for the whole hold: firmware resets (mstfwreset), hot-plug and the
     /// containment of PCI errors (DPC) take it off the bus for seconds, and the modules with it.
     fn remember_device(&mut self, verdict: Verdict) -> Verdict {
-        let nic = verdict.get(ConditionType::NicPresent);
-        if let Some(found) = nic.filter(|c| c.reason == Reason::NicFound) {
-            self.device = Some(found.message.clone());
+        for (device, (r#type, found, ..)) in self.devices.iter_mut().zip(DEVICES) {
+            if let Some(found) = verdict.get(r#type).filter(|c| c.reason == found) {
+                *device = Some(found.message.clone());
+            }
         }
         self.with_device(verdict)
     }
 
     fn with_device(&self, verdict: Verdict) -> Verdict {
-        let is_gone =
-            verdict.get(ConditionType::NicPresent).is_some_and(|c| c.reason == Reason::NoRdmaDevice);
-        match self.device.as_ref().filter(|_| is_gone) {
-            Some(seen) => {
-                let message = format!("no longer on the bus, as during a reset; seen before: {seen}");
-                let away = Condition::new(ConditionType::NicPresent, Reason::NicSeenBefore, message);
-                verdict.replacing(away)
+        let devices = self.devices.iter().zip(DEVICES);
+        devices.fold(verdict, |verdict, (device, (r#type, _, gone, seen_before))| {
+            let is_gone = verdict.get(r#type).is_some_and(|c| c.reason == gone);
+            match device.as_ref().filter(|_| is_gone) {
+                Some(seen) => {
+                    let message = format!("no longer on the bus, as during a reset; seen before: {seen}");
+                    verdict.replacing(Condition::new(r#type, seen_before, message))
+                }
+                None => verdict,
             }
-            None => verdict,
-        }
+        })
     }
 
     /// At the first look the gate knows at once that it does not apply; later this settles like the rest.
@@ -309,7 +346,7 @@ impl Gate {
 
     /// Starts, continues or ends the settle time; says what broke it.
     fn settle_or_break(&mut self, now: BootTime, verdict: &Verdict, identity: &Identity) -> Option<String> {
-        if verdict.outcome != Outcome::Ready {
+        if verdict.outcome != Outcome::Ready && !self.may_cure(verdict) {
             self.settling = None;
             return None;
         }
@@ -336,9 +373,10 @@ impl Gate {
     fn decide(&self, now: BootTime) -> Option<Effect> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
         // The first look has not come to its end.
-        let Some(outcome) = self.verdict().map(|verdict| verdict.outcome) else {
+        let Some(verdict) = self.verdict() else {
             return late.then(|| self.too_late());
         };
+        let outcome = verdict.outcome;
         let is_exempt = self.exempt.is_some_and(|opens| now >= opens);
         match outcome {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
@@ -346,6 +384,9 @@ impl Gate {
             // The deadline wins over the settle time; one look opens no second time.
             Outcome::Ready if !(late || self.vain > 0 && self.one_look()) => {
                 Some(Effect::Open(Opening::Ready))
+            }
+            Outcome::Blocked if !late && self.may_cure(verdict) => {
+                self.is_curable().then_some(Effect::Open(Opening::Curable))
             }
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,
@@ -376,7 +417,10 @@ impl Gate {
                 (Level::Warn, format!("{how} while everything settled: the settle time starts anew"))
             }
             (None, ..) => (Level::Info, "everything holds".to_owned()),
-            (Some(c), Outcome::NotApplicable, _) => (Level::Info, c.message.clone()),
+            (Some(_), Outcome::NotApplicable, _) => (Level::Info, exempted(verdict)),
+            (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => {
+                (Level::Warn, format!("to be rebuilt once all else has settled: {}", c.message))
+            }
             (Some(c), Outcome::Blocked, _) => {
                 (Level::Error, format!("blocked, waiting alone cannot help: {}", sentence(c)))
             }
@@ -405,6 +449,9 @@ impl Gate {
         let (level, how) = match &last {
             Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
             Effect::Open(Opening::NotApplicable) => (Level::Info, "open: the gate does not apply".to_owned()),
+            Effect::Open(Opening::Curable) => {
+                (Level::Info, "everything holds but nvidia-peermem.ko, which can be rebuilt".to_owned())
+            }
             Effect::Open(Opening::DryRun) if settling => {
                 (Level::Info, "open: dry run; everything holds at this look".to_owned())
             }
@@ -426,7 +473,9 @@ impl Gate {
             Effect::End(_) | Effect::Say(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
         };
         let mut text = format!("{how} ({})", self.account(now));
-        if let Some(c) = deciding {
+        if let Some(verdict) = self.verdict().filter(|v| v.exemptions().len() > 1 && is_exempt(v)) {
+            text += &format!(": {}", exempted(verdict));
+        } else if let Some(c) = deciding {
             text += &format!(": {}: {}", c.r#type, sentence(c));
             if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
                 text += "; what to do: `peermem-gate doctor` on this node looks for what keeps it";
@@ -470,6 +519,15 @@ fn later(verdict: &Verdict) -> String {
         Some(c) => format!("; then {} will block: {}", c.r#type, sentence(c)),
         None => String::new(),
     }
+}
+
+fn is_exempt(verdict: &Verdict) -> bool {
+    verdict.outcome == Outcome::NotApplicable
+}
+
+/// Why nobody has business here, each in a sentence.
+fn exempted(verdict: &Verdict) -> String {
+    verdict.exemptions().iter().map(|c| c.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// What is so, and what to do about it.

@@ -17,6 +17,8 @@ pub enum Opening {
     TimedOut,
     /// `--dry-run`.
     DryRun,
+    /// All but nvidia-peermem.ko held, and a rebuild may cure that.
+    Curable,
 }
 
 /// How loud a line is.

@@ -2,6 +2,7 @@
 //! From what was seen to what it means. Pure: the same observation gives the same verdict.
 
 pub mod doctor;
+mod fabric;
 mod headers;
 mod marker;
 pub(crate) mod modules;
@@ -12,6 +13,7 @@ pub mod swap;
 pub mod wishes;
 
 use crate::condition::{Condition, ConditionType, Reason, Status, Verdict};
+use crate::consumer::{self, Consumer};
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Nic, Observation};
 use std::path::Path;
@@ -20,7 +22,7 @@ use std::path::Path;
 /// the gate's to judge; here it counts as not asked for.
 #[must_use]
 pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
-    let mut conditions = vec![rdma_requested(expected), nic_present(&seen.nic)];
+    let mut conditions = vec![rdma_requested(expected), nic_present(expected, &seen.nic)];
     match expected.mofed {
         MofedPlace::Container => {
             conditions.push(marker::present(expected, seen));
@@ -43,13 +45,30 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
         peermem::usable(expected, seen),
         not_required(ConditionType::Settled, "one look has no duration"),
     ]);
-    Verdict::of(conditions)
+    if expected.asks_for(Consumer::Fabric) {
+        conditions.extend(fabric::judge(expected, seen));
+    }
+    Verdict::of(conditions.into_iter().map(|condition| needed(expected, condition)).collect())
+}
+
+/// What peermem needs is said without its name where only peermem was asked for.
+fn needed(expected: &Expectations, condition: Condition) -> Condition {
+    if expected.consumers == [Consumer::Peermem] {
+        return condition;
+    }
+    let needs = |consumer: &Consumer| consumer.needs(condition.r#type, expected.mofed);
+    let by: Vec<_> = expected.consumers.iter().copied().filter(needs).collect();
+    if by.is_empty() {
+        let message = format!("{} does not need it", consumer::names(&expected.consumers));
+        return not_required(condition.r#type, &message);
+    }
+    condition.needed_by(by)
 }
 
 /// RDMA is asked for, and there is a device for it.
 #[must_use]
 pub fn applies(expected: &Expectations, nic: &Nic) -> bool {
-    [rdma_requested(expected), nic_present(nic)].iter().all(|c| c.status == Status::True)
+    [rdma_requested(expected), nic_present(expected, nic)].iter().all(|c| c.status == Status::True)
 }
 
 /// Behind what is not there, when it may be there and not be seen.
@@ -75,14 +94,20 @@ pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> boo
         MofedPlace::Container => !modules::from_mofed(expected, seen).holds(),
         MofedPlace::Host => true,
     };
-    may_export && !modules::live(expected, seen).holds()
+    asks_for_symbols(expected) && may_export && !modules::live(expected, seen).holds()
+}
+
+/// Whether anybody needs to know who exports the peer-memory symbols.
+#[must_use]
+pub fn asks_for_symbols(expected: &Expectations) -> bool {
+    expected.asks_for(Consumer::Peermem)
 }
 
 /// True when a module is on its way in or out, so that the next look should come soon.
 #[must_use]
 pub fn in_transit(expected: &Expectations, seen: &Observation) -> bool {
     let peermem = expected.peermem.as_ref().map(|_| "nvidia_peermem");
-    let mut names = expected.modules.iter().map(String::as_str).chain(peermem);
+    let mut names = expected.all_modules().chain(peermem);
     names.any(|name| modules::is_in_transit(&seen.modules, name))
 }
 
@@ -92,22 +117,34 @@ fn not_required(r#type: ConditionType, message: &str) -> Condition {
 
 fn rdma_requested(expected: &Expectations) -> Condition {
     let (reason, message) = match expected.rdma_requested.as_deref() {
+        None if expected.nobody_asks => {
+            (Reason::RdmaNotRequested, "nobody on this node asks for GPUDirect RDMA".to_owned())
+        }
         None => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is not set, which counts as true".to_owned()),
         Some("true") => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is true".to_owned()),
         Some(other) => (
             Reason::RdmaNotRequested,
-            format!("GPU_DIRECT_RDMA_ENABLED is {other:?}, not \"true\": the gate does not apply"),
+            format!("GPU_DIRECT_RDMA_ENABLED is {other:?}, not \"true\": {}", no_business(expected)),
         ),
     };
     Condition::new(ConditionType::RdmaRequested, reason, message)
 }
 
-fn nic_present(nic: &Nic) -> Condition {
+/// Behind the reason.
+fn no_business(expected: &Expectations) -> &'static str {
+    if expected.consumers == [Consumer::Peermem] {
+        "the gate does not apply"
+    } else {
+        "peermem needs no MOFED"
+    }
+}
+
+fn nic_present(expected: &Expectations, nic: &Nic) -> Condition {
     let (reason, message) = match nic {
         Nic::Found(address) => (Reason::NicFound, format!("PCI device {address} is of vendor 0x15b3")),
         Nic::None => (
             Reason::NoRdmaDevice,
-            "no PCI device is of vendor 0x15b3 (Mellanox): the gate does not apply".to_owned(),
+            format!("no PCI device is of vendor 0x15b3 (Mellanox): {}", no_business(expected)),
         ),
         Nic::Unreadable(why) => {
             let message = format!("cannot tell whether there is a Mellanox device: {why}");

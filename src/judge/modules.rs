@@ -127,7 +127,7 @@ pub(super) fn is_in_transit(modules: &Modules, name: &str) -> bool {
 }
 
 /// Why a module does not count as live, in words; `None` when it does.
-fn not_live(state: &ModuleState) -> Option<(Reason, String)> {
+pub(super) fn not_live(state: &ModuleState) -> Option<(Reason, String)> {
     Some(match state {
         ModuleState::Live(_) => return None,
         ModuleState::NotLoaded => (Reason::ModuleNotLoaded, "not loaded".to_owned()),

@@ -67,7 +67,10 @@ impl Case<'_> {
         let gone: Vec<_> = self.expected.modules.iter().filter(|name| self.is_gone(name)).cloned().collect();
         let uses = if uses.is_empty() { "nothing".to_owned() } else { uses.join(", ") };
         if held && gone.is_empty() {
-            let message = format!("{NAME} is live and uses {uses}");
+            let mut message = format!("{NAME} is live and uses {uses}");
+            if self.peermem.loaded.as_ref().is_some_and(|loaded| self.peermem.rebuilt.contains(loaded)) {
+                message += "; peermem-gate rebuilt it";
+            }
             return Condition::new(ConditionType::PeermemUsable, Reason::PeermemLive, message);
         }
         let missing = if gone.is_empty() {
@@ -462,6 +465,9 @@ impl Case<'_> {
             if info.versions.is_empty() {
                 message += "; this kernel has no symbol versions (CONFIG_MODVERSIONS), so nothing was compared: whether it was \
                             built against this MOFED cannot be told";
+            }
+            if info.build_id.as_ref().is_some_and(|id| self.peermem.rebuilt.contains(id)) {
+                message += "; peermem-gate rebuilt it";
             }
             if info.signed && self.signature_demanded().is_some() {
                 message += "; whether the kernel trusts the key that signed it, only the kernel can tell";

@@ -148,7 +148,15 @@ impl Asked<'_> {
             Some(Wish::Yes(told(format!("pod {name}"), "has a container nvidia-peermem-ctr")))
         };
         let of_log = || {
-            let said = self.survey.logs.saying(Meaning::RdmaRequested).next_back()?;
+            // The driver's script loads nvidia-peermem only where it was told so.
+            let meanings = [
+                Meaning::RdmaRequested,
+                Meaning::PeermemModprobe,
+                Meaning::PeermemWaits,
+                Meaning::PeermemRefused,
+            ];
+            let said =
+                meanings.into_iter().find_map(|meaning| self.survey.logs.saying(meaning).next_back())?;
             let path = self.survey.logs.file(said)?.path.display();
             Some(Wish::Yes(told(path, said.saying.text.clone())))
         };
@@ -199,7 +207,7 @@ impl Asked<'_> {
 
     /// That the host has its own RDMA stack, and means it for `GPUDirect`.
     fn host(&self) -> Option<Told> {
-        self.installed().or_else(|| self.asked_by_host()).or_else(|| self.peermem())
+        self.installed().or_else(|| self.asked_by_host())
     }
 
     fn operator(&self) -> Option<Told> {

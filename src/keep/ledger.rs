@@ -2,6 +2,7 @@
 //! What has happened since the start, for metrics.
 
 use super::State;
+use crate::rebuild::Conclusion;
 use crate::time::BootTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,6 +17,10 @@ pub struct Ledger {
     pub spent: BTreeMap<State, Duration>,
     /// Loads that came to nothing, by reason: an errno, or one word.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Rebuilds of nvidia-peermem.ko, by what they came to.
+    pub rebuilds: BTreeMap<Conclusion, u64>,
+    /// Time spent on them.
+    pub rebuilding: Duration,
     /// Loads that succeeded, and when the last of them did.
     pub loads: (u64, Option<BootTime>),
 }
@@ -27,6 +32,8 @@ impl Ledger {
             transitions: BTreeMap::new(),
             spent: State::ALL.map(|state| (state, Duration::ZERO)).into(),
             refused: BTreeMap::new(),
+            rebuilds: BTreeMap::new(),
+            rebuilding: Duration::ZERO,
             loads: (0, None),
         }
     }
@@ -43,6 +50,11 @@ impl Ledger {
 
     pub(super) fn refused(&mut self, reason: &'static str) {
         *self.refused.entry(reason).or_default() += 1;
+    }
+
+    pub(super) fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
+        *self.rebuilds.entry(conclusion).or_default() += 1;
+        self.rebuilding += spent;
     }
 
     pub(super) fn loaded(&mut self) {

@@ -20,6 +20,7 @@ use crate::gate::Policy;
 use crate::gate::{Effect, Gate, Level, Line, sentence};
 use crate::judge::swap::{Glimpse, Presence};
 use crate::look::Cause;
+use crate::rebuild::Conclusion;
 use crate::time::{BootTime, Seconds};
 use state::{LoadedBy, Phase};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub enum Action {
     Load,
     /// Unload it, and it alone.
     Unload,
+    /// Rebuild nvidia-peermem.ko, which is all that is wrong.
+    Rebuild,
 }
 
 /// What an action came to.
@@ -128,6 +131,16 @@ impl Keep {
         }
     }
 
+    /// Whether nvidia-peermem.ko is rebuilt when only that is wrong.
+    pub fn cure(&mut self, cures: bool) {
+        self.gate.cure(cures);
+    }
+
+    /// A rebuild has come to this, and taken this long.
+    pub fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
+        self.ledger.rebuilt(conclusion, spent);
+    }
+
     /// The gate applies: known before the first look has come to its end.
     pub fn applies(&mut self) {
         self.has_applied = true;
@@ -150,7 +163,7 @@ impl Keep {
     /// A whole look.
     pub fn look(&mut self, now: BootTime, cause: &Cause, sight: Sight) -> Step {
         self.ledger.charge(self.state(), now);
-        let is_blocked = sight.is_blocked();
+        let is_blocked = sight.is_blocked() && !self.gate.may_cure(&sight.look.verdict);
         let Sight { mut look, glimpse, evidence, .. } = sight;
         // That it comes and goes is no break of what it waits for.
         let inode = look.identity.modules.remove("nvidia_peermem");
@@ -269,7 +282,7 @@ impl Keep {
         // Unknown and transitional states are re-checked by the periodic poll.
         let own = match (&self.phase, self.peermem) {
             (Phase::Waiting { .. } | Phase::Blocked { .. }, Presence::Absent)
-                if self.is_to_be_tried() && self.is_ready() =>
+                if self.is_to_be_tried() && (self.is_ready() || self.gate.is_curable()) =>
             {
                 Some(self.load_from)
             }
@@ -326,8 +339,11 @@ impl Keep {
         match (&self.phase, verdict.deciding()) {
             (Phase::Waiting { last_try }, deciding) => {
                 let last = last_try.as_ref().map(|last| format!("; not loaded before: {last}"));
-                let now =
-                    deciding.map_or_else(|| "everything holds: loading nvidia_peermem".to_owned(), sentence);
+                let now = match deciding {
+                    None => "everything holds: loading nvidia_peermem".to_owned(),
+                    Some(c) if self.gate.may_cure(verdict) => format!("to be rebuilt: {}", c.message),
+                    Some(c) => sentence(c),
+                };
                 now + &last.unwrap_or_default()
             }
             (Phase::Blocked { refused: None }, Some(c)) => sentence(c),
@@ -440,8 +456,9 @@ impl Keep {
                 self.change(now, phase, String::new(), step);
             }
         }
-        if self.is_to_be_tried() && self.is_ready() && now >= self.load_from {
-            step.action = Some(Action::Load);
+        if self.is_to_be_tried() && now >= self.load_from {
+            let rebuild = self.gate.is_curable().then_some(Action::Rebuild);
+            step.action = if self.is_ready() { Some(Action::Load) } else { rebuild };
         }
     }
 

@@ -5,10 +5,12 @@
 use super::{Keep, State};
 use crate::condition::{Outcome, Verdict};
 use crate::judge::swap::Presence;
+use crate::report::style::Style;
 use crate::report::{self, Report, SCHEMA};
 use crate::text::Page;
 use crate::time::{BootTime, Seconds};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -38,6 +40,9 @@ pub struct Summary {
     /// Processes that may be what uses it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub holders: Vec<String>,
+    /// Rebuilds of nvidia-peermem.ko, by what they came to.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub rebuilds: BTreeMap<String, u64>,
     /// Time since boot at which this was written, in seconds.
     pub written_s: f64,
     /// How often it is written at least, in seconds.
@@ -59,6 +64,7 @@ impl Summary {
             loaded_by,
             refcount,
             holders: holders.to_vec(),
+            rebuilds: keep.ledger().rebuilds.iter().map(|(what, count)| (what.to_string(), *count)).collect(),
             written_s: now.as_secs_f64(),
             heartbeat_s: heartbeat.as_secs_f64(),
         }
@@ -138,22 +144,27 @@ impl Stored {
         }
     }
 
+    /// Cause first, ASCII, at most 80 bytes.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        match (self.outcome(), self.verdict.outcome) {
+            (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
+            (_, Outcome::Ready) => format!("{}: nvidia_peermem is not to be used now", self.keep.state),
+            _ => self.verdict.headline(),
+        }
+    }
+
     /// The headline, the sidecar's state, and a line for each condition.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn text(&self, style: Style) -> String {
         let Summary { state, message, holders, .. } = &self.keep;
-        let headline = match (self.outcome(), self.verdict.outcome) {
-            (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
-            (_, Outcome::Ready) => format!("{state}: nvidia_peermem is not to be used now"),
-            _ => self.verdict.headline(),
-        };
-        let mut page = Page::default();
-        page.line(headline);
+        let mut page = Page::new(style.columns);
+        page.painted(self.headline(), style.outcome(self.outcome()));
         page.line(format_args!("keep: {state}: {message}"));
         if !holders.is_empty() {
             page.line(format_args!("open on GPU or RDMA devices: {}", holders.join(", ")));
         }
-        report::conditions(&self.verdict, &mut page);
+        report::conditions(&self.verdict, style, &mut page);
         page.into_text()
     }
 }
@@ -190,6 +201,18 @@ pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
     for (reason, count) in &ledger.refused {
         let _ = writeln!(text, "peermem_gate_keep_refused_loads_total{{reason=\"{reason}\"}} {count}");
     }
+    text += "# HELP peermem_gate_keep_rebuilds_total Rebuilds of nvidia-peermem.ko, by what they came to.\n\
+             # TYPE peermem_gate_keep_rebuilds_total counter\n";
+    for (conclusion, count) in &ledger.rebuilds {
+        let _ = writeln!(text, "peermem_gate_keep_rebuilds_total{{result=\"{conclusion}\"}} {count}");
+    }
+    let _ = write!(
+        text,
+        "# HELP peermem_gate_keep_rebuild_seconds_total Time spent on rebuilds.\n\
+         # TYPE peermem_gate_keep_rebuild_seconds_total counter\n\
+         peermem_gate_keep_rebuild_seconds_total {:.3}\n",
+        ledger.rebuilding.as_secs_f64()
+    );
     let _ = write!(
         text,
         "# HELP peermem_gate_keep_loads_total Loads that succeeded.\n\

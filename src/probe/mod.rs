@@ -4,7 +4,9 @@
 
 mod chain;
 mod driver_root;
+mod fabric;
 mod headers;
+mod history;
 mod holders;
 mod host;
 mod kernel;
@@ -12,6 +14,7 @@ mod kmsg;
 mod lock;
 pub mod logs;
 mod marker;
+mod material;
 pub mod modprobe_conf;
 pub mod module_file;
 mod modules;
@@ -30,18 +33,24 @@ mod symbols;
 mod symptoms;
 
 pub use driver_root::root_to_load_from;
+pub use history::{gathered, of_node};
 pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
+pub use material::{build_id_of_file, material, pair};
 pub use modules::parse_line;
+pub use pci::has_no_gpu;
+pub use pods::module_in;
 pub use privilege::cannot_load;
-pub use survey::{Breadth, survey};
+pub use survey::{Breadth, is_another_root, may_be_host, survey};
 
 use crate::condition::{Condition, ConditionType, Status};
+use crate::consumer::{Consumer, UMAD};
 use crate::judge::{self, swap::Glimpse};
 use crate::node::{MofedPlace, Node, Places, below};
 use crate::observation::{
-    Headers, Kernel, Lock, Marker, ModuleFile, Modules, Nic, Observation, ProcModules, Seen, Symbols,
+    Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation, ProcModules,
+    Seen, Symbols,
 };
 use peermem::Inspected;
 use std::collections::BTreeSet;
@@ -73,6 +82,8 @@ pub struct Probe<'a> {
     cut_off: Option<PathBuf>,
     /// Hundreds of devices on real nodes: searched once, and again when a device comes or goes.
     nic: Option<Nic>,
+    /// The same, where somebody asks.
+    management: Option<Management>,
     /// With the signature of the modules it was read for.
     symbols: Option<(u64, Symbols)>,
     /// With the signature of the files it was read from.
@@ -101,6 +112,7 @@ impl<'a> Probe<'a> {
             kernel,
             cut_off: cut_off(node),
             nic: None,
+            management: None,
             symbols: None,
             headers: None,
             glanced: None,
@@ -110,13 +122,41 @@ impl<'a> Probe<'a> {
 
     /// A PCI device came or went: search again at the next look.
     pub fn forget_devices(&mut self) {
-        self.nic = None;
+        (self.nic, self.management) = (None, None);
+    }
+
+    /// The search for devices, or what it came to before.
+    fn devices(&mut self) -> (Nic, Option<Management>) {
+        let sys = &self.node.places.sys;
+        // What could not be read may be readable by now.
+        let nic = match self.nic.take() {
+            None | Some(Nic::Unreadable(_)) => pci::read(sys),
+            Some(nic) => nic,
+        };
+        let management = match self.management.take() {
+            _ if !self.node.expected.asks_for(Consumer::Fabric) => None,
+            None | Some(Management::Unreadable(_)) => Some(management(sys, &nic)),
+            management => management,
+        };
+        (self.nic, self.management) = (Some(nic.clone()), management.clone());
+        (nic, management)
+    }
+
+    /// Looks for what Fabric Manager will look for, although nobody asks for its readiness.
+    pub fn look_at_fabric(&self, seen: &mut Observation) {
+        if seen.fabric.is_none() {
+            seen.fabric = Some(self.fabric(management(&self.node.places.sys, &seen.nic)));
+        }
+        self.witness(seen, UMAD);
+    }
+
+    fn fabric(&self, management: Management) -> Fabric {
+        Fabric { management, rdma_devices: fabric::rdma_devices(&self.node.places.sys) }
     }
 
     /// The gate applies, as far as that can be told at once.
     pub fn applies(&mut self) -> bool {
-        let nic = self.nic.get_or_insert_with(|| pci::read(&self.node.places.sys));
-        judge::applies(&self.node.expected, nic)
+        judge::applies(&self.node.expected, &self.devices().0)
     }
 
     /// Looks at everything. `None` when `interrupted` became true while the kernel's symbols were read or a
@@ -132,7 +172,9 @@ impl<'a> Probe<'a> {
     fn look_at_loaded(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         for _ in 0..MAX_LOOKS {
             let mut seen = self.look_at_all_but_symbols(depth);
-            if depth == Depth::Frugal && !judge::worth_reading_symbols(&self.node.expected, &seen) {
+            let expected = &self.node.expected;
+            let is_asked = judge::asks_for_symbols(expected);
+            if !is_asked || depth == Depth::Frugal && !judge::worth_reading_symbols(expected, &seen) {
                 return Some(seen);
             }
             seen.symbols = if let Some(symbols) = self.symbols_read_for(&seen) {
@@ -158,12 +200,8 @@ impl<'a> Probe<'a> {
     }
 
     fn look_at_all_but_symbols(&mut self, depth: Depth) -> Observation {
-        let nic = match self.nic.take() {
-            // What could not be read may be readable by now.
-            None | Some(Nic::Unreadable(_)) => pci::read(&self.node.places.sys),
-            Some(nic) => nic,
-        };
-        self.nic = Some(nic.clone());
+        let (nic, management) = self.devices();
+        let fabric = management.map(|management| self.fabric(management));
         let marker = self.marker();
         let (lock, lock_holder) = self.lock(&marker);
         let modules = self.modules();
@@ -180,6 +218,7 @@ impl<'a> Probe<'a> {
         Observation {
             kernel,
             nic,
+            fabric,
             marker,
             cut_off: self.cut_off.clone(),
             lock,
@@ -236,6 +275,7 @@ impl<'a> Probe<'a> {
             ConditionType::MarkerPresent
             | ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
+            | ConditionType::UmadLive
             | ConditionType::SymbolsExported => marker() || modules(),
             ConditionType::HeadersReady => marker() || modules() || headers(),
             ConditionType::Settled => marker() || lock() || modules() || headers(),
@@ -266,8 +306,7 @@ impl<'a> Probe<'a> {
         // mlx5_core is the one that has a version, whether it is asked for or not.
         let expected = &self.node.expected;
         let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", PEERMEM]);
-        let names: BTreeSet<_> =
-            expected.modules.iter().map(String::as_str).chain(["mlx5_core"]).chain(peermem).collect();
+        let names: BTreeSet<_> = expected.all_modules().chain(["mlx5_core"]).chain(peermem).collect();
         let sys = names.into_iter().map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
         Modules { proc, sys: sys.collect() }
     }
@@ -353,6 +392,11 @@ impl<'a> Probe<'a> {
         }
         hash(&all)
     }
+}
+
+/// Where every device was asked for its vendor, and none is Mellanox's, there is nothing to look for.
+fn management(sys: &Path, nic: &Nic) -> Management {
+    if *nic == Nic::None { Management::None } else { fabric::management(sys) }
 }
 
 /// How a tree below `--root` is mounted says nothing about the gate's own container.

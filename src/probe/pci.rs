@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for a Mellanox device: by vendor alone, as NVIDIA's driver container searches.
 
+use super::modules;
 use super::read::{small, unreadable};
-use crate::observation::{Nic, Seen, Unreadable};
+use crate::node::Places;
+use crate::observation::{Nic, ProcModules, Seen, Unreadable};
 use crate::symptoms::{PciFunction, Region};
 use std::path::Path;
 
@@ -28,6 +30,14 @@ pub(super) fn read(sys: &Path) -> Nic {
         }
     }
     unreadable_one.map_or(Nic::None, Nic::Unreadable)
+}
+
+/// The bus was read, no GPU of NVIDIA's is on it, and nvidia is not loaded.
+#[must_use]
+pub fn has_no_gpu(places: &Places) -> bool {
+    let is_loaded = |proc: ProcModules| proc.named("nvidia").next().is_some();
+    let is_bare = functions(&places.sys, NVIDIA).is_ok_and(|all| !all.iter().any(PciFunction::is_gpu));
+    is_bare && !modules::read_proc(&places.proc.join("modules")).is_ok_and(is_loaded)
 }
 
 /// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.
@@ -74,7 +84,7 @@ fn regions(resource: &str) -> Vec<Region> {
     resource.lines().take(6).filter_map(region).collect()
 }
 
-fn vendor(path: &Path) -> Result<u16, Unreadable> {
+pub(super) fn vendor(path: &Path) -> Result<u16, Unreadable> {
     let text = small(path)?.unwrap_or_default();
     // Four digits, as the kernel prints it: a shorter one is cut off, and no other vendor's.
     let hex = text.strip_prefix("0x").filter(|hex| hex.len() == 4);

@@ -6,7 +6,7 @@ use super::driver_root::{built_for_a_container, driver_root};
 use super::modprobe_conf::{self, Given};
 use super::module_file::{self, Found, Interrupted, NotAModule};
 use super::privilege::signatures;
-use super::read::{open, unreadable};
+use super::read::{open, small, unreadable};
 use super::root::resolve;
 use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
@@ -124,6 +124,8 @@ fn read_unless(
         versions: only(&info.versions, is_wanted),
     });
     let accepted = accepted.collect();
+    let rebuilt = rebuilt(&root, &seen.kernel.release);
+    let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     Peermem {
         file,
         parameters,
@@ -138,7 +140,21 @@ fn read_unless(
         },
         accepted,
         signatures: signatures(&places.sys),
+        rebuilt,
+        loaded,
     }
+}
+
+/// What `rebuild` noted below the driver's root: `{"build_ids": […]}`.
+fn rebuilt(root: &Path, release: &str) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Installed {
+        build_ids: Vec<String>,
+    }
+    let path = root.join("var/lib/peermem-gate").join(format!("installed.{release}"));
+    let text = resolve(root, &path).ok().and_then(|real| small(&real).ok().flatten());
+    let installed: Option<Installed> = text.and_then(|text| serde_json::from_str(&text).ok());
+    installed.map(|installed| installed.build_ids).unwrap_or_default()
 }
 
 /// What is loaded now is the file at this path, or why that cannot be told.
@@ -256,7 +272,7 @@ fn only(crcs: &BTreeMap<String, u32>, wanted: impl Fn(&str) -> bool) -> BTreeMap
 }
 
 /// The identity of the loaded module's build, as the kernel keeps it.
-fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
+pub(super) fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
     let path = sys.join("module").join(name).join("notes/.note.gnu.build-id");
     let read = || -> Seen<Vec<u8>> {
         let mut note = Vec::new();

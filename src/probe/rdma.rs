@@ -42,7 +42,7 @@ pub(super) fn read(places: &Places, nics: &Seen<Vec<PciFunction>>) -> Rdma {
 }
 
 /// The names in a directory; `None` where it is not there.
-fn names(directory: &Path) -> Seen<Option<Vec<String>>> {
+pub(super) fn names(directory: &Path) -> Seen<Option<Vec<String>>> {
     match entries(directory, DEVICES) {
         Ok(entries) => {
             let mut names: Vec<_> =
@@ -73,7 +73,7 @@ fn port(directory: &Path, number: String) -> Port {
 }
 
 /// The PCI function that a class device is of: `…/0000:18:00.0/infiniband/mlx5_0`, or by its link `device`.
-fn address(device: &Path) -> Option<String> {
+pub(super) fn address(device: &Path) -> Option<String> {
     let by_device = device.join("device").read_link().ok();
     let by_path = || device.read_link().ok()?.parent()?.parent().map(Path::to_owned);
     let function = by_device.or_else(by_path)?;

@@ -9,6 +9,8 @@ use super::{chain, host, kernel, modules, pods, processes};
 use crate::node::below;
 use crate::symptoms::logs::Logs;
 use crate::symptoms::survey::Survey;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Signs of a MOFED that was installed on the host: its service, and the headers that
@@ -16,6 +18,8 @@ use std::path::{Path, PathBuf};
 const INSTALLED: [&str; 2] = ["etc/init.d/openibd", "usr/src/ofa_kernel"];
 /// What a MOFED container leaves, as the host sees it.
 const LEFT: [&str; 2] = ["run/mellanox/drivers/.lock", "run/mellanox/drivers/.driver-ready"];
+/// Every host has them.
+const HOSTS: [&str; 3] = ["proc/modules", "proc/sys/kernel", "sys/module"];
 const DRIVER_READY: &str = "/run/nvidia/validations/.driver-ctr-ready";
 
 /// How far a survey goes.
@@ -25,6 +29,24 @@ pub enum Breadth {
     WithLogs,
     /// Processes, and a few files.
     Quick,
+}
+
+/// False only where what is below `root` cannot be a host: it has neither proc nor sys.
+#[must_use]
+pub fn may_be_host(root: &Path) -> bool {
+    let is_empty = |name: &str| match root.join(name).read_dir() {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    };
+    !["proc", "sys"].into_iter().all(is_empty)
+}
+
+/// Whether `root` is a host's, with its proc and sys, and not the one that this process has.
+#[must_use]
+pub fn is_another_root(root: &Path) -> bool {
+    let id = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
+    let is_host = HOSTS.iter().all(|sign| root.join(sign).exists());
+    is_host && id(root) != id(Path::new("/"))
 }
 
 /// Looks at the node below `root`.

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `doctor` says: the verdict first, then root causes, and under each what follows from it.
+//! The whole answer of `doctor`: the verdict first, then root causes, and under each what follows
+//! from it, then the chain, the runtimes and the conditions. `screen` has the short form.
 
+use super::style::Style;
 use super::{Report, runtime};
 use crate::chain::{self, Link};
 use crate::condition::Outcome;
-use crate::finding::{Finding, Severity, urgency};
+use crate::finding::{Evidence, Finding, Severity, urgency};
 use crate::observation::Observation;
 use crate::symptoms::Symptoms;
-use crate::text::Page;
+use crate::text::{Lead, Page};
 use serde::Serialize;
-use std::fmt::Write;
 
 /// What follows stands under its cause.
-const INDENT: &str = "        ";
+const INDENT: usize = 8;
 
 /// A report, and what is wrong. Its JSON form is stable (contract: `peermem-gate/v1`).
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis<'a> {
     #[serde(flatten)]
     report: Report<'a>,
-    findings: &'a [Finding],
+    pub(super) findings: &'a [Finding],
     drivers: Drivers<'a>,
-    chain: &'a [Link],
+    pub(super) chain: &'a [Link],
     runtimes: Vec<runtime::RuntimeSummary<'a>>,
     #[serde(skip)]
-    symptoms: &'a Symptoms,
+    pub(super) symptoms: &'a Symptoms,
 }
 
 /// What runs on the node: a fleet is to be compared by it.
@@ -42,30 +43,6 @@ impl<'a> Drivers<'a> {
     pub fn of(seen: &'a Observation) -> Self {
         let version = |name| seen.modules.sys.get(name)?.version.as_ref().ok()?.as_deref();
         Self { mofed: version("mlx5_core"), nvidia: version("nvidia") }
-    }
-}
-
-/// Colour, for terminals alone.
-#[derive(Clone, Copy, Debug)]
-pub struct Paint {
-    on: bool,
-}
-
-impl Paint {
-    /// `on` only where a person reads.
-    #[must_use]
-    pub fn new(on: bool) -> Self {
-        Self { on }
-    }
-
-    fn severity(self, severity: Severity, text: &str) -> String {
-        let code = match severity {
-            Severity::Critical => "1;31",
-            Severity::Warning => "33",
-            Severity::Unknown => "35",
-            Severity::Info => "36",
-        };
-        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
@@ -90,44 +67,57 @@ impl<'a> Diagnosis<'a> {
         serde_json::to_string(self)
     }
 
-    /// The verdict, the findings, and every condition.
+    /// The verdict, all findings, the chain, the runtimes, and every condition.
     #[must_use]
-    pub fn text(&self, paint: Paint) -> String {
-        let mut text = self.headline(paint) + "\n" + &self.about() + "\n";
-        let mut under_root = false;
+    pub fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns);
+        self.headline(style, &mut page);
+        page.line(self.about());
+        let mut is_under_root = false;
         for finding in self.findings {
-            let follows = finding.follows_from.is_some();
-            text += match (follows, under_root) {
-                (false, _) => "\n",
-                (true, true) => "    and so\n",
-                (true, false) => "",
-            };
-            text += &told(finding, if follows { INDENT } else { "" }, paint);
-            under_root = !follows;
+            match (finding.follows_from.is_some(), is_under_root) {
+                (false, _) => page.blank(),
+                (true, true) => page.line("    and so"),
+                (true, false) => {}
+            }
+            is_under_root = finding.follows_from.is_none();
+            if is_under_root { root(finding, style, &mut page) } else { consequence(finding, &mut page) }
         }
-        text += &("\n".to_owned() + &chain::draw(&self.symptoms.chain, self.chain));
-        let runtimes = runtime::text(&self.symptoms.runtimes);
-        if !runtimes.is_empty() {
-            text += &("\n".to_owned() + &runtimes);
-        }
-        let mut page = Page::default();
-        super::conditions(self.report.verdict, &mut page);
-        text + "\nconditions\n" + &page.into_text()
+        page.blank();
+        chain::draw(&self.symptoms.chain, self.chain, &mut page);
+        runtime::text(&self.symptoms.runtimes, &mut page);
+        page.blank();
+        page.line("conditions");
+        super::conditions(self.report.verdict, style, &mut page);
+        page.into_text()
     }
 
-    /// A root cause, or what the conditions say.
-    fn headline(&self, paint: Paint) -> String {
+    /// The verdict, and the first root cause or what the conditions say.
+    pub(super) fn headline(&self, style: Style, page: &mut Page) {
         let outcome = self.report.verdict.outcome;
-        let root = self.findings.first().filter(|root| urgency(root.id, self.findings) != Severity::Info);
-        let Some(root) = root else { return self.report.verdict.headline() };
+        let Some(root) = self.first_cause() else {
+            let said = self.report.verdict.headline();
+            // Only of Ready the conditions' headline begins with the verdict.
+            let verdict = if outcome == Outcome::Ready { String::new() } else { format!("{outcome}: ") };
+            return page.painted(verdict + &said, style.outcome(outcome));
+        };
         let but = match outcome {
             Outcome::Ready | Outcome::NotApplicable => ", but",
             Outcome::Waiting | Outcome::Blocked | Outcome::Unknown => ":",
         };
-        paint.severity(root.severity, &format!("{outcome}{but} {}: {}", root.id, root.title))
+        page.painted(
+            format_args!("{outcome}{but} {}: {}", root.id, root.title),
+            style.severity(root.severity),
+        );
     }
 
-    fn about(&self) -> String {
+    /// The root cause that the headline names, if anything is wrong.
+    pub(super) fn first_cause(&self) -> Option<&Finding> {
+        self.findings.first().filter(|root| urgency(root.id, self.findings) != Severity::Info)
+    }
+
+    /// Which node, and how much was found.
+    pub(super) fn about(&self) -> String {
         let Report { node, kernel, arch, .. } = &self.report;
         let (roots, following): (Vec<_>, Vec<_>) =
             self.findings.iter().partition(|finding| finding.follows_from.is_none());
@@ -136,25 +126,68 @@ impl<'a> Diagnosis<'a> {
         let counts =
             all.map(|severity| (count(severity), severity)).into_iter().filter(|(count, _)| *count > 0);
         let counts: Vec<_> = counts.map(|(count, severity)| format!("{count} {severity}")).collect();
-        let found = match (counts.is_empty(), following.len()) {
-            (true, _) => "nothing found".to_owned(),
-            (false, 0) => counts.join(", "),
-            (false, more) => format!("{}, and {more} more from that", counts.join(", ")),
+        let found = match (roots.len(), following.len()) {
+            (0, _) => "nothing found".to_owned(),
+            (1, 0) => format!("1 root cause ({})", roots[0].severity),
+            (1, more) => format!("1 root cause ({}); {}", roots[0].severity, follow(more)),
+            (n, 0) => format!("{n} root causes ({})", counts.join(", ")),
+            (n, more) => format!("{n} root causes ({}); {}", counts.join(", "), follow(more)),
         };
         format!("{node}, kernel {kernel} ({arch}): {found}")
     }
 }
 
-/// The cure of a root cause is the cure of what follows from it, which needs none of its own.
-fn told(finding: &Finding, indent: &str, paint: Paint) -> String {
-    let severity = paint.severity(finding.severity, &format!("{:<8}", finding.severity));
-    let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
-    let mut text = format!("{indent}{severity} {}: {}{from}\n", finding.id, finding.title);
+fn follow(more: usize) -> String {
+    if more == 1 { "1 more finding follows".to_owned() } else { format!("{more} more findings follow") }
+}
+
+fn root(finding: &Finding, style: Style, page: &mut Page) {
+    page.entry(&label(finding, style), title(finding));
     for evidence in &finding.evidence {
-        let _ = writeln!(text, "{indent}    seen  {}: {}", evidence.source, evidence.seen);
+        page.entry(&Lead::new(4, "seen  "), told(evidence));
     }
-    for step in finding.remedy.iter().filter(|_| finding.follows_from.is_none()) {
-        let _ = writeln!(text, "{indent}    do    {step}");
+    for step in &finding.remedy {
+        page.entry(&Lead::new(4, "do    "), step);
     }
-    text
+}
+
+/// The cure of a root cause is the cure of what follows from it, which carries no alarm of its own.
+fn consequence(finding: &Finding, page: &mut Page) {
+    let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
+    page.entry(&Lead::new(INDENT, ""), format_args!("{}{from}", title(finding)));
+    for evidence in &finding.evidence {
+        page.entry(&Lead::new(INDENT + 4, "seen  "), told(evidence));
+    }
+}
+
+pub(super) fn label(finding: &Finding, style: Style) -> Lead {
+    Lead::new(0, &format!("{:<8} ", finding.severity)).coloured(style.severity(finding.severity))
+}
+
+pub(super) fn title(finding: &Finding) -> String {
+    format!("{}: {}", finding.id, finding.title)
+}
+
+/// What was seen and where; a source that the words name already is not named twice.
+pub(super) fn told(evidence: &Evidence) -> String {
+    let Evidence { source, seen } = evidence;
+    let is_named = |source: &&str| !seen.contains(*source);
+    let sources: Vec<_> = source.split(", ").filter(is_named).collect();
+    if sources.is_empty() { seen.clone() } else { format!("{}: {seen}", sources.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_named_once() {
+        for (source, seen, text) in [
+            ("/a/b", "/a/b is not there", "/a/b is not there"),
+            ("/proc/locks, /a/lock", "nobody holds /a/lock", "/proc/locks: nobody holds /a/lock"),
+            ("/a/b", "is there", "/a/b: is there"),
+        ] {
+            assert_eq!(told(&Evidence::new(source, seen)), text);
+        }
+    }
 }

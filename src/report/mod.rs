@@ -3,13 +3,18 @@
 
 pub mod doctor;
 pub mod runtime;
+mod screen;
+pub mod style;
 
-use crate::condition::{Outcome, Verdict};
+use crate::condition::{Outcome, Status, Verdict};
+use crate::consumer::{self, Consumer};
+use crate::node::Node;
 use crate::observation::Kernel;
-use crate::text::Page;
+use crate::text::{Lead, Page};
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::SystemTime;
+use style::Style;
 
 /// Kubernetes keeps more, but shows 2,048 bytes in all and shares them among containers.
 const TERMINATION_LOG: usize = 1024;
@@ -27,22 +32,24 @@ pub struct Report<'a> {
     arch: &'a str,
     boot_id: Option<&'a str>,
     time: String,
+    r#for: &'a [Consumer],
     #[serde(flatten)]
     verdict: &'a Verdict,
 }
 
 impl<'a> Report<'a> {
-    /// `node` is the name that the cluster knows; the host's own name stands in for it.
+    /// A node without a name of the cluster's has the host's own.
     #[must_use]
-    pub fn new(node: Option<&'a str>, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
+    pub fn new(node: &'a Node, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            node: node.unwrap_or(&kernel.hostname),
+            node: node.name.as_deref().unwrap_or(&kernel.hostname),
             kernel: &kernel.release,
             arch: &kernel.machine,
             boot_id: kernel.boot_id.as_deref(),
             time: humantime::format_rfc3339_seconds(time).to_string(),
+            r#for: &node.expected.consumers,
             verdict,
         }
     }
@@ -57,15 +64,15 @@ impl<'a> Report<'a> {
 
     /// The headline, a line for each condition, and what a person must do.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut page = Page::default();
-        page.line(self.verdict.headline());
-        conditions(self.verdict, &mut page);
+    pub fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns);
+        page.painted(self.verdict.headline(), style.outcome(self.verdict.outcome));
+        conditions(self.verdict, style, &mut page);
         // Nobody need do anything for a gate that does not apply.
         let applies = self.verdict.outcome != Outcome::NotApplicable;
         for c in self.verdict.holding().filter(|_| applies) {
             if let Some(remedy) = &c.remedy {
-                page.line(format_args!("what to do about {}: {remedy}", c.r#type));
+                page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
             }
         }
         page.into_text()
@@ -73,29 +80,60 @@ impl<'a> Report<'a> {
 }
 
 /// A line for each condition.
-pub fn conditions(verdict: &Verdict, page: &mut Page) {
+pub fn conditions(verdict: &Verdict, style: Style, page: &mut Page) {
     for c in &verdict.conditions {
-        page.line(format_args!("{:<8} {:<17} {:<24} {}", c.status, c.r#type, c.reason, c.message));
+        let by = match c.r#for.as_slice() {
+            [] => String::new(),
+            by if verdict.counts(c) => format!(" [{}]", consumer::names(by)),
+            by => format!(" [not needed: {} does not apply]", consumer::names(by)),
+        };
+        let status = Lead::new(0, &format!("{:<8} ", c.status)).coloured(style.condition(c));
+        page.entry(&status, format_args!("{:<17} {:<24} {}{by}", c.r#type, c.reason, c.message));
     }
 }
 
-/// The answer where nothing can be told: why, in a few words and in detail, and what to do about it.
-#[must_use]
-pub fn unknown(why: &str, detail: &str, remedy: &str) -> String {
-    let mut page = Page::default();
-    page.line(format_args!("Unknown: {why}"));
-    page.line(detail);
-    page.line(format_args!("what to do: {remedy}"));
-    page.into_text()
+fn hanging(indent: usize) -> Lead {
+    Lead { rest: " ".repeat(indent), ..Lead::default() }
 }
 
-/// The same for machines.
-#[must_use]
-pub fn unknown_as_json(message: &str) -> String {
-    let report = serde_json::json!({
-        "schema": SCHEMA, "verdict": Outcome::Unknown, "conditions": [], "message": message,
-    });
-    format!("{report}\n")
+/// Why nothing can be said about the node.
+#[derive(Clone, Copy, Debug)]
+pub struct Doubt<'a> {
+    /// In a few ASCII words.
+    pub why: &'a str,
+    /// In one sentence, for machines.
+    pub message: &'a str,
+    /// In detail, for people.
+    pub detail: &'a str,
+    /// What to do about it.
+    pub remedy: &'a str,
+}
+
+impl Doubt<'_> {
+    /// ASCII, at most 80 bytes.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        format!("Unknown: {}", self.why)
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns);
+        page.painted(self.headline(), style.outcome(Outcome::Unknown));
+        page.line(self.detail);
+        page.entry(&hanging(4), format_args!("what to do: {}", self.remedy));
+        page.into_text()
+    }
+
+    /// For machines: an object on one line.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let report = serde_json::json!({
+            "schema": SCHEMA, "verdict": Outcome::Unknown, "conditions": [], "message": self.message,
+        });
+        format!("{report}\n")
+    }
 }
 
 /// Why the gate ended: one sentence, then a line for each condition that holds it back.
@@ -122,37 +160,33 @@ fn shortened(mut text: String, bytes: usize) -> String {
     text
 }
 
-/// The state as a Prometheus textfile.
+/// The state as a Prometheus textfile. Every verdict and every status is a series of 0 or 1, so no label
+/// changes its value and no series goes stale at a transition.
 #[must_use]
 pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
-    let mut text = String::from(
-        "# HELP peermem_gate_condition Whether the condition has this status (1) or not (0).\n\
-         # TYPE peermem_gate_condition gauge\n",
+    let mut text = format!(
+        "# HELP peermem_gate_info The version of peermem-gate that wrote this.\n\
+         # TYPE peermem_gate_info gauge\n\
+         peermem_gate_info{{version=\"{}\"}} 1\n\
+         # HELP peermem_gate_verdict Whether the last look came to this verdict (1) or not (0).\n\
+         # TYPE peermem_gate_verdict gauge\n",
+        env!("CARGO_PKG_VERSION")
     );
-    for c in &verdict.conditions {
-        for status in [
-            crate::condition::Status::True,
-            crate::condition::Status::False,
-            crate::condition::Status::Unknown,
-        ] {
-            let _ = writeln!(
-                text,
-                "peermem_gate_condition{{type=\"{}\",status=\"{status}\",reason=\"{}\"}} {}",
-                c.r#type,
-                c.reason,
-                u8::from(c.status == status)
-            );
-        }
+    for outcome in Outcome::ALL {
+        let is = u8::from(outcome == verdict.outcome);
+        let _ = writeln!(text, "peermem_gate_verdict{{verdict=\"{outcome}\"}} {is}");
+    }
+    text += "# HELP peermem_gate_condition Whether the condition has this status (1) or not (0).\n\
+             # TYPE peermem_gate_condition gauge\n";
+    for (c, status) in verdict.conditions.iter().flat_map(|c| Status::ALL.map(|status| (c, status))) {
+        let is = u8::from(c.status == status);
+        let _ = writeln!(text, "peermem_gate_condition{{type=\"{}\",status=\"{status}\"}} {is}", c.r#type);
     }
     let _ = write!(
         text,
-        "# HELP peermem_gate_verdict The verdict of the last look.\n\
-         # TYPE peermem_gate_verdict gauge\n\
-         peermem_gate_verdict{{verdict=\"{}\"}} 1\n\
-         # HELP peermem_gate_waited_seconds How long the gate has held.\n\
+        "# HELP peermem_gate_waited_seconds How long the gate has held.\n\
          # TYPE peermem_gate_waited_seconds gauge\n\
          peermem_gate_waited_seconds {:.3}\n",
-        verdict.outcome,
         waited.as_secs_f64()
     );
     text
@@ -162,6 +196,31 @@ pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
 mod tests {
     use super::*;
     use crate::condition::{Condition, ConditionType, Reason};
+
+    #[test]
+    fn a_transition_changes_values_and_no_series() {
+        let of = |reason| {
+            let marker = Condition::new(ConditionType::MarkerPresent, reason, "");
+            let text = metrics(&Verdict::of(vec![marker]), std::time::Duration::from_secs(1));
+            let samples = text.lines().filter(|line| !line.starts_with('#'));
+            let pair = |line: &str| line.rsplit_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned()));
+            samples.filter_map(pair).collect::<Vec<_>>()
+        };
+        let series =
+            |samples: &[(String, String)]| samples.iter().map(|(s, _)| s.clone()).collect::<Vec<_>>();
+        let states = [Reason::MarkerFound, Reason::MarkerAbsent, Reason::MarkerUnreadable].map(of);
+        for samples in &states {
+            assert_eq!(series(samples), series(&states[0]));
+            for name in ["peermem_gate_verdict{", "peermem_gate_condition{type=\"MarkerPresent\""] {
+                let of_name = samples.iter().filter(|(series, _)| series.starts_with(name));
+                assert_eq!(of_name.filter(|(_, value)| value == "1").count(), 1, "{samples:?}");
+            }
+        }
+        assert_eq!(
+            series(&states[0]).iter().filter(|name| name.starts_with("peermem_gate_verdict")).count(),
+            5
+        );
+    }
 
     #[test]
     fn the_termination_log_is_short_and_keeps_characters_whole() {

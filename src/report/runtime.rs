@@ -2,8 +2,8 @@
 //! The container runtimes of the node, as `doctor` tells of them whether or not anything is wrong.
 
 use crate::symptoms::runtime::{Runtime, Runtimes};
+use crate::text::{Lead, Page};
 use serde::Serialize;
-use std::fmt::Write;
 use std::path::Path;
 
 /// One runtime. Its JSON form is stable: an element of `runtimes` in a report.
@@ -65,17 +65,15 @@ fn summary(runtime: &Runtime, used: Option<bool>) -> RuntimeSummary<'_> {
     }
 }
 
-/// A line for each, the one that kubelet uses marked; nothing where none is to be seen.
-#[must_use]
-pub fn text(seen: &Runtimes) -> String {
-    let mut text = String::new();
-    for runtime in summaries(seen) {
-        if text.is_empty() {
-            text += "container runtimes\n";
+/// A line for each, the one that kubelet uses marked; nothing where none can be seen.
+pub fn text(seen: &Runtimes, page: &mut Page) {
+    for (at, runtime) in summaries(seen).iter().enumerate() {
+        if at == 0 {
+            page.blank();
+            page.line("container runtimes");
         }
-        let _ = writeln!(text, "{}", line(&runtime));
+        page.entry(&Lead { rest: "    ".to_owned(), ..Lead::default() }, line(runtime));
     }
-    text
 }
 
 fn line(runtime: &RuntimeSummary<'_>) -> String {

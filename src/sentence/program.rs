@@ -44,7 +44,7 @@ macro_rules! programs {
 
 programs! {
     MofedBash: "MOFED (bash entrypoint)", "doca-driver-build, entrypoint.sh", in ["mofed-container"], [Bracketed];
-    MofedGo: "MOFED (Go entrypoint)", "doca-driver-build, entrypoint/", in ["mofed-container"], [Zap, Logrus];
+    MofedGo: "MOFED (Go entrypoint)", "doca-driver-build, entrypoint/", in ["mofed-container"], [Zap, Tracing, Logrus];
     MofedToolkit: "MOFED's driver toolkit", "doca-driver-build, dtk_nic_driver_build.sh and entrypoint/internal/dtk",
         in ["openshift-driver-toolkit-ctr"], [Bracketed, Zap];
     DriverManager: "k8s-driver-manager", "k8s-driver-manager, cmd/driver-manager and driver-manager",
@@ -95,6 +95,12 @@ impl Speakers {
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
     }
 
     /// Any of these.

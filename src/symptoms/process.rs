@@ -73,8 +73,8 @@ pub const SIGNS: &[Sign] = &[
     sign(Role::Kubelet, &["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"], "", Some(false), false),
     // In a pod it is a cluster's within the cluster, and not the node's.
     sign(Role::Runtime, &["containerd", "crio"], "", Some(false), false),
-    sign(Role::Mofed, &["entrypoint", "entrypoint.sh"], "/root/entrypoint", Some(true), true),
-    sign(Role::Mofed, &["entrypoint.sh"], "/root/entrypoint.sh", Some(true), true),
+    sign(Role::Mofed, &["entrypoint", "entrypoint.sh"], "/entrypoint", Some(true), true),
+    sign(Role::Mofed, &["entrypoint.sh"], "/entrypoint.sh", Some(true), true),
     sign(Role::MofedToolkit, &["dtk_nic_driver_"], "", Some(true), false),
     sign(Role::DriverManager, &["driver-manager", "k8s-driver-mana"], "", Some(true), true),
     sign(Role::Peermem, &["nvidia-driver"], "reload_nvidia_peermem", Some(true), true),

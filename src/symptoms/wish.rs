@@ -41,6 +41,18 @@ impl Wish {
     }
 }
 
+impl Wishes {
+    /// Somebody asks for RDMA, or has brought what is made for it, or cannot be heard.
+    #[must_use]
+    pub fn is_anything_wanted(&self) -> bool {
+        match self.rdma {
+            Wish::Yes(_) | Wish::Unheard(_) => true,
+            Wish::No(_) => false,
+            Wish::Nobody => self.implied.is_some(),
+        }
+    }
+}
+
 /// All that is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {

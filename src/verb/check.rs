@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `check`: one look, one verdict, no waiting.
 
-use super::looking::{ONE_LOOK, Outcome, refuse_absent, signals, supervised};
-use super::{Start, Stop};
+use super::looking::{ONE_LOOK, Outcome, signals, style, supervised};
+use super::{Start, Stop, expected, window};
 use crate::act::supervisor::{Hung, Terms};
 use crate::act::{self, log};
-use crate::cli::{CheckArgs, Format};
+use crate::cli::{AnswerFormat, CheckArgs};
 use crate::clock;
 use crate::condition;
 use crate::ending::Ending;
@@ -13,7 +13,8 @@ use crate::judge::judge;
 use crate::keep::status::Stored;
 use crate::node::{Node, PeermemExpected};
 use crate::probe::{self, Depth, Probe};
-use crate::report::{self, Report};
+use crate::report::style::Style;
+use crate::report::{Doubt, Report};
 use anyhow::Context;
 use std::path::Path;
 
@@ -22,32 +23,36 @@ pub(super) fn run(args: &CheckArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
     let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false };
-    match supervised(terms, start, |_| look(args, start))? {
+    let style = style(start);
+    match supervised(terms, start, |_| look(args, style, start))? {
         Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => hangs(&hung, args.format),
+        Outcome::Hung(hung) => hangs(&hung, args.format, style),
     }
 }
 
-fn look(args: &CheckArgs, start: &Start) -> Result<Ending, Stop> {
-    refuse_absent(&args.look.root)?;
-    let peermem = args.look.peermem.then(PeermemExpected::default);
-    let node = Node::new(&args.node, &args.look.root, peermem, start.variables)?;
+fn look(args: &CheckArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
+    let asked = args.look.root.as_deref();
     if let Some(path) = &args.status_file {
-        return by_status(path, args.format, &node);
+        let node = Node::new(&args.node, &window::asked(asked, &args.node)?, None, start.variables)?;
+        return by_status(path, args.format, style, &node);
     }
+    let root = window::on_host(asked, &args.node)?;
+    let peermem = args.look.peermem.then(PeermemExpected::default);
+    let node = expected::node(&args.node, &root, peermem, start.variables)?;
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
     let verdict = judge(&node.expected, &seen);
-    let report = Report::new(node.name.as_deref(), &seen.kernel, &verdict, clock::wall());
+    let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());
     let text = match args.format {
-        Format::Text => report.text(),
-        Format::Json => report.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Text => report.text(style),
+        AnswerFormat::Json => report.json().context("cannot write the report")? + "\n",
+        AnswerFormat::Line => verdict.headline() + "\n",
     };
     answer(&text, Ending::of_check(verdict.outcome))
 }
 
 /// By the status file and its age. Where it says nothing of now, nothing can be told.
-fn by_status(path: &Path, format: Format, node: &Node) -> Result<Ending, Stop> {
+fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Result<Ending, Stop> {
     let (text, stored) = match probe::text(path) {
         Ok(text) => {
             let stored = Stored::read(&text).and_then(|stored| {
@@ -60,30 +65,46 @@ fn by_status(path: &Path, format: Format, node: &Node) -> Result<Ending, Stop> {
     };
     let outcome = stored.as_ref().map_or(condition::Outcome::Unknown, Stored::outcome);
     let text = match (stored, format) {
-        (Ok(stored), Format::Json) => stored.json(&text),
-        (Ok(stored), Format::Text) => stored.text(),
-        (Err(why), Format::Json) => report::unknown_as_json(&format!("{}: {why}", path.display())),
-        (Err(why), Format::Text) => report::unknown(
-            "the status file is missing, stale or unreadable",
-            &format!("{}: {why}", path.display()),
-            "make sure that `keep --status-file` runs and writes to this path",
-        ),
+        (Ok(stored), AnswerFormat::Json) => stored.json(&text),
+        (Ok(stored), AnswerFormat::Text) => stored.text(style),
+        (Ok(stored), AnswerFormat::Line) => stored.headline() + "\n",
+        (Err(why), format) => {
+            let detail = format!("{}: {why}", path.display());
+            unknown(
+                format,
+                style,
+                &Doubt {
+                    why: "the status file is missing, stale or unreadable",
+                    message: &detail,
+                    detail: &detail,
+                    remedy: "make sure that `keep --status-file` runs and writes to this path",
+                },
+            )
+        }
     };
     answer(&text, Ending::of_check(outcome))
 }
 
-pub(super) fn hangs(hung: &Hung, format: Format) -> Result<Ending, Stop> {
+pub(super) fn hangs(hung: &Hung, format: AnswerFormat, style: Style) -> Result<Ending, Stop> {
     if let Some(signal) = hung.signal {
         log::exclaim(&hung.sentence());
         return Ok(Ending::Signal(signal));
     }
-    let text = match format {
-        Format::Json => report::unknown_as_json(&hung.sentence()),
-        Format::Text => {
-            report::unknown("a file system on this node does not answer", &hung.cause(), Hung::REMEDY)
-        }
+    let doubt = Doubt {
+        why: "a file system on this node does not answer",
+        message: &hung.sentence(),
+        detail: &hung.cause(),
+        remedy: Hung::REMEDY,
     };
-    answer(&text, Ending::CannotTell)
+    answer(&unknown(format, style, &doubt), Ending::CannotTell)
+}
+
+fn unknown(format: AnswerFormat, style: Style, doubt: &Doubt<'_>) -> String {
+    match format {
+        AnswerFormat::Text => doubt.text(style),
+        AnswerFormat::Json => doubt.json(),
+        AnswerFormat::Line => doubt.headline() + "\n",
+    }
 }
 
 fn answer(text: &str, ending: Ending) -> Result<Ending, Stop> {

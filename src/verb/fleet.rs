@@ -6,7 +6,7 @@ use crate::act::{self, log};
 use crate::cli::{FleetArgs, Format};
 use crate::ending::Ending;
 use crate::environment::Misuse;
-use crate::fleet::Fleet;
+use crate::fleet::{Cluster, Fleet};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs::{File, OpenOptions};
@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 /// Far more than a report is, far less than would hurt.
 const LINE: usize = 1024 * 1024;
 const BUFFER: usize = 128 * 1024;
+/// Some hundred thousand pods.
+const CLUSTER: u64 = 8 * 1024 * 1024 * 1024;
 
 /// Where reports come from, open.
 struct Source {
@@ -61,18 +63,38 @@ impl Source {
 /// Reads all sources and prints the roll-up.
 pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
     log::start(&args.log);
+    let cluster = args.nodes.as_deref().map(cluster).transpose()?;
     let mut fleet = Fleet::default();
     for Source { name, reader } in Source::all(&args.files)? {
         feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
             .with_context(|| format!("cannot read {name} to its end"))?;
     }
-    let rollup = fleet.rollup();
+    let rollup = match cluster {
+        Some(cluster) => fleet.rollup_in(&cluster),
+        None => fleet.rollup(),
+    };
     let text = match args.format {
         Format::Text => rollup.text(),
         Format::Json => rollup.json().context("cannot write the roll-up")? + "\n",
     };
     act::answer(&text).context("cannot write to standard output")?;
     Ok(rollup.ending())
+}
+
+/// Reads the list of nodes and pods.
+///
+/// # Errors
+/// When the file is not there, or is no such list.
+fn cluster(path: &Path) -> Result<Cluster, Misuse> {
+    let refused = |why: String| {
+        Misuse::Said(format!(
+            "cannot read nodes from {}: {why}: name a file of what `kubectl get nodes,pods -A -o json` printed",
+            path.display()
+        ))
+    };
+    let file = open(path).map_err(|error| refused(error.to_string()))?;
+    let reader = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
+    serde_json::from_reader(reader).map_err(|error| refused(error.to_string()))
 }
 
 /// Opens without waiting for somebody who writes, and then reads as usual: a FIFO that nobody writes to is empty.

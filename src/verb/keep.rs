@@ -3,8 +3,9 @@
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
 use super::attempt::{Loader, Tried};
+use super::heal::{Healed, Healer};
 use super::load::texts;
-use super::looking::{Outcome, Outputs, ended_by, output, signals, supervised};
+use super::looking::{Outcome, Outputs, ended_by, for_peermem, output, refuse_others, signals, supervised};
 use super::outlets::{Files, Outlets};
 use super::vigil::Vigil;
 use super::watch::Watch;
@@ -25,6 +26,7 @@ use crate::keep::{Action, Done, Keep, State, Step};
 use crate::look::Cause;
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
+use crate::rebuild::{Kind, Wish};
 use crate::time::{BootTime, Seconds};
 use crate::wake::{Signals, Wake};
 use std::ffi::OsString;
@@ -106,6 +108,7 @@ struct Service {
     parameters: Vec<OsString>,
     no_yield: bool,
     unload_on_exit: bool,
+    healer: Healer,
     files: Files,
     last_words: LastWords,
 }
@@ -123,7 +126,9 @@ impl Service {
             );
         }
         let peermem = PeermemExpected { parameters: texts(&args.parameters) };
+        refuse_others("keep", &args.node)?;
         let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
+        for_peermem(&mut node);
         // What is judged must be what this modprobe loads.
         node.places.finds_driver = false;
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
@@ -139,6 +144,7 @@ impl Service {
             parameters: args.parameters.clone(),
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
+            healer: Healer::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables),
             files: Files { metrics, status },
             last_words,
         })
@@ -160,7 +166,8 @@ struct Sidecar<'a> {
 impl<'a> Sidecar<'a> {
     fn new(service: &'a Service, signals: &'a Signals) -> Self {
         let watch = Watch::new(&service.node, signals);
-        let keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
+        let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
+        keep.cure(service.healer.wish != Wish::Off);
         let outlets = Outlets::new(&service.files, service.policy.heartbeat);
         Self { service, watch, keep, rmmod: None, outlets, signal: None }
     }
@@ -274,6 +281,13 @@ impl<'a> Sidecar<'a> {
                     None => Vec::new(),
                 };
             }
+            Some(Action::Rebuild) => {
+                self.carry_out(effects)?;
+                effects = match self.rebuild() {
+                    Some(done) => self.keep.done(now(), done),
+                    None => Vec::new(),
+                };
+            }
             None => {}
         }
         self.carry_out(effects)
@@ -292,6 +306,39 @@ impl<'a> Sidecar<'a> {
             self.outlets.publish(&self.keep, &self.watch);
         }
         ControlFlow::Continue(())
+    }
+
+    /// Rebuilds, and then loads. `None` when a signal broke it off.
+    fn rebuild(&mut self) -> Option<Done> {
+        let (keep, outlets) = (&self.keep, &mut self.outlets);
+        let heartbeat = self.service.policy.heartbeat;
+        let mut vigil = Vigil::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
+        let healed = self.service.healer.heal(&mut self.watch, keep.gate(), &mut |watch| {
+            // It has a limit of its own.
+            outlets.systemd.feed();
+            if vigil.tell() {
+                outlets.publish(keep, watch);
+            }
+        });
+        self.keep.rebuilt(healed.conclusion(), vigil.spent());
+        let sentence = healed.sentence();
+        match healed {
+            Healed::Installed(said) => {
+                tracing::info!("{said}");
+                self.load()
+            }
+            Healed::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
+                Some(Done::Refused("Rebuild", sentence))
+            }
+            Healed::Refused(_) | Healed::Swapping(_) => Some(Done::Postponed("Rebuild", sentence)),
+            Healed::Failed(_) | Healed::TimedOut(_) | Healed::Ordered(_) => {
+                Some(Done::Refused("Rebuild", sentence))
+            }
+            Healed::Signal(signal, since) => {
+                self.signal = Some((signal, since));
+                None
+            }
+        }
     }
 
     /// `None` when a signal broke it off.

@@ -2,8 +2,9 @@
 //! `load`: holds until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
 
 use super::attempt::{Loader, Tried};
+use super::heal::{Healed, Healer};
 use super::held::{Held, Hold};
-use super::looking::{Outcome, Outputs, ended_by, limit, signals, supervised};
+use super::looking::{Outcome, Outputs, ended_by, for_peermem, limit, refuse_others, signals, supervised};
 use super::vigil::Vigil;
 use super::{Start, Stop};
 use crate::act::Lifeline;
@@ -13,14 +14,17 @@ use crate::act::log;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::act::supervisor::Terms;
 use crate::cli::LoadArgs;
+use crate::clock::now;
 use crate::condition::{ConditionType, Outcome as Verdicts, Reason, Verdict};
 use crate::ending::Ending;
 use crate::environment::value_of;
 use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
+use crate::rebuild::{Kind, Wish};
 use crate::wake::Signals;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,13 +39,21 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     let signals = signals()?;
     log::start(&args.log);
     let policy = Policy::of_load(&args.hold)?;
+    refuse_others("load", &args.node)?;
     let work = |lifeline: &Lifeline| {
         let modprobe = modprobe(args, start)?;
         let arguments = arguments(args, start);
         if let Some(reason) = disabled {
             return without_a_look(reason, args, &modprobe, &arguments, start, &signals);
         }
-        let asked = Asked { modprobe: &modprobe, arguments: &arguments, words: Words::Kept, lifeline };
+        let healer = healer(args, start);
+        let asked = Asked {
+            modprobe: &modprobe,
+            arguments: &arguments,
+            words: Words::Kept,
+            lifeline,
+            healer: &healer,
+        };
         let (hold, last_words) = hold(args, policy.clone(), start)?;
         Ok(match asked.load(&hold, &last_words, &signals) {
             Finished::Live(_) | Finished::Open => Ending::Opened,
@@ -71,11 +83,16 @@ fn arguments(args: &LoadArgs, start: &Start) -> Vec<OsString> {
     option.into_iter().chain([name]).chain(args.parameters.iter().cloned()).collect()
 }
 
+pub(super) fn healer(args: &LoadArgs, start: &Start) -> Healer {
+    Healer::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables)
+}
+
 /// What to hold for, and where the last words go.
 pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Hold, LastWords), Stop> {
     let parameters = texts(&args.parameters);
     let mut node =
         Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
+    for_peermem(&mut node);
     // What is judged must be what this modprobe loads.
     node.places.finds_driver = false;
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
@@ -123,6 +140,8 @@ pub(super) struct Asked<'a> {
     pub(super) words: Words,
     /// For a load that the deadline finds under way.
     pub(super) lifeline: &'a Lifeline,
+    /// For a module file that has to be rebuilt.
+    pub(super) healer: &'a Healer,
 }
 
 /// How a load came out.
@@ -140,6 +159,7 @@ impl Asked<'_> {
     /// Holds, loads, proves.
     pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> Finished {
         let mut held = Held::new(asked, signals);
+        held.gate.cure(self.healer.wish != Wish::Off);
         if let Some(sentence) = self.hopeless(&mut held) {
             return refused(&sentence, None, last_words);
         }
@@ -147,6 +167,11 @@ impl Asked<'_> {
         loop {
             match held.hold() {
                 Effect::Open(Opening::Ready) => {}
+                Effect::Open(Opening::Curable) => match self.heal(&mut held, last_words) {
+                    ControlFlow::Break(finished) => return finished,
+                    ControlFlow::Continue(true) => {}
+                    ControlFlow::Continue(false) => continue,
+                },
                 Effect::Open(_) => return Finished::Open,
                 Effect::End(ending) => return ended(&held, ending, &last_try, last_words),
                 Effect::Say(_) | Effect::Publish => continue,
@@ -198,6 +223,59 @@ impl Asked<'_> {
         let is_done = verdict.outcome == Verdicts::NotApplicable
             || matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
         (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
+    }
+
+    /// Rebuilds nvidia-peermem.ko. True when it is usable now, false when that is worth another attempt.
+    fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<Finished, bool> {
+        let deadline = held.gate.deadline();
+        let mut healer = self.healer.clone();
+        healer.limit =
+            deadline.map_or(healer.limit, |deadline| healer.limit.min(deadline.saturating_sub(now())));
+        let mut vigil = Vigil::over(
+            "rebuilding nvidia-peermem.ko",
+            held.asked().policy.heartbeat,
+            held.asked().policy.heartbeat,
+        );
+        let mut next = Duration::ZERO;
+        let came = healer.heal(&mut held.watch, &held.gate, &mut |_| {
+            vigil.tell();
+            if vigil.spent() >= next {
+                // What follows the build, depmod above all, is better finished than broken off.
+                self.lifeline.needs(HANGS);
+                next = vigil.spent() + Duration::from_secs(1);
+            }
+        });
+        let sentence = came.sentence();
+        match came {
+            Healed::Installed(said) => {
+                tracing::info!("{said}");
+                ControlFlow::Continue(true)
+            }
+            Healed::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
+                ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
+            }
+            Healed::Swapping(_) | Healed::Refused(_) => {
+                tracing::warn!("{sentence}");
+                held.hold_on();
+                ControlFlow::Continue(false)
+            }
+            Healed::Signal(signal, _) => {
+                let ending = held.signalled(signal);
+                ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
+            }
+            Healed::TimedOut(_) if deadline.is_some_and(|deadline| now() >= deadline) => {
+                let sentence = format!("give up: the time is up: {sentence}");
+                tracing::error!("{sentence}");
+                ControlFlow::Break(Finished::Ended(last_words.leave(
+                    Ending::TimedOut,
+                    &sentence,
+                    held.verdict(),
+                )))
+            }
+            Healed::Failed(_) | Healed::TimedOut(_) | Healed::Ordered(_) => {
+                ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
+            }
+        }
     }
 
     fn attempt(&self, held: &mut Held) -> Tried {

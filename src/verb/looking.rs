@@ -3,14 +3,17 @@
 //! and options that are checked.
 
 use super::{Start, Stop};
-use crate::act::Lifeline;
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::supervisor::{self, Finished, Hung, Terms};
-use crate::cli::PaceArgs;
+use crate::act::{Lifeline, terminal};
+use crate::cli::{self, NodeArgs, PaceArgs};
+use crate::consumer::Consumer;
 use crate::ending::Ending;
 use crate::environment::Misuse;
 use crate::gate::Policy;
+use crate::node::Node;
+use crate::report::style::Style;
 use crate::wake::Signals;
 use anyhow::Context;
 use std::io;
@@ -24,6 +27,12 @@ pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
 pub(super) fn signals() -> anyhow::Result<Signals> {
     Signals::take().context("cannot take signals")
+}
+
+/// How an answer on standard output looks. To be called before the work has a process of its own, for
+/// that has no terminal.
+pub(super) fn style(start: &Start) -> Style {
+    Style::new(terminal::columns(), start.variables)
 }
 
 /// How the work came out, as its supervisor sees it.
@@ -73,14 +82,18 @@ pub(super) fn limit(policy: &Policy) -> Option<Duration> {
     if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
 }
 
-/// What is below a root that is not there would be reported as missing on the node.
-pub(super) fn refuse_absent(root: &Path) -> Result<(), Misuse> {
-    if root.is_dir() {
+/// Who loads nvidia-peermem asks for its readiness, and for nobody else's.
+pub(super) fn for_peermem(node: &mut Node) {
+    node.expected.consumers = vec![Consumer::Peermem];
+}
+
+/// `verb` loads nvidia-peermem, and somebody who asks for others only does not want that.
+pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
+    if cli::consumers(&args.r#for).contains(&Consumer::Peermem) {
         return Ok(());
     }
     Err(Misuse::Said(format!(
-        "--root {} is not a directory here: mount the host there, or correct it",
-        root.display()
+        "`{verb}` is for peermem, and --for (PEERMEM_GATE_FOR) asks for others only: leave it out, or use `wait`"
     )))
 }
 
@@ -93,15 +106,20 @@ pub(super) struct Outputs {
 impl Outputs {
     pub(super) fn check(pace: &PaceArgs, marker: &Path, start: &Start) -> Result<Self, Misuse> {
         let metrics = output("--metrics-file", pace.metrics_file.as_deref(), marker)?;
-        let log = match start.last_words.log.clone() {
-            None => None,
-            Some(log) => {
-                let path = log.path().to_owned();
-                Some(log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &error))?)
-            }
-        };
-        Ok(Self { metrics, last_words: LastWords { log } })
+        Ok(Self { metrics, last_words: last_words(marker, start)? })
     }
+}
+
+/// Where the last words go, which is not beside the marker.
+pub(super) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misuse> {
+    let log = match start.last_words.log.clone() {
+        None => None,
+        Some(log) => {
+            let path = log.path().to_owned();
+            Some(log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &error))?)
+        }
+    };
+    Ok(LastWords { log })
 }
 
 /// A file that was asked for by `option`.

@@ -4,17 +4,23 @@
 mod attempt;
 mod check;
 mod doctor;
+mod expected;
 mod fleet;
+mod heal;
 mod held;
 mod install;
 mod keep;
 mod load;
 mod looking;
 mod outlets;
+mod rebuild;
 pub mod shim;
+mod timeline;
+mod toolkit;
 mod vigil;
 mod wait;
 mod watch;
+mod window;
 
 use crate::act;
 use crate::act::exec::Unrunnable;
@@ -47,6 +53,8 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
         Verb::Keep(args) => keep::run(&args, start),
         Verb::Doctor(args) => doctor::run(&args, start),
         Verb::Fleet(args) => fleet::run(&args),
+        Verb::Timeline(args) => timeline::run(&args, start),
+        Verb::Rebuild(args) => rebuild::run(&args, start),
         Verb::Install(args) => install::run(&args),
     }
 }

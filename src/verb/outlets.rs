@@ -73,7 +73,7 @@ impl<'a> Outlets<'a> {
         }
         if let Some(file) = &self.files.status {
             let status = Status {
-                report: Report::new(watch.node().name.as_deref(), &seen.kernel, verdict, clock::wall()),
+                report: Report::new(watch.node(), &seen.kernel, verdict, clock::wall()),
                 keep: Summary::of(keep, &self.holders.0, self.heartbeat, now()),
             };
             // Fails for no type of ours.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
-use super::load::{Asked, Finished, hold};
+use super::load::{Asked, Finished, healer, hold};
 use super::looking::{Outcome, ended_by, limit, signals, supervised};
 use super::{Start, Stop};
 use crate::act::Lifeline;
@@ -96,7 +96,14 @@ fn gated(
     if let Ending::Signal(_) = others {
         return Ok(others);
     }
-    let asked = Asked { modprobe: &modprobe, arguments: &call.peermem, words: Words::Passed, lifeline };
+    let healer = healer(args, start);
+    let asked = Asked {
+        modprobe: &modprobe,
+        arguments: &call.peermem,
+        words: Words::Passed,
+        lifeline,
+        healer: &healer,
+    };
     let own = match asked.load(&hold, &last_words, signals) {
         Finished::Live(Some(code)) => Ending::Passed(code),
         Finished::Ended(ending) => ending,

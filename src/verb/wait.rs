@@ -2,17 +2,19 @@
 //! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
 
 use super::held::{Held, Hold};
-use super::looking::{Outcome, Outputs, ended_by, limit, refuse_absent, signals, supervised};
-use super::{Start, Stop};
+use super::looking::{Outcome, Outputs, ended_by, limit, signals, supervised};
+use super::{Start, Stop, expected, toolkit, window};
 use crate::act::exec::Program;
 use crate::act::log;
 use crate::act::supervisor::Terms;
 use crate::cli::WaitArgs;
 use crate::ending::Ending;
 use crate::environment::value_of;
-use crate::gate::{Effect, Policy};
+use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
+use crate::rebuild::Wish;
 use crate::wake::Signals;
+use std::time::Duration;
 
 /// Waits, and returns only when there is no CMD to become.
 pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
@@ -48,14 +50,27 @@ fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
 fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
     // A typing error should not cost forty minutes.
     program(args, start)?;
-    refuse_absent(&args.look.root)?;
+    let root = window::asked(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
-    let node = Node::new(&args.node, &args.look.root, peermem, start.variables)?;
+    // A wait in the operator's own containers has the operator's variables; one look is asked by others.
+    let node = if policy.timeout == Some(Duration::ZERO) {
+        expected::node(&args.node, &root, peermem, start.variables)?
+    } else {
+        Node::new(&args.node, &root, peermem, start.variables)?
+    };
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
     let asked = Hold { node, policy, metrics };
     let mut held = Held::new(&asked, signals);
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
+        Effect::Open(Opening::Ready) if args.rebuild == Wish::Auto => {
+            match toolkit::order_when_open(&toolkit::directory(start.variables), &asked.node) {
+                Some(Ok(said)) => tracing::warn!("{said}"),
+                Some(Err(obstacle)) => tracing::error!("{obstacle}"),
+                None => {}
+            }
+            Ending::Opened
+        }
         _ => Ending::Opened,
     })
 }

@@ -3,6 +3,7 @@
 
 use crate::clock::now;
 use crate::condition::{ConditionType, Verdict};
+use crate::consumer::Consumer;
 use crate::judge::swap::Glimpse;
 use crate::judge::{in_transit, judge};
 use crate::keep::Sight;
@@ -44,9 +45,13 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     pub(super) fn new(node: &'a Node, signals: &'a Signals) -> Self {
         let started = now();
+        let mut wakes = Wakes::new(signals);
+        if node.expected.asks_for(Consumer::Fabric) {
+            wakes.hear_rdma_devices();
+        }
         Self {
             node,
-            wakes: Wakes::new(signals),
+            wakes,
             awaited: awaited(node),
             awaits_headers: false,
             probe: Probe::new(node),
@@ -145,6 +150,11 @@ impl<'a> Watch<'a> {
         }
         let glimpse = self.glimpse();
         glimpse.must_go().then_some(glimpse.swap).flatten()
+    }
+
+    /// Why MOFED is about to swap its modules, if it is, at this very moment.
+    pub(super) fn swap_begins(&self) -> Option<String> {
+        probe::glimpse(self.node, self.was_marked).swap
     }
 
     /// A look as `keep` takes it in.

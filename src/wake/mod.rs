@@ -68,6 +68,13 @@ impl<'a> Wakes<'a> {
         Self { signals, paths: PathWatch::default(), mounts: mounts.ok(), uevents: uevents.ok() }
     }
 
+    /// RDMA devices that come and go are reasons to look, too.
+    pub fn hear_rdma_devices(&mut self) {
+        if let Some(uevents) = &mut self.uevents {
+            uevents.hears_rdma_devices = true;
+        }
+    }
+
     /// To be called before each look: nothing can then fall between look and sleep.
     pub fn arm(&mut self, awaited: &[Awaited]) {
         self.paths.arm(awaited);

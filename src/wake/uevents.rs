@@ -18,18 +18,22 @@ const MESSAGES: usize = 64;
 const KERNEL_GROUP: u32 = 1;
 
 #[derive(Debug)]
-pub(super) struct Uevents(OwnedFd);
+pub(super) struct Uevents {
+    fd: OwnedFd,
+    /// Somebody asks for RDMA devices; nobody else is woken by them.
+    pub(super) hears_rdma_devices: bool,
+}
 
 impl Uevents {
     pub(super) fn open() -> nix::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkKObjectUEvent)?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_GROUP))?;
-        Ok(Self(fd))
+        Ok(Self { fd, hears_rdma_devices: false })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 
     /// Takes what came; answers with the most telling of it.
@@ -37,13 +41,14 @@ impl Uevents {
         let mut buffer = [0; 8192];
         let mut found = None;
         for _ in 0..MESSAGES {
-            let cause = match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+            let cause = match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
                 Ok(length) => cause(&buffer[..length]),
                 Err(Errno::ENOBUFS) => Some(Cause::EventsLost),
                 Err(Errno::EINTR) => None,
                 Err(_) => return found,
             };
-            found = most_telling(found, cause);
+            let is_heard = |cause: &Cause| self.hears_rdma_devices || *cause != Cause::RdmaDevice;
+            found = most_telling(found, cause.filter(is_heard));
         }
         found
     }
@@ -56,8 +61,11 @@ fn cause(message: &[u8]) -> Option<Cause> {
     if let Some(name) = path.strip_prefix(b"/module/") {
         return Some(Cause::Module(String::from_utf8_lossy(name).into_owned()));
     }
-    let is_pci = message.split(|byte| *byte == 0).any(|field| field == b"SUBSYSTEM=pci");
-    is_pci.then_some(Cause::Device)
+    message.split(|byte| *byte == 0).find_map(|field| match field {
+        b"SUBSYSTEM=pci" => Some(Cause::Device),
+        b"SUBSYSTEM=infiniband" => Some(Cause::RdmaDevice),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -71,6 +79,9 @@ mod tests {
         assert_eq!(cause(module), Some(Cause::Module("ib_core".into())));
         let pci = b"add@/devices/pci0000:00/0000:01:00.0\0ACTION=add\0SUBSYSTEM=pci\0";
         assert_eq!(cause(pci), Some(Cause::Device));
+        let rdma =
+            b"add@/devices/pci0000:00/0000:05:00.0/infiniband/mlx5_1\0ACTION=add\0SUBSYSTEM=infiniband\0";
+        assert_eq!(cause(rdma), Some(Cause::RdmaDevice));
         for other in [
             b"".as_slice(),
             b"\0",

@@ -196,7 +196,8 @@ impl Node {
         let args = ["peermem-gate", "check", "--peermem", "--root", root].map(OsString::from);
         let Verb::Check(args) = parse(&args, &Vec::new()).expect("options").verb else { panic!("a check") };
         let peermem = Some(PeermemExpected::default());
-        node::Node::new(&args.node, &args.look.root, peermem, &Vec::new()).expect("options")
+        node::Node::new(&args.node, args.look.root.as_deref().unwrap_or(Path::new("/")), peermem, &Vec::new())
+            .expect("options")
     }
 
     /// A hundred mebibytes before the symbols, so that the reading takes its time.

@@ -44,6 +44,11 @@ impl Modprobe {
         Self::named(RMMOD, root, path_variable, None)
     }
 
+    /// kmod's depmod, likewise.
+    pub fn depmod(root: &Path, path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
+        Self::named("depmod", root, path_variable, None)
+    }
+
     fn named(
         name: &'static str,
         root: &Path,

@@ -2,8 +2,8 @@
 //! The system's modprobe, or rmmod: found, never ourselves, and run, in another root too.
 
 mod find;
-mod run;
-mod step;
+pub(super) mod run;
+pub(super) mod step;
 
 pub use find::is_ourselves;
 pub use step::{STEP, step};

@@ -95,30 +95,38 @@ impl Modprobe {
 
 /// modprobe under way.
 #[derive(Debug)]
-struct Attempt {
-    child: Child,
+pub(in crate::act) struct Attempt {
+    pub(in crate::act) child: Child,
     /// Standard output and standard error.
-    pipes: [Pipe; 2],
+    pub(in crate::act) pipes: [Pipe; 2],
 }
 
 impl Attempt {
     /// How it ended, if it did, and why it was broken off.
-    fn finish(
+    pub(in crate::act) fn finish<T>(
         &mut self,
         signals: BorrowedFd<'_>,
-        break_off: &mut impl FnMut() -> Option<BrokenOff>,
+        break_off: &mut impl FnMut() -> Option<T>,
         patience: Duration,
-    ) -> nix::Result<(Option<ExitStatus>, Option<BrokenOff>)> {
+    ) -> nix::Result<(Option<ExitStatus>, Option<T>)> {
         if let Some(why) = self.wait(Some(signals), break_off)? {
-            // It has not been waited for, so that its pid is still its own.
-            if let Ok(pid) = self.child.id().try_into() {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-            }
+            self.stop();
             let until = now() + patience;
             self.wait(None, &mut || (now() >= until).then_some(()))?;
             return Ok((self.ended()?, Some(why)));
         }
         Ok((self.ended()?, None))
+    }
+
+    /// Who watches over a build ends it when its standard input closes.
+    fn stop(&mut self) {
+        if self.child.stdin.take().is_some() {
+            return;
+        }
+        // It has not been waited for, so that its pid is still its own.
+        if let Ok(pid) = self.child.id().try_into() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
     }
 
     /// Listens until it ends, or until it is to be broken off.
@@ -171,7 +179,7 @@ impl Attempt {
 
 /// What modprobe says into one pipe.
 #[derive(Debug)]
-struct Pipe {
+pub(in crate::act) struct Pipe {
     file: Option<File>,
     kept: Vec<u8>,
     is_cut: bool,
@@ -180,7 +188,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn new(fd: Option<OwnedFd>, is_passed: bool) -> Self {
+    pub(in crate::act) fn new(fd: Option<OwnedFd>, is_passed: bool) -> Self {
         Self { file: fd.map(File::from), kept: Vec::new(), is_cut: false, is_passed }
     }
 
@@ -210,7 +218,7 @@ impl Pipe {
     }
 
     /// Whole lines.
-    fn text(mut self) -> String {
+    pub(in crate::act) fn text(mut self) -> String {
         self.cut();
         let begin = if self.is_cut { memchr::memchr(b'\n', &self.kept).map_or(0, |at| at + 1) } else { 0 };
         String::from_utf8_lossy(&self.kept[begin..]).into_owned()
@@ -218,7 +226,7 @@ impl Pipe {
 }
 
 /// As a shell shows it.
-fn code(status: Option<ExitStatus>) -> u8 {
+pub(in crate::act) fn code(status: Option<ExitStatus>) -> u8 {
     let signal = |signal: Option<i32>| 128 + signal.unwrap_or(Signal::SIGTERM as i32);
     let code = status.and_then(|status| status.code());
     let code = code.unwrap_or_else(|| signal(status.and_then(|status| status.signal())));

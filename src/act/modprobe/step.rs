@@ -84,6 +84,6 @@ pub(super) fn tried() -> Vec<PathBuf> {
     std::env::var_os(TRIED).map(|all| std::env::split_paths(&all).collect()).unwrap_or_default()
 }
 
-pub(super) fn is_system(root: &Path) -> bool {
+pub(in crate::act) fn is_system(root: &Path) -> bool {
     root == Path::new("/")
 }

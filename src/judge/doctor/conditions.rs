@@ -8,7 +8,11 @@ use crate::finding::{Finding, Id};
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let finding = |condition: &Condition| {
         let id = Id::of(condition.reason)?;
-        Some(Finding::new(id, source(case, condition.r#type), condition.message.clone()))
+        let finding = Finding::new(id, source(case, condition.r#type), condition.message.clone());
+        Some(match super::build::history(case).filter(|_| condition.reason == Reason::StubModule) {
+            Some(history) => finding.seen("times of the files", history),
+            None => finding,
+        })
     };
     // That their origin is open while not all are loaded says nothing new.
     let is_said =
@@ -23,10 +27,13 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 fn source(case: &Case<'_>, r#type: ConditionType) -> String {
     match r#type {
         ConditionType::RdmaRequested => "GPU_DIRECT_RDMA_ENABLED".to_owned(),
-        ConditionType::NicPresent => "/sys/bus/pci/devices".to_owned(),
+        ConditionType::NicPresent | ConditionType::ManagementDevicePresent => {
+            "/sys/bus/pci/devices".to_owned()
+        }
+        ConditionType::RdmaDevicePresent => "/sys/class/infiniband".to_owned(),
         ConditionType::MarkerPresent => case.expected.marker.display().to_string(),
         ConditionType::MarkerTrusted => format!("/proc/locks, {}", case.expected.lock.display()),
-        ConditionType::ModulesLive | ConditionType::ModulesFromMofed => {
+        ConditionType::ModulesLive | ConditionType::ModulesFromMofed | ConditionType::UmadLive => {
             "/proc/modules, /sys/module".to_owned()
         }
         ConditionType::VersionMatches => "/sys/module/mlx5_core/version".to_owned(),

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The NICs and the GPUs on the PCI bus.
 
-use super::{Case, unreadable};
+use super::{Case, DEVICES, unreadable};
 use crate::condition::Reason;
 use crate::finding::{Finding, Id};
 use crate::symptoms::PciFunction;
 
-const DEVICES: &str = "/sys/bus/pci/devices";
 const VFIO: &str = "vfio-pci";
 /// PCI base class of network controllers; `InfiniBand` is one of its subclasses.
 const NETWORK: u32 = 0x02;

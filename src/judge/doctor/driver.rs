@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVIDIA's driver: loaded, of one version, with its files and its device nodes.
 
-use super::Case;
+use super::{Case, DEVICES};
+use crate::chain::{DRIVER_CTR_READY, span};
 use crate::condition::Outcome;
 use crate::finding::{Finding, Id};
 use crate::observation::ModuleFile;
+use crate::sentence::Meaning;
+use crate::symptoms::process::Role;
 use crate::symptoms::{PciFunction, Whose};
 use std::collections::BTreeSet;
 
 const NVIDIA: &str = "nvidia";
 const NODE: &str = "nvidiactl";
+/// In seconds. No build takes longer than this; a script that still has nothing to show then hangs.
+const LONG: i64 = 45 * 60;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let mut found: Vec<_> =
+        [building(case), build_failed(case), beside(case)].into_iter().flatten().collect();
     if !case.is_live(NVIDIA) {
-        return not_loaded(case).into_iter().collect();
+        found.extend(other_kernel(case));
+        found.extend(not_loaded(case));
+        return found;
     }
-    [version(case), root(case), nodes(case)].into_iter().flatten().collect()
+    found.extend([version(case), root(case), nodes(case), char_links(case)].into_iter().flatten());
+    found
 }
 
 /// GPUs that are there for this node, and not for a virtual machine.
@@ -24,18 +34,94 @@ fn gpus<'a>(case: &'a Case<'_>) -> Vec<&'a PciFunction> {
     gpus.filter(|gpu| gpu.driver.as_deref() != Some("vfio-pci")).collect()
 }
 
+/// A GPU of another driver's says so itself, and on a node without NVIDIA's software nobody misses the module.
 fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     let gpu = *gpus(case).first()?;
-    if case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
+    let wishes = &case.symptoms.wishes;
+    let driver = &case.symptoms.driver;
+    let is_wanted = wishes.operator.is_some()
+        || case.has_driver_pod()
+        || wishes.rdma.is_yes()
+        || wishes.implied.is_some()
+        || matches!(driver.nvidia_file, Ok(Some(_)))
+        || !driver.other_kernels.is_empty()
+        || case.symptoms.chain.has_directory == Ok(true);
+    if !is_wanted || case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
         return None;
     }
     let driver =
         gpu.driver.as_ref().map_or_else(|| "no driver".to_owned(), |driver| format!("driver {driver}"));
-    let source = format!("/sys/bus/pci/devices/{}", gpu.address);
-    Some(
-        Finding::new(Id::DriverNotLoaded, "/proc/modules", "nvidia is not loaded")
-            .seen(source, format!("a GPU, with {driver}")),
-    )
+    let source = format!("{DEVICES}/{}", gpu.address);
+    let finding = Finding::new(Id::DriverNotLoaded, "/proc/modules", "nvidia is not loaded");
+    let refused = case.heard(&[Meaning::ModuleRefused], &[Meaning::DriverReady, Meaning::NvidiaLoaded]);
+    Some(case.and_word(finding.seen(source, format!("a GPU, with {driver}")), refused))
+}
+
+/// Its script lives, and has not come to its end: whatever is not there yet may be coming.
+fn building(case: &Case<'_>) -> Option<Finding> {
+    let seen = &case.symptoms.chain;
+    let script = case.symptoms.survey.processes.first(Role::Driver)?;
+    let is_ready = seen.stamp(DRIVER_CTR_READY).written() >= script.started && script.started.is_some();
+    let has_root =
+        case.is_live(NVIDIA) && case.symptoms.driver.has_modules && !case.symptoms.driver.is_on_host;
+    if is_ready || has_root {
+        return None;
+    }
+    let age = script.started.and_then(|started| seen.clock.age(started)).filter(|age| *age < LONG)?;
+    let source = script.directory.join("cmdline");
+    let finding = Finding::new(Id::DriverBuilding, source.display(), script.arguments.join(" "));
+    let finding = finding.seen(script.directory.join("stat").display(), format!("started {} ago", span(age)));
+    Some(case.and_word(finding, case.heard(&[Meaning::DriverBuildStarted], &[Meaning::DriverReady])))
+}
+
+fn build_failed(case: &Case<'_>) -> Option<Finding> {
+    let overcome = [
+        Meaning::DriverReady,
+        Meaning::DriverMounted,
+        Meaning::DriverInstalled,
+        Meaning::DriverBuildFinished,
+    ];
+    let said = case.heard(&[Meaning::DriverBuildFailed, Meaning::DriverPackagesUnreachable], &overcome)?;
+    (!case.is_listed_live(NVIDIA)).then(|| case.by_word(Id::DriverBuildFailed, said))
+}
+
+/// The host's own driver for this kernel, and a container that brings another.
+fn beside(case: &Case<'_>) -> Option<Finding> {
+    let file = case.symptoms.driver.on_host.as_ref()?;
+    let runs = case.symptoms.survey.processes.first(Role::Driver);
+    let said = case.heard(&[Meaning::DriverPreinstalled], &[Meaning::DriverReady]);
+    let container = runs.filter(|driver| driver.pod.is_some() && said.is_none())?;
+    let finding = Finding::new(Id::HostDriverBesideContainer, file.display(), "is the host's");
+    Some(finding.seen(container.directory.display(), "is the script of a driver container"))
+}
+
+/// As after a kernel update: the files are there, for the kernel before.
+fn other_kernel(case: &Case<'_>) -> Option<Finding> {
+    let driver = &case.symptoms.driver;
+    let first = driver.other_kernels.first()?;
+    let is_waiting = case.symptoms.survey.processes.first(Role::DriverManager).is_some();
+    (driver.is_on_host && !is_waiting && !case.has_driver_pod()).then(|| {
+        let kernels = driver.other_kernels.join(", ");
+        let source = driver.root.join("lib/modules").join(first);
+        let release = &case.seen.kernel.release;
+        Finding::new(Id::DriverForOtherKernel, source.display(), format!("nvidia.ko is there for {kernels}"))
+            .seen("/proc/sys/kernel/osrelease", format!("{release} runs, and has none"))
+    })
+}
+
+/// runc allows devices by these links once systemd writes its own device rules again.
+fn char_links(case: &Case<'_>) -> Option<Finding> {
+    /// The device files' major number (linux/Documentation/admin-guide/devices.txt).
+    const MAJOR: &str = "195:";
+    let links = case.symptoms.driver.char_links.as_ref().ok()?.as_deref().unwrap_or_default();
+    let (dir, nodes) = case.symptoms.driver.nodes.iter().find(|(_, names)| names.is_ok())?;
+    let has_nodes = nodes.iter().flatten().any(|node| node == NODE);
+    let is_operators = case.symptoms.chain.stamp(crate::chain::DRIVER_READY).written().is_some();
+    let is_missing = !links.iter().any(|link| link.starts_with(MAJOR));
+    (has_nodes && is_operators && is_missing && !is_private(case)).then(|| {
+        let seen = format!("no link begins with {MAJOR}, the number of NVIDIA's devices");
+        Finding::new(Id::DevCharLinksMissing, dir.join("char").display(), seen)
+    })
 }
 
 /// What is loaded, by the kernel's two words for it, against the files.
@@ -72,13 +158,22 @@ fn root(case: &Case<'_>) -> Option<Finding> {
     if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
         return None;
     }
-    if !driver.has_modules {
+    let by_word = case.heard(&[Meaning::UserspaceOnlyInstall], &[]);
+    if !driver.has_modules && by_word.is_none() {
         let seen = "there is no lib/modules in it, and nvidia is live";
         return Some(Finding::new(Id::DriverRootMissing, driver.root.display(), seen));
     }
     let is_missing = matches!(driver.nvidia_file, Ok(None));
     let seen = "holds neither nvidia.ko nor nvidia-peermem.ko, and nvidia is live";
-    is_missing.then(|| Finding::new(Id::UserspaceOnlyInstall, directory.display(), seen))
+    let finding = is_missing.then(|| Finding::new(Id::UserspaceOnlyInstall, directory.display(), seen))?;
+    let finding = case.and_word(finding, by_word);
+    let (path, state) = &driver.state;
+    Some(match state {
+        Ok(Some(digest)) => {
+            finding.seen(path.display(), format!("{digest}: the settings that nvidia was loaded with"))
+        }
+        _ => finding,
+    })
 }
 
 fn nodes(case: &Case<'_>) -> Option<Finding> {

@@ -17,17 +17,17 @@ pub(super) fn values(runtime: &Runtime) -> String {
         // They look for NVIDIA's runtime when they start, and write their own configuration.
         Distribution::K3s | Distribution::Rke2 => vec![("CONTAINERD_SOCKET", socket.to_owned())],
         Distribution::K0s => vec![
-            ("RUNTIME_CONFIG", "/etc/k0s/containerd.d/nvidia.toml".to_owned()),
-            ("RUNTIME_SOCKET", socket.to_owned()),
+            ("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml".to_owned()),
+            ("CONTAINERD_SOCKET", socket.to_owned()),
             ("RUNTIME_EXECUTABLE_PATH", "/var/lib/k0s/bin/containerd".to_owned()),
         ],
         Distribution::MicroK8s => vec![
-            ("RUNTIME_CONFIG", "/var/snap/microk8s/current/args/containerd-template.toml".to_owned()),
-            ("RUNTIME_SOCKET", socket.to_owned()),
+            ("CONTAINERD_CONFIG", "/var/snap/microk8s/current/args/containerd-template.toml".to_owned()),
+            ("CONTAINERD_SOCKET", socket.to_owned()),
             ("RUNTIME_CONFIG_SOURCE", "file=/var/snap/microk8s/current/args/containerd.toml".to_owned()),
         ],
         Distribution::K8sSnap | Distribution::Containerd => {
-            vec![("RUNTIME_CONFIG", config), ("RUNTIME_SOCKET", socket.to_owned())]
+            vec![("CONTAINERD_CONFIG", config), ("CONTAINERD_SOCKET", socket.to_owned())]
         }
     };
     let entries: Vec<_> =
@@ -38,7 +38,7 @@ pub(super) fn values(runtime: &Runtime) -> String {
         _ => "",
     };
     format!(
-        "Helm values of the GPU Operator for {}: `toolkit.env: [{}]`{restart}.",
+        "Set the GPU Operator's Helm values for {}: `toolkit.env: [{}]`{restart}.",
         runtime.distribution,
         entries.join(", ")
     )

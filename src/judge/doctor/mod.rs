@@ -4,24 +4,32 @@
 //! Each group of judges gives its findings; [`diagnose`] puts them in order. What follows from what
 //! stands in the table of findings, and nowhere here.
 
+mod build;
 mod chain;
 mod conditions;
 mod devices;
 mod driver;
+mod fabric;
+mod facts;
+mod gpu;
+mod heard;
 mod helm;
 mod mofed;
 mod peermem;
+mod rdma;
 mod runtime;
 mod views;
 
 use crate::chain::Link;
 use crate::condition::{Outcome, Reason, Verdict};
-use crate::finding::{Finding, Id, ordered};
+use crate::finding::{Finding, Id, Severity, ordered};
 use crate::judge::modules::{ModuleState, state};
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
 use crate::symptoms::Symptoms;
 use crate::symptoms::wish::Wish;
+
+const DEVICES: &str = "/sys/bus/pci/devices";
 
 /// All that a judge may know.
 pub(super) struct Case<'a> {
@@ -53,25 +61,53 @@ pub fn diagnose(
 ) -> Vec<Finding> {
     let case = Case { expected, seen, symptoms, verdict };
     let mut found = devices::judge(&case);
-    found.extend(driver::judge(&case));
+    if case.has_gpu() {
+        found.extend(gpu::judge(&case));
+        found.extend(driver::judge(&case));
+    }
     // Where the gate has no business, what it would wait for is no finding.
     if verdict.outcome != Outcome::NotApplicable {
-        if let Wish::Unheard(why) = &symptoms.wishes.rdma {
-            found.push(unreadable(why));
-        }
-        if !case.is_anybodys_guess() {
-            found.extend(conditions::judge(&case));
-            found.extend(mofed::judge(&case));
-        }
-        found.extend(views::judge(&case));
-        found.extend(peermem::judge(&case, &found));
+        found.extend(of_rdma(&case, &found));
     }
+    found.extend(fabric::judge(&case));
+    found.extend(views::inotify(&case));
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
-    ordered(found, node)
+    found.extend(peermem::hints(&case, &found));
+    ordered(found, &case.facts(node))
+}
+
+/// What concerns MOFED and nvidia-peermem. `found` so far is what they may come from.
+fn of_rdma(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
+    let mut rdma = Vec::new();
+    if let Wish::Unheard(why) = &case.symptoms.wishes.rdma {
+        rdma.push(unreadable(why));
+    }
+    if !case.is_anybodys_guess() {
+        rdma.extend(conditions::judge(case));
+        rdma.extend(mofed::judge(case));
+        rdma.extend(build::judge(case));
+    }
+    rdma.extend(views::judge(case));
+    rdma.extend(peermem::judge(case, found));
+    if case.symptoms.wishes.rdma.is_yes() {
+        rdma.extend(rdma::judge(case));
+    } else if !case.symptoms.wishes.rdma.is_no() {
+        // Nobody says that RDMA is wanted; something was only brought that is made for it.
+        for finding in &mut rdma {
+            finding.severity = finding.severity.max(Severity::Warning);
+        }
+    }
+    rdma
 }
 
 impl Case<'_> {
+    /// One that is there, or cannot be looked for, or whose driver is loaded.
+    fn has_gpu(&self) -> bool {
+        let is_seen = self.symptoms.nvidias.is_err() || self.symptoms.gpus().next().is_some();
+        is_seen || self.line("nvidia").is_some()
+    }
+
     fn is_host_mofed(&self) -> bool {
         self.expected.mofed == MofedPlace::Host
     }

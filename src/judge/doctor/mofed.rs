@@ -2,9 +2,12 @@
 //! Why MOFED is not there: doca-driver-build's entrypoints say what keeps them, and what they leave.
 
 use super::{Case, told, unreadable};
+use crate::chain::span;
 use crate::condition::Reason;
 use crate::finding::{Finding, Id};
 use crate::observation::{Lock, Marker, ProcState};
+use crate::sentence::Meaning;
+use crate::symptoms::process::Role;
 use crate::symptoms::wish::Wish;
 use crate::symptoms::{View, Whose};
 
@@ -15,7 +18,7 @@ const JUST_BOOTED: i64 = 15 * 60;
 /// The lists of doca-driver-build, entrypoint/pkg/mofedmodules.
 const STORAGE: [&str; 8] =
     ["ib_iser", "ib_isert", "ib_srp", "ib_srpt", "nvme_rdma", "nvmet_rdma", "rpcrdma", "xprtrdma"];
-const THIRD_PARTY: [&str; 15] = [
+pub(super) const THIRD_PARTY: [&str; 15] = [
     "bnxt_re",
     "efa",
     "erdma",
@@ -38,14 +41,16 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         return host(case);
     }
     let stale = stale_marker(case);
+    let mut found: Vec<_> = management(case).into_iter().collect();
     let is_absent = matches!(case.seen.marker, Marker::Absent | Marker::ParentMissing(_));
     let is_left = stale.is_some() || case.has(Reason::MarkerSuspect) && !case.has(Reason::OutOfTree);
-    let mut found: Vec<_> = stale.into_iter().chain(blacklist(case)).collect();
+    found.extend(stale.into_iter().chain(blacklist(case)));
     if let Some(announce) = of_the_host(case).filter(|_| is_absent) {
         found.push(announce);
     } else if is_absent || is_left {
         found.extend(where_it_is(case).filter(|_| is_absent));
         found.extend(keepers(case));
+        found.extend(by_its_word(case));
     }
     found.extend(stale_headers(case));
     found
@@ -65,9 +70,93 @@ fn keepers(case: &Case<'_>) -> Vec<Finding> {
     let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, told(line)));
     // The entrypoint that minds them keeps a lock, and leaves its file when it refuses; the older one
     // knows neither.
-    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded)
-        .filter(|_| case.symptoms.mofed.lock == Lock::Free);
+    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded).filter(|_| {
+        case.symptoms.mofed.lock == Lock::Free || case.has(Reason::MixedStack) || holds_the_old(case)
+    });
     storage.into_iter().chain(third_party).chain(in_use).collect()
+}
+
+/// A third party's module uses the RDMA core that MOFED must replace, and MOFED could not unload it.
+fn holds_the_old(case: &Case<'_>) -> bool {
+    let said = case.heard(&[Meaning::MofedModuleInUse], &DONE);
+    said.is_some_and(|said| {
+        let holders = Case::field(said, "holders");
+        THIRD_PARTY.iter().any(|name| holders.split([' ', ',']).any(|holder| holder == *name))
+    })
+}
+
+/// What MOFED says when it has got over it.
+const DONE: [Meaning; 2] = [Meaning::MofedMarkerSet, Meaning::MofedReady];
+
+/// What its container says of its own failure, while no marker has come since.
+fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
+    let rows: [(Id, &[Meaning]); 5] = [
+        (Id::StorageModulesLoaded, &[Meaning::MofedStorageModulesLoaded]),
+        (Id::ThirdPartyRdmaModulesLoaded, &[Meaning::MofedThirdPartyModulesLoaded]),
+        (Id::PeermemInUse, &[Meaning::MofedPeermemInUse]),
+        (Id::MofedModuleInUse, &[Meaning::MofedModuleInUse, Meaning::MofedUnloadFailed]),
+        (Id::MofedCannotBuild, &[Meaning::MofedPackagesUnreachable, Meaning::MofedBuildTimedOut]),
+    ];
+    let said = rows.into_iter().filter_map(|(id, meanings)| {
+        let said = case.heard(meanings, &DONE)?;
+        // A module that is gone keeps nobody out; the next start will tell.
+        let module = Case::field(said, "module");
+        let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
+        (!is_gone).then(|| case.by_word(id, said))
+    });
+    said.collect()
+}
+
+/// MOFED's reload takes its NICs down, and the node's own network with them.
+fn management(case: &Case<'_>) -> Option<Finding> {
+    let network = &case.symptoms.rdma.network;
+    if !network.default.as_ref().ok()?.as_ref()?.is_empty() {
+        return None;
+    }
+    let is_up = |name: &String| network.interface(name).is_some_and(|one| one.state.as_deref() == Some("up"));
+    let told = network.configured.iter().filter(|file| !file.interfaces.iter().any(is_up)).map(|file| {
+        let seen = format!("configures {}, of Mellanox NICs: none of them is up", file.interfaces.join(", "));
+        Finding::new(Id::ManagementOnMellanox, file.path.display(), seen)
+    });
+    let finding = told.reduce(Finding::and)?;
+    Some(finding.seen(network.routes.display(), "has no default route"))
+}
+
+/// The init container's process, long after the host's MOFED was live: 0.9.0 waits for a marker that never comes.
+fn driver_manager(case: &Case<'_>) -> Option<Finding> {
+    /// In seconds: it looks every five.
+    const LONG: i64 = 3 * 60;
+    let Wish::Yes(told) = &case.symptoms.wishes.host_mofed else { return None };
+    let manager = case.symptoms.survey.processes.first(Role::DriverManager)?;
+    let age = manager.started.and_then(|started| case.symptoms.chain.clock.age(started))?;
+    let is_live = case.line("mlx5_core").is_some_and(|line| line.state == ProcState::Live);
+    let is_absent = !matches!(case.symptoms.mofed.marker, Marker::Present(_));
+    let said = case.heard(
+        &[Meaning::DriverManagerWaitsForMofed, Meaning::DriverManagerAsksForMofed],
+        &[Meaning::DriverManagerDone],
+    );
+    (age >= LONG && is_live && is_absent && case.line("nvidia").is_none()).then(|| {
+        let finding = Finding::new(Id::DriverManagerWaitsWrongly, &told.source, told.seen.clone());
+        let finding = finding.seen("/proc/modules", "mlx5_core is live");
+        let seen = format!("{} has been waiting for {}", manager.name, span(age));
+        case.and_word(finding.seen(manager.directory.display(), seen), said)
+    })
+}
+
+/// As after a kernel update of the host.
+fn other_kernel(case: &Case<'_>) -> Option<Finding> {
+    let traces = &case.symptoms.mofed;
+    let is_out = case.has(Reason::OutOfTree);
+    let kernels = traces.other_kernels.join(", ");
+    (!kernels.is_empty() && traces.host_file.is_none() && !is_out).then(|| {
+        let release = &case.seen.kernel.release;
+        Finding::new(
+            Id::HostMofedForOtherKernel,
+            "/lib/modules",
+            format!("MOFED's mlx5_core.ko is there for {kernels}"),
+        )
+        .seen("/proc/sys/kernel/osrelease", format!("{release} runs, and has none of MOFED's"))
+    })
 }
 
 /// Who uses rpcrdma stands in no list of modules.
@@ -110,7 +199,7 @@ fn where_it_is(case: &Case<'_>) -> Option<Finding> {
         Lock::NoFile if is_any_of_mofed(case) => {
             gone(PROC_MODULES.to_owned(), "modules of MOFED's are loaded, and its marker is not there")
         }
-        Lock::NoFile => Some(never_came(case)),
+        Lock::NoFile => never_came(case),
         Lock::HolderHidden => Some(Finding::new(
             Id::SourceUnreadable,
             "/proc/locks",
@@ -120,16 +209,32 @@ fn where_it_is(case: &Case<'_>) -> Option<Finding> {
     }
 }
 
-/// No wrong thing on a node that has just booted.
-fn never_came(case: &Case<'_>) -> Finding {
+/// Only where its trace would have to be there: kubelet's pods were read. No wrong thing on a node that has just booted.
+fn never_came(case: &Case<'_>) -> Option<Finding> {
+    if case.symptoms.wishes.in_container.is_some() {
+        let pod = case.symptoms.survey.pods.with("mofed-container")?;
+        let is_hidden = case.symptoms.survey.processes.hidden().is_some();
+        let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
+        let runs = is_hidden || case.symptoms.survey.processes.first(Role::Mofed).is_some();
+        return if runs {
+            let seen = "runs, and has not set its marker";
+            Some(Finding::new(Id::MofedBuilding, format!("pod {name}"), seen))
+        } else {
+            Some(Finding::new(Id::MofedNotRunning, format!("pod {name}"), "no process of it runs"))
+        };
+    }
     let uptime = case.symptoms.chain.clock.uptime.as_ref().ok().filter(|uptime| **uptime < JUST_BOOTED);
+    let pods = &case.symptoms.survey.pods;
+    if uptime.is_none() && !pods.is_complete {
+        return None;
+    }
     let id = if uptime.is_some() { Id::MofedNotYetHere } else { Id::MofedNeverCame };
     let finding = Finding::new(id, case.expected.lock.display(), "is not there")
         .seen(case.expected.marker.display(), "is not there");
-    match uptime {
+    Some(match uptime {
         Some(seconds) => finding.seen("/proc/uptime", format!("booted {seconds} s ago")),
-        None => finding,
-    }
+        None => finding.seen("/var/lib/kubelet/pods", "no pod has a container mofed-container"),
+    })
 }
 
 /// What the operator says, where the driver container's environment can be read.
@@ -205,12 +310,12 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
         }
         _ => finding,
     };
-    let mut found = Vec::new();
-    if let Some(sign) = &case.symptoms.wishes.by_itself {
+    let mut found: Vec<_> = driver_manager(case).into_iter().chain(other_kernel(case)).collect();
+    if let Some(sign) = case.symptoms.wishes.by_itself.as_ref().filter(|_| case.has(Reason::OutOfTree)) {
         let finding = Finding::new(Id::HostMofedAssumed, &sign.source, sign.seen.clone());
         let finding =
             finding.seen(case.expected.lock.display(), "is not there: no MOFED container has been here");
-        found.push(finding.seen(PROC_MODULES, "nvidia_peermem is live on an out-of-tree ib_core"));
+        found.push(finding.seen(PROC_MODULES, "MOFED's modules are live"));
     }
     if traces.lock == Lock::Held || matches!(traces.marker, Marker::Present(_)) {
         let (file, seen) = match traces.lock {

@@ -2,11 +2,77 @@
 //! nvidia-peermem beyond its condition: who is registered, and whether one could do without it.
 
 use super::{Case, told};
+use crate::condition::{Outcome, Reason};
 use crate::finding::{Finding, Id, Severity};
+use crate::symptoms::process::Role;
 
-/// `found` so far: an alternative is offered only to who has a problem.
+/// nvidia-peermem-ctr looks every ten seconds; so may `keep`, after a swap.
+const JUST_STARTED: i64 = 5 * 60;
+
 pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
-    [legacy_client(case), two_clients(case), dma_buf(case, found)].into_iter().flatten().collect()
+    [legacy_client(case), two_clients(case), not_loaded(case, found)].into_iter().flatten().collect()
+}
+
+/// An alternative, or a help, is offered only to who has a problem.
+pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
+    let is_of_rdma =
+        |finding: &Finding| finding.severity == Severity::Critical && finding.id < Id::DriverHeldByModule;
+    if !found.iter().any(is_of_rdma) || case.verdict.outcome == Outcome::NotApplicable {
+        return Vec::new();
+    }
+    [dma_buf(case), gate(case)].into_iter().flatten().collect()
+}
+
+/// Usable is not loaded: somebody must load it, and not everybody who does is here.
+fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
+    let wished = case.symptoms.wishes.rdma.clone();
+    let crate::symptoms::wish::Wish::Yes(told) = wished else { return None };
+    let is_due =
+        case.has(Reason::Usable) && case.line("nvidia_peermem").is_none() && case.is_listed_live("nvidia");
+    if !is_due || found.iter().any(|finding| finding.id == Id::DriverBuilding) {
+        return None;
+    }
+    let processes = &case.symptoms.survey.processes;
+    let is_fresh = |started: Option<i64>| {
+        let age = started.and_then(|started| case.symptoms.chain.clock.age(started));
+        age.is_some_and(|age| age < JUST_STARTED)
+    };
+    let loader = processes.first(Role::Peermem).or_else(|| keeper(case));
+    if loader.is_some_and(|loader| is_fresh(loader.started))
+        || processes.of(Role::Driver).any(|driver| is_fresh(driver.started))
+    {
+        return None;
+    }
+    let finding = Finding::new(Id::PeermemNotLoaded, "/proc/modules", "nvidia_peermem is not loaded")
+        .seen(told.source, told.seen);
+    Some(match loader {
+        Some(loader) => {
+            let seen = format!("{} runs, which should load it, and has not", loader.name);
+            finding.seen(loader.directory.display(), seen)
+        }
+        None => {
+            finding.seen("/proc", "neither nvidia-peermem-ctr nor `peermem-gate keep` runs: nobody loads it")
+        }
+    })
+}
+
+fn keeper<'a>(case: &'a Case<'_>) -> Option<&'a crate::symptoms::process::Process> {
+    let mut gates = case.symptoms.survey.processes.of(Role::Gate);
+    gates.find(|gate| gate.arguments.iter().any(|argument| argument == "keep"))
+}
+
+/// A driver pod without a container of ours, where RDMA is asked for and a driver pod is here.
+fn gate(case: &Case<'_>) -> Option<Finding> {
+    let survey = &case.symptoms.survey;
+    let pod = survey
+        .pods
+        .with("nvidia-driver-ctr")
+        .filter(|pod| pod.is_here && case.symptoms.wishes.rdma.is_yes())?;
+    let has_gate = pod.containers.iter().any(|name| name.contains("peermem-gate"))
+        || survey.processes.of(Role::Gate).any(|gate| gate.pod.as_ref() == Some(&pod.uid));
+    let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
+    (!has_gate)
+        .then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no container of peermem-gate's"))
 }
 
 /// Whatever else keeps nvidia-peermem from loading, and the condition says first.
@@ -34,12 +100,11 @@ fn two_clients(case: &Case<'_>) -> Option<Finding> {
 }
 
 /// NVIDIA's terms for it: open kernel modules, and Linux 5.12 (cloud-native-docs, gpu-operator-rdma.rst).
-fn dma_buf(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
+fn dma_buf(case: &Case<'_>) -> Option<Finding> {
     let (path, told) = &case.symptoms.driver.told;
     let open = told.iter().flatten().find(|line| line.contains("Open Kernel Module"))?;
     let release = &case.seen.kernel.release;
-    let has_problem = found.iter().any(|finding| finding.severity == Severity::Critical);
-    (has_problem && is_since_5_12(release)).then(|| {
+    (is_since_5_12(release) && case.symptoms.host.without_p2pdma.is_none()).then(|| {
         Finding::new(Id::DmaBufPossible, path.display(), open.clone())
             .seen("/proc/sys/kernel/osrelease", release.clone())
     })

@@ -69,6 +69,7 @@ impl Used<'_> {
         let mut found: Vec<_> = [self.broken(), self.unreadable()].into_iter().flatten().collect();
         // What is missing may stand in what cannot be read.
         let is_whole = self.used.files.iter().all(|file| file.settings.is_ok());
+        found.extend(self.cdi());
         if !self.is_proven() {
             found.extend(self.program());
             found.extend(self.not_in_force());
@@ -211,6 +212,16 @@ impl Used<'_> {
             )
         });
         collected(Id::RuntimeNameMismatch, told)
+    }
+
+    /// The toolkit writes one at its start.
+    fn cdi(&self) -> Option<Finding> {
+        let is_wanted = self.variable(&["CDI_ENABLED"]) == Some("true");
+        let age = self.toolkit_age().filter(|age| *age >= TOOLKIT)?;
+        (is_wanted && self.seen.toolkit.cdi_specs.is_empty()).then(|| {
+            Finding::new(Id::CdiSpecMissing, "/etc/cdi, /run/cdi", "no file of NVIDIA's is there")
+                .seen("the toolkit's environment", format!("CDI_ENABLED=true, for {}", span(age)))
+        })
     }
 
     fn not_in_force(&self) -> Option<Finding> {

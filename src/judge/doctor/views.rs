@@ -3,11 +3,13 @@
 
 use super::{Case, unreadable};
 use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
 use crate::symptoms::{Mounts, View, Whose};
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let mut found = inotify(case);
+    let mut found = Vec::new();
     if !case.is_host_mofed() {
+        found.extend(private(case));
         found
             .extend(case.symptoms.views.iter().filter_map(|view| view.mounts.as_ref().err().map(unreadable)));
         let containers = case.symptoms.views.iter().filter(|view| view.whose != Whose::Host);
@@ -19,6 +21,14 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 fn host<'a>(case: &'a Case<'_>) -> Option<&'a Mounts> {
     let host = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
     host.mounts.as_ref().ok()
+}
+
+/// What the host has private no container gets to see, whatever its own mounts say.
+fn private(case: &Case<'_>) -> Option<Finding> {
+    let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let mount = host(case)?.marker.as_ref().filter(|mount| !mount.propagates)?;
+    let seen = format!("{mount}, which holds MOFED's directory, is private on the host");
+    Some(Finding::new(Id::RunNotShared, view.source.display(), seen))
 }
 
 fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Finding> {
@@ -41,26 +51,34 @@ fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Find
     })
 }
 
-fn inotify(case: &Case<'_>) -> Vec<Finding> {
+/// Asked for and refused; or counted, and all used up; or a container said so.
+pub(super) fn inotify(case: &Case<'_>) -> Vec<Finding> {
     let watching = &case.symptoms.inotify;
-    let is_zero = |(_, says): &&(_, Result<Option<String>, _>)| {
-        says.as_ref().is_ok_and(|text| text.as_deref() == Some("0"))
+    let limit = |index: usize| -> Option<(String, u64)> {
+        let (path, says) = watching.limits.get(index)?;
+        Some((path.display().to_string(), says.as_ref().ok()?.as_ref()?.parse().ok()?))
     };
-    let none = watching.limits.iter().find(is_zero);
-    let refused = watching
-        .refused
-        .as_ref()
-        .map(|why| Finding::new(Id::InotifyExhausted, "inotify_init1(2)", why.clone()));
-    let refused =
-        refused.or_else(|| none.map(|(path, _)| Finding::new(Id::InotifyExhausted, path.display(), "0")));
-    let limits =
-        watching.limits.iter().filter_map(|(path, says)| Some((path, says.as_ref().ok()?.as_ref()?)));
-    let told = refused.map(|finding| {
-        limits.fold(finding, |finding, (path, limit)| {
-            let is_told =
-                finding.evidence.iter().any(|evidence| evidence.source == path.display().to_string());
-            if is_told { finding } else { finding.seen(path.display(), limit.clone()) }
-        })
+    let none = [limit(0), limit(1)].into_iter().flatten().find(|(_, limit)| *limit == 0);
+    let used_up =
+        watching.most.as_ref().zip(limit(0)).filter(|((_, count), (_, limit))| *count as u64 >= *limit);
+    let said = case.heard(&[Meaning::TooManyOpenFiles], &[]);
+    let finding = match (&watching.refused, none, used_up, said) {
+        (Some(why), ..) => Finding::new(Id::InotifyExhausted, "inotify_init1(2)", why.clone()),
+        (_, Some((path, _)), ..) => Finding::new(Id::InotifyExhausted, path, "0"),
+        (_, _, Some(((user, count), _)), _) => Finding::new(
+            Id::InotifyExhausted,
+            "/proc/*/fd",
+            format!("user {user} has {count} inotify instances"),
+        ),
+        (.., Some(said)) if limit(0).is_none_or(|(_, limit)| limit <= 1024) => {
+            case.by_word(Id::InotifyExhausted, said)
+        }
+        _ => return Vec::new(),
+    };
+    let told = limit(0).into_iter().chain(limit(1));
+    let with_limits = told.fold(finding, |finding, (path, limit)| {
+        let is_told = finding.evidence.iter().any(|evidence| evidence.source == path);
+        if is_told { finding } else { finding.seen(path, limit.to_string()) }
     });
-    told.into_iter().collect()
+    vec![with_limits]
 }

@@ -7,7 +7,7 @@ use crate::stamp::Stamp;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// How much one read asks for.
@@ -58,6 +58,27 @@ impl Log {
         Ok(Extent { read, left_out: size.saturating_sub(read) })
     }
 
+    /// It is packed by gzip.
+    ///
+    /// # Errors
+    /// As read(2).
+    pub(super) fn is_gz(&self) -> io::Result<bool> {
+        let mut magic = [0; 2];
+        let read = self.file.read_at(&mut magic, 0)?;
+        Ok(read == 2 && magic == [0x1f, 0x8b])
+    }
+
+    /// Gives its first `most` bytes, unpacked where they are packed.
+    ///
+    /// # Errors
+    /// As read(2); `InvalidInput` or `InvalidData` for what does not unpack.
+    pub(super) fn decoded(self, most: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+        if self.is_gz()? {
+            return feed(&mut MultiGzDecoder::new(self.file).take(most), each);
+        }
+        feed(&mut self.file.take(most), each)
+    }
+
     /// Unpacks a log that gzip has packed, and gives its first `most` bytes to the listener. How many more there are
     /// nobody knows.
     ///
@@ -70,13 +91,17 @@ impl Log {
 }
 
 fn push(from: &mut dyn Read, listener: &mut Listener<'_>) -> io::Result<u64> {
+    feed(from, &mut |bytes| listener.push(bytes))
+}
+
+fn feed(from: &mut dyn Read, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
     let mut buffer = vec![0; CHUNK];
     let mut all = 0;
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(all),
             Ok(read) => {
-                listener.push(&buffer[..read]);
+                each(&buffer[..read]);
                 all += read as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

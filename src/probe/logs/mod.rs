@@ -6,8 +6,11 @@
 //! leaves out is counted; what cannot be read is named with its path.
 
 mod file;
+mod gathered;
 mod pods;
 mod system;
+
+pub use gathered::{Gathered, gather};
 
 use super::read::unreadable;
 use super::root::resolve;
@@ -67,7 +70,7 @@ impl Limits {
         bytes: 64 << 30,
         records: 1_000_000,
         said: 5000,
-        said_in_all: 20_000,
+        said_in_all: 10_000,
     };
 }
 

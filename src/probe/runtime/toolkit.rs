@@ -22,7 +22,8 @@ const HOOKS: [&str; 2] = [
 ];
 
 /// What decides which runtime it configures, and how. Nothing else is kept of its environment.
-const VARIABLES: [&str; 12] = [
+const VARIABLES: [&str; 13] = [
+    "CDI_ENABLED",
     "NVIDIA_RUNTIME_NAME",
     "CONTAINERD_RUNTIME_CLASS",
     "ENABLE_NRI_PLUGIN",

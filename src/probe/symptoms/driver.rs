@@ -30,11 +30,13 @@ pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) ->
     let peermem = inspected.find(&root, release, PEERMEM).ok().flatten().map(|found| found.real);
     let peermem = peermem.or_else(|| crate::probe::driver_root::built_for_a_container(places));
     Driver {
+        is_on_host: root == places.root,
         has_modules: module_file::directory(&root, "").is_dir(),
         other_kernels: match nvidia_file {
             Ok(None) => module_file::other_kernels(&root, release, "nvidia", |_| true),
             _ => Vec::new(),
         },
+        on_host: inspected.find(&places.root, release, "nvidia").ok().flatten().map(|found| found.path),
         nvidia_file,
         told: file(places.proc.join("driver/nvidia/version")),
         loaded: file(places.sys.join("module/nvidia/version")),

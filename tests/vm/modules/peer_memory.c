@@ -6,6 +6,7 @@
  * Not MOFED's: `witness` beside `version` tells what the node looked like at the moment of the registration.
  */
 #include <linux/fs.h>
+#include <linux/kernfs.h>
 #include <linux/kobject.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -86,13 +87,23 @@ static void last_one_out(void)
 	memory_peers = NULL;
 }
 
+/* mm_kobj is exported no more since Linux 6.7; sysfs has it as the owner of the directory. */
+static struct kobject *mm_directory(void)
+{
+	struct kernfs_node *node = kernfs_find_and_get(kernel_kobj->sd, "mm");
+	struct kobject *mm = node ? node->priv : NULL;
+
+	kernfs_put(node);
+	return mm;
+}
+
 void *ib_register_peer_memory_client(const struct peer_memory_client *client,
 				     invalidate_peer_memory *callback)
 {
 	struct registered *registered = kzalloc(sizeof(*registered), GFP_KERNEL);
 
 	if (!memory_peers)
-		memory_peers = kobject_create_and_add("memory_peers", mm_kobj);
+		memory_peers = kobject_create_and_add("memory_peers", mm_directory());
 	registered->client = client;
 	testify(registered->witness, sizeof(registered->witness));
 	if (kobject_init_and_add(&registered->kobj, (struct kobj_type *)&registered_type, memory_peers, "%s",

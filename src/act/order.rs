@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Has the driver toolkit build again, once for each MOFED.
+
+use super::directory::Directory;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// Beside the file that is removed: for which MOFED that was done last.
+const NOTE: &str = ".peermem-gate-ordered";
+/// A build id has 40 digits.
+const LONGEST: u64 = 200;
+
+/// Removes `name` in `directory`, unless that was done for the same MOFED before. False then.
+///
+/// # Errors
+/// As open(2), write(2) and unlink(2).
+pub fn again(directory: &Path, name: &str, mofed: &str) -> io::Result<bool> {
+    let note = directory.join(NOTE);
+    let opened = Directory::of(&note, None)?;
+    let is_file =
+        matches!(opened.kind(OsStr::new(NOTE)), Ok(Some(kind)) if kind == nix::sys::stat::SFlag::S_IFREG);
+    if is_file {
+        let mut last = String::new();
+        std::fs::File::open(&note)?.take(LONGEST).read_to_string(&mut last)?;
+        if last == mofed {
+            return Ok(false);
+        }
+    }
+    // The note first: without it there would be no end of builds.
+    let (temporary, mut file) = opened.create_beside(OsStr::new(NOTE))?;
+    file.write_all(mofed.as_bytes())?;
+    opened.rename(&temporary, OsStr::new(NOTE))?;
+    opened.remove(OsStr::new(name))?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn once_for_each_mofed() {
+        let shared = tempfile::tempdir().unwrap();
+        let built = shared.path().join("driver_built");
+        for (mofed, removes) in [("a", true), ("a", false), ("b", true), ("b", false)] {
+            std::fs::write(&built, "").unwrap();
+            assert_eq!(again(shared.path(), "driver_built", mofed).unwrap(), removes, "{mofed}");
+            assert_eq!(built.exists(), !removes);
+        }
+        std::fs::remove_file(&built).unwrap();
+        assert!(again(shared.path(), "driver_built", "c").is_err(), "nothing to remove");
+    }
+}

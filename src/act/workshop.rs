@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where nvidia-peermem is rebuilt, `var/lib/peermem-gate` below the driver's root, and where it is installed.
+//!
+//! A build has a directory of its own, which is gone afterwards; what a killed one left is removed by the next. The module
+//! is whole and on the disk before it has its name. One rebuild works at a time, by a lock that ends with its holder.
+
+use super::directory::fd_path;
+use crate::clock::now;
+use crate::node::below;
+use crate::probe::build_id_of_file;
+use crate::probe::root::resolve;
+use crate::rebuild::{Pair, Plan, recipe, target};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
+use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
+use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
+use serde::{Deserialize, Serialize};
+use std::collections::hash_map::RandomState;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// As seen from inside the driver's root.
+const PLACE: &str = "/var/lib/peermem-gate";
+const BUILDS: &str = "build-";
+/// A Module.symvers, the sources, and each of them, are far smaller.
+const LARGEST: u64 = 16 << 20;
+const ENTRIES: usize = 5000;
+const RECORD: u64 = 64 * 1024;
+/// How long another rebuild's last moment may take.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+const DIRECTORY: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+const NEW: OFlag = OFlag::O_WRONLY
+    .union(OFlag::O_CREAT)
+    .union(OFlag::O_EXCL)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
+/// The modules that were installed for a kernel, the last one last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Installed {
+    /// Their build ids: a file of another build is not ours.
+    pub build_ids: Vec<String>,
+}
+
+/// The last attempt for a kernel that came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// What it was for.
+    pub pair: Pair,
+    /// What became of it.
+    pub why: String,
+}
+
+/// Why it cannot be worked in.
+#[derive(Debug)]
+pub enum Closed {
+    /// Somebody else is at work.
+    Busy,
+    /// It cannot be written.
+    Unwritable(String),
+}
+
+/// The directory of all that is ours below a driver's root, locked.
+#[derive(Debug)]
+pub struct Workshop {
+    root: PathBuf,
+    lock: Flock<OwnedFd>,
+    /// As seen from inside the root.
+    place: PathBuf,
+}
+
+/// A copy of the sources, removed when it is dropped.
+#[derive(Debug)]
+pub struct Copy {
+    /// As this process sees it.
+    pub outside: PathBuf,
+    /// As seen from inside the driver's root.
+    pub inside: PathBuf,
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // What stays is removed by the next rebuild.
+        let _ = fs::remove_dir_all(&self.outside);
+    }
+}
+
+/// What a record of an earlier rebuild says; `None` where there is none that can be read.
+#[must_use]
+pub fn installed(root: &Path, release: &str) -> Option<Installed> {
+    record(root, "installed", release)
+}
+
+/// A file at the place of ours that we did not put there.
+#[must_use]
+pub fn foreign(root: &Path, release: &str) -> Option<PathBuf> {
+    let path = below(root, &target(release));
+    let real = resolve(root, &path).ok().filter(|real| real.symlink_metadata().is_ok())?;
+    let build_id = build_id_of_file(&real).unwrap_or_default();
+    let is_ours = installed(root, release).is_some_and(|installed| installed.build_ids.contains(&build_id));
+    (!is_ours).then_some(path)
+}
+
+/// The last attempt that came to nothing, if there was one.
+#[must_use]
+pub fn tried(root: &Path, release: &str) -> Option<Tried> {
+    record(root, "tried", release)
+}
+
+fn record<T: for<'a> Deserialize<'a>>(root: &Path, kind: &str, release: &str) -> Option<T> {
+    let path = below(root, Path::new(PLACE)).join(format!("{kind}.{release}"));
+    let mut text = String::new();
+    let file = File::open(resolve(root, &path).ok()?).ok()?;
+    file.take(RECORD).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Where the copy of a build would be, for a plan that is only shown.
+#[must_use]
+pub fn shown() -> PathBuf {
+    Path::new(PLACE).join("build-NEW")
+}
+
+/// Why nothing could be written below the driver's root; nothing is made.
+#[must_use]
+pub fn unwritable(root: &Path, release: &str) -> Option<String> {
+    let places = [Path::new("/var/lib").to_owned(), Path::new("/lib/modules").join(release)];
+    places.iter().find_map(|place| {
+        let path = below(root, place);
+        let real = match resolve(root, &path) {
+            Ok(real) => real,
+            Err(error) => return Some(format!("{}: {}", path.display(), crate::errno::words(&error))),
+        };
+        let access = nix::unistd::access(&real, nix::unistd::AccessFlags::W_OK);
+        access.err().map(|errno| format!("{}: {}", path.display(), errno.desc()))
+    })
+}
+
+impl Workshop {
+    /// Opens it, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// Somebody else is at work, or nothing can be written there.
+    pub fn open(root: &Path) -> Result<Self, Closed> {
+        let path = below(root, Path::new(PLACE));
+        let cannot = |error: &io::Error| {
+            Closed::Unwritable(format!("{}: {}", path.display(), crate::errno::words(error)))
+        };
+        let (fd, place) = ours(root).map_err(|error| cannot(&error))?;
+        let lock = lock(fd).map_err(|errno| match errno {
+            Errno::EWOULDBLOCK => Closed::Busy,
+            errno => cannot(&errno.into()),
+        })?;
+        let workshop = Self { root: root.to_owned(), lock, place };
+        workshop.clean();
+        Ok(workshop)
+    }
+
+    /// A copy of the sources for this plan, with MOFED's and nvidia's symbols in it; empty for another builder.
+    ///
+    /// # Errors
+    /// As open(2), read(2) and write(2).
+    pub fn copy(&self, plan: &Plan, sources: Option<&Path>) -> io::Result<Copy> {
+        let name = format!("{BUILDS}{:016x}", RandomState::new().build_hasher().finish());
+        mkdirat(&*self.lock, name.as_str(), Mode::S_IRWXU)?;
+        let copy = Copy { outside: self.here().join(&name), inside: self.place.join(&name) };
+        let release = &plan.kernel.0;
+        let symvers = recipe::symvers(&plan.symvers.1, &plan.nvidia.1);
+        let symvers = symvers.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "no symbols"))?;
+        let ofa = copy.outside.join(recipe::OFA).join(release);
+        fs::create_dir_all(&ofa)?;
+        fs::write(ofa.join("Module.symvers"), symvers)?;
+        fs::create_dir(copy.outside.join("tmp"))?;
+        if let Some(sources) = sources {
+            self.copy_sources(sources, &copy)?;
+        }
+        Ok(copy)
+    }
+
+    fn copy_sources(&self, sources: &Path, copy: &Copy) -> io::Result<()> {
+        let mut left = ENTRIES;
+        for name in recipe::SOURCES.iter().chain(&recipe::OPTIONAL) {
+            let path = below(&self.root, &sources.join(name));
+            let real = match resolve(&self.root, &path) {
+                Err(error) if error.kind() == ErrorKind::NotFound && recipe::OPTIONAL.contains(name) => {
+                    continue;
+                }
+                real => real?,
+            };
+            if !real.exists() && recipe::OPTIONAL.contains(name) {
+                continue;
+            }
+            let to = copy.outside.join(name);
+            fs::create_dir_all(to.parent().unwrap_or(&copy.outside))?;
+            copy_all(&real, &to, &mut left)?;
+        }
+        let conftest = copy.outside.join("conftest.sh");
+        let edited = recipe::conftest(&fs::read_to_string(&conftest)?, &copy.inside.join(recipe::OFA));
+        let edited =
+            edited.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "conftest.sh is not as known"))?;
+        fs::write(conftest, edited)
+    }
+
+    /// Puts the module in its place, in one step, with the label of `neighbour` where files have one.
+    ///
+    /// # Errors
+    /// As open(2), write(2) and rename(2); nothing has changed then.
+    pub fn install(&self, module: &Path, build_id: &str, release: &str, neighbour: &Path) -> io::Result<()> {
+        const KEPT: usize = 8;
+        let mut ours = installed(&self.root, release).unwrap_or_default();
+        ours.build_ids.drain(..(ours.build_ids.len() + 1).saturating_sub(KEPT));
+        ours.build_ids.push(build_id.to_owned());
+        let directory = updates(&self.root, release, true)?;
+        let unfinished = format!(".{}.unfinished", recipe::MODULE);
+        let _ = unlinkat(&directory, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
+        let mut bytes = Vec::new();
+        File::open(module)?.take(LARGEST).read_to_end(&mut bytes)?;
+        let put = || -> io::Result<()> {
+            let mut file =
+                File::from(openat(&directory, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?);
+            file.write_all(&bytes)?;
+            fchmod(&file, Mode::from_bits_truncate(0o644))?;
+            label(&file, neighbour);
+            fsync(&file)?;
+            // First the record: a file without one would be somebody else's for ever.
+            self.remember("installed", release, &ours)?;
+            renameat(&directory, unfinished.as_str(), &directory, recipe::MODULE)?;
+            let _ = fsync(&directory);
+            Ok(())
+        };
+        put().inspect_err(|_| {
+            let _ = unlinkat(&directory, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
+        })
+    }
+
+    /// Removes the module that was installed for this kernel. False where there was none.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove(&self, release: &str) -> io::Result<bool> {
+        let removed = match updates(&self.root, release, false) {
+            Ok(directory) => unlinkat(&directory, recipe::MODULE, UnlinkatFlags::NoRemoveDir),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ENOENT),
+            Err(error) => return Err(error),
+        };
+        self.forget("installed", release);
+        match removed {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Leaves a note that this attempt came to nothing.
+    pub fn note(&self, tried: &Tried) {
+        // A disk that is full then keeps no note, and the attempt is made again.
+        let _ = self.remember("tried", &tried.pair.kernel, tried);
+    }
+
+    /// Forgets an attempt that came to nothing.
+    pub fn forget_attempt(&self, release: &str) {
+        self.forget("tried", release);
+    }
+
+    fn forget(&self, kind: &str, release: &str) {
+        let _ = unlinkat(&*self.lock, format!("{kind}.{release}").as_str(), UnlinkatFlags::NoRemoveDir);
+    }
+
+    fn remember(&self, kind: &str, release: &str, record: &impl Serialize) -> io::Result<()> {
+        let (name, unfinished) = (format!("{kind}.{release}"), format!(".{kind}.unfinished"));
+        let _ = unlinkat(&*self.lock, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
+        let file = openat(&*self.lock, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?;
+        File::from(file).write_all(serde_json::to_string(record)?.as_bytes())?;
+        Ok(renameat(&*self.lock, unfinished.as_str(), &*self.lock, name.as_str())?)
+    }
+
+    fn here(&self) -> PathBuf {
+        fd_path(&*self.lock)
+    }
+
+    /// Removes what builds that were killed have left. Nobody else is at work, for we have the lock.
+    fn clean(&self) {
+        let Ok(entries) = self.here().read_dir() else { return };
+        let is_build = |name: &OsStr| name.as_encoded_bytes().starts_with(BUILDS.as_bytes());
+        for entry in entries.flatten().filter(|entry| is_build(&entry.file_name())) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn ours(root: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+    let place = Path::new(PLACE);
+    let parent = resolve(root, &below(root, place.parent().unwrap_or(place)))?;
+    let directory = open(&parent, DIRECTORY, Mode::empty())?;
+    let name = place.file_name().unwrap_or_default();
+    match mkdirat(&directory, name, Mode::from_bits_truncate(0o755)) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let fd = openat(&directory, name, DIRECTORY, Mode::empty())?;
+    if fstat(&fd)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    let inside = parent.strip_prefix(root).unwrap_or(&parent);
+    Ok((fd, Path::new("/").join(inside).join(name)))
+}
+
+fn lock(mut fd: OwnedFd) -> nix::Result<Flock<OwnedFd>> {
+    let until = now() + PATIENCE;
+    loop {
+        match Flock::lock(fd, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => return Ok(locked),
+            Err((unlocked, Errno::EINTR)) if now() < until => fd = unlocked,
+            Err((_, errno)) => return Err(errno),
+        }
+    }
+}
+
+/// The kernel's directory of modules that come before all others.
+fn updates(root: &Path, release: &str, makes: bool) -> io::Result<OwnedFd> {
+    let modules = resolve(root, &below(root, &Path::new("/lib/modules").join(release)))?;
+    let modules = open(&modules, DIRECTORY, Mode::empty())?;
+    if makes {
+        match mkdirat(&modules, "updates", Mode::from_bits_truncate(0o755)) {
+            Ok(()) => fchmod(
+                &openat(&modules, "updates", DIRECTORY, Mode::empty())?,
+                Mode::from_bits_truncate(0o755),
+            )?,
+            Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(openat(&modules, "updates", DIRECTORY, Mode::empty())?)
+}
+
+/// `SELinux` lets the kernel read modules of certain labels only.
+fn label(file: &File, neighbour: &Path) {
+    const NAME: &str = "security.selinux";
+    let mut label = [0; 512];
+    let Ok(length) = rustix::fs::getxattr(neighbour, NAME, &mut label[..]) else { return };
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(errno) = rustix::fs::fsetxattr(file, NAME, &label[..length], flags) {
+        tracing::warn!("cannot give nvidia-peermem.ko the SELinux label of {}: {errno}", neighbour.display());
+    }
+}
+
+/// Files and directories; a link is none of NVIDIA's.
+fn copy_all(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
+    *left = left.checked_sub(1).ok_or_else(|| io::Error::other("more files than NVIDIA's sources have"))?;
+    let kind = from.symlink_metadata()?;
+    if kind.is_dir() {
+        fs::create_dir(to)?;
+        for entry in from.read_dir()? {
+            let entry = entry?;
+            copy_all(&entry.path(), &to.join(entry.file_name()), left)?;
+        }
+        return Ok(());
+    }
+    if !kind.is_file() || kind.len() > LARGEST {
+        let why = format!("{} is no source file", from.display());
+        return Err(io::Error::new(ErrorKind::InvalidData, why));
+    }
+    let mut bytes = Vec::new();
+    File::open(from)?.take(LARGEST).read_to_end(&mut bytes)?;
+    // Makefiles run scripts by name.
+    fs::write(to, bytes)?;
+    fs::set_permissions(to, kind.permissions())
+}

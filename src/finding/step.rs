@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The steps of a remedy, and what must be known of a node to choose among them.
+
+use std::collections::BTreeMap;
+
+/// No person reads more.
+pub(super) const MOST: usize = 5;
+
+/// A step of a remedy: complete in itself, with its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// It helps only then.
+    pub when: Option<Fact>,
+    /// What to do; words in braces are filled from [`Facts`].
+    pub text: &'static str,
+}
+
+impl Step {
+    /// With its condition in words, for a reader who must judge it himself.
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self.when {
+            Some(fact) => format!("{}: {}", fact.phrase(), uncapitalised(self.text)),
+            None => self.text.to_owned(),
+        }
+    }
+}
+
+macro_rules! facts {
+    ($($(#[$doc:meta])* $name:ident: $phrase:literal;)*) => {
+        /// Something about a node that decides which step helps.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fact { $($(#[$doc])* $name,)* }
+
+        impl Fact {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The condition in words, where nobody knows whether it holds.
+            #[must_use]
+            pub fn phrase(self) -> &'static str {
+                match self { $(Self::$name => $phrase,)* }
+            }
+        }
+    };
+}
+
+facts! {
+    /// The GPU Operator's driver container is or was on this node.
+    DriverPod: "If a driver container installs the driver";
+    /// The driver is installed on the host.
+    HostDriver: "If the driver is installed on the host";
+    /// nvidia-driver-ctr and its driver toolkit share a volume with a finished build in it.
+    ToolkitBuild: "On OpenShift with the driver toolkit";
+    /// `/run/nvidia/nvidia-driver.state` is there: a new driver pod may skip the build.
+    FastPath: "If `/run/nvidia/nvidia-driver.state` is there (GPU Operator 26.3 and later)";
+    /// The driver's modules come with its image.
+    Precompiled: "If the driver image is precompiled";
+    /// The host provides MOFED.
+    HostMofed: "If the host provides MOFED";
+    /// A container provides MOFED.
+    MofedPod: "If a container provides MOFED";
+    /// The name of the driver's pod is not known.
+    DriverPodUnnamed: "If you do not know the driver pod's name";
+    /// The name of MOFED's pod is not known.
+    MofedPodUnnamed: "If you do not know the MOFED pod's name";
+    /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
+    RefusesIwCm: "If the log names `iw_cm`";
+    /// Processes have GPUs or RDMA devices open.
+    Holders: "If processes have GPUs or RDMA devices open";
+    /// It is `OpenShift`.
+    OpenShift: "On OpenShift";
+}
+
+impl Fact {
+    /// It decides about a name only: no step is better for it.
+    fn is_a_name(self) -> bool {
+        matches!(self, Self::DriverPodUnnamed | Self::MofedPodUnnamed)
+    }
+}
+
+/// What is known of the node: which facts hold, and the words for the braces.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    known: BTreeMap<Fact, bool>,
+    words: BTreeMap<&'static str, String>,
+}
+
+impl Facts {
+    /// The same, with what is known of one fact.
+    #[must_use]
+    pub fn with(mut self, fact: Fact, holds: Option<bool>) -> Self {
+        if let Some(holds) = holds {
+            self.known.insert(fact, holds);
+        }
+        self
+    }
+
+    /// The same, with the text for a word in braces.
+    #[must_use]
+    pub fn word(mut self, name: &'static str, text: impl Into<String>) -> Self {
+        self.words.insert(name, text.into());
+        self
+    }
+
+    /// The steps that help here: first those whose condition is known to hold, none twice, at most five.
+    #[must_use]
+    pub fn choose(&self, steps: &[Step]) -> Vec<String> {
+        let mut first = Vec::new();
+        let mut rest = Vec::new();
+        for step in steps {
+            match step.when.map(|fact| (fact, self.known.get(&fact))) {
+                None => rest.push(step.text.to_owned()),
+                Some((fact, Some(true))) if fact.is_a_name() => rest.push(step.text.to_owned()),
+                Some((_, Some(true))) => first.push(step.text.to_owned()),
+                Some((_, Some(false))) => {}
+                Some((_, None)) => rest.push(step.told()),
+            }
+        }
+        let mut chosen: Vec<String> = Vec::new();
+        for step in first.into_iter().chain(rest).map(|step| self.fill(&step)) {
+            if chosen.len() < MOST && !chosen.contains(&step) {
+                chosen.push(step);
+            }
+        }
+        chosen
+    }
+
+    /// A text with its words filled in.
+    #[must_use]
+    pub fn fill(&self, text: &str) -> String {
+        let filled =
+            |text: String, (name, word): (&&str, &String)| text.replace(&format!("{{{name}}}"), word);
+        self.words.iter().fold(text.to_owned(), filled)
+    }
+}
+
+fn uncapitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_lowercase().chain(characters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn step(when: Option<Fact>, text: &'static str) -> Step {
+        Step { when, text }
+    }
+
+    #[test]
+    fn what_is_known_to_help_comes_first_and_what_is_known_not_to_is_left_out() {
+        let steps = [
+            step(None, "Look at {node}."),
+            step(Some(Fact::HostDriver), "Install it again."),
+            step(Some(Fact::FastPath), "Remove the file."),
+            step(Some(Fact::OpenShift), "Open it."),
+            step(None, "Look at {node}."),
+        ];
+        let facts = Facts::default().with(Fact::HostDriver, Some(false)).with(Fact::FastPath, Some(true));
+        let chosen = facts.with(Fact::OpenShift, None).word("node", "n1").choose(&steps);
+        assert_eq!(chosen, ["Remove the file.", "Look at n1.", "On OpenShift: open it."]);
+    }
+
+    #[test]
+    fn nobody_reads_more_than_five() {
+        let texts = ["A.", "B.", "C.", "D.", "E.", "F."];
+        assert_eq!(Facts::default().choose(&texts.map(|text| step(None, text))).len(), MOST);
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the API server knows of the fleet (`kubectl get nodes,pods -A -o json`): nodes that should have reported and did
+//! not, and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
+
+use super::rollup::Cause;
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+
+/// The driver's container in every pod of the GPU Operator (assets/state-driver/0500_daemonset.yaml).
+const DRIVER: &str = "nvidia-driver-ctr";
+/// Set by the GPU Operator on each GPU node; a person or an upgrade may set another value, which takes the pod away
+/// (gpu-operator, `controllers/state_manager.go`).
+const DEPLOY: [&str; 2] = ["nvidia.com/gpu.deploy.operands", "nvidia.com/gpu.deploy.driver"];
+/// The value where the host has its own driver.
+const PRE_INSTALLED: &str = "pre-installed";
+
+/// A list of nodes and pods.
+#[derive(Debug, serde::Deserialize)]
+pub struct Cluster {
+    items: Items,
+}
+
+#[derive(Debug, Default)]
+struct Items {
+    /// Nodes with a GPU, and the first label of [`DEPLOY`] that is not "true".
+    gpu_nodes: BTreeMap<String, Option<(&'static str, String)>>,
+    /// Nodes with a driver pod.
+    driven: HashSet<String>,
+    /// Nodes with a driver pod in which nothing is the gate's.
+    ungated: BTreeSet<String>,
+}
+
+#[derive(serde::Deserialize)]
+struct Item {
+    #[serde(default)]
+    kind: String,
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(serde::Deserialize)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    node_name: String,
+    containers: Vec<Value>,
+    init_containers: Vec<Value>,
+}
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneByOne;
+        impl<'de> Visitor<'de> for OneByOne {
+            type Value = Items;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of nodes and pods")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
+                let mut items = Items::default();
+                while let Some(item) = list.next_element::<Item>()? {
+                    items.take(item);
+                }
+                Ok(items)
+            }
+        }
+        deserializer.deserialize_seq(OneByOne)
+    }
+}
+
+impl Items {
+    fn take(&mut self, item: Item) {
+        let Item { kind, metadata: Metadata { name, labels }, spec } = item;
+        match kind.as_str() {
+            "Node" if labels.iter().any(is_gpus) => {
+                let label = |name: &&'static str| Some((*name, labels.get(*name)?.clone()));
+                let kept_away = DEPLOY.iter().filter_map(label).find(|(_, value)| value != "true");
+                self.gpu_nodes.insert(name, kept_away);
+            }
+            "Pod" if spec.containers.iter().any(|container| container["name"] == DRIVER) => {
+                let mut containers = spec.init_containers.iter().chain(&spec.containers);
+                if !containers.any(is_gated) {
+                    self.ungated.insert(spec.node_name.clone());
+                }
+                self.driven.insert(spec.node_name);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// By the GPU Operator, or by node-feature-discovery: `pci-10de.present`, `pci-0302_10de.present`.
+fn is_gpus((label, value): (&String, &String)) -> bool {
+    let is_nvidias =
+        label == "nvidia.com/gpu.present" || label.contains("pci-") && label.ends_with("10de.present");
+    is_nvidias && value == "true"
+}
+
+/// The gate has a container, is what a container runs, or has a volume in it.
+fn is_gated(container: &Value) -> bool {
+    let says = |value: &Value| value.as_str().is_some_and(|text| text.contains("peermem-gate"));
+    let any =
+        |key: &str, says: &dyn Fn(&Value) -> bool| container[key].as_array().into_iter().flatten().any(says);
+    says(&container["name"])
+        || any("command", &says)
+        || any("args", &says)
+        || any("volumeMounts", &|mount| says(&mount["mountPath"]))
+}
+
+impl Cluster {
+    /// What is wrong, where `reported` says whether a node has a report.
+    #[must_use]
+    pub(super) fn causes(&self, reported: impl Fn(&str) -> bool) -> Vec<Cause> {
+        let Items { gpu_nodes, driven, ungated } = &self.items;
+        let silent = gpu_nodes.keys().filter(|name| !reported(name)).cloned().collect();
+        let undriven = || gpu_nodes.iter().filter(|(name, _)| !driven.contains(*name));
+        let mut kept_away: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+        let mut without = Vec::new();
+        for (name, label) in undriven() {
+            match label {
+                Some((_, value)) if value == PRE_INSTALLED => {}
+                Some((label, value)) => {
+                    kept_away.entry((*label, value.as_str())).or_default().push(name.clone());
+                }
+                // Where no node has a driver pod, every driver is its host's.
+                None if driven.is_empty() => {}
+                None => without.push(name.clone()),
+            }
+        }
+        let named = |name: &&String| !name.is_empty();
+        let mut causes = vec![
+            cause(
+                NO_REPORT,
+                "unknown",
+                "the node has a GPU and no report",
+                silent,
+                &[
+                    "See why its pod does not report: `kubectl get pods -A -o wide -l app.kubernetes.io/name=peermem-doctor \
+                 --field-selector spec.nodeName=NODE`.",
+                    "If the node does not answer (`kubectl get node NODE`), repair it first.",
+                ],
+            ),
+            cause(
+                "DriverPodMissing",
+                "warning",
+                "the node has a GPU and no driver pod",
+                without,
+                &[
+                    "See which DaemonSet should have placed a pod there, and its node selector: `kubectl get daemonsets -A -l \
+                 app.kubernetes.io/component=nvidia-driver`; `kubectl get node NODE --show-labels`.",
+                ],
+            ),
+            cause(
+                "DriverPodWithoutGate",
+                "warning",
+                "the driver pod was made without the gate",
+                ungated.iter().filter(named).cloned().collect(),
+                &[
+                    "If the gate's policy or patch is in place now, delete the pod: a new one gets the gate. `kubectl delete pod -A -l \
+                 app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName=NODE`.",
+                    "If new pods have no gate either, look at the policy and its binding: `kubectl get \
+                 mutatingadmissionpolicies,mutatingadmissionpolicybindings`.",
+                ],
+            ),
+        ];
+        causes.extend(kept_away.into_iter().map(|((label, value), nodes)| {
+            let title = format!("the label {label}={value} keeps the driver pod away");
+            cause("LabelKeepsDriverAway", "warning", &title, nodes, &[
+                "If nobody set it on purpose and no upgrade is under way, set it to `true` again: `kubectl label node NODE \
+                 LABEL=true --overwrite` with the label above.",
+            ])
+        }));
+        causes.retain(|cause| cause.count > 0);
+        causes
+    }
+}
+
+/// A node without a report may be in any state.
+pub(super) const NO_REPORT: &str = "NoReport";
+
+fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&str]) -> Cause {
+    Cause {
+        id: id.to_owned(),
+        severity: severity.to_owned(),
+        title: title.to_owned(),
+        remedy: remedy.iter().map(|step| (*step).to_owned()).collect(),
+        count: nodes.len(),
+        nodes,
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a verb's help has behind its options: exit codes, examples, variables. The long help and the
+//! manual pages are both made from these rows.
+
+/// A word and what it means.
+pub type Row = (&'static str, &'static str);
+
+/// The help of one verb behind its options.
+#[derive(Clone, Copy, Debug)]
+pub struct Guide {
+    /// The verb; empty for the program itself.
+    pub verb: &'static str,
+    /// Exit codes, each with its meaning.
+    pub exits: &'static [Row],
+    /// Command lines, each with its use.
+    pub examples: &'static [Row],
+    /// Variables that count here, in groups, each with its meaning.
+    pub variables: &'static [&'static [Row]],
+}
+
+const REFUSED: Row = ("2", "refused: bad usage, bad value or unknown variable");
+const BUG: Row = ("125", "internal error (a bug in peermem-gate); please report it");
+const SIGNAL: Row = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
+const NO_MODPROBE: Row = ("126, 127", "modprobe cannot be run, or is not there");
+
+const MIRRORS: &[Row] =
+    &[("PEERMEM_GATE_<OPTION>", "an option's mirror: PEERMEM_GATE_LOG_LEVEL for --log-level, which wins")];
+const DISABLED: &[Row] =
+    &[("PEERMEM_GATE_DISABLED", "a reason: the gate logs it and opens at once, without a look")];
+const NEIGHBOURS: &[Row] = &[
+    ("GPU_DIRECT_RDMA_ENABLED", "not `true`: the gate does not apply; unset counts as `true`"),
+    ("USE_HOST_MOFED", "`true`: MOFED is installed on the host; no marker is expected"),
+    ("DRIVER_READY_PATH", "MOFED's marker, where --marker is not given"),
+    ("LOCK_FILE_PATH", "MOFED's lock [default: /run/mellanox/drivers/.lock]"),
+    ("MLX_DRIVERS_MOUNT", "where MOFED shows its headers [default: /run/mellanox/drivers]"),
+];
+const REPORTED: &[Row] = &[("NODE_NAME", "the node's name in reports")];
+
+/// One row a verb; tests/help.rs holds them to the command line's own list.
+pub const GUIDES: &[Guide] = &[
+    Guide {
+        verb: "",
+        exits: &[
+            ("0", "ready, opened, or the gate does not apply on this node"),
+            ("1", "check, doctor, fleet: not ready, or something is wrong"),
+            ("2", "refused, or `check` cannot tell"),
+            ("3", "blocked: waiting cannot cure it"),
+            ("124", "the deadline passed"),
+            BUG,
+            ("126, 127", "the command, or modprobe, cannot be run, or is not there"),
+            ("128+n", "ended by signal n"),
+        ],
+        examples: &[
+            ("peermem-gate check", "is MOFED ready on this node, and if not, what is missing?"),
+            ("peermem-gate doctor", "what is wrong with GPUDirect RDMA on this node, and what to do?"),
+        ],
+        variables: &[MIRRORS],
+    },
+    Guide {
+        verb: "wait",
+        exits: &[
+            ("0", "ready, or the gate does not apply, or it was told to open; with CMD: CMD's own code"),
+            REFUSED,
+            ("3", "blocked: waiting cannot cure it (only with --fail-fast)"),
+            ("124", "the deadline passed"),
+            BUG,
+            ("126, 127", "CMD cannot be run, or is not there; found out before the wait"),
+            SIGNAL,
+        ],
+        examples: &[
+            ("peermem-gate wait --timeout 45m", "as an init container of the GPU driver's pod"),
+            (
+                "peermem-gate wait --timeout 10m -- nvidia-driver init",
+                "as a wrapper: becomes the driver's entrypoint when MOFED is ready",
+            ),
+            ("peermem-gate wait --dry-run", "log what it would wait for, and open"),
+        ],
+        variables: &[MIRRORS, DISABLED, NEIGHBOURS],
+    },
+    Guide {
+        verb: "check",
+        exits: &[
+            ("0", "ready, or the gate does not apply"),
+            ("1", "not ready: waiting or blocked"),
+            ("2", "cannot tell: something that counts cannot be read; or refused, as bad usage"),
+            BUG,
+        ],
+        examples: &[
+            ("peermem-gate check", "one line with the verdict, then every condition"),
+            (
+                "peermem-gate check --peermem --format json",
+                "the same as JSON; also ask whether nvidia-peermem.ko will load",
+            ),
+        ],
+        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+    },
+    Guide {
+        verb: "load",
+        exits: &[
+            ("0", "nvidia_peermem is live; or the gate does not apply; or a dry run"),
+            REFUSED,
+            ("3", "blocked, refused by the kernel for good, or not allowed to load modules"),
+            ("124", "the deadline passed"),
+            BUG,
+            NO_MODPROBE,
+            SIGNAL,
+        ],
+        examples: &[
+            (
+                "peermem-gate load --driver-root /run/nvidia/driver",
+                "load the module of a containerised GPU driver, with that driver's modprobe",
+            ),
+            ("peermem-gate load -- peerdirect_support=1", "on a host, with a parameter of the module"),
+        ],
+        variables: &[MIRRORS, DISABLED, NEIGHBOURS],
+    },
+    Guide {
+        verb: "keep",
+        exits: &[
+            ("0", "told to end by a signal"),
+            REFUSED,
+            ("3", "blocked at its start, or not allowed to load modules"),
+            BUG,
+            NO_MODPROBE,
+        ],
+        examples: &[
+            (
+                "peermem-gate keep --driver-root /run/nvidia/driver",
+                "as a sidecar, in place of nvidia-peermem-ctr",
+            ),
+            (
+                "peermem-gate keep --status-file /run/peermem-gate/status.json",
+                "leave a report that `peermem-gate check --status-file` judges by",
+            ),
+        ],
+        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+    },
+    Guide {
+        verb: "rebuild",
+        exits: &[
+            ("0", "a usable nvidia-peermem.ko is there, or was built; with --undo: removed"),
+            ("1", "the build, or its installation, failed"),
+            REFUSED,
+            ("3", "a rebuild is not the cure, or something is in its way: the last words say what"),
+            ("124", "the build did not end in time"),
+            BUG,
+            SIGNAL,
+        ],
+        examples: &[
+            ("peermem-gate rebuild --dry-run", "say what a rebuild would do, and do nothing"),
+            (
+                "peermem-gate rebuild --driver-root /run/nvidia/driver",
+                "build it for the driver container's nvidia",
+            ),
+        ],
+        variables: &[MIRRORS, NEIGHBOURS],
+    },
+    Guide {
+        verb: "timeline",
+        exits: &[("0", "drawn"), REFUSED, BUG],
+        examples: &[
+            ("peermem-gate timeline", "on the node, as root: the last boot"),
+            (
+                "peermem-gate timeline --format svg must-gather/ >race.svg",
+                "a picture from a must-gather, for an issue",
+            ),
+        ],
+        variables: &[MIRRORS, REPORTED],
+    },
+    Guide {
+        verb: "doctor",
+        exits: &[
+            ("0", "nothing is wrong, or RDMA is not used on this node"),
+            ("1", "a finding is critical or a warning, or the node is not ready"),
+            ("2", "cannot tell: something that counts cannot be read; or refused, as bad usage"),
+            BUG,
+        ],
+        examples: &[
+            ("peermem-gate doctor", "on the node, as root"),
+            (
+                "peermem-gate doctor --root /host --format json",
+                "in a pod with the host at /host; the JSON is for bug reports and for `fleet`",
+            ),
+        ],
+        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+    },
+    Guide {
+        verb: "fleet",
+        exits: &[
+            ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),
+            ("1", "some node is not ready, or has a critical finding or a warning"),
+            ("2", "cannot tell: no report, or one that cannot be read; or refused, as bad usage"),
+            BUG,
+        ],
+        examples: &[
+            ("peermem-gate fleet reports.ndjson", "one `doctor --format json` report a line"),
+            ("peermem-gate fleet --format json", "from standard input"),
+        ],
+        variables: &[MIRRORS],
+    },
+    Guide {
+        verb: "install",
+        exits: &[
+            ("0", "the program and the shim are in DIR, and the program runs there"),
+            ("2", "refused: DIR is not a directory that can hold them; or bad usage"),
+            ("125", "cannot be done now (no space, no permission); or an internal error"),
+        ],
+        examples: &[
+            ("peermem-gate install /shared", "in an init container, into a volume that the pod shares"),
+            (
+                "peermem-gate install /usr/local/bin",
+                "on a host; the shim is then /usr/local/bin/shim/modprobe",
+            ),
+        ],
+        variables: &[MIRRORS],
+    },
+];
+
+/// The guide of a verb; of the program itself, for the empty word.
+#[must_use]
+pub fn guide(verb: &str) -> Option<&'static Guide> {
+    GUIDES.iter().find(|guide| guide.verb == verb)
+}
+
+/// What stands below the options in the long help.
+#[must_use]
+pub fn long(verb: &str) -> String {
+    let Some(guide) = guide(verb) else { return String::new() };
+    let mut text = table("Exit codes:", guide.exits);
+    text += "\nExamples:\n";
+    for (command, purpose) in guide.examples {
+        text += &format!("  {command}\n          {purpose}\n");
+    }
+    text += "\n";
+    text += &table("Environment:", &guide.variables.concat());
+    text.trim_end().to_owned()
+}
+
+fn table(heading: &str, rows: &[Row]) -> String {
+    let width = rows.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
+    let lines = rows.iter().map(|(word, meaning)| format!("  {word:width$}  {meaning}\n"));
+    format!("{heading}\n{}", lines.collect::<String>())
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known of the node that decides which remedy helps, and the names for its commands.
+
+use super::Case;
+use crate::finding::{Fact, Facts};
+use crate::node::MofedPlace;
+use crate::sentence::Meaning;
+use crate::symptoms::process::Role;
+
+const DRIVER: &str = "nvidia-driver-ctr";
+const MOFED: &str = "mofed-container";
+const TOOLKIT: &str = "nvidia-container-toolkit-ctr";
+const VALIDATOR: &str = "nvidia-operator-validator";
+/// Where a pod is not known: the operators' labels, on this node.
+const SELECTORS: [(&str, &str, &str, &str); 4] = [
+    (DRIVER, "driver", "driver-logs", "app.kubernetes.io/component=nvidia-driver"),
+    (MOFED, "mofed", "mofed-logs", "nvidia.com/ofed-driver"),
+    (TOOLKIT, "toolkit", "toolkit-logs", "app=nvidia-container-toolkit-daemonset"),
+    (VALIDATOR, "validator", "validator-logs", "app=nvidia-operator-validator"),
+];
+
+impl Case<'_> {
+    /// The driver's pod is or was here.
+    pub(super) fn has_driver_pod(&self) -> bool {
+        let survey = &self.symptoms.survey;
+        let roles = [Role::Driver, Role::DriverManager, Role::Peermem, Role::DriverToolkit];
+        let runs = roles.iter().any(|role| survey.processes.of(*role).any(|process| process.pod.is_some()));
+        let containers = [DRIVER, "k8s-driver-manager", "nvidia-peermem-ctr", "openshift-driver-toolkit-ctr"];
+        let is_left = containers.iter().any(|name| survey.pods.with(name).is_some());
+        runs || is_left || survey.pods.builds().next().is_some()
+    }
+
+    pub(super) fn facts(&self, node: &str) -> Facts {
+        let survey = &self.symptoms.survey;
+        let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());
+        let is_told = self.expected.use_host_mofed.is_some() || self.symptoms.wishes.in_container.is_some();
+        let named = |container: &str| {
+            survey.pods.with(container).and_then(crate::symptoms::pod::Pod::arguments).is_some()
+        };
+        let third_party = self.heard(&[Meaning::MofedThirdPartyModulesLoaded], &[]);
+        let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
+        let holders = &self.symptoms.holders;
+        let facts = Facts::default()
+            .with(Fact::DriverPod, self.is_container_driver())
+            .with(Fact::HostDriver, self.is_container_driver().map(|is_container| !is_container))
+            .with(Fact::ToolkitBuild, Some(build.is_some()))
+            .with(Fact::FastPath, has_state)
+            .with(Fact::Precompiled, Some(self.is_precompiled()))
+            .with(Fact::HostMofed, is_told.then_some(self.expected.mofed == MofedPlace::Host))
+            .with(Fact::MofedPod, is_told.then_some(self.expected.mofed == MofedPlace::Container))
+            .with(Fact::DriverPodUnnamed, Some(!named(DRIVER)))
+            .with(Fact::MofedPodUnnamed, Some(!named(MOFED)))
+            .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
+            .with(Fact::Holders, Some(!holders.is_empty()))
+            .with(Fact::OpenShift, Some(self.symptoms.host.is_openshift))
+            .word("build", build.map_or_else(String::new, |(_, build)| build.directory.display().to_string()))
+            .word(
+                "holders",
+                if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) },
+            )
+            .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))
+            .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
+            .word("rdma-modules", self.missing_for_programs());
+        self.pods(facts, node).word("node", node)
+    }
+
+    /// `-n NAMESPACE NAME` where the pod is known; its label on this node where it is not.
+    fn pods(&self, facts: Facts, node: &str) -> Facts {
+        let pods = &self.symptoms.survey.pods;
+        let validation = pods.with("driver-validation").and_then(crate::symptoms::pod::Pod::arguments);
+        let unknown = || "-n NAMESPACE POD".to_owned();
+        SELECTORS.iter().fold(
+            facts.word("validation-logs", validation.unwrap_or_else(unknown)),
+            |facts, row| {
+                let (container, pod, logs, label) = *row;
+                let known = pods.with(container).and_then(crate::symptoms::pod::Pod::arguments);
+                let selected = format!("-A -l {label} --field-selector spec.nodeName={node}");
+                facts.word(pod, known.clone().unwrap_or(selected)).word(logs, known.unwrap_or_else(unknown))
+            },
+        )
+    }
+
+    /// A driver container's, or the host's; `None` where neither shows.
+    fn is_container_driver(&self) -> Option<bool> {
+        let on_host = self.symptoms.driver.has_modules && self.symptoms.driver.is_on_host;
+        if self.has_driver_pod() { Some(true) } else { on_host.then_some(false) }
+    }
+
+    fn loaded(&self, names: &[&str], otherwise: &str) -> String {
+        let loaded: Vec<_> = names.iter().copied().filter(|name| self.line(name).is_some()).collect();
+        if loaded.is_empty() { otherwise.to_owned() } else { loaded.join(" ") }
+    }
+
+    fn missing_for_programs(&self) -> String {
+        let all = super::rdma::FOR_PROGRAMS.iter().map(|(module, _)| *module);
+        all.filter(|module| self.line(module).is_none()).collect::<Vec<_>>().join(" ")
+    }
+}

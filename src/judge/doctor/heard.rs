@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was said, as far as it still counts.
+
+use super::Case;
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use crate::stamp::SECOND;
+use crate::symptoms::logs::Said;
+use std::fmt::Display;
+
+/// The node's clock may be set a little after the boot.
+const GRAIN: i64 = 5 * SECOND;
+
+impl Case<'_> {
+    /// The newest of these sayings since the boot, unless one of the others came later.
+    pub(super) fn heard(&self, wanted: &[Meaning], unless: &[Meaning]) -> Option<&Said> {
+        let said = &self.symptoms.survey.logs.said;
+        let last = |meanings: &[Meaning]| said.iter().rposition(|one| meanings.contains(&one.saying.meaning));
+        let at = last(wanted)?;
+        let is_overcome = last(unless).is_some_and(|later| later > at);
+        said.get(at).filter(|one| !is_overcome && self.is_of_this_boot(one))
+    }
+
+    /// The kernel's log says by itself where a boot begins; its stamps have neither year nor zone. Others are timed.
+    fn is_of_this_boot(&self, said: &Said) -> bool {
+        let (logs, clock) = (&self.symptoms.survey.logs, &self.symptoms.chain.clock);
+        if logs.file(said).is_some_and(|file| file.container.is_none()) {
+            let later = logs.said.iter().skip_while(|one| !std::ptr::eq(*one, said));
+            return !later.skip(1).any(|one| one.saying.meaning == Meaning::KernelStarted);
+        }
+        let at = said.saying.until.or(said.saying.at).and_then(|at| logs.on_wall(at));
+        at.zip(clock.boot.as_ref().ok()).is_none_or(|(at, boot)| at.ns >= boot * SECOND - GRAIN)
+    }
+
+    /// The finding that rests on a saying: the line itself, with its time, is the evidence.
+    pub(super) fn by_word(&self, id: Id, said: &Said) -> Finding {
+        Finding::new(id, self.source(said), quoted(said))
+    }
+
+    /// The same as more evidence.
+    pub(super) fn and_word(&self, finding: Finding, said: Option<&Said>) -> Finding {
+        match said {
+            Some(said) => finding.seen(self.source(said), quoted(said)),
+            None => finding,
+        }
+    }
+
+    fn source(&self, said: &Said) -> impl Display + use<> {
+        let file = self.symptoms.survey.logs.file(said);
+        file.map(|file| file.path.display().to_string()).unwrap_or_default()
+    }
+
+    /// A field of a saying, such as the module that was refused.
+    pub(super) fn field<'a>(said: &'a Said, name: &str) -> &'a str {
+        said.saying.fields.get(name).map_or("", String::as_str)
+    }
+}
+
+fn quoted(said: &Said) -> String {
+    let saying = &said.saying;
+    let at = saying.until.or(saying.at).map(|at| format!("{at}: ")).unwrap_or_default();
+    let times = if saying.count > 1 { format!(" ({} times)", saying.count) } else { String::new() };
+    format!("{at}{}{times}", saying.text)
+}

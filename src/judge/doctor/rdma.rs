@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! RDMA beyond the modules, where somebody wants it: devices, ports, device files, and what keeps programs from using them.
+
+use super::{Case, DEVICES};
+use crate::finding::{Finding, Id};
+use crate::symptoms::PciFunction;
+use crate::symptoms::process::Role;
+use crate::symptoms::rdma::{Device, Port};
+
+/// Modules that make the device files of programs, and the name that each makes below /dev/infiniband.
+pub(super) const FOR_PROGRAMS: [(&str, &str); 2] = [("rdma_ucm", "rdma_cm"), ("ib_umad", "umad")];
+/// Below this much locked memory no RDMA program gets far.
+const LITTLE: u64 = 1 << 30;
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    if !case.is_live("mlx5_core") {
+        return Vec::new();
+    }
+    let some = [device(case), ports(case), user_access(case), netns(case), iommu(case), memlock(case)];
+    some.into_iter().flatten().collect()
+}
+
+fn nics<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a PciFunction> {
+    let nics = case.symptoms.nics.iter().flatten();
+    nics.filter(|nic| nic.is_network() && nic.driver.as_deref() == Some("mlx5_core"))
+}
+
+fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
+    case.symptoms.rdma.devices.as_ref().ok().and_then(|devices| devices.as_deref()).unwrap_or_default()
+}
+
+/// Of a device that one NIC has, the others are not proven wrong: RoCE may be off on purpose.
+fn device(case: &Case<'_>) -> Option<Finding> {
+    let known = case.symptoms.rdma.devices.as_ref().ok()?;
+    let has_one = |nic: &PciFunction| {
+        known
+            .iter()
+            .flatten()
+            .any(|device| device.address.as_ref().is_none_or(|address| *address == nic.address))
+    };
+    let without: Vec<_> = nics(case).filter(|nic| !has_one(nic)).collect();
+    let all = !without.is_empty() && without.len() == nics(case).count();
+    let class = case.symptoms.rdma.class.display();
+    let told = without.iter().map(|nic| {
+        let seen = format!("no device of {}", nic.address);
+        Finding::new(Id::RdmaDeviceMissing, &class, seen)
+    });
+    told.reduce(Finding::and).filter(|_| all)
+}
+
+/// One that is active is enough: others may be for storage, or not be plugged in.
+fn ports(case: &Case<'_>) -> Option<Finding> {
+    let nics: Vec<_> = nics(case).map(|nic| nic.address.as_str()).collect();
+    let ours = |device: &&Device| device.address.as_deref().is_none_or(|address| nics.contains(&address));
+    let ports: Vec<(&Device, &Port)> = devices(case)
+        .iter()
+        .filter(ours)
+        .flat_map(|device| device.ports.iter().map(move |port| (device, port)))
+        .collect();
+    let is = |port: &Port, state: &str| port.state.as_deref() == Some(state);
+    let is_known = ports.iter().all(|(_, port)| port.state.is_some());
+    if ports.is_empty() || !is_known || ports.iter().any(|(_, port)| is(port, "ACTIVE")) {
+        return None;
+    }
+    let waits = |port: &Port| is(port, "INIT") && port.link_layer.as_deref() != Some("Ethernet");
+    let id =
+        if ports.iter().any(|(_, port)| waits(port)) { Id::SubnetManagerMissing } else { Id::RdmaPortsDown };
+    let told = ports.iter().map(|(device, port)| {
+        let source =
+            case.symptoms.rdma.class.join(&device.name).join("ports").join(&port.number).join("state");
+        let layer = port.link_layer.as_deref().unwrap_or("unknown link layer");
+        let state = port.state.as_deref().unwrap_or_default();
+        let manager = port.sm_lid.as_deref().map(|lid| format!(", subnet manager {lid}")).unwrap_or_default();
+        Finding::new(id, source.display(), format!("{state}, {layer}{manager}"))
+    });
+    told.reduce(Finding::and)
+}
+
+fn user_access(case: &Case<'_>) -> Option<Finding> {
+    if devices(case).is_empty() || !case.is_live("ib_uverbs") {
+        return None;
+    }
+    let nodes = case.symptoms.rdma.nodes.as_ref().ok()?;
+    let missing = FOR_PROGRAMS.iter().filter(|(module, node)| {
+        case.line(module).is_none() && !nodes.iter().any(|name| name.starts_with(node))
+    });
+    let told = missing.map(|(module, node)| {
+        Finding::new(Id::RdmaUserAccessMissing, "/proc/modules", format!("{module} is not loaded"))
+            .seen("/dev/infiniband", format!("{node} is missing"))
+    });
+    told.reduce(Finding::and)
+}
+
+fn netns(case: &Case<'_>) -> Option<Finding> {
+    let (path, mode) = &case.symptoms.rdma.netns_mode;
+    let plugin = case.symptoms.survey.processes.first(Role::RdmaDevicePlugin)?;
+    let is_exclusive = mode.as_ref().ok()?.as_deref() == Some("N");
+    is_exclusive.then(|| {
+        let seen = format!("{} is the shared device plugin", plugin.name);
+        Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive")
+            .seen(plugin.directory.display(), seen)
+    })
+}
+
+/// Not on Arm: its servers are made to translate for GPUs.
+fn iommu(case: &Case<'_>) -> Option<Finding> {
+    if case.seen.kernel.machine == "aarch64" {
+        return None;
+    }
+    let translated =
+        |function: &&PciFunction| function.iommu.as_deref().is_some_and(|r#type| r#type.starts_with("DMA"));
+    let told = case.symptoms.gpus().chain(nics(case)).filter(translated).map(|function| {
+        let source = format!("{DEVICES}/{}/iommu_group/type", function.address);
+        Finding::new(Id::IommuTranslates, source, function.iommu.clone().unwrap_or_default())
+    });
+    told.reduce(Finding::and).or_else(|| iommu_by_command_line(case))
+}
+
+/// Where no group tells, the kernel's arguments do.
+fn iommu_by_command_line(case: &Case<'_>) -> Option<Finding> {
+    let has_types = case.symptoms.gpus().any(|gpu| gpu.iommu.is_some());
+    let line = case.symptoms.host.command_line.as_ref().ok()?.as_ref().filter(|_| !has_types)?;
+    let has = |argument: &str| line.split_ascii_whitespace().any(|word| word == argument);
+    let is_on = ["intel_iommu=on", "amd_iommu=on", "iommu=force", "iommu.passthrough=0", "iommu.strict=1"]
+        .into_iter()
+        .find(|argument| has(argument))?;
+    let passes = has("iommu=pt") || has("iommu.passthrough=1");
+    (!passes).then(|| {
+        Finding::new(
+            Id::IommuTranslates,
+            "/proc/cmdline",
+            format!("{is_on}, and neither iommu=pt nor iommu.passthrough=1"),
+        )
+    })
+}
+
+fn memlock(case: &Case<'_>) -> Option<Finding> {
+    let (path, limit) = case.symptoms.host.memlock.as_ref()?;
+    let soft = limit.split_ascii_whitespace().next()?;
+    let bytes: u64 = soft.parse().ok()?;
+    (bytes < LITTLE).then(|| {
+        Finding::new(Id::MemlockLimited, path.display(), format!("Max locked memory: {bytes} bytes"))
+    })
+}

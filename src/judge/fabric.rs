@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `ManagementDevicePresent`, `UmadLive` and `RdmaDevicePresent`: would Fabric Manager find the `NVLink` 5 switches now?
+//!
+//! It looks once, when it starts, at `/sys/class/infiniband/*/device/vpd` (gpu-driver-container,
+//! `_assert_nvlink5_system`). An RDMA device that comes later is not seen, and every GPU of the node ends with CUDA
+//! error 802.
+
+use super::modules::{ModuleState, Origin, not_live, state};
+use crate::condition::{Condition, ConditionType, Reason};
+use crate::consumer::UMAD;
+use crate::node::{Expectations, MofedPlace};
+use crate::observation::{Fabric, Management, Observation};
+
+/// Nothing, where nobody has looked.
+pub(super) fn judge(expected: &Expectations, seen: &Observation) -> Vec<Condition> {
+    let Some(fabric) = &seen.fabric else { return Vec::new() };
+    vec![management_device_present(fabric), umad_live(expected, seen), rdma_device_present(fabric)]
+}
+
+fn management_device_present(fabric: &Fabric) -> Condition {
+    let condition =
+        |reason, message: String| Condition::new(ConditionType::ManagementDevicePresent, reason, message);
+    match &fabric.management {
+        Management::Found(addresses) => condition(
+            Reason::ManagementDeviceFound,
+            format!("the vpd of PCI device {} holds SW_MNG", addresses.join(", ")),
+        ),
+        Management::None => condition(
+            Reason::NoManagementDevice,
+            "no Mellanox PCI device's vpd holds SW_MNG (NVLink 5): fabric needs no MOFED".to_owned(),
+        ),
+        Management::Unreadable(why) => condition(
+            Reason::VpdUnreadable,
+            format!("cannot tell whether there is an NVLink 5 management device: {why}"),
+        )
+        .with_remedy(
+            "run as root: only uid 0 may read vpd, and it needs no capability; mount the host's /sys",
+        ),
+    }
+}
+
+fn umad_live(expected: &Expectations, seen: &Observation) -> Condition {
+    let condition = |reason, message: String| Condition::new(ConditionType::UmadLive, reason, message);
+    let state = state(&seen.modules, UMAD);
+    if let Some((reason, how)) = not_live(&state) {
+        let missing = condition(reason, format!("{UMAD}: {how}"));
+        return match (reason, expected.mofed) {
+            (Reason::ModuleNotLoaded, MofedPlace::Host) => {
+                missing.with_remedy(format!("`modprobe {UMAD}`, and put it into /etc/modules-load.d"))
+            }
+            _ => missing,
+        };
+    }
+    match (state, expected.mofed) {
+        (ModuleState::Live(Origin::InTree), MofedPlace::Container) => {
+            condition(Reason::ModuleInTree, format!("{UMAD} is live, and the kernel's own"))
+        }
+        (ModuleState::Live(Origin::Unknown(why)), MofedPlace::Container) => {
+            condition(Reason::ModulesUnreadable, format!("cannot tell whose {UMAD} is: {why}"))
+        }
+        _ => condition(Reason::AllLive, format!("{UMAD} is live")),
+    }
+}
+
+fn rdma_device_present(fabric: &Fabric) -> Condition {
+    let condition =
+        |reason, message: String| Condition::new(ConditionType::RdmaDevicePresent, reason, message);
+    let devices = match &fabric.rdma_devices {
+        Ok(devices) => devices,
+        Err(why) => {
+            return condition(Reason::RdmaDevicesUnreadable, format!("cannot read the RDMA devices: {why}"))
+                .with_remedy("mount the host's /sys, or name it with --sys");
+        }
+    };
+    let addresses = match &fabric.management {
+        Management::Found(addresses) => addresses,
+        Management::None => {
+            return condition(Reason::FabricDeviceMissing, "no management device could have one".to_owned());
+        }
+        Management::Unreadable(why) => {
+            return condition(
+                Reason::VpdUnreadable,
+                format!("cannot tell whose RDMA device is needed: {why}"),
+            );
+        }
+    };
+    let missing: Vec<_> =
+        addresses.iter().filter(|address| !devices.contains_key(*address)).cloned().collect();
+    if missing.is_empty() {
+        let found = addresses.iter().map(|address| format!("{} of {address}", devices[address]));
+        return condition(Reason::RdmaDeviceFound, found.collect::<Vec<_>>().join(", "));
+    }
+    condition(
+        Reason::FabricDeviceMissing,
+        format!("no device in /sys/class/infiniband is of PCI device {}", missing.join(", ")),
+    )
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What Fabric Manager will look for: the `NVLink` 5 management devices, and their RDMA devices.
+
+use super::pci::{MELLANOX, vendor};
+use super::rdma::{address, names};
+use super::read::{entries, open, unreadable};
+use crate::observation::{Management, Seen};
+use memchr::memmem;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// In the keyword `SMDL` of the Vital Product Data of the `ConnectX`-7 functions that lead to the switches.
+const SIGN: &[u8] = b"SW_MNG";
+/// PCI addresses Vital Product Data with 15 bits.
+const VPD: u64 = 32 * 1024;
+/// Far more PCI functions than any machine has.
+const DEVICES: usize = 100_000;
+
+/// Most devices have no vpd, so one call tells of each that it is none; a vendor takes five.
+pub(super) fn management(sys: &Path) -> Management {
+    let devices = sys.join("bus/pci/devices");
+    let entries = match entries(&devices, DEVICES) {
+        Ok(entries) => entries,
+        Err(error) => return Management::Unreadable(unreadable(&devices, &error)),
+    };
+    let mut found = Vec::new();
+    let mut unread = None;
+    for function in entries {
+        match is_management(&function.path()) {
+            Ok(true) => found.push(function.file_name().to_string_lossy().into_owned()),
+            Ok(false) => {}
+            Err(why) => unread = Some(why),
+        }
+    }
+    found.sort();
+    match unread {
+        _ if !found.is_empty() => Management::Found(found),
+        Some(why) => Management::Unreadable(why),
+        None => Management::None,
+    }
+}
+
+/// A vpd that cannot be read counts only of a Mellanox function.
+fn is_management(function: &Path) -> Seen<bool> {
+    let vpd = function.join("vpd");
+    let file = match open(&vpd) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        file => file,
+    };
+    if vendor(&function.join("vendor"))? != MELLANOX {
+        return Ok(false);
+    }
+    let read = |file: File| -> io::Result<bool> {
+        let mut bytes = Vec::new();
+        file.take(VPD).read_to_end(&mut bytes)?;
+        Ok(memmem::find(&bytes, SIGN).is_some())
+    };
+    file.and_then(read).map_err(|error| unreadable(&vpd, &error))
+}
+
+/// The RDMA devices by the PCI addresses of their functions; none where the class is not there.
+pub(super) fn rdma_devices(sys: &Path) -> Seen<BTreeMap<String, String>> {
+    let class = sys.join("class/infiniband");
+    let devices = names(&class)?.unwrap_or_default();
+    Ok(devices.into_iter().filter_map(|name| Some((address(&class.join(&name))?, name))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Devices by their names, each with its vendor and vpd.
+    fn machine(devices: &[(&str, &str, Option<&[u8]>)]) -> tempfile::TempDir {
+        let sys = tempfile::tempdir().unwrap();
+        fs::create_dir_all(sys.path().join("bus/pci/devices")).unwrap();
+        for (name, vendor, vpd) in devices {
+            let directory = sys.path().join("bus/pci/devices").join(name);
+            fs::create_dir(&directory).unwrap();
+            fs::write(directory.join("vendor"), vendor).unwrap();
+            if let Some(vpd) = vpd {
+                fs::write(directory.join("vpd"), vpd).unwrap();
+            }
+        }
+        sys
+    }
+
+    const NAME: &str = "0000:18:00.0";
+
+    fn told(vpd: Option<&[u8]>) -> Management {
+        management(machine(&[(NAME, "0x15b3", vpd)]).path())
+    }
+
+    #[test]
+    fn the_sign_is_found_anywhere_in_it_and_nowhere_behind_it() {
+        let at = |offset: usize| [&vec![0xff; offset], b"SMDL\x06SW_MNG".as_slice()].concat();
+        let end = usize::try_from(VPD).unwrap();
+        for offset in [0, 1, 4000, end - 11] {
+            assert!(matches!(told(Some(&at(offset))), Management::Found(_)), "{offset}");
+        }
+        assert_eq!(told(Some(&at(end - 10))), Management::None, "cut by the end");
+        assert_eq!(told(Some(&at(end))), Management::None, "behind the end");
+    }
+
+    #[test]
+    fn garbage_and_nothing_are_no_management_device() {
+        for vpd in [b"".as_slice(), b"SW_MN", b"sw_mng", b"\0\xff\xfe", b"SW MNG"] {
+            assert_eq!(told(Some(vpd)), Management::None);
+        }
+        assert_eq!(told(None), Management::None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_unknown_unless_another_is_one() {
+        let other = "0000:19:00.0";
+        let sys = machine(&[(NAME, "0x15b3", None), (other, "0x15b3", None)]);
+        let [vpd, good] = [NAME, other].map(|name| sys.path().join("bus/pci/devices").join(name).join("vpd"));
+        fs::create_dir(&vpd).unwrap();
+        assert!(matches!(management(sys.path()), Management::Unreadable(why) if why.path == vpd));
+        fs::write(good, "SW_MNG").unwrap();
+        assert_eq!(management(sys.path()), Management::Found(vec![other.to_owned()]));
+        let nowhere = tempfile::tempdir().unwrap();
+        assert!(matches!(management(nowhere.path()), Management::Unreadable(_)));
+    }
+
+    #[test]
+    fn only_the_vpd_of_mellanox_counts() {
+        let sign = Some(SIGN);
+        assert_eq!(management(machine(&[(NAME, "0x10de", sign)]).path()), Management::None);
+        let hidden = machine(&[(NAME, "odd", sign)]);
+        assert!(
+            matches!(management(hidden.path()), Management::Unreadable(why) if why.path.ends_with("vendor"))
+        );
+        assert_eq!(management(machine(&[(NAME, "odd", None)]).path()), Management::None);
+    }
+
+    #[test]
+    fn a_fifo_in_its_place_does_not_hang() {
+        let sys = machine(&[(NAME, "0x15b3", None)]);
+        let vpd = sys.path().join("bus/pci/devices").join(NAME).join("vpd");
+        nix::unistd::mkfifo(&vpd, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(management(sys.path()), Management::None);
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a file is, by its name and its beginning.
+
+use super::super::file::Log;
+use crate::record::{self, Lines};
+use crate::sentence::Table;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// How much of a file's beginning is looked at.
+const HEAD: u64 = 256 << 10;
+/// Of a file that somebody names, more.
+const NAMED_HEAD: u64 = 8 << 20;
+const LOOK: &[u8] = b"look {";
+
+/// What a file is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What containers printed; the container, where its lines have no prefix.
+    Streams(Option<&'static str>),
+    /// A system log.
+    System {
+        /// It is packed.
+        is_gz: bool,
+    },
+    /// Nothing that is known, and why.
+    Other(&'static str),
+}
+
+/// What the beginning is made of.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Kinds of lines, as bits.
+    kinds: u8,
+    /// Sentences that a container of this name may have said.
+    votes: BTreeMap<&'static str, u64>,
+}
+
+const PREFIXED: u8 = 1;
+const SYSTEM: u8 = 2;
+const LOOKS: u8 = 4;
+const BINARY: u8 = 8;
+
+pub(super) fn kind(path: &Path, is_named: bool, tables: &BTreeMap<&'static str, Table>) -> io::Result<Kind> {
+    const ARCHIVES: [&str; 7] = [".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip", ".xz"];
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if ARCHIVES.iter().any(|archive| name.ends_with(archive)) {
+        return Ok(Kind::Other("an archive: unpack it, and name the directory"));
+    }
+    let log = Log::open(path)?;
+    let is_gz = log.is_gz()?;
+    let seen = seen(log, if is_named { NAMED_HEAD } else { HEAD }, tables)?;
+    // The longest: `nvidia-driver-ctr` is a part of other names.
+    let by_name =
+        tables.keys().filter(|container| name.contains(**container)).max_by_key(|container| container.len());
+    Ok(match (by_name, seen.winner(tables)) {
+        _ if seen.has(BINARY) => Kind::Other("not a text"),
+        _ if seen.has(PREFIXED) => Kind::Streams(None),
+        (Some(container), _) => Kind::Streams(Some(container)),
+        (None, Winner::One(container)) => Kind::Streams(Some(container)),
+        (None, Winner::Several) => Kind::Other(
+            "two containers may have written it: name it for its container (nvidia-driver-ctr.log), or take `kubectl logs --prefix`",
+        ),
+        (None, Winner::Nobody) if seen.has(LOOKS) => Kind::Streams(Some("peermem-gate")),
+        (None, Winner::Nobody) if seen.has(SYSTEM) => Kind::System { is_gz },
+        (None, Winner::Nobody) => Kind::Other(
+            "no sentence in it is known: name it for its container (nvidia-driver-ctr.log), or take `kubectl logs --prefix`",
+        ),
+    })
+}
+
+fn seen(log: Log, head: u64, tables: &BTreeMap<&'static str, Table>) -> io::Result<Seen> {
+    let (mut seen, mut lines) = (Seen::default(), Lines::of_any_length());
+    log.decoded(head, &mut |bytes| {
+        seen.mark(BINARY, memchr::memchr(0, bytes).is_some());
+        lines.push(bytes, |line| seen.line(line, tables));
+    })?;
+    lines.end(|line| seen.line(line, tables));
+    Ok(seen)
+}
+
+enum Winner {
+    One(&'static str),
+    Several,
+    Nobody,
+}
+
+impl Seen {
+    fn has(&self, kind: u8) -> bool {
+        self.kinds & kind != 0
+    }
+
+    fn mark(&mut self, kind: u8, is_it: bool) {
+        self.kinds |= if is_it { kind } else { 0 };
+    }
+
+    fn line(&mut self, line: &[u8], tables: &BTreeMap<&'static str, Table>) {
+        if record::prefixed(line).is_some() {
+            return self.mark(PREFIXED, true);
+        }
+        let text = record::printed(line).text;
+        self.mark(LOOKS, memchr::memmem::find(&text, LOOK).is_some());
+        for (container, table) in tables {
+            if table.understand(&text).is_some() {
+                *self.votes.entry(container).or_default() += 1;
+            }
+        }
+        let known = |program: &[u8]| matches!(program, b"kernel" | b"chronyd" | b"systemd" | b"kubelet");
+        self.mark(SYSTEM, record::spoken(line).is_some_and(|spoken| known(spoken.program)));
+    }
+
+    /// The container whose sentences are the most; where several may say them, the one with the fewest programs in it.
+    fn winner(&self, tables: &BTreeMap<&'static str, Table>) -> Winner {
+        let Some(most) = self.votes.values().max() else { return Winner::Nobody };
+        let first: Vec<_> =
+            self.votes.iter().filter(|(_, votes)| *votes == most).map(|(name, _)| *name).collect();
+        let speakers = |name: &&str| tables[name].speakers();
+        let fewest = first.iter().map(|name| speakers(name).count()).min();
+        let fewest: Vec<_> = first.iter().filter(|name| Some(speakers(name).count()) == fewest).collect();
+        if fewest.iter().all(|name| speakers(name) == speakers(fewest[0])) {
+            Winner::One(fewest[0])
+        } else {
+            Winner::Several
+        }
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a rebuild finds on the node. Plain data; [`crate::probe::material`] reads it.
+
+use super::Pair;
+use crate::observation::Seen;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// NVIDIA's sources of nvidia-peermem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// Their directory, as seen from inside the driver's root.
+    pub directory: PathBuf,
+    /// What their Kbuild file says that they are of.
+    pub version: Option<String>,
+    /// Why the recipe does not fit them, if it does not.
+    pub misfit: Option<String>,
+}
+
+/// A program that a build needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names of the programs")]
+pub enum Tool {
+    Make,
+    Compiler,
+    Depmod,
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug)]
+pub struct Material {
+    /// The driver's root, as this process sees it.
+    pub driver_root: PathBuf,
+    /// What the module is for.
+    pub pair: Pair,
+    /// The directories in which sources were looked for, and those that were found, best first.
+    pub sources: Vec<Sources>,
+    /// The kernel's build tree, as seen from inside the driver's root; `None` where there is none.
+    pub headers: Option<PathBuf>,
+    /// The kernel's build tree is where the running kernel's modules say that it is.
+    pub headers_are_linked: bool,
+    /// The Module.symvers with the peer-memory symbols, and its text.
+    pub symvers: Seen<(PathBuf, String)>,
+    /// The file of the live nvidia and the CRCs of its exports, or why there is none.
+    pub nvidia: Result<(PathBuf, BTreeMap<String, u32>), String>,
+    /// Where each program is, as seen from inside the driver's root.
+    pub tools: BTreeMap<Tool, PathBuf>,
+    /// Free bytes for the build, if that can be told.
+    pub free: Option<u64>,
+    /// Why nothing can be written where the build and the module go.
+    pub unwritable: Option<String>,
+    /// A file of somebody else's at the place of ours.
+    pub foreign: Option<PathBuf>,
+    /// Why an attempt for the same pair came to nothing before.
+    pub tried: Option<String>,
+    /// Processors that may be used.
+    pub processors: usize,
+}

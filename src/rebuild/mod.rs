@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rebuilding nvidia-peermem alone: when that is a cure, what it takes, and how it is done. Pure; docs/heal.md is the
+//! description for users.
+//!
+//! [`plan`] turns what was found on the node ([`Material`]) into a [`Plan`], or into the [`Obstacle`] that is in the way.
+
+mod material;
+mod obstacle;
+mod plan;
+pub mod recipe;
+
+pub use material::{Material, Sources, Tool};
+pub use obstacle::{Kind, Obstacle};
+pub use plan::{Builder, Plan, plan, target};
+
+use crate::condition::{ConditionType, Outcome, Reason, Verdict};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// `--rebuild`: whether to rebuild, and by what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Never.
+    Off,
+    /// From NVIDIA's sources below the driver's root.
+    Auto,
+    /// By this program of the user's.
+    By(PathBuf),
+}
+
+/// The reasons of `PeermemUsable` that a rebuild cures.
+const CURABLE: [Reason; 6] = [
+    Reason::StubModule,
+    Reason::SymbolVersionMismatch,
+    Reason::SymbolVersionMissing,
+    Reason::ModuleFileMissing,
+    Reason::WrongKernel,
+    Reason::ModuleFileDamaged,
+];
+
+/// A rebuild cures it, where all that it takes is there.
+#[must_use]
+pub fn cures(reason: Reason) -> bool {
+    CURABLE.contains(&reason)
+}
+
+/// The file of nvidia-peermem is all that is wrong, and a rebuild cures that.
+#[must_use]
+pub fn is_all_that_is_missing(verdict: &Verdict) -> bool {
+    let others = verdict.holding().filter(|c| c.r#type != ConditionType::Settled);
+    let mut others = others.map(|c| (c.r#type, c.reason));
+    let is_curable = |(r#type, reason)| r#type == ConditionType::PeermemUsable && cures(reason);
+    verdict.outcome == Outcome::Blocked && others.next().is_some_and(is_curable) && others.next().is_none()
+}
+
+/// What a module is built for. One attempt is made for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pair {
+    /// The kernel's release.
+    pub kernel: String,
+    /// The build id of the live nvidia.
+    pub nvidia: String,
+    /// The build id of the live module that exports peer memory.
+    pub mofed: String,
+}
+
+/// What a rebuild came to: the labels of `keep`'s metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Conclusion {
+    /// A usable file is installed.
+    Installed,
+    /// Something is in the way; nothing was built.
+    Refused,
+    /// The build failed, or its result was not usable.
+    Failed,
+    /// The build took too long.
+    TimedOut,
+    /// MOFED began to swap its modules, or a signal came.
+    BrokenOff,
+    /// The driver toolkit was told to build again.
+    Ordered,
+}
+
+impl Conclusion {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Installed, Self::Refused, Self::Failed, Self::TimedOut, Self::BrokenOff, Self::Ordered];
+}
+
+impl fmt::Display for Conclusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Installed => "installed",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::BrokenOff => "broken_off",
+            Self::Ordered => "ordered",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::Condition;
+
+    fn verdict(reasons: &[(ConditionType, Reason)]) -> Verdict {
+        Verdict::of(reasons.iter().map(|(r#type, reason)| Condition::new(*r#type, *reason, "")).collect())
+    }
+
+    #[test]
+    fn a_rebuild_is_for_the_file_and_for_nothing_else() {
+        use ConditionType::{HeadersReady, MarkerPresent, PeermemUsable, Settled};
+        for reason in Reason::ALL.iter().copied() {
+            let alone = verdict(&[(PeermemUsable, reason), (Settled, Reason::Settling)]);
+            assert_eq!(is_all_that_is_missing(&alone), CURABLE.contains(&reason), "{reason}");
+            let late = verdict(&[(PeermemUsable, reason), (MarkerPresent, Reason::MarkerAbsent)]);
+            assert!(!is_all_that_is_missing(&late), "{reason}");
+            let unseen = verdict(&[(PeermemUsable, reason), (HeadersReady, Reason::HeadersUnreadable)]);
+            assert!(!is_all_that_is_missing(&unseen), "{reason}");
+        }
+        let settled = verdict(&[(PeermemUsable, Reason::StubModule), (Settled, Reason::Held)]);
+        assert!(is_all_that_is_missing(&settled));
+    }
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what was found to what will be done, or to what is in the way.
+
+use super::{Kind, Material, Obstacle, Sources, Tool, Wish, cures, is_all_that_is_missing, recipe};
+use crate::PEER_MEMORY_SYMBOLS;
+use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
+use crate::judge::modules::is_not_loaded;
+use crate::observation::{Observation, Offer, Signatures};
+use crate::text::Page;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What a build takes at most, with a kernel's debug information in it.
+const ROOM: u64 = 64 << 20;
+
+/// Who builds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Builder {
+    /// `make` in a copy of these sources; the kernel's build tree is named where its modules do not.
+    Make {
+        /// `make`, as seen from inside the driver's root.
+        make: PathBuf,
+        /// NVIDIA's sources, likewise.
+        sources: PathBuf,
+        /// The kernel's build tree, likewise.
+        headers: PathBuf,
+        /// `make` has to be told where that is.
+        names_headers: bool,
+    },
+    /// A program of the user's.
+    Program(PathBuf),
+}
+
+/// What will be done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Why: the reason of `PeermemUsable`.
+    pub reason: Reason,
+    /// The driver's root, as this process sees it.
+    pub driver_root: PathBuf,
+    /// The kernel's release and machine.
+    pub kernel: (String, String),
+    /// The live nvidia's version.
+    pub nvidia_version: String,
+    /// Who builds.
+    pub builder: Builder,
+    /// The Module.symvers that is taken, and its text.
+    pub symvers: (PathBuf, String),
+    /// nvidia.ko's file, and the CRCs of its exports.
+    pub nvidia: (PathBuf, BTreeMap<String, u32>),
+    /// `depmod`, as seen from inside the driver's root.
+    pub depmod: PathBuf,
+    /// Processors that may be used.
+    pub processors: usize,
+}
+
+impl Plan {
+    /// Where the module goes, as seen from inside the driver's root.
+    #[must_use]
+    pub fn target(&self) -> PathBuf {
+        target(&self.kernel.0)
+    }
+
+    /// The plan for a person, a line for each step. `copy` is where the build will be.
+    #[must_use]
+    pub fn text(&self, copy: &Path) -> String {
+        let mut page = Page::default();
+        let root = self.driver_root.display();
+        page.line(format_args!(
+            "nvidia-peermem.ko can be rebuilt ({}): everything it takes is there",
+            self.reason
+        ));
+        page.line(format_args!("driver's root: {root}"));
+        page.line(format_args!("kernel: {} ({})", self.kernel.0, self.kernel.1));
+        page.line(format_args!("nvidia: {}, symbols from {}", self.nvidia_version, self.nvidia.0.display()));
+        for (symbol, crc) in &self.nvidia.1 {
+            page.line(format_args!("  {crc:#010x} {symbol}"));
+        }
+        page.line(format_args!("MOFED: symbols from {}", self.symvers.0.display()));
+        match &self.builder {
+            Builder::Make { make, sources, headers, names_headers } => {
+                let named = names_headers.then_some(headers.as_path());
+                let arguments = recipe::arguments(copy, &self.kernel.0, named, self.processors);
+                let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+                page.line(format_args!("sources: {}", sources.display()));
+                page.line(format_args!("kernel headers: {}", headers.display()));
+                page.line(format_args!("copy: {}", copy.display()));
+                page.line(format_args!("build: {} {}", make.display(), words.join(" ")));
+            }
+            Builder::Program(program) => page.line(format_args!("build: {}", program.display())),
+        }
+        page.line(format_args!("install: {}", self.target().display()));
+        page.line(format_args!("then: {} {}", self.depmod.display(), self.kernel.0));
+        page.into_text()
+    }
+}
+
+/// The only file that is ever installed, as seen from inside the driver's root.
+#[must_use]
+pub fn target(release: &str) -> PathBuf {
+    Path::new("/lib/modules").join(release).join("updates").join(recipe::MODULE)
+}
+
+/// What will be done; what is in the way comes in the order of [`Kind::ALL`].
+///
+/// # Errors
+/// The first obstacle.
+pub fn plan(
+    wish: &Wish,
+    verdict: &Verdict,
+    seen: &Observation,
+    material: &Material,
+) -> Result<Plan, Obstacle> {
+    let reason = curable(verdict, seen)?;
+    signatures(seen)?;
+    let nvidia_version = nvidia_version(seen)?;
+    let nvidia = nvidia(material)?;
+    let builder = match wish {
+        Wish::By(program) => Builder::Program(program.clone()),
+        Wish::Auto | Wish::Off => make(material, &nvidia_version)?,
+    };
+    let symvers = symvers(seen, material, &nvidia.1)?;
+    let depmod = tool(material, Tool::Depmod, "depmod")?;
+    place(material)?;
+    Ok(Plan {
+        reason,
+        driver_root: material.driver_root.clone(),
+        kernel: (seen.kernel.release.clone(), seen.kernel.machine.clone()),
+        nvidia_version,
+        builder,
+        symvers,
+        nvidia,
+        depmod,
+        processors: material.processors,
+    })
+}
+
+/// The reason that a rebuild cures.
+fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
+    if verdict.outcome == Outcome::NotApplicable {
+        let why = verdict.deciding().map(|c| c.message.clone()).unwrap_or_default();
+        return Err(Obstacle::new(Kind::DoesNotApply, why));
+    }
+    if !is_not_loaded(&seen.modules, "nvidia_peermem") {
+        return Err(Obstacle::new(Kind::Loaded, "nvidia_peermem is loaded, or cannot be seen not to be"));
+    }
+    let says = |c: &Condition| format!("{}: {}: {}", c.r#type, c.reason, c.message);
+    let is_other =
+        |c: &&Condition| !matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
+    if let Some(other) = verdict.holding().find(is_other) {
+        return Err(Obstacle::new(Kind::NotReady, says(other)));
+    }
+    match verdict.get(ConditionType::PeermemUsable) {
+        Some(peermem) if cures(peermem.reason) && is_all_that_is_missing(verdict) => Ok(peermem.reason),
+        Some(peermem) if peermem.reason == Reason::UnsignedModule => {
+            Err(Obstacle::new(Kind::SignaturesEnforced, peermem.message.clone()))
+        }
+        Some(peermem) => Err(Obstacle::new(Kind::NotCurable, says(peermem))),
+        None => Err(Obstacle::new(Kind::NotCurable, "nvidia-peermem was not looked at")),
+    }
+}
+
+fn signatures(seen: &Observation) -> Result<(), Obstacle> {
+    let Some(peermem) = &seen.peermem else { return Ok(()) };
+    let Signatures { enforced, lockdown } = &peermem.signatures;
+    match (enforced, lockdown) {
+        (Ok(Some(true)), _) => Err(Obstacle::new(
+            Kind::SignaturesEnforced,
+            "module.sig_enforce is on, and what is built here is not signed",
+        )),
+        (_, Ok(Some(mode))) if mode != "none" => {
+            Err(Obstacle::new(Kind::SignaturesEnforced, format!("the kernel is locked down ({mode})")))
+        }
+        (Err(why), _) | (_, Err(why)) => Err(Obstacle::new(Kind::SignaturesUnknown, why.to_string())),
+        _ => Ok(()),
+    }
+}
+
+fn nvidia_version(seen: &Observation) -> Result<String, Obstacle> {
+    match seen.modules.sys.get("nvidia").map(|nvidia| &nvidia.version) {
+        Some(Ok(Some(version))) => Ok(version.clone()),
+        Some(Err(why)) => Err(Obstacle::new(Kind::NvidiaNotLive, why.to_string())),
+        _ => Err(Obstacle::new(Kind::NvidiaNotLive, "nvidia is not loaded, or has no version in sysfs")),
+    }
+}
+
+fn nvidia(material: &Material) -> Result<(PathBuf, BTreeMap<String, u32>), Obstacle> {
+    match &material.nvidia {
+        Err(why) => Err(Obstacle::new(Kind::NvidiaFileMissing, why.clone())),
+        Ok((path, crcs)) if crcs.is_empty() => {
+            let why = format!("{} has no CRCs of nvidia_p2p_* symbols", path.display());
+            Err(Obstacle::new(Kind::NvidiaWithoutVersions, why))
+        }
+        Ok(found) => Ok(found.clone()),
+    }
+}
+
+fn make(material: &Material, version: &str) -> Result<Builder, Obstacle> {
+    let sources = sources(material, version)?;
+    let Some(headers) = material.headers.clone() else {
+        let release = &material.pair.kernel;
+        let why = format!(
+            "neither /lib/modules/{release}/build, /usr/src/linux-headers-{release} nor /usr/src/kernels/{release} is a kernel's build tree below {}",
+            material.driver_root.display()
+        );
+        return Err(Obstacle::new(Kind::HeadersMissing, why));
+    };
+    tool(material, Tool::Compiler, "gcc or cc")?;
+    Ok(Builder::Make {
+        make: tool(material, Tool::Make, "make")?,
+        sources: sources.directory.clone(),
+        headers,
+        names_headers: !material.headers_are_linked,
+    })
+}
+
+fn sources<'a>(material: &'a Material, version: &str) -> Result<&'a Sources, Obstacle> {
+    let Some(first) = material.sources.first() else {
+        let why = format!(
+            "no directory usr/src/nvidia*-{version} below {} has {}",
+            material.driver_root.display(),
+            recipe::KNOWN_BY
+        );
+        return Err(Obstacle::new(Kind::SourcesMissing, why));
+    };
+    let of_version = |sources: &&Sources| sources.version.as_deref() == Some(version);
+    let Some(sources) = material.sources.iter().find(of_version) else {
+        let theirs = first.version.as_deref().unwrap_or("a version that they do not tell");
+        let why = format!("{} is of {theirs}, and the live nvidia is {version}", first.directory.display());
+        return Err(Obstacle::new(Kind::VersionDiffers, why));
+    };
+    match &sources.misfit {
+        Some(why) => {
+            Err(Obstacle::new(Kind::RecipeDoesNotFit, format!("{}: {why}", sources.directory.display())))
+        }
+        None => Ok(sources),
+    }
+}
+
+/// MOFED's Module.symvers, if the live stack is the one that it is of.
+fn symvers(
+    seen: &Observation,
+    material: &Material,
+    nvidia: &BTreeMap<String, u32>,
+) -> Result<(PathBuf, String), Obstacle> {
+    let unusable = |why: String| Obstacle::new(Kind::SymversUnusable, why);
+    let (path, text) = material.symvers.as_ref().map_err(|why| unusable(why.to_string()))?;
+    if recipe::symvers(text, nvidia).is_none() {
+        return Err(unusable(format!("{} does not list both peer-memory symbols", path.display())));
+    }
+    let live = match seen.peermem.as_ref().map(|peermem| &peermem.peer_memory) {
+        Some(Offer::LoadedFile(file, crcs)) => Some((file, crcs)),
+        Some(Offer::Unknown(why)) => return Err(unusable(why.clone())),
+        _ => None,
+    };
+    for symbol in PEER_MEMORY_SYMBOLS {
+        let entry = text.lines().find(|line| line.split('\t').nth(1) == Some(symbol)).unwrap_or_default();
+        let crc =
+            entry.split('\t').next().and_then(|crc| u32::from_str_radix(crc.strip_prefix("0x")?, 16).ok());
+        let differs = live
+            .and_then(|(file, crcs)| Some((file, *crcs.get(symbol)?)))
+            .filter(|(_, live)| crc != Some(*live));
+        if let Some((file, live)) = differs {
+            return Err(unusable(format!(
+                "{} is of another MOFED: {symbol} has another CRC there than {live:#010x}, which {} (loaded) has",
+                path.display(),
+                file.display()
+            )));
+        }
+    }
+    Ok((path.clone(), text.clone()))
+}
+
+fn tool(material: &Material, tool: Tool, name: &str) -> Result<PathBuf, Obstacle> {
+    material.tools.get(&tool).cloned().ok_or_else(|| {
+        Obstacle::new(
+            Kind::ToolMissing,
+            format!("there is no {name} below {}", material.driver_root.display()),
+        )
+    })
+}
+
+fn place(material: &Material) -> Result<(), Obstacle> {
+    if let Some(why) = &material.unwritable {
+        return Err(Obstacle::new(Kind::Unwritable, why.clone()));
+    }
+    if let Some(free) = material.free.filter(|free| *free < ROOM) {
+        let why = format!(
+            "{} MiB are free below {}, and {} MiB are needed",
+            free >> 20,
+            material.driver_root.display(),
+            ROOM >> 20
+        );
+        return Err(Obstacle::new(Kind::NoRoom, why));
+    }
+    if let Some(path) = &material.foreign {
+        return Err(Obstacle::new(Kind::ForeignFile, format!("{} is there, and not ours", path.display())));
+    }
+    match &material.tried {
+        Some(why) => Err(Obstacle::new(Kind::AlreadyTried, why.clone())),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How nvidia-peermem alone is built: by NVIDIA's own Makefile and conftest, in a fresh copy.
+//!
+//! A copy is fresh because conftest's answers and modpost's CRCs outlive what they were found for: a second `make` in
+//! the same tree ends with 0 and makes the first one's module (docs/heal.md).
+
+use crate::PEER_MEMORY_SYMBOLS;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// What is copied of NVIDIA's sources: about a megabyte.
+pub const SOURCES: [&str; 6] =
+    ["Kbuild", "Makefile", "conftest.sh", "common", "nvidia-peermem", "nvidia/nv-p2p.h"];
+/// What only some versions have.
+pub const OPTIONAL: [&str; 2] = ["header-presence-tests.mk", "pahole.sh"];
+/// By this file sources are known, in whatever directory a flavour of the driver keeps them.
+pub const KNOWN_BY: &str = "nvidia-peermem/nvidia-peermem.Kbuild";
+/// What comes out.
+pub const MODULE: &str = "nvidia-peermem.ko";
+/// The directory in the copy that stands for MOFED's.
+pub const OFA: &str = "ofa";
+
+/// conftest.sh has MOFED's place written in.
+const PLACE: &str = "MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel";
+
+/// More processes than this only slow their neighbours down.
+const MOST_JOBS: usize = 8;
+
+/// conftest.sh with another place for MOFED's headers; `None` where that line is not there exactly once.
+#[must_use]
+pub fn conftest(text: &str, place: &Path) -> Option<String> {
+    let is_place = |line: &&str| line.trim() == PLACE;
+    if text.lines().filter(is_place).count() != 1 || text.matches("/usr/src/ofa_kernel").count() != 1 {
+        return None;
+    }
+    Some(text.replace(PLACE, &format!("MLNX_OFED_KERNEL_DIR={}", place.display())))
+}
+
+/// The version in a Kbuild file: `-DNV_VERSION_STRING=\"535.261.03\"`.
+#[must_use]
+pub fn version(kbuild: &str) -> Option<&str> {
+    let (_, rest) = kbuild.split_once("NV_VERSION_STRING=\\\"")?;
+    rest.split_once("\\\"").map(|(version, _)| version).filter(|version| !version.is_empty())
+}
+
+/// MOFED's Module.symvers with the symbols of nvidia behind it, in the form that this one has: kernels 5.4 to 5.8 have
+/// the namespace in the third column, later ones in the last, earlier ones none. `None` without both peer-memory symbols.
+#[must_use]
+pub fn symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<String> {
+    let line_of = |symbol: &str| mofed.lines().find(|line| line.split('\t').nth(1) == Some(symbol));
+    let [model, _] = PEER_MEMORY_SYMBOLS.map(line_of);
+    line_of(PEER_MEMORY_SYMBOLS[1])?;
+    let fields: Vec<_> = model?.split('\t').collect();
+    let export = fields.iter().position(|field| field.starts_with("EXPORT_")).filter(|at| *at >= 2)?;
+    let mut text = mofed.to_owned();
+    for (symbol, crc) in nvidia {
+        let crc = format!("0x{crc:08x}");
+        let mut line = fields.clone();
+        line[0] = &crc;
+        line[1] = symbol;
+        line[export - 1] = "nvidia";
+        line[export] = "EXPORT_SYMBOL";
+        text += &line.join("\t");
+        text.push('\n');
+    }
+    Some(text)
+}
+
+/// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where its
+/// modules do not say where it is.
+#[must_use]
+pub fn arguments(copy: &Path, release: &str, headers: Option<&Path>, processors: usize) -> Vec<OsString> {
+    let jobs = processors.clamp(1, MOST_JOBS);
+    let with = |name: &str, value: &Path| {
+        let mut argument = OsString::from(name);
+        argument.push("=");
+        argument.push(value);
+        argument
+    };
+    let mut arguments: Vec<OsString> =
+        vec!["-C".into(), copy.into(), format!("-j{jobs}").into(), "modules".into()];
+    arguments.push("NV_KERNEL_MODULES=nvidia-peermem".into());
+    arguments.push(format!("KERNEL_UNAME={release}").into());
+    arguments.push(with("OFA_DIR", &copy.join(OFA)));
+    arguments.extend(headers.map(|headers| with("SYSSRC", headers)));
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_of_conftest_is_replaced_or_none() {
+        let text = "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel\nrest\n";
+        let edited = conftest(text, Path::new("/w/ofa")).unwrap();
+        assert_eq!(edited, "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/w/ofa\nrest\n");
+        for other in [
+            "nothing\n".to_owned(),
+            text.repeat(2),
+            text.replace("rest", "ls /usr/src/ofa_kernel"),
+            text.replace("ofa_kernel\n", "ofa_kernel-dkms\n"),
+        ] {
+            assert_eq!(conftest(&other, Path::new("/w/ofa")), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_version_stands_in_kbuild() {
+        assert_eq!(version("ccflags-y += -DNV_VERSION_STRING=\\\"535.261.03\\\"\n"), Some("535.261.03"));
+        for other in ["", "NV_VERSION_STRING=\\\"\\\"", "NV_VERSION_STRING=\\\"535", "NV_VERSION_STRING=535"]
+        {
+            assert_eq!(version(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn symbols_are_added_in_the_form_of_their_neighbours() {
+        let crcs = BTreeMap::from([("nvidia_p2p_get_pages".to_owned(), 0x1f)]);
+        for (neighbour, expected) in [
+            (
+                "0x9ca761a2\tNAME\t/b/ib_uverbs\tEXPORT_SYMBOL\t",
+                "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL\t",
+            ),
+            (
+                "0x9ca761a2\tNAME\t\t/b/ib_core\tEXPORT_SYMBOL_GPL",
+                "0x0000001f\tnvidia_p2p_get_pages\t\tnvidia\tEXPORT_SYMBOL",
+            ),
+            (
+                "0x9ca761a2\tNAME\t/b/ib_core\tEXPORT_SYMBOL",
+                "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL",
+            ),
+        ] {
+            let lines = PEER_MEMORY_SYMBOLS.map(|name| neighbour.replace("NAME", name) + "\n").concat();
+            assert_eq!(symvers(&lines, &crcs), Some(format!("{lines}{expected}\n")));
+            let first = lines.lines().next().unwrap();
+            assert_eq!(symvers(first, &crcs), None, "one symbol is a stub's");
+        }
+        for garbage in
+            ["", "\t\t\t", "0x1\tib_register_peer_memory_client\n0x1\tib_unregister_peer_memory_client\n"]
+        {
+            assert_eq!(symvers(garbage, &crcs), None);
+        }
+    }
+
+    #[test]
+    fn jobs_are_few() {
+        for (processors, jobs) in [(0, "-j1"), (2, "-j2"), (256, "-j8")] {
+            assert!(arguments(Path::new("/c"), "6.1", None, processors).contains(&jobs.into()));
+        }
+    }
+}

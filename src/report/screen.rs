@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The answer of `doctor` that fits a screen: the verdict, the root causes with the first evidence
+//! and remedies, and where the readiness chain stops.
+
+use super::doctor::{Diagnosis, label, title, told};
+use super::style::Style;
+use crate::chain;
+use crate::finding::{Finding, Severity, urgency};
+use crate::text::{Lead, Page};
+
+/// A terminal's first window has 24 lines of 80 columns.
+const LINES: usize = 24;
+/// A sentence above or below the root causes, and a title, is cut after so many lines.
+const SENTENCE: usize = 2;
+/// A remedy is cut after so many lines. In 80 columns none is so long.
+const REMEDY: usize = 10;
+const MORE: &str = "all evidence, remedies and conditions: peermem-gate doctor --verbose";
+
+/// A root cause in parts: its title and first evidence, then a part for each remedy. A part is shown
+/// whole or not at all, and never without those before it.
+struct Block {
+    id: String,
+    parts: Vec<Page>,
+    is_alarm: bool,
+    shown: usize,
+}
+
+impl Diagnosis<'_> {
+    /// At most 24 lines.
+    #[must_use]
+    pub fn screen(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns).with_entries_of(SENTENCE);
+        self.headline(style, &mut page);
+        page.line(self.about());
+        let mut tail = page.sibling();
+        tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
+        tail.line(MORE);
+        // Above the tail are an empty line and one that names the causes that are not shown.
+        let room = LINES.saturating_sub(page.height() + tail.height() + 2);
+        let blocks = chosen(self.blocks(style), room);
+        let left_out: Vec<_> = blocks.iter().filter(|block| block.shown == 0).collect();
+        let names: Vec<_> = left_out.iter().map(|block| &*block.id).collect();
+        let mut rest = page.sibling().with_entries_of(1);
+        if !names.is_empty() {
+            rest.line(format_args!("not shown here: {}", names.join(", ")));
+        }
+        for block in blocks.into_iter().filter(|block| block.shown > 0) {
+            page.blank();
+            block.parts.into_iter().take(block.shown).for_each(|part| page.append(part));
+        }
+        page.blank();
+        page.append(rest);
+        page.append(tail);
+        page.into_text()
+    }
+
+    fn blocks(&self, style: Style) -> Vec<Block> {
+        let roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
+        roots.map(|root| self.block(root, style)).collect()
+    }
+
+    fn block(&self, root: &Finding, style: Style) -> Block {
+        let is_in_headline = self.first_cause().is_some_and(|first| first.id == root.id);
+        let part = |lines| Page::new(style.columns).with_entries_of(lines);
+        let mut first = part(SENTENCE);
+        first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
+        if let Some(evidence) = root.evidence.first() {
+            let mut seen = part(1);
+            seen.entry(&Lead::new(2, "seen  "), told(evidence));
+            first.append(seen);
+        }
+        let remedy = |step| {
+            let mut remedy = part(REMEDY);
+            remedy.entry(&Lead::new(2, "do    "), step);
+            remedy
+        };
+        let urgency = urgency(root.id, self.findings);
+        Block {
+            id: root.id.to_string(),
+            parts: std::iter::once(first).chain(root.remedy.iter().map(remedy)).collect(),
+            is_alarm: matches!(urgency, Severity::Critical | Severity::Warning),
+            shown: 0,
+        }
+    }
+}
+
+/// The same blocks, with as much of each as all together have room for.
+fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
+    let parts = |(at, block): (usize, &Block)| (0..block.parts.len()).map(move |part| (at, part)).collect();
+    let mut wanted: Vec<(usize, usize)> = blocks.iter().enumerate().flat_map::<Vec<_>, _>(parts).collect();
+    wanted.sort_by_key(|(at, part)| (rank(*at, *part, blocks[*at].is_alarm), *part, *at));
+    for (at, part) in wanted {
+        let block = &mut blocks[at];
+        // An empty line stands above each block.
+        let height = block.parts[part].height() + usize::from(part == 0);
+        if block.shown == part && height <= room {
+            block.shown += 1;
+            room -= height;
+        }
+    }
+    blocks
+}
+
+/// What is shown first: the first cause and its remedy, then every alarm, then two remedies of each.
+fn rank(at: usize, part: usize, is_alarm: bool) -> usize {
+    match part {
+        0 | 1 if at == 0 => 0,
+        0..=2 if is_alarm => 1 + part,
+        0 => 4,
+        _ => 5,
+    }
+}

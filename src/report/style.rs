@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How answers look: how wide, and whether in colour. One rule for every verb.
+
+use crate::condition::{Condition, Consequence, Outcome, Status};
+use crate::environment::{Variables, value_of};
+use crate::finding::Severity;
+
+/// Where standard output is no terminal, and `COLUMNS` says nothing.
+const COLUMNS: usize = 80;
+/// A narrower terminal wraps by itself.
+const NARROWEST: usize = 40;
+
+const BAD: &str = "1;31";
+const DOUBTFUL: &str = "33";
+const UNKNOWN: &str = "35";
+const GOOD: &str = "32";
+const PLAIN: &str = "36";
+
+/// How an answer looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// No line is wider.
+    pub columns: usize,
+    is_coloured: bool,
+}
+
+impl Style {
+    /// For a terminal so many columns wide, or for no terminal: then `COLUMNS` counts. `NO_COLOR` (no-color.org) goes before
+    /// `CLICOLOR_FORCE` (bixense.com/clicolors), and that before the terminal's own `TERM=dumb`.
+    #[must_use]
+    pub fn new(terminal: Option<u16>, variables: &Variables) -> Self {
+        let is_set = |name: &str| value_of(variables, name).is_some_and(|value| !value.is_empty());
+        let is_forced =
+            is_set("CLICOLOR_FORCE") && value_of(variables, "CLICOLOR_FORCE").is_some_and(|v| v != "0");
+        let is_dumb = value_of(variables, "TERM").is_some_and(|term| term == "dumb");
+        let is_coloured = !is_set("NO_COLOR") && (is_forced || terminal.is_some() && !is_dumb);
+        let said = || value_of(variables, "COLUMNS")?.to_str()?.parse().ok();
+        // A terminal that does not know its size says 0.
+        let columns = terminal.or_else(said).filter(|columns| *columns > 0).map_or(COLUMNS, usize::from);
+        Self { columns: columns.max(NARROWEST), is_coloured }
+    }
+
+    fn coloured(self, colour: &'static str) -> Option<&'static str> {
+        self.is_coloured.then_some(colour)
+    }
+
+    pub(crate) fn severity(self, severity: Severity) -> Option<&'static str> {
+        self.coloured(match severity {
+            Severity::Critical => BAD,
+            Severity::Warning => DOUBTFUL,
+            Severity::Unknown => UNKNOWN,
+            Severity::Info => PLAIN,
+        })
+    }
+
+    pub(crate) fn outcome(self, outcome: Outcome) -> Option<&'static str> {
+        self.coloured(match outcome {
+            Outcome::Ready => GOOD,
+            Outcome::Waiting => DOUBTFUL,
+            Outcome::Blocked => BAD,
+            Outcome::NotApplicable => PLAIN,
+            Outcome::Unknown => UNKNOWN,
+        })
+    }
+
+    /// Only what holds the gate back is in colour.
+    pub(crate) fn condition(self, condition: &Condition) -> Option<&'static str> {
+        match (condition.reason.consequence(), condition.status) {
+            (Consequence::Blocks, _) => self.coloured(BAD),
+            (Consequence::Holds, Status::Unknown) => self.coloured(UNKNOWN),
+            (Consequence::Holds, _) => self.coloured(DOUBTFUL),
+            (Consequence::Passes | Consequence::Exempts, _) => None,
+        }
+    }
+}
+
+impl Default for Style {
+    /// For no terminal.
+    fn default() -> Self {
+        Self { columns: COLUMNS, is_coloured: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_rule_decides_about_colour() {
+        let is_coloured = |terminal: Option<u16>, variables: &[(&str, &str)]| {
+            let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
+            Style::new(terminal, &variables).is_coloured
+        };
+        let terminal = Some(80);
+        assert!(is_coloured(terminal, &[]) && !is_coloured(None, &[]));
+        assert!(is_coloured(terminal, &[("NO_COLOR", "")]) && !is_coloured(terminal, &[("NO_COLOR", "1")]));
+        assert!(!is_coloured(terminal, &[("TERM", "dumb")]) && is_coloured(terminal, &[("TERM", "xterm")]));
+        assert!(
+            is_coloured(None, &[("CLICOLOR_FORCE", "1")]) && !is_coloured(None, &[("CLICOLOR_FORCE", "0")])
+        );
+        assert!(is_coloured(None, &[("CLICOLOR_FORCE", "1"), ("TERM", "dumb")]));
+        assert!(!is_coloured(terminal, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    }
+
+    #[test]
+    fn the_page_is_as_wide_as_the_terminal() {
+        let columns =
+            |terminal, said: &str| Style::new(terminal, &vec![("COLUMNS".into(), said.into())]).columns;
+        let of_terminal = |terminal| columns(terminal, "100");
+        assert_eq!([None, Some(0), Some(132), Some(7)].map(of_terminal), [100, 80, 132, 40]);
+        assert_eq!(["", "0", "-3", "x", "99999999"].map(|said| columns(None, said)), [80; 5]);
+    }
+}

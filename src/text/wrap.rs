@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lines broken at words, so that no line is wider than the page. A command between backticks is kept
+//! on one line where it fits; where it does not, the shell's `\` ends each line: it can still be copied.
+
+/// The columns that a text takes in a terminal.
+#[must_use]
+pub fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// East Asian and pictographic characters take two columns (Unicode's East Asian Width, W and F).
+fn columns(c: char) -> usize {
+    let is_wide = matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1faff}' | '\u{20000}'..='\u{3fffd}');
+    if is_wide { 2 } else { 1 }
+}
+
+/// `text` cut to so many columns, with `…` where something is missing.
+#[must_use]
+pub fn clipped(text: &str, limit: usize) -> String {
+    if width(text) <= limit {
+        return text.to_owned();
+    }
+    let (head, _) = split(text, limit.saturating_sub(1));
+    head.trim_end().to_owned() + "…"
+}
+
+/// The part of `text` that fits, at least one character, and the rest.
+fn split(text: &str, limit: usize) -> (&str, &str) {
+    let mut used = 0;
+    let fits = |(at, c): &(usize, char)| {
+        used += columns(*c);
+        used <= limit || *at == 0
+    };
+    let end = text.char_indices().take_while(fits).last().map_or(0, |(at, c)| at + c.len_utf8());
+    text.split_at(end)
+}
+
+/// Something that is kept together.
+struct Piece<'a> {
+    /// Spaces before it, where no line begins.
+    spaces: usize,
+    text: &'a str,
+    /// It goes on with a command that began on an earlier piece.
+    continues: bool,
+}
+
+/// The room for a text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// How wide the page is.
+    pub(super) columns: usize,
+    /// Columns of the first line that are taken.
+    pub(super) first: usize,
+    /// Columns of each further line that are taken.
+    pub(super) rest: usize,
+    /// How many lines the text may take.
+    pub(super) most: usize,
+}
+
+impl Room {
+    /// Columns that are left on the line of this number.
+    fn left(&self, line: usize) -> usize {
+        /// Nobody reads a narrower column.
+        const NARROWEST: usize = 16;
+        let taken = if line == 0 { self.first } else { self.rest };
+        self.columns.saturating_sub(taken).max(NARROWEST)
+    }
+}
+
+/// `text` in lines.
+pub(super) fn wrapped(text: &str, room: Room) -> Vec<String> {
+    if width(text) <= room.left(0) {
+        return vec![text.to_owned()];
+    }
+    if room.most == 1 {
+        return vec![clipped(text, room.left(0))];
+    }
+    let pieces = pieces(text, room.left(1));
+    let mut lines = vec![String::new()];
+    for (at, piece) in pieces.iter().enumerate() {
+        let limit = room.left(lines.len() - 1);
+        let line = lines.last_mut().expect("there is always a line");
+        // A line that a command goes on behind ends with the shell's ` \`.
+        let reserved = if pieces.get(at + 1).is_some_and(|next| next.continues) { 2 } else { 0 };
+        if at > 0 && width(line) + piece.spaces + width(piece.text) + reserved > limit {
+            if piece.continues {
+                line.push_str(" \\");
+            }
+            lines.push(String::new());
+        } else if piece.spaces + 2 <= limit {
+            line.push_str(&" ".repeat(piece.spaces));
+        }
+        place(piece.text, &mut lines, |line| room.left(line) - reserved);
+        if lines.len() > room.most {
+            return cut(lines, room);
+        }
+    }
+    lines
+}
+
+/// As many lines as may be, the last with a sign that something is missing.
+fn cut(mut lines: Vec<String>, room: Room) -> Vec<String> {
+    lines.truncate(room.most);
+    if let Some(last) = lines.last_mut() {
+        let whole = format!("{} …", last.trim_end_matches([' ', '\\']));
+        *last = clipped(&whole, room.left(room.most - 1));
+    }
+    lines
+}
+
+/// Puts a piece on the last line; one that is wider than a line is cut.
+fn place(mut text: &str, lines: &mut Vec<String>, limit: impl Fn(usize) -> usize) {
+    loop {
+        let limit = limit(lines.len() - 1);
+        let line = lines.last_mut().expect("there is always a line");
+        let left = limit.saturating_sub(width(line));
+        if width(text) <= left {
+            line.push_str(text);
+            return;
+        }
+        let (head, tail) = split(text, left);
+        line.push_str(head);
+        text = tail;
+        lines.push(String::new());
+    }
+}
+
+/// Words, and commands that fit on a line; of others the words.
+fn pieces(text: &str, room: usize) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    loop {
+        let word = rest.trim_start_matches(' ');
+        if word.is_empty() {
+            return pieces;
+        }
+        let spaces = rest.len() - word.len();
+        let end = end_of_word(word);
+        let (whole, behind) = word.split_at(end);
+        rest = behind;
+        if width(whole) <= room || !whole.contains(' ') {
+            pieces.push(Piece { spaces, text: whole, continues: false });
+            continue;
+        }
+        for (at, text) in whole.split(' ').enumerate() {
+            let spaces = if at == 0 { spaces } else { 1 };
+            pieces.push(Piece { spaces, text, continues: at > 0 });
+        }
+    }
+}
+
+/// A space between two backticks ends no word; a backtick without another is a character like others.
+fn end_of_word(text: &str) -> usize {
+    let mut at = 0;
+    while let Some(found) = text[at..].find([' ', '`']) {
+        let here = at + found;
+        if text.as_bytes()[here] == b' ' {
+            return here;
+        }
+        at = text[here + 1..].find('`').map_or(here + 1, |closing| here + 1 + closing + 1);
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lines(text: &str, columns: usize) -> Vec<String> {
+        wrapped(text, Room { columns, first: 0, rest: 0, most: usize::MAX })
+    }
+
+    #[test]
+    fn lines_end_at_words() {
+        assert_eq!(lines("one two three four", 80), ["one two three four"]);
+        assert_eq!(lines("one two three four five", 18), ["one two three four", "five"]);
+        assert_eq!(lines("a  b   cccccccccccccccc", 20), ["a  b", "cccccccccccccccc"]);
+    }
+
+    #[test]
+    fn a_command_stays_whole_or_can_be_copied() {
+        assert_eq!(lines("unload it: `rmmod rpcrdma`.", 20), ["unload it:", "`rmmod rpcrdma`."]);
+        assert_eq!(lines("`kubectl get pod -A -o wide`", 18), ["`kubectl get pod \\", "-A -o wide`"]);
+        assert_eq!(lines("an odd ` and no other one", 20), ["an odd ` and no", "other one"]);
+    }
+
+    #[test]
+    fn a_text_may_take_so_many_lines() {
+        let room = |most| Room { columns: 16, first: 0, rest: 0, most };
+        assert_eq!(wrapped("one two three four five", room(1)), ["one two three f…"]);
+        assert_eq!(wrapped("one two three four five", room(2)), ["one two three", "four five"]);
+        assert_eq!(wrapped("/a/very/long/path/indeed", room(1)), ["/a/very/long/pa…"]);
+    }
+
+    #[test]
+    fn what_is_wider_than_a_line_is_cut() {
+        assert_eq!(lines("/a/very/long/path/indeed", 16), ["/a/very/long/pat", "h/indeed"]);
+        assert_eq!(clipped("日本日本", 5), "日本…");
+        assert_eq!(clipped("12345", 5), "12345");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_wider_than_the_page(
+            text in "[a日` ]{0,200}", columns in 16..90_usize, first in 0..20_usize, most in 1..9_usize,
+        ) {
+            let room = Room { columns, first, rest: 4, most };
+            let lines = wrapped(&text, room);
+            prop_assert!(lines.len() <= most);
+            for (at, line) in lines.iter().enumerate() {
+                prop_assert!(width(line) <= room.left(at), "{line:?}");
+            }
+        }
+
+        #[test]
+        fn no_word_is_lost(text in "[a日` ]{0,200}", columns in 16..90_usize) {
+            let kept = |text: &str| text.replace(['\\', ' '], "");
+            prop_assert_eq!(kept(&lines(&text, columns).concat()), kept(&text));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One thing that happened.
+
+use super::Sight;
+use crate::sentence::{Meaning, SENTENCES, Who};
+use crate::stamp::Stamp;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Whose side an event is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// MOFED's container, its driver toolkit and its files.
+    Mofed,
+    /// The kernel, and the clock.
+    Kernel,
+    /// The GPU driver, and what comes after it.
+    Gpu,
+}
+
+impl Lane {
+    /// Its stable name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mofed => "mofed",
+            Self::Kernel => "kernel",
+            Self::Gpu => "gpu",
+        }
+    }
+
+    /// The lane of who speaks.
+    #[must_use]
+    pub fn of(who: Who) -> Self {
+        match who {
+            Who::MofedBash | Who::MofedGo | Who::MofedToolkit => Self::Mofed,
+            Who::Kernel | Who::Clock => Self::Kernel,
+            Who::DriverManager
+            | Who::Driver
+            | Who::DriverToolkit
+            | Who::Peermem
+            | Who::Validator
+            | Who::Toolkit
+            | Who::DevicePlugin
+            | Who::Gate => Self::Gpu,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum What {
+    /// Somebody said so.
+    Said(Meaning),
+    /// Something shows it.
+    Seen(Sight),
+    /// The wall clock was set.
+    ClockSet,
+}
+
+impl What {
+    /// Its stable name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Said(meaning) => meaning.name(),
+            Self::Seen(sight) => sight.name(),
+            Self::ClockSet => "ClockSet",
+        }
+    }
+}
+
+/// How it turned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Something went wrong.
+    Bad,
+    /// What others wait for is there.
+    Good,
+    /// A step like others.
+    Plain,
+}
+
+impl What {
+    /// It is said again and again while nothing changes.
+    #[must_use]
+    pub fn is_polled(self) -> bool {
+        let is = |meaning| SENTENCES.iter().any(|sentence| sentence.meaning == meaning && sentence.is_polled);
+        matches!(self, Self::Said(meaning) if is(meaning))
+    }
+
+    /// How it turned out.
+    #[must_use]
+    pub fn tone(self) -> Tone {
+        use Meaning as M;
+        let Self::Said(meaning) = self else {
+            return if self == Self::Seen(Sight::StubWritten) { Tone::Bad } else { Tone::Plain };
+        };
+        match meaning {
+            M::MofedMarkerSet | M::DriverReady | M::PeermemLoaded | M::GateOpened => Tone::Good,
+            M::PeermemRefused
+            | M::PeermemFileMissing
+            | M::PeermemLoadFailed
+            | M::PeermemRegistrationFailed
+            | M::ModuleRefused
+            | M::DriverBuildFailed
+            | M::MofedStorageModulesLoaded
+            | M::MofedThirdPartyModulesLoaded
+            | M::MofedPeermemInUse
+            | M::MofedPeermemNotUnloaded
+            | M::MofedLoadFailed
+            | M::MofedUnloadFailed
+            | M::MofedModuleRefused
+            | M::MofedModuleInUse
+            | M::MofedBuildTimedOut
+            | M::MofedFailed
+            | M::MofedStartFailed
+            | M::MofedSymversMissing
+            | M::GateGaveUp
+            | M::KernelDisagreesAboutVersion
+            | M::KernelUnknownSymbol
+            | M::KernelVersionMagic
+            | M::KernelNoSymbolVersion
+            | M::ModuleSignatureRejected => Tone::Bad,
+            _ => Tone::Plain,
+        }
+    }
+}
+
+/// When it happened, on the node's wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Then.
+    At(Stamp),
+    /// Its source has no times: between its neighbours in the same source that have one.
+    Between {
+        /// Not before this.
+        after: Option<Stamp>,
+        /// Not after this.
+        before: Option<Stamp>,
+    },
+}
+
+/// Which instance of which container.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instance {
+    /// The pod's UID, or its name where the UID is not known.
+    pub pod: String,
+    /// The pod's name; empty where it is not known.
+    pub name: String,
+    /// The container's name.
+    pub container: String,
+    /// How often it had been restarted before.
+    pub restart: u32,
+}
+
+/// Where an event was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// A log, a file, a process's directory.
+    pub path: Rc<Path>,
+    /// The line, from 1.
+    pub line: Option<u64>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, the first time.
+    pub when: When,
+    /// When, the last time, if it happened more than once.
+    pub until: Option<Stamp>,
+    /// How often.
+    pub count: u64,
+    /// Whose side.
+    pub lane: Lane,
+    /// Who says so, or what kind of witness.
+    pub who: &'static str,
+    /// What.
+    pub what: What,
+    /// In words, as it came: escape it where it is printed.
+    pub text: String,
+    /// The module that it is about, with underscores.
+    pub module: Option<String>,
+    /// Which instance of a container said it.
+    pub instance: Option<Rc<Instance>>,
+    /// Where it was found.
+    pub source: Source,
+    /// By how many nanoseconds its stamp was corrected, because the clock was set later.
+    pub corrected_ns: i64,
+}
+
+impl Event {
+    /// When, in nanoseconds since 1970; `None` where only its order is known.
+    #[must_use]
+    pub fn ns(&self) -> Option<i64> {
+        self.stamp().map(|stamp| stamp.ns)
+    }
+
+    /// When, where that is known.
+    #[must_use]
+    pub fn stamp(&self) -> Option<Stamp> {
+        match self.when {
+            When::At(stamp) => Some(stamp),
+            When::Between { .. } => None,
+        }
+    }
+
+    /// Where it is drawn: its time, or the nearest one that is known.
+    #[must_use]
+    pub fn anchor_ns(&self) -> Option<i64> {
+        match self.when {
+            When::At(stamp) => Some(stamp.ns),
+            When::Between { after, before } => after.or(before).map(|stamp| stamp.ns),
+        }
+    }
+
+    /// The last time that is known of it.
+    #[must_use]
+    pub fn end_ns(&self) -> Option<i64> {
+        self.until.map(|until| until.ns).or(self.anchor_ns())
+    }
+
+    /// It is this saying.
+    #[must_use]
+    pub fn is_said(&self, meaning: Meaning) -> bool {
+        self.what == What::Said(meaning)
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The intervals that decided, with a name and words each. A new one is a row in [`RULES`].
+
+use super::Story;
+use super::words::{day, moment, span, time_of_day, times};
+use crate::sentence::Meaning;
+use crate::stamp::SECOND;
+use std::borrow::Borrow;
+
+/// An interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Its stable name.
+    pub id: &'static str,
+    /// Its beginning, in nanoseconds since 1970.
+    pub from_ns: i64,
+    /// Its end.
+    pub to_ns: i64,
+    /// It in words.
+    pub text: String,
+}
+
+impl Gap {
+    /// From when to when, with the days where they differ.
+    pub(super) fn times(&self, with_milliseconds: bool) -> String {
+        let Self { from_ns: from, to_ns: to, .. } = *self;
+        if day(from) == day(to) {
+            return format!(
+                "{} to {}",
+                time_of_day(from, with_milliseconds),
+                time_of_day(to, with_milliseconds)
+            );
+        }
+        format!("{} to {}", moment(from), moment(to))
+    }
+}
+
+/// An interval and its words, where the story has it.
+type Found = (i64, i64, String);
+type Rule = (&'static str, fn(&Story) -> Vec<Found>);
+
+/// Every interval that is named, in the order in which they are listed.
+const RULES: &[Rule] = &[
+    ("DriverManagerDidNotWait", driver_manager_did_not_wait),
+    ("BuiltBeforeMarker", built_before_marker),
+    ("BuiltAcrossMarker", built_across_marker),
+    ("BuiltAfterMarker", built_after_marker),
+    ("ModprobeBeforeMarker", modprobe_before_marker),
+    ("MofedTook", mofed_took),
+    ("MofedWaitedForPeermem", |story| mofed_refused(story, PINNED, "for nvidia_peermem to go")),
+    ("MofedWaitedForStorage", |story| mofed_refused(story, STORAGE, "for storage modules to go")),
+    ("MofedWaitedForThirdParty", |story| {
+        mofed_refused(story, THIRD_PARTY, "for third-party RDMA modules to go")
+    }),
+    ("SwappedAfterBuild", swapped_after_build),
+    ("RefusedAgainAndAgain", refused_again_and_again),
+];
+
+pub(super) const PINNED: &[Meaning] = &[Meaning::MofedPeermemInUse, Meaning::MofedPeermemNotUnloaded];
+pub(super) const STORAGE: &[Meaning] = &[Meaning::MofedStorageModulesLoaded];
+pub(super) const THIRD_PARTY: &[Meaning] = &[Meaning::MofedThirdPartyModulesLoaded];
+
+/// All of a story.
+pub(super) fn gaps(story: &Story) -> Vec<Gap> {
+    let gap = |id, (from_ns, to_ns, text)| Gap { id, from_ns, to_ns, text };
+    RULES.iter().flat_map(|(id, find)| find(story).into_iter().map(move |found| gap(*id, found))).collect()
+}
+
+/// From one moment to a later one, in words.
+fn until(from: impl Borrow<i64>, to: impl Borrow<i64>) -> String {
+    span(to.borrow().saturating_sub(*from.borrow()))
+}
+
+/// It was asked to wait, and was done before the marker.
+fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
+    let asked = |done: &&i64| story.asked.iter().any(|asked| asked <= *done);
+    let early = story.done.iter().filter(asked).filter(|done| story.marked(**done).is_none());
+    let found = |done: &i64| {
+        let marker = story.next_marker(*done)?;
+        let text = format!(
+            "k8s-driver-manager went on {} before MOFED's marker: it did not wait",
+            until(done, marker)
+        );
+        Some((*done, marker, text))
+    };
+    early.filter_map(found).take(1).collect()
+}
+
+fn built_before_marker(story: &Story) -> Vec<Found> {
+    let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
+    let ends = may_be_stub.filter_map(|build| build.finished).filter(|end| story.marked(*end).is_none());
+    let found = |end: i64| {
+        let marker = story.next_marker(end)?;
+        let text = format!("nvidia-peermem was built {} before MOFED's marker: a stub", until(end, marker));
+        Some((end, marker, text))
+    };
+    ends.filter_map(found).collect()
+}
+
+fn built_across_marker(story: &Story) -> Vec<Found> {
+    let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
+    let builds = may_be_stub.filter_map(|build| build.started.zip(build.finished));
+    let across = builds.filter(|(start, end)| story.marked(*start).is_none() && story.marked(*end).is_some());
+    let found = |(start, end): (i64, i64)| {
+        let marker = story.marked(end)?;
+        let text = format!(
+            "MOFED set its marker {} after the GPU driver's build began: nvidia-peermem may be a stub",
+            until(start, marker)
+        );
+        Some((start, marker, text))
+    };
+    across.filter_map(found).collect()
+}
+
+fn built_after_marker(story: &Story) -> Vec<Found> {
+    let starts = story.builds.iter().filter_map(|build| build.started);
+    let found = |start: i64| {
+        let marker = story.marked(start)?;
+        let text = format!("the GPU driver's build began {} after MOFED's marker", until(marker, start));
+        Some((marker, start, text))
+    };
+    starts.filter_map(found).collect()
+}
+
+/// The first attempt of those that came before the same marker.
+fn modprobe_before_marker(story: &Story) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for modprobe in story.modprobes.iter().filter(|at| story.marked(**at).is_none()) {
+        let Some(marker) = story.next_marker(*modprobe) else { continue };
+        if found.iter().all(|(_, known, _)| *known != marker) {
+            let text =
+                format!("modprobe nvidia-peermem came {} before MOFED's marker", until(modprobe, marker));
+            found.push((*modprobe, marker, text));
+        }
+    }
+    found
+}
+
+/// Of each start that came to a marker.
+fn mofed_took(story: &Story) -> Vec<Found> {
+    let mut found = Vec::new();
+    for (at, start) in story.starts.iter().enumerate() {
+        let next_start = story.starts.get(at + 1).copied().unwrap_or(i64::MAX);
+        if let Some(marker) = story.next_marker(*start).filter(|marker| *marker < next_start) {
+            found.push((
+                *start,
+                marker,
+                format!("MOFED took {} from its start to its marker", until(start, marker)),
+            ));
+        }
+    }
+    // Of many, the last ones.
+    found.split_off(found.len().saturating_sub(3))
+}
+
+/// From the first refusal up to the marker, or to the last one where none came.
+fn mofed_refused(story: &Story, why: &[Meaning], what: &str) -> Vec<Found> {
+    let refused: Vec<i64> =
+        story.refuses.iter().filter(|(_, meaning)| why.contains(meaning)).map(|(at, _)| *at).collect();
+    let (Some(first), Some(last)) = (refused.first(), refused.last()) else { return Vec::new() };
+    let refusals = times(refused.len() as u64);
+    let (end, text) = match story.next_marker(*last) {
+        Some(marker) => {
+            (marker, format!("MOFED waited {} {what}: it refused to start {refusals}", until(first, marker)))
+        }
+        None if first == last => (*last, format!("MOFED waits {what}: it refused to start {refusals}")),
+        None => {
+            (*last, format!("MOFED waits {what}: it refused to start {refusals} in {}", until(first, last)))
+        }
+    };
+    vec![(*first, end, text)]
+}
+
+/// The driver was built for a MOFED that was replaced afterwards.
+fn swapped_after_build(story: &Story) -> Vec<Found> {
+    let Some(build) = story.builds.iter().rev().find_map(|build| build.finished) else { return Vec::new() };
+    // Built in time, and then another marker than the one that it was built under.
+    let Some(built_under) = story.marked(build) else { return Vec::new() };
+    let swapped = story.last_marker().filter(|marker| *marker > build && *marker > built_under);
+    let found = |marker: i64| {
+        let text =
+            format!("MOFED swapped its modules {} after nvidia-peermem was built", until(build, marker));
+        (build, marker, text)
+    };
+    swapped.map(found).into_iter().collect()
+}
+
+fn refused_again_and_again(story: &Story) -> Vec<Found> {
+    let (Some((first, _)), Some((last, _))) = (story.refusals.first(), story.refusals.last()) else {
+        return Vec::new();
+    };
+    if last.saturating_sub(*first) < SECOND || story.refusals.len() < 2 {
+        return Vec::new();
+    }
+    let seen = story.refusals.len() as u64;
+    let text = if u64::from(story.restarts) > seen {
+        // Most logs are gone, and the number in the last one's name counts them.
+        format!("nvidia-peermem was refused for {}, over {} restarts", until(first, last), story.restarts)
+    } else {
+        format!("nvidia-peermem was refused {} in {}", times(seen), until(first, last))
+    };
+    vec![(*first, *last, text)]
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a timeline is drawn from: what was said, and what files, processes and the gate's looks show. Plain data.
+
+use super::Lane;
+use crate::stamp::Stamp;
+use crate::symptoms::logs::Logs;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// All that is known of one node's past.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The node's name, where it is known.
+    pub node: Option<String>,
+    /// What containers and the kernel said.
+    pub logs: Logs,
+    /// What else has a time.
+    pub traces: Vec<Trace>,
+    /// When it was gathered, if on the node itself.
+    pub now: Option<Stamp>,
+    /// The nodes of pods, by the pod's name, as far as files say.
+    pub nodes: BTreeMap<String, String>,
+}
+
+/// Something that has a time and is no sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// What it is.
+    pub sight: Sight,
+    /// When: a file's time, a process's start, a look's.
+    pub at: Stamp,
+    /// Fills `<it>` in the phrase, as it came: escape it where it is printed.
+    pub it: String,
+    /// The file, or the process's directory.
+    pub path: PathBuf,
+}
+
+macro_rules! sights {
+    ($($name:ident: $lane:ident, $who:literal, $phrase:literal;)*) => {
+        /// What a trace shows.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Sight { $(#[doc = concat!("``", $phrase, "``")] $name,)* }
+
+        impl Sight {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Its stable name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// A phrase for people, with `<it>` for what the trace names.
+            #[must_use]
+            pub fn phrase(self) -> &'static str {
+                match self { $(Self::$name => $phrase,)* }
+            }
+
+            /// Whose side it is on.
+            #[must_use]
+            pub fn lane(self) -> Lane {
+                match self { $(Self::$name => Lane::$lane,)* }
+            }
+
+            /// What kind of witness tells it.
+            #[must_use]
+            pub fn who(self) -> &'static str {
+                match self { $(Self::$name => $who,)* }
+            }
+        }
+    };
+}
+
+sights! {
+    MarkerWritten: Mofed, "a file's time", "MOFED's marker is written";
+    LockWritten: Mofed, "a file's time", "MOFED's lock file is written";
+    SymversWritten: Mofed, "a file's time", "MOFED's Module.symvers is written";
+    BlacklistWritten: Mofed, "a file's time", "MOFED blacklists the kernel's own modules";
+    MofedProcess: Mofed, "a process's start", "<it> starts";
+    DriverBuildBegun: Gpu, "a file's time", "the driver toolkit begins to build";
+    DriverBuilt: Gpu, "a file's time", "the driver toolkit has built the GPU driver";
+    PeermemWritten: Gpu, "a file's time", "nvidia-peermem.ko is written: no stub";
+    StubWritten: Gpu, "a file's time", "nvidia-peermem.ko is written: a stub";
+    ValidationWritten: Gpu, "a file's time", "<it> is written";
+    GpuProcess: Gpu, "a process's start", "<it> starts";
+    LookMarkerSet: Mofed, "the gate's look", "MOFED's marker is there";
+    LookMarkerGone: Mofed, "the gate's look", "MOFED's marker is not there";
+    LookStackLive: Kernel, "the gate's look", "<it> are live";
+    LookStackGone: Kernel, "the gate's look", "<it> not live";
+    LookPeermemLive: Kernel, "the gate's look", "nvidia_peermem is loaded";
+    LookPeermemGone: Kernel, "the gate's look", "nvidia_peermem is not loaded";
+}
+
+impl fmt::Display for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

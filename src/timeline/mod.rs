@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happened on a node, drawn afterwards from what the node still knows. Pure: a [`History`] goes in,
+//! and text, SVG or JSON comes out. The probe gathers it.
+//!
+//! ```text
+//!  History ─► merge (one clock, one order) ─► Event… ─► story ─► gaps, verdict
+//!                                               └─► fold ─► Row… ─► text, svg;   Event… ─► json
+//! ```
+
+mod event;
+mod fold;
+mod gap;
+mod history;
+pub mod json;
+mod merge;
+mod nodes;
+mod story;
+mod svg;
+pub mod text;
+mod verdict;
+mod words;
+
+pub use event::{Event, Instance, Lane, Source, What, When};
+pub use gap::Gap;
+pub use history::{History, Sight, Trace};
+pub use nodes::{Mixed, only};
+pub use story::{Build, Story};
+pub use verdict::{Race, Verdict};
+
+use crate::stamp::{SECOND, Stamp};
+use fold::Row;
+
+/// From when on events are drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Since {
+    /// The last start of the kernel, where one is known and something came after it.
+    #[default]
+    Boot,
+    /// This moment, in nanoseconds since 1970.
+    Moment(i64),
+    /// So many nanoseconds before the end of what is known.
+    Last(i64),
+}
+
+/// All that is drawn.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    /// The node's name, where it is known.
+    pub node: Option<String>,
+    /// In the order of time.
+    pub events: Vec<Event>,
+    /// The intervals that decided.
+    pub gaps: Vec<Gap>,
+    /// What the race was.
+    pub verdict: Verdict,
+    /// What must be known to trust the drawing: lost logs, clocks, sources that cannot be read.
+    pub notes: Vec<String>,
+    /// The logs, as they were read.
+    pub sources: Vec<json::Log>,
+    rows: Vec<Row>,
+}
+
+impl Timeline {
+    /// Draws what is known.
+    #[must_use]
+    pub fn new(mut history: History, since: Since) -> Self {
+        let sources = json::logs(&history.logs);
+        let merged = merge::merged(&mut history);
+        let (events, earlier) = since.split(merged.events, &history);
+        let story = Story::of(&events);
+        let gaps = gap::gaps(&story);
+        let verdict = verdict::of(&story, &gaps);
+        let mut notes = words::notes(&history, &merged.jumps, &earlier);
+        notes.extend(words::lost_logs(&history, &story));
+        let rows = fold::rows(&events);
+        Self { node: history.node, events, gaps, verdict, notes, sources, rows }
+    }
+}
+
+impl Since {
+    /// The events that are drawn, and those that are not.
+    fn split(self, events: Vec<Event>, history: &History) -> (Vec<Event>, Vec<Event>) {
+        let from = match self {
+            Self::Moment(ns) => Some(ns),
+            Self::Last(ns) => last(&events, history).map(|last| last.saturating_sub(ns)),
+            Self::Boot => booted(&events, history),
+        };
+        let Some(from) = from else { return (events, Vec::new()) };
+        let is_drawn = |event: &Event| event.end_ns().is_none_or(|end| end >= from);
+        let (drawn, earlier): (Vec<_>, Vec<_>) = events.into_iter().partition(is_drawn);
+        if drawn.is_empty() && self == Self::Boot { (earlier, drawn) } else { (drawn, earlier) }
+    }
+}
+
+fn last(events: &[Event], history: &History) -> Option<i64> {
+    history.now.map(|now| now.ns).or_else(|| events.iter().filter_map(Event::end_ns).max())
+}
+
+/// The kernel's last start, by its own first sentence or by its clock.
+fn booted(events: &[Event], history: &History) -> Option<i64> {
+    use crate::sentence::Meaning::KernelStarted;
+    let said = events.iter().rev().find(|event| event.what == What::Said(KernelStarted));
+    let said = said.and_then(Event::ns);
+    let by_clock = history.logs.booted.map(|Stamp { ns, .. }| ns.saturating_sub(SECOND));
+    said.max(by_clock)
+}

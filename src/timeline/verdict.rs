@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the race was, which gate would have held it, and when that gate would have opened.
+
+use super::gap::{Gap, PINNED, STORAGE, THIRD_PARTY};
+use super::words::{day, span, time_of_day};
+use super::{Build, Story};
+use crate::sentence::Meaning;
+use crate::stamp::SECOND;
+
+/// How long a gate sees everything hold before it opens: `--settle`'s default.
+const SETTLE: i64 = SECOND;
+
+macro_rules! races {
+    ($($name:ident: $what:literal, $gate:literal;)*) => {
+        /// What happened, by its outcome.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Race { $(#[doc = concat!("``", $what, "``")] $name,)* }
+
+        impl Race {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Its stable name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// What happened, as a sentence without its end.
+            #[must_use]
+            pub fn what(self) -> &'static str {
+                match self { $(Self::$name => $what,)* }
+            }
+
+            /// What would have held it, as a sentence without its end; empty where nothing is to be held.
+            #[must_use]
+            pub fn gate(self) -> &'static str {
+                match self { $(Self::$name => $gate,)* }
+            }
+        }
+    };
+}
+
+races! {
+    StubBuilt: "nvidia-peermem was built before MOFED was ready, without its symbols: no restart of the container cures such a stub",
+        "`wait` as an init container of the driver's pod would have held the build";
+    StubPossible: "MOFED became ready while the GPU driver was being built: nvidia-peermem may be a stub",
+        "`wait` as an init container of the driver's pod would have held the build";
+    LoadedTooEarly: "nvidia-peermem was loaded before MOFED was ready",
+        "`load`, or the modprobe shim, would have held modprobe";
+    SwappedAfterBuild: "MOFED swapped its modules after nvidia-peermem was built for the old ones",
+        "`load` and `keep` would have named the mismatch before the kernel did; a new driver pod builds a new one";
+    PeermemPinsMofed: "nvidia_peermem was in use and kept MOFED from starting",
+        "`keep` would have unloaded nvidia_peermem when MOFED began to start";
+    StorageHoldsMofed: "storage modules were loaded and kept MOFED from starting",
+        "no gate cures this: set UNLOAD_STORAGE_MODULES=true in the NicClusterPolicy's ofedDriver, or mount such volumes later";
+    ThirdPartyHoldsMofed: "third-party RDMA modules were loaded and kept MOFED from starting",
+        "no gate cures this: set UNLOAD_THIRD_PARTY_RDMA_MODULES=true in the NicClusterPolicy's ofedDriver, or unload the modules";
+    MofedNotReady: "MOFED started and has not set its marker",
+        "`wait` would still hold the GPU driver back";
+    RefusedUnexplained: "nvidia-peermem was refused, and nothing here says when it was built or when MOFED was ready",
+        "";
+    NoRace: "no race: MOFED was ready before the GPU driver was built and nvidia-peermem was loaded",
+        "";
+    NothingKnown: "nothing here says when nvidia-peermem was built or loaded, or when MOFED was ready",
+        "";
+}
+
+/// What it all comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it was.
+    pub race: Race,
+    /// From when on a gate would have held, in nanoseconds since 1970.
+    pub held_from_ns: Option<i64>,
+    /// When it would have opened.
+    pub opens_ns: Option<i64>,
+    /// When a later build cured it.
+    pub cured_ns: Option<i64>,
+    /// A sentence or two for people.
+    pub text: String,
+}
+
+pub(super) fn of(story: &Story, gaps: &[Gap]) -> Verdict {
+    let race = race(story, gaps);
+    let held = match race {
+        Race::StubBuilt => held(gaps, &["DriverManagerDidNotWait", "BuiltBeforeMarker"]),
+        Race::StubPossible => held(gaps, &["DriverManagerDidNotWait", "BuiltAcrossMarker"]),
+        Race::LoadedTooEarly => held(gaps, &["ModprobeBeforeMarker"]),
+        _ => None,
+    };
+    let (held_from_ns, opens_ns) = held.map_or((None, None), |(from, marker)| {
+        let began = story.builds.iter().filter_map(|build| build.started).find(|start| *start < marker);
+        let from =
+            if race == Race::LoadedTooEarly { from } else { began.map_or(from, |began| began.min(from)) };
+        (Some(from), Some(marker.saturating_add(SETTLE)))
+    });
+    let cured_ns = (race == Race::StubBuilt).then(|| cured(story)).flatten();
+    let mut verdict = Verdict { race, held_from_ns, opens_ns, cured_ns, text: String::new() };
+    verdict.text = verdict.sentence();
+    verdict
+}
+
+/// The first that fits counts: what keeps MOFED from starting lies deeper than what comes of it.
+fn race(story: &Story, gaps: &[Gap]) -> Race {
+    let has = |id: &str| gaps.iter().any(|gap| gap.id == id);
+    let refuses = |why: &[Meaning]| {
+        let last = story.refuses.iter().rev().find(|(_, meaning)| why.contains(meaning));
+        last.is_some_and(|(at, _)| story.next_marker(*at).is_none())
+    };
+    let was_refused = |why: &[Meaning]| story.refuses.iter().any(|(_, meaning)| why.contains(meaning));
+    let is_stub = story.builds.iter().any(|build| build.is_stub == Some(true));
+    let is_refused = !story.refusals.is_empty();
+    let is_marked = story.last_marker().is_some();
+    let is_late_build = has("BuiltAfterMarker");
+    match () {
+        () if refuses(STORAGE) => Race::StorageHoldsMofed,
+        () if refuses(THIRD_PARTY) => Race::ThirdPartyHoldsMofed,
+        () if refuses(PINNED) => Race::PeermemPinsMofed,
+        () if has("BuiltBeforeMarker") || is_stub => Race::StubBuilt,
+        () if has("BuiltAcrossMarker") && (is_refused || !is_late_build) => Race::StubPossible,
+        () if has("SwappedAfterBuild") && refused_after_swap(story) => Race::SwappedAfterBuild,
+        () if has("ModprobeBeforeMarker") => Race::LoadedTooEarly,
+        () if was_refused(PINNED) => Race::PeermemPinsMofed,
+        () if was_refused(STORAGE) => Race::StorageHoldsMofed,
+        () if was_refused(THIRD_PARTY) => Race::ThirdPartyHoldsMofed,
+        () if !story.starts.is_empty() && !is_marked => Race::MofedNotReady,
+        () if is_refused => Race::RefusedUnexplained,
+        () if is_marked && (is_late_build || loaded_late(story)) => Race::NoRace,
+        () if host_first(story) => Race::NoRace,
+        () => Race::NothingKnown,
+    }
+}
+
+fn refused_after_swap(story: &Story) -> bool {
+    let swapped = story.last_marker();
+    swapped.is_some_and(|swapped| story.refusals.iter().any(|(at, _)| *at > swapped))
+}
+
+fn loaded_late(story: &Story) -> bool {
+    let asked: Vec<_> = story.modprobes.iter().chain(&story.loads).collect();
+    !asked.is_empty() && asked.iter().all(|at| story.marked(**at).is_some())
+}
+
+/// The host's own MOFED sets no marker; the kernel names its modules.
+fn host_first(story: &Story) -> bool {
+    let is_hosts = story.starts.is_empty() && story.marker.iter().all(|(_, is_set)| !is_set);
+    let loaded = story.kernel_mofed.last().filter(|_| is_hosts);
+    let steps: Vec<i64> = story
+        .builds
+        .iter()
+        .filter_map(|build| build.started)
+        .chain(story.modprobes.iter().copied())
+        .collect();
+    loaded.is_some_and(|loaded| !steps.is_empty() && steps.iter().all(|at| at > loaded))
+}
+
+/// The interval that the gate would have bridged: from the first of these to the last's end.
+fn held(gaps: &[Gap], ids: &[&str]) -> Option<(i64, i64)> {
+    let of: Vec<_> = gaps.iter().filter(|gap| ids.contains(&gap.id)).collect();
+    let first = of.iter().find(|gap| gap.id != "DriverManagerDidNotWait")?;
+    let from = of.iter().filter(|gap| gap.to_ns == first.to_ns).map(|gap| gap.from_ns).min()?;
+    Some((from, first.to_ns))
+}
+
+/// A build that began after a marker, later than the stub.
+fn cured(story: &Story) -> Option<i64> {
+    let is_stub = |build: &Build| {
+        let by_time = || build.finished.is_some_and(|end| story.marked(end).is_none());
+        build.is_stub.unwrap_or_else(by_time)
+    };
+    let stub = story.builds.iter().rposition(is_stub)?;
+    let later = story.builds[stub + 1..]
+        .iter()
+        .filter(|build| build.started.is_some_and(|at| story.marked(at).is_some()));
+    later.filter_map(|build| build.finished).next_back()
+}
+
+impl Verdict {
+    fn sentence(&self) -> String {
+        let mut text = self.race.what().to_owned() + ".";
+        let gate = self.race.gate();
+        if let (Some(from), Some(opens)) = (self.held_from_ns, self.opens_ns) {
+            let until =
+                if day(from) == day(opens) { time_of_day(opens, false) } else { super::words::moment(opens) };
+            text += &format!(
+                " {gate} from {} for {} and opened at {until}.",
+                time_of_day(from, false),
+                span(opens.saturating_sub(from))
+            );
+        } else if !gate.is_empty() {
+            text += &format!(" {gate}.");
+        }
+        if let Some(cured) = self.cured_ns {
+            text += &format!(" A new build at {} cured it.", super::words::moment(cured));
+        }
+        capitalised(&text)
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let sentences = text.split(". ").map(|sentence| {
+        let mut chars = sentence.chars();
+        let is_name = sentence.starts_with("nvidia") || sentence.starts_with('`');
+        match chars.next() {
+            Some(first) if !is_name => first.to_uppercase().chain(chars).collect(),
+            _ => sentence.to_owned(),
+        }
+    });
+    sentences.collect::<Vec<String>>().join(". ")
+}

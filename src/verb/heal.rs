@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One rebuild of nvidia-peermem, from the plan to the file that modprobe finds. What `load`, the shim, `keep` and
+//! `rebuild` have in common; [`crate::rebuild`] decides.
+
+use super::attempt::look_now;
+use super::toolkit;
+use super::watch::Watch;
+use crate::act::build::{Build, Built};
+use crate::act::exec::Unrunnable;
+use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::workshop::{self, Closed, Copy, Tried, Workshop};
+use crate::clock::now;
+use crate::condition::{ConditionType, Reason};
+use crate::environment::{Variables, value_of};
+use crate::gate::Gate;
+use crate::judge::judge;
+use crate::look::Look;
+use crate::node::below;
+use crate::observation::{ModuleFile, ModuleInfo, Observation};
+use crate::probe::module_file::{NotAModule, inspect};
+use crate::probe::{self, build_id_of_file};
+use crate::rebuild::{
+    Builder, Conclusion, Kind, Obstacle, Pair, Plan, Wish, is_all_that_is_missing, plan, recipe,
+};
+use crate::text::escaped;
+use crate::time::{BootTime, Seconds};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a rebuild came to.
+#[derive(Debug)]
+pub(super) enum Healed {
+    /// A usable file is installed.
+    Installed(String),
+    /// The driver toolkit builds again.
+    Ordered(String),
+    Refused(Obstacle),
+    Failed(String),
+    TimedOut(String),
+    /// MOFED began to swap its modules.
+    Swapping(String),
+    /// A signal came, and when.
+    Signal(u8, BootTime),
+}
+
+impl Healed {
+    pub(super) fn conclusion(&self) -> Conclusion {
+        match self {
+            Self::Installed(_) => Conclusion::Installed,
+            Self::Ordered(_) => Conclusion::Ordered,
+            Self::Refused(_) => Conclusion::Refused,
+            Self::Failed(_) => Conclusion::Failed,
+            Self::TimedOut(_) => Conclusion::TimedOut,
+            Self::Swapping(_) | Self::Signal(..) => Conclusion::BrokenOff,
+        }
+    }
+
+    /// What happened, and what to do about it.
+    pub(super) fn sentence(&self) -> String {
+        match self {
+            Self::Installed(said) | Self::Ordered(said) => said.clone(),
+            Self::Refused(obstacle) => format!("not rebuilt: {obstacle}"),
+            Self::Failed(why) => format!("the rebuild failed: {why}"),
+            Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
+            Self::Swapping(how) => format!("the rebuild was broken off, nothing is installed: {how}"),
+            Self::Signal(signal, _) => {
+                format!("the rebuild was broken off by signal {signal}, nothing is installed")
+            }
+        }
+    }
+}
+
+/// Why a build came to no file.
+enum Stopped {
+    Failed(String),
+    Late(String),
+    Swapping(String),
+    Signal(u8, BootTime),
+}
+
+/// What is needed for a rebuild, whenever there is one.
+#[derive(Clone, Debug)]
+pub(super) struct Healer {
+    pub(super) wish: Wish,
+    /// How long the build may take.
+    pub(super) limit: Duration,
+    /// `PATH`.
+    path: Option<OsString>,
+    /// Where the driver toolkit's containers share files on `OpenShift`.
+    shared: PathBuf,
+    /// A person asks: an earlier failure is no reason.
+    pub(super) is_asked: bool,
+}
+
+impl Healer {
+    pub(super) fn new(wish: Wish, limit: Duration, variables: &Variables) -> Self {
+        Self {
+            wish,
+            limit,
+            path: value_of(variables, "PATH").map(OsString::from),
+            shared: toolkit::directory(variables),
+            is_asked: false,
+        }
+    }
+
+    /// What would be done now.
+    pub(super) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
+        let unseen = || Obstacle::new(Kind::NotReady, "the node was not looked at");
+        let seen = watch.seen().ok_or_else(unseen)?;
+        let places = &watch.node().places;
+        let (root, release) = (places.driver_root.as_path(), seen.kernel.release.as_str());
+        let mut material = probe::material(places, seen);
+        material.unwritable = workshop::unwritable(root, release);
+        material.foreign = workshop::foreign(root, release);
+        let tried =
+            workshop::tried(root, release).filter(|tried| !self.is_asked && tried.pair == material.pair);
+        material.tried = tried.map(|tried| tried.why);
+        Ok((plan(&self.wish, &look.verdict, seen, &material)?, material.pair))
+    }
+
+    /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
+    pub(super) fn heal(&self, watch: &mut Watch, gate: &Gate, beat: &mut dyn FnMut(&Watch)) -> Healed {
+        let Some(before) = look_now(watch, gate) else {
+            return Healed::Swapping("the last look was broken off".to_owned());
+        };
+        if self.wish == Wish::Auto {
+            match watch.seen().and_then(|seen| toolkit::order(&self.shared, watch.node(), seen)) {
+                Some(Ok(said)) => return Healed::Ordered(said),
+                Some(Err(obstacle)) => return Healed::Refused(obstacle),
+                None => {}
+            }
+        }
+        let (plan, pair) = match self.plan(watch, &before) {
+            Ok(planned) => planned,
+            Err(obstacle) => return Healed::Refused(obstacle),
+        };
+        let workshop = match Workshop::open(&plan.driver_root) {
+            Ok(workshop) => workshop,
+            Err(Closed::Busy) => {
+                let why = format!("another rebuild is at work below {}", plan.driver_root.display());
+                return Healed::Refused(Obstacle::new(Kind::Busy, why));
+            }
+            Err(Closed::Unwritable(why)) => return Healed::Refused(Obstacle::new(Kind::Unwritable, why)),
+        };
+        let healed =
+            Attempt { healer: self, plan: &plan, workshop: &workshop, watch, gate }.make(&before, beat);
+        match &healed {
+            Healed::Failed(why) | Healed::TimedOut(why) => workshop.note(&Tried { pair, why: why.clone() }),
+            Healed::Installed(_) => workshop.forget_attempt(&plan.kernel.0),
+            _ => {}
+        }
+        healed
+    }
+}
+
+struct Attempt<'a, 'b> {
+    healer: &'a Healer,
+    plan: &'a Plan,
+    workshop: &'a Workshop,
+    watch: &'a mut Watch<'b>,
+    gate: &'a Gate,
+}
+
+impl Attempt<'_, '_> {
+    fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> Healed {
+        let begun = now();
+        tracing::info!(
+            "rebuilding nvidia-peermem.ko for kernel {}, nvidia {} and this MOFED ({})",
+            self.plan.kernel.0,
+            self.plan.nvidia_version,
+            self.plan.reason
+        );
+        let sources = match &self.plan.builder {
+            Builder::Make { sources, .. } => Some(sources.as_path()),
+            Builder::Program(_) => None,
+        };
+        let copy = match self.workshop.copy(self.plan, sources) {
+            Ok(copy) => copy,
+            Err(error) => {
+                return Healed::Failed(format!("cannot copy the sources: {}", crate::errno::words(&error)));
+            }
+        };
+        let done = self
+            .build(&copy, beat)
+            .and_then(|()| self.judged(&copy))
+            .and_then(|info| self.unchanged(before).map(|()| info))
+            .and_then(|info| self.install(&copy, &info));
+        match done {
+            Ok(path) => {
+                let spent = Seconds(now().saturating_sub(begun));
+                Healed::Installed(format!("rebuilt in {spent}: {} is installed and usable", path.display()))
+            }
+            Err(Stopped::Failed(why)) => Healed::Failed(why),
+            Err(Stopped::Late(why)) => Healed::TimedOut(why),
+            Err(Stopped::Swapping(how)) => Healed::Swapping(how),
+            Err(Stopped::Signal(signal, since)) => Healed::Signal(signal, since),
+        }
+    }
+
+    fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
+        let build = self.command(copy);
+        let (watch, limit) = (&*self.watch, self.healer.limit);
+        let signals = watch.wakes().signals();
+        let until = now() + limit;
+        let ran = build.run(signals.fd(), || {
+            if let Some(signal) = signals.take_one() {
+                return Some(Stopped::Signal(signal, now()));
+            }
+            beat(watch);
+            let late = || format!("it has not ended after {}", Seconds(limit));
+            let is_late = (now() >= until).then(|| Stopped::Late(late()));
+            watch.swap_begins().map(Stopped::Swapping).or(is_late)
+        });
+        let Built { code, last_lines, broken_off } =
+            ran.map_err(|Unrunnable { message, .. }| Stopped::Failed(message))?;
+        if let Some(stopped) = broken_off {
+            return Err(stopped);
+        }
+        if code == 0 {
+            return Ok(());
+        }
+        for line in &last_lines {
+            tracing::error!("build: {}", escaped(line));
+        }
+        let last = last_lines.last().map(|line| escaped(line).into_owned()).unwrap_or_default();
+        Err(Stopped::Failed(format!("{} ended with {code}: {last}", build.program.display())))
+    }
+
+    fn command(&self, copy: &Copy) -> Build {
+        match &self.plan.builder {
+            Builder::Make { make, headers, names_headers, .. } => Build {
+                root: self.plan.driver_root.clone(),
+                program: make.clone(),
+                arguments: recipe::arguments(
+                    &copy.inside,
+                    &self.plan.kernel.0,
+                    names_headers.then_some(headers.as_path()),
+                    self.plan.processors,
+                ),
+                variables: vec![("TMPDIR", copy.inside.join("tmp").into())],
+                inherits: false,
+            },
+            Builder::Program(program) => Build {
+                root: "/".into(),
+                program: program.clone(),
+                arguments: Vec::new(),
+                variables: self.told(copy),
+                inherits: true,
+            },
+        }
+    }
+
+    /// What a program of the user's is told.
+    fn told(&self, copy: &Copy) -> Vec<(&'static str, OsString)> {
+        let plan = self.plan;
+        // Paths below /proc/self are another process's own.
+        let outside = below(&plan.driver_root, &copy.inside);
+        let symvers = outside.join(recipe::OFA).join(&plan.kernel.0).join("Module.symvers");
+        let headers = below(&plan.driver_root, &Path::new("/lib/modules").join(&plan.kernel.0).join("build"));
+        vec![
+            ("PEERMEM_GATE_KERNEL", plan.kernel.0.clone().into()),
+            ("PEERMEM_GATE_ARCH", plan.kernel.1.clone().into()),
+            ("PEERMEM_GATE_HEADERS", headers.into()),
+            ("PEERMEM_GATE_SYMVERS", plan.symvers.0.clone().into()),
+            ("PEERMEM_GATE_NVIDIA_SYMVERS", symvers.into()),
+            ("PEERMEM_GATE_NVIDIA_VERSION", plan.nvidia_version.clone().into()),
+            ("PEERMEM_GATE_DRIVER_ROOT", plan.driver_root.clone().into()),
+            ("PEERMEM_GATE_REASON", plan.reason.to_string().into()),
+            ("PEERMEM_GATE_OUT", outside.join(recipe::MODULE).into()),
+        ]
+    }
+
+    /// What was built, judged as every other file is.
+    fn judged(&self, copy: &Copy) -> Result<ModuleInfo, Stopped> {
+        let built = copy.outside.join(recipe::MODULE);
+        let failed = |why: String| Stopped::Failed(format!("the build says that it succeeded, but {why}"));
+        if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return Err(failed(format!("it left no {}", recipe::MODULE)));
+        }
+        let info = inspect(&built, &mut || false).map_err(|why| match why {
+            NotAModule::Unreadable(why) | NotAModule::Damaged(why) => {
+                failed(format!("its {} is none: {}", recipe::MODULE, why.why))
+            }
+        })?;
+        if info.version.as_deref() != Some(self.plan.nvidia_version.as_str()) {
+            let version = info.version.as_deref().unwrap_or("no version");
+            return Err(failed(format!("its module is of {version}, not of {}", self.plan.nvidia_version)));
+        }
+        let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be looked at".to_owned()))?;
+        match objection(self.watch, seen, &info) {
+            None => Ok(info),
+            Some(why) => Err(failed(why)),
+        }
+    }
+
+    /// All conditions once more, and the same modules as at the start.
+    fn unchanged(&mut self, before: &Look) -> Result<(), Stopped> {
+        let Some(after) = look_now(self.watch, self.gate) else {
+            return match self.watch.wakes().take_signal() {
+                Some(signal) => Err(Stopped::Signal(signal, now())),
+                None => Err(Stopped::Swapping("the last look was broken off".to_owned())),
+            };
+        };
+        if let Some(how) = self.watch.swap_begins().or_else(|| before.identity.difference(&after.identity)) {
+            return Err(Stopped::Swapping(how));
+        }
+        if is_all_that_is_missing(&after.verdict) {
+            return Ok(());
+        }
+        let holding = after.verdict.holding().find(|c| c.r#type != ConditionType::Settled);
+        let why = holding.map_or_else(
+            || "nvidia-peermem.ko became usable meanwhile".to_owned(),
+            |c| format!("{}: {}", c.r#type, c.message),
+        );
+        Err(Stopped::Swapping(why))
+    }
+
+    /// In its place, in modules.dep, and judged there.
+    fn install(&mut self, copy: &Copy, info: &ModuleInfo) -> Result<PathBuf, Stopped> {
+        let built = copy.outside.join(recipe::MODULE);
+        let build_id = info.build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
+        let release = self.plan.kernel.0.clone();
+        self.workshop.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
+            Stopped::Failed(format!(
+                "cannot install {}: {}",
+                self.plan.target().display(),
+                crate::errno::words(&error)
+            ))
+        })?;
+        let proven = self.depmod().and_then(|()| self.is_found());
+        proven.inspect_err(|_| {
+            if let Ok(true) = self.workshop.remove(&release) {
+                let _ = self.depmod();
+            }
+        })
+    }
+
+    fn depmod(&self) -> Result<(), Stopped> {
+        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.healer.path.as_deref(), self.watch)
+            .map_err(Stopped::Failed)
+    }
+
+    fn is_found(&mut self) -> Result<PathBuf, Stopped> {
+        let target = below(&self.plan.driver_root, &self.plan.target());
+        let look = look_now(self.watch, self.gate);
+        let Some(look) = look else {
+            return Err(Stopped::Swapping("the last look was broken off".to_owned()));
+        };
+        let found =
+            match self.watch.seen().and_then(|seen| seen.peermem.as_ref()).map(|peermem| &peermem.file) {
+                Some(ModuleFile::Read { path, .. }) => path.clone(),
+                _ => PathBuf::new(),
+            };
+        let same = |path: &Path| path.metadata().ok().map(|m| std::os::unix::fs::MetadataExt::ino(&m));
+        let is_ours = found == target || same(&found).is_some() && same(&found) == same(&target);
+        let peermem = look.verdict.get(ConditionType::PeermemUsable);
+        match peermem {
+            Some(c) if c.reason == Reason::Usable && is_ours => Ok(target),
+            Some(c) if c.reason == Reason::Usable => Err(Stopped::Failed(format!(
+                "modprobe would still take {}: let updates come first in depmod.d",
+                found.display()
+            ))),
+            Some(c) => Err(Stopped::Failed(c.message.clone())),
+            None => Err(Stopped::Failed("the installed file was not looked at".to_owned())),
+        }
+    }
+}
+
+/// What the kernel would say to a module, if it would refuse it.
+pub(super) fn objection(watch: &Watch, seen: &Observation, info: &ModuleInfo) -> Option<String> {
+    let mut seen = seen.clone();
+    let peermem = seen.peermem.as_mut()?;
+    peermem.file = ModuleFile::Read {
+        path: recipe::MODULE.into(),
+        others: Vec::new(),
+        listed: Some(true),
+        info: Box::new(info.clone()),
+    };
+    let verdict = judge(&watch.node().expected, &seen);
+    let usable = verdict.get(ConditionType::PeermemUsable)?;
+    (usable.reason != Reason::Usable).then(|| format!("{}: {}", usable.reason, usable.message))
+}
+
+/// Runs depmod for this kernel in that root.
+pub(super) fn depmod(
+    root: &Path,
+    release: &str,
+    path: Option<&std::ffi::OsStr>,
+    watch: &Watch,
+) -> Result<(), String> {
+    /// On a host with thousands of modules and a slow disk it takes seconds.
+    const LIMIT: Duration = Duration::from_secs(60);
+    let depmod = Modprobe::depmod(root, path).map_err(|why| why.message)?;
+    let until = now() + LIMIT;
+    let signals = watch.wakes().signals();
+    // A signal waits: a file without its line in modules.dep is not found.
+    let ran = depmod
+        .run(&[release.into()], Words::Kept, signals.fd(), || (now() >= until).then_some(BrokenOff::Late));
+    match ran {
+        Ok(Ran { code: 0, .. }) => Ok(()),
+        Ok(ran) => Err(format!("depmod ended with {}: {}", ran.code, escaped(ran.stderr.trim_end()))),
+        Err(why) => Err(why.message),
+    }
+}

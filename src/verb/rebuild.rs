@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rebuild`: makes a usable nvidia-peermem.ko now, or says why not; `--dry-run` and `--undo`.
+
+use super::heal::{Healed, Healer, depmod};
+use super::held::{Held, Hold};
+use super::looking::{ONE_LOOK, Outcome, ended_by, last_words, signals, supervised};
+use super::{Start, Stop};
+use crate::act::answer;
+use crate::act::last_words::LastWords;
+use crate::act::log;
+use crate::act::supervisor::Terms;
+use crate::act::workshop::{self, Closed, Workshop};
+use crate::cli::RebuildArgs;
+use crate::condition::{ConditionType, Outcome as Verdicts, Reason};
+use crate::ending::Ending;
+use crate::environment::{Misuse, value_of};
+use crate::gate::Policy;
+use crate::node::{Node, PeermemExpected};
+use crate::rebuild::{Kind, Obstacle, Wish};
+use crate::wake::Signals;
+use std::path::Path;
+use std::time::Duration;
+
+/// It looks, and waits for nothing.
+const POLICY: Policy = Policy {
+    timeout: None,
+    proceed_on_timeout: false,
+    settle: Duration::ZERO,
+    suspect_hold: Duration::ZERO,
+    fail_fast: false,
+    dry_run: false,
+    heartbeat: ONE_LOOK,
+};
+
+/// Does what was asked for, once.
+pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    if args.dry_run && args.undo {
+        let why = "--dry-run builds nothing, and --undo removes what was built: leave one of them out";
+        return Err(Misuse::Said(why.to_owned()).into());
+    }
+    // Looks before and after, and depmod.
+    let limit = Some(args.heal.rebuild_timeout + ONE_LOOK * 4);
+    let terms = Terms { signals: &signals, limit, keeps_stdout: false };
+    match supervised(terms, start, |_| work(args, start, &signals))? {
+        Outcome::Ended(ending) => Ok(ending),
+        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+    }
+}
+
+fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), start.variables)?;
+    // What is judged must be what modprobe finds in that root.
+    node.places.finds_driver = false;
+    let last_words = last_words(&node.places.marker, start)?;
+    let wish = if args.heal.rebuild == Wish::Off { Wish::Auto } else { args.heal.rebuild.clone() };
+    let mut healer = Healer::new(wish, args.heal.rebuild_timeout, start.variables);
+    healer.is_asked = true;
+    let asked = Hold { node, policy: POLICY, metrics: None };
+    let mut held = Held::new(&asked, signals);
+    if args.undo {
+        return undo(&mut held, &last_words, start);
+    }
+    let Some(look) = held.look_now() else { return Ok(broken_off(&held, &last_words)) };
+    let peermem = look.verdict.get(ConditionType::PeermemUsable);
+    let is_done = peermem.filter(|c| matches!(c.reason, Reason::Usable | Reason::PeermemLive));
+    if let Some(done) = is_done.filter(|_| look.verdict.outcome == Verdicts::Ready) {
+        answer(&format!("nothing to do: {}\n", crate::text::escaped(&done.message)))?;
+        return Ok(Ending::Opened);
+    }
+    if args.dry_run {
+        return match healer.plan(&held.watch, &look) {
+            Ok((plan, _)) => {
+                answer(&plan.text(&workshop::shown()))?;
+                Ok(Ending::Opened)
+            }
+            Err(obstacle) => Ok(refused(&obstacle, &last_words)),
+        };
+    }
+    let came = healer.heal(&mut held.watch, &held.gate, &mut |_| {});
+    let sentence = came.sentence();
+    Ok(match came {
+        Healed::Installed(said) | Healed::Ordered(said) => {
+            tracing::info!("{said}");
+            answer(&format!("{}\n", crate::text::escaped(&said)))?;
+            Ending::Opened
+        }
+        Healed::Refused(obstacle) => refused(&obstacle, &last_words),
+        Healed::Swapping(_) => ended(Ending::Blocked, &sentence, &last_words),
+        Healed::Failed(_) => ended(Ending::Failed, &sentence, &last_words),
+        Healed::TimedOut(_) => ended(Ending::TimedOut, &sentence, &last_words),
+        Healed::Signal(signal, _) => ended(Ending::Signal(signal), &sentence, &last_words),
+    })
+}
+
+fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending, Stop> {
+    let node = held.asked().node.clone();
+    let Some(_) = held.look_now() else { return Ok(broken_off(held, last_words)) };
+    let release = held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
+    let root = node.places.driver_root.as_path();
+    if let Some(path) = workshop::foreign(root, &release) {
+        let why = format!("{} is there, and not ours", path.display());
+        return Ok(refused(&Obstacle::new(Kind::ForeignFile, why), last_words));
+    }
+    let workshop = match Workshop::open(root) {
+        Ok(workshop) => workshop,
+        Err(Closed::Busy) => {
+            let why = format!("another rebuild is at work below {}", root.display());
+            return Ok(refused(&Obstacle::new(Kind::Busy, why), last_words));
+        }
+        Err(Closed::Unwritable(why)) => {
+            return Ok(refused(&Obstacle::new(Kind::Unwritable, why), last_words));
+        }
+    };
+    workshop.forget_attempt(&release);
+    let removed = workshop.remove(&release);
+    let done = match removed {
+        Ok(true) => {
+            depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed")
+        }
+        Ok(false) => Ok("nothing to remove"),
+        Err(error) => Err(crate::errno::words(&error)),
+    };
+    let target = crate::rebuild::target(&release);
+    match done {
+        Ok(done) => {
+            answer(&format!("{done}: {}\n", crate::text::escaped(&target.display().to_string())))?;
+            Ok(Ending::Opened)
+        }
+        Err(why) => {
+            Ok(ended(Ending::Failed, &format!("cannot undo: {}: {why}", target.display()), last_words))
+        }
+    }
+}
+
+fn refused(obstacle: &Obstacle, last_words: &LastWords) -> Ending {
+    ended(Ending::Blocked, &format!("not rebuilt: {obstacle}"), last_words)
+}
+
+fn ended(ending: Ending, sentence: &str, last_words: &LastWords) -> Ending {
+    tracing::error!("{sentence}");
+    last_words.leave(ending, sentence, None)
+}
+
+fn broken_off(held: &Held, last_words: &LastWords) -> Ending {
+    match held.wakes().take_signal() {
+        Some(signal) => ended(Ending::Signal(signal), &format!("ended by signal {signal}"), last_words),
+        None => ended(Ending::Blocked, "not rebuilt: the node changed while it was looked at", last_words),
+    }
+}

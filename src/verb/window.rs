@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Through which root a verb looks: the one that was asked for, or the host's where a pod has that at
+//! `/host` and nobody asked for another place.
+
+use crate::cli::NodeArgs;
+use crate::environment::Misuse;
+use crate::probe;
+use std::path::{Path, PathBuf};
+
+const OWN: &str = "/";
+/// Where `kubectl debug node/…` and the operator's pods mount the host.
+const HOST: &str = "/host";
+
+/// The root that was asked for, or our own.
+///
+/// # Errors
+/// Below it is no host: everything there would be reported as missing on the node.
+pub(super) fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
+    let Some(root) = root else { return Ok(OWN.into()) };
+    if !root.is_dir() {
+        return Err(Misuse::Said(format!(
+            "--root {} is not a directory here: mount the host there, or correct it",
+            root.display()
+        )));
+    }
+    let has_both = node.proc.is_some() && node.sys.is_some();
+    if has_both || probe::may_be_host(root) {
+        return Ok(root.to_owned());
+    }
+    Err(Misuse::Said(format!(
+        "--root {} has neither proc nor sys, so it is not a host's root: mount the host's root with all that is mounted \
+         below it, or add --proc and --sys",
+        root.display()
+    )))
+}
+
+/// The same for who diagnoses: in a pod the host's root, if it is there and nothing was asked for.
+///
+/// # Errors
+/// As [`asked`].
+pub(super) fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
+    let NodeArgs { marker, driver_root, proc, sys, .. } = node;
+    let is_asked = [root, marker.as_deref(), proc.as_deref(), sys.as_deref()].iter().any(Option::is_some)
+        || driver_root != Path::new(OWN);
+    if is_asked || !probe::is_another_root(Path::new(HOST)) {
+        return asked(root, node);
+    }
+    Ok(told())
+}
+
+/// The same for who reads logs: a tree with nothing but logs in it is as good as a host.
+///
+/// # Errors
+/// It is not there.
+pub(super) fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
+    match root {
+        Some(root) if root.is_dir() => Ok(root.to_owned()),
+        Some(root) => Err(Misuse::Said(format!(
+            "--root {} is not a directory here: mount the host there, or correct it",
+            root.display()
+        ))),
+        None if probe::is_another_root(Path::new(HOST)) => Ok(told()),
+        None => Ok(OWN.into()),
+    }
+}
+
+fn told() -> PathBuf {
+    tracing::warn!(
+        "looking at the host's file system in {HOST}, because no --root was given and this is a container; to look at the \
+         container itself, use --root /"
+    );
+    HOST.into()
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one look takes from the processes of the GPU Operator's containers, where no variable says it.
+
+mod support;
+
+use std::process::Command;
+use support::{Node, Report, code, output};
+
+const POD: &str =
+    "0::/kubepods.slice/kubepods-pod6f1f2c1e_8f2b_4c5e_9d0a_0a1b2c3d4e5f.slice/cri-containerd-ab.scope\n";
+
+/// A process of the operator's, with this environment.
+fn with(node: Node, pid: u32, name: &str, environment: &str) -> Node {
+    let arguments = format!("{name}\0");
+    let environment = format!("PATH=/bin\0{environment}\0");
+    for (file, text) in [("comm", name), ("cmdline", &arguments), ("cgroup", POD), ("environ", &environment)]
+    {
+        node.write(&format!("proc/{pid}/{file}"), text);
+    }
+    node
+}
+
+/// No MOFED has been here: nothing but a wish can ask for RDMA.
+fn without_mofed() -> Node {
+    Node::ready().in_tree().without("run/mellanox")
+}
+
+fn look(node: &Node) -> Report {
+    Report::of(node.check().args(["--format", "json"]))
+}
+
+fn ends(command: &mut Command) -> i32 {
+    code(output(command).status)
+}
+
+#[test]
+fn silence_of_those_who_would_say_it_is_a_no() {
+    for node in [
+        with(without_mofed(), 700, "nvidia-toolkit", ""),
+        with(without_mofed(), 700, "driver-manager", ""),
+        with(Node::ready().without_marker(), 700, "nvidia-driver", ""),
+    ] {
+        let report = look(&node);
+        assert_eq!((report.code, report.verdict()), (0, "NotApplicable"), "{:#}", report.json);
+        assert_eq!(report.reason("RdmaRequested"), "RdmaNotRequested");
+        let message = report.message("RdmaRequested");
+        assert!(message.contains("nobody on this node asks for GPUDirect RDMA"), "{message}");
+        assert_eq!(ends(node.wait().args(["--timeout", "0s"])), 0);
+    }
+}
+
+#[test]
+fn what_is_said_counts_and_what_is_given_here_wins() {
+    let node = with(without_mofed(), 700, "driver-manager", "GPU_DIRECT_RDMA_ENABLED=true");
+    assert_eq!(look(&node).reason("RdmaRequested"), "Requested");
+    assert_eq!(ends(node.wait().args(["--timeout", "0s"])), 124);
+    let node = with(without_mofed(), 700, "driver-manager", "");
+    let mut given = node.check();
+    let report = Report::of(given.env("GPU_DIRECT_RDMA_ENABLED", "true").args(["--format", "json"]));
+    assert_eq!((report.code, report.reason("RdmaRequested")), (1, "Requested"));
+}
+
+#[test]
+fn the_hosts_mofed_is_known_from_the_operator() {
+    let said = "GPU_DIRECT_RDMA_ENABLED=true\0USE_HOST_MOFED=true";
+    let node = with(Node::ready(), 700, "driver-manager", said);
+    std::fs::create_dir_all(node.path("usr/src")).unwrap();
+    node.rename("run/mellanox/drivers/usr/src/ofa_kernel", "usr/src/ofa_kernel");
+    let node = node.without("run/mellanox");
+    let report = look(&node);
+    assert_eq!((report.code, report.reason("MarkerPresent")), (0, "NotRequired"), "{:#}", report.json);
+    let mut given = node.check();
+    assert_eq!(ends(given.env("USE_HOST_MOFED", "false")), 1);
+}
+
+/// The contract's "not set counts as true".
+#[test]
+fn without_the_operator_nobody_has_said_no() {
+    for node in [without_mofed(), with(without_mofed(), 700, "bash", "")] {
+        let report = look(&node);
+        assert_eq!((report.code, report.reason("RdmaRequested")), (1, "Requested"), "{:#}", report.json);
+    }
+    // What lies here was brought by somebody who wants it, and who would say no is not here.
+    let implied = with(Node::ready().without_marker(), 700, "nvidia-toolkit", "");
+    assert_eq!(look(&implied).reason("RdmaRequested"), "Requested");
+    // Who would say it cannot be seen.
+    let hidden = with(without_mofed(), 700, "driver-manager", "").without("proc/2");
+    assert_eq!(look(&hidden).reason("RdmaRequested"), "Requested");
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a release publishes (release/pack): that it is whole, the same each time, signed by a key from outside, and that
+//! packages are installed, upgraded and removed on a Debian of their own without a unit being enabled.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::skip;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// A release before this one, as far as a package manager can see.
+const BEFORE: &str = "0.0.9";
+const UNIT: &str = "peermem-gate-keep.service";
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What release/pack left, if it ran.
+fn dist() -> Option<PathBuf> {
+    let dist = repository().join("target/dist");
+    let is_packed = dist.join("SHA256SUMS").exists();
+    if !is_packed {
+        skip("no packages: release/pack makes them");
+    }
+    is_packed.then_some(dist)
+}
+
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|why| panic!("{command:?}: {why}"))
+}
+
+fn done(command: &mut Command) -> String {
+    let output = run(command);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn files_of(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn a_release_has_everything_for_both_architectures() {
+    let Some(dist) = dist() else { return };
+    let mut expected =
+        vec!["NOTES.md".to_owned(), "SHA256SUMS".to_owned(), format!("peermem-gate-{VERSION}.oci.tar")];
+    for (deb, rpm) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
+        expected.push(format!("peermem-gate-{VERSION}-linux-{deb}.tar.gz"));
+        expected.push(format!("peermem-gate-{VERSION}-linux-{deb}.cdx.json"));
+        expected.push(format!("peermem-gate_{VERSION}-1_{deb}.deb"));
+        expected.push(format!("peermem-gate-{VERSION}-1.{rpm}.rpm"));
+    }
+    expected.sort();
+    let mut found = files_of(&dist);
+    found.retain(|name| !name.ends_with(".minisig"));
+    assert_eq!(found, expected);
+    done(Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&dist));
+    let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
+    assert_eq!(sums.lines().count(), expected.len() - 1);
+}
+
+fn the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests() {
+    let Some(dist) = dist() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    for arch in ["amd64", "arm64"] {
+        let name = format!("peermem-gate-{VERSION}-linux-{arch}");
+        done(Command::new("tar").arg("-xf").arg(dist.join(format!("{name}.tar.gz"))).current_dir(&scratch));
+        let top = scratch.path().join(&name);
+        for file in [
+            "man/peermem-gate-wait.1.gz",
+            "completions/_peermem-gate",
+            "completions/peermem-gate.bash",
+            "completions/peermem-gate.fish",
+            "units/peermem-gate-keep.service",
+            "units/peermem-gate-metrics.timer",
+            "manifests/overlays/vanilla/kustomization.yaml",
+            // The chart's link to the manifests must lead there.
+            "charts/peermem-gate/manifests/wrapper/policy.yaml",
+            "LICENSE",
+            "README.md",
+        ] {
+            assert!(top.join(file).is_file(), "{arch}: {file}");
+        }
+        let mode = fs::metadata(top.join("peermem-gate")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+    }
+    let program = scratch.path().join(format!("peermem-gate-{VERSION}-linux-amd64/peermem-gate"));
+    assert!(done(Command::new(program).arg("--version")).starts_with(&format!("peermem-gate {VERSION} (")));
+}
+
+/// Once more, into another directory.
+fn packing_twice_gives_the_same_bytes() {
+    let Some(dist) = dist() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let again = scratch.path().join("again");
+    done(Command::new("release/pack").arg(&again).current_dir(repository()));
+    let sums = |dir: &Path| fs::read_to_string(dir.join("SHA256SUMS")).unwrap();
+    assert_eq!(sums(&again), sums(&dist));
+}
+
+fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
+    let Some(dist) = dist() else { return };
+    if Command::new("minisign").arg("-v").output().is_err() {
+        return skip("minisign is not installed");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    done(Command::new("minisign").args(["-G", "-W", "-p"]).arg(at("key.pub")).arg("-s").arg(at("key")));
+    let copy = at("dist");
+    done(Command::new("cp").arg("-r").arg(&dist).arg(&copy));
+    let sign = || {
+        let mut sign = Command::new(repository().join("release/sign"));
+        sign.arg(&copy);
+        sign
+    };
+    let refused = run(sign().env_remove("MINISIGN_KEY"));
+    assert!(!refused.status.success(), "without a key");
+    done(sign().env("MINISIGN_KEY", at("key")));
+    let verify =
+        || run(Command::new("minisign").arg("-Vm").arg(copy.join("SHA256SUMS")).arg("-p").arg(at("key.pub")));
+    assert!(verify().status.success());
+
+    let notes = copy.join("NOTES.md");
+    fs::write(&notes, "others").unwrap();
+    assert!(!run(sign().env("MINISIGN_KEY", at("key"))).status.success(), "sums that do not agree");
+    let sums = fs::read_to_string(copy.join("SHA256SUMS")).unwrap();
+    fs::write(copy.join("SHA256SUMS"), sums.replacen(|c: char| c.is_ascii_hexdigit(), "z", 1)).unwrap();
+    assert!(!verify().status.success(), "other sums under the old signature");
+}
+
+fn the_notes_of_a_version_are_its_section() {
+    let scratch = tempfile::tempdir().unwrap();
+    for file in ["release/notes", "CHANGELOG.md"] {
+        let to = scratch.path().join(file);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(repository().join(file), to).unwrap();
+    }
+    let changelog = "# Changelog\n\n## Unreleased\n\n- next\n\n## 1.20.0 - 2026-12-01\n\n- twenty\n\n## [1.2.0]\n\n- two\n";
+    fs::write(scratch.path().join("CHANGELOG.md"), changelog).unwrap();
+    let notes = |version: &str| run(Command::new(scratch.path().join("release/notes")).arg(version));
+    for (version, text) in [("Unreleased", "- next\n"), ("1.20.0", "- twenty\n"), ("1.2.0", "- two\n")] {
+        assert_eq!(String::from_utf8(notes(version).stdout).unwrap(), text, "{version}");
+    }
+    assert!(!notes("1.2").status.success());
+}
+
+/// A release from what nobody can check out would be nobody's.
+fn a_release_is_made_only_of_a_clean_tagged_checkout() {
+    let scratch = tempfile::tempdir().unwrap();
+    let copy = scratch.path();
+    for file in ["release/make", "release/version", "release/notes", "Cargo.toml", "CHANGELOG.md"] {
+        fs::create_dir_all(copy.join(file).parent().unwrap()).unwrap();
+        fs::copy(repository().join(file), copy.join(file)).unwrap();
+    }
+    let git = |args: &[&str]| {
+        let who = ["-c", "user.name=test", "-c", "user.email=test@test.example"];
+        done(Command::new("git").arg("-C").arg(copy).args(who).args(args));
+    };
+    let refusal = |named: &str| {
+        let output =
+            run(Command::new(copy.join("release/make")).env_remove("MINISIGN_KEY").env("SIGNED", "yes"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(named), "{named}: {said}");
+    };
+    git(&["init", "--quiet"]);
+    refusal("the checkout is not clean");
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "-m", "all"]);
+    refusal(&format!("HEAD is not tagged v{VERSION}"));
+    git(&["tag", &format!("v{VERSION}")]);
+    refusal("MINISIGN_KEY does not name a secret key");
+}
+
+/// There is no manager to ask, but there are files to enable a unit by.
+const SYSTEMCTL: &str = r#"#!/bin/sh
+echo "$*" >>/tmp/asked
+case " $* " in *able*) exec /usr/bin/systemctl.real --root=/ "$@" ;; esac
+"#;
+
+/// A Debian of its own, whose `systemctl` writes down what it is asked.
+struct Root(PathBuf);
+
+impl Root {
+    fn make() -> Option<Self> {
+        let status = Command::new(repository().join("tests/fresh/root"))
+            .args(["bookworm", "systemd", "rpm", "man-db", "procps"])
+            .status()
+            .unwrap();
+        if status.code() == Some(75) {
+            skip("no Debian to install packages in");
+            return None;
+        }
+        assert!(status.success());
+        let root = Self(repository().join("target/fresh/bookworm"));
+        // rpm runs scripts with a PATH of its own.
+        let (systemctl, real) = (root.0.join("usr/bin/systemctl"), root.0.join("usr/bin/systemctl.real"));
+        if !real.exists() {
+            fs::rename(&systemctl, real).unwrap();
+        }
+        fs::write(&systemctl, SYSTEMCTL).unwrap();
+        fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
+        // As where systemd runs.
+        fs::create_dir_all(root.0.join("run/systemd/system")).unwrap();
+        Some(root)
+    }
+
+    fn chroot(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("chroot");
+        command.arg(&self.0).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C");
+        command
+    }
+
+    fn done(&self, words: &[&str]) -> String {
+        done(&mut self.chroot(words))
+    }
+
+    /// Every file outside what package managers keep of themselves.
+    fn files(&self) -> Vec<String> {
+        let find = "find / -xdev ( -path /proc -o -path /tmp -o -path /var/lib/dpkg -o -path /var/lib/rpm -o \
+                    -path /root/.rpmdb -o -path /var/log -o -path /var/cache -o -path /var/lib/systemd ) -prune -o -print";
+        let words: Vec<_> = find.split_whitespace().collect();
+        let mut files: Vec<_> = self.done(&words).lines().map(str::to_owned).collect();
+        files.sort();
+        files
+    }
+
+    fn asked(&self) -> String {
+        let asked = self.0.join("tmp/asked");
+        let text = fs::read_to_string(&asked).unwrap_or_default();
+        let _ = fs::remove_file(asked);
+        text
+    }
+
+    fn unit(&self) -> String {
+        let output = run(&mut self.chroot(&["systemctl.real", "--root=/", "is-enabled", UNIT]));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn take(&self, file: &Path) -> String {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        fs::copy(file, self.0.join("tmp").join(name)).unwrap();
+        format!("/tmp/{name}")
+    }
+
+    /// Installation, use, upgrade and removal, by the words of one package manager.
+    fn lives(&self, before: &Path, now: &Path, manager: &Manager) {
+        let files = self.files();
+        let (before, now) = (self.take(before), self.take(now));
+        self.asked();
+
+        self.done(&[manager.install, &[&before]].concat());
+        assert_eq!(self.unit(), "disabled", "{}", manager.name);
+        let asked = self.asked();
+        assert!(!asked.contains("enable") && !asked.contains("preset"), "{}: {asked}", manager.name);
+        assert!(
+            asked.lines().all(|line| ["daemon-reload", &format!("try-restart {UNIT}")].contains(&line)),
+            "{asked}"
+        );
+        assert!(self.done(&["peermem-gate", "--version"]).starts_with(&format!("peermem-gate {VERSION}")));
+        let page = self.done(&["man", "--path", "peermem-gate-wait"]);
+        assert_eq!(page.trim(), "/usr/share/man/man1/peermem-gate-wait.1.gz");
+        self.done(&["systemd-analyze", "verify", &format!("/usr/lib/systemd/system/{UNIT}")]);
+
+        self.done(&["systemctl.real", "--root=/", "enable", UNIT]);
+        self.done(&[manager.upgrade, &[&now]].concat());
+        assert_eq!(self.unit(), "enabled", "{}: an upgrade leaves the unit as it was", manager.name);
+        assert_eq!(self.done(manager.version).trim(), format!("{VERSION}-1"), "{}", manager.name);
+        let asked = self.asked();
+        assert!(asked.contains(&format!("try-restart {UNIT}")), "{}: {asked}", manager.name);
+        assert!(!asked.contains("stop") && !asked.contains("disable"), "{}: {asked}", manager.name);
+
+        self.done(manager.remove);
+        let asked = self.asked();
+        assert!(asked.contains(&format!("stop {UNIT}")), "{}: {asked}", manager.name);
+        // Directories that packages share, as those of completions, may stay.
+        let ours = |file: &String| file.contains("peermem") && !files.contains(file);
+        let left: Vec<_> = self.files().into_iter().filter(ours).collect();
+        assert_eq!(left, Vec::<String>::new(), "{} leaves these behind", manager.name);
+    }
+}
+
+struct Manager {
+    name: &'static str,
+    install: &'static [&'static str],
+    upgrade: &'static [&'static str],
+    version: &'static [&'static str],
+    remove: &'static [&'static str],
+}
+
+/// rpm's database there does not know that Debian has /bin/sh.
+const MANAGERS: [Manager; 2] = [
+    Manager {
+        name: "deb",
+        install: &["dpkg", "--install"],
+        upgrade: &["dpkg", "--install"],
+        version: &["dpkg-query", "-W", "-f", "${Version}", "peermem-gate"],
+        remove: &["dpkg", "--purge", "peermem-gate"],
+    },
+    Manager {
+        name: "rpm",
+        install: &["rpm", "--install", "--nodeps"],
+        upgrade: &["rpm", "--upgrade", "--nodeps"],
+        version: &["rpm", "--query", "--queryformat", "%{VERSION}-%{RELEASE}", "peermem-gate"],
+        remove: &["rpm", "--erase", "peermem-gate"],
+    },
+];
+
+fn packages_are_installed_upgraded_and_removed_and_enable_nothing() {
+    let Some(dist) = dist() else { return };
+    let Some(root) = Root::make() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let older = scratch.path().join("older");
+    done(Command::new("release/pack").arg(&older).arg(BEFORE).current_dir(repository()));
+    for manager in &MANAGERS {
+        let name = |version: &str| match manager.name {
+            "deb" => format!("peermem-gate_{version}-1_amd64.deb"),
+            _ => format!("peermem-gate-{version}-1.x86_64.rpm"),
+        };
+        root.lives(&older.join(name(BEFORE)), &dist.join(name(VERSION)), manager);
+    }
+}
+
+fn main() -> std::process::ExitCode {
+    support::suite::suite![
+        a_release_has_everything_for_both_architectures,
+        the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests,
+        packing_twice_gives_the_same_bytes,
+        a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum,
+        the_notes_of_a_version_are_its_section,
+        a_release_is_made_only_of_a_clean_tagged_checkout,
+        packages_are_installed_upgraded_and_removed_and_enable_nothing,
+    ]
+}

@@ -1,0 +1,808 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `rebuild`, and what `load`, `keep` and `wait` do with `--rebuild`: on a scratch node whose make, depmod, modprobe and
+//! rmmod are scripts. NVIDIA's real sources and a real compiler are at the end; a real kernel is in tests/kernel.rs.
+
+mod support;
+
+use nix::sys::signal::Signal;
+use peermem_gate::probe::module_file;
+use peermem_gate::rebuild::Kind;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{
+    DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can_mount, code, gate, output, refusal,
+    skip,
+};
+
+const VERSION: &str = "595.45.04";
+const SOURCES: &str = "usr/src/nvidia-595.45.04";
+const TARGET: &str = "lib/modules/6.1.0-56-amd64/updates/nvidia-peermem.ko";
+const WORKSHOP: &str = "var/lib/peermem-gate";
+const CONFTEST: &str = "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel\n";
+
+const MAKE: &str = r#"#!/bin/busybox sh
+echo "make $*" >>/calls
+copy=$2
+symvers=$copy/ofa/6.1.0-56-amd64/Module.symvers
+for module in /made/*.ko; do
+    crc=${module##*/}
+    if grep -q "^${crc%.ko}	ib_register_peer_memory_client" $symvers; then made=$module; fi
+done
+. /bin/making
+"#;
+
+const DEPMOD: &str = r#"#!/bin/busybox sh
+echo "depmod $*" >>/calls
+cd /lib/modules/$1
+sed -i '/nvidia-peermem.ko:/d' modules.dep
+file=kernel/drivers/video/nvidia-peermem.ko
+if [ -e updates/nvidia-peermem.ko ]; then file=updates/nvidia-peermem.ko; fi
+if [ -e $file ]; then echo "$file: kernel/drivers/video/nvidia.ko" >>modules.dep; fi
+"#;
+
+const MODPROBE: &str = r#"#!/bin/busybox sh
+file=$(sed -n 's/^\(.*nvidia-peermem.ko\):.*/\1/p' /lib/modules/6.1.0-56-amd64/modules.dep)
+for word; do
+    if [ "$word" = --show-depends ]; then
+        echo "insmod /@VIDEO@/nvidia.ko"
+        echo "insmod /lib/modules/6.1.0-56-amd64/$file"
+        exit
+    fi
+done
+echo "load $file" >>/calls
+mkdir -p /sys/module/nvidia_peermem
+echo live >/sys/module/nvidia_peermem/initstate
+echo OE >/sys/module/nvidia_peermem/taint
+sed 's/^\(ib_uverbs .*\) mlx5_ib,/\1 nvidia_peermem,mlx5_ib,/' /proc/modules >/next
+echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>/next
+mv /next /proc/modules
+"#;
+
+const RMMOD: &str = r#"#!/bin/busybox sh
+echo "unload $*" >>/calls
+sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next
+mv /next /proc/modules
+rm -r /sys/module/nvidia_peermem
+"#;
+
+/// What is taken away or put in the way.
+type Change<'a> = &'a dyn Fn(&Node);
+type BoxedChange = Box<dyn Fn(&Node)>;
+
+struct Place {
+    node: Node,
+}
+
+impl Place {
+    /// All is ready but nvidia-peermem.ko, which is a stub; everything that a rebuild takes is there.
+    fn new() -> Option<Self> {
+        let node = Node::ready().with_peermem("stub")?;
+        let place = Self { node };
+        let node = &place.node;
+        node.write("sys/module/nvidia/version", format!("{VERSION}\n"));
+        place.mofed_is("new", 1);
+        for (name, text) in [
+            ("Kbuild", "ccflags-y += -DNV_VERSION_STRING=\\\"595.45.04\\\"\n"),
+            ("Makefile", "modules:\n"),
+            ("conftest.sh", CONFTEST),
+            ("common/inc/nv.h", "\n"),
+            ("nvidia-peermem/nvidia-peermem.Kbuild", "\n"),
+            ("nvidia-peermem/nvidia-peermem.c", "\n"),
+            ("nvidia/nv-p2p.h", "\n"),
+            ("nvidia/nv.c", "not needed\n"),
+        ] {
+            node.write(&format!("{SOURCES}/{name}"), text);
+        }
+        node.write(&format!("lib/modules/{KERNEL}/build/Makefile"), "\n");
+        node.write(&format!("lib/modules/{KERNEL}/build/include/generated/autoconf.h"), "\n");
+        for (crc, generation) in [("0x065554c2", "new"), ("0x3016e014", "old")] {
+            let module =
+                fs::read(support::mofed().join(generation).join("nvidia-peermem.ko")).expect("a module");
+            node.write(&format!("made/{crc}.ko"), module);
+        }
+        for directory in ["bin", "usr/bin", "usr/sbin", "var/lib", "dev"] {
+            fs::create_dir_all(node.path(directory)).expect("a directory");
+        }
+        node.write("dev/null", "");
+        support::copy_program(support::mofed().join("../bin/busybox"), &node.path("bin/busybox"));
+        for name in ["sed", "mkdir", "mv", "rm", "grep", "sleep", "touch", "cp", "cat", "sh", "true"] {
+            symlink("busybox", node.path(&format!("bin/{name}"))).expect("a link");
+        }
+        for (path, script) in [
+            ("usr/bin/make", MAKE),
+            ("usr/bin/gcc", "#!/bin/busybox sh\n"),
+            ("usr/sbin/depmod", DEPMOD),
+            ("bin/modprobe", MODPROBE),
+            ("bin/rmmod", RMMOD),
+        ] {
+            support::write_program(&node.path(path), script.replace("@VIDEO@", VIDEO));
+        }
+        place.making("cp $made $copy/nvidia-peermem.ko");
+        Some(place)
+    }
+
+    /// MOFED of this generation is live, and its headers are there.
+    fn mofed_is(&self, generation: &str, build: u8) {
+        let symvers = support::mofed().join(generation).join("Module.symvers");
+        let symvers = fs::read_to_string(symvers).expect("a Module.symvers");
+        // Up to 24.04 another module exports it, which on this node stays as it is.
+        let line = |line: &str| {
+            if line.contains("peer_memory") {
+                line.replace("/ib_core", "/ib_uverbs")
+            } else {
+                line.to_owned()
+            }
+        };
+        self.node.write(SYMVERS, symvers.lines().map(|text| line(text) + "\n").collect::<String>());
+        let note =
+            [&4u32.to_ne_bytes()[..], &20u32.to_ne_bytes(), &3u32.to_ne_bytes(), b"GNU\0", &[build; 20]]
+                .concat();
+        self.node.write("sys/module/ib_uverbs/notes/.note.gnu.build-id", note);
+    }
+
+    fn making(&self, script: &str) {
+        self.node.write("bin/making", script);
+    }
+
+    fn run(&self, verb: &str, more: &[&str]) -> Command {
+        self.run_below(self.node.root(), verb, more)
+    }
+
+    fn run_below(&self, root: &Path, verb: &str, more: &[&str]) -> Command {
+        let path = |relative: &str| self.node.path(relative);
+        let mut command = gate();
+        command.arg(verb).args(["--log-format", "json"]);
+        if verb != "rebuild" {
+            command.args(["--settle", "100ms", "--heartbeat", "1s"]);
+        }
+        command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
+        command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(root);
+        command.arg("--termination-log").arg(path("last-words"));
+        command.args(more);
+        command.env("PATH", "/bin");
+        command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
+        command
+    }
+
+    fn rebuild(&self, more: &[&str]) -> (i32, String) {
+        let output = output(&mut self.run("rebuild", more));
+        let all = [output.stdout, output.stderr].concat();
+        (code(output.status), String::from_utf8(all).expect("text"))
+    }
+
+    fn called(&self) -> Vec<String> {
+        let calls = fs::read_to_string(self.node.path("calls")).unwrap_or_default();
+        calls.lines().map(str::to_owned).collect()
+    }
+
+    fn makes(&self) -> usize {
+        self.called().iter().filter(|call| call.starts_with("make ")).count()
+    }
+
+    fn is_installed(&self) -> bool {
+        self.node.path(TARGET).exists()
+    }
+
+    /// Nothing is installed, and nothing of a build is left.
+    fn assert_clean(&self) {
+        assert!(!self.is_installed());
+        let updates = self.node.path(TARGET).parent().expect("a parent").read_dir();
+        assert_eq!(updates.map_or(0, Iterator::count), 0, "no unfinished file");
+        assert_eq!(self.builds(), 0, "no copy");
+    }
+
+    fn builds(&self) -> usize {
+        let Ok(listed) = self.node.path(WORKSHOP).read_dir() else { return 0 };
+        listed
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("build-"))
+            .count()
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < until, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_alive(pid: &str) -> bool {
+    // A zombie that nobody has reaped yet runs no more.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn a_stub_is_planned_rebuilt_used_and_undone() {
+    let Some(place) = Place::new() else { return };
+    let stub = fs::read(place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"))).expect("a stub");
+    let (ends, said) = place.rebuild(&["--dry-run"]);
+    assert_eq!(ends, 0, "{said}");
+    for words in [
+        "StubModule",
+        "sources: /usr/src/nvidia-595.45.04",
+        "make -C",
+        "OFA_DIR=",
+        "0x86ac1260 nvidia_p2p_get_pages",
+        "updates/nvidia-peermem.ko",
+        "depmod",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(place.called().is_empty() && !place.node.path(WORKSHOP).exists(), "a plan changes nothing");
+
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 0, "{said}");
+    assert!(said.contains("is installed and usable"), "{said}");
+    let made = fs::read(place.node.path("made/0x065554c2.ko")).expect("a module");
+    assert_eq!(fs::read(place.node.path(TARGET)).expect("it is there"), made);
+    assert_eq!(place.node.path(TARGET).metadata().expect("it is there").permissions().mode() & 0o777, 0o644);
+    assert_eq!(fs::read(place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"))).expect("a stub"), stub);
+    assert_eq!(place.builds(), 0);
+
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!((ends, place.makes()), (0, 1), "{said}");
+    assert!(said.contains("nothing to do") && said.contains("peermem-gate rebuilt it"), "{said}");
+    let (ends, said) = place.rebuild(&["--undo"]);
+    assert_eq!(ends, 0, "{said}");
+    place.assert_clean();
+    let (ends, said) = place.rebuild(&["--undo"]);
+    assert!(ends == 0 && said.contains("nothing to remove"), "{said}");
+    assert_eq!(place.called().iter().filter(|call| call.starts_with("depmod")).count(), 2);
+}
+
+#[test]
+fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
+    let Some(place) = Place::new() else { return };
+    place.making(
+        "cat $copy/conftest.sh $symvers >/seen; ls -R $copy >/listed; cp $made $copy/nvidia-peermem.ko",
+    );
+    symlink("busybox", place.node.path("bin/ls")).expect("a link");
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 0, "{said}");
+    let seen = fs::read_to_string(place.node.path("seen")).expect("it was seen");
+    assert!(
+        !seen.contains("/usr/src/ofa_kernel")
+            && seen.contains("MLNX_OFED_KERNEL_DIR=/var/lib/peermem-gate/build-"),
+        "{seen}"
+    );
+    let theirs = fs::read_to_string(support::mofed().join("../../modules/new/Module.symvers"))
+        .expect("a Module.symvers");
+    for line in theirs.lines().filter(|line| line.contains("nvidia_p2p")) {
+        let (crc, rest) = line.split_once('\t').expect("fields");
+        let symbol = rest.split('\t').next().expect("a symbol");
+        assert!(seen.contains(&format!("{crc}\t{symbol}\tnvidia\tEXPORT_SYMBOL")), "{line} in {seen}");
+    }
+    let listed = fs::read_to_string(place.node.path("listed")).expect("it was listed");
+    assert!(listed.contains("nv-p2p.h") && !listed.contains("nv.c"), "{listed}");
+    assert_eq!(
+        fs::read_to_string(place.node.path(&format!("{SOURCES}/conftest.sh"))).expect("text"),
+        CONFTEST
+    );
+}
+
+/// Whatever directory holds the sources, and whatever MOFED's tree looks like.
+#[test]
+fn every_layout_of_sources_and_headers_is_found() {
+    let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
+    let layouts: [(&str, Change<'_>); 6] = [
+        ("nvidia-installer's", &|node| {
+            node.rename(SOURCES, "usr/src/kernel-open");
+            fs::create_dir(node.path(SOURCES)).unwrap();
+            node.rename("usr/src/kernel-open", &format!("{SOURCES}/kernel-open"));
+        }),
+        ("the proprietary flavour", &|node| {
+            node.rename(SOURCES, "usr/src/kernel");
+            fs::create_dir(node.path(SOURCES)).unwrap();
+            node.rename("usr/src/kernel", &format!("{SOURCES}/kernel"));
+        }),
+        ("a distribution's", &|node| node.rename(SOURCES, "usr/src/nvidia-current-595.45.04")),
+        ("MOFED without the machine", &|node| {
+            node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/{KERNEL}"));
+        }),
+        ("MOFED's absolute default link", &|node| {
+            node.rename(&format!("{tree}/x86_64/{KERNEL}"), &format!("{tree}/built"));
+            symlink("/usr/src/ofa_kernel/built", node.path(&format!("{tree}/default"))).unwrap();
+        }),
+        ("headers that nobody links", &|node| {
+            node.rename(&format!("lib/modules/{KERNEL}/build"), &format!("usr/src/linux-headers-{KERNEL}"));
+        }),
+    ];
+    for (what, change) in layouts {
+        let Some(place) = Place::new() else { return };
+        change(&place.node);
+        let (ends, said) = place.rebuild(&[]);
+        assert!(ends == 0 && place.is_installed(), "{what}: {said}");
+        let call = &place.called()[0];
+        assert_eq!(call.contains("SYSSRC="), what.starts_with("headers"), "{what}: {call}");
+    }
+}
+
+#[test]
+fn arm64_takes_its_own_directory() {
+    let Some(place) = Place::new() else { return };
+    // The modules are x86_64's: a machine that calls itself aarch64 refuses what was built.
+    place.node.write("proc/sys/kernel/arch", "aarch64\n");
+    let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
+    place.node.rename(&format!("{tree}/x86_64"), &format!("{tree}/aarch64"));
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!((ends, place.makes()), (125, 1), "{said}");
+    assert!(said.contains("is for x86_64, and this machine is aarch64"), "{said}");
+    place.assert_clean();
+}
+
+#[test]
+fn every_obstacle_is_a_refusal_with_its_reason() {
+    let remove = |relative: &'static str| move |node: &Node| node.remove(relative);
+    let obstacles: Vec<(Kind, BoxedChange)> = vec![
+        (
+            Kind::Loaded,
+            Box::new(|node| {
+                node.write("sys/module/nvidia_peermem/initstate", "live\n");
+                let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+                node.write("proc/modules", format!("nvidia_peermem 1 0 - Live 0x0 (OE)\n{modules}"));
+            }),
+        ),
+        (Kind::NotReady, Box::new(remove(MARKER))),
+        (
+            Kind::NotCurable,
+            Box::new(|node| {
+                let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+                node.write(
+                    &format!("{VIDEO}/nvidia-peermem.ko"),
+                    fs::read(node.path("made/0x065554c2.ko")).unwrap(),
+                );
+                node.write("proc/modules", format!("nv_peer_mem 1 0 - Live 0x0 (OE)\n{modules}"));
+            }),
+        ),
+        (
+            Kind::SignaturesEnforced,
+            Box::new(|node| node.write("sys/module/module/parameters/sig_enforce", "Y\n")),
+        ),
+        (
+            Kind::SignaturesEnforced,
+            Box::new(|node| node.write("sys/kernel/security/lockdown", "none [integrity]\n")),
+        ),
+        (Kind::NvidiaNotLive, Box::new(remove("sys/module/nvidia/version"))),
+        (
+            Kind::NvidiaFileMissing,
+            Box::new(|node| {
+                node.write(
+                    "sys/module/nvidia/notes/.note.gnu.build-id",
+                    support::build_id_note(&node.path("made/0x065554c2.ko")),
+                );
+            }),
+        ),
+        (Kind::SourcesMissing, Box::new(remove(SOURCES))),
+        (Kind::VersionDiffers, Box::new(|node| node.write("sys/module/nvidia/version", "580.1\n"))),
+        (
+            Kind::RecipeDoesNotFit,
+            Box::new(|node| node.write(&format!("{SOURCES}/conftest.sh"), "#!/bin/sh\n")),
+        ),
+        (Kind::RecipeDoesNotFit, Box::new(|node| node.remove(&format!("{SOURCES}/nvidia/nv-p2p.h")))),
+        (Kind::HeadersMissing, Box::new(|node| node.remove(&format!("lib/modules/{KERNEL}/build/Makefile")))),
+        (Kind::ToolMissing, Box::new(remove("usr/bin/make"))),
+        (Kind::ToolMissing, Box::new(remove("usr/bin/gcc"))),
+        (Kind::ToolMissing, Box::new(remove("usr/sbin/depmod"))),
+        (Kind::Unwritable, Box::new(remove("var"))),
+        (
+            Kind::ForeignFile,
+            Box::new(|node| {
+                node.write(TARGET, fs::read(node.path("made/0x3016e014.ko")).unwrap());
+            }),
+        ),
+    ];
+    for (kind, change) in obstacles {
+        for more in [&["--dry-run"][..], &[]] {
+            let Some(place) = Place::new() else { return };
+            change(&place.node);
+            let before = place.node.path(TARGET).metadata().ok().map(|metadata| metadata.len());
+            let (ends, said) = place.rebuild(more);
+            assert_eq!(ends, 3, "{kind}: {said}");
+            assert!(said.contains(&format!("not rebuilt: {kind}: ")), "{kind}: {said}");
+            assert!(said.contains(&kind.remedy().replace('"', "\\\"")), "{kind}: {said}");
+            assert!(place.called().is_empty(), "{kind}: nothing is run");
+            assert_eq!(place.node.path(TARGET).metadata().ok().map(|metadata| metadata.len()), before);
+            let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
+            assert!(words.contains(&kind.to_string()), "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_build_that_comes_to_nothing_installs_nothing() {
+    for (making, words) in [
+        ("for i in 1 2 3 4 5 6 7 8 9; do echo \"line $i\"; echo; done; exit 2", "ended with 2: line 9"),
+        ("true", "it left no nvidia-peermem.ko"),
+        ("echo garbage >$copy/nvidia-peermem.ko", "its nvidia-peermem.ko is none"),
+        ("cp /lib/modules/6.1.0-56-amd64/kernel/drivers/video/nvidia-peermem.ko $copy", "StubModule"),
+        ("cp /made/0x3016e014.ko $copy/nvidia-peermem.ko", "SymbolVersionMismatch"),
+        (
+            "touch /elsewhere; ln -s /made/0x065554c2.ko $copy/nvidia-peermem.ko",
+            "it left no nvidia-peermem.ko",
+        ),
+    ] {
+        let Some(place) = Place::new() else { return };
+        symlink("busybox", place.node.path("bin/ln")).expect("a link");
+        place.making(making);
+        let (ends, said) = place.rebuild(&[]);
+        assert_eq!(ends, 125, "{making}: {said}");
+        assert!(said.contains(words), "{making}: {said}");
+        place.assert_clean();
+        // By itself it does not try again; a person may.
+        let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto", "--timeout", "20s"]));
+        assert_eq!((ends, place.makes()), (3, 1), "{said}");
+        assert!(said.contains("AlreadyTried") && said.contains(words), "{said}");
+        place.making("cp $made $copy/nvidia-peermem.ko");
+        assert_eq!(place.rebuild(&[]).0, 0);
+        assert!(place.is_installed());
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_refusal_or_leaves_nothing_behind() {
+    if !can_mount() {
+        return;
+    }
+    let updates = format!("lib/modules/{KERNEL}/updates");
+    for (place_of_mount, size, ends, words) in
+        [("var/lib", "1m", 3, "NoRoom"), (updates.as_str(), "8k", 125, "No space left on device")]
+    {
+        let Some(place) = Place::new() else { return };
+        fs::create_dir_all(place.node.path(place_of_mount)).expect("a directory");
+        let script = "mount -t tmpfs -o size=$1 none $2 && shift 2 && \"$@\"; status=$?; ls -A $UPDATES >&2; exit $status";
+        let mount = place.node.path(place_of_mount);
+        let by = ["unshare", "-m", "sh", "-c", script, "sh", size].map(PathBuf::from);
+        let mut rebuild = place.run("rebuild", &[]);
+        rebuild.env("UPDATES", place.node.path(&updates)).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let (ended, said) = refusal(&mut support::wrapped(by.into_iter().chain([mount]), &rebuild));
+        assert_eq!(ended, ends, "{said}");
+        assert!(said.contains(words), "{said}");
+        let listed: Vec<_> = said
+            .lines()
+            .filter(|line| [".ko", ".unfinished"].iter().any(|end| line.ends_with(end)))
+            .collect();
+        assert!(listed.is_empty(), "{listed:?}");
+        place.assert_clean();
+    }
+}
+
+#[test]
+fn a_build_that_hangs_is_ended_with_all_its_processes() {
+    let Some(place) = Place::new() else { return };
+    place.making("sleep 1000 & echo $! >/child; echo $$ >/make; wait");
+    let begun = Instant::now();
+    let (ends, said) = place.rebuild(&["--rebuild-timeout", "1s"]);
+    assert_eq!(ends, 124, "{said}");
+    assert!(said.contains("it has not ended after 1"), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    for name in ["make", "child"] {
+        let pid = fs::read_to_string(place.node.path(name)).expect("a pid");
+        until("it is gone", || !is_alive(pid.trim()));
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn what_a_killed_one_leaves_is_ended_and_cleaned_up() {
+    let Some(place) = Place::new() else { return };
+    place.making("sleep 1000 & echo $! >/child; wait");
+    let mut rebuild = Gate::start(&mut place.run("rebuild", &[]));
+    until("it builds", || fs::read_to_string(place.node.path("child")).is_ok_and(|pid| !pid.is_empty()));
+    // One at a time.
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends == 3 && said.contains("not rebuilt: Busy"), "{said}");
+    let child = fs::read_to_string(place.node.path("child")).expect("a pid");
+    rebuild.process().signal(Signal::SIGKILL);
+    rebuild.ended();
+    until("its build is gone", || !is_alive(child.trim()));
+    assert!(!place.is_installed());
+    assert_eq!(place.builds(), 1, "it could not clean up");
+    place.making("cp $made $copy/nvidia-peermem.ko");
+    until("the lock is free", || place.rebuild(&[]).0 == 0);
+    assert_eq!(place.builds(), 0);
+    assert!(place.is_installed());
+}
+
+#[test]
+fn a_signal_ends_a_build_and_is_the_exit_code() {
+    let Some(place) = Place::new() else { return };
+    place.making("sleep 1000 & echo $! >/child; wait");
+    let mut rebuild = Gate::start(&mut place.run("rebuild", &[]));
+    until("it builds", || fs::read_to_string(place.node.path("child")).is_ok_and(|pid| !pid.is_empty()));
+    let child = fs::read_to_string(place.node.path("child")).expect("a pid");
+    rebuild.process().signal(Signal::SIGTERM);
+    assert_eq!(rebuild.ended(), 128 + 15);
+    until("its build is gone", || !is_alive(child.trim()));
+    place.assert_clean();
+}
+
+#[test]
+fn mofed_that_begins_its_swap_ends_a_build() {
+    let Some(place) = Place::new() else { return };
+    place.making("sleep 1000 & echo $! >/child; wait");
+    let mut rebuild = Gate::start(&mut place.run("rebuild", &[]));
+    until("it builds", || fs::read_to_string(place.node.path("child")).is_ok_and(|pid| !pid.is_empty()));
+    let child = fs::read_to_string(place.node.path("child")).expect("a pid");
+    place.node.remove(MARKER);
+    assert_eq!(rebuild.ended(), 3, "{:#?}", rebuild.lines);
+    assert!(rebuild.said("nothing is installed"));
+    until("its build is gone", || !is_alive(child.trim()));
+    place.assert_clean();
+    // That was no failure of the build's.
+    place.node.set_marker();
+    place.making("cp $made $copy/nvidia-peermem.ko");
+    let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto", "--timeout", "20s"]));
+    assert_eq!(ends, 0, "{said}");
+}
+
+/// Between the look before the build and the one after it MOFED was another.
+#[test]
+fn what_was_built_for_modules_that_are_gone_is_not_installed() {
+    let Some(place) = Place::new() else { return };
+    place.making("rm -r /sys/module/ib_core.new; cp -r /sys/module/ib_core /sys/module/ib_core.new; mv /sys/module/ib_core /gone; mv /sys/module/ib_core.new /sys/module/ib_core; cp $made $copy/nvidia-peermem.ko");
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 3, "{said}");
+    assert!(said.contains("nothing is installed"), "{said}");
+    place.assert_clean();
+}
+
+#[test]
+fn a_program_of_the_users_is_told_what_it_needs() {
+    let Some(place) = Place::new() else { return };
+    let builder = place.node.path("builder");
+    support::write_program(
+        &builder,
+        "#!/bin/sh\nset -e\nenv | grep ^PEERMEM_GATE_ >\"$PEERMEM_GATE_DRIVER_ROOT/told\"\n\
+         grep -q nvidia_p2p_get_pages \"$PEERMEM_GATE_NVIDIA_SYMVERS\"\n\
+         grep -q ib_register_peer_memory_client \"$PEERMEM_GATE_SYMVERS\"\n\
+         cp \"$PEERMEM_GATE_DRIVER_ROOT/made/0x065554c2.ko\" \"$PEERMEM_GATE_OUT\"\n",
+    );
+    // It needs neither sources nor a compiler below the driver's root.
+    place.node.remove(SOURCES);
+    place.node.remove("usr/bin/gcc");
+    let mut command = place.run("rebuild", &["--rebuild", builder.to_str().unwrap()]);
+    command.env("PATH", "/bin:/usr/bin");
+    let (ends, said) = refusal(&mut command);
+    assert_eq!(ends, 0, "{said}");
+    assert!(place.is_installed());
+    let told = fs::read_to_string(place.node.path("told")).expect("it was told");
+    for line in [
+        "PEERMEM_GATE_KERNEL=6.1.0-56-amd64",
+        "PEERMEM_GATE_ARCH=x86_64",
+        "PEERMEM_GATE_NVIDIA_VERSION=595.45.04",
+        "PEERMEM_GATE_REASON=StubModule",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line} in {told}");
+    }
+    for name in ["HEADERS", "SYMVERS", "NVIDIA_SYMVERS", "DRIVER_ROOT", "OUT"] {
+        assert!(told.contains(&format!("PEERMEM_GATE_{name}=/")), "{name} in {told}");
+    }
+}
+
+#[test]
+fn load_rebuilds_only_when_asked_and_loads_what_was_built() {
+    let Some(place) = Place::new() else { return };
+    let (ends, said) = refusal(&mut place.run("load", &["--timeout", "20s"]));
+    assert!(ends == 3 && said.contains("is a stub") && place.called().is_empty(), "{said}");
+    let mut load = place.run("load", &["--timeout", "20s"]);
+    let (ends, said) = refusal(load.env("PEERMEM_GATE_REBUILD", "auto"));
+    assert_eq!(ends, 0, "{said}");
+    let called = place.called();
+    let verbs: Vec<_> = called.iter().map(|call| call.split(' ').next().unwrap()).collect();
+    assert_eq!(verbs, ["make", "depmod", "load"], "{said}");
+    assert_eq!(called[2], "load updates/nvidia-peermem.ko");
+}
+
+#[test]
+fn nothing_is_rebuilt_before_everything_else_has_settled() {
+    let Some(place) = Place::new() else { return };
+    place.node.remove(MARKER);
+    let mut load = Gate::start(&mut place.run("load", &["--rebuild", "auto", "--timeout", "60s"]));
+    load.logs("MarkerAbsent");
+    assert!(place.called().is_empty());
+    place.node.set_marker();
+    assert_eq!(load.ended(), 0, "{:#?}", load.lines);
+    assert_eq!(place.makes(), 1);
+}
+
+/// A MOFED upgrade with another ABI: no drain, no new pod.
+#[test]
+fn keep_rebuilds_for_each_mofed_and_loads_again() {
+    let Some(place) = Place::new() else { return };
+    let status = place.node.path("status.json");
+    let mut command = place.run("keep", &["--rebuild", "auto"]);
+    command.arg("--status-file").arg(&status).arg("--metrics-file").arg(place.node.path("metrics.prom"));
+    let _keep = Gate::start(&mut command);
+    let is_in = |state: &str| {
+        until(state, || {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            serde_json::from_str::<Value>(&text).is_ok_and(|status| status["keep"]["state"] == state)
+        });
+    };
+    is_in("Loaded");
+    assert_eq!(place.makes(), 1);
+    place.node.remove(MARKER);
+    is_in("Waiting");
+    place.mofed_is("old", 2);
+    place.node.set_marker();
+    is_in("Loaded");
+    assert_eq!(place.makes(), 2);
+    assert_eq!(
+        fs::read(place.node.path(TARGET)).unwrap(),
+        fs::read(place.node.path("made/0x3016e014.ko")).unwrap(),
+        "the other one"
+    );
+    let metrics = fs::read_to_string(place.node.path("metrics.prom")).expect("metrics");
+    assert!(metrics.contains("peermem_gate_keep_rebuilds_total{result=\"installed\"} 2"), "{metrics}");
+    let text = fs::read_to_string(&status).expect("a status");
+    let status: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(status["keep"]["rebuilds"]["installed"], 2, "{text}");
+}
+
+#[test]
+fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
+    let Some(place) = Place::new() else { return };
+    place.making("exit 1");
+    let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
+    keep.logs("the rebuild failed");
+    place.node.remove(MARKER);
+    keep.logs("MarkerAbsent");
+    place.node.set_marker();
+    keep.logs("AlreadyTried");
+    assert_eq!(place.makes(), 1);
+    place.making("cp $made $copy/nvidia-peermem.ko");
+    place.node.remove(MARKER);
+    keep.logs("MarkerAbsent");
+    place.mofed_is("old", 2);
+    place.node.set_marker();
+    keep.logs("is installed and usable");
+    assert_eq!(place.makes(), 2);
+}
+
+#[test]
+fn keep_told_to_end_ends_a_build_at_once() {
+    let Some(place) = Place::new() else { return };
+    place.making("sleep 1000 & echo $! >/child; wait");
+    let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
+    until("it builds", || fs::read_to_string(place.node.path("child")).is_ok_and(|pid| !pid.is_empty()));
+    let child = fs::read_to_string(place.node.path("child")).expect("a pid");
+    keep.process().signal(Signal::SIGTERM);
+    assert!(keep.process().ends_within(Duration::from_secs(2)));
+    assert_eq!(keep.ended(), 0);
+    until("its build is gone", || !is_alive(child.trim()));
+    place.assert_clean();
+}
+
+/// `OpenShift`: where the toolkit's container built a stub, the wrapper removes `driver_built`, once for each MOFED.
+#[test]
+fn the_driver_toolkit_is_told_to_build_again_once_for_each_mofed() {
+    let Some(place) = Place::new() else { return };
+    let shared = place.node.path("shared");
+    let built = shared.join("driver_built");
+    let stub = support::mofed().join("stub/nvidia-peermem.ko");
+    place.node.write("shared/modules/kernel/drivers/video/nvidia-peermem.ko", fs::read(stub).unwrap());
+    let wait = |rebuild: &str| {
+        let mut wait = place.node.wait();
+        wait.args(["--settle", "100ms", "--timeout", "20s", "--rebuild", rebuild, "--", "true"]);
+        wait.env("DRIVER_TOOLKIT_SHARED_DIR", &shared);
+        refusal(&mut wait)
+    };
+    let round = |build: u8, rebuild: &str| {
+        place.mofed_is("new", build);
+        fs::write(&built, "").unwrap();
+        let (ends, said) = wait(rebuild);
+        assert_eq!(ends, 0, "{said}");
+        (!built.exists(), said)
+    };
+    assert!(!round(1, "off").0, "off by default");
+    let (removed, said) = round(1, "auto");
+    assert!(removed && said.contains("REMOVED") && said.contains("is a stub"), "{said}");
+    let (removed, said) = round(1, "auto");
+    assert!(!removed && said.contains("AlreadyTried"), "{said}");
+    assert!(round(2, "auto").0, "another MOFED");
+    let good = fs::read(place.node.path("made/0x065554c2.ko")).unwrap();
+    place.node.write("shared/modules/kernel/drivers/video/nvidia-peermem.ko", good);
+    assert!(!round(3, "auto").0, "what is usable stays");
+    let old = fs::read(place.node.path("made/0x3016e014.ko")).unwrap();
+    place.node.write("shared/modules/kernel/drivers/video/nvidia-peermem.ko", old);
+    assert!(round(3, "auto").0, "another ABI");
+    // Before MOFED is ready nothing is removed.
+    fs::write(&built, "").unwrap();
+    place.node.remove(MARKER);
+    let mut early = place.node.wait();
+    early
+        .args(["--settle", "100ms", "--timeout", "300ms", "--rebuild", "auto"])
+        .env("DRIVER_TOOLKIT_SHARED_DIR", &shared);
+    assert_eq!(refusal(&mut early).0, 124);
+    assert!(built.exists());
+}
+
+/// NVIDIA's own sources (tests/vm/real), and a real compiler. Both traps are real, and neither is stepped into: a second
+/// `make` in the same tree ends with 0 and makes what the first one made.
+#[test]
+fn nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm");
+    let source = target.join("nvidia-open-kernel-source");
+    if !source.exists() {
+        return skip("no sources of NVIDIA's: tests/vm/real fetches them");
+    }
+    if !can_mount() {
+        return;
+    }
+    let Some(place) = Place::new() else { return };
+    let stamp = fs::read_to_string(target.join("stamp")).expect("a stamp");
+    let [release, debian] = [0, 1].map(|field| stamp.split(' ').nth(field).expect("a field").to_owned());
+    if release != KERNEL {
+        return skip("the machine's kernel is another");
+    }
+    place.node.write("sys/module/nvidia/version", "535.261.03\n");
+    let headers = target.join(format!("debian-{debian}/usr/src/linux-headers-{release}"));
+    for (first, generation, build) in [("", "new", 1), ("new", "old", 2)] {
+        place.mofed_is(generation, build);
+        let mut rebuild = place.run_below(Path::new("/mnt/root"), "rebuild", &[]);
+        rebuild.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let script = REAL.replace("@KERNEL@", &release);
+        let by = ["unshare", "-m", "sh", "-euc", &script, "sh", first, generation].map(PathBuf::from);
+        let paths = [place.node.root().into(), source.clone(), headers.clone(), target.clone()];
+        let ran = support::wrapped(by.into_iter().chain(paths), &rebuild).output().expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(code(ran.status), 0, "{generation}: {said}");
+        println!("{}", String::from_utf8_lossy(&ran.stdout));
+
+        let symvers = fs::read_to_string(place.node.path(SYMVERS)).expect("a Module.symvers");
+        let crc = |name: &str| {
+            let info = module_file::inspect(&place.node.path(name), &mut || false).expect("a module");
+            assert_eq!(info.version.as_deref(), Some("535.261.03"));
+            info.versions.get("ib_register_peer_memory_client").copied()
+        };
+        let is_live = |crc: u32| symvers.contains(&format!("{crc:#010x}\tib_register_peer_memory_client"));
+        assert!(crc("rebuilt.ko").is_some_and(is_live), "{generation}");
+        assert!(!crc("trap.ko").is_some_and(is_live), "a second make in place made what is right");
+    }
+}
+
+/// The machine's programs, and our files over them; nothing of the machine is written to.
+const REAL: &str = r#"
+    first=$1 generation=$2 node=$3 source=$4 headers=$5 target=$6
+    shift 6
+    mount -t tmpfs none /mnt
+    mkdir /mnt/upper /mnt/work /mnt/root
+    root=/mnt/root
+    mount -t overlay -o "lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work" none $root
+    mount --rbind /proc $root/proc
+    mount --rbind /dev $root/dev
+    mkdir -p "$root$target" $root/usr/src $root/lib/modules/@KERNEL@
+    mount --bind "$target" "$root$target"
+    cp -r "$node/lib/modules/@KERNEL@/kernel" $root/lib/modules/@KERNEL@/
+    cp -r "$source" $root/usr/src/nvidia-535.261.03
+    ln -s "$headers" $root/lib/modules/@KERNEL@/build
+    ln -s "${headers%-amd64}-common" $root/lib/modules/@KERNEL@/source
+    depmod -b $root @KERNEL@ 2>/dev/null
+    # In place, for what was there first, and again for what is there now.
+    in_place() {
+        chroot $root make -C /usr/src/nvidia-535.261.03 -j2 modules NV_KERNEL_MODULES=nvidia-peermem \
+            KERNEL_UNAME=@KERNEL@ >/mnt/log 2>&1 || { cat /mnt/log >&2; exit 1; }
+    }
+    ofa=$root/usr/src/ofa_kernel/@KERNEL@
+    mofed() {
+        mkdir -p $ofa
+        cp "$target/modules/$1/Module.symvers" $ofa/
+    }
+    rm -rf $root/usr/src/ofa_kernel
+    if [ "$first" ]; then mofed "$first"; fi
+    in_place
+    mofed "$generation"
+    in_place
+    cp $root/usr/src/nvidia-535.261.03/nvidia-peermem.ko "$node/trap.ko"
+    read -r begun _ </proc/uptime
+    "$@"
+    read -r ended _ </proc/uptime
+    echo "rebuilt from $begun to $ended"
+    cp $root/lib/modules/@KERNEL@/updates/nvidia-peermem.ko "$node/rebuilt.ko"
+"#;
