@@ -58,7 +58,7 @@ pub struct WaitArgs {
     pub fail_fast: bool,
     /// auto: have `OpenShift`'s driver toolkit build again
     ///
-    /// On `OpenShift`, once MOFED is ready: have the driver toolkit build again what it built without MOFED
+    /// auto: on `OpenShift`, have the driver toolkit build again what it built without MOFED
     #[arg(long, value_name = "off|auto", default_value = "off", value_parser = wish)]
     pub rebuild: Wish,
     #[command(flatten)]
