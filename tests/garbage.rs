@@ -369,8 +369,10 @@ fn doctor_is_not_ready_where_check_is_not() {
     for damaged in [Truncated, Binary, LongLine, Empty, Missing, Directory, Fifo] {
         assert_harmless(damaged, |node, args| {
             // Without a GPU nothing is asked of a node.
-            node.write("sys/bus/pci/devices/0000:41:00.0/vendor", "0x10de\n");
-            node.write("sys/bus/pci/devices/0000:41:00.0/class", "0x030200\n");
+            if node.path("sys/bus/pci/devices").is_dir() {
+                node.write("sys/bus/pci/devices/0000:41:00.0/vendor", "0x10de\n");
+                node.write("sys/bus/pci/devices/0000:41:00.0/class", "0x030200\n");
+            }
             let mut doctor = support::gate();
             doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()).args(args);
             let report = Report::of(doctor.env("GPU_DIRECT_RDMA_ENABLED", "true"));
