@@ -738,7 +738,7 @@ fn the_stop_gap_appends_once_and_then_refuses() {
     if !can_kubectl() {
         return;
     }
-    let stop_gap = manifests().join("openshift/stopgap.yaml");
+    let stop_gap = manifests().join("stop-gap/stopgap.yaml");
     let operations = yaml(&stop_gap).remove(0);
     let mut expected = base_container(GATE_CONTAINER);
     expected["securityContext"]["seLinuxOptions"] = json!({"type": "spc_t"});

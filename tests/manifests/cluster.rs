@@ -202,7 +202,7 @@ pub(crate) fn script(path: &Path, text: &str) {
 
 /// The shell command of the RUN line, put together as a builder does it.
 pub(crate) fn containerfile_run() -> String {
-    let text = fs::read_to_string(manifests().join("openshift/Containerfile.driver")).unwrap();
+    let text = fs::read_to_string(manifests().join("derived-image/Containerfile.driver")).unwrap();
     let (_, run) = text.split_once("\nRUN ").expect("it has one RUN");
     assert!(!run.contains("\nRUN "), "and no second");
     run.replace("\\\n", "")
