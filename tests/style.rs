@@ -97,29 +97,34 @@ fn offences() -> Vec<Offence> {
         let text = read(&path);
         let rules = if path == STYLE { without_tables(&text) } else { text.clone() };
         let mut add = |rule, text| all.push(Offence { rule, place: path.clone(), text });
-        wide_lines(&text).into_iter().for_each(|line| add("width", line));
-        banned_in(&rules, &banned).into_iter().for_each(|phrase| add("phrase", phrase));
-        if SHORT_SENTENCES.contains(&path.as_str()) {
-            prose(&rules)
-                .iter()
-                .filter_map(|text| long_sentence(text))
-                .for_each(|text| add("sentence", text));
+        for line in wide_lines(&text) {
+            add("width", line);
         }
-        remedies_in(&text)
-            .into_iter()
-            .filter(|step| first_verb(step).is_none())
-            .for_each(|step| add("verb", step));
+        for phrase in banned_in(&rules, &banned) {
+            add("phrase", phrase);
+        }
+        if SHORT_SENTENCES.contains(&path.as_str()) {
+            for sentence in prose(&rules).iter().filter_map(|text| long_sentence(text)) {
+                add("sentence", sentence);
+            }
+        }
+        for step in remedies_in(&text).into_iter().filter(|step| first_verb(step).is_none()) {
+            add("verb", step);
+        }
     }
     for (place, text) in program() {
         let mut add = |rule, text| all.push(Offence { rule, place: place.to_owned(), text });
-        banned_in(&text, &banned)
-            .into_iter()
-            .for_each(|phrase| add("phrase", format!("{phrase:?} in {text:?}")));
-        if place.ends_with("remedies") {
-            long_sentence(&text).into_iter().for_each(|text| add("sentence", text));
-            if first_verb(&text).is_none() {
-                add("verb", text.clone());
-            }
+        for phrase in banned_in(&text, &banned) {
+            add("phrase", format!("{phrase:?} in {text:?}"));
+        }
+        if !place.ends_with("remedies") {
+            continue;
+        }
+        if let Some(sentence) = long_sentence(&text) {
+            add("sentence", sentence);
+        }
+        if first_verb(&text).is_none() {
+            add("verb", text);
         }
     }
     all
@@ -292,7 +297,9 @@ fn not_yet() -> Counts {
 
 /// As [`not_yet`] reads it.
 fn listed(counts: &Counts) -> String {
-    counts.iter().map(|((rule, place), count)| format!("{count} {rule} {place}\n")).collect()
+    let lines: Vec<_> =
+        counts.iter().map(|((rule, place), count)| format!("{count} {rule} {place}\n")).collect();
+    lines.concat()
 }
 
 /// README.md, CONTRIBUTING.md and docs/*.md.
