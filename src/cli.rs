@@ -56,7 +56,9 @@ pub struct WaitArgs {
     /// End at once, with 3, when waiting cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
-    /// On `OpenShift`, once MOFED is ready: have the driver toolkit build again what it built without MOFED: off or auto
+    /// auto: have `OpenShift`'s driver toolkit build again
+    ///
+    /// auto: on `OpenShift`, have the driver toolkit build again what it built without MOFED
     #[arg(long, value_name = "off|auto", default_value = "off", value_parser = wish)]
     pub rebuild: Wish,
     #[command(flatten)]
@@ -337,8 +339,16 @@ pub struct LookArgs {
 /// Options of every verb that looks at the node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Whose readiness is asked for; `any`: of all that have business on this node
-    #[arg(long, value_name = "WHO", value_delimiter = ',', default_value = "peermem")]
+    /// Whose readiness: peermem, fabric, any
+    ///
+    /// Whose readiness is asked for; `any`: of all that need MOFED on this node
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_delimiter = ',',
+        default_value = "peermem",
+        hide_possible_values = true
+    )]
     pub r#for: Vec<For>,
     /// Precompiled GPU driver: no header check
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
