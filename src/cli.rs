@@ -56,7 +56,9 @@ pub struct WaitArgs {
     /// End at once, with 3, when waiting cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
-    /// On `OpenShift`, once MOFED is ready: have the driver toolkit build again what it built without MOFED: off or auto
+    /// auto: have `OpenShift`'s driver toolkit build again
+    ///
+    /// auto: on `OpenShift`, have the driver toolkit build again what it built without MOFED
     #[arg(long, value_name = "off|auto", default_value = "off", value_parser = wish)]
     pub rebuild: Wish,
     #[command(flatten)]
@@ -177,7 +179,9 @@ pub struct PaceArgs {
 /// Options of the verbs that may rebuild nvidia-peermem.
 #[derive(Debug, Args)]
 pub struct HealArgs {
-    /// Rebuild nvidia-peermem.ko when only that is wrong: off, auto, or a program that builds it
+    /// Build nvidia-peermem.ko again if only that is wrong
+    ///
+    /// Build nvidia-peermem.ko again when only that is wrong: off, auto, or a program that does
     #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = wish)]
     pub rebuild: Wish,
     /// How long a rebuild may take
@@ -192,12 +196,16 @@ pub struct RebuildArgs {
     /// Print what would be done, and do nothing
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub dry_run: bool,
+    /// Remove what a rebuild installed
+    ///
     /// Remove the nvidia-peermem.ko that a rebuild installed
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub undo: bool,
     #[command(flatten)]
     #[expect(missing_docs, reason = "clap would print it")]
     pub heal: HealArgs,
+    /// Where the last words go
+    ///
     /// Where the last words go [default: /dev/termination-log if it exists]
     #[arg(long, value_name = "PATH")]
     pub termination_log: Option<PathBuf>,
@@ -292,13 +300,18 @@ pub struct TimelineArgs {
     /// How to draw
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Picture,
-    /// Draw what happened since then: 2025-11-21T11:50:00Z, or 3h before the end [default: the last boot]
+    /// Only what happened since then [default: the last boot]
+    ///
+    /// Only what happened since then: 2025-11-21T11:50:00Z, or 3h before the end
+    /// [default: the last boot]
     #[arg(long, value_name = "TIME|DUR", value_parser = since)]
     pub since: Option<Since>,
     /// The node, where files are of several
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
-    /// Prefix for every path that is read [default: /, or /host in a pod that has the host there]
+    /// Prefix for every path
+    ///
+    /// Prefix for every path that is read [default: /host in a pod that has the host there, or /]
     #[arg(long, value_name = "DIR", value_parser = root)]
     pub root: Option<PathBuf>,
     /// The proc file system [default: proc below --root]
@@ -337,8 +350,16 @@ pub struct LookArgs {
 /// Options of every verb that looks at the node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Whose readiness is asked for; `any`: of all that have business on this node
-    #[arg(long, value_name = "WHO", value_delimiter = ',', default_value = "peermem")]
+    /// Whose readiness: peermem, fabric, any
+    ///
+    /// Whose readiness is asked for; `any`: of all that need MOFED on this node
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_delimiter = ',',
+        default_value = "peermem",
+        hide_possible_values = true
+    )]
     pub r#for: Vec<For>,
     /// Precompiled GPU driver: no header check
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]

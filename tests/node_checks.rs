@@ -78,10 +78,14 @@ fn the_fleets_reports_are_what_fleet_reads() {
     let nodes = [("n-1", Node::ready()), ("n-2", Node::ready().without_marker())];
     let mut reports = String::new();
     for (name, node) in &nodes {
+        node.write("sys/bus/pci/devices/0000:41:00.0/vendor", "0x10de\n");
+        node.write("sys/bus/pci/devices/0000:41:00.0/class", "0x030200\n");
         let words = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
         let words =
             words.map(|word| if word == mount["mountPath"] { node.root().to_str().unwrap() } else { word });
-        let output = output(gate().args(words).env(container["env"][0]["name"].as_str().unwrap(), name));
+        let mut gate = gate();
+        gate.args(words).env(container["env"][0]["name"].as_str().unwrap(), name);
+        let output = output(gate.env("GPU_DIRECT_RDMA_ENABLED", "true"));
         let report = String::from_utf8(output.stdout).unwrap();
         reports += &format!("[pod/peermem-doctor-{name}/{}] {report}", container["name"].as_str().unwrap());
     }

@@ -22,7 +22,7 @@ fn assert_refused(command: &mut Command, named: &str) {
 
 fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
     let behind = "tip: a command, or a module's parameters, stand behind `--`";
-    let verbs = "tip: begin with one of wait, check, load, keep, doctor, fleet, install";
+    let verbs = "tip: begin with one of wait, check, load, keep, doctor, fleet, timeline, rebuild, install";
     for (words, tip) in [
         (&["wait", "nvidia-driver", "init"][..], behind),
         (&["load", "peerdirect_support=0"], behind),
@@ -474,8 +474,16 @@ fn every_option_has_a_mirror_and_refuses_an_empty_value() {
 }
 
 /// What changes nothing but times, or shows in a file; and without its timeout the gate waits.
-const UNSEEN: [&str; 7] =
-    ["settle", "suspect-hold", "fail-fast", "heartbeat", "termination-log", "metrics-file", "timeout"];
+const UNSEEN: [&str; 8] = [
+    "rebuild",
+    "settle",
+    "suspect-hold",
+    "fail-fast",
+    "heartbeat",
+    "termination-log",
+    "metrics-file",
+    "timeout",
+];
 
 /// A value that shows, for each option that the help lists.
 fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
@@ -488,6 +496,9 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "fail-fast" | "dry-run" | "precompiled" | "peermem" | "verbose" => "true".into(),
         "driver-root" => "/odd".into(),
         "heartbeat" => "7s".into(),
+        // Only on OpenShift.
+        "rebuild" => "auto".into(),
+        "for" => "fabric".into(),
         "status-file" => path(node, "odd/status"),
         "termination-log" => path(node, "odd/log"),
         "metrics-file" => path(node, "odd/metrics"),

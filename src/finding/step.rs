@@ -72,13 +72,6 @@ facts! {
     OpenShift: "On OpenShift";
 }
 
-impl Fact {
-    /// It decides about a name only: no step is better for it.
-    fn is_a_name(self) -> bool {
-        matches!(self, Self::DriverPodUnnamed | Self::MofedPodUnnamed)
-    }
-}
-
 /// What is known of the node: which facts hold, and the words for the braces.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -103,22 +96,17 @@ impl Facts {
         self
     }
 
-    /// The steps that help here: first those whose condition is known to hold, none twice, at most five.
+    /// The steps that may help here, in the order of the table, which has the likeliest first; none twice, at most five.
     #[must_use]
     pub fn choose(&self, steps: &[Step]) -> Vec<String> {
-        let mut first = Vec::new();
-        let mut rest = Vec::new();
-        for step in steps {
-            match step.when.map(|fact| (fact, self.known.get(&fact))) {
-                None => rest.push(step.text.to_owned()),
-                Some((fact, Some(true))) if fact.is_a_name() => rest.push(step.text.to_owned()),
-                Some((_, Some(true))) => first.push(step.text.to_owned()),
-                Some((_, Some(false))) => {}
-                Some((_, None)) => rest.push(step.told()),
-            }
-        }
+        let known = |step: &Step| step.when.map(|fact| (fact, self.known.get(&fact)));
+        let helping = steps.iter().filter_map(|step| match known(step) {
+            None | Some((_, Some(true))) => Some(step.text.to_owned()),
+            Some((_, Some(false))) => None,
+            Some((_, None)) => Some(step.told()),
+        });
         let mut chosen: Vec<String> = Vec::new();
-        for step in first.into_iter().chain(rest).map(|step| self.fill(&step)) {
+        for step in helping.map(|step| self.fill(&step)) {
             if chosen.len() < MOST && !chosen.contains(&step) {
                 chosen.push(step);
             }
@@ -149,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_to_help_comes_first_and_what_is_known_not_to_is_left_out() {
+    fn what_is_known_not_to_help_is_left_out_and_what_may_help_says_when() {
         let steps = [
             step(None, "Look at {node}."),
             step(Some(Fact::HostDriver), "Install it again."),
@@ -159,7 +147,7 @@ mod tests {
         ];
         let facts = Facts::default().with(Fact::HostDriver, Some(false)).with(Fact::FastPath, Some(true));
         let chosen = facts.with(Fact::OpenShift, None).word("node", "n1").choose(&steps);
-        assert_eq!(chosen, ["Remove the file.", "Look at n1.", "On OpenShift: open it."]);
+        assert_eq!(chosen, ["Look at n1.", "Remove the file.", "On OpenShift: open it."]);
     }
 
     #[test]

@@ -348,6 +348,7 @@ findings! {
             MofedCannotBuild],
         [
             MOFED_LOG,
+            @MofedPodUnnamed FIND_MOFED,
             "Start it if it does not run: it clears the marker and sets it again.",
             "Remove the left-over `/run/mellanox/drivers/.lock` while it runs with the older entrypoint \
                 (`USE_NEW_ENTRYPOINT=false`): then the marker is sound.",
@@ -515,7 +516,7 @@ findings! {
             "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`.",
         ];
     RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
-        after [RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker],
+        after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker],
         [
             "Load it: `modprobe {rdma-modules}`, and name it in `/etc/modules-load.d/rdma.conf`.",
             "Delete the RDMA device plugin's pod afterwards: it looks for devices only at its start.",
@@ -635,6 +636,13 @@ findings! {
     NoGpu: Info, "this node has no NVIDIA GPU",
         after [],
         ["Do nothing on a node without a GPU. Repair the hardware or the pass-through otherwise."];
+    HostDriverBesideContainer: Critical, "a driver is installed on the host, and the driver container installs another",
+        after [],
+        [
+            "Set `driver.enabled: false` in the ClusterPolicy (or label the node `nvidia.com/gpu.deploy.driver=false`) to use the \
+                host's driver.",
+            "Or remove the driver from the host (`apt purge 'nvidia-*'`, `dnf remove 'nvidia-*'`, `nvidia-uninstall`) and reboot.",
+        ];
     DriverHeldByModule: Critical, "another module holds nvidia: the driver container cannot unload the old driver",
         after [],
         [
@@ -643,19 +651,12 @@ findings! {
             "Drain and reboot the node if nothing lets go.",
         ];
     DriverInUse: Critical, "processes use the GPUs: the driver container cannot unload the old driver",
-        after [DriverHeldByModule],
+        after [HostDriverBesideContainer, DriverHeldByModule],
         [
             "End the processes that have GPUs open{holders}, or drain the node: `kubectl drain {node} --ignore-daemonsets \
                 --delete-emptydir-data`.",
             "Stop services on the host that use GPUs (nvidia-persistenced, dcgm, a display manager).",
             "Reboot the node if nothing lets go.",
-        ];
-    HostDriverBesideContainer: Critical, "a driver is installed on the host, and the driver container installs another",
-        after [],
-        [
-            "Set `driver.enabled: false` in the ClusterPolicy (or label the node `nvidia.com/gpu.deploy.driver=false`) to use the \
-                host's driver.",
-            "Or remove the driver from the host (`apt purge 'nvidia-*'`, `dnf remove 'nvidia-*'`, `nvidia-uninstall`) and reboot.",
         ];
     DriverForOtherKernel: Critical, "the driver was built for another kernel: this kernel has no nvidia.ko",
         after [],

@@ -39,7 +39,8 @@ fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
     if !SIGNS.iter().any(|sign| sign.names.contains(&name.as_str())) {
         return None;
     }
-    let line = whole(&directory.join("cmdline"), COMMAND_LINE).ok()?;
+    // Without it the name must do.
+    let line = whole(&directory.join("cmdline"), COMMAND_LINE).unwrap_or_default();
     let arguments: Vec<_> = line.split_terminator('\0').map(str::to_owned).collect();
     let cgroups = small(&directory.join("cgroup")).ok().flatten().unwrap_or_default();
     let sign = SIGNS.iter().find(|sign| fits(sign, &name, &arguments, &cgroups))?;

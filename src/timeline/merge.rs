@@ -118,6 +118,9 @@ fn stepped(history: &History) -> Vec<Jump> {
 fn nanoseconds(seconds: &str) -> Option<i64> {
     let (is_back, digits) = seconds.strip_prefix('-').map_or((false, seconds), |digits| (true, digits));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.starts_with(['-', '+']) {
+        return None;
+    }
     let fraction = format!("{fraction:0<9}");
     let ns = whole.parse::<i64>().ok()?.checked_mul(SECOND)?;
     let ns = ns.checked_add(fraction.get(..9)?.parse().ok()?)?;

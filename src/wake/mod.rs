@@ -153,10 +153,11 @@ impl<'a> Wakes<'a> {
             // Nothing was seen; the caller looks at the clock and comes again.
             Err(Errno::EINTR) => return Vec::new(),
             // The kernel has no memory for it at this moment. Nothing can be waited for, and the clock must be seen.
-            Err(_) => {
+            Err(Errno::ENOMEM) => {
                 std::thread::sleep(PACE);
                 return Vec::new();
             }
+            Err(error) => panic!("poll(2): {error}"),
         }
         let has_news = |fd: &PollFd| fd.any().unwrap_or(true);
         sources.into_iter().zip(&fds).filter(|(_, fd)| has_news(fd)).map(|(source, _)| source).collect()

@@ -34,6 +34,10 @@ impl Case<'_> {
         let survey = &self.symptoms.survey;
         let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());
         let is_told = self.expected.use_host_mofed.is_some() || self.symptoms.wishes.in_container.is_some();
+        let has_mofed_pod = match self.symptoms.wishes.in_container {
+            Some(_) => Some(true),
+            None => survey.pods.is_complete.then_some(false),
+        };
         let named = |container: &str| {
             survey.pods.with(container).and_then(crate::symptoms::pod::Pod::arguments).is_some()
         };
@@ -47,7 +51,7 @@ impl Case<'_> {
             .with(Fact::FastPath, has_state)
             .with(Fact::Precompiled, Some(self.is_precompiled()))
             .with(Fact::HostMofed, is_told.then_some(self.expected.mofed == MofedPlace::Host))
-            .with(Fact::MofedPod, is_told.then_some(self.expected.mofed == MofedPlace::Container))
+            .with(Fact::MofedPod, has_mofed_pod)
             .with(Fact::DriverPodUnnamed, Some(!named(DRIVER)))
             .with(Fact::MofedPodUnnamed, Some(!named(MOFED)))
             .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))

@@ -90,11 +90,15 @@ const DONE: [Meaning; 2] = [Meaning::MofedMarkerSet, Meaning::MofedReady];
 
 /// What its container says of its own failure, while no marker has come since.
 fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
+    let in_use = match case.heard(&[Meaning::MofedModuleInUse], &DONE) {
+        Some(_) => Meaning::MofedModuleInUse,
+        None => Meaning::MofedUnloadFailed,
+    };
     let rows: [(Id, &[Meaning]); 5] = [
         (Id::StorageModulesLoaded, &[Meaning::MofedStorageModulesLoaded]),
         (Id::ThirdPartyRdmaModulesLoaded, &[Meaning::MofedThirdPartyModulesLoaded]),
         (Id::PeermemInUse, &[Meaning::MofedPeermemInUse]),
-        (Id::MofedModuleInUse, &[Meaning::MofedModuleInUse, Meaning::MofedUnloadFailed]),
+        (Id::MofedModuleInUse, &[in_use]),
         (Id::MofedCannotBuild, &[Meaning::MofedPackagesUnreachable, Meaning::MofedBuildTimedOut]),
     ];
     let said = rows.into_iter().filter_map(|(id, meanings)| {

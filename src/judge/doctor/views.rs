@@ -56,7 +56,10 @@ pub(super) fn inotify(case: &Case<'_>) -> Vec<Finding> {
     let watching = &case.symptoms.inotify;
     let limit = |index: usize| -> Option<(String, u64)> {
         let (path, says) = watching.limits.get(index)?;
-        Some((path.display().to_string(), says.as_ref().ok()?.as_ref()?.parse().ok()?))
+        let text = says.as_ref().ok()?.as_deref()?;
+        let limit: u64 = text.parse().ok()?;
+        // Zeros without end are no number that a kernel has printed.
+        (limit.to_string() == text).then(|| (path.display().to_string(), limit))
     };
     let none = [limit(0), limit(1)].into_iter().flatten().find(|(_, limit)| *limit == 0);
     let used_up =
