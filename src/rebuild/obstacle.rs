@@ -46,7 +46,7 @@ kinds! {
     NvidiaNotLive: "nvidia is not loaded, or its version cannot be read.",
         "load the GPU driver's nvidia first: see the driver container's log";
     NvidiaFileMissing: "There is no nvidia.ko with the build id of the live nvidia, so its CRCs are unknown.",
-        "set FORCE_REINSTALL=true on the driver container and delete its pod, so that the driver installs its modules again";
+        "set FORCE_REINSTALL=true on the driver container and delete its pod, so the driver installs its modules again";
     NvidiaWithoutVersions: "The nvidia.ko of the live nvidia has no CRCs: this kernel has no symbol versions.",
         "build the whole driver again: delete the driver pod; on a host use dkms";
     SourcesMissing: "NVIDIA's sources of nvidia-peermem are not there.",
@@ -67,7 +67,7 @@ kinds! {
         "make room in the driver's root: 64 MiB";
     ForeignFile: "There is an updates/nvidia-peermem.ko that peermem-gate did not put there.",
         "move that file away, and run depmod, if it is not needed";
-    AlreadyTried: "A rebuild for this kernel, nvidia and MOFED came to nothing before.",
+    AlreadyTried: "A rebuild for this kernel, nvidia and MOFED failed before.",
         "remove the cause, then run `peermem-gate rebuild` by hand, which always tries again";
     Busy: "Another rebuild is under way.",
         "wait for the other rebuild to end";
