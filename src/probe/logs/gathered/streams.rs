@@ -3,12 +3,11 @@
 //! gate logs at `--log-level trace`.
 
 use super::super::{ContainerLog, LogFile};
-use crate::look::Recorded;
-use crate::observation::{Marker, SysState};
 use crate::record::{Lines, prefixed, printed};
 use crate::sentence::{Heard, Listener, Table, own_stamp};
 use crate::stamp::Stamp;
 use crate::timeline::{Sight, Trace};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -36,7 +35,7 @@ struct Hearing<'t> {
     of: BTreeMap<(String, String), Option<Listener<'t>>>,
     /// Of containers of which nothing is known.
     others: u64,
-    looks: Vec<(Stamp, Recorded)>,
+    looks: Vec<(Stamp, State)>,
 }
 
 impl<'t> Streams<'t> {
@@ -125,30 +124,23 @@ impl<'t> Hearing<'t> {
     }
 }
 
-/// `… look {…}`, or the same as a string in an object.
-fn recorded(text: &[u8]) -> Option<Recorded> {
-    if text.first() == Some(&b'{') {
-        let object: serde_json::Value = serde_json::from_slice(text).ok()?;
-        return serde_json::from_str(object.get("message")?.as_str()?.strip_prefix("look ")?).ok();
-    }
-    let at = memchr::memmem::find(text, LOOK)? + LOOK.len() - 1;
-    serde_json::from_slice(&text[at..]).ok()
+/// `… look {…}`, or the same as a string in an object ([`crate::look::Recorded`]).
+fn recorded(text: &[u8]) -> Option<State> {
+    let look: Value = if text.first() == Some(&b'{') {
+        let object: Value = serde_json::from_slice(text).ok()?;
+        serde_json::from_str(object.get("message")?.as_str()?.strip_prefix("look ")?).ok()?
+    } else {
+        let at = memchr::memmem::find(text, LOOK)? + LOOK.len() - 1;
+        serde_json::from_slice(&text[at..]).ok()?
+    };
+    State::of(look.get("seen")?)
 }
 
 /// What changed from one look to the next.
-fn shown(looks: &[(Stamp, Recorded)], path: &Path) -> Vec<Trace> {
+fn shown(looks: &[(Stamp, State)], path: &Path) -> Vec<Trace> {
     let mut traces = Vec::new();
     let mut before = State::default();
-    for (at, Recorded { seen, .. }) in looks {
-        let now = State {
-            is_marked: matches!(seen.marker, Marker::Present(_)),
-            stack: stack(seen),
-            has_peermem: seen
-                .modules
-                .proc
-                .as_ref()
-                .is_ok_and(|proc| proc.named("nvidia_peermem").next().is_some()),
-        };
+    for (at, now) in looks {
         let mut add =
             |sight, it: &str| traces.push(Trace { sight, at: *at, it: it.to_owned(), path: path.to_owned() });
         if now.is_marked != before.is_marked {
@@ -163,26 +155,43 @@ fn shown(looks: &[(Stamp, Recorded)], path: &Path) -> Vec<Trace> {
         if now.has_peermem != before.has_peermem {
             add(if now.has_peermem { Sight::LookPeermemLive } else { Sight::LookPeermemGone }, "");
         }
-        before = now;
+        before = *now;
     }
     traces
 }
 
-#[derive(Default)]
+/// As much of a look as a timeline shows. An [`crate::observation::Observation`] is not read as a whole: what a later
+/// release adds to it does not matter here.
+#[derive(Clone, Copy, Default)]
 struct State {
     is_marked: bool,
     stack: Option<&'static str>,
     has_peermem: bool,
 }
 
+impl State {
+    fn of(seen: &Value) -> Option<Self> {
+        let modules = seen.get("modules")?;
+        let listed = modules.pointer("/proc/Ok/modules").and_then(Value::as_array);
+        let is_peermem =
+            |module: &Value| module.get("name").and_then(Value::as_str) == Some("nvidia_peermem");
+        Some(Self {
+            is_marked: seen.get("marker")?.get("Present").is_some(),
+            stack: stack(modules.get("sys")?),
+            has_peermem: listed.is_some_and(|listed| listed.iter().any(is_peermem)),
+        })
+    }
+}
+
 /// Whose RDMA modules are live, where all of them are.
-fn stack(seen: &crate::observation::Observation) -> Option<&'static str> {
+fn stack(sys: &Value) -> Option<&'static str> {
     const STACK: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
-    let modules: Option<Vec<_>> = STACK.iter().map(|name| seen.modules.sys.get(*name)).collect();
-    let modules = modules.filter(|modules| modules.iter().all(|module| module.state == SysState::Live))?;
-    let is_mofeds = |taint: &crate::observation::Seen<Option<String>>| {
-        taint.as_ref().is_ok_and(|taint| taint.as_ref().is_some_and(|taint| taint.contains('O')))
+    let modules: Vec<_> = STACK.iter().map(|name| sys.get(name)).collect::<Option<_>>()?;
+    let is_live = |module: &&Value| module.get("state").and_then(Value::as_str) == Some("Live");
+    let is_mofeds = |module: &&Value| {
+        module.pointer("/taint/Ok").and_then(Value::as_str).is_some_and(|taint| taint.contains('O'))
     };
-    let all = modules.iter().all(|module| is_mofeds(&module.taint));
-    Some(if all { "MOFED's RDMA modules" } else { "RDMA modules of the kernel" })
+    let whose =
+        if modules.iter().all(is_mofeds) { "MOFED's RDMA modules" } else { "RDMA modules of the kernel" };
+    modules.iter().all(is_live).then_some(whose)
 }
