@@ -303,7 +303,6 @@ pub struct TimelineArgs {
     /// Only what happened since then [default: the last boot]
     ///
     /// Only what happened since then: 2025-11-21T11:50:00Z, or 3h before the end
-    /// [default: the last boot]
     #[arg(long, value_name = "TIME|DUR", value_parser = since)]
     pub since: Option<Since>,
     /// The node, where files are of several
