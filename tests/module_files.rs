@@ -82,7 +82,7 @@ fn what_is_no_module_says_what_it_is() {
     node.write(&format!("{FILE}/is-a-directory"), "");
     assert_reason(&node, "ModuleFileDamaged", "directory");
     node.remove(FILE);
-    assert_reason(&node, "ModuleFileMissing", "FORCE_REINSTALL");
+    assert_reason(&node, "ModuleFileMissing", "nvidia-driver.state");
     let sparse = fs::File::create(node.path(FILE)).unwrap();
     sparse.set_len(2 << 30).unwrap();
     assert_reason(&node, "ModuleFileDamaged", "2147483648");

@@ -169,7 +169,7 @@ type Fault = (Reason, &'static str, fn(&mut Case));
 
 /// In the order in which reasons are to be given; the words must stand in message or remedy.
 const FAULTS: &[Fault] = &[
-    (Reason::ModuleFileMissing, "FORCE_REINSTALL", |case| {
+    (Reason::ModuleFileMissing, "nvidia-driver.state", |case| {
         case.peermem().file = ModuleFile::Missing("/lib/modules/6.1.0".into());
     }),
     (Reason::StubModule, "delete the driver pod", |case| {

@@ -343,7 +343,7 @@ findings! {
                 `feature.node.kubernetes.io/pci-15b3.present=true`, and the kernel and OS version that the DaemonSet selects.",
             "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy if the host is to provide MOFED.",
         ];
-    MarkerSuspect: Critical, "MOFED was killed and left its marker: nobody holds its lock",
+    MarkerSuspect: Critical, "suspect marker: nobody holds MOFED's lock, so MOFED may have been killed",
         after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
             MofedCannotBuild],
         [
@@ -357,7 +357,7 @@ findings! {
         after [MarkerSuspect, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack,
             MofedModuleInUse, MofedCannotBuild],
         [NEW_MOFED_POD, "Do not load nvidia_peermem by hand before that: it would pin the kernel's own modules."];
-    BlacklistLeftBehind: Warning, "MOFED was killed and left its blacklist: the NIC driver does not load at boot",
+    BlacklistLeftBehind: Warning, "MOFED's blacklist was left behind: the NIC driver does not load at boot",
         after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning],
         [
             "Wait if MOFED's container is starting: it removes the file itself.",

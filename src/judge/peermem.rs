@@ -131,8 +131,9 @@ impl Case<'_> {
         Some((
             Reason::ModuleFileMissing,
             format!("there is no nvidia-peermem.ko below {}", directory.display()),
-            "the driver was installed without kernel modules for this kernel: set FORCE_REINSTALL=true on the driver \
-             container, or delete its pod, so that they are built; on a host install them (dkms); or correct --driver-root"
+            "wait if the driver is being built or loaded; if its container skipped the build, remove \
+             /run/nvidia/nvidia-driver.state on the node and delete the driver pod; on a host install the modules (dkms); or \
+             correct --driver-root"
                 .to_owned(),
         ))
     }
@@ -498,8 +499,8 @@ impl Case<'_> {
         if self.expected.precompiled {
             "take a driver image whose nvidia-peermem was built against this MOFED".to_owned()
         } else {
-            "build the driver anew now that this MOFED is ready: delete the driver pod (a restart of its container keeps \
-             the bad module), with FORCE_REINSTALL=true if the driver is not built even then; on a host build it again (dkms)"
+            "build the driver again now that this MOFED is ready: delete the driver pod (a restart of its container keeps \
+             the bad module), after you removed /run/nvidia/nvidia-driver.state if it is there; on a host build it again (dkms)"
                 .to_owned()
         }
     }

@@ -204,7 +204,7 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
     if stderr.contains("not found in directory") {
         return lasting(
             "modprobe finds no such module",
-            "set FORCE_REINSTALL=true on the driver container, or delete its pod; on a host run depmod",
+            "remove /run/nvidia/nvidia-driver.state on the node if it is there, and delete the driver pod; on a host run depmod",
         );
     }
     if stderr.contains("install command") {

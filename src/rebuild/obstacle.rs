@@ -46,7 +46,7 @@ kinds! {
     NvidiaNotLive: "nvidia is not loaded, or its version cannot be read.",
         "load the GPU driver's nvidia first: see the driver container's log";
     NvidiaFileMissing: "There is no nvidia.ko with the build id of the live nvidia, so its CRCs are unknown.",
-        "set FORCE_REINSTALL=true on the driver container and delete its pod, so the driver installs its modules again";
+        "remove /run/nvidia/nvidia-driver.state on the node and delete the driver pod, so the driver installs its modules again";
     NvidiaWithoutVersions: "The nvidia.ko of the live nvidia has no CRCs: this kernel has no symbol versions.",
         "build the whole driver again: delete the driver pod; on a host use dkms";
     SourcesMissing: "NVIDIA's sources of nvidia-peermem are not there.",

@@ -5,6 +5,7 @@
 use super::{entries, exists, text};
 use crate::node::{Places, below};
 use crate::probe::root;
+use crate::symptoms::process::VARIABLES;
 use crate::symptoms::runtime::Toolkit;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -19,23 +20,6 @@ const CDI: [&str; 2] = ["/etc/cdi", "/run/cdi"];
 const HOOKS: [&str; 2] = [
     "/run/containers/oci/hooks.d/oci-nvidia-hook.json",
     "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
-];
-
-/// What decides which runtime it configures, and how. Nothing else is kept of its environment.
-const VARIABLES: [&str; 13] = [
-    "CDI_ENABLED",
-    "NVIDIA_RUNTIME_NAME",
-    "CONTAINERD_RUNTIME_CLASS",
-    "ENABLE_NRI_PLUGIN",
-    "NO_RUNTIME_CONFIG",
-    "RUNTIME_CONFIG",
-    "CONTAINERD_CONFIG",
-    "RUNTIME_SOCKET",
-    "CONTAINERD_SOCKET",
-    "RUNTIME_CONFIG_SOURCE",
-    "RUNTIME_DROP_IN_CONFIG",
-    "RUNTIME_EXECUTABLE_PATH",
-    "RUNTIME_RESTART_MODE",
 ];
 
 pub(super) fn read(places: &Places) -> Toolkit {
