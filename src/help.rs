@@ -139,11 +139,10 @@ pub const GUIDES: &[Guide] = &[
         verb: "rebuild",
         exits: &[
             ("0", "a usable nvidia-peermem.ko is there, or was built; with --undo: removed"),
-            ("1", "the build, or its installation, failed"),
             REFUSED,
             ("3", "a rebuild is not the cure, or something is in its way: the last words say what"),
             ("124", "the build did not end in time"),
-            BUG,
+            ("125", "the build, or the installation, failed; or an internal error"),
             SIGNAL,
         ],
         examples: &[

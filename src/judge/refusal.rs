@@ -58,7 +58,7 @@ pub struct Refusal {
     pub lines: Vec<String>,
 }
 
-const REBUILD: &str = "build the driver anew against this MOFED: delete the driver pod (a restart of its container keeps the bad module)";
+const REBUILD: &str = "build the driver again against this MOFED: delete the driver pod (a restart of its container keeps the bad module)";
 const RELEASE: &str =
     "build the driver for the running kernel: delete the driver pod, or take the image made for it";
 
