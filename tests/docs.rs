@@ -121,7 +121,7 @@ fn every_finding_is_explained_as_the_program_says() {
 fn told(step: &Step) -> String {
     let names = [
         ("node", "NODE"),
-        ("build", "/var/lib/kubelet/pods/UID/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit"),
+        ("pod-directory", "/var/lib/kubelet/pods/UID"),
         ("nvidia-holders", "gdrdrv"),
         ("third-party", "MODULE"),
         ("rdma-modules", "rdma_ucm ib_umad"),

@@ -21,7 +21,7 @@ const NEW_DRIVER_POD: &str =
 const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file \
     the new pod skips the build.";
 const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node, and the driver toolkit builds again: \
-    `rm {build}/driver_built`.";
+    `find {pod-directory} -name driver_built -delete`.";
 const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built against this MOFED release.";
 const HOST_REBUILD: &str = "Build the driver's modules again, with MOFED's headers installed: `dkms install --force nvidia/VERSION -k \
     $(uname -r)`, or run the driver's installer again.";

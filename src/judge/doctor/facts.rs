@@ -5,6 +5,7 @@ use super::Case;
 use crate::finding::{Fact, Facts};
 use crate::node::MofedPlace;
 use crate::sentence::Meaning;
+use crate::symptoms::pod::Build;
 use crate::symptoms::process::Role;
 
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -57,7 +58,7 @@ impl Case<'_> {
             .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
             .with(Fact::Holders, Some(!holders.is_empty()))
             .with(Fact::OpenShift, Some(self.symptoms.host.is_openshift))
-            .word("build", build.map_or_else(String::new, |(_, build)| build.directory.display().to_string()))
+            .word("pod-directory", build.map_or_else(String::new, |(_, build)| pod_directory(build)))
             .word(
                 "holders",
                 if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) },
@@ -99,4 +100,9 @@ impl Case<'_> {
         let all = super::rdma::FOR_PROGRAMS.iter().map(|(module, _)| *module);
         all.filter(|module| self.line(module).is_none()).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// kubelet's directory of the pod that has this volume: `pods/UID/volumes/PLUGIN/NAME`.
+fn pod_directory(build: &Build) -> String {
+    build.directory.ancestors().nth(3).unwrap_or(&build.directory).display().to_string()
 }
