@@ -113,9 +113,9 @@ fn the_filter_kills() {
     let directory = tempfile::tempdir().expect("a directory");
     let names: Vec<_> = allowed().into_iter().filter(|name| name != "uname").collect();
     let Some((filter, product)) = filter(directory.path(), &names) else { return };
-    let mut killed = Process::new(
-        wrapped([&filter], Node::ready().wait_by(&product).arg("--dry-run")).spawn().expect("it starts"),
-    );
+    let node = Node::ready();
+    let mut killed =
+        Process::new(wrapped([&filter], node.wait_by(&product).arg("--dry-run")).spawn().expect("it starts"));
     assert_eq!(code(killed.ended()), 125, "the worker is killed, and the supervisor says so");
 }
 
