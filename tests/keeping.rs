@@ -453,7 +453,7 @@ fn an_unload_that_fails_is_told_with_what_to_do() {
     place.is_in("Loaded");
     place.node.write("bin/unloading", "echo 'rmmod: ERROR: Operation not permitted' >&2; exit 1");
     place.node.remove(MARKER);
-    let line = keep.logs_that("Yielding", |line| line.to_string().contains("Yielding for"));
+    let line = keep.logs_that("Yielding", |line| line.to_string().contains("still yielding after"));
     assert_eq!(line["level"], "WARN", "{line}");
     let said = line["message"].as_str().expect("words");
     assert!(
