@@ -197,7 +197,7 @@ fn what_nvidia_peermem_needs_is_found_missing() {
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
     node.write("proc/modules", modules.replace("nvidia 1 0 - Live", "nvidia 1 1 - Loading"));
     node.write("sys/module/nvidia/initstate", "coming\n");
-    assert_eq!(findings(&report(&node))[0], "DependencyNotLive");
+    assert_eq!(findings(&report(&node))[0], "NvidiaInTransit");
 }
 
 fn a_bad_parameter_and_a_missing_signature_are_found() {

@@ -482,7 +482,7 @@ fn load_says_who_refused_and_what_to_do() {
         run.loading("done-yet-failed").ended(0, "live").ran_modprobe(1);
         run.loading("killed").ended(3, "absent").ran_modprobe(1);
         for name in ["install-false", "install-true"] {
-            run.loading(name).ended(3, "absent").said("install line").ran_modprobe(0);
+            run.loading(name).ended(3, "absent").said("has `install nvidia_peermem").ran_modprobe(0);
         }
         run.loading("blacklisted").ended(0, "live");
         run.loading("softdep").ended(124, "absent").said("psample").ran_modprobe(0);

@@ -23,10 +23,16 @@ pub(super) fn driver_root(places: &Places, release: &str) -> PathBuf {
         return places.driver_root.clone();
     }
     let shown = below(&places.root, Path::new(SHOWN));
-    if shown.join("lib/modules").is_dir() {
-        return shown;
+    if !shown.join("lib/modules").is_dir() {
+        return of_script(&places.root, &places.proc, release).unwrap_or_else(|| places.driver_root.clone());
     }
-    of_script(&places.root, &places.proc, release).unwrap_or_else(|| places.driver_root.clone())
+    // One that a container has left behind does not count where the root that was asked for has an nvidia-peermem itself.
+    let is_left = script(&places.root, &places.proc).is_none();
+    if is_left && has_peermem(&places.driver_root, release) { places.driver_root.clone() } else { shown }
+}
+
+fn has_peermem(root: &Path, release: &str) -> bool {
+    matches!(module_file::find(root, release, super::PEERMEM), Ok(Some(_)))
 }
 
 fn of_script(root: &Path, proc: &Path, release: &str) -> Option<PathBuf> {
@@ -66,7 +72,7 @@ pub(super) fn built_for_a_container(places: &Places) -> Option<PathBuf> {
 /// nvidia-peermem, the one that the driver container shows.
 #[must_use]
 pub fn root_to_load_from(given: &Path, release: &str) -> PathBuf {
-    let has_one = |root: &Path| matches!(module_file::find(root, release, super::PEERMEM), Ok(Some(_)));
-    let is_elsewhere = given == Path::new("/") && !has_one(given) && has_one(Path::new(SHOWN));
+    let is_elsewhere =
+        given == Path::new("/") && !has_peermem(given, release) && has_peermem(Path::new(SHOWN), release);
     if is_elsewhere { SHOWN.into() } else { given.to_owned() }
 }

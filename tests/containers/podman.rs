@@ -334,7 +334,7 @@ impl<'a> Pod<'a> {
         let log = self.log();
         let place = |words: &str| log.find(words).unwrap_or_else(|| panic!("no {words:?}: {}", self.said()));
         assert!(place("MarkerAbsent") < place("open: MOFED is ready"));
-        assert!(place("open: MOFED is ready") < place("MarkerFound  "), "{log}");
+        assert!(place("open: MOFED is ready") < place("MarkerFound"), "{log}");
         assert!(log.contains(event) && !log.contains("safety net"), "{log}");
     }
 
