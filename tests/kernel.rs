@@ -670,7 +670,7 @@ fn yielded(run: &Run, round: &str, kind: &str) -> Option<(f64, f64)> {
     let begins = if kind == "host" { "name=\"mlx5_ib\"" } else { "driver-ready\"" };
     let begun = trace.iter().find(|line| line.what.contains(begins))?.at;
     let after: Vec<_> = trace.iter().filter(|line| line.at >= begun).collect();
-    let forked = after.iter().filter(|line| line.what.contains("sched_process_fork: comm=peermem-gate"));
+    let forked = after.iter().filter(|line| line.what.contains("sched_process_fork: comm=peermem-"));
     let children: Vec<&str> =
         forked.filter_map(|line| line.what.rsplit_once("child_pid=").map(|(_, pid)| pid)).collect();
     let unload = after.iter().find(|line| {
