@@ -411,10 +411,12 @@ fn unreadable_for_nobody(root: &Path) -> Option<Vec<Unreadable>> {
         .prefix("logs-test")
         .permissions(fs::Permissions::from_mode(0o755))
         .tempfile()
-        .unwrap();
-    support::copy_program(me, copy.path());
+        .unwrap()
+        // What is open for writing cannot be run.
+        .into_temp_path();
+    support::copy_program(me, &copy);
     let mut command = Command::new(NOBODY[0]);
-    command.args(&NOBODY[1..]).arg(copy.path());
+    command.args(&NOBODY[1..]).arg(&*copy);
     let output = output(command.env("LOGS_ROOT", root));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let Some(json) = text.lines().find_map(|line| line.strip_prefix("READ ")) else {
