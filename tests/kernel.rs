@@ -578,14 +578,12 @@ fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
     assert_eq!(tally.rounds, 10 * boots);
     assert_eq!(tally.disturbed, 0, "MOFED could not unload its modules");
     assert_eq!(tally.never_live, 0, "nvidia_peermem did not come back");
-    assert!(!tally.begun.is_empty(), "it never let go by itself");
     // Far below the safety net's five seconds: an event told. docs/measurements.md has the figures.
     for (what, times, limit) in [
         ("the marker's removal", &tally.begun, 500.0),
         ("mlx5_ib's unload on a host", &tally.begun_on_host, 1000.0),
     ] {
-        // A host's openibd unloads nvidia_peermem itself, and `keep` gives it the time to.
-        let Some((median, worst)) = percentile(times, 50).zip(percentile(times, 100)) else { continue };
+        let [median, worst] = [50, 100].map(|percent| percentile(times, percent).expect("it let go"));
         assert!(median <= limit && worst <= AT_ONCE * 1000.0, "{median}, at most {worst} ms from {what}");
     }
 }
