@@ -66,8 +66,6 @@ facts! {
     MofedPodUnnamed: "If you do not know the MOFED pod's name";
     /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
     RefusesIwCm: "If the log names `iw_cm`";
-    /// Processes have GPUs or RDMA devices open.
-    Holders: "If processes have GPUs or RDMA devices open";
     /// It is `OpenShift`.
     OpenShift: "On OpenShift";
 }

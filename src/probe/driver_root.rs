@@ -67,12 +67,3 @@ pub(super) fn built_for_a_container(places: &Places) -> Option<PathBuf> {
     let newest = built(&places.root).into_iter().max_by_key(|build| build.finished)?;
     newest.peermem.filter(|_| places.finds_driver)
 }
-
-/// The root whose modprobe is to load nvidia-peermem: the one that was asked for; where nobody asked for one and it has no
-/// nvidia-peermem, the one that the driver container shows.
-#[must_use]
-pub fn root_to_load_from(given: &Path, release: &str) -> PathBuf {
-    let is_elsewhere =
-        given == Path::new("/") && !has_peermem(given, release) && has_peermem(Path::new(SHOWN), release);
-    if is_elsewhere { SHOWN.into() } else { given.to_owned() }
-}

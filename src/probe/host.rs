@@ -38,7 +38,6 @@ pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Hos
         distribution,
         command_line: small(&places.proc.join("cmdline")),
         signatures: signatures(&places.sys),
-        loads_peermem: loads_peermem(root),
         without_p2pdma: without_p2pdma(places, release),
         memlock: memlock(processes),
     }

@@ -32,7 +32,6 @@ mod survey;
 mod symbols;
 mod symptoms;
 
-pub use driver_root::root_to_load_from;
 pub use history::{gathered, of_node};
 pub use holders::holders;
 pub use kmsg::KernelLog;

@@ -15,8 +15,6 @@ pub struct Host {
     pub command_line: Seen<Option<String>>,
     /// What the kernel demands of a module's signature.
     pub signatures: Signatures,
-    /// Files that have nvidia-peermem loaded at boot (modules-load.d(5)).
-    pub loads_peermem: Vec<PathBuf>,
     /// The kernel's configuration says that PCI peer-to-peer memory is off (`CONFIG_PCI_P2PDMA`).
     pub without_p2pdma: Option<PathBuf>,
     /// How far the runtime lets its containers lock memory: the line of `limits`.

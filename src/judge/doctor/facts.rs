@@ -56,7 +56,6 @@ impl Case<'_> {
             .with(Fact::DriverPodUnnamed, Some(!named(DRIVER)))
             .with(Fact::MofedPodUnnamed, Some(!named(MOFED)))
             .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
-            .with(Fact::Holders, Some(!holders.is_empty()))
             .with(Fact::OpenShift, Some(self.symptoms.host.is_openshift))
             .word("pod-directory", build.map_or_else(String::new, |(_, build)| pod_directory(build)))
             .word(
