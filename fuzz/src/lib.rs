@@ -6,15 +6,20 @@ mod node;
 
 use peermem_gate::arguments;
 use peermem_gate::environment;
-use peermem_gate::fleet::Fleet;
+use peermem_gate::fleet::{Cluster, Fleet};
 use peermem_gate::judge::{plan, refusal};
 use peermem_gate::keep::status::Stored;
-use peermem_gate::probe::{module_file, parse_line};
+use peermem_gate::probe::runtime::settings;
+use peermem_gate::probe::{self, module_file, parse_line};
+use peermem_gate::rebuild::recipe;
 use peermem_gate::record;
 use peermem_gate::sentence::{Form, Speakers, Who, hear};
 use peermem_gate::stamp;
 use peermem_gate::text::escaped;
+use peermem_gate::timeline::{Since, Timeline, only};
 use peermem_gate::version::Version;
+use peermem_gate::wake;
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -25,16 +30,21 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 15] = [
     ("arguments", arguments),
+    ("cluster", cluster),
     ("fleet", fleet),
     ("logs", logs),
+    ("look", node::look),
     ("modprobe", modprobe),
     ("module_file", module_file),
-    ("node", node::fuzz),
+    ("node", node::doctor),
     ("options", options),
+    ("recipe", recipe),
     ("records", records),
+    ("settings", settings),
     ("status", status),
+    ("timeline", timeline),
     ("words", words),
 ];
 
@@ -95,6 +105,67 @@ pub fn fleet(data: &[u8]) {
     let rollup = fleet.rollup();
     assert_plain(&rollup.text());
     let json = rollup.json().expect("JSON");
+    serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
+}
+
+/// A list of nodes and pods, beside the report of one node.
+pub fn cluster(data: &[u8]) {
+    let Ok(cluster) = serde_json::from_reader::<_, Cluster>(data) else { return };
+    let mut fleet = Fleet::default();
+    fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);
+    let rollup = fleet.rollup_in(&cluster);
+    assert_plain(&rollup.text());
+    rollup.json().expect("JSON");
+}
+
+/// What a rebuild reads of NVIDIA's sources and of MOFED: a null byte behind Module.symvers, then conftest.sh.
+pub fn recipe(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (symvers, conftest) = text.split_once('\0').unwrap_or((&text, &text));
+    let place = Path::new("/copy/ofa");
+    if let Some(edited) = recipe::conftest(conftest, place) {
+        assert!(edited.contains("=/copy/ofa") && !edited.contains("/usr/src/ofa_kernel"), "{edited:?}");
+    }
+    assert!(recipe::version(conftest).is_none_or(|version| !version.is_empty()));
+    let crcs = BTreeMap::from([("nvidia_p2p_get_pages".to_owned(), 0x1234_5678)]);
+    if let Some(both) = recipe::symvers(symvers, &crcs) {
+        let added = both.strip_prefix(symvers).expect("MOFED's lines stay as they are");
+        assert!(added.contains("0x12345678\tnvidia_p2p_get_pages\t"), "{added:?}");
+        assert_eq!(added.matches('\n').count(), 1, "{added:?}");
+    }
+}
+
+/// The files of container runtimes.
+pub fn settings(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let _ = settings::of_containerd(&text);
+    let _ = settings::of_crio(&text);
+}
+
+/// Where a log may lie that somebody gathered: the name decides how it is read.
+const GATHERED: [&str; 6] = [
+    "nvidia-driver-x_nvidia-driver-ctr.log",
+    "namespaces/nvidia/pods/nvidia-driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/current.log",
+    "nvidia_driver-x_00000000-0000-4000-8000-000000000001/nvidia-driver-ctr/0.log",
+    "sosreport/var/log/kern.log",
+    "gathered.txt",
+    "pods.yaml",
+];
+
+/// A gathered log, drawn in each form. The first byte says where it lies.
+pub fn timeline(data: &[u8]) {
+    let Some((first, bytes)) = data.split_first() else { return };
+    let directory = node::scratch().join("gathered");
+    let path = directory.join(GATHERED[usize::from(*first) % GATHERED.len()]);
+    fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+    fs::write(&path, bytes).expect("a file");
+    let history = probe::gathered(&[directory]);
+    fs::remove_file(&path).expect("a file");
+    let Ok(history) = only(history, None) else { return };
+    let timeline = Timeline::new(history, Since::default());
+    assert_plain(&timeline.text(80));
+    assert_plain(&timeline.svg());
+    let json = timeline.json().expect("JSON");
     serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
 }
 
@@ -166,6 +237,7 @@ pub fn status(data: &[u8]) {
 pub fn words(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _ = parse_line(&text);
+    let _ = wake::uevent(data);
     let shown = escaped(&text);
     assert_plain(&shown);
     assert!(!shown.contains('\n'));

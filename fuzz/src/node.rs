@@ -5,6 +5,7 @@ use super::assert_plain;
 use peermem_gate::cli::Verb;
 use peermem_gate::condition::Outcome;
 use peermem_gate::environment::parse;
+use peermem_gate::finding::NodeName;
 use peermem_gate::judge::doctor::{diagnose, links};
 use peermem_gate::judge::judge;
 use peermem_gate::judge::wishes::wishes;
@@ -111,8 +112,45 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
     fs::write(path, bytes).expect("a file");
 }
 
-/// The first byte says which file, the others what is in it.
-pub fn fuzz(data: &[u8]) {
+/// The first byte says which file, the others what is in it. As `doctor` does it.
+pub fn doctor(data: &[u8]) {
+    with_garbage(data, |path, root| {
+        let survey = survey(root, &root.join("proc"), Breadth::WithLogs);
+        let variables = Vec::new();
+        let wishes = wishes(&survey, &variables);
+        let node = node(root);
+        let mut probe = Probe::new(&node);
+        let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
+        let symptoms = probe.symptoms(&seen, survey, wishes);
+        let verdict = judge(&node.expected, &seen);
+        // There is no nvidia-peermem.ko on this node.
+        assert_ne!(verdict.outcome, Outcome::Ready, "{path}");
+        let name = NodeName { name: "gpu-1".to_owned(), is_guess: true };
+        let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, &name);
+        let chain = links(&node.expected, &seen, &symptoms, &verdict);
+        let report = Report::new(&node, &seen.kernel, &verdict, UNIX_EPOCH);
+        let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
+        assert_plain(&diagnosis.text(Style::new(None, &variables)));
+        let json = diagnosis.json().expect("JSON");
+        serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
+    });
+}
+
+/// The same as `check` does it, which reads less and so takes many more inputs in the same time.
+pub fn look(data: &[u8]) {
+    with_garbage(data, |path, root| {
+        let node = node(root);
+        let seen = Probe::new(&node).look(Depth::Full, &mut || false).expect("nothing breaks it off");
+        let verdict = judge(&node.expected, &seen);
+        assert_ne!(verdict.outcome, Outcome::Ready, "{path}");
+        let report = Report::new(&node, &seen.kernel, &verdict, UNIX_EPOCH);
+        assert_plain(&report.text(Style::new(None, &Vec::new())));
+        assert_plain(&report::termination_log("x", Some(&verdict)));
+        let _ = report::metrics(&verdict, Duration::ZERO);
+    });
+}
+
+fn with_garbage(data: &[u8], look: impl FnOnce(&str, &Path)) {
     let Some((first, bytes)) = data.split_first() else { return };
     let (path, whole) = FILES[usize::from(*first) % FILES.len()];
     write(tree(), path, bytes);
@@ -120,30 +158,10 @@ pub fn fuzz(data: &[u8]) {
     write(tree(), path, whole.as_bytes());
 }
 
-/// As `check` and `doctor` do it.
-fn look(path: &str, root: &Path) {
+fn node(root: &Path) -> Node {
     let args = ["peermem-gate", "check", "--root", root.to_str().expect("a plain path")].map(OsString::from);
     let variables = Vec::new();
     let Ok(invocation) = parse(&args, &variables) else { panic!("these are options") };
     let Verb::Check(args) = invocation.verb else { panic!("that is check") };
-    let survey = survey(root, &root.join("proc"), Breadth::WithLogs);
-    let wishes = wishes(&survey, &variables);
-    let node = Node::new(&args.node, root, Some(PeermemExpected::default()), &variables).expect("options");
-    let mut probe = Probe::new(&node);
-    let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
-    let symptoms = probe.symptoms(&seen, survey, wishes);
-    let verdict = judge(&node.expected, &seen);
-    // There is no nvidia-peermem.ko on this node.
-    assert_ne!(verdict.outcome, Outcome::Ready, "{path}");
-    let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, "gpu-1");
-    let chain = links(&node.expected, &seen, &symptoms, &verdict);
-    let style = Style::new(None, &variables);
-    let report = Report::new(&node, &seen.kernel, &verdict, UNIX_EPOCH);
-    assert_plain(&report.text(style));
-    let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
-    assert_plain(&diagnosis.text(style));
-    let json = diagnosis.json().expect("JSON");
-    serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
-    assert_plain(&report::termination_log("x", Some(&verdict)));
-    let _ = report::metrics(&verdict, Duration::ZERO);
+    Node::new(&args.node, root, Some(PeermemExpected::default()), &variables).expect("options")
 }
