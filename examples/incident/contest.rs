@@ -2,6 +2,7 @@
 //! Those who wait, each a real process, and what is built behind them.
 
 use crate::clock::SPEED;
+use crate::driver;
 use crate::node::{MARKER, MOFED, Sight, symvers};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -39,6 +40,42 @@ done
 echo real
 "#;
 
+/// How long the incident's node compiled its whole driver.
+const WHOLE_BUILD: u32 = 120;
+/// nvidia-peermem takes 7 to 15 CPU seconds (docs/measurements.md).
+const SMALL_BUILD: u32 = 10;
+
+/// `build SECONDS` takes its time, and installs what came out of it.
+const BUILD: &str = r#"
+build() {
+  sleep "$1"
+  built=$(sh -c "$COMPILE")
+  cp "$NODE/built/$built.ko" "$NODE/$MODULE"
+  echo "$built"
+}
+"#;
+
+/// The whole driver is built behind the wait.
+const WAIT_AND_BUILD: &str = r#"echo open; build "$WHOLE""#;
+
+/// The whole driver is built at once, and only nvidia-peermem behind the wait. peermem-gate plans
+/// that build, and judges the module that comes out of it.
+const BUILD_AND_HEAL: &str = r#"
+build "$WHOLE"
+"$GATE" wait --root "$NODE" --settle 17ms --log-level warn --termination-log "$NODE/termination-log"
+echo open
+first_line_of_plan() {
+  MLX_DRIVERS_MOUNT="$NODE/run/mellanox/drivers" LOCK_FILE_PATH="$NODE/run/mellanox/drivers/.lock" \
+    "$GATE" rebuild --dry-run --proc "$NODE/proc" --sys "$NODE/sys" --marker "$MARKER" \
+    --driver-root "$NODE/driver" --termination-log "$NODE/termination-log" | {
+      read -r first && echo "peermem-gate rebuild: ${first%%:*}"
+    }
+}
+first_line_of_plan
+build "$SMALL"
+first_line_of_plan
+"#;
+
 /// A process of the GPU side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
@@ -54,6 +91,10 @@ pub(crate) enum Who {
     HastyGate,
     /// The driver container's build; it waits for nobody.
     Compiler,
+    /// `peermem-gate wait`, and the build of the whole driver behind it.
+    Waiter,
+    /// The build of the whole driver at once, and `peermem-gate rebuild` when MOFED is ready.
+    Healer,
 }
 
 impl Who {
@@ -64,10 +105,12 @@ impl Who {
             Self::InitContainer => "init container loop",
             Self::Gate | Self::HastyGate => "peermem-gate wait",
             Self::Compiler => "driver container",
+            Self::Waiter => "wait, then build",
+            Self::Healer => "build, then rebuild",
         }
     }
 
-    /// The loop stands in the pod of k8s-driver-manager, behind a build that is done.
+    /// The loop is in the pod of k8s-driver-manager, behind a build that is done.
     pub(crate) fn builds_behind(self) -> bool {
         !matches!(self, Self::DriverManager | Self::LoopBeforeModprobe)
     }
@@ -80,6 +123,8 @@ impl Who {
             Self::Gate => wait(gate, node, "30s"),
             Self::HastyGate => wait(gate, node, "2s"),
             Self::Compiler => shell(COMPILE, 0, 0),
+            Self::Waiter => wait_for(gate, node, "30s", &format!("{BUILD}{WAIT_AND_BUILD}")),
+            Self::Healer => shell(&format!("{BUILD}{BUILD_AND_HEAL}"), 0, 0),
         }
     }
 }
@@ -96,20 +141,29 @@ fn bare(program: impl AsRef<OsStr>) -> Command {
 fn shell(script: &str, every: u32, limit: u32) -> Command {
     let mut shell = bare("sh");
     shell.args(["-c", script]);
-    shell.env("NAP", format!("{:.3}", f64::from(every) / f64::from(SPEED)));
+    shell.env("NAP", nap(every));
     shell.env("EVERY", every.to_string()).env("LIMIT", limit.to_string());
     shell
+}
+
+/// So many seconds of the incident, for sleep(1).
+fn nap(seconds: u32) -> String {
+    format!("{:.3}", f64::from(seconds) / f64::from(SPEED))
 }
 
 /// The gate as a pod would have it, before the build. Its settle time of one second is as fast as
 /// all else here: 17 ms.
 fn wait(gate: &Path, node: &Path, timeout: &str) -> Command {
+    wait_for(gate, node, timeout, &format!("echo open{COMPILE}"))
+}
+
+fn wait_for(gate: &Path, node: &Path, timeout: &str, script: &str) -> Command {
     let mut wait = bare(gate);
     wait.arg("wait").arg("--root").arg(node).args(["--settle", "17ms", "--timeout", timeout]);
     wait.args(["--mofed-version", MOFED, "--log-format", "json"]);
     // Not this machine's own.
     wait.arg("--termination-log").arg(node.join("termination-log"));
-    wait.args(["--", "sh", "-c", &format!("echo open{COMPILE}")]);
+    wait.args(["--", "sh", "-c", script]);
     wait
 }
 
@@ -134,7 +188,8 @@ pub(crate) struct Contestant {
     child: Child,
     open_pipes: u8,
     pub(crate) opening: Option<Opening>,
-    pub(crate) built: Option<(Instant, Built)>,
+    /// What it built, the last one last.
+    pub(crate) builds: Vec<(Instant, Built)>,
     /// What it logged; only the gate does.
     pub(crate) log: Vec<String>,
     pub(crate) ended: Option<ExitStatus>,
@@ -152,11 +207,21 @@ impl Contestant {
     pub(crate) fn start(who: Who, gate: &Path, node: &Path, ear: &Sender<Heard>) -> std::io::Result<Self> {
         let mut command = who.command(gate, node);
         command.env("NODE", node).env("MARKER", node.join(MARKER)).env("SYMVERS", node.join(symvers()));
+        command.env("GATE", gate).env("MODULE", driver::module()).env("COMPILE", COMPILE);
+        command.env("WHOLE", nap(WHOLE_BUILD)).env("SMALL", nap(SMALL_BUILD));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         listen(who, child.stdout.take(), ear.clone());
         listen(who, child.stderr.take(), ear.clone());
-        Ok(Self { who, child, open_pipes: 2, opening: None, built: None, log: Vec::new(), ended: None })
+        Ok(Self {
+            who,
+            child,
+            open_pipes: 2,
+            opening: None,
+            builds: Vec::new(),
+            log: Vec::new(),
+            ended: None,
+        })
     }
 
     /// One of the two pipes has ended; with the second one the process has, too.
@@ -170,7 +235,7 @@ impl Contestant {
 }
 
 impl Drop for Contestant {
-    /// Whatever ends the play: no process of ours stays behind.
+    /// Whatever ends the play: none of our processes stays behind.
     fn drop(&mut self) {
         if self.ended.is_none() {
             let _ = self.child.kill();
@@ -179,7 +244,7 @@ impl Drop for Contestant {
     }
 }
 
-/// Reads in a thread of its own, so that each line is stamped when it comes.
+/// Reads in a thread of its own, so each line is stamped when it comes.
 fn listen(from: Who, pipe: Option<impl Read + Send + 'static>, ear: Sender<Heard>) {
     thread::spawn(move || {
         let lines = pipe.into_iter().flat_map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok));

@@ -2,9 +2,10 @@
 //! The scratch tree of one node, written as the kernel and MOFED would show it, and a plain look at
 //! it that shares no code with the gate.
 
+use crate::driver;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -13,6 +14,9 @@ pub(crate) const MOFED: &str = "25.07-0.9.7";
 pub(crate) const MARKER: &str = "run/mellanox/drivers/.driver-ready";
 /// In a Module.symvers this is the path on the machine that built it.
 const PROVIDER: &str = "/build/mlnx-ofa_kernel/drivers/infiniband/core/ib_uverbs";
+/// What MOFED exports for nvidia-peermem, and the CRCs of 24.04 to 24.10.
+pub(crate) const PEER_MEMORY: [(&str, u32); 2] =
+    [("ib_register_peer_memory_client", 0x9ca7_61a2), ("ib_unregister_peer_memory_client", 0xbde5_c050)];
 /// What MOFED mounts below its directory on the host.
 const USR: &str = "run/mellanox/drivers/usr";
 
@@ -67,13 +71,16 @@ pub(crate) struct Sight {
 #[derive(Debug)]
 pub(crate) struct Node {
     directory: TempDir,
+    /// The GPU driver's line in `/proc/modules`, once it is loaded.
+    nvidia: &'static str,
 }
 
 impl Node {
     /// A node right after boot: the kernel's own modules are live, and `/run` is empty.
     pub(crate) fn boot() -> io::Result<Self> {
-        let node = Self { directory: tempfile::Builder::new().prefix("peermem-gate-incident-").tempdir()? };
-        node.write("proc/sys/kernel/osrelease", &format!("{KERNEL}\n"))?;
+        let directory = tempfile::Builder::new().prefix("peermem-gate-incident-").tempdir()?;
+        let node = Self { directory, nvidia: "" };
+        node.write("proc/sys/kernel/osrelease", format!("{KERNEL}\n"))?;
         node.write("proc/sys/kernel/arch", "aarch64\n")?;
         node.write("proc/sys/kernel/hostname", "gpu-node\n")?;
         node.write("proc/sys/kernel/random/boot_id", "5b1d2a60-21c1-4be2-9d0c-0c5a1b7ae001\n")?;
@@ -113,7 +120,7 @@ impl Node {
             self.sysfs(name, origin, *state)?;
         }
         lines.reverse();
-        self.write("proc/modules", &lines.concat())?;
+        self.write("proc/modules", lines.concat() + self.nvidia)?;
         let exported = origin == Origin::Mofed && listed("ib_uverbs").is_some();
         self.write("proc/kallsyms", kallsyms(exported))
     }
@@ -136,7 +143,7 @@ impl Node {
         self.write(&format!("{aside}/initstate"), initstate)?;
         self.write(&format!("{aside}/taint"), taint)?;
         if origin == Origin::Mofed && name == "mlx5_core" {
-            self.write(&format!("{aside}/version"), &format!("{MOFED}\n"))?;
+            self.write(&format!("{aside}/version"), format!("{MOFED}\n"))?;
         }
         fs::create_dir_all(self.path("sys/module"))?;
         fs::rename(self.path(&aside), self.path(&directory))
@@ -151,13 +158,24 @@ impl Node {
         }
     }
 
+    /// The kernel has the driver's nvidia, which depends on no module of MOFED's.
+    pub(crate) fn load_nvidia(&mut self) -> io::Result<()> {
+        self.nvidia = "nvidia 11640832 0 - Live 0x0000000000000000 (OE)\n";
+        self.write("sys/module/nvidia/initstate", "live\n")?;
+        self.write("sys/module/nvidia/taint", "OE\n")?;
+        self.write("sys/module/nvidia/version", format!("{}\n", driver::VERSION))?;
+        self.write("sys/module/nvidia/notes/.note.gnu.build-id", driver::build_id_note())?;
+        let loaded = fs::read_to_string(self.path("proc/modules"))?;
+        self.write("proc/modules", loaded + self.nvidia)
+    }
+
     /// MOFED mounts its `/usr/src` here: all of it appears in one moment.
     pub(crate) fn show_headers(&self) -> io::Result<()> {
-        let exports: String = [("0x9ca761a2", "register"), ("0xbde5c050", "unregister")]
-            .map(|(crc, verb)| format!("{crc}\tib_{verb}_peer_memory_client\t{PROVIDER}\tEXPORT_SYMBOL\t\n"))
+        let exports: String = PEER_MEMORY
+            .map(|(symbol, crc)| format!("{crc:#010x}\t{symbol}\t{PROVIDER}\tEXPORT_SYMBOL\t\n"))
             .concat();
         let aside = symvers().replace(USR, "aside/usr");
-        self.write(&aside, &exports)?;
+        self.write(&aside, exports)?;
         symlink(format!("aarch64/{KERNEL}"), self.path("aside/usr/src/ofa_kernel/default"))?;
         fs::rename(self.path("aside/usr"), self.path(USR))
     }
@@ -174,8 +192,8 @@ impl Node {
         }
     }
 
-    /// Written aside and moved into place, so that no reader ever sees half a file.
-    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+    /// Written aside and moved into place, so no reader ever sees half a file.
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> io::Result<()> {
         let aside = self.path("aside/file");
         let path = self.path(name);
         for directory in [&aside, &path].iter().filter_map(|path| path.parent()) {
@@ -185,11 +203,18 @@ impl Node {
         fs::rename(aside, path)
     }
 
+    /// A program that is found, and never run.
+    pub(crate) fn write_program(&self, name: &str) -> io::Result<()> {
+        self.write(name, "#!/bin/sh\n")?;
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755))
+    }
+
     /// Looks at the node, without any of the gate's code.
     pub(crate) fn look(&self) -> io::Result<Sight> {
         let modules = fs::read_to_string(self.path("proc/modules"))?;
-        let live = modules.lines().filter(|line| line.contains(" Live ")).count();
-        let tainted = modules.lines().filter(|line| line.ends_with("(OE)")).count();
+        let stack = || modules.lines().filter(|line| !line.starts_with("nvidia "));
+        let live = stack().filter(|line| line.contains(" Live ")).count();
+        let tainted = stack().filter(|line| line.ends_with("(OE)")).count();
         let symbols = fs::read_to_string(self.path("proc/kallsyms"))?;
         Ok(Sight {
             marker: self.path(MARKER).is_file(),

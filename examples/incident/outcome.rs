@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who opened when, on what, and whether that was right.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, SPEED};
 use crate::contest::{Built, Contestant, Who};
 use crate::node::Stack;
 use std::fmt;
@@ -32,10 +32,10 @@ impl Outcome {
     /// The module that lies behind this wait: built by what it held back, or long before.
     fn built(&self, one: &Contestant) -> Option<(Instant, Built)> {
         let builder = if one.who.builds_behind() { one } else { self.of(Who::Compiler)? };
-        builder.built
+        builder.builds.last().copied()
     }
 
-    /// Whoever opened, what came of it?
+    /// What came of an opening?
     fn load(&self, one: &Contestant) -> Option<Load> {
         let opening = one.opening?;
         Some(match self.built(one)?.1 {
@@ -61,6 +61,23 @@ impl Outcome {
         self.of(who).and_then(|one| self.load(one)) == Some(load)
     }
 
+    fn logged(&self, who: Who, words: &str) -> bool {
+        self.of(who).is_some_and(|one| one.log.iter().any(|line| line.contains(words)))
+    }
+
+    /// How much earlier on the incident's clock the healed nvidia-peermem was there, in seconds.
+    fn won(&self) -> Option<u64> {
+        let at = |who| self.of(who).and_then(|one| self.built(one)).map(|(at, _)| at);
+        let won = at(Who::Waiter)?.checked_duration_since(at(Who::Healer)?)?;
+        Some((won * SPEED).as_secs())
+    }
+
+    /// When each of its builds was done.
+    fn built_at(&self, one: &Contestant) -> String {
+        let times = one.builds.iter().map(|(at, _)| self.clock.shows(*at).to_string());
+        times.collect::<Vec<_>>().join(" and ")
+    }
+
     /// In one short phrase: was it right?
     fn judgement(&self, one: &Contestant) -> String {
         let Some(load) = self.load(one) else {
@@ -82,6 +99,12 @@ impl Outcome {
             (Who::InitContainer, Load::Loads) => {
                 "yes, this time: it sees only the marker file (see act 2)".to_owned()
             }
+            (Who::Waiter, Load::Loads) => format!("yes: it built the driver by {}", self.built_at(one)),
+            (Who::Healer, Load::Loads) => format!(
+                "yes: driver and healed nvidia-peermem by {}: {} s won",
+                self.built_at(one),
+                self.won().unwrap_or_default()
+            ),
             (_, Load::Loads) => "yes".to_owned(),
             (_, Load::InvalidArgument) => "no: the build made a stub".to_owned(),
             (_, Load::UnknownSymbol) => "no: the marker file is there, MOFED is not".to_owned(),
@@ -160,10 +183,25 @@ pub(crate) const OF_A_STALE_MARKER: [Claim; 3] = [
         })
     }),
     Claim("peermem-gate named the kernel's own modules as the reason (ModuleInTree)", |outcome| {
-        outcome
-            .of(Who::HastyGate)
-            .is_some_and(|gate| gate.log.iter().any(|line| line.contains("ModuleInTree")))
+        outcome.logged(Who::HastyGate, "ModuleInTree")
     }),
+];
+
+pub(crate) const OF_A_HEALED_STUB: [Claim; 5] = [
+    Claim("the driver that was built beside MOFED had a stub", |outcome| {
+        let builds = outcome.of(Who::Healer).map(|one| &one.builds);
+        builds.and_then(|builds| builds.first()).is_some_and(|(_, built)| *built == Built::Stub)
+    }),
+    Claim("peermem-gate found that a rebuild cures that stub", |outcome| {
+        outcome.logged(Who::Healer, "can be rebuilt (StubModule)")
+    }),
+    Claim("peermem-gate judged the rebuilt nvidia-peermem usable", |outcome| {
+        outcome.logged(Who::Healer, "nothing to do")
+    }),
+    Claim("behind both waits nvidia-peermem would load", |outcome| {
+        [Who::Waiter, Who::Healer].iter().all(|who| outcome.comes_to(*who, Load::Loads))
+    }),
+    Claim("the healed nvidia-peermem was there first", |outcome| outcome.won().is_some()),
 ];
 
 /// The claims that did not come true.

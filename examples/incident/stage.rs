@@ -20,9 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(8);
 const WIDTH: usize = 100;
 const INDENT: usize = 20;
 
-/// The node, those who wait on it, and whoever tells of both.
+/// The node, the waiting programs, and the thread that reports on both.
 pub(crate) struct Stage {
-    /// Dropped before the node, so that nobody is left who looks at it.
+    /// Dropped before the node, so nobody is left who looks at it.
     contestants: Vec<Contestant>,
     pub(crate) node: Node,
     clock: Clock,
@@ -60,7 +60,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Notes the time first: whoever sees the marker sees it later.
+    /// Notes the time first: every program sees the marker later.
     pub(crate) fn set_marker(&mut self) -> anyhow::Result<()> {
         self.marker_at = Some(Instant::now());
         Ok(self.node.set_marker()?)
@@ -86,11 +86,11 @@ impl Stage {
                 "OPENS".to_owned()
             }
             "stub" => {
-                self.contestant(from)?.built = Some((at, Built::Stub));
+                self.contestant(from)?.builds.push((at, Built::Stub));
                 "builds nvidia-peermem: sees no peer-memory symbols: a STUB".to_owned()
             }
             "real" => {
-                self.contestant(from)?.built = Some((at, Built::Real));
+                self.contestant(from)?.builds.push((at, Built::Real));
                 "builds nvidia-peermem: a real one".to_owned()
             }
             line => {

@@ -3,6 +3,7 @@
 
 use crate::clock::TimeOfDay;
 use crate::contest::Who;
+use crate::driver;
 use crate::node::Origin::{InTree, Mofed};
 use crate::node::State::{Coming, Going, Live};
 use crate::stage::Stage;
@@ -77,7 +78,7 @@ pub(crate) const INCIDENT: Timeline = Timeline {
     ],
 };
 
-/// MOFED's container is killed, so that nobody clears its marker or unmounts its headers; then the
+/// MOFED's container is killed, so nobody clears its marker or unmounts its headers; then the
 /// kernel's own modules are loaded again, and the GPU driver's pod starts.
 pub(crate) const STALE_MARKER: Timeline = Timeline {
     begins: TimeOfDay::new(0, 0, 0),
@@ -93,6 +94,26 @@ pub(crate) const STALE_MARKER: Timeline = Timeline {
         }),
         step((0, 0, 30), "GPU", "the pod starts: wait for MOFED, each in its own way", |stage| {
             [Who::InitContainer, Who::HastyGate].iter().try_for_each(|who| stage.start(*who))
+        }),
+    ],
+};
+
+/// A boot on which nobody waits before the build: the driver and MOFED build at the same time. Beside
+/// it, on the same clock, the driver that waits first.
+pub(crate) const HEALED: Timeline = Timeline {
+    begins: TimeOfDay::new(0, 0, 0),
+    steps: &[
+        step((0, 0, 0), "MOFED", "its container starts", |stage| Ok(driver::unpack(&stage.node)?)),
+        step((0, 0, 5), "GPU", "one driver waits for MOFED, another compiles at once", |stage| {
+            [Who::Waiter, Who::Healer].iter().try_for_each(|who| stage.start(*who))
+        }),
+        step((0, 2, 20), "kernel", "loads nvidia, which the second driver has built", |stage| {
+            Ok(stage.node.load_nvidia()?)
+        }),
+        step((0, 2, 30), "MOFED", "its modules are live", |stage| Ok(stage.node.live(Mofed)?)),
+        step((0, 2, 40), "MOFED", "shows its headers, sets its marker", |stage| {
+            stage.node.show_headers()?;
+            stage.set_marker()
         }),
     ],
 };

@@ -1,10 +1,10 @@
 {{/* An image's name; fails where it is not set. */}}
 {{- define "peermem-gate.image" -}}
-{{- $repository := required (printf "%s.repository is not set" .name) .image.repository }}
+{{- $repository := required (printf "%s.repository is not set: add --set %s.repository=REGISTRY/NAME" .name .name) .image.repository }}
 {{- if .image.digest -}}
 {{ $repository }}@{{ .image.digest }}
 {{- else -}}
-{{ $repository }}:{{ required (printf "neither %s.tag nor %s.digest is set" .name .name) .image.tag }}
+{{ $repository }}:{{ required (printf "neither %s.tag nor %s.digest is set: add --set %s.tag=VERSION" .name .name .name) .image.tag }}
 {{- end }}
 {{- end }}
 
