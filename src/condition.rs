@@ -2,11 +2,14 @@
 //! The words of the gate: condition types, statuses, reasons, and the verdict they add up to.
 //!
 //! The vocabulary is Kubernetes'. A reason alone decides the status and what follows from it, so
-//! that no two places can disagree about whether something holds the gate back.
+//! no two places can disagree about whether something holds the gate back.
 
 use crate::consumer::Consumer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// What a message that exempts the whole node ends with.
+pub const DOES_NOT_APPLY: &str = "the gate does not apply";
 
 /// What is judged at every look, in the order in which it is reported and waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -113,31 +116,31 @@ macro_rules! reasons {
 }
 
 reasons! {
-    Requested: True Passes, "GPUDirect RDMA is asked for";
-    RdmaNotRequested: False Exempts, "GPUDirect RDMA is not asked for";
+    Requested: True Passes, "GPUDirect RDMA is requested";
+    RdmaNotRequested: False Exempts, "GPUDirect RDMA is not requested";
 
-    NicFound: True Passes, "a Mellanox device is there";
+    NicFound: True Passes, "a Mellanox device exists";
     NicSeenBefore: True Passes, "a Mellanox device was seen before";
     NoRdmaDevice: False Exempts, "no Mellanox device on this node";
     DevicesUnreadable: Unknown Holds, "PCI devices cannot be read";
 
-    ManagementDeviceFound: True Passes, "an NVLink 5 management device is there";
+    ManagementDeviceFound: True Passes, "an NVLink 5 management device exists";
     ManagementDeviceSeenBefore: True Passes, "a management device was seen before";
     NoManagementDevice: False Exempts, "no NVLink 5 management device";
     VpdUnreadable: Unknown Holds, "a Mellanox device's vpd cannot be read";
 
-    MarkerFound: True Passes, "MOFED's marker is there";
+    MarkerFound: True Passes, "MOFED's marker exists";
     MarkerAbsent: False Holds, "MOFED has not set its marker";
-    MarkerParentMissing: False Holds, "the marker's directory is not there";
+    MarkerParentMissing: False Holds, "the marker's directory does not exist";
     MarkerDirectoryUnlinked: False Blocks, "this mount shows a deleted directory";
     MarkerNotAFile: False Holds, "the marker's path is not a regular file";
-    MarkerUnreadable: Unknown Holds, "the marker cannot be looked at";
+    MarkerUnreadable: Unknown Holds, "the marker cannot be examined";
 
     LockHeld: True Passes, "MOFED holds its lock";
-    NoMarker: True Passes, "there is no marker to distrust";
-    MarkerBelieved: True Passes, "the suspect marker outlived its hold";
-    MarkerSuspect: False Holds, "nobody holds MOFED's lock";
-    NoLockFile: Unknown Passes, "this MOFED keeps no lock file";
+    NoMarker: True Passes, "there is no marker to check";
+    MarkerBelieved: True Passes, "the suspect marker is accepted now";
+    MarkerSuspect: False Holds, "no process holds MOFED's lock";
+    NoLockFile: Unknown Passes, "this MOFED has no lock file";
     LockHolderHidden: Unknown Passes, "lock holders are hidden from here";
     LocksUnreadable: Unknown Holds, "lock holders cannot be read";
 
@@ -158,7 +161,7 @@ reasons! {
     RdmaDevicesUnreadable: Unknown Holds, "RDMA devices cannot be read";
 
     VersionAgrees: True Passes, "mlx5_core has the expected version";
-    VersionMismatch: False Holds, "mlx5_core is not the expected version";
+    VersionMismatch: False Holds, "mlx5_core is not of the expected version";
     VersionNotExpected: Unknown Passes, "no version is expected";
     VersionUnreadable: Unknown Holds, "mlx5_core's version cannot be read";
 
@@ -168,7 +171,7 @@ reasons! {
     SymbolsUnreadable: Unknown Passes, "kernel symbols cannot be read";
 
     HeadersComplete: True Passes, "MOFED's headers are complete";
-    HeadersMissing: False Holds, "MOFED's headers are not there";
+    HeadersMissing: False Holds, "MOFED's headers are missing";
     HeadersForOtherKernel: False Holds, "MOFED's headers are for other kernels";
     HeadersIncomplete: False Holds, "MOFED's Module.symvers is incomplete";
     HeadersWithoutPeerMemory: False Holds, "MOFED's headers lack peer memory";
@@ -176,7 +179,8 @@ reasons! {
 
     PeermemLive: True Passes, "nvidia_peermem is live";
     Usable: True Passes, "nvidia-peermem.ko will load";
-    LoadedOnGoneStack: False Blocks, "nvidia_peermem holds a stack that is gone";
+    LoadedOnGoneStack: False Blocks, "nvidia_peermem uses replaced modules";
+    BuildSkipped: False Blocks, "no usable nvidia-peermem.ko, and the next driver pod builds none";
     ModuleFileMissing: False Blocks, "modprobe finds no nvidia-peermem.ko";
     StubModule: False Blocks, "nvidia-peermem.ko was built without MOFED";
     SymbolVersionMismatch: False Blocks, "nvidia-peermem.ko is for another ABI";
@@ -185,18 +189,18 @@ reasons! {
     UnsignedModule: False Blocks, "nvidia-peermem.ko is not signed";
     LegacyClientLoaded: False Blocks, "nv_peer_mem is loaded";
     BadParameter: False Blocks, "a parameter has a bad value";
-    InstallLine: False Blocks, "modprobe.d replaces the load by a command";
+    InstallLine: False Blocks, "modprobe.d runs a command instead";
     OtherDriverLoaded: False Blocks, "nvidia-peermem.ko is of another driver";
     ModuleFileDamaged: False Blocks, "nvidia-peermem.ko is damaged";
-    DependencyNotLive: False Holds, "what nvidia-peermem needs is not live";
+    DependencyNotLive: False Holds, "a needed module is not live";
     ModuleFileUnreadable: Unknown Holds, "nvidia-peermem.ko cannot be read";
-    SignatureUnknown: Unknown Holds, "whether signatures count is unknown";
+    SignatureUnknown: Unknown Holds, "the signature policy is unknown";
     SymbolVersionUnknown: Unknown Holds, "symbol versions cannot be compared";
 
     Held: True Passes, "everything held for the settle time";
-    Settling: False Holds, "everything holds; settling";
+    Settling: False Holds, "everything holds and settles";
 
-    NotRequired: True Passes, "not asked for";
+    NotRequired: True Passes, "not required";
 }
 
 impl fmt::Display for Reason {
@@ -210,7 +214,7 @@ impl fmt::Display for Reason {
 pub struct Condition {
     /// Which one.
     pub r#type: ConditionType,
-    /// Always `reason.status()`; kept so that a report is complete in itself.
+    /// Always `reason.status()`; kept so a report is complete in itself.
     pub status: Status,
     /// Why.
     pub reason: Reason,
@@ -324,7 +328,7 @@ impl Verdict {
         self.conditions.iter().filter(|c| c.holds() && self.counts(c))
     }
 
-    /// Somebody who has business on this node needs it.
+    /// A consumer on this node needs it.
     #[must_use]
     pub fn counts(&self, condition: &Condition) -> bool {
         counts(&self.conditions, condition)
@@ -375,7 +379,7 @@ impl Verdict {
             None => "Ready: MOFED is ready, nothing holds the GPU driver back".to_owned(),
             Some(_) if self.outcome == Outcome::NotApplicable && exemptions.len() > 1 => {
                 let reasons: Vec<_> = exemptions.iter().map(|c| c.reason.to_string()).collect();
-                format!("{}: nobody here needs MOFED", reasons.join(", "))
+                format!("{}: nothing here needs MOFED", reasons.join(", "))
             }
             Some(c) => format!("{}: {}", c.reason, c.reason.summary()),
         }
@@ -402,7 +406,7 @@ fn counts(conditions: &[Condition], condition: &Condition) -> bool {
     condition.r#for.is_empty() || condition.r#for.iter().any(has_business)
 }
 
-/// Nobody has business on this node.
+/// No consumer on this node needs MOFED.
 fn is_exempt(conditions: &[Condition]) -> bool {
     let mut exempting = conditions.iter().filter(|c| c.exempts()).peekable();
     let needs = conditions.iter().filter(|c| !c.r#for.is_empty());

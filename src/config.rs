@@ -5,6 +5,7 @@
 use crate::cli::{self, HoldArgs, NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArgs};
 use crate::environment::{Misuse, Variables, value_of};
 use crate::gate::Policy;
+use crate::judge::wishes::DIGEST;
 use crate::node::{Expectations, MofedPlace, Node, PeermemExpected, Places, below};
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,8 @@ impl Policy {
         let settle = args.pace.settle;
         if let Some(timeout) = timeout.filter(|t| !t.is_zero() && settle >= *t) {
             return Err(Misuse::Said(format!(
-                "--settle {} is not shorter than --timeout {}: the gate could never open; shorten the one or lengthen the other",
+                "--settle {} is not shorter than --timeout {}: the gate could never open; shorten --settle \
+                    or lengthen --timeout",
                 humantime::format_duration(settle),
                 humantime::format_duration(timeout)
             )));
@@ -81,8 +83,8 @@ impl Node {
             marker: below(root, &marker),
             lock: below(root, &lock),
             mofed_root,
-            driver_root: below(root, &args.driver_root),
-            finds_driver: args.driver_root == Path::new("/"),
+            driver_root: below(root, args.driver_root.as_deref().unwrap_or(Path::new("/"))),
+            finds_driver: args.driver_root.is_none(),
         };
         let text = |name| value_of(variables, name).map(|value| value.to_string_lossy().into_owned());
         let expected = Expectations {
@@ -96,6 +98,8 @@ impl Node {
             version: args.mofed_version.clone(),
             marker: places.marker.clone(),
             lock: places.lock.clone(),
+            precedes_driver: true,
+            driver_digest: text(DIGEST).filter(|digest| !digest.is_empty()),
             peermem,
         };
         Ok(Self { places, expected, name: text("NODE_NAME").filter(|name| !name.is_empty()) })

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From argv and environment to one [`Verb`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
-//! the options themselves, so that none can be forgotten. Pure: it is given both.
+//! the options themselves, so none can be forgotten. Pure: it is given both.
 
 use crate::cli::{Cli, LoadArgs, Verb};
 use crate::hint;
+use crate::text::escaped;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +20,7 @@ const PREFIX: &str = "PEERMEM_GATE_";
 /// What a disabled `load` still has to know.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
-/// What a program that `--rebuild` names is told, which may itself call us.
+/// The environment of a program that `--rebuild` names, which may itself call us.
 const TOLD_TO_BUILDERS: [&str; 8] =
     ["KERNEL", "ARCH", "HEADERS", "SYMVERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
 
@@ -33,7 +35,7 @@ pub type Variables = Vec<(OsString, OsString)>;
 pub enum Misuse {
     /// clap's own answer: a usage error, or the help that was asked for.
     Usage(clap::Error),
-    /// A sentence of ours.
+    /// A sentence from us.
     Said(String),
     /// The same, of a file that must not be written, last words included.
     Misplaced(String),
@@ -49,7 +51,7 @@ impl fmt::Display for Misuse {
                 lines.join("\n").fmt(f)
             }
             Self::Usage(error) => error.render().fmt(f),
-            Self::Said(sentence) | Self::Misplaced(sentence) => write!(f, "error: {sentence}"),
+            Self::Said(sentence) | Self::Misplaced(sentence) => write!(f, "error: {}", escaped(sentence)),
         }
     }
 }
@@ -104,7 +106,7 @@ pub fn disabled(variables: &Variables) -> Result<Option<String>, Misuse> {
     let reason = reason.to_string_lossy();
     match reason.trim() {
         "" | "0" | "false" => Err(Misuse::Said(format!(
-            "PEERMEM_GATE_DISABLED={reason:?} does not say why: set it to the reason for which the gate is off, or unset it"
+            "PEERMEM_GATE_DISABLED={reason:?} gives no reason: set it to the reason why the gate is off, or unset it"
         ))),
         reason => Ok(Some(reason.to_owned())),
     }
@@ -156,7 +158,8 @@ fn mirrors(
                 let guess =
                     similar.map(|similar| format!("did you mean {PREFIX}{similar}? ")).unwrap_or_default();
                 return Err(Misuse::Said(format!(
-                    "{name} is not a variable of peermem-gate: {guess}correct or remove it (`peermem-gate {verb} --help` lists the options)"
+                    "{name} is not a variable of peermem-gate: {guess}correct or remove it (`peermem-gate \
+                        {verb} --help` lists the options)"
                 )));
             }
         }
@@ -180,7 +183,7 @@ fn is_of_another_verb(mirror: &str, command: &Command) -> bool {
     command.get_subcommands().any(|other| mirrored_by(mirror, other).is_some())
 }
 
-/// Tries one mirror alone, so that the message names the variable and not an option nobody typed.
+/// Tries one mirror alone, so the message names the variable and not an option nobody typed.
 fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Misuse> {
     let Err(Misuse::Usage(error)) = matches(command, args) else { return Ok(()) };
     // A word that the verb needs is on the command line, and not here.
@@ -196,7 +199,23 @@ fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr)
 }
 
 fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Misuse> {
-    command.try_get_matches_from_mut(args).map_err(|error| Misuse::Usage(hinted(error, args, command)))
+    command.try_get_matches_from_mut(args).map_err(|error| Misuse::Usage(plain(hinted(error, args, command))))
+}
+
+/// Escapes typed values: a control character could forge a line of the log.
+fn plain(mut error: clap::Error) -> clap::Error {
+    let typed = |(kind, value): (ContextKind, &ContextValue)| match value {
+        ContextValue::String(text) => match escaped(text) {
+            Cow::Owned(text) => Some((kind, text)),
+            Cow::Borrowed(_) => None,
+        },
+        _ => None,
+    };
+    let deceptive: Vec<_> = error.context().filter_map(typed).collect();
+    for (kind, text) in deceptive {
+        error.insert(kind, ContextValue::String(text));
+    }
+    error
 }
 
 /// With a hint where clap has none, or the wrong one.
@@ -213,7 +232,7 @@ fn hinted(mut error: clap::Error, args: &[OsString], command: &Command) -> clap:
             Some(format!("begin with one of {}", verbs.join(", ")))
         }
         (ErrorKind::UnknownArgument, Some("wait" | "load" | "keep")) if !argument.starts_with('-') => {
-            Some("a command, or a module's parameters, stand behind `--`".to_owned())
+            Some("put a command, or a module's parameters, after `--`".to_owned())
         }
         // An option that nobody knows is no command and no parameter either.
         (ErrorKind::UnknownArgument, Some(verb)) => hint::of_another_verb(command, verb, argument),
@@ -224,10 +243,7 @@ fn hinted(mut error: clap::Error, args: &[OsString], command: &Command) -> clap:
         let _ = styled.write_str(&hint);
         styled
     };
-    if let Some(hint) = &hint
-        && !argument.is_empty()
-        && hint.starts_with(argument)
-    {
+    if !argument.is_empty() && hint.as_ref().is_some_and(|hint| hint.starts_with(argument)) {
         // What the option would be a misspelling of is beside the point.
         error.remove(ContextKind::SuggestedArg);
     }

@@ -21,16 +21,16 @@ pub struct Guide {
 const REFUSED: Row = ("2", "refused: bad usage, bad value or unknown variable");
 const BUG: Row = ("125", "internal error (a bug in peermem-gate); please report it");
 const SIGNAL: Row = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
-const NO_MODPROBE: Row = ("126, 127", "modprobe cannot be run, or is not there");
+const NO_MODPROBE: Row = ("126, 127", "modprobe cannot be run, or does not exist");
 
 const MIRRORS: &[Row] =
-    &[("PEERMEM_GATE_<OPTION>", "an option's mirror: PEERMEM_GATE_LOG_LEVEL for --log-level, which wins")];
+    &[("PEERMEM_GATE_<OPTION>", "an option's variable, like PEERMEM_GATE_LOG_LEVEL; the option wins")];
 const DISABLED: &[Row] =
-    &[("PEERMEM_GATE_DISABLED", "a reason: the gate logs it and opens at once, without a look")];
+    &[("PEERMEM_GATE_DISABLED", "a reason, which is logged: the gate opens at once, without a look")];
 const NEIGHBOURS: &[Row] = &[
     ("GPU_DIRECT_RDMA_ENABLED", "not `true`: the gate does not apply; unset counts as `true`"),
     ("USE_HOST_MOFED", "`true`: MOFED is installed on the host; no marker is expected"),
-    ("DRIVER_READY_PATH", "MOFED's marker, where --marker is not given"),
+    ("DRIVER_READY_PATH", "MOFED's marker, unless --marker is given"),
     ("LOCK_FILE_PATH", "MOFED's lock [default: /run/mellanox/drivers/.lock]"),
     ("MLX_DRIVERS_MOUNT", "where MOFED shows its headers [default: /run/mellanox/drivers]"),
 ];
@@ -44,27 +44,27 @@ pub const GUIDES: &[Guide] = &[
             ("0", "ready, opened, or the gate does not apply on this node"),
             ("1", "check, doctor, fleet: not ready, or something is wrong"),
             ("2", "refused, or `check` cannot tell"),
-            ("3", "blocked: waiting cannot cure it"),
+            ("3", "blocked: waiting does not help"),
             ("124", "the deadline passed"),
             BUG,
-            ("126, 127", "the command, or modprobe, cannot be run, or is not there"),
+            ("126, 127", "the command, or modprobe, cannot be run, or does not exist"),
             ("128+n", "ended by signal n"),
         ],
         examples: &[
-            ("peermem-gate check", "is MOFED ready on this node, and if not, what is missing?"),
-            ("peermem-gate doctor", "what is wrong with GPUDirect RDMA on this node, and what to do?"),
+            ("peermem-gate check", "is MOFED ready on this node? If not, what is missing?"),
+            ("peermem-gate doctor", "what is wrong with GPUDirect RDMA on this node? What to do?"),
         ],
         variables: &[MIRRORS],
     },
     Guide {
         verb: "wait",
         exits: &[
-            ("0", "ready, or the gate does not apply, or it was told to open; with CMD: CMD's own code"),
+            ("0", "ready, not applicable, or opened by an option; with CMD: CMD's own code"),
             REFUSED,
-            ("3", "blocked: waiting cannot cure it (only with --fail-fast)"),
+            ("3", "blocked: waiting does not help (only with --fail-fast)"),
             ("124", "the deadline passed"),
             BUG,
-            ("126, 127", "CMD cannot be run, or is not there; found out before the wait"),
+            ("126, 127", "CMD cannot be run, or does not exist; checked before the wait"),
             SIGNAL,
         ],
         examples: &[
@@ -73,7 +73,7 @@ pub const GUIDES: &[Guide] = &[
                 "peermem-gate wait --timeout 10m -- nvidia-driver init",
                 "as a wrapper: becomes the driver's entrypoint when MOFED is ready",
             ),
-            ("peermem-gate wait --dry-run", "log what it would wait for, and open"),
+            ("peermem-gate wait --dry-run", "log what the gate would wait for, and open"),
         ],
         variables: &[MIRRORS, DISABLED, NEIGHBOURS],
     },
@@ -82,14 +82,14 @@ pub const GUIDES: &[Guide] = &[
         exits: &[
             ("0", "ready, or the gate does not apply"),
             ("1", "not ready: waiting or blocked"),
-            ("2", "cannot tell: something that counts cannot be read; or refused, as bad usage"),
+            ("2", "cannot tell: something needed cannot be read; or bad usage"),
             BUG,
         ],
         examples: &[
             ("peermem-gate check", "one line with the verdict, then every condition"),
             (
                 "peermem-gate check --peermem --format json",
-                "the same as JSON; also ask whether nvidia-peermem.ko will load",
+                "the same as JSON; also check whether nvidia-peermem.ko will load",
             ),
         ],
         variables: &[MIRRORS, NEIGHBOURS, REPORTED],
@@ -99,7 +99,7 @@ pub const GUIDES: &[Guide] = &[
         exits: &[
             ("0", "nvidia_peermem is live; or the gate does not apply; or a dry run"),
             REFUSED,
-            ("3", "blocked, refused by the kernel for good, or not allowed to load modules"),
+            ("3", "blocked, permanently refused by the kernel, or not allowed to load modules"),
             ("124", "the deadline passed"),
             BUG,
             NO_MODPROBE,
@@ -117,9 +117,9 @@ pub const GUIDES: &[Guide] = &[
     Guide {
         verb: "keep",
         exits: &[
-            ("0", "told to end by a signal"),
+            ("0", "ended by a signal"),
             REFUSED,
-            ("3", "blocked at its start, or not allowed to load modules"),
+            ("3", "blocked at the start, or not allowed to load modules"),
             BUG,
             NO_MODPROBE,
         ],
@@ -130,7 +130,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             (
                 "peermem-gate keep --status-file /run/peermem-gate/status.json",
-                "leave a report that `peermem-gate check --status-file` judges by",
+                "write the report that `peermem-gate check --status-file` reads",
             ),
         ],
         variables: &[MIRRORS, NEIGHBOURS, REPORTED],
@@ -138,15 +138,15 @@ pub const GUIDES: &[Guide] = &[
     Guide {
         verb: "rebuild",
         exits: &[
-            ("0", "a usable nvidia-peermem.ko is there, or was built; with --undo: removed"),
+            ("0", "a usable nvidia-peermem.ko exists or was built; with --undo: removed"),
             REFUSED,
-            ("3", "a rebuild is not the cure, or something is in its way: the last words say what"),
+            ("3", "a rebuild does not help, or something prevents it: the last words say what"),
             ("124", "the build did not end in time"),
             ("125", "the build, or the installation, failed; or an internal error"),
             SIGNAL,
         ],
         examples: &[
-            ("peermem-gate rebuild --dry-run", "say what a rebuild would do, and do nothing"),
+            ("peermem-gate rebuild --dry-run", "print what a rebuild would do"),
             (
                 "peermem-gate rebuild --driver-root /run/nvidia/driver",
                 "build it for the driver container's nvidia",
@@ -171,7 +171,7 @@ pub const GUIDES: &[Guide] = &[
         exits: &[
             ("0", "nothing is wrong, or RDMA is not used on this node"),
             ("1", "a finding is critical or a warning, or the node is not ready"),
-            ("2", "cannot tell: something that counts cannot be read; or refused, as bad usage"),
+            ("2", "cannot tell: something needed cannot be read; or bad usage"),
             BUG,
         ],
         examples: &[
@@ -188,7 +188,7 @@ pub const GUIDES: &[Guide] = &[
         exits: &[
             ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),
             ("1", "some node is not ready, or has a critical finding or a warning"),
-            ("2", "cannot tell: no report, or one that cannot be read; or refused, as bad usage"),
+            ("2", "cannot tell: no report, or one that cannot be read; or bad usage"),
             BUG,
         ],
         examples: &[
@@ -201,8 +201,8 @@ pub const GUIDES: &[Guide] = &[
         verb: "install",
         exits: &[
             ("0", "the program and the shim are in DIR, and the program runs there"),
-            ("2", "refused: DIR is not a directory that can hold them; or bad usage"),
-            ("125", "cannot be done now (no space, no permission); or an internal error"),
+            ("2", "refused: DIR is unsuitable; or bad usage"),
+            ("125", "failed (no space, a broken disk); or an internal error"),
         ],
         examples: &[
             ("peermem-gate install /shared", "in an init container, into a volume that the pod shares"),

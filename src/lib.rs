@@ -14,6 +14,9 @@
 //! time, [`probe`] for how a node is looked at. docs/design.md says why it is so.
 #![deny(unsafe_code)]
 
+#[macro_use]
+mod names;
+
 pub mod act;
 pub mod arguments;
 pub mod chain;

@@ -2,6 +2,7 @@
 //! One look at the node: why it was made, and what it came to. Plain data.
 
 use crate::condition::Verdict;
+use crate::judge::next_build::NextBuild;
 use crate::observation::{Identity, Observation};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,7 +24,7 @@ pub enum Cause {
     Device,
     /// An RDMA device came or went.
     RdmaDevice,
-    /// The kernel lost events, so that anything may have happened.
+    /// The kernel lost events, so anything may have happened.
     EventsLost,
     /// A module was on its way in or out at the last look.
     Transit,
@@ -72,4 +73,6 @@ pub struct Look {
     pub verdict: Verdict,
     /// Who was who, to see a break between two looks.
     pub identity: Identity,
+    /// What the driver container will do next, where that is known to matter.
+    pub next_build: Option<NextBuild>,
 }

@@ -41,7 +41,7 @@ fn run(args: &[OsString], start: &Start) -> Result<Ending, Stop> {
 fn end_panics_with(last_words: &LastWords) {
     let last_words = last_words.clone();
     std::panic::set_hook(Box::new(move |panic| {
-        let sentence = format!("peermem-gate failed, which is a fault in it; please report this: {panic}");
+        let sentence = format!("internal error (a bug in peermem-gate); please report it: {panic}");
         std::process::exit(last_words.say(Ending::Failed, &sentence).code().into());
     }));
 }

@@ -38,6 +38,10 @@ pub struct Expectations {
     pub marker: PathBuf,
     /// The lock's full path, for messages.
     pub lock: PathBuf,
+    /// `DRIVER_CONFIG_DIGEST` of the driver container, where it is known.
+    pub driver_digest: Option<String>,
+    /// The driver's container may start after this. `load` and `keep` run while it does.
+    pub precedes_driver: bool,
     /// What is asked of nvidia-peermem; `None` when nothing is.
     pub peermem: Option<PeermemExpected>,
 }
@@ -59,7 +63,7 @@ impl Expectations {
 /// What is asked of nvidia-peermem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeermemExpected {
-    /// The parameters it is to be given, `NAME=VALUE`.
+    /// The parameters for it, `NAME=VALUE`.
     pub parameters: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// A source that is there in principle but could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Unreadable {
-    /// What was to be read.
+    /// The path of the source.
     pub path: PathBuf,
     /// Why it was not, in the system's words.
     pub why: String,
@@ -48,13 +48,16 @@ pub struct Observation {
     pub modules: Modules,
     /// Who exports the peer-memory symbols.
     pub symbols: Symbols,
-    /// The process that holds it, where there is a marker and /proc/locks tells.
+    /// The process that holds it, where there is a marker and /proc/locks shows it.
     #[serde(default)]
     pub lock_holder: Option<i32>,
     /// What NVIDIA's build would find of MOFED's headers.
     pub headers: Headers,
     /// Versions in the names of MOFED's header directories, each once.
     pub header_versions: Seen<Vec<String>>,
+    /// The settings that the loaded nvidia was installed with, as the driver container noted them.
+    #[serde(default)]
+    pub driver_state: DriverState,
     /// What decides whether nvidia-peermem will load; `None` when nobody asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peermem: Option<Peermem>,
@@ -67,7 +70,7 @@ pub struct Kernel {
     pub release: String,
     /// `uname -m`.
     pub machine: String,
-    /// Differs for every boot; absent where /proc does not tell.
+    /// Differs for every boot; absent where /proc lacks it.
     pub boot_id: Option<String>,
     /// The node's own name for itself.
     pub hostname: String,
@@ -105,7 +108,7 @@ pub struct Fabric {
     pub rdma_devices: Seen<BTreeMap<String, String>>,
 }
 
-/// Which file it is: a marker made anew differs in one of these.
+/// Which file it is: a marker made again differs in one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileId {
     /// Device number of the file system.
@@ -129,7 +132,7 @@ pub enum Marker {
     DirectoryUnlinked,
     /// Something else, in words.
     NotAFile(String),
-    /// It cannot be told.
+    /// Unknown.
     Unreadable(Unreadable),
 }
 
@@ -145,7 +148,23 @@ pub enum Lock {
     Free,
     /// This /proc belongs to a pid namespace of its own and does not list the host's locks.
     HolderHidden,
-    /// It cannot be told.
+    /// Unknown.
+    Unreadable(Unreadable),
+}
+
+/// The driver container's state file, `/run/nvidia/nvidia-driver.state` (GPU Operator 26.3 and later).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DriverState {
+    /// Nobody asks.
+    #[default]
+    NotRead,
+    /// There is no such file in the driver container's directory.
+    Absent,
+    /// Not even that directory: no driver container was here, or its directory is not mounted here.
+    NoDirectory,
+    /// The digest of the configuration that nvidia was installed with.
+    Digest(String),
+    /// Unknown.
     Unreadable(Unreadable),
 }
 
@@ -206,7 +225,7 @@ pub enum SysState {
     Coming,
     /// Its exit function runs.
     Going,
-    /// It cannot be told.
+    /// Unknown.
     Unreadable(Unreadable),
 }
 
@@ -215,7 +234,7 @@ pub enum SysState {
 pub struct SysModule {
     /// Its state.
     pub state: SysState,
-    /// Inode of its directory: grows with every load, so that a reload shows.
+    /// Inode of its directory: grows with every load, so a reload shows.
     pub inode: Option<u64>,
     /// Taint letters; `None` where there is no such attribute.
     pub taint: Seen<Option<String>>,
@@ -241,7 +260,7 @@ pub enum Symbols {
     Missing,
     /// Not looked for, because something cheaper to see already holds the gate back.
     NotRead,
-    /// It cannot be told.
+    /// Unknown.
     Unreadable(Unreadable),
 }
 
@@ -258,7 +277,7 @@ pub enum Symvers {
     WithoutPeerMemory,
     /// Whole, with both.
     WithPeerMemory,
-    /// It cannot be told.
+    /// Unknown.
     Unreadable(Unreadable),
 }
 
@@ -278,7 +297,7 @@ pub enum HeaderTree {
         /// Its Module.symvers.
         symvers: Symvers,
     },
-    /// It cannot be told.
+    /// Unknown.
     Unreadable(Unreadable),
 }
 
@@ -311,7 +330,7 @@ impl Headers {
 pub struct ModuleInfo {
     /// The ELF machine, in `uname -m`'s words; `ELF machine N` for what has none here.
     pub machine: String,
-    /// Its own name, with underscores; empty where the file does not tell.
+    /// Its own name, with underscores; empty where the file lacks it.
     pub name: String,
     /// The kernel it was built for: release, then flags.
     pub vermagic: String,
@@ -321,7 +340,7 @@ pub struct ModuleInfo {
     pub depends: Vec<String>,
     /// The parameters it declares.
     pub parameters: Vec<String>,
-    /// A signature is appended; whose, only the kernel can tell.
+    /// A signature is appended; only the kernel knows whether it is trusted.
     pub signed: bool,
     /// Identity of the build, in hexadecimal.
     pub build_id: Option<String>,
@@ -329,7 +348,7 @@ pub struct ModuleInfo {
     pub imports: BTreeSet<String>,
     /// The CRC of each symbol it was built against, `module_layout` included; empty where none was recorded.
     pub versions: BTreeMap<String, u32>,
-    /// The CRC of each symbol it exports, as far as the file tells.
+    /// The CRC of each symbol it exports, as far as the file shows them.
     pub exports: BTreeMap<String, u32>,
 }
 
@@ -367,6 +386,9 @@ pub struct GivenParameter {
 /// What decides whether nvidia-peermem will load.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peermem {
+    /// The root of the driver's files: the one that was asked for, or where a driver container shows its own.
+    #[serde(default)]
+    pub root: PathBuf,
     /// The file that modprobe would take.
     pub file: ModuleFile,
     /// What modprobe would give it by itself.
@@ -459,10 +481,10 @@ impl Identity {
     #[must_use]
     pub fn difference(&self, later: &Self) -> Option<String> {
         if self.marker != later.marker {
-            return Some("the marker was made anew".to_owned());
+            return Some("the marker was created again".to_owned());
         }
         let reloaded = |name: &&String| self.modules.get(*name) != later.modules.get(*name);
         let names = self.modules.keys().chain(later.modules.keys());
-        names.into_iter().find(reloaded).map(|name| format!("module {name} was loaded anew"))
+        names.into_iter().find(reloaded).map(|name| format!("module {name} was loaded again"))
     }
 }

@@ -12,6 +12,7 @@ pub mod survey;
 pub mod wish;
 
 use crate::observation::{Lock, Marker, Seen};
+use crate::rebuild::Obstacle;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,9 @@ pub struct Symptoms {
     pub rdma: rdma::Rdma,
     /// The host itself.
     pub host: host::Host,
+    /// Where only nvidia-peermem.ko is wrong: the driver's root in which `peermem-gate rebuild` can build another
+    /// one, or why it cannot.
+    pub rebuild: Option<Result<PathBuf, Obstacle>>,
     /// Processes that have GPUs or RDMA devices open: `name (pid)`.
     pub holders: Vec<String>,
 }
@@ -237,9 +241,11 @@ pub struct Driver {
     /// Other kernels that have one, where this kernel has none.
     pub other_kernels: Vec<String>,
     /// `/proc/driver/nvidia/version`, first line.
-    pub told: (PathBuf, Seen<Option<String>>),
+    pub version_file: (PathBuf, Seen<Option<String>>),
     /// The loaded nvidia's version by sysfs.
     pub loaded: (PathBuf, Seen<Option<String>>),
+    /// The driver's library for programs, and the version that its link names.
+    pub library: Option<(PathBuf, String)>,
     /// The version of the peer-memory client that is registered as `nv_mem`.
     pub client: (PathBuf, Seen<Option<String>>),
     /// The digest of the settings that the loaded driver was installed with: k8s-driver-manager and the driver's

@@ -2,8 +2,8 @@
 //! A build under way: a group of processes that never outlives who started it.
 //!
 //! make starts compilers, and nobody's death ends those. So the build has a process group, and a warden: this program
-//! again, under a hidden name, which holds the other end of a pipe. When that closes, because the build is broken off or
-//! because we were killed, the warden kills the whole group.
+//! again, under a hidden name, which holds the other end of a pipe. When that closes, because the build is broken off
+//! or because we were killed, the warden kills the whole group.
 
 use super::exec::Unrunnable;
 use super::modprobe::run::{Attempt, Pipe, code};
@@ -37,7 +37,7 @@ const SHOWN: usize = 20;
 /// Where the programs of a build are, as in the images of drivers.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What is to be run.
+/// What to run.
 #[derive(Debug)]
 pub struct Build {
     /// The root that it runs in.
@@ -64,8 +64,8 @@ pub struct Built<T> {
 }
 
 impl Build {
-    /// Runs it to its end. `break_off` is asked whenever `signals` can be read, and ten times a second; nothing of the
-    /// build is left when this returns.
+    /// Runs it to its end. `break_off` is asked whenever `signals` can be read, and ten times a second; nothing of
+    /// the build is left when this returns.
     ///
     /// # Errors
     /// The program cannot be run.
@@ -104,7 +104,7 @@ impl Build {
 
     fn unrunnable(&self, error: &io::Error) -> Unrunnable {
         let message = format!(
-            "{} cannot be run: {}: see that processes may be started here (pids limit, memory)",
+            "{} cannot be run: {}: check that processes may be started here (pids limit, memory)",
             self.program.display(),
             errno::words(error)
         );
@@ -112,12 +112,12 @@ impl Build {
     }
 }
 
-/// What follows [`WARDEN`]: a root, a program below it, and its arguments. Runs that program in a group of its own, and
-/// kills the group when standard input ends.
+/// What follows [`WARDEN`]: a root, a program below it, and its arguments. Runs that program in a group of its own,
+/// and kills the group when standard input ends.
 #[must_use]
 pub fn warden(args: &[OsString]) -> Ending {
     let [root, program, args @ ..] = args else {
-        eprintln!("{WARDEN}: a root and a program are missing: this is a step of peermem-gate's own");
+        eprintln!("{WARDEN}: a root and a program are missing: this is an internal step of peermem-gate");
         return Ending::Refused;
     };
     match guard(Path::new(root), Path::new(program), args) {

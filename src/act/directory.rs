@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Where MOFED's marker and lock are. A file of ours that is named like the marker would be taken for it.
+/// Where MOFED's marker and lock are. A file from us that is named like the marker would be taken for it.
 const MOFED: &str = "/run/mellanox/drivers";
 
 /// Names are random: a clash is somebody's doing, and this many are no accident.
@@ -99,14 +99,14 @@ pub(super) fn refuse_mofeds(real: &Path, marker: Option<&Path>) -> io::Result<()
     for directory in [Path::new(MOFED)].into_iter().chain(asked) {
         let is_below = |above: &Path| real.starts_with(above);
         if is_below(directory) || directory.canonicalize().is_ok_and(|directory| is_below(&directory)) {
-            let why = format!("nothing may be written below {}, which is MOFED's", directory.display());
+            let why = format!("nothing may be written below {}, which belongs to MOFED", directory.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
     }
     Ok(())
 }
 
-/// A hidden name, so that no collector takes the file, and one that nobody can have planted beforehand.
+/// A hidden name, so no collector takes the file, and one that nobody can have planted beforehand.
 fn random_name(name: &OsStr) -> OsString {
     let random = RandomState::new().build_hasher().finish();
     let mut temporary = OsString::from(".");

@@ -91,10 +91,7 @@ fn unrunnable(path: &Path, error: &io::Error) -> Unrunnable {
         io::ErrorKind::PermissionDenied => {
             (Ending::NotExecutable, "make it executable (chmod +x) on a mount without noexec")
         }
-        _ => (
-            Ending::NotExecutable,
-            "it must be a program of this machine, or a script whose #! line names one",
-        ),
+        _ => (Ending::NotExecutable, "use a program for this machine, or a script whose #! line names one"),
     };
     Unrunnable {
         ending,

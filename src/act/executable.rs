@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a file can be run, as far as that can be told before it is.
+//! Whether a file can be run, as far as that shows before it runs.
 
 use nix::unistd::{AccessFlags, access};
 use std::io;

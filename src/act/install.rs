@@ -28,7 +28,7 @@ use std::time::Duration;
 const PROGRAM: &str = "peermem-gate";
 const SHIM: &str = "shim";
 const LINK: &str = "modprobe";
-/// Relative, for the volume is mounted at other places elsewhere.
+/// Relative, because other containers mount the volume at other paths.
 const TARGET: &str = "../peermem-gate";
 
 /// For all to run, whatever the umask is.
@@ -41,7 +41,7 @@ const MARGIN: u64 = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 const NAP: Duration = Duration::from_millis(20);
 
-/// What stood where something is to be put.
+/// What was at the path before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Was {
     /// The very same: it is left alone.
@@ -116,14 +116,14 @@ impl Directory {
             return Ok(());
         }
         Err(NotInstalled::Refused(format!(
-            "cannot install into {}: {} is mounted noexec, so that nothing in it can be run: name a directory on \
-             another mount (an emptyDir, if the node's /var is not noexec too), or mount that one with exec",
+            "cannot install into {}: {} is mounted noexec, so nothing in it can be run: name a directory on \
+                another mount (an emptyDir, unless the node's /var is noexec too), or mount this one with exec",
             self.path.display(),
             self.mount()
         )))
     }
 
-    /// One at a time: the names of what is unfinished are always the same, so that what a dead one has
+    /// One at a time: the names of what is unfinished are always the same, so what a dead one has
     /// left is found.
     fn lock(&self) -> Result<Flock<OwnedFd>, NotInstalled> {
         let cannot = |errno| self.cannot("lock", "", errno);
@@ -136,8 +136,8 @@ impl Directory {
                 Err((unlocked, Errno::EWOULDBLOCK | Errno::EINTR)) if now() < until => fd = unlocked,
                 Err((_, Errno::EWOULDBLOCK)) => {
                     return Err(NotInstalled::Failed(format!(
-                        "cannot install into {}: its lock has been held for {} s: end the other install that hangs, or \
-                         whatever has flock(2) on that directory",
+                        "cannot install into {}: its lock has been held for {} s: end the other install that \
+                            hangs, or the process that has flock(2) on that directory",
                         self.path.display(),
                         PATIENCE.as_secs()
                     )));
@@ -145,7 +145,7 @@ impl Directory {
                 Err((_, errno)) => return Err(cannot(errno)),
             }
             if !is_said {
-                tracing::info!("another install is at work in {}: waiting for it", self.path.display());
+                tracing::info!("another install is running in {}: waiting for it", self.path.display());
                 is_said = true;
             }
             sleep(NAP);
@@ -163,7 +163,7 @@ impl Directory {
             libc::S_IFREG => Ok(Was::File),
             libc::S_IFLNK => Ok(Was::Link),
             _ => Err(NotInstalled::Refused(format!(
-                "{} is in the way, which is no file: remove it",
+                "{} is in the way and is not a file: remove it",
                 self.path.join(name).display()
             ))),
         }
@@ -176,7 +176,7 @@ impl Directory {
             Ok(fd) => Ok(Some(Self { path, fd })),
             Err(Errno::ENOENT) => Ok(None),
             Err(Errno::ENOTDIR | Errno::ELOOP) => Err(NotInstalled::Refused(format!(
-                "{} is in the way, which is no directory (links are not followed): remove it",
+                "{} is in the way and is not a directory (links are not followed): remove it",
                 path.display()
             ))),
             Err(errno) => Err(self.cannot("open", name, errno)),
@@ -233,7 +233,7 @@ impl Directory {
         if mode.contains(read_and_search) { Ok(()) } else { fchmod(&self.fd, mode | MODE).map_err(cannot) }
     }
 
-    /// The file of this name, if it is what is to be installed.
+    /// The file of this name, if it is the one to install.
     fn equal(&self, name: &str, ourselves: &Ourselves) -> Option<File> {
         // Neither a FIFO nor a device can hold us up, should one be swapped in.
         let flags =
@@ -246,7 +246,7 @@ impl Directory {
     }
 
     fn refuse_without_room(&self, size: u64) -> Result<(), NotInstalled> {
-        // Where this cannot be told, the writing tells.
+        // If this is unknown, the write will show it.
         let Ok(space) = fstatvfs(&self.fd) else { return Ok(()) };
         let free = space.blocks_available().saturating_mul(space.fragment_size());
         let needed = size + MARGIN;
@@ -255,8 +255,9 @@ impl Directory {
             return Ok(());
         }
         Err(NotInstalled::Failed(format!(
-            "no room in {}: {} has {} KiB free and {} KiB are needed, for a copy is whole before an older one goes; {} \
-             KiB are missing: make room, or give the volume a larger size",
+            "no room in {}: {} has {} KiB free and {} KiB are needed, because the new copy is written before \
+                the old one is removed; {} \
+             KiB are missing: make room, or enlarge the volume",
             self.path.display(),
             self.mount(),
             free / 1024,
@@ -275,7 +276,7 @@ impl Directory {
         let copied = io::copy(&mut ourselves.file, &mut copy).map_err(|error| cannot(errno_of(&error)))?;
         if copied != ourselves.size {
             return Err(NotInstalled::Failed(format!(
-                "this program has {} bytes, and {copied} could be read: see what changes it",
+                "this program has {} bytes, but {copied} could be read: find what changes it",
                 ourselves.size
             )));
         }
@@ -297,18 +298,18 @@ impl Directory {
                 Ok(())
             }
             Ok(ran) => Err(NotInstalled::Failed(format!(
-                "{path} does not run as it must: asked for its version, it ended with {} and said {:?}: report this",
+                "{path} --version ended with {} and printed {:?}: report this",
                 ran.status,
                 String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).trim_end()
             ))),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(NotInstalled::Refused(format!(
-                "{path} may not be run, though {} is not mounted noexec: see what the node's audit log denies (SELinux, \
-                 AppArmor, fapolicyd), or name another directory",
+                "{path} may not be run, although {} is not mounted noexec: check the node's audit log \
+                    (SELinux, AppArmor, fapolicyd), or name another directory",
                 self.mount()
             ))),
             Err(error) => Err(NotInstalled::Failed(format!(
-                "{path} cannot be run: {}: see that processes may be started here (pids limit, memory, SIGCHLD not \
-                 ignored)",
+                "{path} cannot be run: {}: check that processes may be started here (pids limit, memory, \
+                    SIGCHLD not ignored)",
                 errno_of(&error).desc()
             ))),
         }
@@ -323,7 +324,7 @@ impl Directory {
         Ok(())
     }
 
-    /// What one that was killed has left, or we leave. If it stays, the writing tells.
+    /// What one that was killed has left, or we leave. If it stays, the write shows it.
     fn remove_unfinished(&self, name: &str) {
         let _ = unlinkat(&self.fd, unfinished(name).as_str(), UnlinkatFlags::NoRemoveDir);
     }
@@ -341,18 +342,19 @@ impl Directory {
                 self.mount()
             )),
             Errno::EACCES | Errno::EPERM => NotInstalled::Refused(format!(
-                "{said}: {}: run as a user that may write there, or give the volume to this one (fsGroup, chown)",
+                "{said}: {}: run as a user that may write there, or make this user the volume's owner \
+                    (fsGroup, chown)",
                 self.owner()
             )),
             Errno::EEXIST | Errno::EISDIR => {
                 NotInstalled::Refused(format!("{said}: it is in the way and cannot be replaced: remove it"))
             }
             Errno::ENOSPC | Errno::EDQUOT => NotInstalled::Failed(format!(
-                "{said}: make room on {} (df shows bytes, df -i inodes), or give the volume a larger size",
+                "{said}: make room on {} (df shows bytes, df -i inodes), or enlarge the volume",
                 self.mount()
             )),
             _ => NotInstalled::Failed(format!(
-                "{said}: see the node's kernel log, and who else changes that directory"
+                "{said}: read the node's kernel log, and find what else changes that directory"
             )),
         }
     }
@@ -383,7 +385,7 @@ impl Ourselves {
         });
         opened.map_err(|error| {
             let why = errno_of(&error).desc();
-            let remedy = "see that /proc is mounted, and that this user may read the program";
+            let remedy = "check that /proc is mounted and that this user may read the program";
             NotInstalled::Failed(format!("this program cannot be read (/proc/self/exe): {why}: {remedy}"))
         })
     }
@@ -393,8 +395,8 @@ fn cannot_open(path: &Path, errno: Errno) -> NotInstalled {
     let said = format!("cannot install into {}: {}", path.display(), errno.desc());
     match errno {
         Errno::ENOENT => NotInstalled::Refused(format!(
-            "{said}: mount the volume there, or make the directory; it is not made here, for it would lie outside the \
-             volume"
+            "{said}: mount the volume there, or create the directory; install does not create it, because it \
+                would lie outside the volume"
         )),
         Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG => {
             NotInstalled::Refused(format!("{said}: name the directory at which the volume is mounted"))
@@ -402,7 +404,7 @@ fn cannot_open(path: &Path, errno: Errno) -> NotInstalled {
         Errno::EACCES | Errno::EPERM => {
             NotInstalled::Refused(format!("{said}: run as a user that may read and write that directory"))
         }
-        _ => NotInstalled::Failed(format!("{said}: see the node's kernel log")),
+        _ => NotInstalled::Failed(format!("{said}: read the node's kernel log")),
     }
 }
 

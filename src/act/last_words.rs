@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How an ending is told: on standard error, and where Kubernetes looks for it.
+//! How an ending is reported: on standard error, and where Kubernetes looks for it.
 
 use super::log;
 use super::termination_log::TerminationLog;

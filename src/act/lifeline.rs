@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a worker tells its supervisor, over a pipe: a letter, a length, and as many bytes.
+//! A worker's messages to its supervisor, over a pipe: a letter, a length, and as many bytes.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
@@ -44,12 +44,12 @@ impl Lifeline {
     fn send(&self, letter: u8, text: &[u8]) {
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let text = &text[..length as usize];
-        // Without a supervisor there is nobody to tell: the kernel is about to end this process.
+        // Without a supervisor nothing reads this: the kernel is about to end this process.
         let _ = (&*self.0).write_all(&[&[letter][..], &length.to_ne_bytes(), text].concat());
     }
 }
 
-/// One thing that the worker told.
+/// One message from the worker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// For standard error.

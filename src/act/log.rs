@@ -53,7 +53,7 @@ fn left_out_as_json(count: u64) -> String {
 }
 
 fn left_out_sentence(count: u64) -> String {
-    format!("{count} log lines were left out, because nobody read standard error")
+    format!("{count} log lines were dropped, because nothing read standard error")
 }
 
 /// Says one sentence without a stamp, before there is a log or after it has ended.

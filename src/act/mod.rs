@@ -21,4 +21,4 @@ pub mod termination_log;
 pub mod workshop;
 
 pub use lifeline::Lifeline;
-pub use outlet::answer;
+pub use outlet::{answer, answer_until_signalled};

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// How often the watchdog hears of us between two of its limits.
 const SHARE: u32 = 3;
-/// How soon to tell again what could not be told.
+/// How soon to send again what could not be sent.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The service manager, if one started us and wants to hear.
@@ -28,7 +28,7 @@ pub struct Systemd {
     has_failed: Cell<bool>,
 }
 
-/// What could not be told yet, for the manager has not read what came before.
+/// What could not be sent yet, because the manager has not read earlier messages.
 #[derive(Debug, Default)]
 struct Owed {
     ready: bool,
@@ -79,7 +79,7 @@ impl Systemd {
         self.feed();
     }
 
-    /// It ends because it was told to.
+    /// It ends on request.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }
@@ -113,7 +113,7 @@ impl Systemd {
         owed.status = owed.status.take().filter(|status| !self.tell(status));
     }
 
-    /// To nobody who does not read: an unload must not wait for the service manager. False where it has to be told
+    /// Never blocks on a manager that does not read: an unload must go ahead. False where it has to be sent
     /// again.
     fn tell(&self, state: &str) -> bool {
         let Some((socket, address)) = &self.socket else { return true };
@@ -129,7 +129,7 @@ impl Systemd {
 
     fn failed(&self, error: &io::Error) {
         if !self.has_failed.replace(true) {
-            tracing::warn!("cannot tell the service manager (NOTIFY_SOCKET): {error}");
+            tracing::warn!("cannot tell the service manager (NOTIFY_SOCKET): {}", crate::errno::words(error));
         }
     }
 }

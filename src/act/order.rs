@@ -11,22 +11,30 @@ const NOTE: &str = ".peermem-gate-ordered";
 /// A build id has 40 digits.
 const LONGEST: u64 = 200;
 
+/// Whether that was done for this MOFED before.
+///
+/// # Errors
+/// As open(2) and read(2).
+pub fn was_given(directory: &Path, mofed: &str) -> io::Result<bool> {
+    let note = directory.join(NOTE);
+    let kind = Directory::of(&note, None)?.kind(OsStr::new(NOTE));
+    if !matches!(kind, Ok(Some(kind)) if kind == nix::sys::stat::SFlag::S_IFREG) {
+        return Ok(false);
+    }
+    let mut last = String::new();
+    std::fs::File::open(&note)?.take(LONGEST).read_to_string(&mut last)?;
+    Ok(last == mofed)
+}
+
 /// Removes `name` in `directory`, unless that was done for the same MOFED before. False then.
 ///
 /// # Errors
 /// As open(2), write(2) and unlink(2).
 pub fn again(directory: &Path, name: &str, mofed: &str) -> io::Result<bool> {
-    let note = directory.join(NOTE);
-    let opened = Directory::of(&note, None)?;
-    let is_file =
-        matches!(opened.kind(OsStr::new(NOTE)), Ok(Some(kind)) if kind == nix::sys::stat::SFlag::S_IFREG);
-    if is_file {
-        let mut last = String::new();
-        std::fs::File::open(&note)?.take(LONGEST).read_to_string(&mut last)?;
-        if last == mofed {
-            return Ok(false);
-        }
+    if was_given(directory, mofed)? {
+        return Ok(false);
     }
+    let opened = Directory::of(&directory.join(NOTE), None)?;
     // The note first: without it there would be no end of builds.
     let (temporary, mut file) = opened.create_beside(OsStr::new(NOTE))?;
     file.write_all(mofed.as_bytes())?;

@@ -2,17 +2,23 @@
 //! Files that others read while we write them (metrics, status): replaced whole, in one step.
 
 use super::directory::Directory;
+use crate::errno;
 use nix::sys::stat::SFlag;
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// A file of ours that others read.
+/// A file that we write and others read.
 #[derive(Clone, Debug)]
 pub struct OutputFile {
+    /// What it is, for messages.
+    what: String,
     path: PathBuf,
     /// Nothing is written beside MOFED's marker.
     marker: PathBuf,
+    /// The log has a line about a write that failed.
+    warned: Cell<bool>,
 }
 
 impl OutputFile {
@@ -20,8 +26,9 @@ impl OutputFile {
     ///
     /// # Errors
     /// What is there is not a regular file, or the directory is MOFED's.
-    pub fn new(path: &Path, marker: &Path) -> io::Result<Self> {
-        let file = Self { path: path.to_owned(), marker: marker.to_owned() };
+    pub fn new(what: &str, path: &Path, marker: &Path) -> io::Result<Self> {
+        let (path, marker) = (path.to_owned(), marker.to_owned());
+        let file = Self { what: what.to_owned(), path, marker, warned: Cell::default() };
         match file.open_directory() {
             // A directory may be mounted later, and may be out of reach by then: each write says so.
             Err(error) if error.kind() != ErrorKind::PermissionDenied || error.raw_os_error().is_some() => {}
@@ -30,10 +37,13 @@ impl OutputFile {
         Ok(file)
     }
 
-    /// Its path, for messages.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Replaces the file. The first failure is a warning, and nothing else changes.
+    pub fn publish(&self, text: &str) {
+        if let Err(error) = self.replace(text) {
+            if !self.warned.replace(true) {
+                tracing::warn!("{}", cannot_write(&self.what, &self.path, &error));
+            }
+        }
     }
 
     /// Replaces the file: a reader sees the old text or the new one, and never half of one.
@@ -66,6 +76,11 @@ impl OutputFile {
     fn name(&self) -> io::Result<&OsStr> {
         file_name(&self.path)
     }
+}
+
+pub(super) fn cannot_write(what: &str, path: &Path, error: &io::Error) -> String {
+    let (path, why) = (path.display(), errno::words(error));
+    format!("cannot write the {what} {path}: {why}: check that its directory exists and is writable")
 }
 
 pub(super) fn file_name(path: &Path) -> io::Result<&OsStr> {
@@ -103,7 +118,7 @@ mod tests {
     const MARKER: &str = "/nowhere/.driver-ready";
 
     fn output(path: &Path) -> io::Result<OutputFile> {
-        OutputFile::new(path, Path::new(MARKER))
+        OutputFile::new("file", path, Path::new(MARKER))
     }
 
     #[test]
@@ -119,6 +134,28 @@ mod tests {
         assert_eq!(dir.path().read_dir().unwrap().count(), 1);
         file.remove();
         assert_eq!(dir.path().read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn two_gates_with_one_path_never_show_half_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gate.prom");
+        output(&path).unwrap().replace("a").unwrap();
+        std::thread::scope(|scope| {
+            for letter in ["a", "b"] {
+                let path = &path;
+                scope.spawn(move || {
+                    let file = output(path).unwrap();
+                    (0..200).for_each(|_| file.replace(&letter.repeat(10_000)).unwrap());
+                });
+            }
+            for _ in 0..200 {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(matches!(text.len(), 1 | 10_000), "{} bytes", text.len());
+                assert!(text.chars().all(|letter| text.starts_with(letter)), "two texts in one file");
+            }
+        });
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1);
     }
 
     #[test]
@@ -168,11 +205,11 @@ mod tests {
         symlink(&drivers, &link).unwrap();
         let marker = drivers.join(".driver-ready");
         for directory in [&drivers, &link] {
-            let why = OutputFile::new(&directory.join("x"), &marker).unwrap_err().to_string();
-            assert!(why.contains("MOFED's"), "{why}");
+            let why = OutputFile::new("file", &directory.join("x"), &marker).unwrap_err().to_string();
+            assert!(why.contains("belongs to MOFED"), "{why}");
         }
         fs::remove_file(&link).unwrap();
-        let file = OutputFile::new(&link.join("x"), &marker).unwrap();
+        let file = OutputFile::new("file", &link.join("x"), &marker).unwrap();
         symlink(&drivers, &link).unwrap();
         assert!(file.replace("ours").is_err());
         assert_eq!(drivers.read_dir().unwrap().count(), 0);

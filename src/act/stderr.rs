@@ -24,7 +24,7 @@ pub(super) struct Patient<F> {
 }
 
 /// How to write without waiting.
-enum Way {
+pub(super) enum Way {
     /// A pipe or a terminal, opened once more: `O_NONBLOCK` is then ours alone, and CMD's stays as it is.
     Again(File),
     /// A pipe or a terminal that cannot be opened again: asked each time whether there is room.
@@ -41,7 +41,12 @@ impl<F: AsFd> Patient<F> {
         Self { fd, way, rest: Vec::new(), left_out: 0 }
     }
 
-    /// Writes a line, or leaves it out. `left_out` words the line that tells of those that were.
+    /// A regular file: a write may hang with its file system.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self.way, Way::Plain)
+    }
+
+    /// Writes a line, or drops it. `left_out` words the line that reports dropped ones.
     pub(super) fn line(&mut self, text: &[u8], left_out: fn(u64) -> String) {
         let rest = std::mem::take(&mut self.rest);
         if !self.write(&rest) {
@@ -79,7 +84,7 @@ impl<F: AsFd> Patient<F> {
 }
 
 impl Way {
-    fn of(fd: BorrowedFd<'_>) -> Self {
+    pub(super) fn of(fd: BorrowedFd<'_>) -> Self {
         let mode = fstat(fd).map_or(0, |stat| stat.st_mode & SFlag::S_IFMT.bits());
         match SFlag::from_bits_truncate(mode) {
             SFlag::S_IFSOCK => Self::Socket,
@@ -88,7 +93,8 @@ impl Way {
         }
     }
 
-    fn write(&mut self, fd: BorrowedFd<'_>, text: &[u8]) -> io::Result<usize> {
+    /// As write(2); `WouldBlock` where nothing fits.
+    pub(super) fn write(&mut self, fd: BorrowedFd<'_>, text: &[u8]) -> io::Result<usize> {
         match self {
             Self::Again(file) => file.write(text),
             Self::Plain => Ok(write(fd, text)?),

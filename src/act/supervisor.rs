@@ -2,13 +2,14 @@
 //! Two processes: a worker looks, and a supervisor watches the clock, the signals and the worker.
 //!
 //! A read can block in the kernel for as long as it likes (FUSE, NFS, an overlay on either), and then no
-//! signal reaches whoever reads, `SIGKILL` included. A thread would not help: a process ends only
+//! signal reaches anyone who reads, `SIGKILL` included. A thread would not help: a process ends only
 //! when all its threads have. So the supervisor touches no file system while the worker lives. It is the
 //! process that was started, so it is also the one that becomes CMD.
 
 use super::lifeline::{Lifeline, Line, Word};
 use super::outlet::{self, speak_through};
 use crate::clock::now;
+use crate::ending::Ending;
 use crate::time::{BootTime, Seconds};
 use crate::wake::Signals;
 use nix::errno::Errno;
@@ -25,7 +26,7 @@ use std::time::Duration;
 /// How long the worker may take to end by itself once it has to: modprobe is given a second of it.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the worker's end is looked for where no signal tells of it (SIGCHLD is ignored).
+/// How often the worker's end is looked for where no signal reports it (SIGCHLD is ignored).
 const NAP: Duration = Duration::from_millis(10);
 
 /// How long a killed worker is waited for. One that the kernel does not let go stays behind.
@@ -47,7 +48,7 @@ pub enum Finished {
 /// A worker that does not come back.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hung {
-    /// The signal that told us to end; `None` when the deadline passed.
+    /// The signal that ended us; `None` when the deadline passed.
     pub signal: Option<u8>,
     /// Where in the kernel it was, in the kernel's words; `None` where that cannot be seen.
     pub place: Option<String>,
@@ -57,8 +58,7 @@ pub struct Hung {
 
 impl Hung {
     /// What a person can do about it.
-    pub const REMEDY: &str = "find the file system that does not answer (`findmnt -t fuse,nfs,nfs4,ceph,cifs,overlay`), and \
-                              restart what serves it";
+    pub const REMEDY: &str = "find the file system that does not answer (`findmnt -t fuse,nfs,nfs4,ceph,cifs,overlay`), and restart its server";
 
     /// What happened.
     #[must_use]
@@ -66,9 +66,9 @@ impl Hung {
         let waited = Seconds(self.waited);
         match &self.place {
             Some(place) => {
-                format!("a look at the node has not come back from the kernel (in {place}) for {waited}")
+                format!("a look at the node has hung in the kernel (in {place}) for {waited}")
             }
-            None => format!("the process that looks at the node has not come back for {waited}"),
+            None => format!("the process that looks at the node has not answered for {waited}"),
         }
     }
 
@@ -77,7 +77,7 @@ impl Hung {
     pub fn sentence(&self) -> String {
         let how = match self.signal {
             Some(signal) => format!("ended by signal {signal}"),
-            None => "give up: the time is up".to_owned(),
+            None => "give up: the deadline passed".to_owned(),
         };
         format!("{how}: {}; what to do: {}", self.cause(), Self::REMEDY)
     }
@@ -122,6 +122,7 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&Lifeline) -> u8) -> io::Result<F
                 signal: None,
                 ended: None,
                 unheard: None,
+                cut_short: None,
                 status: None,
             };
             Ok(supervisor.watch())
@@ -143,11 +144,42 @@ fn become_worker(supervisor: Pid, lifeline: &Lifeline, keeps_stdout: bool) {
     if getppid() != supervisor {
         std::process::exit(1);
     }
-    speak_through(lifeline.clone());
+    let keeps_stderr = speak_through(lifeline.clone());
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        let _ = dup2_stderr(&null);
+        if !keeps_stderr {
+            let _ = dup2_stderr(&null);
+        }
         if !keeps_stdout {
             let _ = dup2_stdout(&null);
+        }
+    }
+}
+
+/// Runs `work` in a child process and waits at most `limit` for it, because it may hang on a file system that
+/// does not answer.
+///
+/// # Errors
+/// As pipe(2) and fork(2).
+pub fn briefly(limit: Duration, work: impl FnOnce()) -> io::Result<()> {
+    let (reader, writer) = io::pipe()?;
+    match begin()? {
+        ForkResult::Child => {
+            drop(reader);
+            work();
+            std::process::exit(0);
+        }
+        ForkResult::Parent { child } => {
+            drop(writer);
+            // The pipe closes when the child ends.
+            let mut fds = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut fds, PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX));
+            let _ = kill(child, Signal::SIGKILL);
+            let until = now() + DEATH;
+            while waitpid(child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && now() < until {
+                // A pause of 1 ms. poll(2) is in the seccomp profile of `wait`.
+                let _ = poll(&mut [], PollTimeout::from(1u8));
+            }
+            Ok(())
         }
     }
 }
@@ -158,12 +190,14 @@ struct Supervisor<'a> {
     line: Line,
     started: BootTime,
     limit: Option<BootTime>,
-    /// The first signal that told us to end, and when.
+    /// The first signal that asks us to end, and when.
     signal: Option<(u8, BootTime)>,
     /// The exit code that the worker has named.
     ended: Option<u8>,
     /// Why its answer could not be written.
     unheard: Option<io::Error>,
+    /// The signal that came while the answer was being printed.
+    cut_short: Option<u8>,
     /// How the worker's process ended.
     status: Option<WaitStatus>,
 }
@@ -178,6 +212,11 @@ impl Supervisor<'_> {
             if has_words {
                 let is_open = self.line.read();
                 self.listen();
+                if let Some(signal) = self.cut_short {
+                    let _ = kill(self.worker, Signal::SIGKILL);
+                    self.reap(Some(now() + DEATH));
+                    return Finished::Ended(Ending::Signal(signal).code());
+                }
                 if let Some(code) = self.ended {
                     self.reap(None);
                     return self.unheard.map_or(Finished::Ended(code), Finished::Unheard);
@@ -218,8 +257,13 @@ impl Supervisor<'_> {
         while let Some(word) = self.line.next() {
             match word {
                 Word::Said(text) => outlet::say(&text),
-                // Whoever asked for the answer may read as slowly as they like.
-                Word::Answer(text) => self.unheard = outlet::answer(&String::from_utf8_lossy(&text)).err(),
+                Word::Answer(text) => {
+                    let came = self.signal.map(|(signal, _)| signal);
+                    match outlet::answer_until_signalled(&text, self.signals, came) {
+                        Ok(signal) => self.cut_short = signal,
+                        Err(error) => self.unheard = Some(error),
+                    }
+                }
                 Word::Needs(seconds) => self.extend(Duration::from_secs(seconds.into())),
                 Word::Ended(code) => self.ended = Some(code),
             }
@@ -239,7 +283,7 @@ impl Supervisor<'_> {
     }
 
     fn give_up(&mut self) -> Finished {
-        // `0` is what the kernel shows to those who may not see it, and for what runs. Whoever polls waits for us.
+        // `0` is what the kernel shows to those who may not see it, and for what runs. Anyone who polls waits for us.
         let place = fs::read_to_string(format!("/proc/{}/wchan", self.worker)).unwrap_or_default();
         let place =
             Some(place).filter(|place| !matches!(place.as_str(), "" | "0") && !place.contains("poll"));
@@ -249,7 +293,7 @@ impl Supervisor<'_> {
         Finished::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
     }
 
-    /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits whoever lost
+    /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits anyone who lost
     /// its parent.
     fn reap_all(&mut self) -> bool {
         loop {
@@ -262,7 +306,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits for the worker's end, so that CMD is not left with a child that it does not know.
+    /// Waits for the worker's end, so CMD is not left with a child that it does not know.
     fn reap(&mut self, until: Option<BootTime>) -> Option<WaitStatus> {
         loop {
             // Where SIGCHLD is ignored the kernel reaps, and nothing is left to wait for.

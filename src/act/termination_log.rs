@@ -2,7 +2,7 @@
 //! The last words, where Kubernetes looks for them.
 
 use super::directory::Directory;
-use super::output::{file_name, refuse_irregular};
+use super::output::{cannot_write, file_name, refuse_irregular};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -50,10 +50,7 @@ impl TerminationLog {
     /// never an ending of its own.
     pub fn write(&self, text: &str) {
         if let Err(error) = self.try_write(text) {
-            tracing::warn!(
-                "cannot write the termination log {}: {error}: see that its directory is there and may be written",
-                self.path.display()
-            );
+            tracing::warn!("{}", cannot_write("termination log", &self.path, &error));
         }
     }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where nvidia-peermem is rebuilt, `var/lib/peermem-gate` below the driver's root, and where it is installed.
 //!
-//! A build has a directory of its own, which is gone afterwards; what a killed one left is removed by the next. The module
-//! is whole and on the disk before it has its name. One rebuild works at a time, by a lock that ends with its holder.
+//! A build has a directory of its own, which is gone afterwards; what a killed one left is removed by the next. The
+//! module is whole and on the disk before it has its name. One rebuild works at a time, by a lock that ends with its
+//! holder.
 
 use super::directory::fd_path;
 use crate::clock::now;
@@ -49,7 +50,7 @@ pub struct Installed {
     pub build_ids: Vec<String>,
 }
 
-/// The last attempt for a kernel that came to nothing.
+/// The last attempt for a kernel that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
     /// What it was for.
@@ -98,7 +99,7 @@ pub fn installed(root: &Path, release: &str) -> Option<Installed> {
     record(root, "installed", release)
 }
 
-/// A file at the place of ours that we did not put there.
+/// A file at our file's path that we did not put there.
 #[must_use]
 pub fn foreign(root: &Path, release: &str) -> Option<PathBuf> {
     let path = below(root, &target(release));
@@ -108,7 +109,7 @@ pub fn foreign(root: &Path, release: &str) -> Option<PathBuf> {
     (!is_ours).then_some(path)
 }
 
-/// The last attempt that came to nothing, if there was one.
+/// The last attempt that failed, if there was one.
 #[must_use]
 pub fn tried(root: &Path, release: &str) -> Option<Tried> {
     record(root, "tried", release)
@@ -203,8 +204,8 @@ impl Workshop {
         }
         let conftest = copy.outside.join("conftest.sh");
         let edited = recipe::conftest(&fs::read_to_string(&conftest)?, &copy.inside.join(recipe::OFA));
-        let edited =
-            edited.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "conftest.sh is not as known"))?;
+        let edited = edited
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "conftest.sh has an unknown form"))?;
         fs::write(conftest, edited)
     }
 
@@ -229,7 +230,7 @@ impl Workshop {
             fchmod(&file, Mode::from_bits_truncate(0o644))?;
             label(&file, neighbour);
             fsync(&file)?;
-            // First the record: a file without one would be somebody else's for ever.
+            // First the record: a file without one would be somebody else's forever.
             self.remember("installed", release, &ours)?;
             renameat(&directory, unfinished.as_str(), &directory, recipe::MODULE)?;
             let _ = fsync(&directory);
@@ -258,13 +259,13 @@ impl Workshop {
         }
     }
 
-    /// Leaves a note that this attempt came to nothing.
+    /// Leaves a note that this attempt failed.
     pub fn note(&self, tried: &Tried) {
         // A disk that is full then keeps no note, and the attempt is made again.
         let _ = self.remember("tried", &tried.pair.kernel, tried);
     }
 
-    /// Forgets an attempt that came to nothing.
+    /// Forgets an attempt that failed.
     pub fn forget_attempt(&self, release: &str) {
         self.forget("tried", release);
     }
@@ -285,7 +286,7 @@ impl Workshop {
         fd_path(&*self.lock)
     }
 
-    /// Removes what builds that were killed have left. Nobody else is at work, for we have the lock.
+    /// Removes what builds that were killed have left. No other build runs, because we have the lock.
     fn clean(&self) {
         let Ok(entries) = self.here().read_dir() else { return };
         let is_build = |name: &OsStr| name.as_encoded_bytes().starts_with(BUILDS.as_bytes());
@@ -353,7 +354,9 @@ fn label(file: &File, neighbour: &Path) {
 
 /// Files and directories; a link is none of NVIDIA's.
 fn copy_all(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
-    *left = left.checked_sub(1).ok_or_else(|| io::Error::other("more files than NVIDIA's sources have"))?;
+    *left = left
+        .checked_sub(1)
+        .ok_or_else(|| io::Error::other("more files than expected in NVIDIA's sources"))?;
     let kind = from.symlink_metadata()?;
     if kind.is_dir() {
         fs::create_dir(to)?;
@@ -364,7 +367,7 @@ fn copy_all(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
         return Ok(());
     }
     if !kind.is_file() || kind.len() > LARGEST {
-        let why = format!("{} is no source file", from.display());
+        let why = format!("{} is not a source file", from.display());
         return Err(io::Error::new(ErrorKind::InvalidData, why));
     }
     let mut bytes = Vec::new();

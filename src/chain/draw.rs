@@ -24,14 +24,14 @@ pub fn draw(seen: &Chain, links: &[Link], page: &mut Page) {
 pub fn end(seen: &Chain, links: &[Link]) -> String {
     match broken_at(links) {
         Some(link) => {
-            let since =
-                link.waited_s.map(|seconds| format!(", for {} now", span(seconds))).unwrap_or_default();
-            format!("it stops at {}, which {} writes{since}", link.file, link.writer)
+            let waits = link.waited_s.map_or("it waits".to_owned(), |s| format!("it has waited {}", span(s)));
+            let state = if link.state == LinkState::Stale { " (the one there is stale)" } else { "" };
+            format!("{waits} for {}{state}, which {} writes", link.file, link.writer)
         }
         None if seen.has_directory == Ok(false) => {
-            format!("{} is not there: no GPU Operator since this boot", seen.directory.display())
+            format!("{} does not exist: no GPU Operator since this boot", seen.directory.display())
         }
-        None => "it is whole".to_owned(),
+        None => "it is complete".to_owned(),
     }
 }
 
@@ -97,5 +97,6 @@ fn ages(link: &Link) -> String {
 /// A length of time in words, its two largest units: seconds do not matter beside days.
 pub(crate) fn span(seconds: i64) -> String {
     let text = humantime::format_duration(Duration::from_secs(seconds.unsigned_abs())).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+    let units = text.split(' ').take(2).map(|unit| unit.trim_end_matches("ays").trim_end_matches("ay"));
+    units.collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The chain as judged: a [`Link`] for each file.
 
-use super::{DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, MARKER, Needed, STEPS, Step, WORKLOAD_TYPE};
+use super::{
+    ChainFile, DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, FILES, MARKER, Needed, WORKLOAD_TYPE,
+};
 use crate::observation::Lock;
 use crate::symptoms::chain::{Chain, Stamp};
 use serde::{Deserialize, Serialize};
@@ -18,11 +20,11 @@ pub enum LinkState {
     Present,
     /// It is not there.
     Absent,
-    /// It is there, and what it stands for is gone.
+    /// It is there, and its driver container has ended.
     Stale,
     /// It is not there, and on this node nobody waits for it.
     NotExpected,
-    /// It cannot be told.
+    /// Unknown.
     Unknown,
 }
 
@@ -91,56 +93,56 @@ pub fn broken_at(links: &[Link]) -> Option<&Link> {
 pub fn links(seen: &Chain, around: Around) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
     let mut is_whole = true;
-    for step in STEPS {
-        let state = state(step, seen, around);
-        if step.needed == Needed::Never && matches!(state, LinkState::NotExpected) {
+    for file in FILES {
+        let state = state(file, seen, around);
+        if file.needed == Needed::Never && matches!(state, LinkState::NotExpected) {
             continue;
         }
         let holds = matches!(state, LinkState::Absent | LinkState::Stale | LinkState::Unknown);
-        let broken = is_whole && holds && step.needed != Needed::Never && is_begun(seen, step);
-        is_whole &= !holds || step.needed == Needed::Never;
-        links.push(link(step, seen, around, state, broken));
+        let broken = is_whole && holds && file.needed != Needed::Never && is_begun(seen, file);
+        is_whole &= !holds || file.needed == Needed::Never;
+        links.push(link(file, seen, around, state, broken));
     }
     links
 }
 
 /// Where the GPU Operator has not been since the boot there is nothing of it to be broken.
-fn is_begun(seen: &Chain, step: &Step) -> bool {
-    step.is_mofeds() || seen.has_directory != Ok(false)
+fn is_begun(seen: &Chain, file: &ChainFile) -> bool {
+    file.is_mofeds() || seen.has_directory != Ok(false)
 }
 
-fn link(step: &Step, seen: &Chain, around: Around, state: LinkState, broken: bool) -> Link {
-    let (path, stamp) = seen.files.get(step.name).cloned().unwrap_or((PathBuf::new(), Stamp::Absent));
+fn link(file: &ChainFile, seen: &Chain, around: Around, state: LinkState, broken: bool) -> Link {
+    let (path, stamp) = seen.files.get(file.name).cloned().unwrap_or((PathBuf::new(), Stamp::Absent));
     let boot = seen.clock.boot.as_ref().ok();
-    let predecessor = step.after.and_then(|name| seen.stamp(name).written());
+    let predecessor = file.after.and_then(|name| seen.stamp(name).written());
     let written = stamp.written();
-    let since = waited_since(step, seen, around, predecessor);
+    let since = waited_since(file, seen, around, predecessor);
     let waited = since.and_then(|since| seen.clock.age(since)).filter(|_| state == LinkState::Absent);
     Link {
-        file: step.name,
+        file: file.name,
         path,
-        writer: step.writer,
-        after: step.after,
+        writer: file.writer,
+        after: file.after,
         state,
         broken,
         since_boot_s: written.zip(boot).map(|(written, boot)| written - boot),
         since_predecessor_s: written.zip(predecessor).map(|(written, before)| written - before),
         waited_s: waited,
-        usual_s: step.usual,
-        waiters: step.waiters,
-        note: note(step, seen, around, &stamp),
+        usual_s: file.usual,
+        waiters: file.waiters,
+        note: note(file, seen, around, &stamp),
     }
 }
 
-/// From when on a file may be waited for: its writer has been started, and what it waits for is there. Where neither is
-/// known and nothing comes before it, from the boot on.
-fn waited_since(step: &Step, seen: &Chain, around: Around, predecessor: Option<i64>) -> Option<i64> {
-    let writer = match step.name {
+/// From when on a file may be waited for: its writer has been started, and what it waits for is there. Where neither
+/// is known and nothing comes before it, from the boot on.
+fn waited_since(file: &ChainFile, seen: &Chain, around: Around, predecessor: Option<i64>) -> Option<i64> {
+    let writer = match file.name {
         super::MARKER => None,
         DRIVER_CTR_READY => around.driver_started,
         _ => around.validator_started,
     };
-    let before = step.after.and_then(|name| super::STEPS.iter().find(|step| step.name == name));
+    let before = file.after.and_then(|name| super::FILES.iter().find(|file| file.name == name));
     let has_none_before = before.is_none_or(|before| !is_needed(before, seen, around));
     match (predecessor, writer) {
         (None, _) if !has_none_before => None,
@@ -149,25 +151,25 @@ fn waited_since(step: &Step, seen: &Chain, around: Around, predecessor: Option<i
     }
 }
 
-fn state(step: &Step, seen: &Chain, around: Around) -> LinkState {
-    match seen.stamp(step.name) {
+fn state(file: &ChainFile, seen: &Chain, around: Around) -> LinkState {
+    match seen.stamp(file.name) {
         Stamp::Unreadable(_) => LinkState::Unknown,
-        Stamp::Absent if !is_needed(step, seen, around) => LinkState::NotExpected,
+        Stamp::Absent if !is_needed(file, seen, around) => LinkState::NotExpected,
         Stamp::Absent => match &seen.has_directory {
-            Err(_) if !step.is_mofeds() => LinkState::Unknown,
+            Err(_) if !file.is_mofeds() => LinkState::Unknown,
             _ => LinkState::Absent,
         },
-        Stamp::Present { .. } if step.name == DRIVER_CTR_READY && stale_because(seen, around).is_some() => {
+        Stamp::Present { .. } if file.name == DRIVER_CTR_READY && stale_because(seen, around).is_some() => {
             LinkState::Stale
         }
         Stamp::Present { .. } => LinkState::Present,
     }
 }
 
-fn is_needed(step: &Step, seen: &Chain, around: Around) -> bool {
+fn is_needed(file: &ChainFile, seen: &Chain, around: Around) -> bool {
     // GPUs of virtual machines are validated by files of their own.
     let for_containers = !seen.stamp(WORKLOAD_TYPE).text().starts_with("vm-");
-    match step.needed {
+    match file.needed {
         Needed::WithMofed => around.wants_marker,
         Needed::WithDriver => for_containers && !has_host_driver(seen, around),
         Needed::Always => for_containers,
@@ -195,7 +197,7 @@ fn stale_because(seen: &Chain, around: Around) -> Option<String> {
         Lock::Held => None,
         // Both witnesses must say so: older scripts may have kept no lock.
         Lock::Free if seen.driver_runs == Some(false) => {
-            Some(format!("nobody holds the lock on {}", seen.driver_pid.display()))
+            Some(format!("no process holds the lock on {}", seen.driver_pid.display()))
         }
         _ => {
             let boot = *seen.clock.boot.as_ref().ok()?;
@@ -204,21 +206,23 @@ fn stale_because(seen: &Chain, around: Around) -> Option<String> {
     }
 }
 
-fn note(step: &Step, seen: &Chain, around: Around, stamp: &Stamp) -> Option<String> {
-    match (step.name, stamp) {
-        (_, Stamp::Unreadable(why)) => Some(format!("{why}: needs the right to search and stat there")),
+fn note(file: &ChainFile, seen: &Chain, around: Around, stamp: &Stamp) -> Option<String> {
+    match (file.name, stamp) {
+        (_, Stamp::Unreadable(why)) => Some(format!("{why}: search permission is needed there")),
         (DRIVER_CTR_READY, Stamp::Present { .. }) => stale_because(seen, around),
         (DRIVER_CTR_READY, Stamp::Absent) if has_host_driver(seen, around) => {
-            Some("the driver is the host's own".to_owned())
+            Some("the driver is installed on the host".to_owned())
         }
         (DRIVER_CTR_READY, Stamp::Absent) if seen.stamp(DAEMONS_STATUS).text() == "NotReady" => {
             Some(format!("{DAEMONS_STATUS} says NotReady: the driver's daemons have not all started"))
         }
         (MARKER, Stamp::Absent) if !around.wants_marker => Some("nothing waits for MOFED here".to_owned()),
-        (DAEMONS_STATUS | WORKLOAD_TYPE, Stamp::Present { text, .. }) => Some(format!("it says {text:?}")),
+        (DAEMONS_STATUS | WORKLOAD_TYPE, Stamp::Present { text, .. }) => {
+            Some(format!("its content is {text:?}"))
+        }
         (_, Stamp::Present { written, .. }) => {
-            let before = seen.stamp(step.after?).written()?;
-            let older = format!("older than {}: from before that was last written", step.after?);
+            let before = seen.stamp(file.after?).written()?;
+            let older = format!("older than {}", file.after?);
             (before - written > CLOCK_STEP).then_some(older)
         }
         (_, Stamp::Absent) => None,

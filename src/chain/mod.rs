@@ -27,7 +27,7 @@ pub enum Needed {
 
 /// One file of the chain, as upstream defines it.
 #[derive(Debug)]
-pub struct Step {
+pub struct ChainFile {
     /// The file's name.
     pub name: &'static str,
     /// The file that its writer waits for.
@@ -43,7 +43,7 @@ pub struct Step {
     pub usual: i64,
 }
 
-impl Step {
+impl ChainFile {
     /// MOFED's marker lies elsewhere than the GPU Operator's files.
     #[must_use]
     pub fn is_mofeds(&self) -> bool {
@@ -67,25 +67,25 @@ pub const WORKLOAD_TYPE: &str = "workload-type";
 const BUILD: i64 = 30 * 60;
 const VALIDATION: i64 = 10 * 60;
 
-const fn step(
+const fn file(
     name: &'static str,
     after: Option<&'static str>,
     writer: &'static str,
     waiters: &'static [&'static str],
     needed: Needed,
     usual: i64,
-) -> Step {
-    Step { name, after, writer, waiters, needed, usual }
+) -> ChainFile {
+    ChainFile { name, after, writer, waiters, needed, usual }
 }
 
 /// A file that nothing in this chain waits for.
-const fn aside(name: &'static str, after: Option<&'static str>, writer: &'static str) -> Step {
-    step(name, after, writer, &[], Needed::Never, 0)
+const fn aside(name: &'static str, after: Option<&'static str>, writer: &'static str) -> ChainFile {
+    file(name, after, writer, &[], Needed::Never, 0)
 }
 
 /// Every file, predecessors first.
-pub const STEPS: &[Step] = &[
-    step(
+pub const FILES: &[ChainFile] = &[
+    file(
         MARKER,
         None,
         "MOFED's container",
@@ -93,7 +93,7 @@ pub const STEPS: &[Step] = &[
         Needed::WithMofed,
         0,
     ),
-    step(
+    file(
         DRIVER_CTR_READY,
         Some(MARKER),
         "nvidia-driver-ctr's startup probe",
@@ -102,7 +102,7 @@ pub const STEPS: &[Step] = &[
         BUILD,
     ),
     aside(DAEMONS_STATUS, Some(DRIVER_CTR_READY), "nvidia-driver-ctr"),
-    step(
+    file(
         DRIVER_READY,
         Some(DRIVER_CTR_READY),
         "driver-validation of nvidia-container-toolkit",
@@ -113,7 +113,7 @@ pub const STEPS: &[Step] = &[
     aside("nvidia-fs-ready", Some(DRIVER_READY), "nvidia-operator-validator"),
     aside("gdrcopy-ready", Some(DRIVER_READY), "nvidia-operator-validator"),
     aside("nvidia-peermem-ready", Some(DRIVER_READY), "nvidia-operator-validator"),
-    step(
+    file(
         TOOLKIT_READY,
         Some(DRIVER_READY),
         "toolkit-validation of nvidia-operator-validator",
@@ -128,7 +128,7 @@ pub const STEPS: &[Step] = &[
         Needed::Always,
         VALIDATION,
     ),
-    step(
+    file(
         "cuda-ready",
         Some(TOOLKIT_READY),
         "cuda-validation of nvidia-operator-validator",
@@ -136,7 +136,7 @@ pub const STEPS: &[Step] = &[
         Needed::Always,
         VALIDATION,
     ),
-    step(
+    file(
         "plugin-ready",
         Some("cuda-ready"),
         "plugin-validation of nvidia-operator-validator",

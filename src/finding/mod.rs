@@ -11,7 +11,7 @@ use crate::condition::Reason;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-pub use step::{Fact, Facts, Step};
+pub use step::{Fact, Facts, NodeName, Step};
 pub use table::Id;
 
 /// How bad it is, worst first.
@@ -22,7 +22,7 @@ pub enum Severity {
     Critical,
     /// Wrong, or suspicious; may pass.
     Warning,
-    /// It cannot be told, for want of a permission or a mount.
+    /// It cannot be seen: a permission or a mount is missing.
     Unknown,
     /// Worth knowing; nothing is wrong with it.
     Info,
@@ -61,7 +61,7 @@ impl Evidence {
 pub struct Finding {
     /// Stable; docs/findings.md explains each.
     pub id: Id,
-    /// `id.severity()`; of what follows from another finding `Info`, for the cause alarms already.
+    /// `id.severity()`; `Info` for a finding that follows from another, because the cause has the alarm.
     pub severity: Severity,
     /// Always `id.title()`.
     pub title: &'static str,
@@ -96,7 +96,7 @@ impl Finding {
         self
     }
 
-    /// The same, with the evidence of another of its id; what was seen once is told once.
+    /// The same, with the evidence of another of its id; the same evidence is reported once.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         for evidence in other.evidence {
@@ -155,7 +155,7 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     all.sort_by_key(|finding| finding.id);
     let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
     for finding in &mut all {
-        // A cause stands above what follows from it in the table, so that there is no circle.
+        // A cause stands above what follows from it in the table, so there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
         let own = facts.choose(finding.id.remedy());
         let mut steps: Vec<_> = finding.remedy.iter().map(|step| facts.fill(step)).collect();
@@ -199,7 +199,7 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-/// What is harmless by itself comes before what cannot be told, if others come from it: it explains
+/// What is harmless by itself comes before the unknown, if others come from it: it explains
 /// them. But that there is no GPU explains nothing that is wrong.
 #[must_use]
 pub fn urgency(root: Id, all: &[Finding]) -> Severity {
@@ -260,12 +260,18 @@ mod tests {
         use Id::{HeadersMissing, LegacyClientLoaded, MarkerAbsent, ModuleInTree, StorageModulesLoaded};
         let mixed = [ModuleInTree, LegacyClientLoaded, HeadersMissing, StorageModulesLoaded, MarkerAbsent];
         let found = mixed.iter().chain(&mixed).map(|id| Finding::new(*id, "source", "seen"));
-        let ordered = ordered(found.collect(), &Facts::default().word("node", "node-1"));
+        let ordered = ordered(
+            found.collect(),
+            &Facts::default().node(&NodeName { name: "node-1".into(), is_guess: false }),
+        );
         let ids: Vec<_> = ordered.iter().map(|finding| finding.id).collect();
         assert_eq!(ids[0], StorageModulesLoaded);
         assert_eq!(ids.last(), Some(&LegacyClientLoaded), "of the same severity, and no consequence");
         assert!(ordered[1..4].iter().all(|finding| finding.follows_from.is_some()), "{ids:?}");
-        assert!(ordered.iter().all(|finding| finding.evidence.len() == 1), "what was seen once is told once");
+        assert!(
+            ordered.iter().all(|finding| finding.evidence.len() == 1),
+            "the same evidence is reported once"
+        );
         assert!(!format!("{ordered:?}").contains("{node}"));
     }
 }

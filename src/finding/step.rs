@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// No person reads more.
 pub(super) const MOST: usize = 5;
 
+/// Behind a command with a node's name that nobody has said.
+const GUESSED: &str = " (The node's name is guessed from its hostname.)";
+
 /// A step of a remedy: complete in itself, with its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -18,7 +21,7 @@ pub struct Step {
 impl Step {
     /// With its condition in words, for a reader who must judge it himself.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn conditional(&self) -> String {
         match self.when {
             Some(fact) => format!("{}: {}", fact.phrase(), uncapitalised(self.text)),
             None => self.text.to_owned(),
@@ -53,7 +56,7 @@ facts! {
     /// nvidia-driver-ctr and its driver toolkit share a volume with a finished build in it.
     ToolkitBuild: "On OpenShift with the driver toolkit";
     /// `/run/nvidia/nvidia-driver.state` is there: a new driver pod may skip the build.
-    FastPath: "If `/run/nvidia/nvidia-driver.state` is there (GPU Operator 26.3 and later)";
+    FastPath: "If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)";
     /// The driver's modules come with its image.
     Precompiled: "If the driver image is precompiled";
     /// The host provides MOFED.
@@ -66,8 +69,21 @@ facts! {
     MofedPodUnnamed: "If you do not know the MOFED pod's name";
     /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
     RefusesIwCm: "If the log names `iw_cm`";
+    /// A third party's RDMA module is loaded.
+    ThirdPartyLoaded: "If one of them is loaded";
+    /// `nvidia_peermem` has users.
+    PeermemUsed: "If nvidia_peermem is in use";
     /// It is `OpenShift`.
     OpenShift: "On OpenShift";
+}
+
+/// A node's name, as commands need it.
+#[derive(Clone, Debug, Default)]
+pub struct NodeName {
+    /// What Kubernetes calls it, or might.
+    pub name: String,
+    /// Nobody said so: it is the hostname.
+    pub is_guess: bool,
 }
 
 /// What is known of the node: which facts hold, and the words for the braces.
@@ -75,6 +91,7 @@ facts! {
 pub struct Facts {
     known: BTreeMap<Fact, bool>,
     words: BTreeMap<&'static str, String>,
+    node: NodeName,
 }
 
 impl Facts {
@@ -94,14 +111,21 @@ impl Facts {
         self
     }
 
-    /// The steps that may help here, in the order of the table, which has the likeliest first; none twice, at most five.
+    /// The same, with the node's name for the word `{node}`.
+    #[must_use]
+    pub fn node(self, node: &NodeName) -> Self {
+        Self { node: node.clone(), ..self }
+    }
+
+    /// The steps that may help here, in the order of the table, which has the likeliest first; none twice, at most
+    /// five.
     #[must_use]
     pub fn choose(&self, steps: &[Step]) -> Vec<String> {
         let known = |step: &Step| step.when.map(|fact| (fact, self.known.get(&fact)));
         let helping = steps.iter().filter_map(|step| match known(step) {
             None | Some((_, Some(true))) => Some(step.text.to_owned()),
             Some((_, Some(false))) => None,
-            Some((_, None)) => Some(step.told()),
+            Some((_, None)) => Some(step.conditional()),
         });
         let mut chosen: Vec<String> = Vec::new();
         for step in helping.map(|step| self.fill(&step)) {
@@ -112,12 +136,16 @@ impl Facts {
         chosen
     }
 
-    /// A text with its words filled in.
+    /// A text with its words filled in. A node's name that is a guess is said to be one.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
+        const NODE: &str = "{node}";
         let filled =
             |text: String, (name, word): (&&str, &String)| text.replace(&format!("{{{name}}}"), word);
-        self.words.iter().fold(text.to_owned(), filled)
+        let text = self.words.iter().fold(text.to_owned(), filled);
+        let NodeName { name, is_guess } = &self.node;
+        let doubt = if *is_guess && text.contains(NODE) { GUESSED } else { "" };
+        text.replace(NODE, name) + doubt
     }
 }
 
@@ -144,8 +172,19 @@ mod tests {
             step(None, "Look at {node}."),
         ];
         let facts = Facts::default().with(Fact::HostDriver, Some(false)).with(Fact::FastPath, Some(true));
-        let chosen = facts.with(Fact::OpenShift, None).word("node", "n1").choose(&steps);
+        let chosen = facts.with(Fact::OpenShift, None).node(&NodeName { name: "n1".into(), is_guess: false });
+        let chosen = chosen.choose(&steps);
         assert_eq!(chosen, ["Look at n1.", "Remove the file.", "On OpenShift: open it."]);
+    }
+
+    #[test]
+    fn a_guessed_name_is_said_to_be_one() {
+        let of = |is_guess| {
+            Facts::default().word("pod", "-A {node}").node(&NodeName { name: "n1".into(), is_guess })
+        };
+        assert_eq!(of(false).fill("Delete it: `{pod}`."), "Delete it: `-A n1`.");
+        assert_eq!(of(true).fill("Delete it: `{pod}`."), format!("Delete it: `-A n1`.{GUESSED}"));
+        assert_eq!(of(true).fill("Wait."), "Wait.");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the API server knows of the fleet (`kubectl get nodes,pods -A -o json`): nodes that should have reported and did
-//! not, and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
+//! What the API server knows of the fleet (`kubectl get nodes,pods -A -o json`): nodes that should have reported and
+//! did not, and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
 use super::rollup::Cause;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
@@ -145,7 +145,8 @@ impl Cluster {
                 "the node has a GPU and no report",
                 silent,
                 &[
-                    "See why its pod does not report: `kubectl get pods -A -o wide -l app.kubernetes.io/name=peermem-doctor \
+                    "Find out why its pod does not report: `kubectl get pods -A -o wide -l \
+                        app.kubernetes.io/name=peermem-doctor \
                  --field-selector spec.nodeName=NODE`.",
                     "If the node does not answer (`kubectl get node NODE`), repair it first.",
                 ],
@@ -155,18 +156,18 @@ impl Cluster {
                 "warning",
                 "the node has a GPU and no driver pod",
                 without,
-                &[
-                    "See which DaemonSet should have placed a pod there, and its node selector: `kubectl get daemonsets -A -l \
-                 app.kubernetes.io/component=nvidia-driver`; `kubectl get node NODE --show-labels`.",
-                ],
+                &["Check which DaemonSet should have placed a pod there, and its node selector: `kubectl \
+                        get daemonsets -A -l \
+                 app.kubernetes.io/component=nvidia-driver`; `kubectl get node NODE --show-labels`."],
             ),
             cause(
                 "DriverPodWithoutGate",
                 "warning",
-                "the driver pod was made without the gate",
+                "the driver pod was created without the gate",
                 ungated.iter().filter(named).cloned().collect(),
                 &[
-                    "If the gate's policy or patch is in place now, delete the pod: a new one gets the gate. `kubectl delete pod -A -l \
+                    "If the gate's policy or patch is in place now, delete the pod: a new one gets the gate. \
+                        `kubectl delete pod -A -l \
                  app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName=NODE`.",
                     "If new pods have no gate either, look at the policy and its binding: `kubectl get \
                  mutatingadmissionpolicies,mutatingadmissionpolicybindings`.",
@@ -175,10 +176,15 @@ impl Cluster {
         ];
         causes.extend(kept_away.into_iter().map(|((label, value), nodes)| {
             let title = format!("the label {label}={value} keeps the driver pod away");
-            cause("LabelKeepsDriverAway", "warning", &title, nodes, &[
-                "If nobody set it on purpose and no upgrade is under way, set it to `true` again: `kubectl label node NODE \
-                 LABEL=true --overwrite` with the label above.",
-            ])
+            cause(
+                "LabelKeepsDriverAway",
+                "warning",
+                &title,
+                nodes,
+                &["If nobody set it on purpose and no upgrade is running, set it to `true` again: `kubectl \
+                    label node NODE \
+                 LABEL=true --overwrite` with the label above."],
+            )
         }));
         causes.retain(|cause| cause.count > 0);
         causes

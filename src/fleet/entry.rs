@@ -10,13 +10,13 @@ use std::collections::HashSet;
 
 /// The schemas of all versions begin so.
 const SCHEMA: &str = "peermem-gate/";
-/// Stands for the node's name in a remedy that is told once for all.
+/// Stands for the node's name in a remedy that is reported once for all nodes.
 const NODE: &str = "NODE";
 
 /// Our own reports have a handful of root causes, and some ten steps for the longest. Others may send anything.
 const MAX_CAUSES: usize = 100;
 const MAX_STEPS: usize = 20;
-/// Far above any title or step of ours, in bytes.
+/// Far above any of our titles or steps, in bytes.
 const LONGEST: usize = 2000;
 
 /// What is kept of a word.
@@ -188,7 +188,7 @@ impl<'a> Entry<'a> {
         };
         let severity = if is_blocked { "critical" } else { "warning" }.to_owned();
         let Some(condition) = conditions.iter().find(decides) else {
-            let title = "no condition tells why".to_owned();
+            let title = "no condition says why".to_owned();
             return Some(CauseKey { severity, id: shortened(&self.verdict), title, remedy: Vec::new() });
         };
         let title = known(condition).map_or("a reason of another version of peermem-gate", Reason::summary);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports of many nodes, rolled up. Pure: lines go in one at a time, and of each no more is kept than
-//! the roll-up needs, so that a fleet of any size streams through.
+//! the roll-up needs, so a fleet of any size streams through.
 
 mod cluster;
 mod entry;
@@ -16,7 +16,7 @@ use std::hash::Hash;
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Root causes that are told apart. There are some hundred; only remedies of other versions add to them.
+/// Root causes that are kept apart. There are some hundred; only remedies of other versions add to them.
 const MAX_CAUSES: usize = 5000;
 /// Damaged lines that are named; the rest is only counted.
 const NAMED: usize = 20;
@@ -52,10 +52,11 @@ struct CauseKey {
 }
 
 impl CauseKey {
-    /// For what is told apart no more.
+    /// For causes that are no longer kept apart.
     fn others() -> Self {
-        let title =
-            format!("more than {MAX_CAUSES} different root causes were reported: these are not told apart");
+        let title = format!(
+            "more than {MAX_CAUSES} different root causes were reported: the rest are counted together"
+        );
         Self { severity: "critical".to_owned(), id: "OtherCauses".to_owned(), title, remedy: Vec::new() }
     }
 }
@@ -149,7 +150,7 @@ impl Fleet {
         Ok(length)
     }
 
-    /// The same, with what the API server knows besides.
+    /// The same, with what the API server also knows.
     #[must_use]
     pub fn rollup_in(self, cluster: &Cluster) -> Rollup {
         let causes = cluster.causes(|node| self.nodes.contains_key(node));

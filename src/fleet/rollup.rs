@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Waits that are told of.
+/// Waits that are reported.
 const SLOWEST: usize = 10;
 
 /// A damaged line.
@@ -127,7 +127,7 @@ impl Rollup {
         self
     }
 
-    /// 1 when any node is not ready; 2 when that cannot be told of all: a damaged line may be a node's, and a node
+    /// 1 when any node is not ready; 2 when that is unknown for some: a damaged line may be a node's, and a node
     /// without a report may be in any state.
     #[must_use]
     pub fn ending(&self) -> Ending {

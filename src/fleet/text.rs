@@ -7,7 +7,7 @@ use crate::chain::span;
 use crate::text::escaped;
 use std::fmt::Write;
 
-/// Nodes that are named; all of them stand in the JSON form.
+/// Nodes that are named; all of them are in the JSON form.
 const NAMED: usize = 8;
 
 impl Rollup {
@@ -30,7 +30,7 @@ impl Rollup {
         let verdicts = if verdicts.is_empty() { "no report".to_owned() } else { verdicts.join(", ") };
         let state = match self.not_ready {
             0 if self.nodes > 0 => "nothing is wrong".to_owned(),
-            0 => "nothing can be told: a report is a line that `doctor --format json` prints".to_owned(),
+            0 => "no report: a report is a line that `doctor --format json` prints".to_owned(),
             n => format!("{n} of them not ready or with findings"),
         };
         let silent = match self.without_report {
@@ -73,7 +73,7 @@ impl Rollup {
             let _ = write!(text, ", of which {superseded} have a newer one of the same node");
         }
         if *other_lines > 0 {
-            let _ = write!(text, "; {other_lines} lines that are no reports");
+            let _ = write!(text, "; {other_lines} lines that are not reports");
         }
         let _ = writeln!(text, "; {}", plural(*damaged, "damaged line"));
         for damage in &self.damages {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gate as a pure state machine: settle, deadline, heartbeat, the suspect marker's hold, and
-//! the endings. Time is passed in, so that a test of a 40-minute wait takes a microsecond.
+//! the endings. Time is passed in, so a test of a 40-minute wait takes a microsecond.
 
+mod devices;
 mod policy;
 mod step;
+mod telling;
 
 pub use policy::Policy;
 pub use step::{Effect, Level, Line, Opening};
+pub(crate) use telling::sentence;
 
 use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
 use crate::ending::Ending;
@@ -14,36 +17,33 @@ use crate::look::{Cause, Look};
 use crate::observation::{FileId, Identity};
 use crate::rebuild;
 use crate::time::{BootTime, Seconds};
+use devices::Devices;
 use std::time::Duration;
+use telling::said_of;
 
-/// Transitions told between two heartbeats; a flapping node must not fill the disk.
+/// Transitions logged between two heartbeats; a flapping node must not fill the disk.
 const MAX_SAID: u32 = 50;
 
-/// After an opening that came to nothing everything must hold this long again, and twice as long
+/// After an opening that failed everything must hold this long again, and twice as long
 /// after each further one, up to the limit.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// What was seen, what is not there now, and what counts as there all the same.
-const DEVICES: [(ConditionType, Reason, Reason, Reason); 2] = [
-    (ConditionType::NicPresent, Reason::NicFound, Reason::NoRdmaDevice, Reason::NicSeenBefore),
-    (
-        ConditionType::ManagementDevicePresent,
-        Reason::ManagementDeviceFound,
-        Reason::NoManagementDevice,
-        Reason::ManagementDeviceSeenBefore,
-    ),
-];
+/// A look that differs from the one before.
+struct Change {
+    /// What broke the settle time, if anything did.
+    broke: Option<String>,
+}
 
 /// A time during which everything has held.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Settling {
     since: BootTime,
     identity: Identity,
 }
 
 /// The gate.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Gate {
     policy: Policy,
     start: BootTime,
@@ -52,14 +52,13 @@ pub struct Gate {
     look: Option<Look>,
     settling: Option<Settling>,
     suspect: Option<(FileId, BootTime)>,
-    /// The devices that were seen, in the words of the look that saw them: as in [`DEVICES`].
-    devices: [Option<String>; DEVICES.len()],
+    devices: Devices,
     /// When the gate opens because every look until then says that it does not apply.
     exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
     said: u32,
-    /// How often an opening came to nothing.
+    /// How often an opening failed.
     vain: u32,
     /// nvidia-peermem.ko may be rebuilt when only that is wrong.
     cures: bool,
@@ -77,7 +76,7 @@ impl Gate {
             look: None,
             settling: None,
             suspect: None,
-            devices: [const { None }; DEVICES.len()],
+            devices: Devices::default(),
             exempt: None,
             spent: Vec::new(),
             said: 0,
@@ -106,14 +105,14 @@ impl Gate {
         self.cures && rebuild::is_all_that_is_missing(verdict)
     }
 
-    /// Holds on after an opening that came to nothing. The deadline stays where it is.
+    /// Holds on after an opening that failed. The deadline stays where it is.
     pub fn hold_on(&mut self) {
         self.vain += 1;
         self.settling = None;
         self.look = None;
     }
 
-    /// What came to nothing before counts no more: the settle time is what was asked for.
+    /// What failed before counts no more: the settle time is what was asked for.
     pub fn forgive(&mut self) {
         self.vain = 0;
     }
@@ -121,15 +120,16 @@ impl Gate {
     /// A look beside the gate's own, with the gate's memory of the device and its belief in the same marker.
     #[must_use]
     pub fn believing(&self, look: Look) -> Look {
-        let Look { verdict, identity } = look;
-        let verdict = self.with_device(verdict);
+        let Look { verdict, identity, next_build } = look;
+        let verdict = self.devices.recall(verdict);
         let is_same = |last: &&Look| last.identity.marker == identity.marker;
         let trusted = self.look.as_ref().filter(is_same);
         let trusted = trusted.and_then(|last| last.verdict.get(ConditionType::MarkerTrusted));
-        match trusted.filter(|trusted| trusted.reason == Reason::MarkerBelieved) {
-            Some(believed) => Look { verdict: verdict.replacing(believed.clone()), identity },
-            None => Look { verdict, identity },
-        }
+        let verdict = match trusted.filter(|trusted| trusted.reason == Reason::MarkerBelieved) {
+            Some(believed) => verdict.replacing(believed.clone()),
+            None => verdict,
+        };
+        Look { verdict, identity, next_build }
     }
 
     /// The last look as the gate sees it.
@@ -148,11 +148,15 @@ impl Gate {
     pub fn step(&mut self, now: BootTime, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
         self.charge(now);
         let mut effects = Vec::new();
-        if let Some(look) = look {
-            self.take(now, cause, look, &mut effects);
+        let has_looked = look.is_some();
+        let change = look.and_then(|look| self.take(now, look, &mut effects));
+        let last = self.decide(now, has_looked);
+        let is_change = change.is_some();
+        if let Some(change) = change.filter(|change| last.is_none() || self.says_more_than_close(change)) {
+            effects.extend(self.tell(now, cause, change));
         }
-        if let Some(last) = self.decide(now) {
-            effects.extend(self.close(now, last));
+        if let Some(last) = last {
+            effects.extend(self.close(now, last, Some(cause).filter(|_| is_change)));
         } else if let Some(unsaid) = self.beat(now) {
             effects.push(Effect::Say(self.heartbeat(now, &unsaid)));
             effects.push(Effect::Publish);
@@ -160,15 +164,17 @@ impl Gate {
         effects
     }
 
-    /// Takes a look in and tells what changed, without any decision: `keep` makes its own.
+    /// Takes a look in and returns what changed, without any decision: `keep` makes its own.
     pub fn observe(&mut self, now: BootTime, cause: &Cause, look: Look) -> Vec<Effect> {
         self.charge(now);
         let mut effects = Vec::new();
-        self.take(now, cause, look, &mut effects);
+        if let Some(change) = self.take(now, look, &mut effects) {
+            effects.extend(self.tell(now, cause, change));
+        }
         effects
     }
 
-    /// Whether a heartbeat is due; if so, what it has to add about what was not told.
+    /// Whether a heartbeat is due; if so, what it adds about changes that were not logged.
     pub fn beat(&mut self, now: BootTime) -> Option<String> {
         if now < self.next_heartbeat {
             return None;
@@ -182,7 +188,7 @@ impl Gate {
         Some(if unsaid > 0 { more } else { String::new() })
     }
 
-    /// Whether one more change may be told before the next heartbeat.
+    /// Whether one more change may be logged before the next heartbeat.
     pub fn may_tell(&mut self) -> bool {
         self.said += 1;
         self.said <= MAX_SAID
@@ -191,7 +197,7 @@ impl Gate {
     /// Ended from outside.
     pub fn signalled(&mut self, now: BootTime, signal: u8) -> Vec<Effect> {
         self.charge(now);
-        self.close(now, Effect::End(Ending::Signal(signal)))
+        self.close(now, Effect::End(Ending::Signal(signal)), None)
     }
 
     /// When the gate must be stepped again with a look, even if nothing happens: the deadline, the
@@ -255,45 +261,17 @@ impl Gate {
         }
     }
 
-    fn take(&mut self, now: BootTime, cause: &Cause, look: Look, effects: &mut Vec<Effect>) {
-        let Look { verdict, identity } = look;
-        let verdict = self.remember_device(verdict);
+    fn take(&mut self, now: BootTime, look: Look, effects: &mut Vec<Effect>) -> Option<Change> {
+        let Look { verdict, identity, next_build } = look;
+        let verdict = self.devices.remember(verdict);
         self.exempt_or_not(now, &verdict);
         let verdict = self.believe(now, verdict, &identity, effects);
-        let broken = self.settle_or_break(now, &verdict, &identity);
+        let broke = self.settle_or_break(now, &verdict, &identity);
         let verdict = verdict.replacing(self.settled(now));
         let before = self.verdict().map(said_of);
-        let changed = before.as_ref() != Some(&said_of(&verdict)) || broken.is_some();
-        self.look = Some(Look { verdict, identity });
-        if changed {
-            effects.extend(self.transition(now, cause, broken).map(Effect::Say));
-            effects.push(Effect::Publish);
-        }
-    }
-
-    /// A NIC that was seen once counts for the whole hold: firmware resets (mstfwreset), hot-plug and the
-    /// containment of PCI errors (DPC) take it off the bus for seconds, and the modules with it.
-    fn remember_device(&mut self, verdict: Verdict) -> Verdict {
-        for (device, (r#type, found, ..)) in self.devices.iter_mut().zip(DEVICES) {
-            if let Some(found) = verdict.get(r#type).filter(|c| c.reason == found) {
-                *device = Some(found.message.clone());
-            }
-        }
-        self.with_device(verdict)
-    }
-
-    fn with_device(&self, verdict: Verdict) -> Verdict {
-        let devices = self.devices.iter().zip(DEVICES);
-        devices.fold(verdict, |verdict, (device, (r#type, _, gone, seen_before))| {
-            let is_gone = verdict.get(r#type).is_some_and(|c| c.reason == gone);
-            match device.as_ref().filter(|_| is_gone) {
-                Some(seen) => {
-                    let message = format!("no longer on the bus, as during a reset; seen before: {seen}");
-                    verdict.replacing(Condition::new(r#type, seen_before, message))
-                }
-                None => verdict,
-            }
-        })
+        let is_change = before.as_ref() != Some(&said_of(&verdict)) || broke.is_some();
+        self.look = Some(Look { verdict, identity, next_build });
+        is_change.then_some(Change { broke })
     }
 
     /// At the first look the gate knows at once that it does not apply; later this settles like the rest.
@@ -328,7 +306,7 @@ impl Gate {
             return verdict;
         }
         let hold = self.policy.suspect_hold;
-        let message = format!("believed after {}: {}", Seconds(hold), condition.message);
+        let message = format!("accepted after {}: {}", Seconds(hold), condition.message);
         let believed = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerBelieved, message.clone());
         let before = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         if before.is_none_or(|c| c.reason != Reason::MarkerBelieved) {
@@ -369,15 +347,15 @@ impl Gate {
         Condition::new(ConditionType::Settled, reason, message)
     }
 
-    /// What this moment demands, if anything.
-    fn decide(&self, now: BootTime) -> Option<Effect> {
+    /// What this moment demands, if anything. Time alone opens nothing: that takes a look at this moment.
+    fn decide(&self, now: BootTime, has_looked: bool) -> Option<Effect> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
         // The first look has not come to its end.
         let Some(verdict) = self.verdict() else {
             return late.then(|| self.too_late());
         };
         let outcome = verdict.outcome;
-        let is_exempt = self.exempt.is_some_and(|opens| now >= opens);
+        let is_exempt = has_looked && self.exempt.is_some_and(|opens| now >= opens);
         match outcome {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
@@ -400,140 +378,5 @@ impl Gate {
         } else {
             Effect::End(Ending::TimedOut)
         }
-    }
-
-    fn line(&self, now: BootTime, level: Level, text: String) -> Line {
-        let about = self.verdict().and_then(Verdict::deciding).map(|c| (c.r#type, c.reason));
-        Line { level, text, about, cause: None, elapsed: self.elapsed(now) }
-    }
-
-    fn transition(&mut self, now: BootTime, cause: &Cause, broken: Option<String>) -> Option<Line> {
-        if !self.may_tell() {
-            return None;
-        }
-        let verdict = self.verdict()?;
-        let (level, text) = match (verdict.deciding(), verdict.outcome, broken) {
-            (_, _, Some(how)) => {
-                (Level::Warn, format!("{how} while everything settled: the settle time starts anew"))
-            }
-            (None, ..) => (Level::Info, "everything holds".to_owned()),
-            (Some(_), Outcome::NotApplicable, _) => (Level::Info, exempted(verdict)),
-            (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => {
-                (Level::Warn, format!("to be rebuilt once all else has settled: {}", c.message))
-            }
-            (Some(c), Outcome::Blocked, _) => {
-                (Level::Error, format!("blocked, waiting alone cannot help: {}", sentence(c)))
-            }
-            (Some(c), ..) if c.reason == Reason::Settling => {
-                (Level::Info, format!("settling: {}", c.message))
-            }
-            (Some(c), ..) => (Level::Info, format!("waiting: {}{}", sentence(c), later(verdict))),
-        };
-        let mut line = self.line(now, level, text);
-        line.cause = Some(cause.clone());
-        Some(line)
-    }
-
-    fn heartbeat(&self, now: BootTime, unsaid: &str) -> Line {
-        let left = self
-            .deadline()
-            .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
-        let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), sentence);
-        self.line(now, Level::Info, format!("still waiting ({left}): {what}{unsaid}"))
-    }
-
-    /// The last line: how it ended, where the time went, and what was still waited for.
-    fn close(&self, now: BootTime, last: Effect) -> Vec<Effect> {
-        let deciding = self.verdict().and_then(Verdict::deciding);
-        let settling = self.settling.is_some();
-        let (level, how) = match &last {
-            Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
-            Effect::Open(Opening::NotApplicable) => (Level::Info, "open: the gate does not apply".to_owned()),
-            Effect::Open(Opening::Curable) => {
-                (Level::Info, "everything holds but nvidia-peermem.ko, which can be rebuilt".to_owned())
-            }
-            Effect::Open(Opening::DryRun) if settling => {
-                (Level::Info, "open: dry run; everything holds at this look".to_owned())
-            }
-            Effect::Open(Opening::DryRun) => (Level::Warn, "open: dry run; it would have waited".to_owned()),
-            Effect::Open(Opening::TimedOut) => (
-                Level::Warn,
-                "OPEN ALTHOUGH NOT READY: the time is up and --on-timeout is proceed".to_owned(),
-            ),
-            Effect::End(Ending::TimedOut) if self.look.is_none() => (
-                Level::Error,
-                "give up: the time is up before the first look at the node has ended".to_owned(),
-            ),
-            Effect::End(Ending::TimedOut) if deciding.is_none() => {
-                (Level::Error, "give up: the time is up, and everything has only just settled".to_owned())
-            }
-            Effect::End(Ending::TimedOut) => (Level::Error, "give up: the time is up".to_owned()),
-            Effect::End(Ending::Blocked) => (Level::Error, "give up: waiting alone cannot help".to_owned()),
-            Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
-            Effect::End(_) | Effect::Say(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
-        };
-        let mut text = format!("{how} ({})", self.account(now));
-        if let Some(verdict) = self.verdict().filter(|v| v.exemptions().len() > 1 && is_exempt(v)) {
-            text += &format!(": {}", exempted(verdict));
-        } else if let Some(c) = deciding {
-            text += &format!(": {}: {}", c.r#type, sentence(c));
-            if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
-                text += "; what to do: `peermem-gate doctor` on this node looks for what keeps it";
-            }
-        }
-        let mut effects = Vec::new();
-        if last == Effect::Open(Opening::DryRun) {
-            effects.extend(self.would_wait_for(now));
-        }
-        effects.extend([Effect::Say(self.line(now, level, text)), Effect::Publish, last]);
-        effects
-    }
-
-    fn would_wait_for(&self, now: BootTime) -> Vec<Effect> {
-        let holding = self.verdict().into_iter().flat_map(Verdict::holding);
-        let line = |c: &Condition| Line {
-            about: Some((c.r#type, c.reason)),
-            ..self.line(now, Level::Info, format!("dry run: would wait for {}: {}", c.r#type, sentence(c)))
-        };
-        holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Say(line(c))).collect()
-    }
-
-    fn account(&self, now: BootTime) -> String {
-        let mut account = format!("{} in all", Seconds(self.elapsed(now)));
-        for (r#type, spent) in self.spent.iter().filter(|(_, spent)| !spent.is_zero()) {
-            account += &format!(", {} for {type}", Seconds(*spent));
-        }
-        account
-    }
-}
-
-/// What makes a transition worth a line.
-fn said_of(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>, String) {
-    let deciding = verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone()));
-    (verdict.outcome, deciding, later(verdict))
-}
-
-/// What a person can cure while the gate still waits for something else.
-fn later(verdict: &Verdict) -> String {
-    match verdict.blocking_later() {
-        Some(c) => format!("; then {} will block: {}", c.r#type, sentence(c)),
-        None => String::new(),
-    }
-}
-
-fn is_exempt(verdict: &Verdict) -> bool {
-    verdict.outcome == Outcome::NotApplicable
-}
-
-/// Why nobody has business here, each in a sentence.
-fn exempted(verdict: &Verdict) -> String {
-    verdict.exemptions().iter().map(|c| c.message.as_str()).collect::<Vec<_>>().join("; ")
-}
-
-/// What is so, and what to do about it.
-pub(crate) fn sentence(condition: &Condition) -> String {
-    match &condition.remedy {
-        Some(remedy) => format!("{}; what to do: {remedy}", condition.message),
-        None => condition.message.clone(),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// How the gate behaves in time.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// `None` is for ever, zero is one look.
+    /// `None` is forever, zero is one look.
     pub timeout: Option<Duration>,
     /// Open when the time is up.
     pub proceed_on_timeout: bool,

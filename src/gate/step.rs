@@ -45,7 +45,7 @@ pub struct Line {
     pub elapsed: Duration,
 }
 
-/// What is to be done after a step.
+/// What to do after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Log this.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ManagementDevicePresent`, `UmadLive` and `RdmaDevicePresent`: would Fabric Manager find the `NVLink` 5 switches now?
+//! `ManagementDevicePresent`, `UmadLive` and `RdmaDevicePresent`: would Fabric Manager find the `NVLink` 5 switches
+//! now?
 //!
 //! It looks once, when it starts, at `/sys/class/infiniband/*/device/vpd` (gpu-driver-container,
 //! `_assert_nvlink5_system`). An RDMA device that comes later is not seen, and every GPU of the node ends with CUDA
@@ -34,7 +35,7 @@ fn management_device_present(fabric: &Fabric) -> Condition {
             format!("cannot tell whether there is an NVLink 5 management device: {why}"),
         )
         .with_remedy(
-            "run as root: only uid 0 may read vpd, and it needs no capability; mount the host's /sys",
+            "run as root (only uid 0 may read vpd; no capability is needed), and mount the host's /sys",
         ),
     }
 }
@@ -46,17 +47,17 @@ fn umad_live(expected: &Expectations, seen: &Observation) -> Condition {
         let missing = condition(reason, format!("{UMAD}: {how}"));
         return match (reason, expected.mofed) {
             (Reason::ModuleNotLoaded, MofedPlace::Host) => {
-                missing.with_remedy(format!("`modprobe {UMAD}`, and put it into /etc/modules-load.d"))
+                missing.with_remedy(format!("run `modprobe {UMAD}`, and put it into /etc/modules-load.d"))
             }
             _ => missing,
         };
     }
     match (state, expected.mofed) {
         (ModuleState::Live(Origin::InTree), MofedPlace::Container) => {
-            condition(Reason::ModuleInTree, format!("{UMAD} is live, and the kernel's own"))
+            condition(Reason::ModuleInTree, format!("{UMAD} is live, but it is the kernel's own"))
         }
         (ModuleState::Live(Origin::Unknown(why)), MofedPlace::Container) => {
-            condition(Reason::ModulesUnreadable, format!("cannot tell whose {UMAD} is: {why}"))
+            condition(Reason::ModulesUnreadable, format!("cannot tell whether {UMAD} is MOFED's: {why}"))
         }
         _ => condition(Reason::AllLive, format!("{UMAD} is live")),
     }
@@ -80,7 +81,7 @@ fn rdma_device_present(fabric: &Fabric) -> Condition {
         Management::Unreadable(why) => {
             return condition(
                 Reason::VpdUnreadable,
-                format!("cannot tell whose RDMA device is needed: {why}"),
+                format!("cannot tell which RDMA device is needed: {why}"),
             );
         }
     };

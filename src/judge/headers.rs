@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `HeadersReady`: could nvidia-peermem be built now, and not as a stub?
 //!
-//! NVIDIA's Kbuild takes the *first existing* directory, so that one without a Module.symvers is
+//! NVIDIA's Kbuild takes the *first existing* directory, so one without a Module.symvers is
 //! worse than none: it fails the build of every NVIDIA module.
 
 use crate::condition::{Condition, ConditionType, Reason};
@@ -19,7 +19,8 @@ fn missing(seen: &Observation, message: String) -> Condition {
             missing.with_remedy(super::propagation(volume))
         }
         (Marker::Present(_), None) => missing.with_remedy(
-            "if MOFED's pod sees them, mount /run/mellanox/drivers/usr/src here with HostToContainer; if not, delete that pod",
+            "if MOFED's pod sees them, mount /run/mellanox/drivers/usr/src here with HostToContainer; if \
+                not, delete that pod",
         ),
         _ => missing,
     }
@@ -34,7 +35,7 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
     if release.is_empty() || machine.is_empty() {
         return condition(
             Reason::HeadersUnreadable,
-            "cannot tell the kernel's release or machine (sys/kernel/osrelease and arch in /proc)".to_owned(),
+            "cannot read the kernel's release or machine (sys/kernel/osrelease and arch in /proc)".to_owned(),
         )
         .with_remedy("mount the host's /proc, or name it with --proc");
     }
@@ -50,16 +51,16 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
         HeaderTree::Missing => match kernel_build {
             Some((path, Symvers::WithPeerMemory)) if expected.mofed == MofedPlace::Host => condition(
                 Reason::HeadersComplete,
-                format!("{} of the kernel itself has both peer-memory symbols", path.display()),
+                format!("the kernel's own {} has both peer-memory symbols", path.display()),
             ),
-            _ => missing(seen, format!("{} is not there", root.display())),
+            _ => missing(seen, format!("{} does not exist", root.display())),
         },
         HeaderTree::NoCandidate(others) if others.is_empty() => {
-            missing(seen, format!("{} holds no directory for kernel {release}", root.display()))
+            missing(seen, format!("{} has no directory for kernel {release}", root.display()))
         }
         HeaderTree::NoCandidate(others) => condition(
             Reason::HeadersForOtherKernel,
-            format!("{} holds headers for {}, not for {release}", root.display(), others.join(", ")),
+            format!("{} has headers for {}, not for {release}", root.display(), others.join(", ")),
         ),
     }
 }
@@ -76,7 +77,7 @@ fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
             format!("{} has no Module.symvers: NVIDIA's build would fail on it", directory.display()),
         ),
         Symvers::CutOff => {
-            condition(Reason::HeadersIncomplete, format!("{file} is cut off: its last line has no end"))
+            condition(Reason::HeadersIncomplete, format!("{file} is incomplete: its last line has no end"))
         }
         Symvers::Garbled(line) => condition(
             Reason::HeadersIncomplete,
@@ -91,7 +92,7 @@ fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
 }
 
 fn unreadable(why: &str) -> Condition {
-    condition(Reason::HeadersUnreadable, format!("cannot look at MOFED's headers: {why}")).with_remedy(
+    condition(Reason::HeadersUnreadable, format!("cannot read MOFED's headers: {why}")).with_remedy(
         "mount /run/mellanox/drivers with mountPropagation HostToContainer, readable by this process",
     )
 }

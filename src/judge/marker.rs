@@ -9,7 +9,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
     let path = expected.marker.display();
     let condition = |reason, message: String| Condition::new(ConditionType::MarkerPresent, reason, message);
     match &seen.marker {
-        Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} is there")),
+        Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} exists")),
         Marker::Absent => {
             let message = format!("MOFED has not set its marker {path}{}", misspelt(expected));
             absent(condition(Reason::MarkerAbsent, message), seen)
@@ -18,7 +18,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
             condition(
                 Reason::MarkerParentMissing,
                 format!(
-                    "the directory of {path} is not there (the nearest that exists is {}){}",
+                    "the directory of {path} does not exist (the nearest that does is {}){}",
                     nearest.display(),
                     misspelt(expected)
                 ),
@@ -31,16 +31,17 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
                 "the directory of {path} was deleted on the host, and this mount still shows the deleted one"
             ),
         )
-        .with_remedy("delete this pod, so that a new one mounts the directory that is there now"),
+        .with_remedy("delete this pod; a new one mounts the directory that exists now"),
         Marker::NotAFile(what) => {
-            condition(Reason::MarkerNotAFile, format!("{path} is {what}, not a regular file"))
-                .with_remedy(format!(
-                    "correct --marker or DRIVER_READY_PATH if it is not to be {path}; if it is, remove that (a directory by \
-                     rmdir, never with all that is in it): MOFED makes the file itself"
-                ))
+            condition(Reason::MarkerNotAFile, format!("{path} is {what}, not a regular file")).with_remedy(
+                format!(
+                    "if the marker is not {path}, correct --marker or DRIVER_READY_PATH; if it is, remove \
+                        what is there (a directory only by rmdir): MOFED creates the file itself"
+                ),
+            )
         }
         Marker::Unreadable(why) => {
-            condition(Reason::MarkerUnreadable, format!("cannot tell whether the marker is there: {why}"))
+            condition(Reason::MarkerUnreadable, format!("cannot tell whether the marker exists: {why}"))
                 .with_remedy("let this process search that directory, or correct --marker")
         }
     }
@@ -50,7 +51,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
 fn misspelt(expected: &Expectations) -> String {
     let meant = expected.use_host_mofed.as_deref().filter(|value| !matches!(*value, "" | "true" | "false"));
     meant.map_or_else(String::new, |value| {
-        format!("; USE_HOST_MOFED is {value:?}, not \"true\", so that a container's MOFED is waited for")
+        format!("; USE_HOST_MOFED is {value:?}, not \"true\", so the gate waits for a MOFED container")
     })
 }
 
@@ -73,7 +74,7 @@ fn in_use(seen: &Observation) -> String {
     let Ok(proc) = &seen.modules.proc else { return String::new() };
     match proc.named("nvidia_peermem").find_map(|m| m.refcount.filter(|count| *count > 0)) {
         Some(count) => {
-            format!("; nvidia_peermem is loaded and in use ({count}), which keeps MOFED from coming")
+            format!("; nvidia_peermem is loaded and in use ({count}), which keeps MOFED from starting")
         }
         None => String::new(),
     }
@@ -82,15 +83,28 @@ fn in_use(seen: &Observation) -> String {
 pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition {
     let lock = expected.lock.display();
     let condition = |reason, message: String| Condition::new(ConditionType::MarkerTrusted, reason, message);
-    if !matches!(seen.marker, Marker::Present(_)) {
-        return condition(Reason::NoMarker, "there is no marker to distrust".to_owned());
+    match &seen.marker {
+        Marker::Present(_) => {}
+        Marker::Unreadable(why) => {
+            let message = format!("cannot tell whether there is a marker to check: {why}");
+            return condition(Reason::MarkerUnreadable, message);
+        }
+        _ => return condition(Reason::NoMarker, "there is no marker to distrust".to_owned()),
     }
     match &seen.lock {
         Lock::Held => condition(Reason::LockHeld, format!("a running MOFED holds {lock}")),
-        Lock::NoFile => condition(Reason::NoLockFile, format!("there is no {lock} to tell a stale marker by")),
+        Lock::NoFile => condition(
+            Reason::NoLockFile,
+            format!(
+                "there is no {lock}, so a stale marker is not \
+            recognised here"
+            ),
+        ),
         Lock::HolderHidden => condition(
             Reason::LockHolderHidden,
-            "this /proc does not show the host's processes, so the lock's holder cannot be seen (hostPID: true)".to_owned(),
+            "this /proc does not show the host's processes, so the lock's holder cannot be seen (hostPID: \
+                true)"
+                .to_owned(),
         ),
         Lock::Unreadable(why) => {
             condition(Reason::LocksUnreadable, format!("cannot tell who holds {lock}: {why}"))
@@ -98,8 +112,8 @@ pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition 
         }
         Lock::Free => condition(
             Reason::MarkerSuspect,
-            format!("nobody holds {lock}: the marker may be left over from a MOFED container that was killed"),
+            format!("no process holds {lock}: the marker may be left over from a killed MOFED container"),
         )
-        .with_remedy("look whether the MOFED pod of this node is running; if not, start it"),
+        .with_remedy("check whether this node's MOFED pod is running; if not, start it"),
     }
 }

@@ -6,13 +6,14 @@ mod fabric;
 mod headers;
 mod marker;
 pub(crate) mod modules;
+pub mod next_build;
 mod peermem;
 pub mod plan;
 pub mod refusal;
 pub mod swap;
 pub mod wishes;
 
-use crate::condition::{Condition, ConditionType, Reason, Status, Verdict};
+use crate::condition::{Condition, ConditionType, DOES_NOT_APPLY, Reason, Status, Verdict};
 use crate::consumer::{self, Consumer};
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Nic, Observation};
@@ -43,7 +44,7 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
         modules::symbols_exported(seen, out_of_tree),
         headers::ready(expected, seen),
         peermem::usable(expected, seen),
-        not_required(ConditionType::Settled, "one look has no duration"),
+        not_required(ConditionType::Settled, "a single look does not settle"),
     ]);
     if expected.asks_for(Consumer::Fabric) {
         conditions.extend(fabric::judge(expected, seen));
@@ -74,14 +75,16 @@ pub fn applies(expected: &Expectations, nic: &Nic) -> bool {
 /// Behind what is not there, when it may be there and not be seen.
 fn cut_off(volume: &Path) -> String {
     format!(
-        "; what MOFED mounts on the host from now on never shows here, for {} is a private mount (HostToContainer is missing, or the host's own is private)",
+        "; what MOFED mounts on the host from now on never shows here, because {} is a private mount \
+            (HostToContainer is missing, or the host's own is private)",
         volume.display()
     )
 }
 
 fn propagation(volume: &Path) -> String {
     format!(
-        "set `mountPropagation: HostToContainer` for the volume mounted at {}; it must be shared on the host too (`findmnt -o TARGET,PROPAGATION`)",
+        "set `mountPropagation: HostToContainer` for the volume mounted at {}; it must be shared on the host \
+            too (`findmnt -o TARGET,PROPAGATION`)",
         volume.display()
     )
 }
@@ -103,7 +106,7 @@ pub fn asks_for_symbols(expected: &Expectations) -> bool {
     expected.asks_for(Consumer::Peermem)
 }
 
-/// True when a module is on its way in or out, so that the next look should come soon.
+/// True when a module is on its way in or out, so the next look should come soon.
 #[must_use]
 pub fn in_transit(expected: &Expectations, seen: &Observation) -> bool {
     let peermem = expected.peermem.as_ref().map(|_| "nvidia_peermem");
@@ -118,7 +121,7 @@ fn not_required(r#type: ConditionType, message: &str) -> Condition {
 fn rdma_requested(expected: &Expectations) -> Condition {
     let (reason, message) = match expected.rdma_requested.as_deref() {
         None if expected.nobody_asks => {
-            (Reason::RdmaNotRequested, "nobody on this node asks for GPUDirect RDMA".to_owned())
+            (Reason::RdmaNotRequested, "nothing on this node requests GPUDirect RDMA".to_owned())
         }
         None => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is not set, which counts as true".to_owned()),
         Some("true") => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is true".to_owned()),
@@ -132,11 +135,7 @@ fn rdma_requested(expected: &Expectations) -> Condition {
 
 /// Behind the reason.
 fn no_business(expected: &Expectations) -> &'static str {
-    if expected.consumers == [Consumer::Peermem] {
-        "the gate does not apply"
-    } else {
-        "peermem needs no MOFED"
-    }
+    if expected.consumers == [Consumer::Peermem] { DOES_NOT_APPLY } else { "peermem needs no MOFED" }
 }
 
 fn nic_present(expected: &Expectations, nic: &Nic) -> Condition {

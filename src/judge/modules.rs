@@ -41,9 +41,9 @@ pub(super) fn state(modules: &Modules, name: &str) -> ModuleState {
     match (lines.next(), lines.next(), &proc.garbled) {
         (Some(_), Some(_), _) => ModuleState::Unreadable(format!("/proc/modules lists {name} twice")),
         (Some(line), None, _) => listed(line, sys),
-        (None, _, Some(garbled)) => ModuleState::Unreadable(format!(
-            "{name} is not listed, but this line makes no sense: {garbled:?}"
-        )),
+        (None, _, Some(garbled)) => {
+            ModuleState::Unreadable(format!("{name} is not listed, but this line is malformed: {garbled:?}"))
+        }
         (None, _, None) => unlisted(sys),
     }
 }
@@ -78,8 +78,8 @@ fn unlisted(sys: &SysModule) -> ModuleState {
 fn origin(line: &ProcModule, sys: &SysModule) -> Origin {
     let taint = match &sys.taint {
         Ok(Some(taint)) if taint.bytes().all(|letter| letter.is_ascii_uppercase()) => taint,
-        Ok(Some(odd)) => return Origin::Unknown(format!("{odd:.20?} is no taint")),
-        Ok(None) => return Origin::Unknown("sysfs does not tell its taint".to_owned()),
+        Ok(Some(odd)) => return Origin::Unknown(format!("{odd:.20?} is not a taint")),
+        Ok(None) => return Origin::Unknown("sysfs does not show its taint".to_owned()),
         Err(why) => return Origin::Unknown(why.to_string()),
     };
     match (line.taint.contains('O'), taint.contains('O')) {
@@ -134,7 +134,7 @@ pub(super) fn not_live(state: &ModuleState) -> Option<(Reason, String)> {
         ModuleState::Loading => (Reason::ModuleLoading, "still loading".to_owned()),
         ModuleState::Unloading => (Reason::ModuleUnloading, "being unloaded".to_owned()),
         ModuleState::Disagree(how) => (Reason::WitnessesDisagree, how.clone()),
-        ModuleState::Unreadable(why) => (Reason::ModulesUnreadable, format!("cannot be told ({why})")),
+        ModuleState::Unreadable(why) => (Reason::ModulesUnreadable, format!("unknown ({why})")),
     })
 }
 
@@ -148,7 +148,10 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
             ModuleState::Live(Origin::OutOfTree) => mofed.push(name.as_str()),
             ModuleState::Live(Origin::InTree) => in_tree.push(name.as_str()),
             ModuleState::Live(Origin::Unknown(why)) | ModuleState::Unreadable(why) => {
-                return condition(Reason::ModulesUnreadable, format!("cannot tell whose {name} is: {why}"));
+                return condition(
+                    Reason::ModulesUnreadable,
+                    format!("cannot tell whether {name} is MOFED's: {why}"),
+                );
             }
             // ModulesLive speaks of these.
             ModuleState::NotLoaded
@@ -163,7 +166,7 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
         }
         (_, true) => condition(
             Reason::ModuleNotLoaded,
-            "not all modules are live, so that their origin is open".to_owned(),
+            "not all modules are live yet, so their origin is not checked".to_owned(),
         ),
         (false, false) => condition(
             Reason::MixedStack,
@@ -181,7 +184,7 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
     let in_tree = || condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}"));
     match (&expected.mofed, &seen.symbols) {
         (MofedPlace::Container, _) if matches!(seen.marker, Marker::Present(_)) => in_tree()
-            .with_remedy("the marker is stale: delete this node's MOFED pod, a new one swaps the modules"),
+            .with_remedy("the marker is stale: delete this node's MOFED pod; a new one swaps the modules"),
         (MofedPlace::Container, _) => in_tree(),
         (MofedPlace::Host, Symbols::ExportedBy(_)) => {
             condition(Reason::InTreeWithPeerMemory, format!("the kernel's own {names}, with peer memory"))
@@ -223,14 +226,18 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
         }
         None | Some(Ok(None)) => condition(
             Reason::VersionMismatch,
-            format!("mlx5_core has no version, {wanted} is expected ({source})"),
+            format!("mlx5_core has no version, but {wanted} is expected ({source})"),
         ),
-        Some(Ok(Some(found))) if found.parse().is_ok_and(|v: Version| v.agrees_with(&wanted)) => {
-            condition(Reason::VersionAgrees, format!("mlx5_core is {found}, {wanted} is expected ({source})"))
-        }
+        Some(Ok(Some(found))) if found.parse().is_ok_and(|v: Version| v.agrees_with(&wanted)) => condition(
+            Reason::VersionAgrees,
+            format!(
+                "mlx5_core has version {found}, but {wanted} is \
+                expected ({source})"
+            ),
+        ),
         Some(Ok(Some(found))) => condition(
             Reason::VersionMismatch,
-            format!("mlx5_core is {found:?}, {wanted} is expected ({source})"),
+            format!("mlx5_core has version {found:?}, but {wanted} is expected ({source})"),
         )
         .with_remedy("MOFED has not swapped the modules, or --mofed-version is not this node's release"),
     }
@@ -251,7 +258,7 @@ fn expected_version<'a>(
     })
 }
 
-/// `out_of_tree`: MOFED's own modules are live, so that its symbols are not still to come.
+/// `out_of_tree`: MOFED's own modules are live, so its symbols are not still to come.
 pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Condition {
     let condition = |reason, message: String| Condition::new(ConditionType::SymbolsExported, reason, message);
     match &seen.symbols {
@@ -262,7 +269,7 @@ pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Conditi
             ModuleState::Live(_) => condition(Reason::SymbolExported, format!("{name} exports {SYMBOL}")),
             ModuleState::Unreadable(why) => condition(
                 Reason::ModulesUnreadable,
-                format!("{name} exports {SYMBOL}, but whether it is live cannot be told: {why}"),
+                format!("{name} exports {SYMBOL}, but cannot tell whether it is live: {why}"),
             ),
             _ => condition(Reason::SymbolMissing, format!("{name}, which exports {SYMBOL}, is not live")),
         },

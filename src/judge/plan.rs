@@ -4,13 +4,13 @@
 use crate::observation::{Observation, ProcState};
 use std::path::{Path, PathBuf};
 
-/// Commands that modprobe.d has in the place of a module so that it is not loaded.
+/// Commands that modprobe.d has in the place of a module so it is not loaded.
 const NOTHING: [&str; 5] = ["/bin/true", "/bin/false", "true", "false", ":"];
 
 /// The steps of a load, in modprobe's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The modules to be loaded besides it, with underscores.
+    /// The modules to be loaded in addition, with underscores.
     pub others: Vec<String>,
     /// The file of `nvidia_peermem`.
     pub file: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub fn read(shown: &str) -> Plan {
     plan
 }
 
-/// A module that modprobe would load besides ours: it has to be live first, or is not ours to load.
+/// A module that modprobe would load in addition to ours: it has to be live first, or is not ours to load.
 #[must_use]
 pub fn not_live<'a>(plan: &'a Plan, seen: &Observation) -> Option<&'a str> {
     let is_live = |name: &str| {
@@ -55,14 +55,15 @@ pub fn objection(plan: &Plan, inspected: &Path, is_inspected: impl FnOnce(&Path)
     let is_nothing = |command: &String| plan.file.is_some() && NOTHING.contains(&command.as_str());
     if let Some(command) = commands.find(|command| !is_nothing(command)) {
         return Some(format!(
-            "modprobe.d has an install line, by which modprobe would run `{command}`, and that may load anything; what to do: \
-             take the line out, or have it run `peermem-gate load`"
+            "an install line in modprobe.d would run `{command}`, which may load anything; what to do: \
+                remove the line, or let it run `peermem-gate load`"
         ));
     }
     match &plan.file {
         Some(planned) if is_inspected(planned) => None,
         Some(planned) => Some(format!(
-            "modprobe would load {}, and {} was inspected; what to do: run depmod, and remove the one that is not wanted",
+            "modprobe would load {}, but {} was inspected; what to do: run depmod, and remove the file that \
+                you do not want",
             planned.display(),
             inspected.display()
         )),
@@ -87,7 +88,8 @@ mod tests {
     #[test]
     fn modprobes_words_are_read() {
         let plan = read(
-            "insmod /lib/modules/6.1/updates/mlx_compat.ko \ninsmod /lib/modules/6.1/kernel/drivers/video/nvidia.ko.xz a=1\n\
+            "insmod /lib/modules/6.1/updates/mlx_compat.ko \ninsmod \
+                /lib/modules/6.1/kernel/drivers/video/nvidia.ko.xz a=1\n\
              builtin ib_core\ninsmod /lib/modules/6.1/kernel/drivers/video/nvidia-peermem.ko peerdirect_support=0 \n",
         );
         assert_eq!(plan.others, ["mlx_compat", "nvidia"]);

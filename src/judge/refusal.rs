@@ -58,13 +58,17 @@ pub struct Refusal {
     pub lines: Vec<String>,
 }
 
-const REBUILD: &str = "build the driver again against this MOFED: delete the driver pod (a restart of its container keeps the bad module)";
-const RELEASE: &str =
-    "build the driver for the running kernel: delete the driver pod, or take the image made for it";
+const REBUILD: &str = "build the driver again against this MOFED: remove /run/nvidia/nvidia-driver.state on the node if it \
+    exists, then delete the driver pod (a restart of its container keeps the bad module)";
+const RELEASE: &str = "build the driver for the running kernel: remove /run/nvidia/nvidia-driver.state on the node if it \
+    exists, then delete the driver pod; or use the image for it";
+const PARAMETER: &str = "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then remove \
+    /run/nvidia/nvidia-driver.state on the node if it exists, and delete the driver pod";
 
 const NOT_UNPACKED: &str =
-    "the kernel was given a file that is no ELF file: this kmod cannot unpack compressed modules";
-const UNPACK: &str = "unpack nvidia-peermem.ko in its place and run depmod, or install a kmod that was built with gzip, xz and zstd";
+    "the kernel got a file that is not ELF: this kmod cannot unpack compressed modules";
+const UNPACK: &str = "unpack nvidia-peermem.ko in its place and run depmod, or install a kmod that was built \
+    with gzip, xz and zstd";
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,74 +98,60 @@ const fn passing(word: &'static str, verdict: &'static str) -> Row {
 
 /// The first row that fits decides, so the lines that only follow from others come last.
 const ROWS: &[Row] = &[
-    lasting(
-        "compiled without IB peer memory",
-        "it is a stub, built where MOFED's headers could not be seen",
-        REBUILD,
-    ),
+    lasting("compiled without IB peer memory", "it is a stub, built without MOFED's headers", REBUILD),
     lasting(
         "memory_peers",
-        "another client has registered under its name: nv_peer_mem, or another nvidia_peermem",
-        "`rmmod nv_peer_mem` and remove its package",
+        "another client has registered its name: nv_peer_mem, or another nvidia_peermem",
+        "run `rmmod nv_peer_mem` and remove its package",
     ),
     lasting(
         "error while registering",
         "MOFED refused its registration: another client has its name (nv_peer_mem), or this MOFED is older than 5.1",
-        "`rmmod nv_peer_mem` and remove its package; with MLNX_OFED 4.9 give peerdirect_support=1",
+        "run `rmmod nv_peer_mem` and remove its package; with MLNX_OFED 4.9 set peerdirect_support=1",
     ),
-    lasting(
-        "param value",
-        "a parameter has a value that the module does not take",
-        "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then delete the driver pod",
-    ),
-    lasting(
-        "invalid for parameter",
-        "a parameter has a value that is no number",
-        "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then delete the driver pod",
-    ),
+    lasting("param value", "a parameter has a value that the module does not accept", PARAMETER),
+    lasting("invalid for parameter", "a parameter's value is not a number", PARAMETER),
     lasting(
         "disagrees about version of symbol nvidia_p2p",
-        "it was built against another nvidia than the one that is loaded",
-        "load the nvidia that it belongs to: delete the driver pod; on a host reboot",
+        "it was built against another nvidia than the loaded one",
+        "load the matching nvidia: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the \
+         driver pod; on a host, reboot",
     ),
     lasting("disagrees about version of symbol module_layout", "it was built for another kernel", RELEASE),
-    lasting(
-        "disagrees about version of symbol",
-        "it was built against another MOFED or kernel than the one that runs",
-        REBUILD,
-    ),
+    lasting("disagrees about version of symbol", "it was built against another MOFED or kernel", REBUILD),
     lasting("no symbol version for", "it was built without the Module.symvers of this MOFED", REBUILD),
     lasting("Invalid ELF header magic", NOT_UNPACKED, UNPACK),
     lasting("version magic", "it was built for another kernel", RELEASE),
     lasting("failed to validate module", "its BTF does not fit this kernel's", RELEASE),
     lasting(
         "is rejected",
-        "the kernel takes no module that is not signed by a key it trusts",
-        "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules",
+        "the kernel loads only modules signed by a key that it trusts",
+        "sign it with a key that the kernel trusts (MOK), or use a driver with signed modules",
     ),
     lasting(
         "Lockdown:",
-        "the kernel is locked down and the module is not signed by a key it trusts",
-        "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules",
+        "the kernel is locked down, and no trusted key signed the module",
+        "sign it with a key that the kernel trusts (MOK), or use a driver with signed modules",
     ),
-    lasting("duplicate symbol", "a symbol that it exports is there already", REBUILD),
-    passing("gave up waiting for init", "what it needs was still starting after 30 s"),
-    passing("(err -16)", "what it needs was still starting after 30 s"),
+    lasting("duplicate symbol", "a symbol that it exports already exists", REBUILD),
+    passing("gave up waiting for init", "a module that it needs was still starting after 30 s"),
+    passing("(err -16)", "a module that it needs was still starting after 30 s"),
     passing(
         "Unknown symbol ib_",
-        "what exports its symbols is not live: MOFED is swapping its modules, or the kernel's own stack is live",
+        "the module that exports its symbols is not live: MOFED is swapping its modules, or the kernel's own \
+            stack is live",
     ),
     passing("Unknown symbol nvidia_p2p", "nvidia, which exports its symbols, is not live"),
-    lasting("Unknown symbol", "it wants a symbol that this kernel does not have", RELEASE),
+    lasting("Unknown symbol", "it needs a symbol that this kernel does not have", RELEASE),
     lasting(
         "using GPL-only symbols",
-        "the loaded nvidia is proprietary, and it uses symbols that only free modules may",
+        "the loaded nvidia is proprietary, but nvidia-peermem uses GPL-only symbols",
         "load NVIDIA's open kernel modules, or the nvidia-peermem that came with this nvidia",
     ),
     lasting(
         "is blacklisted",
         "the kernel's command line forbids it (module_blacklist)",
-        "take it out of the kernel's command line and reboot",
+        "remove it from the kernel's command line and reboot",
     ),
 ];
 
@@ -183,8 +173,8 @@ fn by_log(row: &Row, line: &str) -> (String, &'static str, bool) {
     match other_module(line) {
         // A dependency was refused: it belongs to another stack than the one that is live.
         Some(other) => (
-            format!("{other} was refused, which modprobe tried to load for it: {}", row.verdict),
-            "let MOFED finish, and load nothing that belongs to it: it must be live before nvidia_peermem is",
+            format!("modprobe tried to load {other} for it, which was refused: {}", row.verdict),
+            "wait until MOFED has loaded its modules, and load none of them yourself",
             true,
         ),
         None => (row.verdict.to_owned(), row.remedy, row.transient),
@@ -204,37 +194,37 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
     if stderr.contains("not found in directory") {
         return lasting(
             "modprobe finds no such module",
-            "remove /run/nvidia/nvidia-driver.state on the node if it is there, and delete the driver pod; on a host run depmod",
+            "remove /run/nvidia/nvidia-driver.state on the node if it is there, and delete the driver pod; \
+                on a host, run depmod",
         );
     }
     if stderr.contains("install command") {
         return lasting(
-            "an install line in modprobe.d runs a command instead of loading it, and that failed",
+            "an install line in modprobe.d runs a command instead of loading it, and the command failed",
             "remove the line, or correct its command",
         );
     }
     match errno {
-        Some("EINVAL") if is_stub => {
-            lasting("it is a stub, built where MOFED's headers could not be seen", REBUILD)
-        }
+        Some("EINVAL") if is_stub => lasting("it is a stub, built without MOFED's headers", REBUILD),
         Some("EINVAL") if attempt.file.is_some() => lasting(
-            "refused as invalid, though its file fits: a parameter, or a client of the same name that came meanwhile",
-            "see its parameters, and whether nv_peer_mem is loaded",
+            "refused as invalid, although its file fits: a parameter, or another client of the same name",
+            "check its parameters, and whether nv_peer_mem is loaded",
         ),
         Some("EINVAL") => lasting(
             "refused as invalid: a stub, other symbol CRCs, a bad parameter, or nv_peer_mem is loaded",
-            "run `peermem-gate check --peermem` as root: it tells these apart",
+            "run `peermem-gate check --peermem` as root, which distinguishes these causes",
         ),
-        Some("ENOENT") => passing("what exports its symbols was not live"),
-        Some("EBUSY" | "EAGAIN") => passing("what it needs was busy"),
+        Some("ENOENT") => passing("the module that exports its symbols was not live"),
+        Some("EBUSY" | "EAGAIN") => passing("a module that it needs was busy"),
         Some("ENOEXEC") if attempt.is_packed => lasting(NOT_UNPACKED, UNPACK),
         Some("ENOEXEC") => lasting("it is for another kernel or machine, or damaged", RELEASE),
         Some("EKEYREJECTED" | "ENOKEY") => lasting(
             "the kernel trusts no key that signed it",
-            "sign it with a key that the kernel trusts (MOK), or take a driver with signed modules",
+            "sign it with a key that the kernel trusts (MOK), or use a driver with signed modules",
         ),
         Some("EPERM" | "EACCES") => lasting(
-            "this process may not load modules: CAP_SYS_MODULE is missing or is a user namespace's, modules_disabled is 1, or the kernel is locked down",
+            "this process may not load modules: CAP_SYS_MODULE is missing or only in a user namespace, \
+                modules_disabled is 1, or the kernel is locked down",
             "run it privileged, in the host's user namespace; modules_disabled needs a reboot",
         ),
         Some("ENOMEM") => passing("the kernel has no memory for it"),
@@ -242,10 +232,10 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         // -q, or an errno that has no line in the log.
         None if attempt.code > 128 => lasting(
             "modprobe was ended by a signal",
-            "see what ends processes here: a memory limit, or a person",
+            "find what ends processes here: a memory limit, or a person",
         ),
-        None if stderr.trim().is_empty() => passing("modprobe failed without a word"),
-        _ => lasting("modprobe failed", "see what it says"),
+        None if stderr.trim().is_empty() => passing("modprobe failed without a message"),
+        _ => lasting("modprobe failed", "read its output"),
     }
 }
 
@@ -281,7 +271,8 @@ mod tests {
     }
 
     const EINVAL: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n";
-    const ENOENT: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Unknown symbol in module, or unknown parameter (see dmesg)\n";
+    const ENOENT: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Unknown symbol in module, or \
+        unknown parameter (see dmesg)\n";
     const EBUSY: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy\n";
 
     #[test]
@@ -314,22 +305,22 @@ mod tests {
             (
                 EINVAL,
                 &["nvidia_peermem: `abc' invalid for parameter `persistent_api_support'"],
-                "no number",
+                "not a number",
                 false,
             ),
             (
                 EINVAL,
-                &[
-                    "nvidia-peermem nv_mem_param_peerdirect_conf_check:619 ERROR invalid peerdirect_support param value 2",
-                ],
-                "does not take",
+                &["nvidia-peermem nv_mem_param_peerdirect_conf_check:619 ERROR invalid peerdirect_support \
+                        param value 2"],
+                "does not accept",
                 false,
             ),
             (
                 EINVAL,
                 &[
                     "sysfs: cannot create duplicate filename '/kernel/mm/memory_peers/nv_mem'",
-                    "nvidia-peermem nv_mem_nc_client_init:603 ERROR nv_mem_client_init -- error while registering nc client",
+                    "nvidia-peermem nv_mem_nc_client_init:603 ERROR nv_mem_client_init -- error while \
+                        registering nc client",
                 ],
                 "nv_peer_mem",
                 false,
@@ -355,7 +346,7 @@ mod tests {
                     "ib_uverbs: disagrees about version of symbol ib_unregister_client",
                     "ib_uverbs: Unknown symbol ib_unregister_client (err -22)",
                 ],
-                "ib_uverbs was refused",
+                "tried to load ib_uverbs",
                 true,
             ),
         ];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Is MOFED about to swap its modules, and may `nvidia_peermem` be let go? Judged by as little as
-//! that takes: neither the kernel's symbols nor any module file must stand in an unload's way.
+//! that takes: neither the kernel's symbols nor any module file must delay an unload.
 
 use super::modules::{ModuleState, state};
 use crate::node::{Expectations, MofedPlace};
@@ -11,7 +11,7 @@ const NAME: &str = "nvidia_peermem";
 /// `nvidia_peermem` itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It cannot be told.
+    /// Unknown.
     #[default]
     Unknown,
     /// Not loaded.
@@ -45,7 +45,7 @@ impl Glimpse {
 }
 
 /// The marker goes before MOFED swaps its modules; a host's MOFED has none, and some entrypoints of the
-/// container leave it, so that modules that go tell as well. What cannot be read tells nothing, and neither
+/// container leave it, so modules that go tell as well. What cannot be read tells nothing, and neither
 /// does a marker's directory that was never there: unless it was seen before (`was_marked`), no MOFED
 /// container has run here since boot, and the one that is loaded may be a host's.
 #[must_use]
@@ -74,18 +74,18 @@ fn no_marker(expected: &Expectations, marker: &Marker) -> Option<String> {
         (MofedPlace::Host, _) | (_, Marker::Present(_) | Marker::Unreadable(_)) => None,
         (_, Marker::Absent | Marker::ParentMissing(_)) => Some(format!("MOFED's marker {path} is gone")),
         (_, Marker::DirectoryUnlinked) => Some(format!("the directory of MOFED's marker {path} was deleted")),
-        (_, Marker::NotAFile(what)) => Some(format!("in the place of MOFED's marker {path} is {what}")),
+        (_, Marker::NotAFile(what)) => Some(format!("at the path of MOFED's marker {path} is {what}")),
     }
 }
 
 fn going(expected: &Expectations, modules: &Modules) -> Option<String> {
     expected.modules.iter().find_map(|name| {
         let how = match state(modules, name) {
-            // Two witnesses that differ are no evidence: /proc/modules is read a page at a time, and loses a line when
-            // another module goes between two of them. What is really going is seen by both a moment later.
+            // Two witnesses that differ are no evidence: /proc/modules is read a page at a time, and loses a line
+            // when another module goes between two of them. What is really going is seen by both a moment later.
             ModuleState::Live(_) | ModuleState::Unreadable(_) | ModuleState::Disagree(_) => return None,
             ModuleState::NotLoaded => "is not loaded",
-            ModuleState::Loading => "is only just loading",
+            ModuleState::Loading => "is still loading",
             ModuleState::Unloading => "is being unloaded",
         };
         Some(format!("{name} {how}"))

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what the node's containers were told to who wants `GPUDirect` RDMA here, and who is to provide MOFED.
+//! From the settings of the node's containers: who wants `GPUDirect` RDMA here, and who provides MOFED.
 //!
-//! The operator sets `GPU_DIRECT_RDMA_ENABLED` and `USE_HOST_MOFED` where they are true, and nowhere else (gpu-operator,
-//! assets/state-driver/0500_daemonset.yaml): of k8s-driver-manager and nvidia-driver-ctr, which would have them,
-//! silence is a no; of others it is nothing.
+//! The operator sets `GPU_DIRECT_RDMA_ENABLED` and `USE_HOST_MOFED` where they are true, and nowhere else
+//! (gpu-operator, assets/state-driver/0500_daemonset.yaml): of k8s-driver-manager and nvidia-driver-ctr, which would
+//! have them, silence is a no; of others it is nothing.
 
 use crate::environment::{Variables, value_of};
+use crate::finding::Evidence;
 use crate::observation::Unreadable;
 use crate::sentence::Meaning;
 use crate::symptoms::process::{Environment, Process, Role};
 use crate::symptoms::survey::Survey;
-use crate::symptoms::wish::{Told, Wish, Wishes};
+use crate::symptoms::wish::{Wish, Wishes};
 use std::fmt::Display;
 
 /// The variable that asks for RDMA.
 pub const RDMA: &str = "GPU_DIRECT_RDMA_ENABLED";
 /// The variable that says who provides MOFED.
 pub const HOST_MOFED: &str = "USE_HOST_MOFED";
+
+/// The digest of the driver's configuration: the driver container builds nothing for one that is loaded already.
+pub const DIGEST: &str = "DRIVER_CONFIG_DIGEST";
 
 /// Would have the variables where they are true.
 const DECISIVE: [Role; 2] = [Role::Driver, Role::DriverManager];
@@ -42,12 +46,13 @@ pub fn wishes(survey: &Survey, own: &Variables) -> Wishes {
         on_host: asked.installed(),
         in_container,
         operator: asked.operator(),
+        digest: asked.decisive().find_map(|(_, told)| told.get(DIGEST).cloned()),
         node: asked.all().find_map(|process| Some(process.variable("NODE_NAME")?.to_owned())),
     }
 }
 
-/// Our own variables, completed by what the node says: what is set here wins. Of what nobody says nothing is made, but
-/// that a host which does without MOFED's container is to do so.
+/// Our own variables, completed by what the node says: what is set here wins. Of what nobody says nothing is made,
+/// but that a host which does without MOFED's container is to do so.
 #[must_use]
 pub fn completed(wishes: &Wishes, own: &Variables) -> Variables {
     let mut variables = own.clone();
@@ -59,6 +64,7 @@ pub fn completed(wishes: &Wishes, own: &Variables) -> Variables {
     complete(RDMA, answer(&wishes.rdma));
     let by_itself = wishes.by_itself.as_ref().map(|_| "true");
     complete(HOST_MOFED, answer(&wishes.host_mofed).or(by_itself));
+    complete(DIGEST, wishes.digest.as_deref());
     variables
 }
 
@@ -70,8 +76,8 @@ fn answer(wish: &Wish) -> Option<&'static str> {
     }
 }
 
-fn told(source: impl Display, seen: impl Into<String>) -> Told {
-    Told { source: source.to_string(), seen: seen.into() }
+fn evidence(source: impl Display, seen: impl Into<String>) -> Evidence {
+    Evidence::new(source.to_string(), seen)
 }
 
 struct Asked<'a> {
@@ -91,21 +97,21 @@ impl Asked<'_> {
 
     fn of_ours(&self, name: &str) -> Option<Wish> {
         let value = value_of(self.own, name)?.to_string_lossy();
-        let told = told(name, value.clone());
+        let told = evidence(name, value.clone());
         Some(if value == "true" { Wish::Yes(told) } else { Wish::No(told) })
     }
 
-    /// The first process that was told so.
-    fn of_processes(&self, name: &str) -> Option<Told> {
+    /// The first process with this setting.
+    fn of_processes(&self, name: &str) -> Option<Evidence> {
         let is_told = |process: &&Process| process.variable(name) == Some("true");
         let process = self.all().find(is_told)?;
-        Some(told(process.directory.join("environ").display(), format!("{name}=true")))
+        Some(evidence(process.directory.join("environ").display(), format!("{name}=true")))
     }
 
     /// Who would have it, and has it not.
-    fn silence(&self, name: &str) -> Option<Told> {
+    fn silence(&self, name: &str) -> Option<Evidence> {
         let (process, _) = self.decisive().next()?;
-        Some(told(process.directory.join("environ").display(), format!("{name} is not true")))
+        Some(evidence(process.directory.join("environ").display(), format!("{name} is not true")))
     }
 
     /// Who would say it cannot be heard.
@@ -133,19 +139,19 @@ impl Asked<'_> {
                 .lines()
                 .map(str::trim)
                 .find(|line| line.starts_with("GPU_DIRECT_RDMA_ENABLED:"))?;
-            Some(wish(line.ends_with("true"), told(path.display(), line)))
+            Some(wish(line.ends_with("true"), evidence(path.display(), line)))
         };
         let of_build = || {
             let (_, build) = self.survey.pods.builds().find(|(pod, _)| pod.is_here)?;
             let environment = build.environment.as_ref()?;
             let value = environment.get(RDMA).map_or("not there", String::as_str);
             let source = build.directory.join("env");
-            Some(wish(value == "true", told(source.display(), format!("{RDMA} is {value}"))))
+            Some(wish(value == "true", evidence(source.display(), format!("{RDMA} is {value}"))))
         };
         let of_pod = || {
             let pod = self.survey.pods.with(PEERMEM_CONTAINER).filter(|pod| pod.is_here)?;
             let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
-            Some(Wish::Yes(told(format!("pod {name}"), "has a container nvidia-peermem-ctr")))
+            Some(Wish::Yes(evidence(format!("pod {name}"), "has a container nvidia-peermem-ctr")))
         };
         let of_log = || {
             // The driver's script loads nvidia-peermem only where it was told so.
@@ -158,14 +164,14 @@ impl Asked<'_> {
             let said =
                 meanings.into_iter().find_map(|meaning| self.survey.logs.saying(meaning).next_back())?;
             let path = self.survey.logs.file(said)?.path.display();
-            Some(Wish::Yes(told(path, said.saying.text.clone())))
+            Some(Wish::Yes(evidence(path, said.saying.text.clone())))
         };
         of_build().or_else(of_pod).or_else(of_ready).or_else(of_log)
     }
 
-    fn asked_by_host(&self) -> Option<Told> {
+    fn asked_by_host(&self) -> Option<Evidence> {
         let path = self.survey.loads_peermem.first()?;
-        Some(told(path.display(), "has nvidia-peermem loaded at boot"))
+        Some(evidence(path.display(), "has nvidia-peermem loaded at boot"))
     }
 
     fn host_mofed(&self) -> Wish {
@@ -176,49 +182,47 @@ impl Asked<'_> {
     }
 
     /// The operator names a `DaemonSet` of precompiled drivers for their kernel.
-    fn precompiled(&self) -> Option<Told> {
+    fn precompiled(&self) -> Option<Evidence> {
         let (_, name) = self.survey.pods.with(DRIVER_CONTAINER)?.name.as_ref()?;
         let kernel = self.survey.release.to_lowercase().replace(['_', '+'], "-");
         let is_for_it = !kernel.is_empty() && name.replace(['_', '+'], "-").contains(&kernel);
-        is_for_it.then(|| told(format!("pod {name}"), "is named for this kernel: its driver is precompiled"))
+        is_for_it
+            .then(|| evidence(format!("pod {name}"), "is named for this kernel: its driver is precompiled"))
     }
 
-    fn mofed_container(&self) -> Option<Told> {
+    fn mofed_container(&self) -> Option<Evidence> {
         let running = self.survey.processes.first(Role::Mofed);
-        let of_process = running.map(|process| told(process.directory.display(), "is MOFED's container"));
-        let of_file = || self.survey.left.as_ref().map(|path| told(path.display(), "is there"));
+        let of_process = running.map(|process| evidence(process.directory.display(), "is MOFED's container"));
+        let of_file = || self.survey.left.as_ref().map(|path| evidence(path.display(), "is there"));
         let of_pod = || {
             let pod = self.survey.pods.with(MOFED_CONTAINER)?;
             let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
-            Some(told(format!("pod {name}"), "is MOFED's"))
+            Some(evidence(format!("pod {name}"), "is MOFED's"))
         };
         of_process.or_else(of_file).or_else(of_pod)
     }
 
-    fn peermem(&self) -> Option<Told> {
+    fn peermem(&self) -> Option<Evidence> {
         let path = self.survey.has_peermem.as_ref()?;
-        Some(told(path.display(), "nvidia_peermem is loaded"))
+        Some(evidence(path.display(), "nvidia_peermem is loaded"))
     }
 
-    fn installed(&self) -> Option<Told> {
+    fn installed(&self) -> Option<Evidence> {
         let sign = self.survey.installed.as_ref()?;
-        Some(told(sign.display(), "is there"))
+        Some(evidence(sign.display(), "is there"))
     }
 
     /// That the host has its own RDMA stack, and means it for `GPUDirect`.
-    fn host(&self) -> Option<Told> {
+    fn host(&self) -> Option<Evidence> {
         self.installed().or_else(|| self.asked_by_host())
     }
 
-    fn operator(&self) -> Option<Told> {
+    fn operator(&self) -> Option<Evidence> {
         let process = self.all().find(|process| OPERATORS.contains(&process.role))?;
-        Some(told(
-            process.directory.display(),
-            format!("{}, a container of the GPU Operator's", process.name),
-        ))
+        Some(evidence(process.directory.display(), format!("{}, a GPU Operator container", process.name)))
     }
 }
 
-fn wish(yes: bool, told: Told) -> Wish {
+fn wish(yes: bool, told: Evidence) -> Wish {
     if yes { Wish::Yes(told) } else { Wish::No(told) }
 }

@@ -15,9 +15,9 @@ pub struct Ledger {
     pub transitions: BTreeMap<(State, State), u64>,
     /// Time in each state.
     pub spent: BTreeMap<State, Duration>,
-    /// Loads that came to nothing, by reason: an errno, or one word.
+    /// Loads that failed, by reason: an errno, or one word.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Rebuilds of nvidia-peermem.ko, by what they came to.
+    /// Rebuilds of nvidia-peermem.ko, by result.
     pub rebuilds: BTreeMap<Conclusion, u64>,
     /// Time spent on them.
     pub rebuilding: Duration,

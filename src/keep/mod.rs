@@ -5,11 +5,14 @@
 //! A [`Gate`] does the waiting: settle time, belief in a suspect marker, back-off. What it never delays is
 //! letting go. Time is passed in.
 
+mod action;
 mod ledger;
 mod sight;
 mod state;
 pub mod status;
+mod yielding;
 
+pub use action::{Action, Done, Response};
 pub use ledger::Ledger;
 pub use sight::Sight;
 pub use state::State;
@@ -24,15 +27,13 @@ use crate::rebuild::Conclusion;
 use crate::time::{BootTime, Seconds};
 use state::{LoadedBy, Phase};
 use std::time::Duration;
+use yielding::{Holder, Swap};
 
-/// After an unload of ours, or a load that came to nothing, the next load comes no sooner, whatever
+/// After our own unload, or a load that failed, the next load comes no sooner, whatever
 /// `--settle` says.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How often to look whether what uses it has ended: no event tells of a reference count.
 const BUSY: Duration = Duration::from_secs(1);
-/// What a MOFED container that has just taken its lock is given to unload the module by itself. It does so in some
-/// 0.1 s, and its start fails if somebody else was faster (doca-driver-build, `entrypoint/internal/driver`).
-const COURTESY: Duration = Duration::from_millis(300);
 /// How long to wait after an unload that failed; doubled each time, up to [`BUSY`].
 const RETRY: Duration = Duration::from_millis(100);
 /// Refusals that lie in modprobe's own files or in what unloads the module again: neither tells of a change.
@@ -40,45 +41,6 @@ const RETRY: Duration = Duration::from_millis(100);
 const UNSEEN: [&str; 2] = ["Plan", "Unproven"];
 /// A module that was live this long was no vain load.
 const PROVEN: Duration = Duration::from_secs(60);
-
-/// What is to be done now, and reported to [`Keep::done`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Load `nvidia_peermem`, with a last look before and a proof behind.
-    Load,
-    /// Unload it, and it alone.
-    Unload,
-    /// Rebuild nvidia-peermem.ko, which is all that is wrong.
-    Rebuild,
-}
-
-/// What an action came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// It is live, by us.
-    Loaded(String),
-    /// It is live, and somebody else was faster.
-    Found(String),
-    /// It is live, by us, and MOFED has begun to swap its modules meanwhile.
-    Overlapped(String),
-    /// Not loaded, and another attempt at the same would end the same.
-    Refused(&'static str, String),
-    /// Not loaded, and worth another attempt once everything has held again.
-    Postponed(&'static str, String),
-    /// It is gone.
-    Unloaded(String),
-    /// It is not gone, and why.
-    NotUnloaded(String),
-}
-
-/// What follows from a step. The action comes first: lines can wait, MOFED does not.
-#[derive(Debug, Default)]
-pub struct Step {
-    /// To be done at once.
-    pub action: Option<Action>,
-    /// To be carried out then.
-    pub effects: Vec<Effect>,
-}
 
 /// A load that was refused.
 #[derive(Clone, Copy, Debug)]
@@ -147,21 +109,21 @@ impl Keep {
     }
 
     /// A glimpse, before anything that takes time: it can only let go.
-    pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Step {
+    pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Response {
         self.ledger.charge(self.state(), now);
-        let mut step = Step::default();
+        let mut response = Response::default();
         if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap) {
             if self.has_applied && !self.no_yield {
                 self.peermem = glimpse.peermem;
                 let go = Swap { why, uses, holder: glimpse.holder };
-                self.let_go(now, cause, &go, &mut step);
+                self.let_go(now, cause, &go, &mut response);
             }
         }
-        step
+        response
     }
 
     /// A whole look.
-    pub fn look(&mut self, now: BootTime, cause: &Cause, sight: Sight) -> Step {
+    pub fn look(&mut self, now: BootTime, cause: &Cause, sight: Sight) -> Response {
         self.ledger.charge(self.state(), now);
         let is_blocked = sight.is_blocked() && !self.gate.may_cure(&sight.look.verdict);
         let Sight { mut look, glimpse, evidence, .. } = sight;
@@ -173,13 +135,13 @@ impl Keep {
             self.holder = Holder::Seen(glimpse.holder);
         }
         let is_first = self.evidence.replace(evidence).is_none();
-        let mut step = Step::default();
+        let mut response = Response::default();
         let is_another = !self.phase.recognises(inode);
         if (glimpse.peermem == Presence::Absent || is_another) && self.phase.loaded_by().is_some() {
-            self.lost(now, cause, &mut step);
+            self.lost(now, cause, &mut response);
         }
         self.peermem = glimpse.peermem;
-        step.effects.extend(self.gate.observe(now, cause, look));
+        response.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
             // What the old stack refused says nothing of the new one.
             self.gate.forgive();
@@ -191,15 +153,15 @@ impl Keep {
             (Presence::Unknown | Presence::Between, _) => {}
             (Presence::Live { uses }, Some(why)) if self.has_applied && !self.no_yield => {
                 let go = Swap { why: &why, uses, holder: glimpse.holder };
-                self.let_go(now, cause, &go, &mut step);
+                self.let_go(now, cause, &go, &mut response);
             }
-            (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut step),
-            (Presence::Absent, _) => self.absent(now, is_blocked, &mut step),
+            (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut response),
+            (Presence::Absent, _) => self.absent(now, is_blocked, &mut response),
         }
         if is_first && self.state() == State::Blocked {
-            step.effects.push(Effect::End(Ending::Blocked));
+            response.effects.push(Effect::End(Ending::Blocked));
         }
-        step
+        response
     }
 
     /// Time flies: a heartbeat, if one is due.
@@ -224,13 +186,13 @@ impl Keep {
     pub fn done(&mut self, now: BootTime, done: Done) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
         let (phase, level, text) = self.after(now, done);
-        let mut step = Step::default();
+        let mut response = Response::default();
         if (self.state(), &self.message) == (phase.state(), &text) {
             self.phase = phase;
         } else {
-            self.enter(now, phase, level, text, None, &mut step);
+            self.enter(now, phase, level, text, None, &mut response);
         }
-        step.effects
+        response.effects
     }
 
     fn after(&mut self, now: BootTime, done: Done) -> (Phase, Level, String) {
@@ -274,7 +236,7 @@ impl Keep {
         }
     }
 
-    /// Somebody asks for a look (SIGHUP): what was refused or came to nothing before is tried anew.
+    /// Somebody asks for a look (SIGHUP): what was refused or failed before is tried again.
     pub fn ask(&mut self) {
         self.phase.forgive();
         self.gate.forgive();
@@ -345,7 +307,7 @@ impl Keep {
                 let last = last_try.as_ref().map(|last| format!("; not loaded before: {last}"));
                 let now = match deciding {
                     None => "everything holds: loading nvidia_peermem".to_owned(),
-                    Some(c) if self.gate.may_cure(verdict) => format!("to be rebuilt: {}", c.message),
+                    Some(c) if self.gate.may_cure(verdict) => format!("will be rebuilt: {}", c.message),
                     Some(c) => sentence(c),
                 };
                 now + &last.unwrap_or_default()
@@ -373,70 +335,15 @@ impl Keep {
         &self.ledger
     }
 
-    fn let_go(&mut self, now: BootTime, cause: &Cause, swap: &Swap<'_>, step: &mut Step) {
-        let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
-        let whose = if by == LoadedBy::Another { " (loaded by somebody else)" } else { "" };
-        if swap.uses == Some(0) {
-            self.unload(now, cause, swap, by, whose, step);
-            return;
-        }
-        let obstacle = match swap.uses {
-            Some(uses) => {
-                format!("it is in use (reference count {uses}); what to do: end what uses it (GPU pods)")
-            }
-            None => {
-                "this kernel cannot unload modules; what to do: drain and reboot the node for MOFED's swap"
-                    .to_owned()
-            }
-        };
-        let text = format!("{}, and nvidia_peermem{whose} cannot be unloaded: {obstacle}", swap.why);
-        let phase = Phase::Busy { by, poll: now + BUSY };
-        if self.state() != State::Busy || self.message != text {
-            self.enter(now, phase, Level::Warn, text, Some(cause), step);
-        } else {
-            self.phase = phase;
-        }
-    }
-
-    fn unload(
-        &mut self,
-        now: BootTime,
-        cause: &Cause,
-        swap: &Swap<'_>,
-        by: LoadedBy,
-        whose: &str,
-        step: &mut Step,
-    ) {
-        if let Phase::Yielding { from, .. } = self.phase {
-            step.action = (now >= from).then_some(Action::Unload);
-            return;
-        }
-        // The container that took the lock anew unloads nvidia_peermem itself, and fails if we are faster.
-        let is_new = swap.holder.is_some() && self.holder.is_another(swap.holder);
-        let text = if is_new {
-            let courtesy = Seconds(COURTESY);
-            format!(
-                "{}; a new MOFED container unloads nvidia_peermem{whose}: unloading it in {courtesy} if that has not",
-                swap.why
-            )
-        } else {
-            step.action = Some(Action::Unload);
-            format!("{}: unloading nvidia_peermem{whose}", swap.why)
-        };
-        let from = if is_new { now + COURTESY } else { now };
-        let phase = Phase::Yielding { by, from, retry: RETRY };
-        self.enter(now, phase, Level::Info, text, Some(cause), step);
-    }
-
     /// It is live, and stays.
-    fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, step: &mut Step) {
+    fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, response: &mut Response) {
         let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
         let swap = swap.filter(|_| self.has_applied);
         let is_about_swap = swap.is_some();
         let text = match swap {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
-            None => "nvidia_peermem is live: loaded by somebody else, and treated the same".to_owned(),
+            None => "nvidia_peermem is live: loaded by another process, and treated the same".to_owned(),
         };
         let phase = Phase::Loaded { by, is_about_swap };
         let was_about_swap = matches!(self.phase, Phase::Loaded { is_about_swap: true, .. });
@@ -444,12 +351,12 @@ impl Keep {
         if self.state() == State::Loaded && is_said {
             self.phase = phase;
         } else {
-            self.enter(now, phase, Level::Info, text, Some(cause), step);
+            self.enter(now, phase, Level::Info, text, Some(cause), response);
         }
     }
 
     /// It is not loaded: to be loaded, waited for, or given up until something changes.
-    fn absent(&mut self, now: BootTime, is_blocked: bool, step: &mut Step) {
+    fn absent(&mut self, now: BootTime, is_blocked: bool, response: &mut Response) {
         if let Phase::Blocked { refused } = &mut self.phase {
             *refused = refused.filter(|refused| refused.on == self.evidence);
         }
@@ -457,12 +364,12 @@ impl Keep {
             let phase = if is_blocked { Phase::Blocked { refused: None } } else { Phase::WAITING };
             if self.state() != phase.state() {
                 // The gate has said why.
-                self.change(now, phase, String::new(), step);
+                self.change(now, phase, String::new(), response);
             }
         }
         if self.is_to_be_tried() && now >= self.load_from {
             let rebuild = self.gate.is_curable().then_some(Action::Rebuild);
-            step.action = if self.is_ready() { Some(Action::Load) } else { rebuild };
+            response.action = if self.is_ready() { Some(Action::Load) } else { rebuild };
         }
     }
 
@@ -478,7 +385,7 @@ impl Keep {
     }
 
     /// Somebody else took it away.
-    fn lost(&mut self, now: BootTime, cause: &Cause, step: &mut Step) {
+    fn lost(&mut self, now: BootTime, cause: &Cause, response: &mut Response) {
         let was_loaded = self.state() == State::Loaded;
         let lasted = now.saturating_sub(self.since) >= PROVEN;
         self.gone();
@@ -489,8 +396,8 @@ impl Keep {
             // No race of loading and unloading: each time it settles longer.
             self.hold_on(now);
         }
-        let text = "somebody else unloaded nvidia_peermem".to_owned();
-        self.enter(now, Phase::WAITING, Level::Info, text, Some(cause), step);
+        let text = "another process unloaded nvidia_peermem".to_owned();
+        self.enter(now, Phase::WAITING, Level::Info, text, Some(cause), response);
     }
 
     fn hold_on(&mut self, now: BootTime) {
@@ -512,15 +419,15 @@ impl Keep {
         level: Level,
         text: String,
         cause: Option<&Cause>,
-        step: &mut Step,
+        response: &mut Response,
     ) {
         if self.gate.may_tell() {
-            step.effects.push(Effect::Say(self.line(now, level, text.clone(), cause)));
+            response.effects.push(Effect::Say(self.line(now, level, text.clone(), cause)));
         }
-        self.change(now, phase, text, step);
+        self.change(now, phase, text, response);
     }
 
-    fn change(&mut self, now: BootTime, phase: Phase, message: String, step: &mut Step) {
+    fn change(&mut self, now: BootTime, phase: Phase, message: String, response: &mut Response) {
         let (from, to) = (self.state(), phase.state());
         if from != to {
             debug_assert!(from.may_become(to), "{from} must not become {to}");
@@ -529,36 +436,11 @@ impl Keep {
         }
         self.phase = phase;
         self.message = message;
-        step.effects.push(Effect::Publish);
+        response.effects.push(Effect::Publish);
     }
 
     fn line(&self, now: BootTime, level: Level, text: String, cause: Option<&Cause>) -> Line {
         let elapsed = now.saturating_sub(self.start);
         Line { level, text, about: None, cause: cause.cloned(), elapsed }
     }
-}
-
-/// Who holds MOFED's lock.
-#[derive(Clone, Copy, Debug)]
-enum Holder {
-    /// No look has come to its end yet.
-    NotSeen,
-    /// This process, or nobody that can be seen.
-    Seen(Option<i32>),
-}
-
-impl Holder {
-    fn is_another(self, holder: Option<i32>) -> bool {
-        matches!(self, Self::Seen(seen) if seen != holder)
-    }
-}
-
-/// MOFED is about to swap its modules.
-struct Swap<'a> {
-    /// How that shows.
-    why: &'a str,
-    /// How many use `nvidia_peermem`; `None` where the kernel cannot unload modules.
-    uses: Option<i64>,
-    /// Who holds MOFED's lock.
-    holder: Option<i32>,
 }

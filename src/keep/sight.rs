@@ -53,7 +53,7 @@ impl Sight {
 /// nobody is to break off the build.
 fn to_come(directory: &Path) -> Condition {
     let message = format!(
-        "there is no nvidia-peermem.ko below {}; the GPU driver is not loaded, so that it may still be built",
+        "there is no nvidia-peermem.ko below {}; the GPU driver is not loaded, so it may still be built",
         directory.display()
     );
     Condition::new(ConditionType::PeermemUsable, Reason::DependencyNotLive, message)

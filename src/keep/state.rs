@@ -28,31 +28,31 @@ impl State {
 
     /// Which state may follow which, and what for. docs/sidecar.md draws it.
     pub const TRANSITIONS: &[(Self, Self, &str)] = &[
-        (Self::Waiting, Self::Loaded, "everything held and it was loaded, or somebody else loaded it"),
-        (Self::Waiting, Self::Blocked, "it cannot be loaded, and waiting does not cure that"),
-        (Self::Waiting, Self::Yielding, "somebody else loaded it, and MOFED is about to swap its modules"),
+        (Self::Waiting, Self::Loaded, "everything held and it was loaded, or another process loaded it"),
+        (Self::Waiting, Self::Blocked, "it cannot be loaded, and waiting does not help"),
+        (Self::Waiting, Self::Yielding, "another process loaded it, and MOFED is about to swap its modules"),
         (
             Self::Waiting,
             Self::Busy,
-            "somebody else loaded it, MOFED is about to swap its modules, and it is in use",
+            "another process loaded it, MOFED is about to swap its modules, and it is in use",
         ),
-        (Self::Blocked, Self::Waiting, "what it was blocked by has changed, or SIGHUP came"),
-        (Self::Blocked, Self::Loaded, "another attempt succeeded, or somebody else loaded it"),
-        (Self::Blocked, Self::Yielding, "somebody else loaded it, and MOFED is about to swap its modules"),
+        (Self::Blocked, Self::Waiting, "the cause of the block has changed, or SIGHUP came"),
+        (Self::Blocked, Self::Loaded, "another attempt succeeded, or another process loaded it"),
+        (Self::Blocked, Self::Yielding, "another process loaded it, and MOFED is about to swap its modules"),
         (
             Self::Blocked,
             Self::Busy,
-            "somebody else loaded it, MOFED is about to swap its modules, and it is in use",
+            "another process loaded it, MOFED is about to swap its modules, and it is in use",
         ),
-        (Self::Loaded, Self::Waiting, "somebody else unloaded it"),
+        (Self::Loaded, Self::Waiting, "another process unloaded it"),
         (Self::Loaded, Self::Yielding, "MOFED is about to swap its modules, and nothing uses it"),
         (Self::Loaded, Self::Busy, "MOFED is about to swap its modules, and it is in use"),
         (Self::Yielding, Self::Waiting, "it was unloaded"),
-        (Self::Yielding, Self::Loaded, "MOFED does not swap any more"),
+        (Self::Yielding, Self::Loaded, "MOFED no longer swaps its modules"),
         (Self::Yielding, Self::Busy, "something began to use it"),
-        (Self::Busy, Self::Waiting, "somebody else unloaded it"),
-        (Self::Busy, Self::Loaded, "MOFED does not swap any more"),
-        (Self::Busy, Self::Yielding, "nothing uses it any more"),
+        (Self::Busy, Self::Waiting, "another process unloaded it"),
+        (Self::Busy, Self::Loaded, "MOFED no longer swaps its modules"),
+        (Self::Busy, Self::Yielding, "nothing uses it any longer"),
     ];
 
     /// Whether `next` may follow this state.
@@ -72,7 +72,7 @@ impl fmt::Display for State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadedBy {
     Another,
-    /// We, and the inode of its directory in sysfs, once seen: one that was loaded anew has another.
+    /// We, and the inode of its directory in sysfs, once seen: one that was loaded again has another.
     Us(Option<u64>),
 }
 
@@ -80,7 +80,7 @@ pub(super) enum LoadedBy {
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     Waiting {
-        /// What became of the last attempt to load, if it came to nothing.
+        /// What became of the last attempt to load, if it failed.
         last_try: Option<String>,
     },
     Blocked {

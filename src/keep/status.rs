@@ -40,7 +40,7 @@ pub struct Summary {
     /// Processes that may be what uses it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub holders: Vec<String>,
-    /// Rebuilds of nvidia-peermem.ko, by what they came to.
+    /// Rebuilds of nvidia-peermem.ko, by result.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub rebuilds: BTreeMap<String, u64>,
     /// Time since boot at which this was written, in seconds.
@@ -92,7 +92,10 @@ impl Stored {
     /// A sentence: it is no status file, or one of another schema.
     pub fn read(text: &str) -> Result<Self, String> {
         let stored: Self =
-            serde_json::from_str(text).map_err(|error| format!("it is no status of `keep`: {error}"))?;
+            serde_json::from_str(text).map_err(|error| format!("it is not a status of `keep`: {error}"))?;
+        if stored.verdict.conditions.is_empty() {
+            return Err("it lists no conditions".to_owned());
+        }
         if stored.schema == SCHEMA {
             Ok(stored)
         } else {
@@ -101,23 +104,26 @@ impl Stored {
     }
 
     /// Why it says nothing of this moment; `None` when it does. `keep` writes it at each change and at
-    /// each heartbeat, so that one that is older was left behind.
+    /// each heartbeat, so one that is older was left behind.
     #[must_use]
     pub fn outdated(&self, boot_id: Option<&str>, now: BootTime) -> Option<String> {
-        if let (Some(then), Some(now)) = (self.boot_id.as_deref(), boot_id) {
-            if then != now {
+        match (self.boot_id.as_deref(), boot_id) {
+            (Some(then), Some(now)) if then != now => {
                 return Some("it was written before this boot".to_owned());
             }
+            (None, Some(_)) => return Some("it does not say in which boot it was written".to_owned()),
+            _ => {}
         }
         let seconds = |s: f64| Duration::try_from_secs_f64(s).unwrap_or_default();
         let age = now.saturating_sub(seconds(self.keep.written_s));
         let limit = seconds(self.keep.heartbeat_s).saturating_mul(2).saturating_add(GRACE);
         let is_from_the_future = seconds(self.keep.written_s) > now + GRACE;
         if is_from_the_future {
-            return Some("it was written at another time since boot than there has been".to_owned());
+            return Some("its time since boot is in the future".to_owned());
         }
-        (age > limit)
-            .then(|| format!("it is {} old, more than two heartbeats: `keep` hangs or is gone", Seconds(age)))
+        (age > limit).then(|| {
+            format!("it is {} old, more than two heartbeats: `keep` hangs or has ended", Seconds(age))
+        })
     }
 
     /// Ready is a node on which all holds and `nvidia_peermem` is live.
@@ -131,7 +137,7 @@ impl Stored {
         }
     }
 
-    /// The file's `text` as it was, but for a verdict that `keep`'s state contradicts.
+    /// The file's `text` as it was, except for a verdict that `keep`'s state contradicts.
     #[must_use]
     pub fn json(&self, text: &str) -> String {
         let outcome = self.outcome();
@@ -149,7 +155,7 @@ impl Stored {
     pub fn headline(&self) -> String {
         match (self.outcome(), self.verdict.outcome) {
             (Outcome::Ready, _) => "Ready: nvidia_peermem is live, and MOFED is ready".to_owned(),
-            (_, Outcome::Ready) => format!("{}: nvidia_peermem is not to be used now", self.keep.state),
+            (_, Outcome::Ready) => format!("{}: nvidia_peermem is not usable now", self.keep.state),
             _ => self.verdict.headline(),
         }
     }
@@ -196,12 +202,12 @@ pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
     for ((from, to), count) in &ledger.transitions {
         let _ = writeln!(text, "peermem_gate_keep_transitions_total{{from=\"{from}\",to=\"{to}\"}} {count}");
     }
-    text += "# HELP peermem_gate_keep_refused_loads_total Loads that came to nothing.\n\
+    text += "# HELP peermem_gate_keep_refused_loads_total Loads that failed.\n\
              # TYPE peermem_gate_keep_refused_loads_total counter\n";
     for (reason, count) in &ledger.refused {
         let _ = writeln!(text, "peermem_gate_keep_refused_loads_total{{reason=\"{reason}\"}} {count}");
     }
-    text += "# HELP peermem_gate_keep_rebuilds_total Rebuilds of nvidia-peermem.ko, by what they came to.\n\
+    text += "# HELP peermem_gate_keep_rebuilds_total Rebuilds of nvidia-peermem.ko, by result.\n\
              # TYPE peermem_gate_keep_rebuilds_total counter\n";
     for (conclusion, count) in &ledger.rebuilds {
         let _ = writeln!(text, "peermem_gate_keep_rebuilds_total{{result=\"{conclusion}\"}} {count}");

@@ -4,7 +4,7 @@
 
 use super::read::{small, unreadable};
 use super::{driver_root, lock, root};
-use crate::chain::STEPS;
+use crate::chain::FILES;
 use crate::node::{Places, below};
 use crate::observation::{Seen, Unreadable};
 use crate::symptoms::chain::{Chain, Clock, Stamp};
@@ -22,10 +22,10 @@ const STAT: u64 = 1024 * 1024;
 pub(super) fn read(places: &Places) -> Chain {
     let directory = below(&places.root, Path::new(VALIDATIONS));
     let driver_pid = below(&places.root, Path::new(driver_root::PID_FILE));
-    let files = STEPS.iter().map(|step| {
-        let path = if step.is_mofeds() { places.marker.clone() } else { directory.join(step.name) };
+    let files = FILES.iter().map(|file| {
+        let path = if file.is_mofeds() { places.marker.clone() } else { directory.join(file.name) };
         let seen = stamp(&places.root, &path);
-        (step.name.to_owned(), (path, seen))
+        (file.name.to_owned(), (path, seen))
     });
     Chain {
         clock: clock(&places.proc),

@@ -6,6 +6,7 @@ use super::pods::built;
 use super::read::small;
 use super::root::resolve;
 use crate::node::{Places, below};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Where a driver container shows its root once its modules are loaded (gpu-driver-container, `_mount_rootfs`).
@@ -15,8 +16,8 @@ pub(super) const PID_FILE: &str = "/run/nvidia/nvidia-driver.pid";
 /// The script's name: the file outlives the process, whose number another may have by now.
 const SCRIPT: &str = "nvidia-driver";
 
-/// Where the driver container shows its root; before it does, that container's own root, if there is a driver in it; else
-/// the root that was asked for.
+/// Where the driver container shows its root; before it does, that container's own root, if there is a driver in it;
+/// else the root that was asked for. Within that container it is the same root, by its shortest name.
 #[must_use]
 pub(super) fn driver_root(places: &Places, release: &str) -> PathBuf {
     if !places.finds_driver {
@@ -24,11 +25,23 @@ pub(super) fn driver_root(places: &Places, release: &str) -> PathBuf {
     }
     let shown = below(&places.root, Path::new(SHOWN));
     if !shown.join("lib/modules").is_dir() {
-        return of_script(&places.root, &places.proc, release).unwrap_or_else(|| places.driver_root.clone());
+        let own = of_script(&places.root, &places.proc, release);
+        return own
+            .filter(|own| !is_same(own, &places.driver_root))
+            .unwrap_or_else(|| places.driver_root.clone());
     }
-    // One that a container has left behind does not count where the root that was asked for has an nvidia-peermem itself.
+    if is_same(&shown, &places.driver_root) {
+        return places.driver_root.clone();
+    }
+    // One that a container has left behind does not count where the root that was asked for has an nvidia-peermem
+    // itself.
     let is_left = script(&places.root, &places.proc).is_none();
     if is_left && has_peermem(&places.driver_root, release) { places.driver_root.clone() } else { shown }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| path.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    id(one).is_some_and(|one| Some(one) == id(other))
 }
 
 fn has_peermem(root: &Path, release: &str) -> bool {
@@ -60,8 +73,8 @@ fn named(root: &Path, proc: &Path) -> Option<(u32, bool)> {
     Some((pid, name.as_deref() == Some(SCRIPT)))
 }
 
-/// An nvidia-peermem.ko that was built for a driver container, and that no root shows yet: on `OpenShift` its pod's volume
-/// keeps it from one crash to the next.
+/// An nvidia-peermem.ko that was built for a driver container, and that no root shows yet: on `OpenShift` its pod's
+/// volume keeps it from one crash to the next.
 #[must_use]
 pub(super) fn built_for_a_container(places: &Places) -> Option<PathBuf> {
     let newest = built(&places.root).into_iter().max_by_key(|build| build.finished)?;

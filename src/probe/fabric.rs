@@ -18,7 +18,7 @@ const VPD: u64 = 32 * 1024;
 /// Far more PCI functions than any machine has.
 const DEVICES: usize = 100_000;
 
-/// Most devices have no vpd, so one call tells of each that it is none; a vendor takes five.
+/// Most devices have no vpd, so one call per device shows that; reading a vendor takes five.
 pub(super) fn management(sys: &Path) -> Management {
     let devices = sys.join("bus/pci/devices");
     let entries = match entries(&devices, DEVICES) {
@@ -89,7 +89,7 @@ mod tests {
 
     const NAME: &str = "0000:18:00.0";
 
-    fn told(vpd: Option<&[u8]>) -> Management {
+    fn judged(vpd: Option<&[u8]>) -> Management {
         management(machine(&[(NAME, "0x15b3", vpd)]).path())
     }
 
@@ -98,18 +98,18 @@ mod tests {
         let at = |offset: usize| [&vec![0xff; offset], b"SMDL\x06SW_MNG".as_slice()].concat();
         let end = usize::try_from(VPD).unwrap();
         for offset in [0, 1, 4000, end - 11] {
-            assert!(matches!(told(Some(&at(offset))), Management::Found(_)), "{offset}");
+            assert!(matches!(judged(Some(&at(offset))), Management::Found(_)), "{offset}");
         }
-        assert_eq!(told(Some(&at(end - 10))), Management::None, "cut by the end");
-        assert_eq!(told(Some(&at(end))), Management::None, "behind the end");
+        assert_eq!(judged(Some(&at(end - 10))), Management::None, "cut by the end");
+        assert_eq!(judged(Some(&at(end))), Management::None, "behind the end");
     }
 
     #[test]
     fn garbage_and_nothing_are_no_management_device() {
         for vpd in [b"".as_slice(), b"SW_MN", b"sw_mng", b"\0\xff\xfe", b"SW MNG"] {
-            assert_eq!(told(Some(vpd)), Management::None);
+            assert_eq!(judged(Some(vpd)), Management::None);
         }
-        assert_eq!(told(None), Management::None);
+        assert_eq!(judged(None), Management::None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::root::resolve;
 use super::symptoms::is_this_machine;
 use super::{chain, driver_root, headers, kernel, module_file, pods, processes};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::chain::STEPS;
+use crate::chain::FILES;
 use crate::clock;
 use crate::node::{Places, below};
 use crate::observation::Kernel;
@@ -59,10 +59,10 @@ fn files(places: &Places, kernel: &Kernel) -> Vec<Trace> {
         headers::candidates(&places.mofed_root, kernel).map(|directory| directory.join("Module.symvers"));
     let is_there = |path: &PathBuf| resolve(&places.mofed_root, path).is_ok_and(|real| real.is_file());
     files.extend(symvers.into_iter().find(is_there).map(|path| (Sight::SymversWritten, path, String::new())));
-    let steps = STEPS.iter().filter(|step| !step.is_mofeds());
-    files.extend(steps.map(|step| {
-        let path = at_root(VALIDATIONS).join(step.name);
-        (Sight::ValidationWritten, path, step.name.to_owned())
+    let of_chain = FILES.iter().filter(|file| !file.is_mofeds());
+    files.extend(of_chain.map(|file| {
+        let path = at_root(VALIDATIONS).join(file.name);
+        (Sight::ValidationWritten, path, file.name.to_owned())
     }));
     let trace = |(sight, path, it)| written(&places.root, sight, path, it);
     files.into_iter().filter_map(trace).collect()

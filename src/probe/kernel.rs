@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The running kernel and the node's names: below `--proc`, so that another machine's tree can be
+//! The running kernel and the node's names: below `--proc`, so another machine's tree can be
 //! judged anywhere; uname(2) where a file is missing.
 
 use super::read::small;

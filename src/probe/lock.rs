@@ -15,7 +15,7 @@ use std::path::Path;
 /// Tens of thousands of locks.
 const LOCKS: u64 = 4 * 1024 * 1024;
 
-/// The lock, and the process that holds it if that is told.
+/// The lock, and the process that holds it if that is known.
 pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> (Lock, Option<i32>) {
     let metadata = root::resolve(root, path).and_then(|path| path.metadata());
     let metadata = match metadata {
@@ -53,7 +53,7 @@ fn holder(locks: &Path, file: &Metadata) -> Result<Option<Option<i32>>, Unreadab
         (Ok(_), _) if held.is_some() => return Ok(held),
         (Ok(Ended::Whole), None) => return Ok(None),
         (Ok(_), None) => "it is cut off".to_owned(),
-        (Ok(_), Some(odd)) => format!("this line makes no sense: {odd:?}"),
+        (Ok(_), Some(odd)) => format!("this line is malformed: {odd:?}"),
     };
     Err(Unreadable { path: locks.to_owned(), why: wrong })
 }
@@ -72,7 +72,7 @@ fn is_on(lock: &procfs::Lock, file: &Metadata) -> bool {
         && lock.inode == file.ino()
 }
 
-/// /proc/locks leaves out the locks of processes that this procfs mount does not show, whoever
+/// /proc/locks leaves out the locks of processes that this procfs mount does not show, no matter who
 /// reads it. Only the initial pid namespace has kthreadd as its process 2.
 pub(super) fn shows_the_host(proc: &Path) -> bool {
     matches!(small(&proc.join("2/comm")), Ok(Some(name)) if name == "kthreadd")

@@ -26,7 +26,7 @@ pub(super) fn read(root: &Path, path: &Path) -> Marker {
 /// Nothing is there: in a directory, in a deleted one, or not even that.
 fn absent(directory: &Path, path: &Path) -> Marker {
     match directory.metadata() {
-        // A bind mount keeps a deleted directory alive: no event tells, only the count of its names.
+        // A bind mount keeps a deleted directory alive: no event announces that, only its link count.
         Ok(metadata) if metadata.nlink() == 0 => Marker::DirectoryUnlinked,
         Ok(_) => Marker::Absent,
         Err(_) => without_directory(path),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a rebuild of nvidia-peermem finds on the node: sources, headers, symbols, programs, room.
 
+use super::driver_root::driver_root;
 use super::module_file;
 use super::peermem::loaded_build_id;
-use super::read::{entries, unreadable, whole};
+use super::read::{entries, is_program, unreadable, whole};
 use super::root::resolve;
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::node::{Places, below};
@@ -12,7 +13,6 @@ use crate::rebuild::{Material, Pair, Sources, Tool, recipe};
 use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Some ten times the largest.
@@ -26,11 +26,12 @@ const FLAVOURS: [&str; 3] = ["", "kernel-open", "kernel"];
 /// Where programs are in the images of drivers.
 const PROGRAMS: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
 
-/// Looks at everything that a rebuild takes. What only who builds can tell (a lock, earlier attempts) is left out.
+/// Looks at everything that a rebuild takes. What only the builder knows (a lock, earlier attempts) is left out.
 #[must_use]
 pub fn material(places: &Places, seen: &Observation) -> Material {
-    let root = places.driver_root.as_path();
     let release = seen.kernel.release.as_str();
+    let root = driver_root(places, release);
+    let root = root.as_path();
     let headers = headers(root, release);
     Material {
         driver_root: root.to_owned(),
@@ -42,8 +43,8 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         nvidia: match seen.peermem.as_ref().map(|peermem| &peermem.nvidia) {
             Some(Offer::LoadedFile(path, crcs)) => Ok((path.clone(), names_only(crcs))),
             Some(Offer::Unknown(why)) => Err(why.clone()),
-            Some(Offer::Symvers(path, _)) => Err(format!("{} is no nvidia.ko", path.display())),
-            None => Err("nvidia.ko was not looked for".to_owned()),
+            Some(Offer::Symvers(path, _)) => Err(format!("{} is not an nvidia.ko", path.display())),
+            None => Err("nvidia.ko was not searched for".to_owned()),
         },
         tools: tools(root),
         free: free(root),
@@ -101,9 +102,9 @@ fn source(root: &Path, directory: &Path) -> Option<Sources> {
     let fits = || text("conftest.sh").and_then(|text| recipe::conftest(&text, Path::new("/")));
     let misfit = match missing {
         Some(name) => Some(format!("there is no {name}")),
-        None if fits().is_none() => Some(
-            "conftest.sh does not name /usr/src/ofa_kernel in exactly the one line that is known".to_owned(),
-        ),
+        None if fits().is_none() => {
+            Some("conftest.sh does not name /usr/src/ofa_kernel in exactly the one known line".to_owned())
+        }
         None => None,
     };
     let version = text("Kbuild").and_then(|text| recipe::version(&text).map(str::to_owned));
@@ -163,7 +164,7 @@ fn tools(root: &Path) -> BTreeMap<Tool, PathBuf> {
 fn program(root: &Path, name: &OsStr) -> Option<PathBuf> {
     let is_program = |directory: &&&str| {
         let real = resolve(root, &root.join(directory).join(name)).and_then(|real| real.metadata());
-        real.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+        real.is_ok_and(|metadata| is_program(&metadata))
     };
     let directory = PROGRAMS.iter().find(is_program)?;
     Some(Path::new("/").join(directory).join(name))

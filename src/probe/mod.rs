@@ -4,6 +4,7 @@
 
 mod chain;
 mod driver_root;
+mod driver_state;
 mod fabric;
 mod headers;
 mod history;
@@ -48,8 +49,8 @@ use crate::consumer::{Consumer, UMAD};
 use crate::judge::{self, swap::Glimpse};
 use crate::node::{MofedPlace, Node, Places, below};
 use crate::observation::{
-    Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation, ProcModules,
-    Seen, Symbols,
+    DriverState, Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation,
+    ProcModules, ProcState, Seen, Symbols, Unreadable,
 };
 use peermem::Inspected;
 use std::collections::BTreeSet;
@@ -61,7 +62,7 @@ use std::path::{Path, PathBuf};
 
 const PEERMEM: &str = "nvidia_peermem";
 
-/// How often a look is begun anew because the symbols had to be read in its midst.
+/// How often a look is begun again because the symbols had to be read in its midst.
 const MAX_LOOKS: usize = 3;
 
 /// How much of a look is worth its cost.
@@ -153,7 +154,7 @@ impl<'a> Probe<'a> {
         Fabric { management, rdma_devices: fabric::rdma_devices(&self.node.places.sys) }
     }
 
-    /// The gate applies, as far as that can be told at once.
+    /// The gate applies, as far as the first look shows.
     pub fn applies(&mut self) -> bool {
         judge::applies(&self.node.expected, &self.devices().0)
     }
@@ -226,6 +227,7 @@ impl<'a> Probe<'a> {
             symbols: Symbols::NotRead,
             headers,
             header_versions,
+            driver_state: self.driver_state(),
             peermem: None,
         }
     }
@@ -261,7 +263,7 @@ impl<'a> Probe<'a> {
         let Some(last) = &self.glanced else { return true };
         let marker = || self.marker() != last.marker;
         let lock = || self.lock(&last.marker).0 != last.lock;
-        let modules = || modules_signature(&self.proc_modules()) != last.modules;
+        let modules = || self.glimpsed_modules() != last.modules;
         let headers = || self.headers_signature() != last.headers;
         // What is loaded needs no headers any more; the next load looks at them again.
         let Some(holding) = holding else { return marker() || lock() || modules() };
@@ -293,6 +295,25 @@ impl<'a> Probe<'a> {
             Marker::Present(_) => lock::read(&places.root, &places.proc, &places.lock),
             _ => (Lock::NoFile, None),
         }
+    }
+
+    /// Read only for a consumer that needs the build.
+    fn driver_state(&self) -> DriverState {
+        let expected = &self.node.expected;
+        if !judge::next_build::is_asked(expected) {
+            return DriverState::NotRead;
+        }
+        driver_state::read(&self.node.places.root)
+    }
+
+    /// The signature of the modules, without a list of them: musl's malloc would map and unmap pages for it at every
+    /// glance.
+    fn glimpsed_modules(&self) -> u64 {
+        let mut signature = ModulesSignature::default();
+        let garbled = modules::each_of_proc(&self.node.places.proc.join("modules"), |m| {
+            signature.add((m.name, m.refcount, m.state, m.address, m.taint));
+        });
+        signature.end(garbled.as_ref())
     }
 
     fn proc_modules(&self) -> Seen<ProcModules> {
@@ -428,7 +449,7 @@ pub fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
     let sys = names.map(|name| (name.to_owned(), modules::read_sys(&node.places.sys, name)));
     let modules = Modules { proc, sys: sys.collect() };
     let glimpse = judge::swap::glimpse(&node.expected, &marker, &modules, was_marked);
-    // Only whoever is about to unload has to know.
+    // Only a caller that is about to unload needs it.
     let holder =
         glimpse.must_go().then(|| lock::read(&node.places.root, &node.places.proc, &node.places.lock).1);
     Glimpse { holder: holder.flatten(), ..glimpse }
@@ -442,7 +463,7 @@ pub fn header_files(node: &Node) -> Vec<PathBuf> {
     directories.into_iter().map(|directory| directory.join("Module.symvers")).collect()
 }
 
-/// Differs for every boot; `None` where this `/proc` does not tell.
+/// Differs for every boot; `None` where this `/proc` lacks it.
 #[must_use]
 pub fn boot_id(proc: &Path) -> Option<String> {
     kernel::boot_id(proc)
@@ -468,15 +489,21 @@ pub fn is_listed(places: &Places) -> bool {
     proc.is_ok_and(|proc| proc.named(PEERMEM).next().is_some())
 }
 
-/// Is the path that modprobe names, run in its root, the module file that was found?
+/// Where the GPU driver's files are at this moment: the root that was asked for, or a driver container's.
 #[must_use]
-pub fn is_same_file(modprobe_root: &Path, named: &Path, places: &Places, found: &Path) -> bool {
+pub fn driver_root_now(places: &Places) -> PathBuf {
+    driver_root::driver_root(places, &kernel::read(&places.proc).release)
+}
+
+/// Is the path that modprobe names, run in its root, the module file that was found in the driver's root?
+#[must_use]
+pub fn is_same_file(modprobe_root: &Path, named: &Path, driver_root: &Path, found: &Path) -> bool {
     let id = |root: &Path, path: &Path| {
         let real = root::resolve(root, path).and_then(|real| real.metadata());
         real.map(|metadata| (metadata.dev(), metadata.ino())).ok()
     };
     let named = id(modprobe_root, &below(modprobe_root, named));
-    named.is_some() && named == id(&places.driver_root, found)
+    named.is_some() && named == id(driver_root, found)
 }
 
 fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {
@@ -494,15 +521,36 @@ fn symbols_signature(seen: &Observation) -> u64 {
     hash(&(modules_signature(&modules), inodes))
 }
 
-/// Reference counts come and go all day and mean nothing here, but for `nvidia_peermem`'s. The
+/// Reference counts come and go all day and mean nothing here, except for `nvidia_peermem`'s. The
 /// size shrinks a moment after a module has come to life, when its init section is freed.
 fn modules_signature(proc: &Seen<ProcModules>) -> u64 {
-    let Ok(proc) = proc else { return hash(proc) };
-    let lines = proc.modules.iter().map(|m| {
-        let refcount = (m.name == PEERMEM).then_some(m.refcount);
-        (&m.name, m.state, &m.address, &m.taint, refcount)
-    });
-    hash(&(lines.collect::<Vec<_>>(), &proc.garbled))
+    let mut signature = ModulesSignature::default();
+    if let Ok(proc) = proc {
+        for m in &proc.modules {
+            signature.add((&m.name, m.refcount, m.state, &m.address, &m.taint));
+        }
+    }
+    signature.end(proc.as_ref().map(|proc| &proc.garbled))
+}
+
+/// A hash over what may change a verdict in /proc/modules.
+#[derive(Default)]
+struct ModulesSignature(DefaultHasher);
+
+impl ModulesSignature {
+    fn add(&mut self, (name, refcount, state, address, taint): (&str, Option<i64>, ProcState, &str, &str)) {
+        let refcount = (name == PEERMEM).then_some(refcount);
+        (name, state, address, taint, refcount).hash(&mut self.0);
+    }
+
+    fn end(mut self, garbled: Result<&Option<String>, &Unreadable>) -> u64 {
+        match garbled {
+            Ok(garbled) => garbled.hash(&mut self.0),
+            // A list that was cut off counts as unreadable, whatever it began with.
+            Err(why) => return hash(why),
+        }
+        self.0.finish()
+    }
 }
 
 fn hash(value: &impl Hash) -> u64 {

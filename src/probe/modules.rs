@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The two witnesses for a module's state: /proc/modules and /sys/module.
 //!
-//! The procfs crate drops the taint letters and gives up a whole list for one odd line, so that
+//! The procfs crate drops the taint letters and gives up a whole list for one odd line, so
 //! /proc/modules is parsed here; a test holds the two against each other.
 
 use super::read::{Ended, lines, small, unreadable};
@@ -18,17 +18,24 @@ const VERSIONED: [&str; 2] = ["mlx5_core", "nvidia"];
 
 /// Reads /proc/modules in one go: one snapshot, as nearly as the kernel gives one.
 pub(super) fn read_proc(path: &Path) -> Seen<ProcModules> {
-    let mut all = ProcModules::default();
+    let mut modules = Vec::new();
+    let garbled = each_of_proc(path, |line| modules.push(line.module()))?;
+    Ok(ProcModules { modules, garbled })
+}
+
+/// Hands on each module of /proc/modules, and returns the start of the first line that is not one.
+pub(super) fn each_of_proc(path: &Path, mut found: impl FnMut(&ProcLine<'_>)) -> Seen<Option<String>> {
+    let mut garbled = None;
     let ended = lines(path, MODULES, |line| {
         let text = String::from_utf8_lossy(line);
-        match parse_line(&text) {
-            Some(module) => all.modules.push(module),
-            None => drop(all.garbled.get_or_insert_with(|| text.chars().take(80).collect())),
+        match ProcLine::parse(&text) {
+            Some(line) => found(&line),
+            None => drop(garbled.get_or_insert_with(|| text.chars().take(80).collect())),
         }
         ControlFlow::Continue(())
     });
     match ended {
-        Ok(Ended::Whole) => Ok(all),
+        Ok(Ended::Whole) => Ok(garbled),
         Ok(Ended::CutOff | Ended::BrokenOff) => {
             Err(Unreadable { path: path.to_owned(), why: "its last line is cut off".to_owned() })
         }
@@ -36,50 +43,72 @@ pub(super) fn read_proc(path: &Path) -> Seen<ProcModules> {
     }
 }
 
-/// `name size refcount users state address [(taint)]`; `- -` for refcount and users where the
-/// kernel cannot unload modules.
+/// A line of /proc/modules, in place: `name size refcount users state address [(taint)]`; `- -` for refcount and
+/// users where the kernel cannot unload modules.
+#[derive(Debug)]
+pub(super) struct ProcLine<'a> {
+    pub(super) name: &'a str,
+    size: u64,
+    pub(super) refcount: Option<i64>,
+    users: &'a str,
+    pub(super) state: ProcState,
+    pub(super) address: &'a str,
+    pub(super) taint: &'a str,
+}
+
+/// A line of /proc/modules.
 #[must_use]
 pub fn parse_line(line: &str) -> Option<ProcModule> {
-    let mut fields = line.split(' ');
-    let name = fields.next().filter(|name| is_name(name))?;
-    let size = fields.next()?.parse().ok()?;
-    let refcount = match fields.next()? {
-        "-" => None,
-        count => Some(count.parse().ok()?),
-    };
-    let users = fields.next()?;
-    let state = match fields.next()? {
-        "Live" => ProcState::Live,
-        "Loading" => ProcState::Loading,
-        "Unloading" => ProcState::Unloading,
-        _ => return None,
-    };
-    let address = fields.next().filter(|address| address.starts_with("0x"))?;
-    let taint = match fields.next() {
-        None => "",
-        // `(OE+)` while loading, `(OE-)` while unloading.
-        Some(taint) => taint.strip_prefix('(')?.strip_suffix(')')?.trim_end_matches(['+', '-']),
-    };
-    if fields.next().is_some() {
-        return None;
+    ProcLine::parse(line).map(|line| line.module())
+}
+
+impl<'a> ProcLine<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split(' ');
+        let name = fields.next().filter(|name| is_name(name))?;
+        let size = fields.next()?.parse().ok()?;
+        let refcount = match fields.next()? {
+            "-" => None,
+            count => Some(count.parse().ok()?),
+        };
+        let users = fields.next()?;
+        let state = match fields.next()? {
+            "Live" => ProcState::Live,
+            "Loading" => ProcState::Loading,
+            "Unloading" => ProcState::Unloading,
+            _ => return None,
+        };
+        let address = fields.next().filter(|address| address.starts_with("0x"))?;
+        let taint = match fields.next() {
+            None => "",
+            // `(OE+)` while loading, `(OE-)` while unloading.
+            Some(taint) => taint.strip_prefix('(')?.strip_suffix(')')?.trim_end_matches(['+', '-']),
+        };
+        if fields.next().is_some() {
+            return None;
+        }
+        Some(Self { name, size, refcount, users, state, address, taint })
     }
-    let is_user = |user: &&str| !user.is_empty() && *user != "-" && !user.starts_with('[');
-    Some(ProcModule {
-        name: name.replace('-', "_"),
-        size,
-        refcount,
-        users: users.split(',').filter(is_user).map(str::to_owned).collect(),
-        state,
-        address: address.to_owned(),
-        taint: taint.to_owned(),
-    })
+
+    fn module(&self) -> ProcModule {
+        let is_user = |user: &&str| !user.is_empty() && *user != "-" && !user.starts_with('[');
+        ProcModule {
+            name: self.name.replace('-', "_"),
+            size: self.size,
+            refcount: self.refcount,
+            users: self.users.split(',').filter(is_user).map(str::to_owned).collect(),
+            state: self.state,
+            address: self.address.to_owned(),
+            taint: self.taint.to_owned(),
+        }
+    }
 }
 
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Reads one module's directory. Every attribute is opened anew: an open one never follows a reload.
+/// Reads one module's directory. Every attribute is opened again: an open one never follows a reload.
 pub(super) fn read_sys(sys: &Path, name: &str) -> SysModule {
     let directory = sys.join("module").join(name);
     let inode = |directory: &Path| directory.metadata().map(|m| m.ino());

@@ -127,6 +127,7 @@ fn read_unless(
     let rebuilt = rebuilt(&root, &seen.kernel.release);
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     Peermem {
+        root: root.clone(),
         file,
         parameters,
         parameters_unreadable,
@@ -157,7 +158,7 @@ fn rebuilt(root: &Path, release: &str) -> Vec<String> {
     installed.map(|installed| installed.build_ids).unwrap_or_default()
 }
 
-/// What is loaded now is the file at this path, or why that cannot be told.
+/// What is loaded now is the file at this path, or why that is unknown.
 type Loaded = Result<(PathBuf, ModuleInfo), String>;
 
 struct Reading<'a> {
@@ -176,7 +177,7 @@ impl Reading<'_> {
             let path = self.places.proc.join("sys/kernel/osrelease");
             return ModuleFile::Unreadable(Unreadable {
                 path,
-                why: "the kernel's release cannot be told".to_owned(),
+                why: "the kernel's release cannot be read".to_owned(),
             });
         }
         let Found { path, real, others, listed } = match self.inspected.find(root, release, NAME) {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const KUBELET: &str = "/var/lib/kubelet";
 /// What the driver's container and its driver toolkit share on `OpenShift`.
 const SHARED: &str = "volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit";
-/// kubelet has 110 unless it is told otherwise.
+/// kubelet has 110 unless configured otherwise.
 const PODS: usize = 5000;
 const NAMES: usize = 1000;
 /// Directories and files below a volume that are looked through for a module.
@@ -23,7 +23,7 @@ const ENTRIES: usize = 20_000;
 const PEERMEM: &str = "nvidia-peermem.ko";
 const ENVIRONMENT: u64 = 256 * 1024;
 
-/// Every pod that kubelet has, completed by what the logs tell.
+/// Every pod that kubelet has, completed from the logs.
 #[must_use]
 pub(super) fn read(root: &Path, processes: &Processes, logs: &Logs) -> Pods {
     let directory = below(root, &kubelet(processes).join("pods"));
@@ -70,8 +70,15 @@ fn build(root: &Path, directory: PathBuf) -> Option<Build> {
         finished: written("driver_built"),
         environment: environment(&real.join("env")),
         peermem: find(&directory, &real.join("modules")),
+        pod_directory: pod_directory(root, &directory),
         directory,
     })
+}
+
+/// The volume is `pods/UID/volumes/PLUGIN/NAME`.
+fn pod_directory(root: &Path, volume: &Path) -> PathBuf {
+    let pod = volume.ancestors().nth(3).unwrap_or(volume);
+    Path::new("/").join(pod.strip_prefix(root).unwrap_or(pod))
 }
 
 /// `NAME="VALUE"`, as the driver's script writes it.

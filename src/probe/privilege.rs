@@ -16,13 +16,13 @@ const SYS_CHROOT: u32 = 18;
 pub fn cannot_load(places: &Places, modprobe_root: &Path) -> Option<(String, &'static str)> {
     let disabled = places.proc.join("sys/kernel/modules_disabled");
     if small(&disabled) == Ok(Some("1".to_owned())) {
-        let why = format!("{} is 1: this kernel loads no more modules", disabled.display());
+        let why = format!("{} is 1: this kernel does not load modules any longer", disabled.display());
         return Some((why, "only a reboot turns it off: find what sets kernel.modules_disabled"));
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lacks = |capability: u32| capabilities(&status).is_some_and(|mask| mask & (1u64 << capability) == 0);
     if lacks(SYS_MODULE) {
-        let why = "this process lacks CAP_SYS_MODULE, so that the kernel takes no module from it".to_owned();
+        let why = "this process lacks CAP_SYS_MODULE, so the kernel lets it load no module".to_owned();
         return Some((why, "run it as root in a privileged container, or add the capability SYS_MODULE"));
     }
     if lacks(SYS_CHROOT) && modprobe_root != Path::new("/") {
@@ -37,7 +37,7 @@ fn capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
-/// What the kernel demands of a signature, as far as it tells.
+/// What the kernel demands of a signature, as far as it shows that.
 pub(super) fn signatures(sys: &Path) -> Signatures {
     let enforced = small(&sys.join("module/module/parameters/sig_enforce"));
     let lockdown = small(&sys.join("kernel/security/lockdown"));

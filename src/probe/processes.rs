@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The processes that matter: one pass over `<proc>`, by name first, for a node has thousands.
+//! The processes that matter: one pass over `<proc>`, by name first, because a node has thousands.
 
 use super::lock::shows_the_host;
 use super::read::{open, small, unreadable, whole};
@@ -15,7 +15,7 @@ const COMMAND_LINE: u64 = 64 * 1024;
 /// An environment is at most a few pages.
 const ENVIRON: u64 = 256 * 1024;
 
-/// Those that a sign tells, the oldest first. `booted` is when the kernel started, in seconds since 1970.
+/// Those that a sign reveals, the oldest first. `booted` is when the kernel started, in seconds since 1970.
 #[must_use]
 pub(super) fn read(proc: &Path, booted: Option<i64>) -> Processes {
     if !shows_the_host(proc) {
@@ -93,7 +93,9 @@ fn environment(path: &Path) -> Seen<Environment> {
     let mut bytes = Vec::new();
     let without = |why: &str| Unreadable {
         path: path.to_owned(),
-        why: format!("{why}: what the operator says is not known; it takes uid 0 and CAP_SYS_PTRACE"),
+        why: format!(
+            "{why}: the operator's settings are unknown; reading them needs uid 0 and CAP_SYS_PTRACE"
+        ),
     };
     let read = open(path).and_then(|file| file.take(ENVIRON).read_to_end(&mut bytes));
     read.map_err(|error| without(&unreadable(path, &error).why))?;

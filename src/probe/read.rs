@@ -4,10 +4,10 @@
 
 use crate::errno;
 use crate::observation::{Seen, Unreadable};
-use std::fs::{DirEntry, File, OpenOptions};
+use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Far above any attribute, below one page.
@@ -118,6 +118,11 @@ pub(super) fn lines(
 fn begin(begun: &mut Vec<u8>, more: &[u8]) {
     let room = LINE.saturating_sub(begun.len());
     begun.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+/// A file that somebody may run. Whether this process may does not matter: it only looks.
+pub(super) fn is_program(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
 }
 
 /// A failed read as part of what was seen.

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 /// The kernel's own limit (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 
-/// Resolves `path`, which lies below `root`, so that absolute links and `..` stay below `root`.
+/// Resolves `path`, which lies below `root`, so absolute links and `..` stay below `root`.
 ///
 /// openat2(2) with `RESOLVE_IN_ROOT` would do the same, but is younger than RHEL 8's kernel.
 ///

@@ -45,13 +45,13 @@ pub struct Material {
     pub nvidia: Result<(PathBuf, BTreeMap<String, u32>), String>,
     /// Where each program is, as seen from inside the driver's root.
     pub tools: BTreeMap<Tool, PathBuf>,
-    /// Free bytes for the build, if that can be told.
+    /// Free bytes for the build, if known.
     pub free: Option<u64>,
     /// Why nothing can be written where the build and the module go.
     pub unwritable: Option<String>,
-    /// A file of somebody else's at the place of ours.
+    /// A foreign file at our file's path.
     pub foreign: Option<PathBuf>,
-    /// Why an attempt for the same pair came to nothing before.
+    /// Why an attempt for the same pair failed before.
     pub tried: Option<String>,
     /// Processors that may be used.
     pub processors: usize,

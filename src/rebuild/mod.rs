@@ -2,7 +2,8 @@
 //! Rebuilding nvidia-peermem alone: when that is a cure, what it takes, and how it is done. Pure; docs/heal.md is the
 //! description for users.
 //!
-//! [`plan`] turns what was found on the node ([`Material`]) into a [`Plan`], or into the [`Obstacle`] that is in the way.
+//! [`plan`] turns what was found on the node ([`Material`]) into a [`Plan`], or into the [`Obstacle`] that is in the
+//! way.
 
 mod material;
 mod obstacle;
@@ -30,7 +31,8 @@ pub enum Wish {
 }
 
 /// The reasons of `PeermemUsable` that a rebuild cures.
-const CURABLE: [Reason; 6] = [
+const CURABLE: [Reason; 7] = [
+    Reason::BuildSkipped,
     Reason::StubModule,
     Reason::SymbolVersionMismatch,
     Reason::SymbolVersionMissing,
@@ -78,7 +80,7 @@ pub enum Conclusion {
     TimedOut,
     /// MOFED began to swap its modules, or a signal came.
     BrokenOff,
-    /// The driver toolkit was told to build again.
+    /// The driver toolkit was made to build again.
     Ordered,
 }
 

@@ -32,15 +32,15 @@ macro_rules! kinds {
 
 kinds! {
     DoesNotApply: "The gate does not apply on this node.",
-        "set GPU_DIRECT_RDMA_ENABLED=true if this node is to use GPUDirect RDMA";
+        "do nothing if this node does not use GPUDirect RDMA; else give it a Mellanox device and GPU_DIRECT_RDMA_ENABLED=true";
     Loaded: "`nvidia_peermem` is loaded.",
-        "unload it first, once nothing uses it: `rmmod nvidia_peermem`";
+        "unload it once nothing uses it: `rmmod nvidia_peermem`";
     NotReady: "Something other than the module file is not ready.",
-        "wait for that, or run `peermem-gate doctor` on this node";
-    NotCurable: "A rebuild does not cure what is wrong with nvidia-peermem.",
-        "see the remedy of PeermemUsable: `peermem-gate check --peermem`";
+        "wait until it is ready, or run `peermem-gate doctor` on this node";
+    NotCurable: "A rebuild does not cure the fault of nvidia-peermem.",
+        "read the remedy of PeermemUsable: `peermem-gate check --peermem`";
     SignaturesEnforced: "This kernel loads only signed modules, and nothing here can sign one.",
-        "take a driver with signed modules (precompiled), sign nvidia-peermem.ko with a key that the kernel trusts, or turn Secure Boot off";
+        "use a driver with signed modules (precompiled), sign nvidia-peermem.ko with a key that the kernel trusts, or turn Secure Boot off";
     SignaturesUnknown: "Whether this kernel loads unsigned modules cannot be read.",
         "run it as root with the host's /sys";
     NvidiaNotLive: "nvidia is not loaded, or its version cannot be read.",
@@ -48,29 +48,40 @@ kinds! {
     NvidiaFileMissing: "There is no nvidia.ko with the build id of the live nvidia, so its CRCs are unknown.",
         "remove /run/nvidia/nvidia-driver.state on the node and delete the driver pod, so the driver installs its modules again";
     NvidiaWithoutVersions: "The nvidia.ko of the live nvidia has no CRCs: this kernel has no symbol versions.",
-        "build the whole driver again: delete the driver pod; on a host use dkms";
-    SourcesMissing: "NVIDIA's sources of nvidia-peermem are not there.",
-        "take a driver image that builds its modules (not precompiled), or build the whole driver again: delete the driver pod";
-    VersionDiffers: "NVIDIA's sources are of another version than the live nvidia.",
-        "load the nvidia of that version (delete the driver pod), or install the sources of the live one";
-    RecipeDoesNotFit: "NVIDIA's sources are not as this version of peermem-gate knows them.",
-        "build the whole driver again: delete the driver pod; and report this with the version of the driver";
-    HeadersMissing: "The running kernel's headers are not there.",
-        "install the headers of the running kernel in the driver's root";
+        "build the whole driver again: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod; on a host use dkms";
+    SourcesMissing: "NVIDIA's sources of nvidia-peermem are missing.",
+        "use a driver image that builds its modules (not precompiled), or build the whole driver again: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod; on a host install the driver's dkms package";
+    VersionDiffers: "NVIDIA's sources and the live nvidia have different versions.",
+        "load the nvidia of that version (remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod), or install the sources of the live one";
+    RecipeDoesNotFit: "This version of peermem-gate does not know NVIDIA's sources of this version.",
+        "build the whole driver again (remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod), and report this with the driver's version";
+    HeadersMissing: "The running kernel's headers are missing.",
+        "install the headers of the running kernel in the driver's root: linux-headers-$(uname -r) or kernel-devel-$(uname -r)";
     SymversUnusable: "MOFED's Module.symvers cannot be used.",
-        "see that MOFED's headers are those of the live MOFED: `peermem-gate check`";
-    ToolMissing: "A program that a build needs is not there.",
-        "install make, gcc and kmod in the driver's root, or take a driver image that builds its modules";
-    Unwritable: "The build's directory or the module's cannot be written.",
+        "delete the MOFED pod, so its headers and its modules are of one release; on a host install MOFED for this kernel again, or reboot";
+    ToolMissing: "A program that the build needs is missing.",
+        "install make, gcc and kmod in the driver's root, or use a driver image that builds its modules";
+    Unwritable: "The build's or the module's directory is not writable.",
         "make the driver's root writable for this process";
-    NoRoom: "There is no room for the build.",
-        "make room in the driver's root: 64 MiB";
-    ForeignFile: "There is an updates/nvidia-peermem.ko that peermem-gate did not put there.",
-        "move that file away, and run depmod, if it is not needed";
+    NoRoom: "There is not enough room for the build.",
+        "make 64 MiB of room in the driver's root";
+    ForeignFile: "updates/nvidia-peermem.ko exists, but peermem-gate did not install it.",
+        "if you do not need that file, remove it and run depmod";
     AlreadyTried: "A rebuild for this kernel, nvidia and MOFED failed before.",
         "remove the cause, then run `peermem-gate rebuild` by hand, which always tries again";
-    Busy: "Another rebuild is under way.",
+    Busy: "Another rebuild is running.",
         "wait for the other rebuild to end";
+}
+
+impl Kind {
+    /// A person can remove it on the node, and a rebuild is possible then.
+    #[must_use]
+    pub fn is_removable(self) -> bool {
+        matches!(
+            self,
+            Self::HeadersMissing | Self::ToolMissing | Self::NoRoom | Self::ForeignFile | Self::AlreadyTried
+        )
+    }
 }
 
 impl fmt::Display for Kind {

@@ -24,7 +24,7 @@ pub enum Builder {
         sources: PathBuf,
         /// The kernel's build tree, likewise.
         headers: PathBuf,
-        /// `make` has to be told where that is.
+        /// `make` needs its path.
         names_headers: bool,
     },
     /// A program of the user's.
@@ -67,7 +67,7 @@ impl Plan {
         let mut page = Page::default();
         let root = self.driver_root.display();
         page.line(format_args!(
-            "nvidia-peermem.ko can be rebuilt ({}): everything it takes is there",
+            "nvidia-peermem.ko can be rebuilt ({}): everything needed exists",
             self.reason
         ));
         page.line(format_args!("driver's root: {root}"));
@@ -142,7 +142,7 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
         return Err(Obstacle::new(Kind::DoesNotApply, why));
     }
     if !is_not_loaded(&seen.modules, "nvidia_peermem") {
-        return Err(Obstacle::new(Kind::Loaded, "nvidia_peermem is loaded, or cannot be seen not to be"));
+        return Err(Obstacle::new(Kind::Loaded, "nvidia_peermem is loaded, or its state cannot be read"));
     }
     let says = |c: &Condition| format!("{}: {}: {}", c.r#type, c.reason, c.message);
     let is_other =
@@ -156,7 +156,7 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
             Err(Obstacle::new(Kind::SignaturesEnforced, peermem.message.clone()))
         }
         Some(peermem) => Err(Obstacle::new(Kind::NotCurable, says(peermem))),
-        None => Err(Obstacle::new(Kind::NotCurable, "nvidia-peermem was not looked at")),
+        None => Err(Obstacle::new(Kind::NotCurable, "nvidia-peermem was not inspected")),
     }
 }
 
@@ -166,7 +166,7 @@ fn signatures(seen: &Observation) -> Result<(), Obstacle> {
     match (enforced, lockdown) {
         (Ok(Some(true)), _) => Err(Obstacle::new(
             Kind::SignaturesEnforced,
-            "module.sig_enforce is on, and what is built here is not signed",
+            "module.sig_enforce is on, but a module built here is not signed",
         )),
         (_, Ok(Some(mode))) if mode != "none" => {
             Err(Obstacle::new(Kind::SignaturesEnforced, format!("the kernel is locked down ({mode})")))
@@ -200,7 +200,8 @@ fn make(material: &Material, version: &str) -> Result<Builder, Obstacle> {
     let Some(headers) = material.headers.clone() else {
         let release = &material.pair.kernel;
         let why = format!(
-            "neither /lib/modules/{release}/build, /usr/src/linux-headers-{release} nor /usr/src/kernels/{release} is a kernel's build tree below {}",
+            "neither /lib/modules/{release}/build, /usr/src/linux-headers-{release} nor \
+                /usr/src/kernels/{release} is a kernel's build tree below {}",
             material.driver_root.display()
         );
         return Err(Obstacle::new(Kind::HeadersMissing, why));
@@ -217,16 +218,16 @@ fn make(material: &Material, version: &str) -> Result<Builder, Obstacle> {
 fn sources<'a>(material: &'a Material, version: &str) -> Result<&'a Sources, Obstacle> {
     let Some(first) = material.sources.first() else {
         let why = format!(
-            "no directory usr/src/nvidia*-{version} below {} has {}",
-            material.driver_root.display(),
+            "there are no sources of nvidia {version} below {} (no {})",
+            material.driver_root.join("usr/src").display(),
             recipe::KNOWN_BY
         );
         return Err(Obstacle::new(Kind::SourcesMissing, why));
     };
     let of_version = |sources: &&Sources| sources.version.as_deref() == Some(version);
     let Some(sources) = material.sources.iter().find(of_version) else {
-        let theirs = first.version.as_deref().unwrap_or("a version that they do not tell");
-        let why = format!("{} is of {theirs}, and the live nvidia is {version}", first.directory.display());
+        let theirs = first.version.as_deref().unwrap_or("an unknown version");
+        let why = format!("{} is of {theirs}, but the live nvidia is {version}", first.directory.display());
         return Err(Obstacle::new(Kind::VersionDiffers, why));
     };
     match &sources.misfit {
@@ -286,7 +287,7 @@ fn place(material: &Material) -> Result<(), Obstacle> {
     }
     if let Some(free) = material.free.filter(|free| *free < ROOM) {
         let why = format!(
-            "{} MiB are free below {}, and {} MiB are needed",
+            "{} MiB are free below {}, but {} MiB are needed",
             free >> 20,
             material.driver_root.display(),
             ROOM >> 20
@@ -294,7 +295,14 @@ fn place(material: &Material) -> Result<(), Obstacle> {
         return Err(Obstacle::new(Kind::NoRoom, why));
     }
     if let Some(path) = &material.foreign {
-        return Err(Obstacle::new(Kind::ForeignFile, format!("{} is there, and not ours", path.display())));
+        return Err(Obstacle::new(
+            Kind::ForeignFile,
+            format!(
+                "peermem-gate did not install the existing \
+            {}",
+                path.display()
+            ),
+        ));
     }
     match &material.tried {
         Some(why) => Err(Obstacle::new(Kind::AlreadyTried, why.clone())),

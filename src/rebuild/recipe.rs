@@ -44,8 +44,9 @@ pub fn version(kbuild: &str) -> Option<&str> {
     rest.split_once("\\\"").map(|(version, _)| version).filter(|version| !version.is_empty())
 }
 
-/// MOFED's Module.symvers with the symbols of nvidia behind it, in the form that this one has: kernels 5.4 to 5.8 have
-/// the namespace in the third column, later ones in the last, earlier ones none. `None` without both peer-memory symbols.
+/// MOFED's Module.symvers with the symbols of nvidia behind it, in the form that this one has: kernels 5.4 to 5.8
+/// have the namespace in the third column, later ones in the last, earlier ones none. `None` without both peer-memory
+/// symbols.
 #[must_use]
 pub fn symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<String> {
     let line_of = |symbol: &str| mofed.lines().find(|line| line.split('\t').nth(1) == Some(symbol));
@@ -67,8 +68,8 @@ pub fn symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<String> {
     Some(text)
 }
 
-/// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where its
-/// modules do not say where it is.
+/// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where
+/// its modules do not say where it is.
 #[must_use]
 pub fn arguments(copy: &Path, release: &str, headers: Option<&Path>, processors: usize) -> Vec<OsString> {
     let jobs = processors.clamp(1, MOST_JOBS);

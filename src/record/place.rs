@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the names of directories and files below /var/log/pods say (kubelet, `pkg/kubelet/kuberuntime/logs`).
 
-/// A pod's directory: namespace, name, UID. `None` for a name that is no pod's.
+/// A pod's directory: namespace, name, UID. `None` for a name that is not a pod's.
 #[must_use]
 pub fn pod(directory: &str) -> Option<(&str, &str, &str)> {
     // Namespaces and names have no underscore.

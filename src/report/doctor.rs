@@ -28,7 +28,7 @@ pub struct Diagnosis<'a> {
     pub(super) symptoms: &'a Symptoms,
 }
 
-/// What runs on the node: a fleet is to be compared by it.
+/// Versions on the node, by which `fleet` compares nodes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Drivers<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,6 +95,9 @@ impl<'a> Diagnosis<'a> {
     /// The verdict, and the first root cause or what the conditions say.
     pub(super) fn headline(&self, style: Style, page: &mut Page) {
         let outcome = self.report.verdict.outcome;
+        // A driver that is being built cures a missing file: nothing is blocked for good.
+        let is_quiet = self.findings.iter().all(|finding| finding.severity == Severity::Info);
+        let outcome = if outcome == Outcome::Blocked && is_quiet { Outcome::Waiting } else { outcome };
         let Some(root) = self.first_cause() else {
             let said = self.report.verdict.headline();
             // Only of Ready the conditions' headline begins with the verdict.
@@ -144,7 +147,7 @@ fn follow(more: usize) -> String {
 fn root(finding: &Finding, style: Style, page: &mut Page) {
     page.entry(&label(finding, style), title(finding));
     for evidence in &finding.evidence {
-        page.entry(&Lead::new(4, "seen  "), told(evidence));
+        page.entry(&Lead::new(4, "seen  "), line_of(evidence));
     }
     for step in &finding.remedy {
         page.entry(&Lead::new(4, "do    "), step);
@@ -156,7 +159,7 @@ fn consequence(finding: &Finding, page: &mut Page) {
     let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
     page.entry(&Lead::new(INDENT, ""), format_args!("{}{from}", title(finding)));
     for evidence in &finding.evidence {
-        page.entry(&Lead::new(INDENT + 4, "seen  "), told(evidence));
+        page.entry(&Lead::new(INDENT + 4, "seen  "), line_of(evidence));
     }
 }
 
@@ -169,7 +172,7 @@ pub(super) fn title(finding: &Finding) -> String {
 }
 
 /// What was seen and where; a source that the words name already is not named twice.
-pub(super) fn told(evidence: &Evidence) -> String {
+pub(super) fn line_of(evidence: &Evidence) -> String {
     let Evidence { source, seen } = evidence;
     let is_named = |source: &&str| !seen.contains(*source);
     let sources: Vec<_> = source.split(", ").filter(is_named).collect();
@@ -187,7 +190,7 @@ mod tests {
             ("/proc/locks, /a/lock", "nobody holds /a/lock", "/proc/locks: nobody holds /a/lock"),
             ("/a/b", "is there", "/a/b: is there"),
         ] {
-            assert_eq!(told(&Evidence::new(source, seen)), text);
+            assert_eq!(line_of(&Evidence::new(source, seen)), text);
         }
     }
 }

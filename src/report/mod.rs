@@ -8,6 +8,7 @@ pub mod style;
 
 use crate::condition::{Outcome, Status, Verdict};
 use crate::consumer::{self, Consumer};
+use crate::judge::next_build::NextBuild;
 use crate::node::Node;
 use crate::observation::Kernel;
 use crate::text::{Lead, Page};
@@ -35,6 +36,8 @@ pub struct Report<'a> {
     r#for: &'a [Consumer],
     #[serde(flatten)]
     verdict: &'a Verdict,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_build: Option<NextBuild>,
 }
 
 impl<'a> Report<'a> {
@@ -51,7 +54,14 @@ impl<'a> Report<'a> {
             time: humantime::format_rfc3339_seconds(time).to_string(),
             r#for: &node.expected.consumers,
             verdict,
+            next_build: None,
         }
+    }
+
+    /// The same, with what a driver container would do next.
+    #[must_use]
+    pub fn with_next_build(self, next_build: Option<NextBuild>) -> Self {
+        Self { next_build, ..self }
     }
 
     /// One object on one line.
@@ -68,6 +78,9 @@ impl<'a> Report<'a> {
         let mut page = Page::new(style.columns);
         page.painted(self.verdict.headline(), style.outcome(self.verdict.outcome));
         conditions(self.verdict, style, &mut page);
+        if let Some(next) = &self.next_build {
+            page.entry(&hanging(4), format_args!("next build: {}: {}", next.status, next.message));
+        }
         // Nobody need do anything for a gate that does not apply.
         let applies = self.verdict.outcome != Outcome::NotApplicable;
         for c in self.verdict.holding().filter(|_| applies) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The container runtimes of the node, as `doctor` tells of them whether or not anything is wrong.
+//! The container runtimes of the node, as `doctor` reports them whether or not anything is wrong.
 
 use crate::symptoms::runtime::{Runtime, Runtimes};
 use crate::text::{Lead, Page};
@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct RuntimeSummary<'a> {
     /// Whose it is.
     pub distribution: String,
-    /// kubelet uses it; absent where that cannot be told.
+    /// kubelet uses it; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<bool>,
     /// It is running, as far as can be seen.

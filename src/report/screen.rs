@@ -2,16 +2,21 @@
 //! The answer of `doctor` that fits a screen: the verdict, the root causes with the first evidence
 //! and remedies, and where the readiness chain stops.
 
-use super::doctor::{Diagnosis, label, title, told};
+use super::doctor::{Diagnosis, label, line_of, title};
 use super::style::Style;
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
-use crate::text::{Lead, Page};
+use crate::text::{Lead, Page, width};
+use std::borrow::Cow;
 
 /// A terminal's first window has 24 lines of 80 columns.
 const LINES: usize = 24;
 /// A sentence above or below the root causes, and a title, is cut after so many lines.
 const SENTENCE: usize = 2;
+/// Evidence is cut after so many lines.
+const EVIDENCE: usize = 3;
+/// A path with more columns is shortened, to leave room for the observation.
+const PATH: usize = 48;
 /// A remedy is cut after so many lines. In 80 columns none is so long.
 const REMEDY: usize = 10;
 const MORE: &str = "all evidence, remedies and conditions: peermem-gate doctor --verbose";
@@ -65,8 +70,8 @@ impl Diagnosis<'_> {
         let mut first = part(SENTENCE);
         first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
         if let Some(evidence) = root.evidence.first() {
-            let mut seen = part(1);
-            seen.entry(&Lead::new(2, "seen  "), told(evidence));
+            let mut seen = part(EVIDENCE);
+            seen.entry(&Lead::new(2, "seen  "), shortened(&line_of(evidence)));
             first.append(seen);
         }
         let remedy = |step| {
@@ -101,12 +106,52 @@ fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
     blocks
 }
 
-/// What is shown first: the first cause and its remedy, then every alarm, then two remedies of each.
+/// What is shown first: the first cause and its remedy, then every alarm with all its remedies, then the rest.
 fn rank(at: usize, part: usize, is_alarm: bool) -> usize {
     match part {
         0 | 1 if at == 0 => 0,
         0..=2 if is_alarm => 1 + part,
-        0 => 4,
-        _ => 5,
+        _ if is_alarm => 4,
+        0 => 5,
+        _ => 6,
+    }
+}
+
+/// The same with the last two names of each long path.
+fn shortened(text: &str) -> String {
+    text.split(' ').map(end_of_path).collect::<Vec<_>>().join(" ")
+}
+
+fn end_of_path(word: &str) -> Cow<'_, str> {
+    if !word.starts_with('/') || width(word) <= PATH {
+        return Cow::Borrowed(word);
+    }
+    let mut slashes = word.rmatch_indices('/').map(|(at, _)| at);
+    match slashes.nth(1) {
+        Some(at) if at > 0 => Cow::Owned(format!("…{}", &word[at..])),
+        _ => Cow::Borrowed(word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_is_shown_by_its_end() {
+        for (text, shown) in [
+            ("/proc/locks: nobody holds it", "/proc/locks: nobody holds it"),
+            (
+                "/var/lib/kubelet/pods/0c9b/volumes/modules/video/nvidia-peermem.ko is a stub",
+                "…/video/nvidia-peermem.ko is a stub",
+            ),
+            (
+                "x /a_name_that_is_longer_than_any_other_name_of_a_directory/b",
+                "x /a_name_that_is_longer_than_any_other_name_of_a_directory/b",
+            ),
+        ] {
+            let text = shortened(text);
+            assert_eq!(text, shown);
+        }
     }
 }

@@ -25,8 +25,8 @@ pub struct Style {
 }
 
 impl Style {
-    /// For a terminal so many columns wide, or for no terminal: then `COLUMNS` counts. `NO_COLOR` (no-color.org) goes before
-    /// `CLICOLOR_FORCE` (bixense.com/clicolors), and that before the terminal's own `TERM=dumb`.
+    /// For a terminal so many columns wide, or for no terminal: then `COLUMNS` counts. `NO_COLOR` (no-color.org) goes
+    /// before `CLICOLOR_FORCE` (bixense.com/clicolors), and that before the terminal's own `TERM=dumb`.
     #[must_use]
     pub fn new(terminal: Option<u16>, variables: &Variables) -> Self {
         let is_set = |name: &str| value_of(variables, name).is_some_and(|value| !value.is_empty());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two clocks in one log: the kernel's own, which starts at 0 and is never set, and the wall clock beside it.
 //!
-//! A line that tells both says how far the wall clock is ahead. That distance grows for a moment where lines are
+//! A line with both clocks says how far the wall clock is ahead. That distance grows for a moment where lines are
 //! written down late (at boot all of them are), and for good where the clock is set.
 
-use super::Step;
+use super::ClockStep;
 use crate::stamp::{Clock, MILLISECOND, SECOND, Stamp};
 
 /// Stamps without a fraction of a second may be off by one, and the next by none.
@@ -36,12 +36,12 @@ struct Frame {
 }
 
 impl Boot {
-    /// The kernel has started anew.
+    /// The kernel has started again.
     pub(super) fn is_over(&self, since_boot: Stamp) -> bool {
         self.last.is_some_and(|(last, _)| since_boot.ns < last - DISORDER)
     }
 
-    /// A line that tells both clocks.
+    /// A line with both clocks.
     pub(super) fn line(&mut self, line: u64, wall: Stamp, since_boot: Stamp) {
         let ahead = wall.ns.saturating_sub(since_boot.ns);
         let is_back = self.last.is_some_and(|(_, last)| wall.ns < last - TOLERANCE);
@@ -80,12 +80,12 @@ impl Boot {
     }
 
     /// Where the wall clock was set.
-    pub(super) fn steps(&self) -> impl Iterator<Item = Step> {
+    pub(super) fn steps(&self) -> impl Iterator<Item = ClockStep> {
         self.frames.windows(2).map(|frames| {
             let [before, after] = [frames[0], frames[1]];
             let wall =
                 |ahead: i64| Stamp::wall(ahead.saturating_add(after.since_boot.ns), after.precision_ns);
-            Step {
+            ClockStep {
                 before: wall(before.ahead),
                 after: wall(after.ahead),
                 since_boot: Some(after.since_boot),

@@ -18,6 +18,8 @@ pub(super) enum Dress {
     Logrus,
     /// `I1121 11:51:41.123456       1 main.go:27] sentence`: klog.
     Klog,
+    /// `2025/11/21 11:54:07 sentence`: Go's own log.
+    GoLog,
     /// `Fri Nov 21 11:54:07 UTC 2025 sentence`: date(1).
     Dated,
     /// `2025-11-21T11:51:41.123456Z  INFO sentence key=value`, or an object: tracing, our own.
@@ -35,7 +37,7 @@ pub(super) fn undress(line: &[u8]) -> Undressed<'_> {
     let line = line.trim_ascii_start();
     let dressed = match line.first() {
         Some(b'[') => bracketed(line),
-        Some(b'0'..=b'9') => leveled(line),
+        Some(b'0'..=b'9') => leveled(line).or_else(|| go_log(line)),
         Some(b't' | b'l') => logrus(line),
         Some(b'I' | b'W' | b'E' | b'F') => klog(line).or_else(|| dated(line)),
         Some(b'M' | b'T' | b'S') => dated(line),
@@ -85,6 +87,14 @@ fn leveled(line: &[u8]) -> Option<Undressed<'_>> {
         Some((caller, rest)) if is_caller(caller) => Some(dressed(Dress::Zap, rest)),
         _ => Some(dressed(Dress::Tracing, rest.trim_ascii_start())),
     }
+}
+
+/// Digits where `2025/11/21 11:54:07 ` has them, and nothing else between.
+fn go_log(line: &[u8]) -> Option<Undressed<'_>> {
+    const STAMP: &[u8] = b"0000/00/00 00:00:00 ";
+    let (stamp, text) = line.split_at_checked(STAMP.len())?;
+    let fits = |(is, shape): (&u8, &u8)| if *shape == b'0' { is.is_ascii_digit() } else { is == shape };
+    stamp.iter().zip(STAMP).all(fits).then(|| dressed(Dress::GoLog, text))
 }
 
 /// `ready/ready.go:85`
@@ -186,6 +196,7 @@ mod tests {
             "a \"sentence\"  key=1",
         );
         is("level=error msg=\"a sentence\"", Dress::Logrus, "a sentence");
+        is("2025/11/21 11:54:07 a sentence", Dress::GoLog, "a sentence");
         is("I1121 11:51:41.123456       1 main.go:27] a sentence", Dress::Klog, "a sentence");
         is("Fri Nov 21 11:54:07 UTC 2025 a sentence", Dress::Dated, "a sentence");
         is("Fri Nov 21 11:54:07 AM UTC 2025 a sentence", Dress::Dated, "a sentence");
@@ -197,6 +208,7 @@ mod tests {
             "[21-Nov-25] a sentence",
             "2026-09-09T15:56:46.385Z NOTE a sentence",
             "2026-09-09 INFO a sentence",
+            "2026/09/09 a sentence",
             "level=info a sentence",
             "time=1 msg=\"no end",
             "I1121 a sentence",

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub enum Form {
     /// A container's: the CRI's or Docker's.
     Container,
-    /// A system log, of which the kernel's and the clock's lines count.
+    /// A system log, of which the lines of the kernel, kubelet and the clock count.
     System,
     /// Texts without anything around them.
     Bare,
@@ -42,7 +42,7 @@ pub struct Saying {
 
 /// The wall clock was set while a log was written: it went back, or its distance from the kernel's own clock changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ClockStep {
     /// What it showed, or would have shown a moment later.
     pub before: Stamp,
     /// What it showed then.
@@ -63,8 +63,8 @@ pub struct Heard {
     /// The stamp of the last line that has one.
     pub last: Option<Stamp>,
     /// Where the wall clock was set.
-    pub steps: Vec<Step>,
-    /// When the kernel started, by the wall clock, where lines tell both.
+    pub steps: Vec<ClockStep>,
+    /// When the kernel started, by the wall clock, if lines have both.
     pub booted: Option<Stamp>,
     /// Lines that were read.
     pub lines: u64,
@@ -230,6 +230,7 @@ impl Ears {
         let who = match spoken.program {
             b"kernel" => Who::Kernel,
             b"chronyd" => Who::Clock,
+            b"kubelet" | b"k3s" | b"rke2" | b"microk8s.daemon-kubelite" => Who::Kubelet,
             _ => return,
         };
         let understood = rules.table.understand(spoken.text).filter(|u| u.sentence.who == who);
@@ -257,7 +258,7 @@ impl Ears {
         if !is_classic && self.may_be_back(bytes) {
             let times = self::written(&self.last, false).stamp(0).zip(written.stamp(0));
             if let Some((before, after)) = times.filter(|(before, after)| after.ns < before.ns - SECOND) {
-                self.step(Step { before, after, since_boot: None, line: self.heard.lines - 1 });
+                self.step(ClockStep { before, after, since_boot: None, line: self.heard.lines - 1 });
             }
         }
         self.last.clear();
@@ -286,8 +287,8 @@ impl Ears {
         self.boot_from = self.heard.lines.saturating_sub(1);
     }
 
-    fn step(&mut self, step: Step) {
-        // The same step, by the stamps alone and by both clocks: the second tells more.
+    fn step(&mut self, step: ClockStep) {
+        // The same step, by the stamps alone and by both clocks: the second is more precise.
         self.heard.steps.retain(|other| other.line != step.line);
         if self.heard.steps.len() < STEPS {
             self.heard.steps.push(step);

@@ -11,16 +11,9 @@ macro_rules! meanings {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Meaning { $(#[doc = concat!("``", $phrase, "``")] $name,)* }
 
+        named!(Meaning: $($name),*);
+
         impl Meaning {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// Its stable name.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
-            }
-
             /// A phrase for people; `<why>` stands for that field of the sentence.
             #[must_use]
             pub fn phrase(self) -> &'static str {
@@ -49,6 +42,8 @@ meanings! {
     MofedPackagesUnreachable: "MOFED cannot get packages";
     MofedLoads: "MOFED starts to swap modules";
     MofedCommandFailed: "MOFED: `<command>` fails with <number>";
+    MofedDiskFull: "MOFED cannot write its files: the disk is full";
+    MofedBuildFailed: "MOFED's build of <package> fails";
     MofedModuleInUse: "<module> cannot be unloaded: <holders>";
     MofedUnloaded: "MOFED has unloaded the old driver";
     MofedUnloadFailed: "MOFED cannot unload the old driver";
@@ -60,16 +55,17 @@ meanings! {
     MofedRestoresNics: "MOFED restores SR-IOV";
     MofedMarkerSet: "MOFED sets its marker";
     MofedReady: "MOFED is done";
-    MofedTerminated: "the MOFED container is told to end";
+    MofedTerminated: "the MOFED container gets a signal to end";
     MofedFailed: "MOFED's start fails: <context>";
 
     // k8s-driver-manager.
     DriverManagerStarted: "k8s-driver-manager starts";
     DriverManagerAsksForMofed: "k8s-driver-manager asks for MOFED";
     DriverManagerWaitsForMofed: "k8s-driver-manager waits for MOFED";
+    EvictionBlocked: "pod <pod> of namespace <namespace> cannot be evicted: a disruption budget keeps it";
     DriverManagerDone: "k8s-driver-manager is done";
     DriverKept: "k8s-driver-manager keeps the loaded driver";
-    DriverPreinstalled: "the host has a GPU driver of its own";
+    DriverPreinstalled: "a GPU driver is installed on the host";
     RdmaRequested: "GPUDirect RDMA is enabled";
     NicFound: "a Mellanox device is at <bdf>";
     NoNic: "no Mellanox device is found";
@@ -83,14 +79,17 @@ meanings! {
     DriverAwaitsToolkit: "nvidia-driver-ctr waits for its driver toolkit";
     ToolkitStarted: "the GPU driver's driver toolkit starts";
     ToolkitBroken: "the driver toolkit does not fit this kernel";
-    ToolkitReusesBuild: "the driver toolkit has built already and builds nothing";
+    ToolkitReusesBuild: "the driver toolkit has already built and builds nothing";
     ToolkitRebuilds: "the driver toolkit builds again";
     DriverBuildStarted: "the GPU driver's build starts";
     DriverRelinked: "the GPU driver's modules are linked";
     DriverBuildFinished: "the GPU driver's build ends";
     DriverBuildFailed: "the GPU driver's build fails";
+    DriverDiskFull: "the GPU driver's container cannot write its files: the disk is full";
+    DriverCompilerUnfit: "the GPU driver's build: the compiler does not know an option of the kernel's: <option>";
+    DriverFileMissing: "modprobe finds no nvidia";
     DriverPackagesUnreachable: "the GPU driver's container cannot get packages";
-    MofedSymversMissing: "the GPU driver's build finds no Module.symvers of MOFED's";
+    MofedSymversMissing: "the GPU driver's build finds no Module.symvers from MOFED";
     DriverInstalled: "the GPU driver's modules are installed";
     UserspaceOnlyInstall: "nvidia-driver-ctr installs without kernel modules";
     DriverUnloads: "nvidia-driver-ctr unloads its modules";
@@ -102,9 +101,10 @@ meanings! {
     ModuleRefused: "<module> is refused: <why>";
     NvlinkAwaitsMofed: "nvidia-driver-ctr waits for mlx5_core and ib_umad";
     FabricManagerStarted: "Fabric Manager starts";
+    FabricManagerUnfit: "Fabric Manager <manager> refuses driver <driver>";
     DriverMounted: "nvidia-driver-ctr mounts the driver's root";
     DriverReady: "the GPU driver is ready";
-    DriverTerminated: "the driver container is told to end";
+    DriverTerminated: "the driver container gets a signal to end";
 
     // nvidia-peermem-ctr.
     PeermemWaits: "nvidia-peermem-ctr waits for MOFED and the driver";
@@ -118,7 +118,18 @@ meanings! {
     ToolkitAwaited: "a pod waits for the toolkit's validation";
     RuntimeConfigured: "the toolkit configures the container runtime";
     ToolkitReady: "the toolkit is ready";
-    TooManyOpenFiles: "the kernel gives no more inotify instances";
+    CudaFailed: "a CUDA program fails: <error>";
+    DevicePluginFailed: "the device plugin fails: <why>";
+    DevicePluginReady: "the device plugin has registered <resource>";
+    TooManyOpenFiles: "the limit of inotify instances is reached";
+
+    RdmaPluginMisses: "the RDMA device plugin leaves out <bdf>: it finds no <file>";
+    RdmaPluginExposes: "the RDMA device plugin offers <number> devices";
+
+    // kubelet.
+    ImageNotPulled: "the image of <container> cannot be pulled: <why>";
+    MountNotShared: "<container> is not started: the host's mount is not shared";
+    CdiUnresolved: "<container> is not started: there is no CDI device <device>";
 
     // The gate.
     GateWaits: "the gate waits: <what>";
@@ -131,6 +142,18 @@ meanings! {
     MofedCompatLoaded: "MOFED's mlx_compat is loaded";
     NvidiaLoaded: "nvidia is loaded: <version>";
     NvidiaProbeFailed: "nvidia cannot use a GPU";
+    GpuBarInvalid: "nvidia refuses a GPU: a BAR has no address";
+    GpuNeedsOpenModules: "nvidia refuses a GPU: it needs the open kernel modules";
+    GpuNeedsProprietaryModules: "nvidia refuses a GPU: the open kernel modules do not support it";
+    GpuNotSupported: "nvidia refuses a GPU: this driver release does not support it";
+    GpuFirmwareMissing: "nvidia finds no firmware for a GPU";
+    GpuLost: "a GPU has fallen off the bus";
+    GpuNeedsReset: "a GPU reports an error that only a reset clears";
+    DriverApiMismatch: "a program's driver libraries are of another version than nvidia";
+    KernelOutOfMemory: "the kernel kills <program> in <cgroup>: its memory limit is reached";
+    SelinuxDenied: "SELinux forbids the load of a module";
+    NicFirmwareFailed: "the firmware of <bdf> does not answer";
+    NicProbeFailed: "mlx5_core cannot use <bdf>";
     NouveauTookGpu: "nouveau takes <bdf>";
     KernelDisagreesAboutVersion: "the kernel refuses <module>: another version of <symbol>";
     KernelUnknownSymbol: "the kernel refuses <module>: <symbol> is missing (<number>)";
@@ -158,11 +181,11 @@ impl fmt::Display for Meaning {
 impl Meaning {
     /// The phrase with the sentence's fields in it, as they came: escape it where it is printed.
     #[must_use]
-    pub fn told(self, fields: &BTreeMap<String, String>) -> String {
-        let mut told = self.phrase().to_owned();
+    pub fn text(self, fields: &BTreeMap<String, String>) -> String {
+        let mut text = self.phrase().to_owned();
         for (name, value) in fields {
-            told = told.replace(&format!("<{name}>"), value);
+            text = text.replace(&format!("<{name}>"), value);
         }
-        told
+        text
     }
 }

@@ -13,7 +13,7 @@ mod pattern;
 mod program;
 mod table;
 
-pub use listen::{Form, Heard, Listener, Saying, Step, hear};
+pub use listen::{ClockStep, Form, Heard, Listener, Saying, hear};
 pub use meaning::Meaning;
 pub use program::{Speakers, Who};
 pub use table::{SENTENCES, Sentence};
@@ -32,7 +32,7 @@ const LONGEST: usize = 4096;
 pub struct Understood {
     /// The sentence that it is.
     pub sentence: &'static Sentence,
-    /// What stands in the sentence's fields; hostile, like all that comes out of a log.
+    /// What is in the sentence's fields; hostile, like all that comes out of a log.
     pub fields: BTreeMap<String, String>,
 }
 
@@ -134,7 +134,7 @@ fn shortened(bytes: &[u8]) -> String {
     if bytes.len() > FIELD { format!("{}…", text.trim_end_matches('\u{fffd}')) } else { text.into_owned() }
 }
 
-/// The time that a line's own dress tells, for logs without times of their own.
+/// The time in a line's own prefix, for logs without times of their own.
 #[must_use]
 pub fn own_stamp(line: &[u8], not_after_ns: i64) -> Option<Stamp> {
     dress::stamp(line, not_after_ns)

@@ -66,8 +66,8 @@ fn ends<'t>(
     last.into_iter().chain(inner.into_iter().flatten())
 }
 
-/// Modules of the two stacks: a sentence of the kernel about any other is none of ours.
-const MODULES: [&str; 30] = [
+/// Modules of the two stacks: a sentence of the kernel about any other does not count.
+const MODULES: [&str; 31] = [
     "bnxt_re",
     "gdrdrv",
     "ib_cm",
@@ -90,6 +90,7 @@ const MODULES: [&str; 30] = [
     "nouveau",
     "nv_peer_mem",
     "nvidia",
+    "nvidia_drm",
     "nvidia_fs",
     "nvidia_modeset",
     "nvidia_peermem",

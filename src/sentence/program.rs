@@ -62,9 +62,12 @@ programs! {
         in ["nvidia-container-toolkit-ctr"], [Logrus];
     DevicePlugin: "nvidia-device-plugin", "k8s-device-plugin, cmd/nvidia-device-plugin",
         in ["nvidia-device-plugin", "nvidia-device-plugin-ctr"], [Klog];
+    RdmaPlugin: "the RDMA shared device plugin", "k8s-rdma-shared-dev-plugin, pkg/resources",
+        in ["rdma-shared-dp", "k8s-rdma-shared-dp-ds", "kube-rdma-shared-dp"], [GoLog];
     Gate: "peermem-gate", "this program",
         in ["peermem-gate", "peermem-gate-keep", "nvidia-driver-ctr", "nvidia-peermem-ctr", "k8s-driver-manager"], [Tracing];
     Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat", in [], [];
+    Kubelet: "kubelet", "kubernetes, pkg/kubelet/pod_workers.go; containerd", in [], [Klog];
     Clock: "chronyd", "chrony, sys_generic.c and reference.c", in [], [];
 }
 

@@ -41,7 +41,7 @@ fn days_in(year: i64, month: i64) -> i64 {
     days(next_year, next, 1) - days(year, month, 1)
 }
 
-/// Days since 1970-01-01. Years are counted from March, so that the leap day is a year's last.
+/// Days since 1970-01-01. Years are counted from March, so the leap day is a year's last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -24,7 +24,7 @@ pub enum Clock {
     Boot,
 }
 
-/// A moment. It lies between `ns` and `ns + precision_ns`, as far as its source tells.
+/// A moment. It lies between `ns` and `ns + precision_ns`, as far as its source shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// Which clock.

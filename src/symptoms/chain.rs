@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files by which the GPU Operator's containers tell each other that they are ready, as seen.
+//! The files by which the GPU Operator's containers signal each other that they are ready, as seen.
 
 use crate::observation::{Lock, Seen, Unreadable};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub enum Stamp {
         /// What is in it, as far as it means something.
         text: String,
     },
-    /// It cannot be told.
+    /// Unknown.
     Unreadable(Unreadable),
 }
 

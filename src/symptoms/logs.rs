@@ -2,7 +2,7 @@
 //! What containers and the kernel have said, as far as their logs are still there. Plain data.
 
 use crate::observation::Unreadable;
-use crate::sentence::{Meaning, Saying, Step};
+use crate::sentence::{ClockStep, Meaning, Saying};
 use crate::stamp::Stamp;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub struct LogFile {
     /// The stamp of the last line.
     pub last: Option<Stamp>,
     /// Where the wall clock was set while it was written.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ClockStep>,
 }
 
 /// Whose log it is, by its path.
@@ -123,7 +123,7 @@ impl Logs {
         self.files.get(said.file)
     }
 
-    /// Whoever said this, in the order of time.
+    /// Who said this, in the order of time.
     #[must_use = "an iterator does nothing by itself"]
     pub fn saying(&self, meaning: Meaning) -> impl DoubleEndedIterator<Item = &Said> {
         self.said.iter().filter(move |said| said.saying.meaning == meaning)

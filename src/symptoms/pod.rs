@@ -33,8 +33,10 @@ impl Pod {
 /// What nvidia-driver-ctr and openshift-driver-toolkit-ctr share (gpu-driver-container, `ocp_dtk_entrypoint`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Build {
-    /// The volume on the node.
+    /// The volume.
     pub directory: PathBuf,
+    /// kubelet's directory of the pod, as the node itself names it.
+    pub pod_directory: PathBuf,
     /// When `driver_build_started` was made, in seconds since 1970.
     pub started: Option<i64>,
     /// When `driver_built` was made.
@@ -57,7 +59,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// What kubelet has, and what the logs tell of it.
+    /// What kubelet has, completed from the logs.
     #[must_use]
     pub fn new(kubelets: Vec<Pod>, is_complete: bool, unreadable: Vec<Unreadable>, logs: &Logs) -> Self {
         let mut all: BTreeMap<_, _> = kubelets.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();

@@ -91,7 +91,7 @@ pub const SIGNS: &[Sign] = &[
     sign(Role::Build, &["make", "cc1", "ld", "nvidia-installe"], "", Some(true), false),
 ];
 
-/// What the operators tell their containers, and matters here. Nothing else is kept of an environment.
+/// The operators' variables that matter here. Nothing else is kept of an environment.
 pub const VARIABLES: &[&str] = &[
     "GPU_DIRECT_RDMA_ENABLED",
     "USE_HOST_MOFED",
@@ -137,7 +137,7 @@ pub struct Process {
     pub pod: Option<String>,
     /// Its directory below `<proc>`.
     pub directory: PathBuf,
-    /// What it was told; `None` of a process that the operator tells nothing.
+    /// Its settings; `None` for a process that gets none from the operator.
     pub environment: Option<Seen<Environment>>,
 }
 
@@ -148,7 +148,7 @@ impl Process {
         option(self.arguments.iter().map(String::as_str), names)
     }
 
-    /// The value of a variable that it was told.
+    /// The value of one of its variables.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.environment.as_ref()?.as_ref().ok()?.get(name).map(String::as_str)

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+/// The pid file of the container toolkit's container.
+pub const TOOLKIT_PID: &str = "/run/nvidia/toolkit/toolkit.pid";
+
 /// Whose containerd it is; each keeps its files elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Distribution {
@@ -188,7 +191,7 @@ pub enum Program {
     NotExecutable,
     /// It is not there.
     Missing,
-    /// It cannot be told.
+    /// Unknown.
     Unreadable(Unreadable),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen of a node before it is known what to expect of it: who is here, and what they were told.
+//! What can be seen of a node before it is known what to expect of it: who is here, with which settings.
 
 use super::chain::Clock;
 use super::logs::Logs;

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who wants `GPUDirect` RDMA on this node, and who is to provide MOFED. Three-valued: that nobody says is neither yes
-//! nor no.
+//! Who wants `GPUDirect` RDMA on this node, and who is to provide MOFED. Three-valued: that nobody says is neither
+//! yes nor no.
 
+use crate::finding::Evidence;
 use crate::observation::Unreadable;
-
-/// Where something is said, and in which words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// A file, or a variable of our own.
-    pub source: String,
-    /// What stands there.
-    pub seen: String,
-}
 
 /// One question, and what the node says to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wish {
     /// Somebody says yes.
-    Yes(Told),
+    Yes(Evidence),
     /// Somebody says no, who would say yes if it were so.
-    No(Told),
+    No(Evidence),
     /// Nobody says anything.
     #[default]
     Nobody,
@@ -61,17 +53,19 @@ pub struct Wishes {
     /// Is the host to provide MOFED?
     pub host_mofed: Wish,
     /// The driver's modules come with its image.
-    pub precompiled: Option<Told>,
+    pub precompiled: Option<Evidence>,
     /// What a MOFED, or `nvidia_peermem`, has left here: who brings it wants it, though nobody says so.
-    pub implied: Option<Told>,
+    pub implied: Option<Evidence>,
     /// The host has a MOFED of its own.
-    pub on_host: Option<Told>,
+    pub on_host: Option<Evidence>,
     /// Nobody says who provides MOFED, no container of MOFED's was here, and the host does without one by this sign.
-    pub by_itself: Option<Told>,
+    pub by_itself: Option<Evidence>,
     /// A MOFED container is or was here.
-    pub in_container: Option<Told>,
+    pub in_container: Option<Evidence>,
     /// A container of the GPU Operator runs here.
-    pub operator: Option<Told>,
+    pub operator: Option<Evidence>,
+    /// The digest of the configuration that the driver container is to install.
+    pub digest: Option<String>,
     /// The node's name, as the operator gives it to its containers.
     pub node: Option<String>,
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lines broken at words, so that no line is wider than the page. A command between backticks is kept
+//! Lines broken at words, so no line is wider than the page. A command between backticks is kept
 //! on one line where it fits; where it does not, the shell's `\` ends each line: it can still be copied.
+//! A setting (`name: value`) is not a command and gets none.
 
 /// The columns that a text takes in a terminal.
 #[must_use]
@@ -80,11 +81,16 @@ pub(super) fn wrapped(text: &str, room: Room) -> Vec<String> {
     let pieces = pieces(text, room.left(1));
     let mut lines = vec![String::new()];
     for (at, piece) in pieces.iter().enumerate() {
-        let limit = room.left(lines.len() - 1);
+        let lines_before = lines.len() - 1;
+        let limit = room.left(lines_before);
         let line = lines.last_mut().expect("there is always a line");
         // A line that a command goes on behind ends with the shell's ` \`.
-        let reserved = if pieces.get(at + 1).is_some_and(|next| next.continues) { 2 } else { 0 };
-        if at > 0 && width(line) + piece.spaces + width(piece.text) + reserved > limit {
+        let next = pieces.get(at + 1).filter(|next| next.continues);
+        let reserved = if next.is_some() { 2 } else { 0 };
+        // A command does not begin with its first word alone where a new line has room for more.
+        let more = next.filter(|_| !piece.continues).map_or(0, |next| next.spaces + width(next.text));
+        let more = if width(piece.text) + more + reserved > room.left(lines_before + 1) { 0 } else { more };
+        if at > 0 && width(line) + piece.spaces + width(piece.text) + more + reserved > limit {
             if piece.continues {
                 line.push_str(" \\");
             }
@@ -144,11 +150,18 @@ fn pieces(text: &str, room: usize) -> Vec<Piece<'_>> {
             pieces.push(Piece { spaces, text: whole, continues: false });
             continue;
         }
+        let is_command = !is_setting(whole);
         for (at, text) in whole.split(' ').enumerate() {
             let spaces = if at == 0 { spaces } else { 1 };
-            pieces.push(Piece { spaces, text, continues: at > 0 });
+            pieces.push(Piece { spaces, text, continues: is_command && at > 0 });
         }
     }
+}
+
+/// `name: value` or `name = value`.
+fn is_setting(text: &str) -> bool {
+    let mut words = text.split(' ');
+    words.next().is_some_and(|name| name.ends_with(':')) || words.next() == Some("=")
 }
 
 /// A space between two backticks ends no word; a backtick without another is a character like others.
@@ -184,6 +197,9 @@ mod tests {
     fn a_command_stays_whole_or_can_be_copied() {
         assert_eq!(lines("unload it: `rmmod rpcrdma`.", 20), ["unload it:", "`rmmod rpcrdma`."]);
         assert_eq!(lines("`kubectl get pod -A -o wide`", 18), ["`kubectl get pod \\", "-A -o wide`"]);
+        let log = "its log: `kubectl logs -n gpu a-pod -c a-container`";
+        assert_eq!(lines(log, 20), ["its log:", "`kubectl logs -n \\", "gpu a-pod -c \\", "a-container`"]);
+        assert_eq!(lines("`env: [{name: A, value: B}]`", 18), ["`env: [{name: A,", "value: B}]`"]);
         assert_eq!(lines("an odd ` and no other one", 20), ["an odd ` and no", "other one"]);
     }
 

@@ -42,6 +42,8 @@ impl Lane {
             | Who::Validator
             | Who::Toolkit
             | Who::DevicePlugin
+            | Who::RdmaPlugin
+            | Who::Kubelet
             | Who::Gate => Self::Gpu,
         }
     }

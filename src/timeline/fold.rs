@@ -104,7 +104,8 @@ fn outcome(restart: &[usize], events: &[Event]) -> usize {
     wrong.or(restart.last()).copied().unwrap_or_default()
 }
 
-/// One program says the same in several sentences, and the kernel at each restart: once is enough, until something else happens on either side.
+/// One program says the same in several sentences, and the kernel at each restart: once is enough, until something
+/// else happens on either side.
 fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
     let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
     let mut since_a_step: BTreeMap<&str, usize> = BTreeMap::new();

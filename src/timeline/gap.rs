@@ -78,7 +78,7 @@ fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
     let found = |done: &i64| {
         let marker = story.next_marker(*done)?;
         let text = format!(
-            "k8s-driver-manager went on {} before MOFED's marker: it did not wait",
+            "k8s-driver-manager continued {} before MOFED's marker: it did not wait",
             until(done, marker)
         );
         Some((*done, marker, text))

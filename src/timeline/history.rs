@@ -42,16 +42,9 @@ macro_rules! sights {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Sight { $(#[doc = concat!("``", $phrase, "``")] $name,)* }
 
+        named!(Sight: $($name),*);
+
         impl Sight {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// Its stable name.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
-            }
-
             /// A phrase for people, with `<it>` for what the trace names.
             #[must_use]
             pub fn phrase(self) -> &'static str {
@@ -64,7 +57,7 @@ macro_rules! sights {
                 match self { $(Self::$name => Lane::$lane,)* }
             }
 
-            /// What kind of witness tells it.
+            /// The kind of source.
             #[must_use]
             pub fn who(self) -> &'static str {
                 match self { $(Self::$name => $who,)* }
@@ -85,8 +78,8 @@ sights! {
     StubWritten: Gpu, "a file's time", "nvidia-peermem.ko is written: a stub";
     ValidationWritten: Gpu, "a file's time", "<it> is written";
     GpuProcess: Gpu, "a process's start", "<it> starts";
-    LookMarkerSet: Mofed, "the gate's look", "MOFED's marker is there";
-    LookMarkerGone: Mofed, "the gate's look", "MOFED's marker is not there";
+    LookMarkerSet: Mofed, "the gate's look", "MOFED's marker exists";
+    LookMarkerGone: Mofed, "the gate's look", "MOFED's marker does not exist";
     LookStackLive: Kernel, "the gate's look", "<it> are live";
     LookStackGone: Kernel, "the gate's look", "<it> not live";
     LookPeermemLive: Kernel, "the gate's look", "nvidia_peermem is loaded";

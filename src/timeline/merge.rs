@@ -2,7 +2,7 @@
 //! All sources of one node on one clock and in one order.
 
 use super::{Event, History, Instance, Lane, Sight, Source, Trace, What, When};
-use crate::sentence::{Meaning, Saying, Step, Who};
+use crate::sentence::{ClockStep, Meaning, Saying, Who};
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, Said};
 use std::collections::BTreeSet;
@@ -65,8 +65,8 @@ impl Jump {
         self.after.ns.saturating_sub(self.before.ns)
     }
 
-    fn of(step: &Step, file: usize) -> Self {
-        let Step { before, after, since_boot, line } = *step;
+    fn of(step: &ClockStep, file: usize) -> Self {
+        let ClockStep { before, after, since_boot, line } = *step;
         Self { before, after, since_boot_ns: since_boot.map(|since| since.ns), file, line }
     }
 
@@ -166,7 +166,7 @@ fn of_log(history: &History, file: usize, mut said: Vec<Saying>, jumps: &[Jump])
             lane: Lane::of(saying.who),
             who: saying.who.name(),
             what: What::Said(saying.meaning),
-            text: told(&saying),
+            text: text_of(&saying),
             module: saying.fields.get("module").map(|module| module.replace('-', "_")),
             instance: instance.clone(),
             source: Source { path: Rc::clone(&path), line: Some(saying.line + 1) },
@@ -177,9 +177,9 @@ fn of_log(history: &History, file: usize, mut said: Vec<Saying>, jumps: &[Jump])
 }
 
 /// The gate's log has keys behind its sentences.
-fn told(saying: &Saying) -> String {
+fn text_of(saying: &Saying) -> String {
     const KEYS: [&str; 3] = [" condition=", " cause=", " elapsed_s="];
-    let mut text = saying.meaning.told(&saying.fields);
+    let mut text = saying.meaning.text(&saying.fields);
     if saying.who == Who::Gate {
         let end = KEYS.iter().filter_map(|key| text.find(key)).min();
         text.truncate(end.unwrap_or(text.len()));

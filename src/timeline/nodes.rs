@@ -26,15 +26,16 @@ impl fmt::Display for Mixed {
             }
             Self::Pods(container, [one, two]) => write!(
                 f,
-                "{one} and {two} both ran {container} at the same time, so they are of two nodes: name the files of one"
+                "{one} and {two} both ran {container} at the same time, so they are of two nodes: name the \
+                    files of one"
             ),
             Self::Absent(nodes) if nodes.is_empty() => {
                 write!(
                     f,
-                    "the files do not say which node a pod is on: leave --node out, and name the files of one node"
+                    "the files do not say which node a pod is on: omit --node, and name the files of one node"
                 )
             }
-            Self::Absent(nodes) => write!(f, "the files have no such node: they have {}", listed(nodes)),
+            Self::Absent(nodes) => write!(f, "the files do not have that node; they have {}", listed(nodes)),
         }
     }
 }

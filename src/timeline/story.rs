@@ -110,7 +110,7 @@ impl Story {
         }
     }
 
-    /// modprobe and the kernel tell of one refusal.
+    /// modprobe and the kernel report the same refusal.
     fn refused(&mut self, ns: i64, text: &str) {
         if self.refusals.last().is_none_or(|(last, _)| ns.saturating_sub(*last) > SAME_STEP) {
             self.refusals.push((ns, text.to_owned()));
@@ -178,7 +178,7 @@ impl Story {
         };
         match self.builds.iter_mut().rev().find(is_of) {
             Some(build) => build.is_stub = Some(is_stub),
-            // A good file tells nothing by its time: it may be as old as its package.
+            // A good file's time proves nothing: it may be as old as its package.
             None if is_stub => {
                 self.builds.push(Build { started: None, finished: Some(ns), is_stub: Some(true) });
             }

@@ -149,7 +149,7 @@ impl Timeline {
         }
     }
 
-    /// Gaps in words, what is to be known, and what it was.
+    /// Gaps in words, notes and the verdict.
     fn below(&self, picture: &mut Picture) {
         const CHARACTERS: usize = 145;
         picture.y += 18;

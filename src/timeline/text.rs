@@ -51,7 +51,7 @@ impl Timeline {
                     if day(from) == day(to) { time_of_day(to, false) } else { super::words::moment(to) };
                 format!("{node}: {} to {until} UTC", super::words::moment(from))
             }
-            None => format!("{node}: nothing that is known has a time"),
+            None => format!("{node}: no known event has a time"),
         }
     }
 
@@ -85,7 +85,7 @@ impl Timeline {
         }
     }
 
-    /// Gaps, what is to be known, and what it was.
+    /// Gaps, notes and the verdict.
     fn findings(&self, columns: &Columns, lines: &mut Vec<String>) {
         lines.push(String::new());
         for gap in &self.gaps {
@@ -105,7 +105,7 @@ impl Timeline {
         let known: u64 = self.sources.iter().map(|log| log.known).sum();
         let damaged: u64 = self.sources.iter().map(|log| log.damaged).sum();
         let mut text = format!(
-            "{} with {}; {} say something that is known here",
+            "{} with {}; {} are recognised",
             counted(self.sources.len() as u64, "log"),
             counted(lines, "line"),
             known
@@ -118,7 +118,7 @@ impl Timeline {
 }
 
 impl Row {
-    /// What stands in the lane: all of it escaped.
+    /// What is in the lane: all of it escaped.
     pub(super) fn text(
         &self,
         event: &Event,

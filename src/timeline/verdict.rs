@@ -16,23 +16,16 @@ macro_rules! races {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Race { $(#[doc = concat!("``", $what, "``")] $name,)* }
 
+        named!(Race: $($name),*);
+
         impl Race {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// Its stable name.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
-            }
-
             /// What happened, as a sentence without its end.
             #[must_use]
             pub fn what(self) -> &'static str {
                 match self { $(Self::$name => $what,)* }
             }
 
-            /// What would have held it, as a sentence without its end; empty where nothing is to be held.
+            /// What would have held it, as a sentence without its end; empty if no gate would have helped.
             #[must_use]
             pub fn gate(self) -> &'static str {
                 match self { $(Self::$name => $gate,)* }
@@ -42,27 +35,30 @@ macro_rules! races {
 }
 
 races! {
-    StubBuilt: "nvidia-peermem was built before MOFED was ready, without its symbols: no restart of the container cures such a stub",
+    StubBuilt: "nvidia-peermem was built before MOFED was ready, without its symbols: it is a stub, which no \
+        restart of the container repairs",
         "`wait` as an init container of the driver's pod would have held the build";
     StubPossible: "MOFED became ready while the GPU driver was being built: nvidia-peermem may be a stub",
         "`wait` as an init container of the driver's pod would have held the build";
     LoadedTooEarly: "nvidia-peermem was loaded before MOFED was ready",
         "`load`, or the modprobe shim, would have held modprobe";
     SwappedAfterBuild: "MOFED swapped its modules after nvidia-peermem was built for the old ones",
-        "`load` and `keep` would have named the mismatch before the kernel did; a new driver pod builds a new one";
+        "`load` and `keep` would have named the mismatch before the kernel did; a new driver pod builds a new one if you first remove \
+         /run/nvidia/nvidia-driver.state";
     PeermemPinsMofed: "nvidia_peermem was in use and kept MOFED from starting",
         "`keep` would have unloaded nvidia_peermem when MOFED began to start";
     StorageHoldsMofed: "storage modules were loaded and kept MOFED from starting",
         "no gate cures this: set UNLOAD_STORAGE_MODULES=true in the NicClusterPolicy's ofedDriver, or mount such volumes later";
     ThirdPartyHoldsMofed: "third-party RDMA modules were loaded and kept MOFED from starting",
-        "no gate cures this: set UNLOAD_THIRD_PARTY_RDMA_MODULES=true in the NicClusterPolicy's ofedDriver, or unload the modules";
+        "no gate cures this: set UNLOAD_THIRD_PARTY_RDMA_MODULES=true in the NicClusterPolicy's ofedDriver, \
+            or unload the modules";
     MofedNotReady: "MOFED started and has not set its marker",
         "`wait` would still hold the GPU driver back";
-    RefusedUnexplained: "nvidia-peermem was refused, and nothing here says when it was built or when MOFED was ready",
+    RefusedUnexplained: "nvidia-peermem was refused, but no log says when it was built or when MOFED was ready",
         "";
     NoRace: "no race: MOFED was ready before the GPU driver was built and nvidia-peermem was loaded",
         "";
-    NothingKnown: "nothing here says when nvidia-peermem was built or loaded, or when MOFED was ready",
+    NothingKnown: "no log says when nvidia-peermem was built or loaded, or when MOFED was ready",
         "";
 }
 

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// What loads, and with what.
 pub(super) struct Loader<'a> {
-    pub(super) modprobe: &'a Modprobe,
+    /// Another is found where the driver shows its root elsewhere by now.
+    pub(super) modprobe: Modprobe,
     pub(super) arguments: &'a [OsString],
     pub(super) words: Words,
     /// Asked now and then while modprobe runs: true breaks it off.
@@ -62,6 +63,12 @@ impl Loader<'_> {
         if let Some(live) = gate.verdict().and_then(live) {
             return Tried::Live(format!("already loaded: {live}"), None);
         }
+        if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
+            match self.modprobe.below(root) {
+                Ok(modprobe) => self.modprobe = modprobe,
+                Err(why) => return again("NoModprobe", format!("not loaded: {}", why.message)),
+            }
+        }
         if let Some((why, remedy)) = probe::cannot_load(&watch.node().places, self.modprobe.root()) {
             return refused("Privilege", format!("not loaded: {why}; what to do: {remedy}"));
         }
@@ -72,24 +79,15 @@ impl Loader<'_> {
         // The one look that counts: what follows it is the load itself.
         let settled = gate.last_look().map(|look| look.identity.clone());
         let Some(before) = look_now(watch, gate) else {
-            return again("LastLook", "the last look was broken off".to_owned());
+            return again("LastLook", "the last look was interrupted".to_owned());
         };
         let objection = watch.seen().and_then(|seen| self.objection(watch, seen, &plan));
         let not_live = watch.seen().and_then(|seen| plan::not_live(&plan, seen));
-        if let Some(why) = changed(&before, settled.as_ref()) {
-            return again("LastLook", why);
+        if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
+            return again("LastLook", format!("the driver shows its root at {} now", root.display()));
         }
-        if let Some(why) = objection {
-            return refused("Plan", format!("not loaded: {why}"));
-        }
-        if let Some(name) = not_live {
-            return again(
-                "Plan",
-                format!(
-                    "modprobe would load {name} as well, which is not live and not ours to load; what to do: load it, or \
-                     take its softdep out of modprobe.d"
-                ),
-            );
+        if let Some(tried) = against(&before, settled.as_ref(), objection, not_live) {
+            return tried;
         }
         let log = KernelLog::from_now();
         tracing::info!("loading: {}", self.modprobe.shown(self.arguments));
@@ -105,7 +103,7 @@ impl Loader<'_> {
         arguments.extend(self.arguments.iter().cloned());
         match self.run_modprobe(&arguments, Words::Kept, watch)? {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
-            // It was killed, or ended without a word: that is no answer.
+            // It was killed, or ended without a word: that is not a answer.
             Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(again(
                 "Plan",
                 format!("not loaded: modprobe does not say what it would load (it ended with {code})"),
@@ -113,8 +111,7 @@ impl Loader<'_> {
             ran => Err(refused(
                 "Plan",
                 format!(
-                    "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, \
-                     and see that kmod is its modprobe",
+                    "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, and check that its modprobe is kmod's",
                     ran.stderr.lines().last().unwrap_or_default()
                 ),
             )),
@@ -130,13 +127,21 @@ impl Loader<'_> {
             came = now();
             signal.or_else(|| (self.is_late)(watch).then_some(BrokenOff::Late))
         });
-        let ran = ran.map_err(Tried::CannotRun)?;
+        // A driver container may end at any moment, and its root goes with it.
+        let may_go = watch.node().places.finds_driver && self.modprobe.root() != Path::new("/");
+        let failed = |why: Unrunnable| {
+            if may_go {
+                again("NoModprobe", format!("not loaded: {}", why.message))
+            } else {
+                Tried::CannotRun(why)
+            }
+        };
+        let ran = ran.map_err(failed)?;
         match ran.broken_off {
             None => Ok(ran),
             Some(BrokenOff::Signal(signal)) => Err(Tried::Signal(signal, came)),
             Some(BrokenOff::Late) => Err(Tried::Late(format!(
-                "`{}` has not ended after {}; what to do: see the kernel's log for what it waits for (`dmesg`), and reboot the \
-                 node if it never ends",
+                "`{}` has not ended after {}; what to do: read the kernel's log (`dmesg`) to find what it waits for, and reboot the node if it never ends",
                 self.modprobe.shown(arguments),
                 Seconds(now().saturating_sub(begun))
             ))),
@@ -146,9 +151,23 @@ impl Loader<'_> {
     /// What speaks against it.
     fn objection(&self, watch: &Watch, seen: &Observation, plan: &Plan) -> Option<String> {
         let inspected = file(seen).map(|(path, _)| path)?;
-        let (root, places) = (self.modprobe.root(), &watch.node().places);
-        plan::objection(plan, inspected, |planned| probe::is_same_file(root, planned, places, inspected))
+        let root = self.modprobe.root();
+        let inspected_in = driver_root(watch);
+        plan::objection(plan, inspected, |planned| {
+            probe::is_same_file(root, planned, inspected_in, inspected)
+        })
     }
+}
+
+/// Where the last look found the driver, if it was to find it.
+fn found_root<'a>(watch: &'a Watch) -> Option<&'a Path> {
+    watch.node().places.finds_driver.then(|| driver_root(watch))
+}
+
+/// Where the last look saw the driver's files.
+pub(super) fn driver_root<'a>(watch: &'a Watch) -> &'a Path {
+    let seen = watch.seen().and_then(|seen| seen.peermem.as_ref());
+    seen.map_or(&watch.node().places.driver_root, |peermem| &peermem.root)
 }
 
 /// One look beside the gate; `None` when a signal or the marker's loss broke it off.
@@ -187,25 +206,8 @@ fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, 
             return Tried::Signal(signal, now());
         }
     };
-    let peermem = after.verdict.get(ConditionType::PeermemUsable);
-    let is_loaded =
-        peermem.is_some_and(|c| matches!(c.reason, Reason::PeermemLive | Reason::LoadedOnGoneStack));
-    if is_loaded {
-        return match overlapped(before, &after) {
-            None => {
-                let message = peermem.map(|c| c.message.clone()).unwrap_or_default();
-                Tried::Live(format!("loaded: {message}"), Some(ran.code))
-            }
-            Some(how) => Tried::Overlapped(how),
-        };
-    }
-    if ran.code == 0 {
-        return refused(
-            "Unproven",
-            "modprobe says that it succeeded, and nvidia_peermem is not live; what to do: look for an install line in \
-             modprobe.d, and for what unloads it (k8s-driver-manager)"
-                .to_owned(),
-        );
+    if let Some(tried) = shown(before, &after, ran.code) {
+        return tried;
     }
     let attempt = Attempt {
         code: ran.code,
@@ -255,6 +257,52 @@ fn file(seen: &Observation) -> Option<(&Path, &ModuleInfo)> {
     }
 }
 
+/// What the last look and modprobe's plan say against the load.
+fn against(
+    before: &Look,
+    settled: Option<&Identity>,
+    objection: Option<String>,
+    not_live: Option<&str>,
+) -> Option<Tried> {
+    if let Some(why) = changed(before, settled) {
+        return Some(again("LastLook", why));
+    }
+    if let Some(why) = objection {
+        return Some(refused("Plan", format!("not loaded: {why}")));
+    }
+    let name = not_live?;
+    Some(again(
+        "Plan",
+        format!(
+            "modprobe would also load {name}, which is not live and which the gate must not load; what to do: \
+                load it, or remove its softdep from modprobe.d"
+        ),
+    ))
+}
+
+/// What a look after modprobe's end shows; `None` where nothing is loaded and modprobe says so itself.
+fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
+    let peermem = after.verdict.get(ConditionType::PeermemUsable);
+    let is_loaded =
+        peermem.is_some_and(|c| matches!(c.reason, Reason::PeermemLive | Reason::LoadedOnGoneStack));
+    if is_loaded {
+        return Some(match overlapped(before, after) {
+            None => {
+                let message = peermem.map(|c| c.message.clone()).unwrap_or_default();
+                Tried::Live(format!("loaded: {message}"), Some(code))
+            }
+            Some(how) => Tried::Overlapped(how),
+        });
+    }
+    (code == 0).then(|| {
+        refused(
+            "Unproven",
+            "modprobe reported success, but nvidia_peermem is not live; what to do: look for an install line in modprobe.d, and for a process that unloads it (k8s-driver-manager)"
+                .to_owned(),
+        )
+    })
+}
+
 /// Why a look is no longer what everything settled to.
 fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
     if look.verdict.outcome != Outcome::Ready {
@@ -266,7 +314,7 @@ fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
     settled.and_then(|settled| settled.difference(&look.identity))
 }
 
-/// What of MOFED changed while modprobe ran. What cannot be told at this moment has not changed.
+/// What of MOFED changed while modprobe ran. A value that cannot be read now has not changed.
 fn overlapped(before: &Look, after: &Look) -> Option<String> {
     let mut identity = after.identity.clone();
     // Its own directory is new.
@@ -288,32 +336,71 @@ mod tests {
         conditions.extend(reason.map(|reason| condition(ConditionType::MarkerPresent, reason)));
         let modules = modules.iter().map(|(name, inode)| ((*name).to_owned(), *inode)).collect();
         let marker = Some(FileId { device: 1, inode: marker, changed_ns: 0 });
-        Look { verdict: Verdict::of(conditions), identity: Identity { marker, modules } }
+        Look { verdict: Verdict::of(conditions), identity: Identity { marker, modules }, next_build: None }
     }
 
     #[test]
     fn a_last_look_that_is_not_ready_or_shows_a_change_ends_the_attempt() {
         let settled = look(None, 1, &[("ib_core", 1)]).identity;
-        assert_eq!(changed(&look(None, 1, &[("ib_core", 1)]), Some(&settled)), None);
+        let against = |look| against(&look, Some(&settled), None, None);
+        assert!(against(look(None, 1, &[("ib_core", 1)])).is_none());
+        let why = |look| match against(look) {
+            Some(Tried::Again(why)) => (why.reason, why.sentence),
+            _ => panic!("it goes on, or gives up for good"),
+        };
         let not_ready = look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)]);
-        assert_eq!(changed(&not_ready, Some(&settled)).as_deref(), Some("MarkerPresent: as the test says"));
+        assert_eq!(why(not_ready), ("LastLook", "MarkerPresent: as the test says".to_owned()));
         for (marker, inode) in [(2, 1), (1, 2)] {
-            let anew = look(None, marker, &[("ib_core", inode)]);
-            assert!(changed(&anew, Some(&settled)).is_some_and(|why| why.contains("anew")), "{anew:?}");
+            let (reason, sentence) = why(look(None, marker, &[("ib_core", inode)]));
+            assert!(reason == "LastLook" && sentence.contains("again"), "{sentence}");
         }
+    }
+
+    #[test]
+    fn what_modprobe_would_do_beside_it_ends_the_attempt() {
+        let (settled, ready) = (look(None, 1, &[]).identity, look(None, 1, &[]));
+        let refused = against(&ready, Some(&settled), Some("an install line".to_owned()), None);
+        assert!(matches!(refused, Some(Tried::Refused(why)) if why.sentence.contains("an install line")));
+        let again = against(&ready, Some(&settled), None, Some("nvidia"));
+        assert!(matches!(again, Some(Tried::Again(why)) if why.sentence.contains("also load nvidia")));
+        // What has changed comes first: the plan was made before.
+        let changed = look(Some(Reason::MarkerAbsent), 1, &[]);
+        let again = against(&changed, Some(&settled), Some("an install line".to_owned()), None);
+        assert!(matches!(again, Some(Tried::Again(why)) if why.reason == "LastLook"));
+    }
+
+    /// The same look with the module in this state.
+    fn with_peermem(look: Look, reason: Reason) -> Look {
+        let condition = Condition::new(ConditionType::PeermemUsable, reason, "as the test says");
+        let conditions = look.verdict.conditions.into_iter().chain([condition]).collect();
+        Look { verdict: Verdict::of(conditions), ..look }
     }
 
     #[test]
     fn what_changes_while_modprobe_runs_is_an_overlap() {
         let before = look(None, 1, &[("ib_core", 1)]);
-        let loaded = look(None, 1, &[("ib_core", 1), ("nvidia_peermem", 9)]);
-        assert_eq!(overlapped(&before, &loaded), None, "its own directory is new");
-        let reloaded = look(None, 1, &[("ib_core", 2), ("nvidia_peermem", 9)]);
-        assert!(overlapped(&before, &reloaded).is_some_and(|how| how.contains("ib_core")));
-        let unmarked = look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)]);
-        assert!(overlapped(&before, &unmarked).is_some());
-        // What cannot be told at this moment has not changed.
+        let ends = |after: Look| shown(&before, &with_peermem(after, Reason::PeermemLive), 0);
+        let overlap = |after| match ends(after) {
+            Some(Tried::Overlapped(how)) => how,
+            _ => panic!("no overlap"),
+        };
+        // Its own directory is new.
+        let loaded = ends(look(None, 1, &[("ib_core", 1), ("nvidia_peermem", 9)]));
+        assert!(matches!(loaded, Some(Tried::Live(said, Some(0))) if said == "loaded: as the test says"));
+        assert!(overlap(look(None, 1, &[("ib_core", 2), ("nvidia_peermem", 9)])).contains("ib_core"));
+        assert!(overlap(look(None, 2, &[("ib_core", 1)])).contains("marker"));
+        assert!(overlap(look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)])).contains("MarkerPresent"));
+        // A value that cannot be read now has not changed.
         let unsure = look(Some(Reason::WitnessesDisagree), 1, &[("ib_core", 1)]);
-        assert_eq!(overlapped(&before, &unsure), None);
+        assert!(matches!(ends(unsure), Some(Tried::Live(..))));
+    }
+
+    #[test]
+    fn a_modprobe_that_says_0_proves_nothing() {
+        let before = look(None, 1, &[]);
+        let after = with_peermem(look(None, 1, &[]), Reason::Usable);
+        let unproven = shown(&before, &after, 0);
+        assert!(matches!(unproven, Some(Tried::Refused(why)) if why.reason == "Unproven"));
+        assert!(shown(&before, &after, 1).is_none(), "modprobe's own words say why");
     }
 }

@@ -1,32 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `check`: one look, one verdict, no waiting.
 
-use super::looking::{ONE_LOOK, Outcome, signals, style, supervised};
+use super::looking::{ONE_LOOK, Outcome, say_briefly, signals, style, supervised};
 use super::{Start, Stop, expected, window};
 use crate::act::supervisor::{Hung, Terms};
 use crate::act::{self, log};
-use crate::cli::{AnswerFormat, CheckArgs};
+use crate::cli::{AnswerFormat, CheckArgs, LogArgs};
 use crate::clock;
 use crate::condition;
 use crate::ending::Ending;
-use crate::judge::judge;
+use crate::judge::{judge, next_build::next_build};
 use crate::keep::status::Stored;
 use crate::node::{Node, PeermemExpected};
 use crate::probe::{self, Depth, Probe};
 use crate::report::style::Style;
 use crate::report::{Doubt, Report};
+use crate::wake::Signals;
 use anyhow::Context;
 use std::path::Path;
 
 /// Looks once and prints the report; or judges by what `keep` left.
 pub(super) fn run(args: &CheckArgs, start: &Start) -> Result<Ending, Stop> {
+    one_look(&args.log, args.format, start, |style| look(args, style, start))
+}
+
+/// Runs a verb that looks once and answers. If the look hangs, the answer says so.
+pub(super) fn one_look(
+    log: &LogArgs,
+    format: AnswerFormat,
+    start: &Start,
+    look: impl FnOnce(Style) -> Result<Ending, Stop>,
+) -> Result<Ending, Stop> {
     let signals = signals()?;
-    log::start(&args.log);
+    log::start(log);
     let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false };
     let style = style(start);
-    match supervised(terms, start, |_| look(args, style, start))? {
+    match supervised(terms, start, |_| look(style))? {
         Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => hangs(&hung, args.format, style),
+        Outcome::Hung(hung) => hangs(&hung, format, style, &signals),
     }
 }
 
@@ -40,9 +51,11 @@ fn look(args: &CheckArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     let peermem = args.look.peermem.then(PeermemExpected::default);
     let node = expected::node(&args.node, &root, peermem, start.variables)?;
     let mut probe = Probe::new(&node);
-    let seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
+    let seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
     let verdict = judge(&node.expected, &seen);
-    let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());
+    // Who does not ask for the module file does not ask for its build.
+    let next_build = next_build(&node.expected, &seen).filter(|_| args.look.peermem);
+    let report = Report::new(&node, &seen.kernel, &verdict, clock::wall()).with_next_build(next_build);
     let text = match args.format {
         AnswerFormat::Text => report.text(style),
         AnswerFormat::Json => report.json().context("cannot write the report")? + "\n",
@@ -51,7 +64,7 @@ fn look(args: &CheckArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     answer(&text, Ending::of_check(verdict.outcome))
 }
 
-/// By the status file and its age. Where it says nothing of now, nothing can be told.
+/// By the status file and its age. An old file says nothing about the present.
 fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Result<Ending, Stop> {
     let (text, stored) = match probe::text(path) {
         Ok(text) => {
@@ -85,9 +98,9 @@ fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Re
     answer(&text, Ending::of_check(outcome))
 }
 
-pub(super) fn hangs(hung: &Hung, format: AnswerFormat, style: Style) -> Result<Ending, Stop> {
+fn hangs(hung: &Hung, format: AnswerFormat, style: Style, signals: &Signals) -> Result<Ending, Stop> {
     if let Some(signal) = hung.signal {
-        log::exclaim(&hung.sentence());
+        say_briefly(|| log::exclaim(&hung.sentence()));
         return Ok(Ending::Signal(signal));
     }
     let doubt = Doubt {
@@ -96,7 +109,10 @@ pub(super) fn hangs(hung: &Hung, format: AnswerFormat, style: Style) -> Result<E
         detail: &hung.cause(),
         remedy: Hung::REMEDY,
     };
-    answer(&unknown(format, style, &doubt), Ending::CannotTell)
+    let text = unknown(format, style, &doubt);
+    let signal = act::answer_until_signalled(text.as_bytes(), signals, None)
+        .context("cannot write to standard output")?;
+    Ok(signal.map_or(Ending::CannotTell, Ending::Signal))
 }
 
 fn unknown(format: AnswerFormat, style: Style, doubt: &Doubt<'_>) -> String {

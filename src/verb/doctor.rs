@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `doctor`: one look, and all that is wrong.
 
-use super::check::hangs;
-use super::looking::{ONE_LOOK, Outcome, signals, style, supervised};
+use super::check::one_look;
+use super::heal;
 use super::{Start, Stop, window};
-use crate::act::supervisor::Terms;
-use crate::act::{self, log};
+use crate::act;
 use crate::cli::{DoctorArgs, Format};
 use crate::clock;
 use crate::ending::Ending;
+use crate::finding::NodeName;
 use crate::judge::wishes::{completed, wishes};
 use crate::judge::{
     doctor::{diagnose, links},
@@ -16,6 +16,7 @@ use crate::judge::{
 };
 use crate::node::{Node, PeermemExpected};
 use crate::probe::{self, Breadth, Depth, Probe};
+use crate::rebuild::is_all_that_is_missing;
 use crate::report::Report;
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::report::style::Style;
@@ -23,20 +24,13 @@ use anyhow::Context;
 
 /// Looks once, at more than `check` does, and prints what is wrong.
 pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
-    let signals = signals()?;
-    log::start(&args.log);
-    let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false };
-    let style = style(start);
-    match supervised(terms, start, |_| look(args, style, start))? {
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => hangs(&hung, args.format.into(), style),
-    }
+    one_look(&args.log, args.format.into(), start, |style| look(args, style, start))
 }
 
 fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     let root = window::on_host(args.root.as_deref(), &args.node)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
-    // A debug pod is told nothing: what the operator says stands in the environment of its own containers.
+    // A debug pod lacks the operator's variables: only the operator's containers have them.
     let survey = probe::survey(&root, &proc, Breadth::WithLogs);
     let wishes = wishes(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
@@ -46,12 +40,17 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     node.expected.precompiled |=
         wishes.precompiled.is_some() || wishes.by_itself.is_some() && survey.has_peermem.is_some();
     let mut probe = Probe::new(&node);
-    let mut seen = probe.look(Depth::Full, &mut || false).context("the look was broken off")?;
+    let mut seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
     probe.look_at_fabric(&mut seen);
-    let symptoms = probe.symptoms(&seen, survey, wishes);
+    let mut symptoms = probe.symptoms(&seen, survey, wishes);
     let verdict = judge(&node.expected, &seen);
+    symptoms.rebuild =
+        is_all_that_is_missing(&verdict).then(|| heal::possible(&node.places, &seen, &verdict));
     let told = node.name.as_deref().or(symptoms.wishes.node.as_deref());
-    let name = told.map_or_else(|| seen.kernel.hostname.to_lowercase(), str::to_owned);
+    let name = NodeName {
+        name: told.map_or_else(|| seen.kernel.hostname.to_lowercase(), str::to_owned),
+        is_guess: told.is_none(),
+    };
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, &name);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
     let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());

@@ -6,6 +6,7 @@ use crate::act::{self, log};
 use crate::cli::{FleetArgs, Format};
 use crate::ending::Ending;
 use crate::environment::Misuse;
+use crate::errno;
 use crate::fleet::{Cluster, Fleet};
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -46,7 +47,8 @@ impl Source {
         let refused = |why: &str| Misuse::Said(format!("cannot read reports from {name}: {why}"));
         let file = open(path).map_err(|error| {
             refused(&format!(
-                "{error}: name a file of what `doctor --format json` printed, one report a line"
+                "{}: name a file of what `doctor --format json` printed, one report a line",
+                errno::words(&error)
             ))
         })?;
         if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
@@ -67,7 +69,7 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
     let mut fleet = Fleet::default();
     for Source { name, reader } in Source::all(&args.files)? {
         feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
-            .with_context(|| format!("cannot read {name} to its end"))?;
+            .with_context(|| format!("cannot read all of {name}"))?;
     }
     let rollup = match cluster {
         Some(cluster) => fleet.rollup_in(&cluster),
@@ -75,7 +77,7 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
     };
     let text = match args.format {
         Format::Text => rollup.text(),
-        Format::Json => rollup.json().context("cannot write the roll-up")? + "\n",
+        Format::Json => rollup.json().context("cannot write the summary")? + "\n",
     };
     act::answer(&text).context("cannot write to standard output")?;
     Ok(rollup.ending())
@@ -92,7 +94,7 @@ fn cluster(path: &Path) -> Result<Cluster, Misuse> {
             path.display()
         ))
     };
-    let file = open(path).map_err(|error| refused(error.to_string()))?;
+    let file = open(path).map_err(|error| refused(errno::words(&error)))?;
     let reader = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
     serde_json::from_reader(reader).map_err(|error| refused(error.to_string()))
 }

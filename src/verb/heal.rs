@@ -10,23 +10,40 @@ use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::act::workshop::{self, Closed, Copy, Tried, Workshop};
 use crate::clock::now;
-use crate::condition::{ConditionType, Reason};
+use crate::condition::{Condition, ConditionType, Reason, Verdict};
 use crate::environment::{Variables, value_of};
 use crate::gate::Gate;
 use crate::judge::judge;
 use crate::look::Look;
-use crate::node::below;
+use crate::node::{Places, below};
 use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe::module_file::{NotAModule, inspect};
 use crate::probe::{self, build_id_of_file};
 use crate::rebuild::{
-    Builder, Conclusion, Kind, Obstacle, Pair, Plan, Wish, is_all_that_is_missing, plan, recipe,
+    Builder, Conclusion, Kind, Material, Obstacle, Pair, Plan, Wish, is_all_that_is_missing, plan, recipe,
 };
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// For `doctor`, which writes nothing: whether a rebuild is possible where it is the cure. The driver's root, or what
+/// is in the way.
+pub(super) fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Result<PathBuf, Obstacle> {
+    let plan = plan(&Wish::Auto, verdict, seen, &material(places, seen))?;
+    let on_host = plan.driver_root.strip_prefix(&places.root).unwrap_or(&plan.driver_root);
+    Ok(Path::new("/").join(on_host))
+}
+
+fn material(places: &Places, seen: &Observation) -> Material {
+    let mut material = probe::material(places, seen);
+    let (root, release) = (material.driver_root.as_path(), seen.kernel.release.as_str());
+    material.foreign = workshop::foreign(root, release);
+    let tried = workshop::tried(root, release).filter(|tried| tried.pair == material.pair);
+    material.tried = tried.map(|tried| tried.why);
+    material
+}
 
 /// What a rebuild came to.
 #[derive(Debug)]
@@ -63,9 +80,9 @@ impl Healed {
             Self::Refused(obstacle) => format!("not rebuilt: {obstacle}"),
             Self::Failed(why) => format!("the rebuild failed: {why}"),
             Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
-            Self::Swapping(how) => format!("the rebuild was broken off, nothing is installed: {how}"),
+            Self::Swapping(how) => format!("the rebuild was interrupted, nothing is installed: {how}"),
             Self::Signal(signal, _) => {
-                format!("the rebuild was broken off by signal {signal}, nothing is installed")
+                format!("the rebuild was interrupted by signal {signal}, nothing is installed")
             }
         }
     }
@@ -104,32 +121,32 @@ impl Healer {
         }
     }
 
+    /// The driver toolkit's build, where that is the cure, and MOFED is ready for it.
+    pub(super) fn toolkit(&self, watch: &Watch, look: &Look) -> Option<toolkit::Order> {
+        let is_of_module =
+            |c: &Condition| matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
+        let is_due = self.wish == Wish::Auto && look.verdict.holding().all(is_of_module);
+        let seen = watch.seen().filter(|_| is_due)?;
+        toolkit::due(&self.shared, watch.node(), seen)
+    }
+
     /// What would be done now.
     pub(super) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
-        let unseen = || Obstacle::new(Kind::NotReady, "the node was not looked at");
+        let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
-        let places = &watch.node().places;
-        let (root, release) = (places.driver_root.as_path(), seen.kernel.release.as_str());
-        let mut material = probe::material(places, seen);
-        material.unwritable = workshop::unwritable(root, release);
-        material.foreign = workshop::foreign(root, release);
-        let tried =
-            workshop::tried(root, release).filter(|tried| !self.is_asked && tried.pair == material.pair);
-        material.tried = tried.map(|tried| tried.why);
+        let mut material = material(&watch.node().places, seen);
+        material.unwritable = workshop::unwritable(&material.driver_root, &seen.kernel.release);
+        material.tried = material.tried.filter(|_| !self.is_asked);
         Ok((plan(&self.wish, &look.verdict, seen, &material)?, material.pair))
     }
 
     /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
     pub(super) fn heal(&self, watch: &mut Watch, gate: &Gate, beat: &mut dyn FnMut(&Watch)) -> Healed {
         let Some(before) = look_now(watch, gate) else {
-            return Healed::Swapping("the last look was broken off".to_owned());
+            return Healed::Swapping("the last look was interrupted".to_owned());
         };
-        if self.wish == Wish::Auto {
-            match watch.seen().and_then(|seen| toolkit::order(&self.shared, watch.node(), seen)) {
-                Some(Ok(said)) => return Healed::Ordered(said),
-                Some(Err(obstacle)) => return Healed::Refused(obstacle),
-                None => {}
-            }
+        if let Some(order) = self.toolkit(watch, &before) {
+            return order.give().map_or_else(Healed::Refused, Healed::Ordered);
         }
         let (plan, pair) = match self.plan(watch, &before) {
             Ok(planned) => planned,
@@ -138,7 +155,7 @@ impl Healer {
         let workshop = match Workshop::open(&plan.driver_root) {
             Ok(workshop) => workshop,
             Err(Closed::Busy) => {
-                let why = format!("another rebuild is at work below {}", plan.driver_root.display());
+                let why = format!("another rebuild is running below {}", plan.driver_root.display());
                 return Healed::Refused(Obstacle::new(Kind::Busy, why));
             }
             Err(Closed::Unwritable(why)) => return Healed::Refused(Obstacle::new(Kind::Unwritable, why)),
@@ -245,14 +262,14 @@ impl Attempt<'_, '_> {
                 root: "/".into(),
                 program: program.clone(),
                 arguments: Vec::new(),
-                variables: self.told(copy),
+                variables: self.variables(copy),
                 inherits: true,
             },
         }
     }
 
-    /// What a program of the user's is told.
-    fn told(&self, copy: &Copy) -> Vec<(&'static str, OsString)> {
+    /// The environment of the user's program.
+    fn variables(&self, copy: &Copy) -> Vec<(&'static str, OsString)> {
         let plan = self.plan;
         // Paths below /proc/self are another process's own.
         let outside = below(&plan.driver_root, &copy.inside);
@@ -274,20 +291,23 @@ impl Attempt<'_, '_> {
     /// What was built, judged as every other file is.
     fn judged(&self, copy: &Copy) -> Result<ModuleInfo, Stopped> {
         let built = copy.outside.join(recipe::MODULE);
-        let failed = |why: String| Stopped::Failed(format!("the build says that it succeeded, but {why}"));
+        let failed = |why: String| Stopped::Failed(format!("the build reported success, but {why}"));
         if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
-            return Err(failed(format!("it left no {}", recipe::MODULE)));
+            return Err(failed(format!("it did not write {}", recipe::MODULE)));
         }
         let info = inspect(&built, &mut || false).map_err(|why| match why {
             NotAModule::Unreadable(why) | NotAModule::Damaged(why) => {
-                failed(format!("its {} is none: {}", recipe::MODULE, why.why))
+                failed(format!("its {} is not a module: {}", recipe::MODULE, why.why))
             }
         })?;
         if info.version.as_deref() != Some(self.plan.nvidia_version.as_str()) {
             let version = info.version.as_deref().unwrap_or("no version");
-            return Err(failed(format!("its module is of {version}, not of {}", self.plan.nvidia_version)));
+            return Err(failed(format!(
+                "its module has version {version}, not {}",
+                self.plan.nvidia_version
+            )));
         }
-        let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be looked at".to_owned()))?;
+        let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
         match objection(self.watch, seen, &info) {
             None => Ok(info),
             Some(why) => Err(failed(why)),
@@ -299,7 +319,7 @@ impl Attempt<'_, '_> {
         let Some(after) = look_now(self.watch, self.gate) else {
             return match self.watch.wakes().take_signal() {
                 Some(signal) => Err(Stopped::Signal(signal, now())),
-                None => Err(Stopped::Swapping("the last look was broken off".to_owned())),
+                None => Err(Stopped::Swapping("the last look was interrupted".to_owned())),
             };
         };
         if let Some(how) = self.watch.swap_begins().or_else(|| before.identity.difference(&after.identity)) {
@@ -345,7 +365,7 @@ impl Attempt<'_, '_> {
         let target = below(&self.plan.driver_root, &self.plan.target());
         let look = look_now(self.watch, self.gate);
         let Some(look) = look else {
-            return Err(Stopped::Swapping("the last look was broken off".to_owned()));
+            return Err(Stopped::Swapping("the last look was interrupted".to_owned()));
         };
         let found =
             match self.watch.seen().and_then(|seen| seen.peermem.as_ref()).map(|peermem| &peermem.file) {
@@ -358,11 +378,11 @@ impl Attempt<'_, '_> {
         match peermem {
             Some(c) if c.reason == Reason::Usable && is_ours => Ok(target),
             Some(c) if c.reason == Reason::Usable => Err(Stopped::Failed(format!(
-                "modprobe would still take {}: let updates come first in depmod.d",
+                "modprobe would still load {}: put updates first in depmod.d",
                 found.display()
             ))),
             Some(c) => Err(Stopped::Failed(c.message.clone())),
-            None => Err(Stopped::Failed("the installed file was not looked at".to_owned())),
+            None => Err(Stopped::Failed("the installed file was not inspected".to_owned())),
         }
     }
 }

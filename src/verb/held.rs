@@ -32,7 +32,6 @@ pub(super) struct Held<'a> {
     pub(super) gate: Gate,
     /// What the log said last: the verdict in one sentence.
     last_words: String,
-    metrics_warned: bool,
 }
 
 impl<'a> Held<'a> {
@@ -40,7 +39,7 @@ impl<'a> Held<'a> {
         let mut watch = Watch::new(&asked.node, signals);
         let gate = Gate::new(asked.policy.clone(), watch.started());
         watch.end_by(gate.deadline());
-        Self { asked, watch, gate, last_words: String::new(), metrics_warned: false }
+        Self { asked, watch, gate, last_words: String::new() }
     }
 
     /// What was asked for.
@@ -108,21 +107,13 @@ impl<'a> Held<'a> {
         None
     }
 
-    fn publish(&mut self) {
-        let (Some(file), Some(verdict)) = (&self.asked.metrics, self.gate.verdict()) else { return };
-        match file.replace(&report::metrics(verdict, self.watch.elapsed())) {
-            Err(error) if !self.metrics_warned => {
-                self.metrics_warned = true;
-                tracing::warn!(
-                    "cannot write the metrics file {}: {error}: see that its directory is there and may be written",
-                    file.path().display()
-                );
-            }
-            _ => {}
+    fn publish(&self) {
+        if let (Some(file), Some(verdict)) = (&self.asked.metrics, self.gate.verdict()) {
+            file.publish(&report::metrics(verdict, self.watch.elapsed()));
         }
     }
 
-    /// Holds on after an opening that came to nothing.
+    /// Holds on after an opening that failed.
     pub(super) fn hold_on(&mut self) {
         self.gate.hold_on();
     }

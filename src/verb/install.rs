@@ -16,8 +16,8 @@ pub(super) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
         let done = match was {
             Was::Same => "already there",
             Was::Nothing => "installed",
-            Was::File => "installed in the place of another file",
-            Was::Link => "installed in the place of a link that led elsewhere",
+            Was::File => "installed, replacing another file",
+            Was::Link => "installed, replacing a link to another file",
         };
         tracing::info!("{done}: {}", path.display());
         is_changed |= *was != Was::Same;

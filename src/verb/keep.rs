@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `keep`: loads, stays, lets go of `nvidia_peermem` when MOFED is about to swap its modules, and loads
+//! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
-use super::attempt::{Loader, Tried};
+use super::attempt::{Loader, Tried, driver_root};
 use super::heal::{Healed, Healer};
 use super::load::texts;
-use super::looking::{Outcome, Outputs, ended_by, for_peermem, output, refuse_others, signals, supervised};
+use super::looking::{Outcome, Outputs, end_hung, for_peermem, output, refuse_others, signals, supervised};
 use super::outlets::{Files, Outlets};
 use super::vigil::Vigil;
 use super::watch::Watch;
@@ -13,7 +13,7 @@ use super::{Start, Stop};
 use crate::act::exec::Unrunnable;
 use crate::act::last_words::LastWords;
 use crate::act::log;
-use crate::act::modprobe::{BrokenOff, Modprobe, Words};
+use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::act::supervisor::Terms;
 use crate::cli::KeepArgs;
 use crate::clock::now;
@@ -22,7 +22,7 @@ use crate::ending::Ending;
 use crate::environment::{Misuse, value_of};
 use crate::gate::{Effect, Policy};
 use crate::judge::swap::Presence;
-use crate::keep::{Action, Done, Keep, State, Step};
+use crate::keep::{Action, Done, Keep, Response, State};
 use crate::look::Cause;
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
@@ -34,7 +34,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Told to end, it ends within a second: what modprobe is given of it.
+/// On a signal, it ends within a second: what modprobe is given of it.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// And an unload that is under way, which is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
@@ -46,7 +46,7 @@ const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_milli
 /// minute for a module on which another depends.
 const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
 
-/// Stays until it is told to end.
+/// Runs until a signal ends it.
 pub(super) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     let mut signals = signals()?;
     signals.serve();
@@ -54,19 +54,20 @@ pub(super) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     let terms = Terms { signals: &signals, limit: None, keeps_stdout: false };
     match supervised(terms, start, |_| stay(args, start, &signals))? {
         Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
 fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
     let service = Service::of(args, start)?;
-    // What was killed left its own behind, and this one may end before it has anything to tell.
+    // What was killed left its own behind, and this one may end before its first report.
     service.files.clear();
     // A driver's container shows its root only once the driver is installed.
-    if service.tools.root == Path::new("/") {
-        service.tools.modprobe()?;
+    let root = probe::driver_root_now(&service.node.places);
+    if root == Path::new("/") {
+        service.tools.modprobe(&root)?;
         if !service.no_yield {
-            service.tools.rmmod()?;
+            service.tools.rmmod(&root)?;
         }
     }
     Ok(Sidecar::new(&service, signals).run())
@@ -75,8 +76,6 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
 /// Where kmod's programs are looked for.
 #[derive(Debug)]
 struct Tools {
-    /// The GPU driver's root.
-    root: PathBuf,
     /// `PATH`.
     path: Option<OsString>,
     /// `--modprobe`.
@@ -84,16 +83,16 @@ struct Tools {
 }
 
 impl Tools {
-    fn modprobe(&self) -> Result<Modprobe, Unrunnable> {
-        Modprobe::find(&self.root, self.path.as_deref(), self.modprobe.as_deref())
+    fn modprobe(&self, root: &Path) -> Result<Modprobe, Unrunnable> {
+        Modprobe::find(root, self.path.as_deref(), self.modprobe.as_deref())
     }
 
     /// Where modprobe is. The driver's root may be gone by then, and an unload needs nothing of it: so
     /// our own will do.
-    fn rmmod(&self) -> Result<Modprobe, Unrunnable> {
+    fn rmmod(&self, root: &Path) -> Result<Modprobe, Unrunnable> {
         let path = self.path.as_deref();
         let own = || Modprobe::rmmod(Path::new("/"), path);
-        let rmmod = Modprobe::rmmod(&self.root, path).or_else(|why| own().map_err(|_| why))?;
+        let rmmod = Modprobe::rmmod(root, path).or_else(|why| own().map_err(|_| why))?;
         Ok(rmmod.with_patience(RMMOD))
     }
 }
@@ -116,28 +115,24 @@ struct Service {
 impl Service {
     fn of(args: &KeepArgs, start: &Start) -> Result<Self, Misuse> {
         if args.no_yield && args.unload_on_exit {
-            let why = "--no-yield never unloads, and --unload-on-exit does: leave one of them out";
+            let why = "--no-yield never unloads, but --unload-on-exit does: omit one of them";
             return Err(Misuse::Said(why.to_owned()));
         }
         if let Some(reason) = value_of(start.variables, "PEERMEM_GATE_DISABLED") {
             tracing::warn!(
-                "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, and not `keep`: to have nvidia_peermem \
-                 left alone, use --no-yield, or end it"
+                "PEERMEM_GATE_DISABLED={reason:?} disables `wait`, `load` and the shim, but not `keep`: use --no-yield to never unload nvidia_peermem, or stop `keep`"
             );
         }
         let peermem = PeermemExpected { parameters: texts(&args.parameters) };
         refuse_others("keep", &args.node)?;
         let mut node = Node::new(&args.node, Path::new("/"), Some(peermem), start.variables)?;
         for_peermem(&mut node);
-        // What is judged must be what this modprobe loads.
-        node.places.finds_driver = false;
         let Outputs { metrics, last_words } = Outputs::check(&args.pace, &node.places.marker, start)?;
         let status = output("--status-file", args.status_file.as_deref(), &node.places.marker)?;
         Ok(Self {
             node,
             policy: Policy::of_keep(&args.pace),
             tools: Tools {
-                root: args.node.driver_root.clone(),
                 path: value_of(start.variables, "PATH").map(OsString::from),
                 modprobe: args.modprobe.clone(),
             },
@@ -215,7 +210,8 @@ impl<'a> Sidecar<'a> {
 
     /// There is nothing to stay for where nothing can be loaded; unless there is nothing to load.
     fn hopeless(&mut self) -> Option<String> {
-        let (why, remedy) = probe::cannot_load(&self.service.node.places, &self.service.tools.root)?;
+        let places = &self.service.node.places;
+        let (why, remedy) = probe::cannot_load(places, &probe::driver_root_now(places))?;
         let outcome = loop {
             if let Some(look) = self.watch.look(&Cause::Start, None) {
                 break look.verdict.outcome;
@@ -240,14 +236,14 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         let mut cause = cause;
-        // Told to end meanwhile, it does not begin with anything else.
+        // After a signal meanwhile, it does not begin with anything else.
         while self.signal.is_none() {
             self.watch.end_by(self.keep.unload_due());
             let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
             let Some(sight) = self.watch.sight(look) else { break };
-            let step = self.keep.look(now(), cause, sight);
-            let is_done = step.action.is_none();
-            self.take(step)?;
+            let response = self.keep.look(now(), cause, sight);
+            let is_done = response.action.is_none();
+            self.take(response)?;
             if is_done || self.signal.is_some() {
                 break;
             }
@@ -255,20 +251,20 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
-            self.rmmod = self.service.tools.rmmod().ok();
+            self.rmmod = self.service.tools.rmmod(driver_root(&self.watch)).ok();
         }
         ControlFlow::Continue(())
     }
 
     fn glimpse(&mut self, cause: &Cause) -> ControlFlow<Ending> {
         let glimpse = self.watch.glimpse();
-        let step = self.keep.glimpse(now(), cause, &glimpse);
-        self.take(step)
+        let response = self.keep.glimpse(now(), cause, &glimpse);
+        self.take(response)
     }
 
     /// The action, then the lines.
-    fn take(&mut self, step: Step) -> ControlFlow<Ending> {
-        let Step { action, mut effects } = step;
+    fn take(&mut self, response: Response) -> ControlFlow<Ending> {
+        let Response { action, mut effects } = response;
         match action {
             Some(Action::Unload) => {
                 let done = self.unload(&mut effects);
@@ -343,7 +339,7 @@ impl<'a> Sidecar<'a> {
 
     /// `None` when a signal broke it off.
     fn load(&mut self) -> Option<Done> {
-        let modprobe = match self.service.tools.modprobe() {
+        let modprobe = match self.service.tools.modprobe(driver_root(&self.watch)) {
             Ok(modprobe) => modprobe.with_patience(PATIENCE),
             Err(why) => return Some(Done::Postponed("NoModprobe", why.message)),
         };
@@ -351,7 +347,7 @@ impl<'a> Sidecar<'a> {
         let (keep, outlets) = (&self.keep, &mut self.outlets);
         let mut vigil = Vigil::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
         let mut loader = Loader {
-            modprobe: &modprobe,
+            modprobe,
             arguments: &arguments,
             words: Words::Kept,
             is_late: &mut |watch| {
@@ -382,9 +378,10 @@ impl<'a> Sidecar<'a> {
         })
     }
 
-    /// What is still to be told comes after it, so that it is not late; unless it hangs.
+    /// What is still to be told comes after it, so it is not late; unless it hangs.
     fn unload(&mut self, unsaid: &mut Vec<Effect>) -> Done {
-        let rmmod = match self.rmmod.take().map_or_else(|| self.service.tools.rmmod(), Ok) {
+        let find = || self.service.tools.rmmod(driver_root(&self.watch));
+        let rmmod = match self.rmmod.take().map_or_else(find, Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
         };
@@ -414,30 +411,16 @@ impl<'a> Sidecar<'a> {
             self.signal.filter(is_late).map(|(signal, _)| BrokenOff::Signal(signal))
         });
         let took = Seconds(now().saturating_sub(begun));
-        let why = match ran {
-            Ok(ran) if ran.code == 0 && self.watch.glimpse().peermem == Presence::Absent => {
-                self.rmmod = Some(rmmod);
-                return Done::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED may go on"));
-            }
-            Ok(ran) if ran.code == 0 => format!(
-                "{} says that it succeeded, and nvidia_peermem is still there; what to do: see what it really is, and \
-                 `rmmod nvidia_peermem` by hand",
-                rmmod.path().display()
-            ),
-            Ok(ran) => ran.stderr.lines().last().unwrap_or("rmmod does not say why").to_owned(),
-            // It may be found elsewhere by now.
-            Err(why) => why.message,
-        };
-        if self.watch.glimpse().peermem == Presence::Absent {
-            return Done::Unloaded("nvidia_peermem is gone: somebody else was faster".to_owned());
+        if self.watch.glimpse().peermem != Presence::Absent {
+            return Done::NotUnloaded(not_unloaded(&rmmod, ran));
         }
-        let remedy = if why.contains("not permitted") {
-            "; what to do: see that this process has CAP_SYS_MODULE and that kernel.modules_disabled is 0, or `rmmod \
-             nvidia_peermem` by hand"
-        } else {
-            ""
-        };
-        Done::NotUnloaded(format!("cannot unload nvidia_peermem: {why}{remedy}"))
+        match ran {
+            Ok(ran) if ran.code == 0 => {
+                self.rmmod = Some(rmmod);
+                Done::Unloaded(format!("unloaded nvidia_peermem in {took}: MOFED can continue"))
+            }
+            _ => Done::Unloaded("nvidia_peermem is unloaded: another process was faster".to_owned()),
+        }
     }
 
     fn end(&self, ending: Ending) -> Ending {
@@ -446,7 +429,7 @@ impl<'a> Sidecar<'a> {
         self.service.last_words.leave(ending, &sentence, self.keep.verdict())
     }
 
-    /// A service that is told to end has done well.
+    /// A service that ends on a signal has succeeded.
     fn end_service(&mut self, signal: u8, since: BootTime) -> Ending {
         self.outlets.systemd.stopping();
         let mut glimpse = self.watch.glimpse();
@@ -462,10 +445,29 @@ impl<'a> Sidecar<'a> {
         }
         let left = match glimpse.peermem {
             Presence::Absent => "is not loaded",
-            _ => "stays as it is",
+            _ => "stays loaded",
         };
         tracing::info!("ended by signal {signal}: nvidia_peermem {left}");
         self.service.files.clear();
         Ending::Opened
     }
+}
+
+/// Why `nvidia_peermem` is still there.
+fn not_unloaded(rmmod: &Modprobe, ran: Result<Ran, Unrunnable>) -> String {
+    let why = match ran {
+        Ok(Ran { code: 0, .. }) => format!(
+            "{} reported success, but nvidia_peermem is still loaded; what to do: check that it is kmod's rmmod, and run `rmmod nvidia_peermem` by hand",
+            rmmod.path().display()
+        ),
+        Ok(ran) => ran.stderr.lines().last().unwrap_or("rmmod gives no reason").to_owned(),
+        // It may be found elsewhere by now.
+        Err(why) => why.message,
+    };
+    let remedy = if why.contains("not permitted") {
+        "; what to do: check that this process has CAP_SYS_MODULE and that kernel.modules_disabled is 0, or run `rmmod nvidia_peermem` by hand"
+    } else {
+        ""
+    };
+    format!("cannot unload nvidia_peermem: {why}{remedy}")
 }

@@ -4,7 +4,7 @@
 use super::attempt::{Loader, Tried};
 use super::heal::{Healed, Healer};
 use super::held::{Held, Hold};
-use super::looking::{Outcome, Outputs, ended_by, for_peermem, limit, refuse_others, signals, supervised};
+use super::looking::{Outcome, Outputs, end_hung, for_peermem, limit, refuse_others, signals, supervised};
 use super::vigil::Vigil;
 use super::{Start, Stop};
 use crate::act::Lifeline;
@@ -41,11 +41,16 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     let policy = Policy::of_load(&args.hold)?;
     refuse_others("load", &args.node)?;
     let work = |lifeline: &Lifeline| {
-        let modprobe = modprobe(args, start)?;
+        if args.hold.dry_run {
+            return dry_run(args, policy.clone(), disabled, start, &signals);
+        }
         let arguments = arguments(args, start);
         if let Some(reason) = disabled {
-            return without_a_look(reason, args, &modprobe, &arguments, start, &signals);
+            let modprobe = modprobe(args, asked_root(args), start)?;
+            return without_a_look(reason, &modprobe, &arguments, start, &signals);
         }
+        let (hold, last_words) = hold(args, policy.clone(), start)?;
+        let modprobe = modprobe(args, &probe::driver_root_now(&hold.node.places), start)?;
         let healer = healer(args, start);
         let asked = Asked {
             modprobe: &modprobe,
@@ -54,7 +59,6 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             lifeline,
             healer: &healer,
         };
-        let (hold, last_words) = hold(args, policy.clone(), start)?;
         Ok(match asked.load(&hold, &last_words, &signals) {
             Finished::Live(_) | Finished::Open => Ending::Opened,
             Finished::Ended(ending) => ending,
@@ -65,22 +69,29 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     let terms = Terms { signals: &signals, limit, keeps_stdout: true };
     match supervised(terms, start, work)? {
         Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
-fn modprobe(args: &LoadArgs, start: &Start) -> Result<Modprobe, Unrunnable> {
-    let path = value_of(start.variables, "PATH");
-    Modprobe::find(&args.node.driver_root, path, args.modprobe.as_deref())
+fn modprobe(args: &LoadArgs, root: &Path, start: &Start) -> Result<Modprobe, Unrunnable> {
+    Modprobe::find(root, value_of(start.variables, "PATH"), args.modprobe.as_deref())
+}
+
+/// Where modprobe runs if nothing is looked at.
+fn asked_root(args: &LoadArgs) -> &Path {
+    args.node.driver_root.as_deref().unwrap_or(Path::new("/"))
 }
 
 fn arguments(args: &LoadArgs, start: &Start) -> Vec<OsString> {
     // Run by the module's own install line, we would be run by it again.
-    let is_by_install_line =
-        value_of(start.variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem");
-    let option = is_by_install_line.then(|| OsString::from("--ignore-install"));
+    let option = is_by_install_line(start).then(|| OsString::from("--ignore-install"));
     let name = OsString::from("nvidia-peermem");
     option.into_iter().chain([name]).chain(args.parameters.iter().cloned()).collect()
+}
+
+/// modprobe tells so whom it runs.
+fn is_by_install_line(start: &Start) -> bool {
+    value_of(start.variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem")
 }
 
 pub(super) fn healer(args: &LoadArgs, start: &Start) -> Healer {
@@ -93,8 +104,8 @@ pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Ho
     let mut node =
         Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
     for_peermem(&mut node);
-    // What is judged must be what this modprobe loads.
-    node.places.finds_driver = false;
+    // The modprobe that called us is in the right root.
+    node.places.finds_driver &= !is_by_install_line(start);
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
     Ok((Hold { node, policy, metrics }, last_words))
 }
@@ -103,19 +114,42 @@ pub(super) fn texts(words: &[OsString]) -> Vec<String> {
     words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
+/// One look that loads nothing. It needs no modprobe, and warns where there is none.
+fn dry_run(
+    args: &LoadArgs,
+    policy: Policy,
+    disabled: Option<&str>,
+    start: &Start,
+    signals: &Signals,
+) -> Result<Ending, Stop> {
+    let try_to_find = |root: &Path| {
+        if let Err(why) = modprobe(args, root, start) {
+            tracing::warn!("dry run: a load would fail: {}", why.message);
+        }
+    };
+    if disabled.is_some() {
+        try_to_find(asked_root(args));
+        tracing::warn!("the gate is disabled, and this is a dry run: nothing is loaded");
+        return Ok(Ending::Opened);
+    }
+    let (asked, last_words) = hold(args, policy, start)?;
+    try_to_find(&probe::driver_root_now(&asked.node.places));
+    let mut held = Held::new(&asked, signals);
+    held.gate.cure(args.heal.rebuild != Wish::Off);
+    Ok(match held.hold() {
+        Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
+        _ => Ending::Opened,
+    })
+}
+
 /// As modprobe alone would have loaded it.
 fn without_a_look(
     reason: &str,
-    args: &LoadArgs,
     modprobe: &Modprobe,
     arguments: &[OsString],
     start: &Start,
     signals: &Signals,
 ) -> Result<Ending, Stop> {
-    if args.hold.dry_run {
-        tracing::warn!("the gate is disabled, and this is a dry run: nothing is loaded");
-        return Ok(Ending::Opened);
-    }
     tracing::warn!("loading without a look: the gate is disabled: {reason}");
     let ran =
         modprobe.run(arguments, Words::Passed, signals.fd(), || signals.take_one().map(BrokenOff::Signal))?;
@@ -130,7 +164,7 @@ fn without_a_look(
     })
 }
 
-/// What is to be loaded, and by what.
+/// What to load, and with which program.
 pub(super) struct Asked<'a> {
     /// The modprobe to run, and where.
     pub(super) modprobe: &'a Modprobe,
@@ -179,8 +213,8 @@ impl Asked<'_> {
             match self.attempt(&mut held) {
                 Tried::Overlapped(how) => {
                     let sentence = format!(
-                        "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now holds its modules and keeps \
-                         it from coming; what to do: `rmmod nvidia_peermem`"
+                        "loaded, but MOFED began to restart meanwhile ({how}): nvidia_peermem now pins its \
+                            modules and keeps it from starting; what to do: run `rmmod nvidia_peermem`"
                     );
                     return refused(&sentence, held.verdict(), last_words);
                 }
@@ -264,7 +298,7 @@ impl Asked<'_> {
                 ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
             }
             Healed::TimedOut(_) if deadline.is_some_and(|deadline| now() >= deadline) => {
-                let sentence = format!("give up: the time is up: {sentence}");
+                let sentence = format!("give up: the deadline passed: {sentence}");
                 tracing::error!("{sentence}");
                 ControlFlow::Break(Finished::Ended(last_words.leave(
                     Ending::TimedOut,
@@ -282,7 +316,7 @@ impl Asked<'_> {
         self.lifeline.needs(HANGS);
         let mut vigil = Vigil::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
         let mut loader = Loader {
-            modprobe: self.modprobe,
+            modprobe: self.modprobe.clone(),
             arguments: self.arguments,
             words: self.words,
             is_late: &mut |_| {

@@ -6,11 +6,12 @@ use super::{Start, Stop};
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::supervisor::{self, Finished, Hung, Terms};
-use crate::act::{Lifeline, terminal};
+use crate::act::{Lifeline, log, terminal};
 use crate::cli::{self, NodeArgs, PaceArgs};
 use crate::consumer::Consumer;
 use crate::ending::Ending;
 use crate::environment::Misuse;
+use crate::errno;
 use crate::gate::Policy;
 use crate::node::Node;
 use crate::report::style::Style;
@@ -26,7 +27,7 @@ pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
 
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
 pub(super) fn signals() -> anyhow::Result<Signals> {
-    Signals::take().context("cannot take signals")
+    Signals::take().context("cannot receive signals")
 }
 
 /// How an answer on standard output looks. To be called before the work has a process of its own, for
@@ -65,15 +66,29 @@ pub(super) fn supervised(
 fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
     let by = signal.map_or_else(String::new, |signal| format!(" by signal {signal}"));
     let sentence = format!(
-        "error: the process that looks was killed{by}: look for an out-of-memory kill in the kernel's log, and raise the \
+        "error: the process that looks was killed{by}: look for an out-of-memory kill in the kernel's log, \
+            and raise the \
          container's memory limit"
     );
-    last_words.say(Ending::Failed, &sentence)
+    say_briefly(|| _ = last_words.say(Ending::Failed, &sentence));
+    Ending::Failed
 }
 
-/// How a wait ends that hangs.
-pub(super) fn ended_by(hung: &Hung) -> Ending {
-    hung.signal.map_or(Ending::TimedOut, Ending::Signal)
+/// How long to wait for the last words: the termination log may be on the file system that hangs.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Ends a wait whose look hangs, and logs why.
+pub(super) fn end_hung(start: &Start, hung: &Hung) -> Ending {
+    let ending = hung.signal.map_or(Ending::TimedOut, Ending::Signal);
+    say_briefly(|| _ = start.last_words.say(ending, &hung.sentence()));
+    ending
+}
+
+/// Logs something that may itself hang.
+pub(super) fn say_briefly(say: impl FnOnce()) {
+    if let Err(error) = supervisor::briefly(LAST_WORDS, say) {
+        log::exclaim(&format!("cannot start a process for the last words: {}", errno::words(&error)));
+    }
 }
 
 /// When a hold has to be over, whatever the look at the node is at.
@@ -85,6 +100,7 @@ pub(super) fn limit(policy: &Policy) -> Option<Duration> {
 /// Who loads nvidia-peermem asks for its readiness, and for nobody else's.
 pub(super) fn for_peermem(node: &mut Node) {
     node.expected.consumers = vec![Consumer::Peermem];
+    node.expected.precedes_driver = false;
 }
 
 /// `verb` loads nvidia-peermem, and somebody who asks for others only does not want that.
@@ -93,7 +109,7 @@ pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
         return Ok(());
     }
     Err(Misuse::Said(format!(
-        "`{verb}` is for peermem, and --for (PEERMEM_GATE_FOR) asks for others only: leave it out, or use `wait`"
+        "`{verb}` is for peermem, but --for (PEERMEM_GATE_FOR) names only others: omit it, or use `wait`"
     )))
 }
 
@@ -124,10 +140,11 @@ pub(super) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misu
 
 /// A file that was asked for by `option`.
 pub(super) fn output(option: &str, path: Option<&Path>, marker: &Path) -> Result<Option<OutputFile>, Misuse> {
-    let file = |path| OutputFile::new(path, marker).map_err(|error| misplaced(option, path, &error));
+    let what = option.trim_start_matches('-').replace('-', " ");
+    let file = |path| OutputFile::new(&what, path, marker).map_err(|error| misplaced(option, path, &error));
     path.map(file).transpose()
 }
 
 fn misplaced(option: &str, path: &Path, error: &io::Error) -> Misuse {
-    Misuse::Misplaced(format!("{option} {}: {error}: choose another place", path.display()))
+    Misuse::Misplaced(format!("{option} {}: {}: choose another place", path.display(), errno::words(error)))
 }

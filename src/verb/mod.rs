@@ -29,6 +29,7 @@ use crate::act::last_words::LastWords;
 use crate::cli::Verb;
 use crate::ending::Ending;
 use crate::environment::{Invocation, Misuse, Variables};
+use crate::text::escaped;
 use std::io;
 
 /// What every verb starts with.
@@ -36,7 +37,7 @@ use std::io;
 pub struct Start<'a> {
     /// The environment.
     pub variables: &'a Variables,
-    /// How an ending is told.
+    /// How an ending is reported.
     pub last_words: LastWords,
 }
 
@@ -87,14 +88,14 @@ impl Stop {
                 LastWords::default().say(Ending::Refused, &refusal.to_string())
             }
             Self::Refused(refusal) => last_words.say(Ending::Refused, refusal.to_string().trim_end()),
-            Self::CannotRun(why) => last_words.say(why.ending, &format!("error: {}", why.message)),
+            Self::CannotRun(why) => last_words.say(why.ending, &format!("error: {}", escaped(&why.message))),
             Self::Failed(error) => failed(last_words, error),
         }
     }
 }
 
 fn failed(last_words: &LastWords, error: &anyhow::Error) -> Ending {
-    last_words.say(Ending::Failed, &format!("error: {error:#}"))
+    last_words.say(Ending::Failed, &format!("error: {}", escaped(&format!("{error:#}"))))
 }
 
 impl From<Misuse> for Stop {

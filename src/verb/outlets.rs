@@ -10,7 +10,6 @@ use crate::keep::{Keep, State};
 use crate::probe;
 use crate::report::{self, Report};
 use crate::time::BootTime;
-use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A search through all of /proc comes no more often.
@@ -32,13 +31,11 @@ impl Files {
 
 pub(super) struct Outlets<'a> {
     files: &'a Files,
-    /// At least this often all is written anew.
+    /// At least this often all is written again.
     heartbeat: Duration,
     pub(super) systemd: Systemd,
     /// Processes that hold devices, and when they were searched for.
     holders: (Vec<String>, Option<BootTime>),
-    /// The files about whose failure the log has a line.
-    warned: BTreeSet<&'static str>,
     /// The last status that systemd was sent.
     sent: String,
 }
@@ -50,7 +47,6 @@ impl<'a> Outlets<'a> {
             heartbeat,
             systemd: Systemd::of_environment(),
             holders: (Vec::new(), None),
-            warned: BTreeSet::new(),
             sent: String::new(),
         }
     }
@@ -69,16 +65,16 @@ impl<'a> Outlets<'a> {
             let wall = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
             let last = since_boot.map(|ago| wall.saturating_sub(ago).as_secs_f64());
             let text = report::metrics(verdict, watch.elapsed()) + &status::metrics(keep, last);
-            replace(&mut self.warned, "metrics file", file, &text);
+            file.publish(&text);
         }
         if let Some(file) = &self.files.status {
             let status = Status {
                 report: Report::new(watch.node(), &seen.kernel, verdict, clock::wall()),
                 keep: Summary::of(keep, &self.holders.0, self.heartbeat, now()),
             };
-            // Fails for no type of ours.
+            // None of our types fails.
             let text = serde_json::to_string(&status).unwrap_or_default() + "\n";
-            replace(&mut self.warned, "status file", file, &text);
+            file.publish(&text);
         }
     }
 
@@ -93,24 +89,15 @@ impl<'a> Outlets<'a> {
         let found = probe::holders(&watch.node().places.proc);
         let is_first = self.holders.1.is_none();
         if !found.is_empty() && found != self.holders.0 {
-            tracing::warn!("open on GPU or RDMA devices, and so perhaps what uses it: {}", found.join(", "));
+            tracing::warn!(
+                "processes that may use it, because they have GPU or RDMA devices open: {}",
+                found.join(", ")
+            );
         } else if found.is_empty() && is_first {
             tracing::warn!(
-                "no process can be seen that has GPU or RDMA devices open; to see all of them takes the host's processes \
-                 (hostPID: true) and CAP_SYS_PTRACE"
+                "no visible process has GPU or RDMA devices open; seeing all processes needs hostPID: true and CAP_SYS_PTRACE"
             );
         }
         self.holders = (found, Some(now()));
-    }
-}
-
-fn replace(warned: &mut BTreeSet<&'static str>, what: &'static str, file: &OutputFile, text: &str) {
-    if let Err(error) = file.replace(text) {
-        if warned.insert(what) {
-            tracing::warn!(
-                "cannot write the {what} {}: {error}: see that its directory is there and may be written",
-                file.path().display()
-            );
-        }
     }
 }

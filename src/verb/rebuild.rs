@@ -3,7 +3,7 @@
 
 use super::heal::{Healed, Healer, depmod};
 use super::held::{Held, Hold};
-use super::looking::{ONE_LOOK, Outcome, ended_by, last_words, signals, supervised};
+use super::looking::{ONE_LOOK, Outcome, end_hung, last_words, signals, supervised};
 use super::{Start, Stop};
 use crate::act::answer;
 use crate::act::last_words::LastWords;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
     if args.dry_run && args.undo {
-        let why = "--dry-run builds nothing, and --undo removes what was built: leave one of them out";
+        let why = "--dry-run builds nothing, but --undo removes the built module: omit one of them";
         return Err(Misuse::Said(why.to_owned()).into());
     }
     // Looks before and after, and depmod.
@@ -45,7 +45,7 @@ pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
     let terms = Terms { signals: &signals, limit, keeps_stdout: false };
     match supervised(terms, start, |_| work(args, start, &signals))? {
         Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
@@ -70,9 +70,13 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
         return Ok(Ending::Opened);
     }
     if args.dry_run {
-        return match healer.plan(&held.watch, &look) {
-            Ok((plan, _)) => {
-                answer(&plan.text(&workshop::shown()))?;
+        let plan = match healer.toolkit(&held.watch, &look) {
+            Some(order) => order.plan().map(|plan| plan + "\n"),
+            None => healer.plan(&held.watch, &look).map(|(plan, _)| plan.text(&workshop::shown())),
+        };
+        return match plan {
+            Ok(plan) => {
+                answer(&plan)?;
                 Ok(Ending::Opened)
             }
             Err(obstacle) => Ok(refused(&obstacle, &last_words)),
@@ -100,13 +104,13 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
     let release = held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
     let root = node.places.driver_root.as_path();
     if let Some(path) = workshop::foreign(root, &release) {
-        let why = format!("{} is there, and not ours", path.display());
+        let why = format!("peermem-gate did not install the existing {}", path.display());
         return Ok(refused(&Obstacle::new(Kind::ForeignFile, why), last_words));
     }
     let workshop = match Workshop::open(root) {
         Ok(workshop) => workshop,
         Err(Closed::Busy) => {
-            let why = format!("another rebuild is at work below {}", root.display());
+            let why = format!("another rebuild is running below {}", root.display());
             return Ok(refused(&Obstacle::new(Kind::Busy, why), last_words));
         }
         Err(Closed::Unwritable(why)) => {
@@ -146,6 +150,6 @@ fn ended(ending: Ending, sentence: &str, last_words: &LastWords) -> Ending {
 fn broken_off(held: &Held, last_words: &LastWords) -> Ending {
     match held.wakes().take_signal() {
         Some(signal) => ended(Ending::Signal(signal), &format!("ended by signal {signal}"), last_words),
-        None => ended(Ending::Blocked, "not rebuilt: the node changed while it was looked at", last_words),
+        None => ended(Ending::Blocked, "not rebuilt: the node changed during the look", last_words),
     }
 }

@@ -2,7 +2,7 @@
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
 use super::load::{Asked, Finished, healer, hold};
-use super::looking::{Outcome, ended_by, limit, signals, supervised};
+use super::looking::{Outcome, end_hung, limit, signals, supervised};
 use super::{Start, Stop};
 use crate::act::Lifeline;
 use crate::act::exec::Unrunnable;
@@ -29,7 +29,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     };
     if let Some(reason) = environment::disabled(start.variables)? {
         log::start(&LogArgs::default());
-        tracing::warn!("modprobe is called straight through: the gate is disabled: {reason}");
+        tracing::warn!("modprobe is called directly: the gate is disabled: {reason}");
         return Err(hand_over(words, start.variables).into());
     }
     let signals = signals()?;
@@ -40,7 +40,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true };
     match supervised(terms, start, work)? {
         Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
@@ -69,7 +69,7 @@ fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, Stop> {
     let mut args = environment::load_args(start.variables)?;
     // The shim is called where the driver is; another root is modprobe's own option.
     let dirname = call.dirname.as_deref().unwrap_or(Path::new("/"));
-    args.node.driver_root = std::path::absolute(dirname).context("-d has no absolute path")?;
+    args.node.driver_root = Some(std::path::absolute(dirname).context("-d has no absolute path")?);
     args.parameters.clone_from(&call.parameters);
     Ok(args)
 }
@@ -87,7 +87,7 @@ fn gated(
     let modprobe = Modprobe::find(Path::new("/"), path, args.modprobe.as_deref())?;
     let (hold, last_words) = hold(args, policy, start)?;
     if call.forced {
-        tracing::warn!("modprobe's force options are left out: a module that must be forced is a wrong one");
+        tracing::warn!("modprobe's force options are dropped: a module that fits loads without them");
     }
     let others = match &call.others {
         Some(words) => pass(&modprobe, words, signals)?,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `timeline`: what happened, from what is left of it.
 
-use super::looking::{Outcome, signals, supervised};
+use super::looking::{Outcome, say_briefly, signals, supervised};
 use super::window;
 use super::{Start, Stop};
 use crate::act::supervisor::Terms;
@@ -29,7 +29,7 @@ pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
     match supervised(terms, start, |_| draw(args, columns, start))? {
         Outcome::Ended(ending) => Ok(ending),
         Outcome::Hung(hung) => {
-            log::exclaim(&hung.sentence());
+            say_briefly(|| log::exclaim(&hung.sentence()));
             Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
         }
     }

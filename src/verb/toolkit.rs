@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `OpenShift`: the driver toolkit's container builds once, and waits as long as `driver_built` is there. Where it built a
-//! stub, that file is removed, and the container ends, starts again and builds again (gpu-driver-container,
+//! `OpenShift`: the driver toolkit's container builds once, and waits as long as `driver_built` is there. Where it
+//! built a stub, that file is removed, and the container ends, starts again and builds again (gpu-driver-container,
 //! `ocp_dtk_entrypoint`).
 
 use crate::act::order;
@@ -35,12 +35,20 @@ pub(super) fn order_when_open(shared: &Path, node: &Node) -> Option<Result<Strin
     node.expected.peermem = Some(PeermemExpected::default());
     node.places.finds_driver = false;
     let seen = Probe::new(&node).look(Depth::Full, &mut || false)?;
-    order(shared, &node, &seen)
+    due(shared, &node, &seen).map(|order| order.give())
 }
 
-/// Has the toolkit build again, if it is at hand, has built, and what it built is a stub or of another ABI. `None` where
-/// there is nothing to order. MOFED must be ready.
-pub(super) fn order(shared: &Path, node: &Node, seen: &Observation) -> Option<Result<String, Obstacle>> {
+/// A build that the toolkit should do again.
+pub(super) struct Order {
+    shared: PathBuf,
+    /// What is wrong with the module that it built.
+    why: String,
+    /// The build id of MOFED's module.
+    mofed: String,
+}
+
+/// Whether the toolkit is at hand, has built, and what it built is a stub or of another ABI. MOFED must be ready.
+pub(super) fn due(shared: &Path, node: &Node, seen: &Observation) -> Option<Order> {
     let built = shared.join(BUILT);
     if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;
@@ -53,20 +61,48 @@ pub(super) fn order(shared: &Path, node: &Node, seen: &Observation) -> Option<Re
     let verdict = judge(&node.expected, &seen);
     let usable = verdict.get(ConditionType::PeermemUsable).filter(|c| CURABLE.contains(&c.reason))?;
     let mofed = probe::pair(&node.places, &seen).mofed;
-    Some(match order::again(shared, BUILT, &mofed) {
-        Ok(true) => Ok(format!(
-            "REMOVED {}: {}; the driver toolkit's container will end, start again and build against this MOFED",
-            built.display(),
-            usable.message
-        )),
-        Ok(false) => {
-            let why =
-                format!("the driver toolkit was told to build for this MOFED before, and {}", usable.message);
-            Err(Obstacle::new(Kind::AlreadyTried, why))
+    Some(Order { shared: shared.to_owned(), why: usable.message.clone(), mofed })
+}
+
+impl Order {
+    fn built(&self) -> String {
+        self.shared.join(BUILT).display().to_string()
+    }
+
+    /// What [`Order::give`] would do.
+    pub(super) fn plan(&self) -> Result<String, Obstacle> {
+        match order::was_given(&self.shared, &self.mofed) {
+            Ok(false) => Ok(format!(
+                "the driver toolkit can build again: {}; rebuild would remove {}, and the toolkit's container would \
+                 end, start again and build the whole driver against this MOFED",
+                self.why,
+                self.built()
+            )),
+            Ok(true) => Err(self.given_before()),
+            Err(error) => Err(self.refused(&error)),
         }
-        Err(error) => {
-            let why = format!("cannot remove {}: {}", built.display(), crate::errno::words(&error));
-            Err(Obstacle::new(Kind::Unwritable, why))
+    }
+
+    /// Removes `driver_built`.
+    pub(super) fn give(&self) -> Result<String, Obstacle> {
+        match order::again(&self.shared, BUILT, &self.mofed) {
+            Ok(true) => Ok(format!(
+                "REMOVED {}: {}; the driver toolkit's container will restart and build against this MOFED",
+                self.built(),
+                self.why
+            )),
+            Ok(false) => Err(self.given_before()),
+            Err(error) => Err(self.refused(&error)),
         }
-    })
+    }
+
+    fn given_before(&self) -> Obstacle {
+        let why = format!("the driver toolkit was made to build for this MOFED before, but {}", self.why);
+        Obstacle::new(Kind::AlreadyTried, why)
+    }
+
+    fn refused(&self, error: &std::io::Error) -> Obstacle {
+        let why = format!("cannot remove {}: {}", self.built(), crate::errno::words(error));
+        Obstacle::new(Kind::Unwritable, why)
+    }
 }

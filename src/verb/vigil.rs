@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program of kmod's that hangs must not look alive: whoever waits for it says so, and in the end leaves
+//! A program of kmod's that hangs must not look alive: the process that waits for it says so, and in the end leaves
 //! the service manager's watchdog unfed.
 
 use crate::clock::now;

@@ -2,7 +2,7 @@
 //! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
 
 use super::held::{Held, Hold};
-use super::looking::{Outcome, Outputs, ended_by, limit, signals, supervised};
+use super::looking::{Outcome, Outputs, end_hung, limit, say_briefly, signals, supervised};
 use super::{Start, Stop, expected, toolkit, window};
 use crate::act::exec::Program;
 use crate::act::log;
@@ -32,13 +32,13 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
         Outcome::Ended(Ending::Opened) => open(args, start, &signals),
         Outcome::Ended(ending) => Ok(ending),
         Outcome::Hung(hung) if hung.signal.is_none() && proceeds => {
-            log::exclaim(&format!(
-                "OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {}",
-                hung.sentence()
-            ));
+            let how = hung.sentence();
+            say_briefly(|| {
+                log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
+            });
             open(args, start, &signals)
         }
-        Outcome::Hung(hung) => Ok(start.last_words.say(ended_by(&hung), &hung.sentence())),
+        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::clock::now;
 use crate::condition::{ConditionType, Verdict};
 use crate::consumer::Consumer;
 use crate::judge::swap::Glimpse;
-use crate::judge::{in_transit, judge};
+use crate::judge::{in_transit, judge, next_build::next_build};
 use crate::keep::Sight;
 use crate::look::{Cause, Look, Recorded};
 use crate::node::Node;
@@ -15,7 +15,7 @@ use crate::time::BootTime;
 use crate::wake::{Awaited, Signals, Wake, Wakes};
 use std::time::Duration;
 
-/// How often to look without any reason; only what no event told is found this late.
+/// How often to look without any reason; only changes without an event are found this late.
 const SAFETY_NET: Duration = Duration::from_secs(5);
 /// How often to look while a module comes or goes, for which there is no event: at first, and at least.
 const TRANSIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -70,7 +70,7 @@ impl<'a> Watch<'a> {
         self.deadline = deadline;
     }
 
-    /// The gate applies, as far as that can be told at once.
+    /// The gate applies, as far as the first look shows.
     pub(super) fn applies(&mut self) -> bool {
         self.probe.applies()
     }
@@ -80,7 +80,7 @@ impl<'a> Watch<'a> {
         self.is_alert = true;
     }
 
-    /// Headers that come by a mount are told by that; those that come as files are watched once nothing else is
+    /// Headers that come by a mount cause a mount event; those that come as files are watched once nothing else is
     /// missing.
     fn arm(&mut self) {
         let count = if self.awaits_headers { self.awaited.len() } else { 1 };
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
         if awaited_headers || !self.awaits_headers {
             return Some(look);
         }
-        // More is to be watched from now on: what came in between would be missed.
+        // More is watched from now on: a change in between would be missed.
         self.arm();
         self.look_once(cause)
     }
@@ -126,7 +126,8 @@ impl<'a> Watch<'a> {
             in_transit(&node.expected, &seen).then(|| self.in_transit.unwrap_or(self.last_look));
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
         let verdict = judge(&node.expected, &seen);
-        let look = Look { verdict, identity: seen.identity() };
+        let next_build = next_build(&node.expected, &seen);
+        let look = Look { verdict, identity: seen.identity(), next_build };
         self.seen = Some(seen);
         Some(look)
     }

@@ -19,7 +19,7 @@ pub(super) fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Mis
     let Some(root) = root else { return Ok(OWN.into()) };
     if !root.is_dir() {
         return Err(Misuse::Said(format!(
-            "--root {} is not a directory here: mount the host there, or correct it",
+            "--root {} is not a directory here: mount the host there, or correct the option",
             root.display()
         )));
     }
@@ -28,8 +28,8 @@ pub(super) fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Mis
         return Ok(root.to_owned());
     }
     Err(Misuse::Said(format!(
-        "--root {} has neither proc nor sys, so it is not a host's root: mount the host's root with all that is mounted \
-         below it, or add --proc and --sys",
+        "--root {} has neither proc nor sys, so it is not a host's root: mount the host's root with \
+            everything mounted below it, or add --proc and --sys",
         root.display()
     )))
 }
@@ -40,12 +40,12 @@ pub(super) fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Mis
 /// As [`asked`].
 pub(super) fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
     let NodeArgs { marker, driver_root, proc, sys, .. } = node;
-    let is_asked = [root, marker.as_deref(), proc.as_deref(), sys.as_deref()].iter().any(Option::is_some)
-        || driver_root != Path::new(OWN);
+    let asked_for = [root, marker.as_deref(), proc.as_deref(), sys.as_deref(), driver_root.as_deref()];
+    let is_asked = asked_for.iter().any(Option::is_some);
     if is_asked || !probe::is_another_root(Path::new(HOST)) {
         return asked(root, node);
     }
-    Ok(told())
+    Ok(announced_host())
 }
 
 /// The same for who reads logs: a tree with nothing but logs in it is as good as a host.
@@ -56,17 +56,18 @@ pub(super) fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
     match root {
         Some(root) if root.is_dir() => Ok(root.to_owned()),
         Some(root) => Err(Misuse::Said(format!(
-            "--root {} is not a directory here: mount the host there, or correct it",
+            "--root {} is not a directory here: mount the host there, or correct the option",
             root.display()
         ))),
-        None if probe::is_another_root(Path::new(HOST)) => Ok(told()),
+        None if probe::is_another_root(Path::new(HOST)) => Ok(announced_host()),
         None => Ok(OWN.into()),
     }
 }
 
-fn told() -> PathBuf {
+fn announced_host() -> PathBuf {
     tracing::warn!(
-        "looking at the host's file system in {HOST}, because no --root was given and this is a container; to look at the \
+        "looking at the host's file system in {HOST}, because no --root was given and this is a container; \
+            to look at the \
          container itself, use --root /"
     );
     HOST.into()

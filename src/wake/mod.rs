@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The door that only holds descriptors. An event is a reason to look, never a fact, so that every
+//! The door that only holds descriptors. An event is a reason to look, never a fact, so every
 //! source may fail, lie or overflow: it then costs time, never correctness.
 //!
 //! One thread, one poll(2). The time that poll(2) may sleep is computed from the boot clock before
-//! each call and is never longer than the safety net's five seconds, so that a node that was
+//! each call and is never longer than the safety net's five seconds, so a node that was
 //! suspended is at most that late; a timer descriptor would buy no more and cost two calls a wake.
 
 mod mounts;
@@ -13,8 +13,10 @@ mod uevents;
 
 pub use paths::Awaited;
 pub use signals::Signals;
+pub use uevents::uevent;
 
 use crate::clock::now;
+use crate::errno;
 use crate::look::Cause;
 use crate::time::BootTime;
 use mounts::Mounts;
@@ -56,13 +58,15 @@ impl<'a> Wakes<'a> {
         let mounts = Mounts::open();
         if let Err(error) = &mounts {
             tracing::warn!(
-                "cannot watch mounts (/proc/self/mountinfo: {error}): the slow look every 5 s must find them"
+                "cannot watch mounts (/proc/self/mountinfo: {}): the slow look every 5 s must find them",
+                errno::words(error)
             );
         }
         let uevents = Uevents::open();
         if let Err(error) = &uevents {
             tracing::warn!(
-                "cannot hear of modules (kernel uevents: {error}): the slow look every 5 s must find them"
+                "cannot hear of modules (kernel uevents: {}): the slow look every 5 s must find them",
+                error.desc()
             );
         }
         Self { signals, paths: PathWatch::default(), mounts: mounts.ok(), uevents: uevents.ok() }
@@ -93,19 +97,19 @@ impl<'a> Wakes<'a> {
     }
 
     /// True when an event of a path or of the kernel waits that nobody has taken in yet. Mounts are
-    /// not asked: their change reports once, to whoever polls first, and must be left for the sleep.
+    /// not asked: their change reports once, to anyone who polls first, and must be left for the sleep.
     #[must_use]
     pub fn pending(&self) -> bool {
         !self.poll(&[Source::Paths, Source::Uevents], PollTimeout::ZERO).is_empty()
     }
 
-    /// The signals that end the gate, for whoever waits for something else meanwhile.
+    /// The signals that end the gate, for anyone who waits for something else meanwhile.
     #[must_use]
     pub fn signals(&self) -> &'a Signals {
         self.signals
     }
 
-    /// Sleeps until something happens or `due` comes. Events that concern nothing of ours are
+    /// Sleeps until something happens or `due` comes. Events that concern nothing ours are
     /// drained and slept over.
     pub fn sleep(&mut self, due: BootTime, last_look: BootTime) -> Wake {
         loop {
@@ -120,8 +124,7 @@ impl<'a> Wakes<'a> {
             if let Some(cause) = self.drain(&ready) {
                 return self.pace(cause, last_look + PACE);
             }
-            // Endless foreign events must not outlast the deadline.
-            if !ready.contains(&Source::Signals) && now() >= due {
+            if is_due(&ready, now(), due) {
                 return Wake::Due;
             }
         }
@@ -201,7 +204,13 @@ impl Source {
     const ALL: [Self; 4] = [Self::Signals, Self::Paths, Self::Mounts, Self::Uevents];
 }
 
-/// The first, unless the second makes the probe search the devices anew: nothing may hide that.
+/// Whether to wake without a cause: endless foreign events must not outlast the deadline, and a signal goes before
+/// it.
+fn is_due(ready: &[Source], now: BootTime, due: BootTime) -> bool {
+    !ready.contains(&Source::Signals) && now >= due
+}
+
+/// The first, unless the second makes the probe search the devices again: nothing may hide that.
 fn most_telling(one: Option<Cause>, other: Option<Cause>) -> Option<Cause> {
     let is_telling = |cause: &Cause| matches!(cause, Cause::Device | Cause::EventsLost);
     match (one, other) {
@@ -220,6 +229,15 @@ pub(crate) fn timeout(now: BootTime, due: BootTime) -> PollTimeout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn foreign_events_do_not_outlast_the_deadline_and_a_signal_goes_before_it() {
+        let [early, due] = [1, 2].map(Duration::from_secs);
+        for foreign in [&[][..], &[Source::Paths], &[Source::Paths, Source::Uevents]] {
+            assert!(is_due(foreign, due, due) && !is_due(foreign, early, due));
+        }
+        assert!(!is_due(&[Source::Signals, Source::Paths], due, due));
+    }
 
     /// The probe searches the devices again only for these: a marker's event must not hide them.
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! inotify on the directories of paths that are waited for, or on the nearest ones that exist.
 
+use crate::errno;
 use crate::look::Cause;
 use crate::probe::root::nearest;
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
@@ -176,12 +177,12 @@ impl Place {
 fn remedy(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(nix::libc::EMFILE) => {
-            "no inotify instance is left: raise sysctl fs.inotify.max_user_instances".to_owned()
+            "the limit of inotify instances is reached: raise sysctl fs.inotify.max_user_instances".to_owned()
         }
         Some(nix::libc::ENOSPC) => {
-            "no inotify watch is left: raise sysctl fs.inotify.max_user_watches".to_owned()
+            "the limit of inotify watches is reached: raise sysctl fs.inotify.max_user_watches".to_owned()
         }
         Some(nix::libc::EACCES) => "permission denied: let this process read that directory".to_owned(),
-        _ => error.to_string(),
+        _ => errno::words(error),
     }
 }

@@ -42,7 +42,7 @@ impl Uevents {
         let mut found = None;
         for _ in 0..MESSAGES {
             let cause = match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(length) => cause(&buffer[..length]),
+                Ok(length) => uevent(&buffer[..length]),
                 Err(Errno::ENOBUFS) => Some(Cause::EventsLost),
                 Err(Errno::EINTR) => None,
                 Err(_) => return found,
@@ -54,8 +54,9 @@ impl Uevents {
     }
 }
 
-/// `ACTION@DEVPATH`, then `KEY=VALUE` pairs, each ended by NUL.
-fn cause(message: &[u8]) -> Option<Cause> {
+/// A kernel event: `ACTION@DEVPATH`, then `KEY=VALUE` pairs, each ended by NUL. `None` where it is no reason to look.
+#[must_use]
+pub fn uevent(message: &[u8]) -> Option<Cause> {
     let header = message.split(|byte| *byte == 0).next()?;
     let path = header.splitn(2, |byte| *byte == b'@').nth(1)?;
     if let Some(name) = path.strip_prefix(b"/module/") {
@@ -76,12 +77,12 @@ mod tests {
     fn modules_and_pci_devices_are_reasons_to_look() {
         let module =
             b"add@/module/ib_core\0ACTION=add\0DEVPATH=/module/ib_core\0SUBSYSTEM=module\0SEQNUM=636\0";
-        assert_eq!(cause(module), Some(Cause::Module("ib_core".into())));
+        assert_eq!(uevent(module), Some(Cause::Module("ib_core".into())));
         let pci = b"add@/devices/pci0000:00/0000:01:00.0\0ACTION=add\0SUBSYSTEM=pci\0";
-        assert_eq!(cause(pci), Some(Cause::Device));
+        assert_eq!(uevent(pci), Some(Cause::Device));
         let rdma =
             b"add@/devices/pci0000:00/0000:05:00.0/infiniband/mlx5_1\0ACTION=add\0SUBSYSTEM=infiniband\0";
-        assert_eq!(cause(rdma), Some(Cause::RdmaDevice));
+        assert_eq!(uevent(rdma), Some(Cause::RdmaDevice));
         for other in [
             b"".as_slice(),
             b"\0",
@@ -89,7 +90,7 @@ mod tests {
             b"change@/devices/virtual/net/lo\0SUBSYSTEM=net\0",
             b"libudev\0",
         ] {
-            assert_eq!(cause(other), None);
+            assert_eq!(uevent(other), None);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// In every build of this program, for it is searched for. It must never change: other versions are
+/// In every build of this program, because it is searched for. It must never change: other versions are
 /// known by it.
 const MARKER: &[u8] = b"peermem-gate: this is the gate in front of modprobe, and not kmod's modprobe";
 
@@ -49,66 +49,77 @@ impl Modprobe {
         Self::named("depmod", root, path_variable, None)
     }
 
-    fn named(
+    pub(super) fn named(
         name: &'static str,
         root: &Path,
         path_variable: Option<&OsStr>,
         asked: Option<&Path>,
     ) -> Result<Self, Unrunnable> {
-        let (step, patience) = (Path::new("/proc/self/exe"), PATIENCE);
         must_be_there(root)?;
-        let found = |path| Self { name, root: root.to_owned(), path, step: step.to_owned(), patience };
-        let below = if is_system(root) { String::new() } else { format!(" below {}", root.display()) };
-        if let Some(path) = asked {
-            // Inside another root the working directory is `/`.
-            let base =
-                if is_system(root) { std::path::absolute(path) } else { Ok(Path::new("/").join(path)) };
-            let path = base.unwrap_or_else(|_| path.to_owned());
-            return match runnable(root, &path) {
-                Ok(()) => Ok(found(path)),
-                Err(why) => Err(unrunnable_asked(&path, &below, &why)),
-            };
-        }
-        let path_variable = path_variable.unwrap_or(OsStr::new(DIRECTORIES));
-        let mut there_but = None;
-        let mut ourselves = None;
-        let tried = tried();
-        for directory in directories(root, path_variable) {
-            let path = directory.join(name);
-            if tried.iter().filter(|tried| **tried == path).count() >= TRIES {
-                ourselves = Some(path);
-                continue;
-            }
-            match runnable(root, &path) {
-                Ok(()) => return Ok(found(path)),
-                Err(Not::There(_)) => {}
-                Err(Not::Another) => ourselves = Some(path),
-                Err(Not::Executable(why)) => there_but = there_but.or(Some((path, why))),
-            }
-        }
-        let places = format!("PATH ({}) or in {DIRECTORIES}{below}", path_variable.to_string_lossy());
-        let remedy = match name {
-            "modprobe" => "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
-            _ => "install kmod",
+        let path = match asked {
+            Some(path) => as_asked(root, path)?,
+            None => searched(name, root, path_variable.unwrap_or(OsStr::new(DIRECTORIES)))?,
         };
-        Err(match (there_but, ourselves) {
-            (Some((path, why)), _) => Unrunnable {
-                ending: Ending::NotExecutable,
-                message: format!("{}{below} cannot be run ({why}): {remedy}", path.display()),
-            },
-            (None, Some(path)) => Unrunnable {
-                ending: Ending::NotFound,
-                message: format!(
-                    "only this program, or one that calls it, is called {name} ({}) in {places}: {remedy}",
-                    path.display()
-                ),
-            },
-            (None, None) => Unrunnable {
-                ending: Ending::NotFound,
-                message: format!("there is no {name} in {places}: {remedy}"),
-            },
-        })
+        let step = Path::new("/proc/self/exe").to_owned();
+        let sought = (path_variable.map(OsStr::to_owned), asked.map(Path::to_owned));
+        Ok(Self { name, root: root.to_owned(), path, step, patience: PATIENCE, sought })
     }
+}
+
+/// Checks the program that the user named.
+fn as_asked(root: &Path, path: &Path) -> Result<PathBuf, Unrunnable> {
+    // Inside another root the working directory is `/`.
+    let base = if is_system(root) { std::path::absolute(path) } else { Ok(Path::new("/").join(path)) };
+    let path = base.unwrap_or_else(|_| path.to_owned());
+    match runnable(root, &path) {
+        Ok(()) => Ok(path),
+        Err(why) => Err(unrunnable_asked(&path, &shown_below(root), &why)),
+    }
+}
+
+/// The first in PATH that can be run and is not this program.
+fn searched(name: &'static str, root: &Path, path_variable: &OsStr) -> Result<PathBuf, Unrunnable> {
+    let mut there_but = None;
+    let mut ourselves = None;
+    let tried = tried();
+    for directory in directories(root, path_variable) {
+        let path = directory.join(name);
+        if tried.iter().filter(|tried| **tried == path).count() >= TRIES {
+            ourselves = Some(path);
+            continue;
+        }
+        match runnable(root, &path) {
+            Ok(()) => return Ok(path),
+            Err(Not::There(_)) => {}
+            Err(Not::Another) => ourselves = Some(path),
+            Err(Not::Executable(why)) => there_but = there_but.or(Some((path, why))),
+        }
+    }
+    let below = shown_below(root);
+    let places = format!("PATH ({}) or in {DIRECTORIES}{below}", path_variable.to_string_lossy());
+    let remedy = match name {
+        "modprobe" => "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
+        _ => "install kmod",
+    };
+    let (ending, message) = match (there_but, ourselves) {
+        (Some((path, why)), _) => {
+            (Ending::NotExecutable, format!("{}{below} cannot be run ({why}): {remedy}", path.display()))
+        }
+        (None, Some(path)) => (
+            Ending::NotFound,
+            format!(
+                "only this program, or one that calls it, is called {name} ({}) in {places}: {remedy}",
+                path.display()
+            ),
+        ),
+        (None, None) => (Ending::NotFound, format!("there is no {name} in {places}: {remedy}")),
+    };
+    Err(Unrunnable { ending, message })
+}
+
+/// Names the root after a path, unless it is the system's own.
+fn shown_below(root: &Path) -> String {
+    if is_system(root) { String::new() } else { format!(" below {}", root.display()) }
 }
 
 fn must_be_there(root: &Path) -> Result<(), Unrunnable> {
@@ -116,8 +127,8 @@ fn must_be_there(root: &Path) -> Result<(), Unrunnable> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unrunnable {
             ending: Ending::NotFound,
             message: format!(
-                "the driver's root {} is not there: start the driver's container, mount its root here, or correct \
-                 --driver-root",
+                "the driver's root {} does not exist: start the driver's container, mount its root here, or \
+                    correct --driver-root",
                 root.display()
             ),
         }),
@@ -345,7 +356,10 @@ mod tests {
         for at in [4, 64 * 1024 - 40, 64 * 1024 - MARKER.len(), 128 * 1024 - 100, 1 << 20] {
             assert!(holds(&with_marker_at(at)), "{at}");
         }
-        assert!(!holds(&with_marker_at(usize::try_from(SEARCHED).unwrap())), "far behind any build of ours");
+        assert!(
+            !holds(&with_marker_at(usize::try_from(SEARCHED).unwrap())),
+            "far behind the end of any build"
+        );
         for other in [&b""[..], b"\x7f", b"\x7fELF", MARKER] {
             assert!(!holds(other), "{other:?}");
         }

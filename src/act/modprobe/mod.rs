@@ -16,18 +16,20 @@ use step::{become_below, is_system, tried};
 
 const RMMOD: &str = "rmmod";
 
-/// How long it may take to end once it is told to.
+/// How long it may take to end after the signal.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A modprobe that can be run.
 #[derive(Clone, Debug)]
 pub struct Modprobe {
-    /// What kmod's one program is told to be.
+    /// The name under which kmod's one program runs.
     name: &'static str,
     root: PathBuf,
     path: PathBuf,
     step: PathBuf,
     patience: Duration,
+    /// `PATH`, and the program that was asked for: to find it again in another root.
+    sought: (Option<OsString>, Option<PathBuf>),
 }
 
 /// What becomes of modprobe's words.
@@ -48,7 +50,7 @@ pub struct Ran {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
-    /// Why it was told to end, if it was.
+    /// Why it got a signal to end, if it did.
     pub broken_off: Option<BrokenOff>,
 }
 
@@ -74,6 +76,16 @@ impl Modprobe {
         &self.root
     }
 
+    /// The same program in another root.
+    ///
+    /// # Errors
+    /// As [`Modprobe::find`].
+    pub fn below(&self, root: &Path) -> Result<Self, Unrunnable> {
+        let (path_variable, asked) = &self.sought;
+        let found = Self::named(self.name, root, path_variable.as_deref(), asked.as_deref())?;
+        Ok(Self { step: self.step.clone(), patience: self.patience, ..found })
+    }
+
     /// Another program takes the hidden step: for tests, which are not this program.
     #[must_use]
     pub fn stepping_by(mut self, program: &Path) -> Self {
@@ -81,7 +93,7 @@ impl Modprobe {
         self
     }
 
-    /// How long it may take to end once it is told to.
+    /// How long it may take to end after the signal.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }

@@ -19,10 +19,10 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How much of its words is kept: the last of them, for the error stands there.
+/// How much of its output is kept: the end, which has the error.
 const KEPT: usize = 64 * 1024;
 
-/// How often its end is looked for where no closed pipe tells of it: a process that it left behind
+/// How often its end is looked for where no closed pipe reports it: a process that it left behind
 /// may hold the pipes open.
 const NAPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
@@ -48,7 +48,7 @@ impl Modprobe {
                     }
                     _ => "report this",
                 };
-                failed(&format!("how {} ended cannot be known", self.path.display()), errno, remedy)
+                failed(&format!("the exit status of {} is unknown", self.path.display()), errno, remedy)
             })?;
         let [stdout, stderr] = attempt.pipes.map(Pipe::text);
         let code = code(status);
@@ -83,7 +83,7 @@ impl Modprobe {
             } else {
                 format!("{} cannot be started for {}", self.step.display(), self.name)
             };
-            failed(&what, errno, "see that /proc is mounted, and that processes may be started")
+            failed(&what, errno, "check that /proc is mounted and that processes may be started")
         })?;
         let pipes = [
             Pipe::new(child.stdout.take().map(OwnedFd::from), false),
@@ -123,13 +123,13 @@ impl Attempt {
         if self.child.stdin.take().is_some() {
             return;
         }
-        // It has not been waited for, so that its pid is still its own.
+        // It has not been waited for, so its pid is still its own.
         if let Ok(pid) = self.child.id().try_into() {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
     }
 
-    /// Listens until it ends, or until it is to be broken off.
+    /// Listens until it ends, or until it must be interrupted.
     fn wait<T>(
         &mut self,
         signals: Option<BorrowedFd<'_>>,

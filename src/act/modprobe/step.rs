@@ -39,7 +39,7 @@ pub fn step(args: &[OsString]) -> Ending {
         }
         _ => Unrunnable {
             ending: Ending::Refused,
-            message: "a name, a root and a program are missing: this is a step of peermem-gate's own"
+            message: "a name, a root and a program are missing: this is an internal step of peermem-gate"
                 .to_owned(),
         },
     };
@@ -60,7 +60,7 @@ pub(super) fn become_below(
         if let Err(errno) = chroot(root).and_then(|()| chdir("/")) {
             let remedy = match errno {
                 Errno::EPERM => "it needs CAP_SYS_CHROOT, as a privileged container has",
-                _ => "see that --driver-root is where the driver container puts its root",
+                _ => "check that --driver-root is the driver container's root",
             };
             let message = format!("{} cannot be entered: {}: {remedy}", root.display(), errno.desc());
             return Unrunnable { ending: Ending::NotExecutable, message };
@@ -71,9 +71,10 @@ pub(super) fn become_below(
     let (ending, remedy) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => (
             Ending::NotFound,
-            "install kmod there; if the file is there, what its #! line or its program header names is not",
+            "install kmod there; if the file exists, install the interpreter that its #! line or program \
+                header names",
         ),
-        _ => (Ending::NotExecutable, "it must be a program of this machine that may be executed"),
+        _ => (Ending::NotExecutable, "use an executable program for this machine"),
     };
     let below = if is_system(root) { String::new() } else { format!(" below {}", root.display()) };
     let message = format!("{}{below} cannot be run: {}: {remedy}", modprobe.display(), errno::words(&error));

@@ -44,10 +44,10 @@ fn without_mofed(case: &Case<'_>) -> Option<Finding> {
     } else {
         let build = latest(case)?;
         let started = build.directory.join("driver_build_started");
-        Finding::new(Id::BuildWithoutMofed, started.display(), "is there, and driver_built is not")
+        Finding::new(Id::BuildWithoutMofed, started.display(), "exists, but driver_built does not")
     };
     let marker = case.expected.marker.display();
-    Some(finding.seen(headers, "MOFED's headers are not there").seen(marker, "MOFED's marker is not there"))
+    Some(finding.seen(headers, "MOFED's headers are missing").seen(marker, "MOFED's marker does not exist"))
 }
 
 /// What was built is gone or cannot be read; its time is known.
@@ -61,10 +61,10 @@ fn before_mofed(case: &Case<'_>) -> Option<Finding> {
     let finished = build.finished.filter(|finished| *finished < marked)?;
     let seen = format!("built {} before MOFED set its marker", span(marked - finished));
     let finding = Finding::new(Id::BuiltBeforeMofed, build.directory.join("driver_built").display(), seen);
-    Some(finding.seen(case.expected.marker.display(), "is there"))
+    Some(finding.seen(case.expected.marker.display(), "exists"))
 }
 
-/// The driver container's own word, where nothing on the disk tells more.
+/// The driver container's log, where the disk shows nothing more.
 fn refused(case: &Case<'_>) -> Option<Finding> {
     let overcome = [Meaning::PeermemLoaded, Meaning::DriverReady, Meaning::DriverMounted];
     let said = case.heard(&[Meaning::PeermemRefused], &overcome)?;
@@ -79,13 +79,15 @@ fn refused(case: &Case<'_>) -> Option<Finding> {
 fn other_abi(case: &Case<'_>) -> Option<Finding> {
     let said = case.heard(&[Meaning::KernelDisagreesAboutVersion], &[Meaning::PeermemLoaded])?;
     let is_peermem = Case::field(said, "module").replace('-', "_") == "nvidia_peermem";
-    let is_known = case.has(Reason::StubModule) || case.has(Reason::SymbolVersionMismatch);
+    let known = [Reason::StubModule, Reason::BuildSkipped, Reason::SymbolVersionMismatch];
+    let is_known = known.into_iter().any(|reason| case.has(reason));
     let is_usable = case.has(Reason::Usable);
     (is_peermem && !is_known && !is_usable).then(|| case.by_word(Id::SymbolVersionMismatch, said))
 }
 
 impl Case<'_> {
-    /// A build of the driver is under way: a compiler runs in a pod, or `OpenShift`'s toolkit has begun and not ended.
+    /// A build of the driver is under way: a compiler runs in a pod, or `OpenShift`'s toolkit has begun and not
+    /// ended.
     pub(super) fn is_building(&self) -> bool {
         let processes = &self.symptoms.survey.processes;
         let has_toolkit = processes.first(Role::DriverToolkit).is_some();

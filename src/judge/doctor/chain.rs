@@ -50,14 +50,14 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 }
 
 fn left_behind(link: &Link) -> Finding {
-    let why = link.note.as_deref().unwrap_or("what it stands for is gone");
-    Finding::new(Id::DriverCtrReadyStale, link.path.display(), format!("it is there, but {why}"))
+    let why = link.note.as_deref().unwrap_or("its driver container has ended");
+    Finding::new(Id::DriverCtrReadyStale, link.path.display(), format!("it exists, but {why}"))
 }
 
 /// Not for long yet, or nobody knows for how long.
 fn under_way(link: &Link) -> Option<Finding> {
     let usual =
-        format!("it is not there yet; {} writes it, and that may take {}", link.writer, span(link.usual_s));
+        format!("it does not exist yet; {} writes it, which may take {}", link.writer, span(link.usual_s));
     (link.state == LinkState::Absent).then(|| Finding::new(Id::ChainUnderWay, link.path.display(), usual))
 }
 
@@ -71,7 +71,7 @@ fn stopped(link: &Link) -> Option<Finding> {
     };
     let waited = link.waited_s.filter(|waited| link.state == LinkState::Absent && *waited > link.usual_s)?;
     let since = link.after.map_or_else(String::new, |after| format!(" after {after} and its writer's start"));
-    let seen = format!("it is not there, {}{since}; {} writes it", span(waited), link.writer);
+    let seen = format!("it does not exist, {}{since}; {} writes it", span(waited), link.writer);
     let mut finding = Finding::new(id, link.path.display(), seen);
     if !link.waiters.is_empty() {
         finding = finding.seen("waiting for it", link.waiters.join(", "));

@@ -4,6 +4,7 @@
 use super::{Case, DEVICES, unreadable};
 use crate::condition::Reason;
 use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
 use crate::symptoms::PciFunction;
 
 const VFIO: &str = "vfio-pci";
@@ -16,7 +17,9 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         found.extend(requested_without(case));
     } else if !case.has(Reason::RdmaNotRequested) {
         match &case.symptoms.nics {
-            Ok(nics) => found.extend(without_driver(case, nics)),
+            Ok(nics) => {
+                found.extend([without_driver(case, nics), firmware(case, nics)].into_iter().flatten());
+            }
             // The condition says it.
             Err(_) if case.has(Reason::DevicesUnreadable) => {}
             Err(why) => found.push(unreadable(why)),
@@ -60,6 +63,14 @@ fn without_driver(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
     }
     let unbound = nics.iter().filter(|nic| nic.driver.is_none() && nic.class.is_some());
     let told = unbound
-        .map(|nic| Finding::new(Id::NicWithoutDriver, source(nic), "is not there, and mlx5_core is live"));
-    told.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))
+        .map(|nic| Finding::new(Id::NicWithoutDriver, source(nic), "does not exist, and mlx5_core is live"));
+    let finding = told.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))?;
+    Some(case.and_word(finding, case.heard(&[Meaning::NicProbeFailed], &[])))
+}
+
+/// The kernel's word on a NIC that has no driver.
+fn firmware(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
+    let said = case.heard(&[Meaning::NicFirmwareFailed], &[])?;
+    let is_it = |nic: &PciFunction| nic.driver.is_none() && nic.address == Case::field(said, "bdf");
+    nics.iter().any(is_it).then(|| case.by_word(Id::NicFirmwareFailed, said))
 }

@@ -3,8 +3,9 @@
 
 use super::{Case, DEVICES};
 use crate::chain::{DRIVER_CTR_READY, span};
-use crate::condition::Outcome;
+use crate::condition::{ConditionType, Outcome};
 use crate::finding::{Finding, Id};
+use crate::judge::next_build::{NextBuild, cures, next_build};
 use crate::observation::ModuleFile;
 use crate::sentence::Meaning;
 use crate::symptoms::process::Role;
@@ -24,7 +25,10 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         found.extend(not_loaded(case));
         return found;
     }
-    found.extend([version(case), root(case), nodes(case), char_links(case)].into_iter().flatten());
+    let root = root(case);
+    let is_known = root.as_ref().is_some_and(|finding| finding.id == Id::UserspaceOnlyInstall);
+    let skipped = skipped(case).filter(|_| !is_known);
+    found.extend([version(case), root, skipped, nodes(case), char_links(case)].into_iter().flatten());
     found
 }
 
@@ -81,18 +85,26 @@ fn build_failed(case: &Case<'_>) -> Option<Finding> {
         Meaning::DriverInstalled,
         Meaning::DriverBuildFinished,
     ];
-    let said = case.heard(&[Meaning::DriverBuildFailed, Meaning::DriverPackagesUnreachable], &overcome)?;
+    let failed = case.heard(&[Meaning::DriverBuildFailed], &overcome);
+    // A repository that was out of reach for a moment does not matter to a build that has started since.
+    let has_gone_on = [overcome.as_slice(), &[Meaning::DriverBuildStarted]].concat();
+    let said = failed.or_else(|| case.heard(&[Meaning::DriverPackagesUnreachable], &has_gone_on))?;
     (!case.is_listed_live(NVIDIA)).then(|| case.by_word(Id::DriverBuildFailed, said))
 }
 
-/// The host's own driver for this kernel, and a container that brings another.
+/// The host's own driver for this kernel, and a container that brings another, or tries to.
 fn beside(case: &Case<'_>) -> Option<Finding> {
     let file = case.symptoms.driver.on_host.as_ref()?;
-    let runs = case.symptoms.survey.processes.first(Role::Driver);
-    let said = case.heard(&[Meaning::DriverPreinstalled], &[Meaning::DriverReady]);
-    let container = runs.filter(|driver| driver.pod.is_some() && said.is_none())?;
-    let finding = Finding::new(Id::HostDriverBesideContainer, file.display(), "is the host's");
-    Some(finding.seen(container.directory.display(), "is the script of a driver container"))
+    if case.heard(&[Meaning::DriverPreinstalled], &[Meaning::DriverReady]).is_some() {
+        return None;
+    }
+    let finding = Finding::new(Id::HostDriverBesideContainer, file.display(), "belongs to the host");
+    let runs = case.symptoms.survey.processes.first(Role::Driver).filter(|driver| driver.pod.is_some());
+    if let Some(container) = runs {
+        return Some(finding.seen(container.directory.display(), "is a driver container's script"));
+    }
+    let refused = case.heard(&[Meaning::DriverInUse], &[Meaning::DriverReady, Meaning::DriverManagerDone])?;
+    Some(case.and_word(finding, Some(refused)))
 }
 
 /// As after a kernel update: the files are there, for the kernel before.
@@ -104,8 +116,8 @@ fn other_kernel(case: &Case<'_>) -> Option<Finding> {
         let kernels = driver.other_kernels.join(", ");
         let source = driver.root.join("lib/modules").join(first);
         let release = &case.seen.kernel.release;
-        Finding::new(Id::DriverForOtherKernel, source.display(), format!("nvidia.ko is there for {kernels}"))
-            .seen("/proc/sys/kernel/osrelease", format!("{release} runs, and has none"))
+        Finding::new(Id::DriverForOtherKernel, source.display(), format!("nvidia.ko exists for {kernels}"))
+            .seen("/proc/sys/kernel/osrelease", format!("{release} is running and has none"))
     })
 }
 
@@ -127,16 +139,25 @@ fn char_links(case: &Case<'_>) -> Option<Finding> {
 /// What is loaded, by the kernel's two words for it, against the files.
 fn version(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
-    let told = driver.told.1.iter().flatten().find_map(|line| number(line));
+    let told = driver.version_file.1.iter().flatten().find_map(|line| number(line));
     let loaded = driver.loaded.1.iter().flatten().find_map(|text| number(text));
     let (source, loaded) = match (loaded, told) {
         (Some(loaded), Some(told)) if loaded != told => {
-            let finding = Finding::new(Id::DriverVersionMismatch, driver.told.0.display(), told);
+            let finding = Finding::new(Id::DriverVersionMismatch, driver.version_file.0.display(), told);
             return Some(finding.seen(driver.loaded.0.display(), loaded));
         }
         (Some(loaded), _) => (&driver.loaded.0, loaded),
-        (None, told) => (&driver.told.0, told?),
+        (None, told) => (&driver.version_file.0, told?),
     };
+    if let Some((path, version)) = driver
+        .library
+        .as_ref()
+        .filter(|(_, version)| number(version).is_some_and(|version| version != loaded))
+    {
+        let finding =
+            Finding::new(Id::DriverVersionMismatch, source.display(), format!("nvidia {loaded} is loaded"));
+        return Some(finding.seen(path.display(), format!("programs use the library of {version}")));
+    }
     let ModuleFile::Read { path, info, .. } = &case.seen.peermem.as_ref()?.file else { return None };
     let file = info.version.as_deref().filter(|version| *version != loaded)?;
     let finding =
@@ -160,20 +181,31 @@ fn root(case: &Case<'_>) -> Option<Finding> {
     }
     let by_word = case.heard(&[Meaning::UserspaceOnlyInstall], &[]);
     if !driver.has_modules && by_word.is_none() {
-        let seen = "there is no lib/modules in it, and nvidia is live";
+        let seen = "it has no lib/modules, but nvidia is live";
         return Some(Finding::new(Id::DriverRootMissing, driver.root.display(), seen));
     }
     let is_missing = matches!(driver.nvidia_file, Ok(None));
-    let seen = "holds neither nvidia.ko nor nvidia-peermem.ko, and nvidia is live";
+    let seen = "has neither nvidia.ko nor nvidia-peermem.ko, but nvidia is live";
     let finding = is_missing.then(|| Finding::new(Id::UserspaceOnlyInstall, directory.display(), seen))?;
     let finding = case.and_word(finding, by_word);
     let (path, state) = &driver.state;
     Some(match state {
         Ok(Some(digest)) => {
-            finding.seen(path.display(), format!("{digest}: the settings that nvidia was loaded with"))
+            finding.seen(path.display(), format!("{digest}: the settings with which nvidia was loaded"))
         }
         _ => finding,
     })
+}
+
+/// Whatever is wrong with nvidia-peermem.ko, a new driver pod does not cure it.
+fn skipped(case: &Case<'_>) -> Option<Finding> {
+    next_build(case.expected, case.seen).filter(NextBuild::is_skipped)?;
+    let digest = case.expected.driver_digest.as_deref()?;
+    let usable = case.verdict.get(ConditionType::PeermemUsable);
+    usable.filter(|condition| cures(condition.reason) && case.verdict.counts(condition))?;
+    let state = case.symptoms.driver.state.0.display();
+    let finding = Finding::new(Id::BuildSkipped, state, format!("{digest}: it equals DRIVER_CONFIG_DIGEST"));
+    Some(finding.seen("/proc/modules", "nvidia is loaded"))
 }
 
 fn nodes(case: &Case<'_>) -> Option<Finding> {
@@ -194,7 +226,7 @@ fn nodes(case: &Case<'_>) -> Option<Finding> {
     let too_few = all().filter(is_numbered).collect::<BTreeSet<_>>().len() < gpus;
     let uvm = case.is_listed_live("nvidia_uvm").then_some("nvidia-uvm");
     let named = [Some(NODE), uvm].into_iter().flatten().filter(|name| !has(name));
-    let missing: Vec<_> = named.chain(too_few.then_some("a numbered one for each GPU")).collect();
+    let missing: Vec<_> = named.chain(too_few.then_some("one with a number for each GPU")).collect();
     let (dir, _) = nodes.iter().find(|(_, names)| names.is_ok())?;
     let seen = format!("missing: {}; GPUs bound to nvidia: {gpus}", missing.join(", "));
     (!missing.is_empty()).then(|| Finding::new(Id::DeviceNodesMissing, dir.display(), seen))

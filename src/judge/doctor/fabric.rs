@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The race for Fabric Manager on an `NVLink` 5 machine: before, during and after. All GPUs of a node that lost it end
-//! with CUDA error 802, whether or not the cluster asks for nvidia-peermem.
+//! The race for Fabric Manager on an `NVLink` 5 machine: before, during and after. All GPUs of a node that lost it
+//! end with CUDA error 802, whether or not the cluster asks for nvidia-peermem.
 
 use super::Case;
 use crate::chain::MARKER;
@@ -66,7 +66,7 @@ impl<'a> Race<'a> {
         let is_alone = self.is_umad_missing() && self.case.is_live("mlx5_ib");
         is_alone.then(|| {
             self.finding(Id::UmadNotLoaded)
-                .seen("/proc/modules", format!("mlx5_ib is live, and {UMAD} is not there"))
+                .seen("/proc/modules", format!("mlx5_ib is live, and {UMAD} is not loaded"))
         })
     }
 
@@ -92,8 +92,8 @@ impl<'a> Race<'a> {
         (!last.saying.text.contains(FOUND)).then(|| (path, last.saying.text.clone()))
     }
 
-    /// The driver's container has gone past the place where it starts Fabric Manager, and has not started it: it saw no
-    /// management device. With one and without `ib_umad` it waits at that place, and nothing is lost yet.
+    /// The driver's container has gone past the place where it starts Fabric Manager, and has not started it: it saw
+    /// no management device. With one and without `ib_umad` it waits at that place, and nothing is lost yet.
     fn skipped(&self) -> Option<(String, String)> {
         let survey = &self.case.symptoms.survey;
         let devices = self.case.seen.fabric.as_ref()?.rdma_devices.as_ref().ok()?;
@@ -101,7 +101,7 @@ impl<'a> Race<'a> {
         let persistenced = survey.processes.first(Role::Persistenced).filter(|_| !waits)?;
         let age = survey.clock.age(persistenced.started?).filter(|age| *age > START)?;
         self.case.is_listed_live("nvidia").then(|| {
-            let seen = format!("nvidia-persistenced has run for {age} s, and Fabric Manager was not started");
+            let seen = format!("nvidia-persistenced has run for {age} s, but Fabric Manager was not started");
             (persistenced.directory.display().to_string(), seen)
         })
     }
@@ -115,7 +115,7 @@ impl<'a> Race<'a> {
         let source = format!("{}, {}", manager.directory.display(), self.case.expected.marker.display());
         Some((
             source,
-            format!("Fabric Manager is {seconds} s older than MOFED's marker, and nobody uses {UMAD}"),
+            format!("Fabric Manager is {seconds} s older than MOFED's marker, and no process uses {UMAD}"),
         ))
     }
 }

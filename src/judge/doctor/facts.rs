@@ -2,22 +2,23 @@
 //! What is known of the node that decides which remedy helps, and the names for its commands.
 
 use super::Case;
-use crate::finding::{Fact, Facts};
+use crate::finding::{Fact, Facts, NodeName};
 use crate::node::MofedPlace;
 use crate::sentence::Meaning;
-use crate::symptoms::pod::Build;
 use crate::symptoms::process::Role;
 
 const DRIVER: &str = "nvidia-driver-ctr";
 const MOFED: &str = "mofed-container";
 const TOOLKIT: &str = "nvidia-container-toolkit-ctr";
 const VALIDATOR: &str = "nvidia-operator-validator";
+const PLUGIN: &str = "nvidia-device-plugin";
 /// Where a pod is not known: the operators' labels, on this node.
-const SELECTORS: [(&str, &str, &str, &str); 4] = [
+const SELECTORS: [(&str, &str, &str, &str); 5] = [
     (DRIVER, "driver", "driver-logs", "app.kubernetes.io/component=nvidia-driver"),
     (MOFED, "mofed", "mofed-logs", "nvidia.com/ofed-driver"),
     (TOOLKIT, "toolkit", "toolkit-logs", "app=nvidia-container-toolkit-daemonset"),
     (VALIDATOR, "validator", "validator-logs", "app=nvidia-operator-validator"),
+    (PLUGIN, "plugin", "plugin-logs", "app=nvidia-device-plugin-daemonset"),
 ];
 
 impl Case<'_> {
@@ -31,7 +32,7 @@ impl Case<'_> {
         runs || is_left || survey.pods.builds().next().is_some()
     }
 
-    pub(super) fn facts(&self, node: &str) -> Facts {
+    pub(super) fn facts(&self, node: &NodeName) -> Facts {
         let survey = &self.symptoms.survey;
         let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());
         let is_told = self.expected.use_host_mofed.is_some() || self.symptoms.wishes.in_container.is_some();
@@ -57,19 +58,22 @@ impl Case<'_> {
             .with(Fact::MofedPodUnnamed, Some(!named(MOFED)))
             .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
             .with(Fact::OpenShift, Some(self.symptoms.host.is_openshift))
-            .word("pod-directory", build.map_or_else(String::new, |(_, build)| pod_directory(build)))
+            .with(Fact::ThirdPartyLoaded, self.is_loaded(&super::mofed::THIRD_PARTY))
+            .with(Fact::PeermemUsed, self.line("nvidia_peermem").and_then(|line| Some(line.refcount? > 0)))
             .word(
-                "holders",
-                if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) },
+                "pod-directory",
+                build.map_or_else(String::new, |(_, build)| build.pod_directory.display().to_string()),
             )
+            .word("holders", listed(holders.iter()))
+            .word("rdma-holders", listed(holders.iter().filter(|holder| !is_daemon(holder))))
             .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))
             .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
             .word("rdma-modules", self.missing_for_programs());
-        self.pods(facts, node).word("node", node)
+        self.pods(facts).node(node)
     }
 
     /// `-n NAMESPACE NAME` where the pod is known; its label on this node where it is not.
-    fn pods(&self, facts: Facts, node: &str) -> Facts {
+    fn pods(&self, facts: Facts) -> Facts {
         let pods = &self.symptoms.survey.pods;
         let validation = pods.with("driver-validation").and_then(crate::symptoms::pod::Pod::arguments);
         let unknown = || "-n NAMESPACE POD".to_owned();
@@ -78,7 +82,7 @@ impl Case<'_> {
             |facts, row| {
                 let (container, pod, logs, label) = *row;
                 let known = pods.with(container).and_then(crate::symptoms::pod::Pod::arguments);
-                let selected = format!("-A -l {label} --field-selector spec.nodeName={node}");
+                let selected = format!("-A -l {label} --field-selector spec.nodeName={{node}}");
                 facts.word(pod, known.clone().unwrap_or(selected)).word(logs, known.unwrap_or_else(unknown))
             },
         )
@@ -95,13 +99,25 @@ impl Case<'_> {
         if loaded.is_empty() { otherwise.to_owned() } else { loaded.join(" ") }
     }
 
+    /// Whether one of them is; `None` where the modules cannot be read.
+    fn is_loaded(&self, names: &[&str]) -> Option<bool> {
+        self.seen.modules.proc.is_ok().then(|| names.iter().any(|name| self.line(name).is_some()))
+    }
+
     fn missing_for_programs(&self) -> String {
         let all = super::rdma::FOR_PROGRAMS.iter().map(|(module, _)| *module);
         all.filter(|module| self.line(module).is_none()).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// kubelet's directory of the pod that has this volume: `pods/UID/volumes/PLUGIN/NAME`.
-fn pod_directory(build: &Build) -> String {
-    build.directory.ancestors().nth(3).unwrap_or(&build.directory).display().to_string()
+/// `: NAME (PID), …` behind the words that name them; nothing where there are none.
+fn listed<'a>(holders: impl Iterator<Item = &'a String>) -> String {
+    let holders: Vec<_> = holders.map(String::as_str).collect();
+    if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) }
+}
+
+/// NVIDIA's daemons have GPUs open and do no RDMA. The kernel cuts names after 15 bytes.
+fn is_daemon(holder: &str) -> bool {
+    const DAEMONS: [&str; 3] = ["nvidia-persiste", "nv-fabricmanage", "nv-hostengine"];
+    DAEMONS.iter().any(|name| holder.starts_with(name))
 }

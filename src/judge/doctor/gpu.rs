@@ -46,7 +46,7 @@ fn bound(case: &Case<'_>) -> Option<Finding> {
         return all(Id::GpuBoundToVfio, &vfio, "vfio-pci");
     }
     let manager = case.line("nvidia_vgpu_vfio")?;
-    Some(Finding::new(Id::VgpuManagerOnHost, "/proc/modules", super::told(manager)))
+    Some(Finding::new(Id::VgpuManagerOnHost, "/proc/modules", super::listing(manager)))
 }
 
 fn bar(case: &Case<'_>) -> Option<Finding> {
@@ -99,7 +99,7 @@ fn not_initialised(case: &Case<'_>) -> Option<Finding> {
     match (said, unbound) {
         (Some(said), _) => Some(case.by_word(Id::GpuNotInitialised, said)),
         (None, Some(gpu)) => {
-            Some(Finding::new(Id::GpuNotInitialised, source(gpu), "is not there, and nvidia is live"))
+            Some(Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live"))
         }
         (None, None) => None,
     }
@@ -154,7 +154,7 @@ fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
     let runs = processes.hidden().is_some() || processes.first(Role::FabricManager).is_some();
     (!runs && case.is_listed_live(NVIDIA)).then(|| {
         Finding::new(Id::GpuFabricManagerMissing, format!("{DEVICES}/{}", switch.address), "an NVSwitch")
-            .seen("/proc", "no process is called nv-fabricmanager")
+            .seen("/proc", "no process has the name nv-fabricmanager")
     })
 }
 

@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::sentence::{Meaning, Who};
 use crate::stamp::SECOND;
 use crate::symptoms::logs::Said;
 use std::fmt::Display;
@@ -19,6 +19,25 @@ impl Case<'_> {
         let at = last(wanted)?;
         let is_overcome = last(unless).is_some_and(|later| later > at);
         said.get(at).filter(|one| !is_overcome && self.is_of_this_boot(one))
+    }
+
+    /// The same, but one load of a module says both at once: nvidia says which GPU it refuses, and then that it is
+    /// loaded. What the kernel says within seconds overcomes nothing.
+    pub(super) fn heard_apart(&self, wanted: &[Meaning], unless: &[Meaning]) -> Option<&Said> {
+        let said = self.heard(wanted, &[])?;
+        if said.saying.who != Who::Kernel {
+            return self.heard(wanted, unless);
+        }
+        let logs = &self.symptoms.survey.logs;
+        let time =
+            |one: &Said| one.saying.until.or(one.saying.at).and_then(|at| logs.on_wall(at)).map(|at| at.ns);
+        let later = logs.said.iter().skip_while(|one| !std::ptr::eq(*one, said)).skip(1);
+        let mut overcoming = later.filter(|one| unless.contains(&one.saying.meaning));
+        let is_overcome = overcoming.any(|one| match (time(said), time(one)) {
+            (Some(said), Some(later)) => later - said > GRAIN,
+            _ => true,
+        });
+        (!is_overcome).then_some(said)
     }
 
     /// The kernel's log says by itself where a boot begins; its stamps have neither year nor zone. Others are timed.

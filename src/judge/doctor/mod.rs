@@ -2,7 +2,7 @@
 //! From what was seen to what is wrong, and what to do. Pure, like all judging.
 //!
 //! Each group of judges gives its findings; [`diagnose`] puts them in order. What follows from what
-//! stands in the table of findings, and nowhere here.
+//! is in the table of findings, and nowhere here.
 
 mod build;
 mod chain;
@@ -18,15 +18,17 @@ mod mofed;
 mod peermem;
 mod rdma;
 mod runtime;
+mod said;
 mod views;
 
 use crate::chain::Link;
 use crate::condition::{Outcome, Reason, Verdict};
-use crate::finding::{Finding, Id, Severity, ordered};
+use crate::finding::{Finding, Id, NodeName, Severity, ordered};
 use crate::judge::modules::{ModuleState, state};
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
 use crate::symptoms::Symptoms;
+use crate::symptoms::process::Role;
 use crate::symptoms::wish::Wish;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
@@ -57,17 +59,25 @@ pub fn diagnose(
     seen: &Observation,
     symptoms: &Symptoms,
     verdict: &Verdict,
-    node: &str,
+    node: &NodeName,
 ) -> Vec<Finding> {
     let case = Case { expected, seen, symptoms, verdict };
     let mut found = devices::judge(&case);
     if case.has_gpu() {
         found.extend(gpu::judge(&case));
         found.extend(driver::judge(&case));
+        found.extend(views::sources(&case));
+    }
+    found.extend(said::judge(&case));
+    if case.has_gpu() && (case.has_driver_pod() || case.symptoms.wishes.operator.is_some()) {
+        found.extend(views::private(&case));
     }
     // Where the gate has no business, what it would wait for is no finding.
     if verdict.outcome != Outcome::NotApplicable {
         found.extend(of_rdma(&case, &found));
+    }
+    if case.wants_devices() {
+        found.extend(rdma::judge(&case));
     }
     found.extend(fabric::judge(&case));
     found.extend(views::inotify(&case));
@@ -90,9 +100,7 @@ fn of_rdma(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     }
     rdma.extend(views::judge(case));
     rdma.extend(peermem::judge(case, found));
-    if case.symptoms.wishes.rdma.is_yes() {
-        rdma.extend(rdma::judge(case));
-    } else if !case.symptoms.wishes.rdma.is_no() {
+    if !case.symptoms.wishes.rdma.is_yes() && !case.symptoms.wishes.rdma.is_no() {
         // Nobody says that RDMA is wanted; something was only brought that is made for it.
         for finding in &mut rdma {
             finding.severity = finding.severity.max(Severity::Warning);
@@ -125,6 +133,12 @@ impl Case<'_> {
         self.verdict.conditions.iter().any(|condition| condition.reason == reason)
     }
 
+    /// Programs on this node are to use RDMA: for GPUs, or by the shared device plugin.
+    fn wants_devices(&self) -> bool {
+        let for_gpus = self.verdict.outcome != Outcome::NotApplicable && self.symptoms.wishes.rdma.is_yes();
+        for_gpus || self.symptoms.survey.processes.first(Role::RdmaDevicePlugin).is_some()
+    }
+
     /// By both witnesses.
     fn is_live(&self, name: &str) -> bool {
         matches!(state(&self.seen.modules, name), ModuleState::Live(_))
@@ -141,13 +155,13 @@ impl Case<'_> {
     }
 }
 
-/// What could not be read, and would have told more.
+/// What could not be read and would have shown more.
 fn unreadable(why: &Unreadable) -> Finding {
     Finding::new(Id::SourceUnreadable, why.path.display(), why.why.clone())
 }
 
 /// A line of /proc/modules as it matters to people.
-fn told(module: &ProcModule) -> String {
+fn listing(module: &ProcModule) -> String {
     let users =
         if module.users.is_empty() { String::new() } else { format!(" by {}", module.users.join(", ")) };
     let used = match module.refcount {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why MOFED is not there: doca-driver-build's entrypoints say what keeps them, and what they leave.
 
-use super::{Case, told, unreadable};
+use super::{Case, listing, unreadable};
 use crate::chain::span;
 use crate::condition::Reason;
 use crate::finding::{Finding, Id};
 use crate::observation::{Lock, Marker, ProcState};
 use crate::sentence::Meaning;
+use crate::symptoms::logs::Said;
 use crate::symptoms::process::Role;
 use crate::symptoms::wish::Wish;
 use crate::symptoms::{View, Whose};
@@ -36,6 +37,22 @@ pub(super) const THIRD_PARTY: [&str; 15] = [
     "vmw_pvrdma",
 ];
 
+/// What frees a module that MOFED cannot unload, by who holds it.
+const CURES: [(&str, &str); 5] = [
+    (
+        "ko2iblnd",
+        "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is ready, or this \
+            comes again.",
+    ),
+    ("beegfs", "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`."),
+    ("rds_rdma", "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`."),
+    (
+        "smc",
+        "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
+    ),
+    ("nvmet_rdma", "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`."),
+];
+
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     if case.is_host_mofed() {
         return host(case);
@@ -63,11 +80,11 @@ fn keepers(case: &Case<'_>) -> Vec<Finding> {
     }
     let loaded = |names: &[&str], id| {
         let lines = names.iter().filter_map(|name| case.line(name));
-        lines.map(|line| Finding::new(id, PROC_MODULES, told(line))).reduce(Finding::and)
+        lines.map(|line| Finding::new(id, PROC_MODULES, listing(line))).reduce(Finding::and)
     };
     let storage = loaded(&STORAGE, Id::StorageModulesLoaded).map(|finding| with_mounts(case, finding));
     let peermem = case.line("nvidia_peermem").filter(|line| line.refcount.is_some_and(|count| count > 0));
-    let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, told(line)));
+    let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, listing(line)));
     // The entrypoint that minds them keeps a lock, and leaves its file when it refuses; the older one
     // knows neither.
     let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded).filter(|_| {
@@ -94,21 +111,28 @@ fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
         Some(_) => Meaning::MofedModuleInUse,
         None => Meaning::MofedUnloadFailed,
     };
-    let rows: [(Id, &[Meaning]); 5] = [
+    let rows: [(Id, &[Meaning]); 7] = [
         (Id::StorageModulesLoaded, &[Meaning::MofedStorageModulesLoaded]),
         (Id::ThirdPartyRdmaModulesLoaded, &[Meaning::MofedThirdPartyModulesLoaded]),
         (Id::PeermemInUse, &[Meaning::MofedPeermemInUse]),
         (Id::MofedModuleInUse, &[in_use]),
+        (Id::DiskFull, &[Meaning::MofedDiskFull]),
+        (Id::MofedBuildFailed, &[Meaning::MofedBuildFailed]),
         (Id::MofedCannotBuild, &[Meaning::MofedPackagesUnreachable, Meaning::MofedBuildTimedOut]),
     ];
     let said = rows.into_iter().filter_map(|(id, meanings)| {
         let said = case.heard(meanings, &DONE)?;
-        // A module that is gone keeps nobody out; the next start will tell.
+        // A module that is gone blocks nothing; the next start will show.
         let module = Case::field(said, "module");
         let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
-        (!is_gone).then(|| case.by_word(id, said))
+        (!is_gone).then(|| Finding { remedy: cures(said), ..case.by_word(id, said) })
     });
     said.collect()
+}
+
+fn cures(said: &Said) -> Vec<String> {
+    let holds = |name: &str| Case::field(said, "holders").split([' ', ',']).any(|holder| holder == name);
+    CURES.iter().filter(|(name, _)| holds(name)).map(|(_, cure)| (*cure).to_owned()).collect()
 }
 
 /// MOFED's reload takes its NICs down, and the node's own network with them.
@@ -157,13 +181,13 @@ fn other_kernel(case: &Case<'_>) -> Option<Finding> {
         Finding::new(
             Id::HostMofedForOtherKernel,
             "/lib/modules",
-            format!("MOFED's mlx5_core.ko is there for {kernels}"),
+            format!("MOFED's mlx5_core.ko exists for {kernels}"),
         )
-        .seen("/proc/sys/kernel/osrelease", format!("{release} runs, and has none of MOFED's"))
+        .seen("/proc/sys/kernel/osrelease", format!("{release} is running and has none of MOFED's"))
     })
 }
 
-/// Who uses rpcrdma stands in no list of modules.
+/// Who uses rpcrdma is in no list of modules.
 fn with_mounts(case: &Case<'_>, mut finding: Finding) -> Finding {
     for View { source, mounts, .. } in case.symptoms.views.iter().filter(|view| view.whose == Whose::Host) {
         match mounts {
@@ -197,23 +221,24 @@ fn where_it_is(case: &Case<'_>) -> Option<Finding> {
         Lock::Held => {
             Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
         }
-        Lock::Free => gone(lock.to_string(), "is there, and nobody holds it (/proc/locks)"),
+        Lock::Free => gone(lock.to_string(), "exists, and no process holds it (/proc/locks)"),
         // A directory that is not there may be one that is not mounted here.
         Lock::NoFile if case.seen.marker != Marker::Absent => None,
         Lock::NoFile if is_any_of_mofed(case) => {
-            gone(PROC_MODULES.to_owned(), "modules of MOFED's are loaded, and its marker is not there")
+            gone(PROC_MODULES.to_owned(), "MOFED's modules are loaded, but its marker does not exist")
         }
         Lock::NoFile => never_came(case),
         Lock::HolderHidden => Some(Finding::new(
             Id::SourceUnreadable,
             "/proc/locks",
-            "does not show the host's locks: whether MOFED runs cannot be told",
+            "does not show the host's locks: unknown whether MOFED is running",
         )),
         Lock::Unreadable(why) => Some(unreadable(why)),
     }
 }
 
-/// Only where its trace would have to be there: kubelet's pods were read. No wrong thing on a node that has just booted.
+/// Only where its trace would have to be there: kubelet's pods were read. No wrong thing on a node that has just
+/// booted.
 fn never_came(case: &Case<'_>) -> Option<Finding> {
     if case.symptoms.wishes.in_container.is_some() {
         let pod = case.symptoms.survey.pods.with("mofed-container")?;
@@ -221,10 +246,10 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
         let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
         let runs = is_hidden || case.symptoms.survey.processes.first(Role::Mofed).is_some();
         return if runs {
-            let seen = "runs, and has not set its marker";
+            let seen = "is running and has not set its marker";
             Some(Finding::new(Id::MofedBuilding, format!("pod {name}"), seen))
         } else {
-            Some(Finding::new(Id::MofedNotRunning, format!("pod {name}"), "no process of it runs"))
+            Some(Finding::new(Id::MofedNotRunning, format!("pod {name}"), "it has no process"))
         };
     }
     let uptime = case.symptoms.chain.clock.uptime.as_ref().ok().filter(|uptime| **uptime < JUST_BOOTED);
@@ -233,8 +258,8 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let id = if uptime.is_some() { Id::MofedNotYetHere } else { Id::MofedNeverCame };
-    let finding = Finding::new(id, case.expected.lock.display(), "is not there")
-        .seen(case.expected.marker.display(), "is not there");
+    let finding = Finding::new(id, case.expected.lock.display(), "does not exist")
+        .seen(case.expected.marker.display(), "does not exist");
     Some(match uptime {
         Some(seconds) => finding.seen("/proc/uptime", format!("booted {seconds} s ago")),
         None => finding.seen("/var/lib/kubelet/pods", "no pod has a container mofed-container"),
@@ -245,11 +270,12 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
 fn announced(case: &Case<'_>, finding: Finding) -> Finding {
     match &case.symptoms.wishes.host_mofed {
         Wish::No(told) => finding.seen(&told.source, told.seen.clone()),
-        _ => finding.seen("USE_HOST_MOFED", "is not true here, and no driver container can be asked"),
+        _ => finding
+            .seen("USE_HOST_MOFED", "is not true here, and there is no driver container to read it from"),
     }
 }
 
-/// A lock tells a stale marker better; an older entrypoint keeps none.
+/// A lock reveals a stale marker better; an older entrypoint keeps none.
 fn stale_marker(case: &Case<'_>) -> Option<Finding> {
     let is_there = matches!(case.seen.marker, Marker::Present(_));
     let what = match () {
@@ -258,7 +284,7 @@ fn stale_marker(case: &Case<'_>) -> Option<Finding> {
         () if !is_any_loaded(case) => "no RDMA module is loaded",
         () => return None,
     };
-    Some(Finding::new(Id::StaleMarker, case.expected.marker.display(), "is there").seen(PROC_MODULES, what))
+    Some(Finding::new(Id::StaleMarker, case.expected.marker.display(), "exists").seen(PROC_MODULES, what))
 }
 
 /// MOFED mounts its headers right before it sets its marker. A mount that shows none, or another
@@ -272,7 +298,7 @@ fn stale_headers(case: &Case<'_>) -> Option<Finding> {
     (is_wrong && is_ready).then(|| {
         Finding::new(Id::HeaderMountStale, view.source.display(), format!("{mount} is mounted")).seen(
             case.seen.headers.root.display(),
-            "shows no headers for this kernel, though MOFED's marker is set",
+            "shows no headers for this kernel, although MOFED's marker is set",
         )
     })
 }
@@ -294,8 +320,8 @@ fn blacklist(case: &Case<'_>) -> Option<Finding> {
         Err(why) => return Some(unreadable(why)),
     };
     let why = match () {
-        () if matches!(case.seen.marker, Marker::Present(_)) => "is there, though MOFED has set its marker",
-        () if traces.lock == Lock::Free => "is there, though no MOFED runs",
+        () if matches!(case.seen.marker, Marker::Present(_)) => "exists, although MOFED has set its marker",
+        () if traces.lock == Lock::Free => "exists, although no MOFED is running",
         () if case.symptoms.chain.clock.boot.as_ref().is_ok_and(|booted| made < *booted) => {
             "is older than this boot"
         }
@@ -304,13 +330,22 @@ fn blacklist(case: &Case<'_>) -> Option<Finding> {
     Some(Finding::new(Id::BlacklistLeftBehind, traces.blacklist.display(), why))
 }
 
+/// nvidia-peermem is loaded at boot, and no MOFED is on the host's disk that could be started.
+fn without_any(case: &Case<'_>) -> Option<Finding> {
+    let wishes = &case.symptoms.wishes;
+    let sign =
+        wishes.by_itself.as_ref().filter(|_| wishes.on_host.is_none() && !case.has(Reason::OutOfTree))?;
+    let finding = Finding::new(Id::PeermemWithoutMofed, &sign.source, sign.seen.clone());
+    Some(finding.seen("/usr/src/ofa_kernel, /etc/infiniband", "no MOFED is installed on the host"))
+}
+
 /// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
 fn host(case: &Case<'_>) -> Vec<Finding> {
     let traces = &case.symptoms.mofed;
     let says = |finding: Finding| match (&case.symptoms.wishes.host_mofed, &case.symptoms.wishes.by_itself) {
         (Wish::Yes(told), _) => finding.seen(&told.source, told.seen.clone()),
         (_, Some(sign)) => {
-            finding.seen(&sign.source, format!("{}, and nobody says who provides MOFED", sign.seen))
+            finding.seen(&sign.source, format!("{}, and no setting says who provides MOFED", sign.seen))
         }
         _ => finding,
     };
@@ -318,7 +353,7 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
     if let Some(sign) = case.symptoms.wishes.by_itself.as_ref().filter(|_| case.has(Reason::OutOfTree)) {
         let finding = Finding::new(Id::HostMofedAssumed, &sign.source, sign.seen.clone());
         let finding =
-            finding.seen(case.expected.lock.display(), "is not there: no MOFED container has been here");
+            finding.seen(case.expected.lock.display(), "does not exist: no MOFED container has run here");
         found.push(finding.seen(PROC_MODULES, "MOFED's modules are live"));
     }
     if traces.lock == Lock::Held || matches!(traces.marker, Marker::Present(_)) {
@@ -335,7 +370,9 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
         .iter()
         .flat_map(|proc| &proc.modules)
         .any(|module| case.expected.modules.contains(&module.name) && module.state != ProcState::Live);
-    if !is_in_transit && (case.has(Reason::ModuleInTree) || case.has(Reason::ModuleNotLoaded)) {
+    if let Some(sign) = without_any(case).filter(|_| case.has(Reason::SymbolMissing)) {
+        found.push(sign);
+    } else if !is_in_transit && (case.has(Reason::ModuleInTree) || case.has(Reason::ModuleNotLoaded)) {
         let conditions = case
             .verdict
             .holding()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! nvidia-peermem beyond its condition: who is registered, and whether one could do without it.
 
-use super::{Case, told};
+use super::{Case, listing};
 use crate::condition::{Outcome, Reason};
 use crate::finding::{Finding, Id, Severity};
 use crate::symptoms::process::Role;
@@ -54,11 +54,11 @@ fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
         .seen(told.source, told.seen);
     Some(match loader {
         Some(loader) => {
-            let seen = format!("{} runs, which should load it, and has not", loader.name);
+            let seen = format!("{} is running, should load it, and has not", loader.name);
             finding.seen(loader.directory.display(), seen)
         }
         None => {
-            finding.seen("/proc", "neither nvidia-peermem-ctr nor `peermem-gate keep` runs: nobody loads it")
+            finding.seen("/proc", "neither nvidia-peermem-ctr nor `peermem-gate keep` is running to load it")
         }
     })
 }
@@ -68,7 +68,7 @@ fn keeper<'a>(case: &'a Case<'_>) -> Option<&'a crate::symptoms::process::Proces
     gates.find(|gate| gate.arguments.iter().any(|argument| argument == "keep"))
 }
 
-/// A driver pod without a container of ours, where RDMA is asked for and a driver pod is here.
+/// A driver pod without the gate's container, where RDMA is asked for and a driver pod is here.
 fn gate(case: &Case<'_>) -> Option<Finding> {
     let survey = &case.symptoms.survey;
     let pod = survey
@@ -78,14 +78,13 @@ fn gate(case: &Case<'_>) -> Option<Finding> {
     let has_gate = pod.containers.iter().any(|name| name.contains("peermem-gate"))
         || survey.processes.of(Role::Gate).any(|gate| gate.pod.as_ref() == Some(&pod.uid));
     let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
-    (!has_gate)
-        .then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no container of peermem-gate's"))
+    (!has_gate).then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no peermem-gate container"))
 }
 
 /// Whatever else keeps nvidia-peermem from loading, and the condition says first.
 fn legacy_client(case: &Case<'_>) -> Option<Finding> {
     let line = case.line("nv_peer_mem")?;
-    Some(Finding::new(Id::LegacyClientLoaded, "/proc/modules", told(line)))
+    Some(Finding::new(Id::LegacyClientLoaded, "/proc/modules", listing(line)))
 }
 
 /// Both register the name `nv_mem`, whose version is nvidia's only if `nvidia_peermem` was first.
@@ -108,7 +107,7 @@ fn two_clients(case: &Case<'_>) -> Option<Finding> {
 
 /// NVIDIA's terms for it: open kernel modules, and Linux 5.12 (cloud-native-docs, gpu-operator-rdma.rst).
 fn dma_buf(case: &Case<'_>) -> Option<Finding> {
-    let (path, told) = &case.symptoms.driver.told;
+    let (path, told) = &case.symptoms.driver.version_file;
     let open = told.iter().flatten().find(|line| line.contains("Open Kernel Module"))?;
     let release = &case.seen.kernel.release;
     (is_since_5_12(release) && case.symptoms.host.without_p2pdma.is_none()).then(|| {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RDMA beyond the modules, where somebody wants it: devices, ports, device files, and what keeps programs from using them.
+//! RDMA beyond the modules, where somebody wants it: devices, ports, device files, and what keeps programs from using
+//! them.
 
 use super::{Case, DEVICES};
 use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
 use crate::symptoms::PciFunction;
 use crate::symptoms::process::Role;
 use crate::symptoms::rdma::{Device, Port};
@@ -17,7 +19,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let some = [device(case), ports(case), user_access(case), netns(case), iommu(case), memlock(case)];
-    some.into_iter().flatten().collect()
+    some.into_iter().chain([plugin(case)]).flatten().collect()
 }
 
 fn nics<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a PciFunction> {
@@ -91,6 +93,16 @@ fn user_access(case: &Case<'_>) -> Option<Finding> {
     told.reduce(Finding::and)
 }
 
+/// The shared device plugin offers none, though devices are there.
+fn plugin(case: &Case<'_>) -> Option<Finding> {
+    let said = case.heard(&[Meaning::RdmaPluginExposes], &[])?;
+    let offers_none = Case::field(said, "number").bytes().all(|digit| digit == b'0');
+    (offers_none && !devices(case).is_empty()).then(|| {
+        let finding = case.by_word(Id::RdmaPluginOffersNone, said);
+        case.and_word(finding, case.heard(&[Meaning::RdmaPluginMisses], &[]))
+    })
+}
+
 fn netns(case: &Case<'_>) -> Option<Finding> {
     let (path, mode) = &case.symptoms.rdma.netns_mode;
     let plugin = case.symptoms.survey.processes.first(Role::RdmaDevicePlugin)?;
@@ -104,7 +116,7 @@ fn netns(case: &Case<'_>) -> Option<Finding> {
 
 /// Not on Arm: its servers are made to translate for GPUs.
 fn iommu(case: &Case<'_>) -> Option<Finding> {
-    if case.seen.kernel.machine == "aarch64" {
+    if case.seen.kernel.machine == "aarch64" || !case.has_gpu() {
         return None;
     }
     let translated =
@@ -116,7 +128,7 @@ fn iommu(case: &Case<'_>) -> Option<Finding> {
     told.reduce(Finding::and).or_else(|| iommu_by_command_line(case))
 }
 
-/// Where no group tells, the kernel's arguments do.
+/// Without a group, the kernel's arguments decide.
 fn iommu_by_command_line(case: &Case<'_>) -> Option<Finding> {
     let has_types = case.symptoms.gpus().any(|gpu| gpu.iommu.is_some());
     let line = case.symptoms.host.command_line.as_ref().ok()?.as_ref().filter(|_| !has_types)?;

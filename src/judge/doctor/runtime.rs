@@ -9,7 +9,7 @@ use super::{Case, helm};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
 use crate::symptoms::runtime::{
-    Distribution, Handler, Program, Runtime, Runtimes, Settings, Unusable, cri_table,
+    Distribution, Handler, Program, Runtime, Runtimes, Settings, TOOLKIT_PID, Unusable, cri_table,
 };
 
 /// The toolkit writes its pid file first, then its programs, then the configuration, and has the
@@ -29,11 +29,11 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         (None, _) if seen.all.is_empty() => {
             let has_operator = case.symptoms.chain.has_directory == Ok(true);
             let places = "/etc/containerd, /etc/crio, /var/lib/rancher, /etc/k0s, /var/snap";
-            let nothing = "neither a configuration nor a socket is there";
+            let nothing = "neither a configuration nor a socket exists";
             found.extend(has_operator.then(|| Finding::new(Id::RuntimeNotSeen, places, nothing)));
         }
         (None, Ok(endpoint)) => {
-            let seen = format!("kubelet uses {}, and no runtime that is known here has it", endpoint.socket);
+            let seen = format!("kubelet uses {}, which belongs to no known runtime", endpoint.socket);
             found.push(Finding::new(Id::RuntimeInUseUnknown, &endpoint.source, seen));
         }
         (None, Err(why)) => {
@@ -67,7 +67,7 @@ struct Used<'a> {
 impl Used<'_> {
     fn judge(&self) -> Vec<Finding> {
         let mut found: Vec<_> = [self.broken(), self.unreadable()].into_iter().flatten().collect();
-        // What is missing may stand in what cannot be read.
+        // What is missing may be in what cannot be read.
         let is_whole = self.used.files.iter().all(|file| file.settings.is_ok());
         found.extend(self.cdi());
         if !self.is_proven() {
@@ -158,7 +158,7 @@ impl Used<'_> {
             settings.other_tables.iter().map(move |table| {
                 let (version, right) = (settings.version, cri_table(settings.version));
                 let seen =
-                    format!("version {version} has its runtimes in {right:?}; NVIDIA's stands in {table:?}");
+                    format!("version {version} has its runtimes in {right:?}; NVIDIA's is in {table:?}");
                 (file.path.display(), seen)
             })
         });
@@ -179,7 +179,7 @@ impl Used<'_> {
     }
 
     fn program(&self) -> Option<Finding> {
-        // The toolkit takes the old ones away before it installs anew.
+        // The toolkit takes the old ones away before it installs again.
         let is_installing = self.toolkit_age().is_some_and(|age| age < TOOLKIT);
         let handlers = self.used.handlers();
         let nvidias = handlers.values().filter(|(_, handler)| handler.is_nvidias() && !is_installing);
@@ -208,7 +208,7 @@ impl Used<'_> {
                 if handler.name.eq_ignore_ascii_case(asked) { ", which differs by case" } else { "" };
             (
                 file.path.display(),
-                format!("NVIDIA's runtime is called {:?} there, not {asked:?}{differs}", handler.name),
+                format!("NVIDIA's runtime has the name {:?} there, not {asked:?}{differs}", handler.name),
             )
         });
         collected(Id::RuntimeNameMismatch, told)
@@ -219,7 +219,7 @@ impl Used<'_> {
         let is_wanted = self.variable(&["CDI_ENABLED"]) == Some("true");
         let age = self.toolkit_age().filter(|age| *age >= TOOLKIT)?;
         (is_wanted && self.seen.toolkit.cdi_specs.is_empty()).then(|| {
-            Finding::new(Id::CdiSpecMissing, "/etc/cdi, /run/cdi", "no file of NVIDIA's is there")
+            Finding::new(Id::CdiSpecMissing, "/etc/cdi, /run/cdi", "NVIDIA's file does not exist")
                 .seen("the toolkit's environment", format!("CDI_ENABLED=true, for {}", span(age)))
         })
     }
@@ -256,9 +256,9 @@ impl Used<'_> {
         let age = self.toolkit_age().filter(|age| *age >= TOOLKIT)?;
         let is_clear = self.seen.toolkit.environment.is_some() || !self.seen.toolkit.has_nri_socket;
         let id = if is_clear { Id::NvidiaRuntimeMissing } else { Id::NvidiaRuntimeUnclear };
-        let running = format!("the toolkit's container has been there for {}", span(age));
-        let finding = Finding::new(id, self.used.config.display(), "no runtime of NVIDIA's in it");
-        self.with_values(Some(finding.seen("/run/nvidia/toolkit/toolkit.pid", running)))
+        let running = format!("the toolkit's container has run for {}", span(age));
+        let finding = Finding::new(id, self.used.config.display(), "it has no NVIDIA runtime");
+        self.with_values(Some(finding.seen(TOOLKIT_PID, running)))
     }
 
     fn elsewhere(&self) -> Option<Finding> {

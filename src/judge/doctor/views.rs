@@ -23,11 +23,12 @@ fn host<'a>(case: &'a Case<'_>) -> Option<&'a Mounts> {
     host.mounts.as_ref().ok()
 }
 
-/// What the host has private no container gets to see, whatever its own mounts say.
-fn private(case: &Case<'_>) -> Option<Finding> {
+/// What the host has private no container gets to see, whatever its own mounts say: neither MOFED's marker nor the
+/// root of the driver's container.
+pub(super) fn private(case: &Case<'_>) -> Option<Finding> {
     let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
     let mount = host(case)?.marker.as_ref().filter(|mount| !mount.propagates)?;
-    let seen = format!("{mount}, which holds MOFED's directory, is private on the host");
+    let seen = format!("{mount}, which holds the containers' directories, is private on the host");
     Some(Finding::new(Id::RunNotShared, view.source.display(), seen))
 }
 
@@ -36,12 +37,12 @@ fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Find
     let who = if *whose == Whose::Driver { "the driver container" } else { "this process" };
     let seen_at_host = host(case).and_then(|host| host.marker.as_ref());
     if own.root.to_string_lossy().ends_with("//deleted") {
-        let seen = format!("{own}, as {who} sees it, is a directory that was deleted");
+        let seen = format!("{own}, as {who} sees it, is a deleted directory");
         return Some(Finding::new(Id::MountPinned, source.display(), seen));
     }
     if let Some(host) = seen_at_host.filter(|host| host.device != own.device) {
         let seen =
-            format!("{who} has {own} of file system {}, the host has {host} of {}", own.device, host.device);
+            format!("{who} sees {own} on file system {}, the host has {host} on {}", own.device, host.device);
         return Some(Finding::new(Id::MountPinned, source.display(), seen));
     }
     // With precompiled modules the headers do not matter, and the marker needs no mount to come.
@@ -49,6 +50,12 @@ fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Find
         let seen = format!("{own}, as {who} sees it, is private: neither master nor shared");
         Finding::new(Id::MountPropagationMissing, source.display(), seen)
     })
+}
+
+/// Logs and kubelet's directories that cannot be read would have told more of a node with GPUs.
+pub(super) fn sources(case: &Case<'_>) -> Vec<Finding> {
+    let survey = &case.symptoms.survey;
+    survey.logs.unreadable.iter().chain(&survey.pods.unreadable).map(super::unreadable).collect()
 }
 
 /// Asked for and refused; or counted, and all used up; or a container said so.

@@ -33,7 +33,7 @@ pub struct Limits {
     pub logs: usize,
     /// Logs in all.
     pub files: usize,
-    /// Bytes from a log's beginning, which tell when its container started.
+    /// Bytes from a log's beginning, which show when its container started.
     pub head: u64,
     /// Bytes from a log's end.
     pub tail: u64,
@@ -79,7 +79,8 @@ const NAMED: usize = 50;
 /// In nanoseconds.
 const DAY: i64 = 86_400 * SECOND;
 
-/// Reads the logs of the node below `root`. `is_here` says that it is this machine: only then the kernel's ring is its.
+/// Reads the logs of the node below `root`. `is_here` says that it is this machine: only then the kernel's ring is
+/// its.
 #[must_use]
 pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits) -> Logs {
     let mut reader = Reader::new(root, limits);
@@ -185,5 +186,5 @@ fn booted(proc: &Path, is_here: bool) -> Option<Stamp> {
 
 /// The sentences of the system's log.
 fn system_speakers() -> Speakers {
-    [Who::Kernel, Who::Clock].into_iter().collect()
+    [Who::Kernel, Who::Kubelet, Who::Clock].into_iter().collect()
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 const PODS: &str = "var/log/pods";
 
-/// Pods of the two operators, and ours, by what stands in their namespaces and names: they come first where there are
+/// Pods of the two operators, and ours, by what is in their namespaces and names: they come first where there are
 /// too many.
 const OURS: [&str; 7] = ["nvidia", "mofed", "gpu", "network-operator", "doca", "peermem", "ofed"];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's log: the ring that /dev/kmsg shows, and what syslog has put on disk.
 
-use super::{Form, LogFile, Reader, Table, system_speakers};
+use super::{Form, LogFile, Reader, Speakers, Table, Who, system_speakers};
 use crate::probe::read::open;
 use crate::probe::root::resolve;
 use crate::sentence::Listener;
@@ -15,7 +15,8 @@ const RECORD: usize = 8192;
 const DIRECTORY: &str = "var/log";
 /// Where distributions put what the kernel says. Debian has it in kern.log and again in syslog, so the first that is
 /// there counts.
-const FILES: [&str; 3] = ["kern.log", "messages", "syslog"];
+const FILES: [&str; 3] = ["kern.log", "messages", SYSLOG];
+const SYSLOG: &str = "syslog";
 
 impl Reader<'_> {
     /// What the kernel said, now and before.
@@ -28,15 +29,26 @@ impl Reader<'_> {
             let is_gz = path.extension().is_some_and(|extension| extension == "gz");
             self.listen(path, None, is_gz, &table);
         }
+        // Beside a kern.log, Debian's syslog has the kernel's lines once more, and kubelet's.
+        let syslog = self.root.join(DIRECTORY).join(SYSLOG);
+        if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
+            self.listen(syslog, None, false, &Table::of(Speakers::from_iter([Who::Kubelet])));
+        }
+    }
+
+    /// The file that has what the kernel says.
+    fn first(&self) -> Option<&'static str> {
+        let directory = self.root.join(DIRECTORY);
+        let is_there = |name: &&&str| {
+            resolve(self.root, &directory.join(name)).is_ok_and(|real| real.symlink_metadata().is_ok())
+        };
+        FILES.iter().find(is_there).copied()
     }
 
     /// The log, and the one before it, newest first.
     fn files(&mut self) -> Vec<PathBuf> {
         let directory = self.root.join(DIRECTORY);
-        let is_there = |name: &&&str| {
-            resolve(self.root, &directory.join(name)).is_ok_and(|real| real.symlink_metadata().is_ok())
-        };
-        let Some(name) = FILES.iter().find(is_there) else { return Vec::new() };
+        let Some(name) = self.first() else { return Vec::new() };
         let mut files = vec![directory.join(name)];
         match resolve(self.root, &directory).and_then(|real| rotated(&real, name)) {
             Ok(rotated) => files.extend(rotated.map(|rotated| directory.join(rotated))),
@@ -47,7 +59,7 @@ impl Reader<'_> {
 
     fn ring(&mut self, table: &Table) {
         let path = Path::new(RING);
-        // Its stamps are the kernel's own: no year is to be guessed.
+        // Its stamps are the kernel's own: no year is guessed.
         let mut listener = Listener::new(table, Form::System, 0, self.room());
         match ring(self.limits.records, &mut listener) {
             Ok(read) => {

@@ -54,7 +54,7 @@ impl Elf {
         let mut named = self.sections.iter().filter(|section| self.is_named(section, name));
         match (named.next(), named.next()) {
             (Some(section), None) => Ok(section),
-            (None, _) => damaged(format!("an object file, but no module: it has no section {name}")),
+            (None, _) => damaged(format!("an object file, but not a module: it has no section {name}")),
             _ => damaged(format!("has more than one section {name}")),
         }
     }
@@ -96,7 +96,7 @@ fn header(contents: &Contents) -> Result<Header, Fault> {
     let Ok((header, _)) = pod::from_bytes::<Header>(&bytes) else { return damaged("no ELF header") };
     let ident = &header.e_ident;
     if ident.magic != ELFMAG {
-        return damaged("unpacks to something that is no ELF file");
+        return damaged("unpacks to something that is not an ELF file");
     }
     if ident.class != ELFCLASS64 {
         return damaged("an ELF file, but not a 64-bit one");
@@ -149,7 +149,7 @@ fn sections(contents: &Contents, header: &Header) -> Result<Vec<Section>, Fault>
 fn names(contents: &Contents, header: &Header, sections: &[Section]) -> Result<Vec<u8>, Fault> {
     let index = usize::from(header.e_shstrndx.get(Little).0);
     let Some(table) = sections.get(index).filter(|table| index != 0 && is_in_file(table)) else {
-        return damaged(format!("its section names, in section {index}, are not there"));
+        return damaged(format!("its section names, in section {index}, do not exist"));
     };
     let names = contents.bytes(table.sh_offset.get(Little), table.sh_size.get(Little))?.into_owned();
     if names.last() != Some(&0) {

@@ -181,10 +181,6 @@ impl Search<'_> {
             let path = directory.join(&name);
             files.insert(name, path);
         }
-        self.readable(files)
-    }
-
-    fn readable(&self, files: Sorted) -> impl Iterator<Item = Candidate> {
         files.into_values().filter_map(|path| self.candidate(path).ok()?)
     }
 
@@ -195,10 +191,7 @@ impl Search<'_> {
         for place in FIRST.map(|first| directory.join(first)).iter().chain([&directory.to_owned()]) {
             walk.visit(place, resolve(self.root, place), 0);
         }
-        match walk.failed {
-            Some(why) if walk.found.is_empty() => Err(why),
-            _ => Ok(walk.found),
-        }
+        walk.failed.map_or(Ok(walk.found), Err)
     }
 }
 
@@ -209,6 +202,8 @@ struct Walk<'a> {
     seen: BTreeSet<(u64, u64)>,
     left: usize,
     found: Vec<Candidate>,
+    /// The first directory or file that could not be read before any file was found. The file that modprobe
+    /// would take may be there.
     failed: Option<Unreadable>,
 }
 
@@ -222,8 +217,14 @@ impl Walk<'_> {
                     self.visit(&directory.join(name), Ok(real), depth + 1);
                 }
             }
-            Err(error) if !is_absent(&error) => _ = self.failed.get_or_insert(unreadable(directory, &error)),
+            Err(error) if !is_absent(&error) => self.fail(unreadable(directory, &error)),
             _ => {}
+        }
+    }
+
+    fn fail(&mut self, why: Unreadable) {
+        if self.found.is_empty() {
+            self.failed.get_or_insert(why);
         }
     }
 
@@ -245,7 +246,12 @@ impl Walk<'_> {
                 files.insert(name, path);
             }
         }
-        self.found.extend(self.search.readable(files));
+        for path in files.into_values() {
+            match self.search.candidate(path) {
+                Ok(candidate) => self.found.extend(candidate),
+                Err(why) => self.fail(why),
+            }
+        }
         Ok(subdirectories)
     }
 

@@ -203,7 +203,7 @@ fn symbol_table(elf: &Elf) -> Result<(Bytes<'_>, Bytes<'_>), Fault> {
     };
     let index = table.sh_link.get(Little) as usize;
     let Some(names) = elf.sections().get(index).filter(|_| index != 0) else {
-        return damaged(format!("the names of its symbols, in section {index}, are not there"));
+        return damaged(format!("the names of its symbols, in section {index}, do not exist"));
     };
     let names = elf.bytes(names)?;
     if names.first() != Some(&0) || names.last() != Some(&0) {

@@ -98,7 +98,7 @@ fn crcs_of_exports_are_read_where_the_kernel_put_them() {
 
 #[test]
 fn ubuntus_versions_are_chained() {
-    // 64 bytes of names, and many more: what tells the two forms apart is not the length alone.
+    // 64 bytes of names, and many more: the length is not the only difference between the two forms.
     for long in [23, 24, 25, 26, 27, 100] {
         let name = "x".repeat(long);
         let versions = [("module_layout", 1), (name.as_str(), 2), ("z", 3)];
@@ -161,7 +161,7 @@ fn what_the_kernel_would_refuse_is_damaged() {
     };
     let (modinfo, symbols, names) = (1, 6, 8);
     for (expected, why) in [
-        ("no ELF", with(0, b"x")),
+        ("not an ELF file", with(0, b"x")),
         ("not a 64-bit", with(4, &[1])),
         ("big-endian", with(5, &[2])),
         ("unknown byte order", with(5, &[3])),

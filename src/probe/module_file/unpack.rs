@@ -164,7 +164,7 @@ struct Unpacked<'a> {
 }
 
 impl Unpacked<'_> {
-    /// Appends what `from` gives, up to one byte more than the limit: that one tells.
+    /// Appends what `from` gives, up to one byte more than the limit: that byte shows the excess.
     fn take(&mut self, from: &mut dyn Read) -> io::Result<()> {
         loop {
             let room = (self.limit + 1).saturating_sub(self.bytes.len() as u64).min(CHUNK);

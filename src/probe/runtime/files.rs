@@ -44,8 +44,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn with_directory(&self, main: &Path, directories: &[PathBuf]) -> Vec<ConfigFile> {
-        let listed =
-            directories.iter().flat_map(|directory| entries(self.root, directory).unwrap_or_default());
+        let listed = directories.iter().flat_map(|directory| self.listed(directory));
         let drop_ins = listed.filter_map(|path| self.file(&path));
         self.file(main).into_iter().chain(drop_ins).take(MAX_FILES).collect()
     }
@@ -96,8 +95,13 @@ impl Reader<'_> {
             return vec![import.to_owned()];
         }
         let directory = import.parent().unwrap_or(self.root);
-        let listed = entries(self.root, directory).unwrap_or_default();
-        listed.into_iter().filter(|path| is_match(import, path)).collect()
+        let is_one = |path: &PathBuf| path == directory || is_match(import, path);
+        self.listed(directory).into_iter().filter(is_one).collect()
+    }
+
+    /// The files in a directory; or the directory itself, if it cannot be listed. Reading it gives the error.
+    fn listed(&self, directory: &Path) -> Vec<PathBuf> {
+        entries(self.root, directory).unwrap_or_else(|_| vec![directory.to_owned()])
     }
 
     /// `None` where there is no such file.
@@ -115,7 +119,7 @@ impl Reader<'_> {
 
 /// An import by its full name that is not there: the runtime does not start.
 fn missing(path: &Path) -> ConfigFile {
-    let why = "it is imported, and is not there".to_owned();
+    let why = "it is imported, but does not exist".to_owned();
     ConfigFile { path: path.to_owned(), written: None, settings: Err(Unusable::Broken(why)) }
 }
 
@@ -123,4 +127,24 @@ fn is_match(pattern: &Path, path: &Path) -> bool {
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::default() };
     let pattern = glob::Pattern::new(&pattern.to_string_lossy());
     pattern.is_ok_and(|pattern| pattern.matches_path_with(path, options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_listed_is_what_cannot_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        let crio = root.path().join("etc/crio");
+        std::fs::create_dir_all(&crio).unwrap();
+        std::os::unix::fs::symlink("crio.conf.d", crio.join("crio.conf.d")).unwrap();
+        let drop_ins = ["/etc/crio/crio.conf.d"];
+        let runtime = runtime(root.path(), Distribution::CriO, "/etc/crio/crio.conf", &drop_ins);
+        let settings: Vec<_> = runtime.files.iter().map(|file| &file.settings).collect();
+        assert!(
+            matches!(settings.as_slice(), [Err(Unusable::Unreadable(why))] if why.path.ends_with("crio.conf.d")),
+            "{settings:?}"
+        );
+    }
 }

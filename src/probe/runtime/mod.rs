@@ -15,7 +15,6 @@ use crate::symptoms::process::{Process, Processes, Role};
 use crate::symptoms::runtime::{self as seen, Distribution, Handler, Program, Runtime, Runtimes};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Where a distribution keeps its runtime's files.
@@ -164,7 +163,7 @@ fn of_process(root: &Path, called: &Process) -> Runtime {
 
 fn of_home(root: &Path, home: &Home) -> Runtime {
     let distribution = match home.distribution {
-        // That snap puts its containerd where others have theirs, unless it is told otherwise.
+        // That snap puts its containerd in the usual place, unless configured otherwise.
         Distribution::Containerd if exists(root, "/var/snap/k8s/common") => Distribution::K8sSnap,
         other => other,
     };
@@ -205,9 +204,7 @@ fn program(root: &Path, name: &str) -> Program {
 fn at(root: &Path, path: &Path) -> Program {
     let full = below(root, path);
     match root::resolve(root, &full).and_then(|real| real.metadata()) {
-        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => {
-            Program::Executable
-        }
+        Ok(metadata) if super::read::is_program(&metadata) => Program::Executable,
         Ok(_) => Program::NotExecutable,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Program::Missing,
         Err(error) => Program::Unreadable(super::read::unreadable(&full, &error)),
@@ -233,10 +230,12 @@ fn text(root: &Path, full: &Path) -> io::Result<String> {
 
 /// The entries of a directory of the node, by name; none where it is not there.
 fn entries(root: &Path, full: &Path) -> Seen<Vec<PathBuf>> {
-    let listed = root::resolve(root, full).and_then(|real| real.read_dir());
+    /// Far more than any directory of configurations has.
+    const LIMIT: usize = 1000;
+    let listed = root::resolve(root, full).and_then(|real| super::read::entries(&real, LIMIT));
     match listed {
         Ok(listed) => {
-            let mut paths: Vec<_> = listed.flatten().map(|entry| full.join(entry.file_name())).collect();
+            let mut paths: Vec<_> = listed.into_iter().map(|entry| full.join(entry.file_name())).collect();
             paths.sort();
             Ok(paths)
         }

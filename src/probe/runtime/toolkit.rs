@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVIDIA's container toolkit: whether its container runs, how it was told to configure the runtime,
+//! NVIDIA's container toolkit: whether its container runs, how it should configure the runtime,
 //! and whether a container was seen to work (nvidia-container-toolkit, cmd/nvidia-ctk-installer).
 
 use super::{entries, exists, text};
 use crate::node::{Places, below};
 use crate::probe::root;
 use crate::symptoms::process::VARIABLES;
-use crate::symptoms::runtime::Toolkit;
+use crate::symptoms::runtime::{TOOLKIT_PID, Toolkit};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-const PID: &str = "/run/nvidia/toolkit/toolkit.pid";
 const TOOLKIT_READY: &str = "/run/nvidia/validations/toolkit-ready";
 const NRI_SOCKET: &str = "/run/nri/nri.sock";
 const PROGRAMS: [&str; 2] =
@@ -34,7 +33,7 @@ pub(super) fn read(places: &Places) -> Toolkit {
         path.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"))
     };
     Toolkit {
-        started: written(PID),
+        started: written(TOOLKIT_PID),
         environment: environment(places),
         programs: PROGRAMS.iter().filter(|path| exists(root, path)).map(|path| full(path)).collect(),
         proven: written(TOOLKIT_READY),
@@ -44,9 +43,10 @@ pub(super) fn read(places: &Places) -> Toolkit {
     }
 }
 
-/// Its pid file holds a pid of the node, for its pod has `hostPID`.
+/// Its pid file holds a pid of the node, because its pod has `hostPID`.
 fn environment(places: &Places) -> Option<BTreeMap<String, String>> {
-    let pid: u32 = text(&places.root, &below(&places.root, Path::new(PID))).ok()?.trim().parse().ok()?;
+    let pid: u32 =
+        text(&places.root, &below(&places.root, Path::new(TOOLKIT_PID))).ok()?.trim().parse().ok()?;
     let process = places.proc.join(pid.to_string());
     let name = super::super::read::small(&process.join("comm")).ok()??;
     if !name.starts_with("nvidia-") {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVIDIA's driver: its root, its versions, its devices.
 
+use crate::judge::next_build::STATE;
 use crate::node::{Places, below};
 use crate::observation::{Seen, Unreadable};
 use crate::probe::driver_root::driver_root;
 use crate::probe::peermem::Inspected;
+use crate::probe::rdma::names;
 use crate::probe::read::{small, unreadable};
 use crate::probe::{PEERMEM, module_file};
 use crate::symptoms::Driver;
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// gpu-driver-container, `DRIVER_CONFIG_STATE_FILE`.
-const STATE: &str = "/run/nvidia/nvidia-driver.state";
 
 pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) -> Driver {
     let file = |path: PathBuf| {
@@ -23,7 +21,7 @@ pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) ->
     };
     let root = driver_root(places, release);
     let dev = below(&places.root, Path::new("/dev"));
-    let char = char_links(&dev.join("char"));
+    let char = names(&dev.join("char"));
     let mut dev_dirs = vec![dev, root.join("dev")];
     dev_dirs.dedup();
     let nvidia_file = inspected.find(&root, release, "nvidia").map(|found| found.map(|found| found.path));
@@ -38,8 +36,9 @@ pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) ->
         },
         on_host: inspected.find(&places.root, release, "nvidia").ok().flatten().map(|found| found.path),
         nvidia_file,
-        told: file(places.proc.join("driver/nvidia/version")),
+        version_file: file(places.proc.join("driver/nvidia/version")),
         loaded: file(places.sys.join("module/nvidia/version")),
+        library: library(&root),
         client: file(places.sys.join("kernel/mm/memory_peers/nv_mem/version")),
         state: file(below(&places.root, Path::new(STATE))),
         nodes: dev_dirs.into_iter().map(|dir| (dir.clone(), nodes(&dir))).collect(),
@@ -49,14 +48,17 @@ pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) ->
     }
 }
 
-fn char_links(directory: &Path) -> Seen<Option<Vec<String>>> {
-    match directory.read_dir() {
-        Ok(entries) => Ok(Some(
-            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect(),
-        )),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(directory, &error)),
-    }
+/// ldconfig links the name to the version that is installed last.
+fn library(root: &Path) -> Option<(PathBuf, String)> {
+    const DIRECTORIES: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
+    const NAME: &str = "libnvidia-ml.so.";
+    let links =
+        DIRECTORIES.iter().map(|directory| below(root, Path::new(directory)).join(NAME.to_owned() + "1"));
+    links.into_iter().find_map(|link| {
+        let target = link.read_link().ok()?;
+        let version = target.file_name()?.to_str()?.strip_prefix(NAME)?.to_owned();
+        Some((link, version))
+    })
 }
 
 fn nodes(directory: &Path) -> Seen<Vec<String>> {

@@ -41,6 +41,7 @@ impl Probe<'_> {
             rdma: rdma::read(places, &nics),
             host: host::read(places, &survey.processes, release),
             holders: super::holders(&places.proc),
+            rebuild: None,
             nics,
             survey,
             wishes,

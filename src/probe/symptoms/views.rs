@@ -7,7 +7,8 @@ use crate::probe::mount::{all, covering};
 use crate::symptoms::{Mount, Mounts, View, Whose};
 use std::path::{Path, PathBuf};
 
-/// `container`: the mountinfo of the driver container. `is_here`: the tree is this machine's, so that our own mounts mean something.
+/// `container`: the mountinfo of the driver container. `is_here`: the tree is this machine's, so our own mounts mean
+/// something.
 pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> Vec<View> {
     let mut views = Vec::new();
     let mut add = |whose, source: PathBuf, root: &Path| {

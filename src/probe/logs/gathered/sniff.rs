@@ -60,12 +60,14 @@ pub(super) fn kind(path: &Path, is_named: bool, tables: &BTreeMap<&'static str, 
         (Some(container), _) => Kind::Streams(Some(container)),
         (None, Winner::One(container)) => Kind::Streams(Some(container)),
         (None, Winner::Several) => Kind::Other(
-            "two containers may have written it: name it for its container (nvidia-driver-ctr.log), or take `kubectl logs --prefix`",
+            "two containers may have written it: name it after its container (nvidia-driver-ctr.log), or \
+                take `kubectl logs --prefix`",
         ),
         (None, Winner::Nobody) if seen.has(LOOKS) => Kind::Streams(Some("peermem-gate")),
         (None, Winner::Nobody) if seen.has(SYSTEM) => Kind::System { is_gz },
         (None, Winner::Nobody) => Kind::Other(
-            "no sentence in it is known: name it for its container (nvidia-driver-ctr.log), or take `kubectl logs --prefix`",
+            "none of its sentences is known: name it after its container (nvidia-driver-ctr.log), or take \
+                `kubectl logs --prefix`",
         ),
     })
 }
@@ -110,7 +112,8 @@ impl Seen {
         self.mark(SYSTEM, record::spoken(line).is_some_and(|spoken| known(spoken.program)));
     }
 
-    /// The container whose sentences are the most; where several may say them, the one with the fewest programs in it.
+    /// The container whose sentences are the most; where several may say them, the one with the fewest programs in
+    /// it.
     fn winner(&self, tables: &BTreeMap<&'static str, Table>) -> Winner {
         let Some(most) = self.votes.values().max() else { return Winner::Nobody };
         let first: Vec<_> =

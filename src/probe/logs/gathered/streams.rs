@@ -35,7 +35,7 @@ struct Hearing<'t> {
     of: BTreeMap<(String, String), Option<Listener<'t>>>,
     /// Of containers of which nothing is known.
     others: u64,
-    looks: Vec<(Stamp, State)>,
+    looks: Vec<(Stamp, Shown)>,
 }
 
 impl<'t> Streams<'t> {
@@ -125,7 +125,7 @@ impl<'t> Hearing<'t> {
 }
 
 /// `… look {…}`, or the same as a string in an object ([`crate::look::Recorded`]).
-fn recorded(text: &[u8]) -> Option<State> {
+fn recorded(text: &[u8]) -> Option<Shown> {
     let look: Value = if text.first() == Some(&b'{') {
         let object: Value = serde_json::from_slice(text).ok()?;
         serde_json::from_str(object.get("message")?.as_str()?.strip_prefix("look ")?).ok()?
@@ -133,13 +133,13 @@ fn recorded(text: &[u8]) -> Option<State> {
         let at = memchr::memmem::find(text, LOOK)? + LOOK.len() - 1;
         serde_json::from_slice(&text[at..]).ok()?
     };
-    State::of(look.get("seen")?)
+    Shown::of(look.get("seen")?)
 }
 
 /// What changed from one look to the next.
-fn shown(looks: &[(Stamp, State)], path: &Path) -> Vec<Trace> {
+fn shown(looks: &[(Stamp, Shown)], path: &Path) -> Vec<Trace> {
     let mut traces = Vec::new();
-    let mut before = State::default();
+    let mut before = Shown::default();
     for (at, now) in looks {
         let mut add =
             |sight, it: &str| traces.push(Trace { sight, at: *at, it: it.to_owned(), path: path.to_owned() });
@@ -163,13 +163,13 @@ fn shown(looks: &[(Stamp, State)], path: &Path) -> Vec<Trace> {
 /// As much of a look as a timeline shows. An [`crate::observation::Observation`] is not read as a whole: what a later
 /// release adds to it does not matter here.
 #[derive(Clone, Copy, Default)]
-struct State {
+struct Shown {
     is_marked: bool,
     stack: Option<&'static str>,
     has_peermem: bool,
 }
 
-impl State {
+impl Shown {
     fn of(seen: &Value) -> Option<Self> {
         let modules = seen.get("modules")?;
         let listed = modules.pointer("/proc/Ok/modules").and_then(Value::as_array);

@@ -134,7 +134,7 @@ fn what_is_no_module_file_is_told_from_what_cannot_be_read() {
         assert_eq!(why_damaged(&path(name)), why);
     }
     fs::write(path("packed"), pack(Packing::Gzip, &[b'x'; 100])).unwrap();
-    assert_eq!(why_damaged(&path("packed")), "unpacks to something that is no ELF file");
+    assert_eq!(why_damaged(&path("packed")), "unpacks to something that is not an ELF file");
     for (name, magic) in [("gz", &b"\x1f\x8b"[..]), ("xz", b"\xfd7zXZ\0"), ("zst", b"\x28\xb5\x2f\xfd")] {
         fs::write(path(name), [magic, b"garbage, and nothing else"].concat()).unwrap();
         assert!(why_damaged(&path(name)).contains("does not unpack"));

@@ -140,3 +140,15 @@ fn what_cannot_be_read_is_named() {
     tree.link("x.ko", "x.ko");
     assert_eq!(find(tree.0.path(), RELEASE, "x").unwrap_err().path, tree.path("x.ko"));
 }
+
+/// An unreadable directory counts only if depmod prefers it to the one with the file.
+#[test]
+fn a_directory_that_cannot_be_read_hides_nothing() {
+    let tree = Tree::new(&["extra/nvidia-peermem.ko"]);
+    tree.link("updates", "updates");
+    let why = find(tree.0.path(), RELEASE, "nvidia_peermem").unwrap_err();
+    assert_eq!(why.path, tree.path("updates"));
+    fs::remove_file(tree.path("updates")).unwrap();
+    tree.link("weak-updates", "weak-updates");
+    tree.expect("extra/nvidia-peermem.ko", &[], None);
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line as typed: clap structs, one for each verb. [`options`] has what verbs share, [`value`]
+//! what a value may be.
+//!
+//! The environment mirrors are derived from these options in [`crate::environment`].
+#![expect(
+    missing_docs,
+    reason = "clap prints the comments of options: a field without one is a group of them"
+)]
+
+mod options;
+mod value;
+
+pub use options::{HealArgs, HoldArgs, LogArgs, LookArgs, NodeArgs, PaceArgs};
+pub use value::{AnswerFormat, For, Format, OnTimeout, Picture, Timeout, absolute, consumers, duration};
+
+use crate::help;
+use crate::rebuild::Wish;
+use crate::timeline::Since;
+use clap::{ArgAction, Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use value::{boolean, directory, parameter, root, since, wish};
+
+/// Below the short help.
+const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
+
+/// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for
+#[derive(Debug, Parser)]
+#[command(name = "peermem-gate", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What was asked for.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    Wait(WaitArgs),
+    Check(CheckArgs),
+    Load(LoadArgs),
+    Keep(KeepArgs),
+    Doctor(DoctorArgs),
+    Fleet(FleetArgs),
+    Timeline(TimelineArgs),
+    Rebuild(RebuildArgs),
+    Install(InstallArgs),
+}
+
+/// Hold until MOFED is ready; then exit 0, or become CMD
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("wait"))]
+#[expect(clippy::doc_markdown, reason = "clap prints it")]
+pub struct WaitArgs {
+    #[command(flatten)]
+    pub hold: HoldArgs,
+    /// At the deadline
+    #[arg(
+        long,
+        value_name = "ACTION",
+        default_value = "fail",
+        long_help = "What to do at the deadline: end with 124, or open anyway and say so"
+    )]
+    pub on_timeout: OnTimeout,
+    /// End at once, with 3, when waiting cannot help
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub fail_fast: bool,
+    /// auto: have OpenShift's driver toolkit build again
+    #[arg(long, value_name = "off|auto", default_value = "off", value_parser = wish, long_help = "auto: on OpenShift, have the driver toolkit build again what it built without MOFED")]
+    pub rebuild: Wish,
+    #[command(flatten)]
+    pub look: LookArgs,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// What to become when the gate opens
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("load"))]
+pub struct LoadArgs {
+    #[command(flatten)]
+    pub hold: HoldArgs,
+    #[command(flatten)]
+    pub heal: HealArgs,
+    /// The modprobe to run
+    #[arg(
+        long,
+        value_name = "PATH",
+        long_help = "The modprobe to run [default: the first in PATH that is not this program]"
+    )]
+    pub modprobe: Option<PathBuf>,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// The module's parameters, as modprobe takes them
+    #[arg(last = true, value_name = "PARAM=VALUE", value_parser = parameter)]
+    pub parameters: Vec<OsString>,
+}
+
+/// Stay: load, let go when MOFED is about to swap its modules, load again after
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("keep"))]
+pub struct KeepArgs {
+    #[command(flatten)]
+    pub pace: PaceArgs,
+    #[command(flatten)]
+    pub heal: HealArgs,
+    /// Never unload
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub no_yield: bool,
+    /// Unload the module on exit
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub unload_on_exit: bool,
+    /// Where to leave the report and the state, replaced atomically
+    #[arg(long, value_name = "PATH")]
+    pub status_file: Option<PathBuf>,
+    /// The modprobe to run
+    #[arg(
+        long,
+        value_name = "PATH",
+        long_help = "The modprobe to run [default: the first in PATH that is not this program]"
+    )]
+    pub modprobe: Option<PathBuf>,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// The module's parameters, as modprobe takes them
+    #[arg(last = true, value_name = "PARAM=VALUE", value_parser = parameter)]
+    pub parameters: Vec<OsString>,
+}
+/// Rebuild nvidia-peermem.ko for this kernel, nvidia and MOFED, or report why not
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("rebuild"))]
+pub struct RebuildArgs {
+    /// Print what would be done, and do nothing
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub dry_run: bool,
+    /// Remove what a rebuild installed
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Remove the nvidia-peermem.ko that a rebuild installed")]
+    pub undo: bool,
+    #[command(flatten)]
+    pub heal: HealArgs,
+    /// Where the last words go
+    #[arg(
+        long,
+        value_name = "PATH",
+        long_help = "Where the last words go [default: /dev/termination-log if it exists]"
+    )]
+    pub termination_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// One look, one verdict, no waiting
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("check"))]
+pub struct CheckArgs {
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: AnswerFormat,
+    /// Judge by what `keep` left here, and by its age, instead of looking
+    #[arg(long, value_name = "PATH")]
+    pub status_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub look: LookArgs,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// All that is wrong on this node with GPUDirect RDMA, with evidence and remedy
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("doctor"))]
+#[expect(clippy::doc_markdown, reason = "clap prints it")]
+pub struct DoctorArgs {
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show all evidence and conditions
+    #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Show all evidence, remedies and conditions; by default the answer fits a screen")]
+    pub verbose: bool,
+    /// Prefix for every path that is read
+    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
+    pub root: Option<PathBuf>,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Roll up the reports of many nodes
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("fleet"))]
+pub struct FleetArgs {
+    /// Reports of `doctor --format json`, one a line [default: standard input]
+    #[arg(
+        value_name = "FILE",
+        long_help = "Reports of `doctor --format json`, one a line; a prefix by `kubectl logs` is skipped.\n\n[default: standard input]"
+    )]
+    pub files: Vec<PathBuf>,
+    /// Output of `kubectl get nodes,pods -A -o json`
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = "Output of `kubectl get nodes,pods -A -o json`.\n\nAdds nodes without a report, and driver pods that are missing or have no gate."
+    )]
+    pub nodes: Option<PathBuf>,
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Draw what happened on a node, from what its logs and files still show
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("timeline"))]
+pub struct TimelineArgs {
+    /// Logs, must-gathers or sosreports of one node [default: this node]
+    #[arg(value_name = "FILE|DIR")]
+    pub files: Vec<PathBuf>,
+    /// How to draw
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Picture,
+    /// Only what happened since then [default: the last boot]
+    #[arg(long, value_name = "TIME|DUR", value_parser = since, long_help = "Only what happened since then: 2025-11-21T11:50:00Z, or 3h before the end\n\n[default: the last boot]")]
+    pub since: Option<Since>,
+    /// The node, where files are of several
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Prefix for every path
+    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
+    pub root: Option<PathBuf>,
+    /// The proc file system [default: proc below --root]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub proc: Option<PathBuf>,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Put this program, and the modprobe shim, into a shared volume
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("install"))]
+pub struct InstallArgs {
+    /// Where the volume is mounted; the directory must exist
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

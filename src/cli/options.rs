@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The options that verbs share.
+#![expect(
+    missing_docs,
+    reason = "clap prints the comments of options: a field without one is a group of them"
+)]
+
+use super::value::{
+    For, Format, Timeout, absolute, boolean, directory, duration, heartbeat, level, module_name, root,
+    timeout, wish,
+};
+use crate::rebuild::Wish;
+use crate::version::Version;
+use clap::{ArgAction, Args};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of the verbs that hold until the node is ready.
+#[derive(Debug, Args)]
+pub struct HoldArgs {
+    /// How long to hold, like 10s, 20m, 2h or none
+    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to hold: a whole number with ms, s, m or h, or none; 0s is one look")]
+    pub timeout: Timeout,
+    /// Look once, log what is missing, open
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Look once, log what would be waited for, then open (`load` does not load)")]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub pace: PaceArgs,
+}
+
+/// Options of every verb that waits for something, `keep` included.
+#[derive(Debug, Args)]
+pub struct PaceArgs {
+    /// How long everything must hold without a break
+    #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
+    pub settle: Duration,
+    /// How long a suspect marker is not believed
+    #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
+    pub suspect_hold: Duration,
+    /// How often to say that it still waits
+    #[arg(long, value_name = "DUR", default_value = "60s", value_parser = heartbeat)]
+    pub heartbeat: Duration,
+    /// Where the closing verdict goes
+    #[arg(
+        long,
+        value_name = "PATH",
+        long_help = "Where the closing verdict goes [default: /dev/termination-log if it exists]"
+    )]
+    pub termination_log: Option<PathBuf>,
+    /// A Prometheus textfile, replaced atomically
+    #[arg(long, value_name = "PATH")]
+    pub metrics_file: Option<PathBuf>,
+}
+
+/// Options of the verbs that may rebuild nvidia-peermem.
+#[derive(Debug, Args)]
+pub struct HealArgs {
+    /// Build nvidia-peermem.ko again if only that is wrong
+    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = wish, long_help = "Build nvidia-peermem.ko again when only that is wrong: off, auto, or a program that does")]
+    pub rebuild: Wish,
+    /// How long a rebuild may take
+    #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
+    pub rebuild_timeout: Duration,
+}
+
+/// Options of the verbs that look and load nothing.
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    /// Also ask whether nvidia-peermem.ko will load
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub peermem: bool,
+    /// Prefix for every path that is read
+    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /; `check`: /host in a pod that has it]")]
+    pub root: Option<PathBuf>,
+}
+
+/// Options of every verb that looks at the node.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// Whose readiness: peermem, fabric, any
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_delimiter = ',',
+        default_value = "peermem",
+        hide_possible_values = true,
+        long_help = "Whose readiness is asked for; `any`: of all that need MOFED on this node"
+    )]
+    pub r#for: Vec<For>,
+    /// Precompiled GPU driver: no header check
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
+    pub precompiled: bool,
+    /// The MOFED version to expect
+    #[arg(
+        long,
+        value_name = "V",
+        long_help = "The MOFED version to expect [default: what MOFED's header tree says]"
+    )]
+    pub mofed_version: Option<Version>,
+    /// RDMA modules
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name, long_help = "The RDMA modules that must be live")]
+    pub module: Vec<String>,
+    /// MOFED's ready marker
+    #[arg(long, value_name = "PATH", value_parser = absolute, long_help = "MOFED's marker [default: `DRIVER_READY_PATH`, or /run/mellanox/drivers/.driver-ready]")]
+    pub marker: Option<PathBuf>,
+    /// The root of the GPU driver's files
+    #[arg(long, value_name = "DIR", value_parser = directory, long_help = "The root of the GPU driver's files and modprobe [default: a driver container's, else /]")]
+    pub driver_root: Option<PathBuf>,
+    /// The proc file system [default: proc below --root]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub proc: Option<PathBuf>,
+    /// The sys file system [default: sys below --root]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub sys: Option<PathBuf>,
+}
+
+/// Options of every verb.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// How to log
+    #[arg(long, value_name = "FORMAT", default_value = "text", long_help = "How to log, on standard error")]
+    pub log_format: Format,
+    /// Log error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level)]
+    pub log_level: tracing::Level,
+}
+
+impl Default for LogArgs {
+    fn default() -> Self {
+        Self { log_format: Format::Text, log_level: tracing::Level::INFO }
+    }
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a value may be: words to choose from, and parsers.
+
+use crate::consumer::Consumer;
+use crate::rebuild::Wish;
+use crate::stamp;
+use crate::timeline::Since;
+use clap::ValueEnum;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Text for people, JSON for machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum Format {
+    Text,
+    Json,
+}
+
+/// Whose readiness to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::doc_markdown, reason = "clap prints it")]
+pub enum For {
+    /// nvidia-peermem
+    Peermem,
+    /// Fabric Manager on an NVLink 5 machine
+    Fabric,
+    /// All of them
+    Any,
+}
+
+/// Each once, in the order of the table.
+#[must_use]
+pub fn consumers(asked: &[For]) -> Vec<Consumer> {
+    let is_asked = |consumer: &Consumer| {
+        asked.iter().any(|asked| match asked {
+            For::Peermem => *consumer == Consumer::Peermem,
+            For::Fabric => *consumer == Consumer::Fabric,
+            For::Any => true,
+        })
+    };
+    Consumer::ALL.into_iter().filter(is_asked).collect()
+}
+
+/// The formats of a single verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum AnswerFormat {
+    Text,
+    Json,
+    /// One sentence of at most 80 bytes, for probes.
+    Line,
+}
+
+impl From<Format> for AnswerFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text,
+            Format::Json => Self::Json,
+        }
+    }
+}
+
+/// How a timeline is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum Picture {
+    Text,
+    Svg,
+    Json,
+}
+
+/// What to do at the deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum OnTimeout {
+    Fail,
+    Proceed,
+}
+
+/// How long to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// Forever.
+    None,
+    /// This long; zero is one look.
+    After(Duration),
+}
+
+/// One integer and one unit. A bare number is refused: seconds to one reader are minutes to another.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || {
+        format!("{text:?} is not one whole number and one unit (ms, s, m or h), like 300ms, 10s, 20m or 2h")
+    };
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(unit_at);
+    let milliseconds = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    // A century is more than any wait, and keeps every later sum from overflowing.
+    number
+        .checked_mul(milliseconds)
+        .filter(|ms| *ms <= 100 * 365 * 24 * 3_600_000)
+        .map(Duration::from_millis)
+        .ok_or_else(|| format!("{text:?} is more than a hundred years"))
+}
+
+/// A line more often than this fills a disk and helps nobody.
+const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
+
+pub(super) fn heartbeat(text: &str) -> Result<Duration, String> {
+    let heartbeat = duration(text)?;
+    if heartbeat < SHORTEST_HEARTBEAT { Err("must be at least 1s".to_owned()) } else { Ok(heartbeat) }
+}
+
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    text.parse().map_err(|_| format!("{text:?} is neither true nor false"))
+}
+
+pub(super) fn wish(text: &str) -> Result<Wish, String> {
+    match text {
+        "off" => Ok(Wish::Off),
+        "auto" => Ok(Wish::Auto),
+        _ => absolute(text).map(Wish::By).map_err(|why| format!("{why}; or off, or auto")),
+    }
+}
+
+pub(super) fn timeout(text: &str) -> Result<Timeout, String> {
+    match text {
+        "none" => Ok(Timeout::None),
+        text => duration(text).map(Timeout::After).map_err(|why| format!("{why}; or none")),
+    }
+}
+
+/// A moment with a zone, or a duration before the end.
+pub(super) fn since(text: &str) -> Result<Since, String> {
+    if let Some((stamp, _)) = stamp::rfc3339(text.as_bytes()).filter(|(_, length)| *length == text.len()) {
+        return Ok(Since::Moment(stamp.ns));
+    }
+    let why = || {
+        format!("{text:?} is neither a time with a zone, like 2025-11-21T11:50:00Z, nor a duration, like 3h")
+    };
+    let duration = duration(text).map_err(|_| why())?;
+    i64::try_from(duration.as_nanos()).map(Since::Last).map_err(|_| why())
+}
+
+pub(super) fn level(text: &str) -> Result<tracing::Level, String> {
+    text.parse().map_err(|_| "it is one of error, warn, info, debug, trace".to_owned())
+}
+
+/// The kernel's own spelling: file names have dashes, /proc/modules has underscores.
+pub(super) fn module_name(text: &str) -> Result<String, String> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if text.is_empty() || !text.chars().all(valid) {
+        return Err(format!("{text:?} is not a module's name"));
+    }
+    Ok(text.replace('-', "_"))
+}
+
+/// Paths below `--root` are absolute, so the prefix is unambiguous.
+pub fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() && path.file_name().is_some() {
+        Ok(path)
+    } else {
+        Err(format!("{text:?} is not an absolute path of a file"))
+    }
+}
+
+/// modprobe would take what begins with a dash for an option, behind the module's name too.
+pub(super) fn parameter(text: &str) -> Result<OsString, String> {
+    if text.is_empty() || text.starts_with('-') {
+        return Err(format!(
+            "{text:?} is not a module parameter: write NAME=VALUE, and no option of modprobe"
+        ));
+    }
+    Ok(text.into())
+}
+
+/// A relative one is below the current directory.
+pub(super) fn root(text: &str) -> Result<PathBuf, String> {
+    std::path::absolute(text).map_err(|error| format!("{text:?} is not a directory's path: {error}"))
+}
+
+pub(super) fn directory(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(format!("{text:?} is not an absolute path")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_one_number_and_one_unit() {
+        assert_eq!(duration("300ms"), Ok(Duration::from_millis(300)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert_eq!(duration("20m"), Ok(Duration::from_secs(1200)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        for wrong in [
+            "",
+            "30",
+            "s",
+            "1.5s",
+            "-1s",
+            "+1s",
+            "1 s",
+            "1h30m",
+            "1d",
+            "10S",
+            "99999999999999999999s",
+            "9999999999h",
+        ] {
+            assert!(duration(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn module_names_are_folded_and_checked() {
+        assert_eq!(module_name("nvidia-peermem"), Ok("nvidia_peermem".to_owned()));
+        for wrong in ["", "a b", "../x", "ä"] {
+            assert!(module_name(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the gate says: a line for each transition, heartbeats, and the last line with the account of the time.
+
+use super::step::{Effect, Level, Line, Opening};
+use super::{Change, Gate};
+use crate::condition::{Condition, ConditionType, DOES_NOT_APPLY, Outcome, Reason, Verdict};
+use crate::ending::Ending;
+use crate::look::Cause;
+use crate::time::{BootTime, Seconds};
+
+impl Gate {
+    pub(super) fn line(&self, now: BootTime, level: Level, text: String) -> Line {
+        let about = self.verdict().and_then(Verdict::deciding).map(|c| (c.r#type, c.reason));
+        Line { level, text, about, cause: None, elapsed: self.elapsed(now) }
+    }
+
+    /// The line of a change, unless there were too many of them.
+    pub(super) fn tell(&mut self, now: BootTime, cause: &Cause, change: Change) -> Vec<Effect> {
+        let line = self.transition(now, cause, change.broke);
+        line.map(Effect::Say).into_iter().chain([Effect::Publish]).collect()
+    }
+
+    /// The closing line of the same look says the rest.
+    pub(super) fn says_more_than_close(&self, change: &Change) -> bool {
+        change.broke.is_some() || self.verdict().is_some_and(|verdict| !later(verdict).is_empty())
+    }
+
+    fn transition(&mut self, now: BootTime, cause: &Cause, broken: Option<String>) -> Option<Line> {
+        if !self.may_tell() {
+            return None;
+        }
+        let verdict = self.verdict()?;
+        let (level, text) = match (verdict.deciding(), verdict.outcome, broken) {
+            (_, _, Some(how)) => {
+                (Level::Warn, format!("{how} while everything settled: the settle time starts again"))
+            }
+            (None, ..) => (Level::Info, "everything holds".to_owned()),
+            (Some(_), Outcome::NotApplicable, _) => (Level::Info, exempted(verdict)),
+            (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => {
+                (Level::Warn, format!("will be rebuilt once everything else has settled: {}", c.message))
+            }
+            (Some(c), Outcome::Blocked, _) => {
+                (Level::Error, format!("blocked, waiting cannot help: {}", sentence(c)))
+            }
+            (Some(c), ..) if c.reason == Reason::Settling => {
+                (Level::Info, format!("settling: {}", c.message))
+            }
+            (Some(c), ..) => (Level::Info, format!("waiting: {}{}", sentence(c), later(verdict))),
+        };
+        let mut line = self.line(now, level, text);
+        line.cause = Some(cause.clone());
+        Some(line)
+    }
+
+    pub(super) fn heartbeat(&self, now: BootTime, unsaid: &str) -> Line {
+        let left = self
+            .deadline()
+            .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
+        let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), sentence);
+        self.line(now, Level::Info, format!("still waiting ({left}): {what}{unsaid}"))
+    }
+
+    /// The last line: how it ended, where the time went, and what was still waited for.
+    pub(super) fn close(&self, now: BootTime, last: Effect, cause: Option<&Cause>) -> Vec<Effect> {
+        let deciding = self.verdict().and_then(Verdict::deciding);
+        let settling = self.settling.is_some();
+        let (level, how) = match &last {
+            Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
+            Effect::Open(Opening::NotApplicable) => (Level::Info, format!("open: {DOES_NOT_APPLY}")),
+            Effect::Open(Opening::Curable) => {
+                (Level::Info, "everything holds except nvidia-peermem.ko, which can be rebuilt".to_owned())
+            }
+            Effect::Open(Opening::DryRun) if settling => {
+                (Level::Info, "open: dry run; everything holds at this look".to_owned())
+            }
+            Effect::Open(Opening::DryRun) => (Level::Warn, "open: dry run; it would have waited".to_owned()),
+            Effect::Open(Opening::TimedOut) => (
+                Level::Warn,
+                "OPEN ALTHOUGH NOT READY: the deadline passed and --on-timeout is proceed".to_owned(),
+            ),
+            Effect::End(Ending::TimedOut) if self.look.is_none() => (
+                Level::Error,
+                "give up: the deadline passed before the first look at the node ended".to_owned(),
+            ),
+            Effect::End(Ending::TimedOut) if deciding.is_none() => {
+                (Level::Error, "give up: the deadline passed just when everything had settled".to_owned())
+            }
+            Effect::End(Ending::TimedOut) => (Level::Error, "give up: the deadline passed".to_owned()),
+            Effect::End(Ending::Blocked) => (Level::Error, "give up: waiting cannot help".to_owned()),
+            Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
+            Effect::End(_) | Effect::Say(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
+        };
+        let mut text = format!("{how} ({})", self.account(now));
+        if let Some(verdict) = self.verdict().filter(|v| is_exempt(v)) {
+            let why = exempted(verdict);
+            text += &format!(": {}", why.trim_end_matches(DOES_NOT_APPLY).trim_end_matches(": "));
+        } else if let Some(c) = deciding {
+            text += &format!(": {}: {}", c.r#type, sentence(c));
+            if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
+                text += "; what to do: run `peermem-gate doctor` on this node to find what blocks it";
+            }
+        }
+        let mut level = level;
+        let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
+        if let Some(next) = next_build.filter(|_| matches!(last, Effect::Open(_))) {
+            text += &format!("; {next}");
+            if level == Level::Info && next.remedy.is_some() {
+                level = Level::Warn;
+            }
+        }
+        let mut effects = Vec::new();
+        if last == Effect::Open(Opening::DryRun) {
+            effects.extend(self.would_wait_for(now));
+        }
+        let line = Line { cause: cause.cloned(), ..self.line(now, level, text) };
+        effects.extend([Effect::Say(line), Effect::Publish, last]);
+        effects
+    }
+
+    fn would_wait_for(&self, now: BootTime) -> Vec<Effect> {
+        let holding = self.verdict().into_iter().flat_map(Verdict::holding);
+        let line = |c: &Condition| Line {
+            about: Some((c.r#type, c.reason)),
+            ..self.line(now, Level::Info, format!("dry run: would wait for {}: {}", c.r#type, sentence(c)))
+        };
+        holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Say(line(c))).collect()
+    }
+
+    fn account(&self, now: BootTime) -> String {
+        let mut account = format!("{} in all", Seconds(self.elapsed(now)));
+        for (r#type, spent) in self.spent.iter().filter(|(_, spent)| !spent.is_zero()) {
+            account += &format!(", {} for {type}", Seconds(*spent));
+        }
+        account
+    }
+}
+
+/// What makes a transition worth a line.
+pub(super) fn said_of(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>, String) {
+    let deciding = verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone()));
+    (verdict.outcome, deciding, later(verdict))
+}
+
+/// What a person can cure while the gate still waits for something else.
+fn later(verdict: &Verdict) -> String {
+    match verdict.blocking_later() {
+        Some(c) => format!("; then {} will block: {}", c.r#type, sentence(c)),
+        None => String::new(),
+    }
+}
+
+fn is_exempt(verdict: &Verdict) -> bool {
+    verdict.outcome == Outcome::NotApplicable
+}
+
+/// Why no consumer needs MOFED here, each in a sentence.
+fn exempted(verdict: &Verdict) -> String {
+    verdict.exemptions().iter().map(|c| c.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// What is so, and what to do about it.
+pub(crate) fn sentence(condition: &Condition) -> String {
+    match &condition.remedy {
+        Some(remedy) => format!("{}; what to do: {remedy}", condition.message),
+        None => condition.message.clone(),
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether the driver container that starts next installs kernel modules.
+//!
+//! Since GPU Operator 26.3 k8s-driver-manager and the driver container unload, build and load nothing if nvidia is
+//! loaded and `/run/nvidia/nvidia-driver.state` equals `DRIVER_CONFIG_DIGEST` (k8s-driver-manager,
+//! `shouldUpdateDriverConfig`; gpu-driver-container, `_userspace_install`). The digest does not cover MOFED.
+
+use crate::condition::{Reason, Status};
+use crate::consumer::Consumer;
+use crate::judge::applies;
+use crate::node::Expectations;
+use crate::observation::{DriverState, Observation, Seen};
+use crate::rebuild;
+use serde::Serialize;
+use std::fmt;
+
+/// The driver container's state file (gpu-driver-container, `DRIVER_CONFIG_STATE_FILE`).
+pub const STATE: &str = "/run/nvidia/nvidia-driver.state";
+
+/// What the next start of the driver container will do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NextBuild {
+    /// Whether it installs kernel modules.
+    pub status: Status,
+    /// A sentence that says why.
+    pub message: String,
+    /// How to get a build on this node, where none would come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl fmt::Display for NextBuild {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.remedy.iter().try_for_each(|remedy| write!(f, "; what to do: {remedy}"))
+    }
+}
+
+impl NextBuild {
+    /// No kernel module will be built or loaded.
+    #[must_use]
+    pub fn is_skipped(&self) -> bool {
+        self.status == Status::False
+    }
+}
+
+/// Somebody needs nvidia-peermem, which does not come with the driver's image.
+#[must_use]
+pub fn is_asked(expected: &Expectations) -> bool {
+    expected.precedes_driver && expected.asks_for(Consumer::Peermem) && !expected.precompiled
+}
+
+/// A build of the whole driver is what cures it.
+#[must_use]
+pub fn cures(reason: Reason) -> bool {
+    rebuild::cures(reason) || reason == Reason::OtherDriverLoaded
+}
+
+/// What a driver container will do next; `None` where none is known that may skip its build, or nobody needs a build.
+#[must_use]
+pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
+    if !is_asked(expected) || !applies(expected, &seen.nic) {
+        return None;
+    }
+    let digest = expected.driver_digest.as_deref();
+    let state = match (&seen.driver_state, digest) {
+        // Releases before 26.3, which always build; or a host without a driver container.
+        (DriverState::NotRead, _) | (DriverState::Absent | DriverState::NoDirectory, None) => return None,
+        (state, _) => state,
+    };
+    let (status, why) = match loaded(seen, "nvidia") {
+        Ok(false) => (Status::True, "nvidia is not loaded".to_owned()),
+        Err(why) => (Status::Unknown, why.to_string()),
+        Ok(true) => loaded_with(state, digest),
+    };
+    let mut message = match status {
+        Status::True => format!("a driver container that starts now will install its kernel modules: {why}"),
+        Status::False => format!("a driver container that starts now will build and load no module: {why}"),
+        Status::Unknown => {
+            format!("whether a driver container that starts now will build anything is unknown: {why}")
+        }
+    };
+    // The fast path is made for this: what works is left alone.
+    let stays = status != Status::True && loaded(seen, "nvidia_peermem") == Ok(true);
+    if stays {
+        message += "; nvidia_peermem is loaded and stays so";
+    }
+    let remedy = (status != Status::True && !stays).then(|| remedy(status));
+    Some(NextBuild { status, message, remedy })
+}
+
+fn remedy(status: Status) -> String {
+    let condition = if status == Status::Unknown { ", if it is there" } else { "" };
+    format!("remove {STATE} on the node{condition}, then delete the driver pod: the new one builds")
+}
+
+/// The file in sysfs that upstream looks at comes and goes with the line in /proc/modules.
+fn loaded(seen: &Observation, module: &str) -> Seen<bool> {
+    seen.modules.proc.as_ref().map(|proc| proc.named(module).next().is_some()).map_err(Clone::clone)
+}
+
+fn loaded_with(state: &DriverState, digest: Option<&str>) -> (Status, String) {
+    match (state, digest) {
+        (DriverState::Digest(noted), Some(digest)) if noted == digest => (
+            Status::False,
+            format!("nvidia is loaded, and {STATE} equals the driver's configuration ({digest})"),
+        ),
+        (DriverState::Digest(noted), Some(digest)) => {
+            (Status::True, format!("{STATE} is {noted}, and the driver's configuration is {digest}"))
+        }
+        (DriverState::Digest(_), None) => (
+            Status::Unknown,
+            format!("nvidia is loaded, {STATE} is there, and DRIVER_CONFIG_DIGEST is not known here"),
+        ),
+        (DriverState::Absent, _) => (Status::True, format!("{STATE} is not there")),
+        (DriverState::Unreadable(why), _) => (Status::Unknown, why.to_string()),
+        (DriverState::NoDirectory | DriverState::NotRead, _) => {
+            (Status::Unknown, format!("nvidia is loaded, and the directory of {STATE} is not mounted here"))
+        }
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A `nvidia_peermem` that is loaded already, or on its way.
+
+use super::{Case, NAME};
+use crate::condition::{Condition, ConditionType, Reason};
+use crate::judge::modules::{ModuleState, state};
+use crate::node::MofedPlace;
+use crate::observation::Symbols;
+
+impl Case<'_> {
+    /// A module that is loaded already, or on its way, is not judged by its file.
+    pub(super) fn loaded(&self) -> Option<Condition> {
+        let condition =
+            |reason, message: String| Some(Condition::new(ConditionType::PeermemUsable, reason, message));
+        match state(&self.seen.modules, NAME) {
+            ModuleState::NotLoaded => None,
+            ModuleState::Live(_) => Some(self.live()),
+            ModuleState::Loading => condition(Reason::ModuleLoading, format!("{NAME} is still loading")),
+            ModuleState::Unloading => condition(Reason::ModuleUnloading, format!("{NAME} is being unloaded")),
+            ModuleState::Disagree(how) => condition(Reason::WitnessesDisagree, format!("{NAME}: {how}")),
+            ModuleState::Unreadable(why) => {
+                condition(Reason::ModulesUnreadable, format!("cannot tell whether {NAME} is loaded: {why}"))
+            }
+        }
+    }
+
+    fn live(&self) -> Condition {
+        let uses = self.uses();
+        let held = match &self.seen.symbols {
+            Symbols::ExportedBy(Some(provider)) => uses.contains(&provider.as_str()),
+            Symbols::ExportedBy(None) | Symbols::NotRead | Symbols::Unreadable(_) => true,
+            Symbols::Missing => false,
+        };
+        let gone: Vec<_> = self.expected.modules.iter().filter(|name| self.is_gone(name)).cloned().collect();
+        let uses = if uses.is_empty() { "nothing".to_owned() } else { uses.join(", ") };
+        if held && gone.is_empty() {
+            let mut message = format!("{NAME} is live and uses {uses}");
+            if self.peermem.loaded.as_ref().is_some_and(|loaded| self.peermem.rebuilt.contains(loaded)) {
+                message += "; peermem-gate rebuilt it";
+            }
+            return Condition::new(ConditionType::PeermemUsable, Reason::PeermemLive, message);
+        }
+        let missing = if gone.is_empty() {
+            "another live module, or none, exports peer memory now".to_owned()
+        } else {
+            format!("not loaded: {}", gone.join(", "))
+        };
+        let (consequence, then) = match self.expected.mofed {
+            MofedPlace::Container => ("it keeps MOFED from starting", ""),
+            MofedPlace::Host => (
+                "it keeps the host's MOFED from loading",
+                ", then load MOFED (`/etc/init.d/openibd restart`) and nvidia_peermem again",
+            ),
+        };
+        let message = format!("{NAME} is loaded and holds {uses}, but {missing}: {consequence}");
+        Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message).with_remedy(format!(
+            "end what uses it (GPU pods), then run `rmmod nvidia_peermem`, never `modprobe -r`, which also \
+                unloads nvidia{then}"
+        ))
+    }
+
+    /// The modules that `nvidia_peermem` holds.
+    fn uses(&self) -> Vec<&str> {
+        let lines = self.seen.modules.proc.iter().flat_map(|proc| &proc.modules);
+        lines.filter(|m| m.users.iter().any(|user| user == NAME)).map(|m| m.name.as_str()).collect()
+    }
+
+    fn is_gone(&self, name: &str) -> bool {
+        matches!(state(&self.seen.modules, name), ModuleState::NotLoaded)
+    }
+}

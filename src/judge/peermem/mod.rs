@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `PeermemUsable`: what the kernel would say to nvidia-peermem.ko, before it is asked.
+//!
+//! The order of the questions is the contract's, and so decides which reason is given when several
+//! fit. What the kernel does is in its kernel/module/{main,version}.c.
+
+mod loaded;
+mod parameter;
+mod versions;
+
+use super::modules::{ModuleState, state};
+use super::next_build::{NextBuild, cures, next_build};
+use crate::PEER_MEMORY_SYMBOLS;
+use crate::condition::{Condition, ConditionType, Reason};
+use crate::node::{Expectations, PeermemExpected};
+use crate::observation::{ModuleFile, ModuleInfo, Observation, Peermem, Symbols};
+use std::path::Path;
+use versions::offered;
+
+const NAME: &str = "nvidia_peermem";
+/// The kernel checks it first, and refuses in other words than for a symbol.
+const LAYOUT: &str = "module_layout";
+
+/// For remedies: a new driver pod unloads nvidia and builds, except on the fast path ([`super::next_build`]).
+const NEW_POD: &str =
+    "remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod";
+
+type Answer = Option<(Reason, String, String)>;
+
+pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
+    let (Some(asked), Some(peermem)) = (&expected.peermem, &seen.peermem) else {
+        return super::not_required(ConditionType::PeermemUsable, "no module file is inspected");
+    };
+    let case = Case { expected, asked, seen, peermem };
+    if let Some(loaded) = case.loaded() {
+        return loaded;
+    }
+    let refusal = case.refusal().map(|refusal| case.with_next_build(refusal));
+    let (reason, message, remedy) = refusal.unwrap_or_else(|| case.usable());
+    let condition = Condition::new(ConditionType::PeermemUsable, reason, message);
+    if remedy.is_empty() { condition } else { condition.with_remedy(remedy) }
+}
+
+struct Case<'a> {
+    expected: &'a Expectations,
+    asked: &'a PeermemExpected,
+    seen: &'a Observation,
+    peermem: &'a Peermem,
+}
+
+impl Case<'_> {
+    /// The first thing that the kernel would refuse it for, or that keeps us from telling.
+    fn refusal(&self) -> Answer {
+        let info = match &self.peermem.file {
+            ModuleFile::Read { info, .. } => Some(info.as_ref()),
+            _ => None,
+        };
+        let file = |question: fn(&Self, &ModuleInfo) -> Answer| info.and_then(|info| question(self, info));
+        self.missing()
+            .or_else(|| self.unlisted())
+            .or_else(|| file(Self::stub))
+            .or_else(|| file(Self::mismatch))
+            .or_else(|| file(Self::wrong_kernel))
+            .or_else(|| file(Self::version_missing))
+            .or_else(|| file(Self::unsigned))
+            .or_else(|| self.legacy_client())
+            .or_else(|| self.bad_parameter())
+            .or_else(|| self.install_line())
+            .or_else(|| file(Self::other_driver))
+            .or_else(|| self.damaged())
+            .or_else(|| file(Self::dependency))
+            .or_else(|| self.unshown())
+            .or_else(|| self.unreadable())
+            .or_else(|| file(Self::signature_unknown))
+            .or_else(|| file(Self::version_unknown))
+    }
+
+    /// A new driver pod is no cure as long as it skips the build.
+    fn with_next_build(&self, refusal: (Reason, String, String)) -> (Reason, String, String) {
+        let (reason, message, remedy) = refusal;
+        let is_unlisted = matches!(self.peermem.file, ModuleFile::Read { listed: Some(false), .. });
+        let next = next_build(self.expected, self.seen).filter(NextBuild::is_skipped);
+        let Some(next) = next.filter(|_| cures(reason) && !is_unlisted) else {
+            return (reason, message, remedy);
+        };
+        let reason = match reason {
+            Reason::ModuleFileMissing | Reason::StubModule => Reason::BuildSkipped,
+            reason => reason,
+        };
+        (reason, format!("{message}; {}", next.message), next.remedy.unwrap_or(remedy))
+    }
+
+    fn missing(&self) -> Answer {
+        let ModuleFile::Missing(directory) = &self.peermem.file else { return None };
+        Some((
+            Reason::ModuleFileMissing,
+            format!("there is no nvidia-peermem.ko below {}", directory.display()),
+            "if the driver is being built or loaded, wait; if its container skipped the build, remove \
+             /run/nvidia/nvidia-driver.state on the node and delete the driver pod; on a host install the \
+             modules (dkms); or \
+             correct --driver-root"
+                .to_owned(),
+        ))
+    }
+
+    fn unlisted(&self) -> Answer {
+        let ModuleFile::Read { path, listed: Some(false), .. } = &self.peermem.file else { return None };
+        let message = format!(
+            "{} exists, but modules.dep does not list it, so modprobe does not find it",
+            path.display()
+        );
+        Some((
+            Reason::ModuleFileMissing,
+            message,
+            format!("run depmod {} in the driver's root", self.seen.kernel.release),
+        ))
+    }
+
+    /// Known by what it does not want: version, srcversion and parameters are the real one's.
+    fn stub(&self, info: &ModuleInfo) -> Answer {
+        if info.imports.contains(PEER_MEMORY_SYMBOLS[0]) {
+            return None;
+        }
+        Some((
+            Reason::StubModule,
+            format!(
+                "{} is a stub: it was built without MOFED's headers, so no kernel loads it (\"Invalid \
+                    argument\", usually with nothing in the kernel log)",
+                self.path()
+            ),
+            self.rebuild(),
+        ))
+    }
+
+    fn wrong_kernel(&self, info: &ModuleInfo) -> Answer {
+        let kernel = &self.seen.kernel;
+        let (release, flags) = info.vermagic.split_once(' ').unwrap_or((&info.vermagic, ""));
+        let accepted = &self.peermem.accepted;
+        let flags_of =
+            |vermagic: &str| vermagic.split_once(' ').map_or("", |(_, flags)| flags).trim_end().to_owned();
+        let other_flags = accepted.iter().find(|a| flags_of(&a.vermagic) != flags.trim_end());
+        let layout = info.versions.get(LAYOUT);
+        let other_layout = accepted
+            .iter()
+            .any(|a| layout.zip(a.versions.get(LAYOUT)).is_some_and(|(ours, theirs)| ours != theirs));
+        let path = self.path();
+        let message = if info.machine != kernel.machine && !kernel.machine.is_empty() {
+            format!("{path} is for {}, but this machine is {}", info.machine, kernel.machine)
+        } else if let Some(accepted) = other_flags {
+            format!(
+                "{path} is built for a kernel with \"{}\", but this one has \"{}\" (from {})",
+                flags.trim_end(),
+                flags_of(&accepted.vermagic),
+                accepted.path.display()
+            )
+        } else if other_layout {
+            format!("{path} is built for another layout of kernel modules ({LAYOUT})")
+        } else if release != kernel.release && info.versions.is_empty() {
+            format!("{path} is built for kernel {release}, but this one is {}", kernel.release)
+        } else {
+            return None;
+        };
+        Some((
+            Reason::WrongKernel,
+            message,
+            format!("build the driver for the running kernel: {NEW_POD}, or use the image for it"),
+        ))
+    }
+
+    /// By what the kernel demands signatures, if it does.
+    fn signature_demanded(&self) -> Option<String> {
+        let demands = &self.peermem.signatures;
+        match (&demands.enforced, &demands.lockdown) {
+            (Ok(Some(true)), _) => {
+                Some("this kernel loads only signed modules (module.sig_enforce)".to_owned())
+            }
+            (_, Ok(Some(lockdown))) if lockdown != "none" => {
+                Some(format!("the kernel is locked down ({lockdown}, as with Secure Boot)"))
+            }
+            _ => None,
+        }
+    }
+
+    fn unsigned(&self, info: &ModuleInfo) -> Answer {
+        let by = self.signature_demanded().filter(|_| !info.signed)?;
+        Some((
+            Reason::UnsignedModule,
+            format!("{} is not signed, and {by}", self.path()),
+            "sign it with a key that the kernel trusts (MOK), or use a driver with signed modules \
+                (precompiled), or turn Secure Boot off"
+                .to_owned(),
+        ))
+    }
+
+    fn signature_unknown(&self, info: &ModuleInfo) -> Answer {
+        let demands = &self.peermem.signatures;
+        let unreadable = [demands.enforced.as_ref().err(), demands.lockdown.as_ref().err()];
+        let why = unreadable.into_iter().flatten().next().filter(|_| !info.signed)?;
+        Some((
+            Reason::SignatureUnknown,
+            format!(
+                "{} is not signed, and cannot tell whether this kernel requires a signature: {why}",
+                self.path()
+            ),
+            "let this process read that file (as root)".to_owned(),
+        ))
+    }
+
+    fn legacy_client(&self) -> Answer {
+        let proc = self.seen.modules.proc.as_ref().ok()?;
+        proc.named("nv_peer_mem").next()?;
+        Some((
+            Reason::LegacyClientLoaded,
+            "nv_peer_mem is loaded and has registered the name that nvidia_peermem needs".to_owned(),
+            "run `rmmod nv_peer_mem`, and remove its package (nvidia-peer-memory), or it returns at the next \
+                boot".to_owned(),
+        ))
+    }
+
+    fn bad_parameter(&self) -> Answer {
+        let typed = self.asked.parameters.iter().map(|text| (text.as_str(), "the command line".to_owned()));
+        let given = self.peermem.parameters.iter().map(|p| (p.text.as_str(), p.source.display().to_string()));
+        let (text, source) = given.chain(typed).find(|(text, _)| parameter::is_bad(text))?;
+        let remedy = if source.ends_with("/cmdline") {
+            "correct it in the boot loader's configuration, and reboot"
+        } else {
+            &format!(
+                "correct it there (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then {NEW_POD}"
+            )
+        };
+        let message = format!("{source} gives nvidia-peermem {text}: it takes 0 or 1");
+        Some((Reason::BadParameter, message, remedy.to_owned()))
+    }
+
+    /// `load` asks modprobe itself (`--show-depends`); the line says the same to those who may not run it.
+    fn install_line(&self) -> Answer {
+        let line = self.peermem.install.iter().find(|line| !runs_the_gate(&line.text))?;
+        Some((
+            Reason::InstallLine,
+            format!(
+                "{} has `install nvidia_peermem {}`: modprobe runs that command instead of loading the \
+                    module, and may report success",
+                line.source.display(),
+                line.text
+            ),
+            "remove that line, or let it run `peermem-gate load`".to_owned(),
+        ))
+    }
+
+    fn damaged(&self) -> Answer {
+        let ModuleFile::Damaged(why) = &self.peermem.file else { return None };
+        Some((
+            Reason::ModuleFileDamaged,
+            format!("{} is not a loadable module: {}", why.path.display(), why.why),
+            format!("{}; check for a full disk, which truncates files", self.rebuild()),
+        ))
+    }
+
+    /// modprobe would load what is missing, which is for others to do.
+    fn dependency(&self, info: &ModuleInfo) -> Answer {
+        let wants_nvidia = info.imports.iter().any(|symbol| symbol.starts_with("nvidia_p2p_"));
+        let implied = ["nvidia"].into_iter().filter(|_| wants_nvidia);
+        let needed = implied.chain(info.depends.iter().map(String::as_str));
+        let is_live = |name: &str| matches!(state(&self.seen.modules, name), ModuleState::Live(_));
+        let exporter = match &self.seen.symbols {
+            Symbols::Missing => Some("a module that exports its symbols"),
+            Symbols::ExportedBy(Some(name)) if !is_live(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let name = exporter.or_else(|| needed.into_iter().find(|name| !is_live(name)))?;
+        let remedy = if name == "nvidia" {
+            "load the GPU driver's nvidia first: see the driver container's log"
+        } else {
+            ""
+        };
+        Some((
+            Reason::DependencyNotLive,
+            format!("{} needs {name}, which is not live", self.path()),
+            remedy.to_owned(),
+        ))
+    }
+
+    /// What lies in the volume of a driver's pod is judged, but no modprobe finds it there.
+    fn unshown(&self) -> Answer {
+        let ModuleFile::Read { path, listed: None, .. } = &self.peermem.file else { return None };
+        (!path.starts_with(&self.peermem.root)).then(|| {
+            (
+                Reason::ModuleFileMissing,
+                format!("{} is built, but not installed in any root that a modprobe could run in", path.display()),
+                "wait for the driver container to install it; if the container has ended, delete the driver pod".to_owned(),
+            )
+        })
+    }
+
+    fn unreadable(&self) -> Answer {
+        let ModuleFile::Unreadable(why) = &self.peermem.file else { return None };
+        Some((
+            Reason::ModuleFileUnreadable,
+            format!("cannot read nvidia-peermem.ko: {why}"),
+            "let this process read it (as root), or correct --driver-root".to_owned(),
+        ))
+    }
+
+    fn usable(&self) -> (Reason, String, String) {
+        let mut message = format!("{} will load", self.path());
+        if let ModuleFile::Read { info, others, listed, .. } = &self.peermem.file {
+            if let Some(crc) = info.versions.get(PEER_MEMORY_SYMBOLS[0]) {
+                let source =
+                    offered(&self.peermem.peer_memory, PEER_MEMORY_SYMBOLS[0]).map(|(_, source)| source);
+                let source = source.unwrap_or_default();
+                message += &format!(
+                    ": it needs {} with CRC {crc:#010x}, which {source} has",
+                    PEER_MEMORY_SYMBOLS[0]
+                );
+            }
+            if info.versions.is_empty() {
+                message += "; this kernel has no symbol versions (CONFIG_MODVERSIONS), so nothing was \
+                    compared: unknown whether it was built against this MOFED";
+            }
+            if info.build_id.as_ref().is_some_and(|id| self.peermem.rebuilt.contains(id)) {
+                message += "; peermem-gate rebuilt it";
+            }
+            if info.signed && self.signature_demanded().is_some() {
+                message += "; only the kernel knows whether it trusts the signing key";
+            }
+            if listed.is_none() {
+                message += "; there is no modules.dep: modprobe finds nothing before depmod runs";
+            }
+            if let Some(other) = others.first() {
+                message += &format!("; {} also exists, but modprobe ignores it", other.display());
+            }
+        }
+        if let Some(why) = self.peermem.parameters_unreadable.first() {
+            message += &format!("; not all parameters are known: {why}");
+        }
+        (Reason::Usable, message, String::new())
+    }
+
+    fn path(&self) -> String {
+        let path = match &self.peermem.file {
+            ModuleFile::Read { path, .. } => path.as_path(),
+            _ => Path::new("nvidia-peermem.ko"),
+        };
+        path.display().to_string()
+    }
+
+    /// A restarted container keeps the bad module; only a new pod builds again.
+    fn rebuild(&self) -> String {
+        if self.expected.precompiled {
+            "use a driver image whose nvidia-peermem was built against this MOFED".to_owned()
+        } else {
+            format!(
+                "build the driver again now that this MOFED is ready: {NEW_POD} (a restart of its container keeps the bad \
+                 module); on a host, build it again (dkms)"
+            )
+        }
+    }
+}
+
+/// The line that docs/loading.md describes: the command is this program.
+fn runs_the_gate(command: &str) -> bool {
+    let mut words = command.split_whitespace().skip_while(|word| matches!(*word, "exec" | "env"));
+    let program = words.next().and_then(|word| word.rsplit('/').next());
+    program == Some("peermem-gate") && words.any(|word| word == "load")
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Enums whose variants are the rows of a table.
+
+/// All variants of an enum, and the name of each.
+macro_rules! named {
+    ($Enum:ident: $($name:ident),+) => {
+        impl $Enum {
+            /// All of them, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// Its stable name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+        }
+    };
+}
