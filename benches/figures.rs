@@ -96,15 +96,78 @@ fn doctor(gate: &Path, rivals: &Rivals, node: &Path) {
         .expect("mounts");
     let root = node.to_str().expect("a plain path");
     let doctor = || command(gate, &["doctor", "--root", root]);
-    let what = "doctor, 300 modules and 120,000 symbols";
+    make_logs(node);
+    let what = "doctor, 300 modules, 120,000 symbols and 200 logs";
     report(&format!("{what}: ms"), &(0..RUNS).map(|_| 1000.0 * time(doctor())).collect::<Vec<_>>());
     let kallsyms = node.join("proc/kallsyms");
     fs::remove_file(&kallsyms).expect("the file of symbols");
     std::os::unix::fs::symlink("/proc/kallsyms", &kallsyms).expect("a link");
+    let read = [vec!["/proc/kallsyms".to_owned()], logs_read(gate, root)].concat();
+    let read: Vec<_> = read.iter().map(String::as_str).collect();
     report(
-        "doctor, 300 modules, the kernel's own kallsyms / one plain read of it",
-        &ratios(doctor, || command(&rivals.plain_read, &["/proc/kallsyms"])),
+        &format!(
+            "doctor, 300 modules, 200 logs, the kernel's own kallsyms / one plain read of it and of the {} logs that doctor reads",
+            read.len() - 1
+        ),
+        &ratios(doctor, || command(&rivals.plain_read, &read)),
     );
+}
+
+/// 200 logs of 20 KiB as kubelet keeps them: the operators' containers with their restarts, others, the kernel's.
+fn make_logs(node: &Path) {
+    let line = |text: &str| format!("2026-08-20T00:35:21.000000000Z stderr F {text}\n");
+    let text = line("a line that nobody knows, as long as such lines are on most nodes").repeat(190);
+    let write = |path: String, text: &str| {
+        let path = node.join("var/log").join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, text).expect("a log");
+    };
+    let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e";
+    let pods = [
+        ("nvidia-network-operator_mofed-ubuntu22.04-ds-x7k2p", &["mofed-container"][..]),
+        (
+            "gpu-operator_nvidia-driver-daemonset-564xm",
+            &["k8s-driver-manager", "nvidia-driver-ctr", "nvidia-peermem-ctr"],
+        ),
+        (
+            "gpu-operator_nvidia-container-toolkit-daemonset-9wqlt",
+            &["driver-validation", "nvidia-container-toolkit-ctr"],
+        ),
+        (
+            "gpu-operator_nvidia-operator-validator-7m2vx",
+            &["driver-validation", "toolkit-validation", "cuda-validation"],
+        ),
+    ];
+    let mut written = 0;
+    for (number, (pod, containers)) in pods.iter().enumerate() {
+        for (container, start) in containers.iter().flat_map(|container| [(container, 0), (container, 1)]) {
+            write(format!("pods/{pod}_{uid}{number:02}/{container}/{start}.log"), &text);
+            written += 1;
+        }
+    }
+    for number in written..200 {
+        write(format!("pods/default_train-{number}_{uid}{:02}/train/0.log", number % 100), &text);
+    }
+    write(
+        "kern.log".to_owned(),
+        &"Aug 20 00:35:21 gpu-1 kernel: [    1.000000] a line that nobody knows\n".repeat(300),
+    );
+}
+
+/// The logs that `doctor` opens.
+fn logs_read(gate: &Path, root: &str) -> Vec<String> {
+    let log = Path::new(root).join("strace");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-e", "trace=openat", "-o"]).arg(&log).arg(gate).args(["doctor", "--root", root]);
+    strace.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("strace");
+    let trace = fs::read_to_string(log).expect("a trace");
+    let opened = trace
+        .lines()
+        .filter_map(|line| line.split('"').nth(1))
+        .filter(|path| Path::new(path).extension().is_some_and(|suffix| suffix == "log"));
+    let opened: std::collections::BTreeSet<_> = opened.map(str::to_owned).collect();
+    assert!(!opened.is_empty(), "doctor reads no log");
+    opened.into_iter().collect()
 }
 
 /// Inspecting the real module file whose size is nearest to 100 KiB, plain and packed.
@@ -183,8 +246,9 @@ impl Rivals {
             assert!(built.success(), "{name}");
             directory.join(name)
         };
-        let read = "use std::io::Read; fn main() { let mut f = std::fs::File::open(std::env::args().nth(1).unwrap()).unwrap(); \
-                    let mut b = [0; 16384]; while f.read(&mut b).unwrap() > 0 {} }";
+        let read = "use std::io::Read; fn main() { for path in std::env::args().skip(1) { \
+                    let mut f = std::fs::File::open(path).unwrap(); \
+                    let mut b = [0; 16384]; while f.read(&mut b).unwrap() > 0 {} } }";
         Self { nothing: build("nothing", "fn main() {}"), plain_read: build("plain_read", read) }
     }
 }

@@ -40,7 +40,7 @@ fn main() {
     let mut without = Vec::new();
     let mut more = Vec::new();
     for pair in 0..PAIRS {
-        // Who goes first changes, for what one leaves behind the other finds.
+        // Who goes first changes, because the second finds what the first leaves behind.
         let turns = if pair % 2 == 0 { [&gated, &nothing] } else { [&nothing, &gated] };
         let mut times = turns.map(|yaml| ms(time(yaml)));
         if pair % 2 != 0 {

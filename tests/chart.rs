@@ -318,7 +318,7 @@ fn it_is_whole() {
     assert_eq!((&described["version"], &described["appVersion"]), (&json!(version), &json!(version)));
 }
 
-/// The way that needs nothing of ours: two objects in the GPU Operator's own values.
+/// The way without objects of our own: two objects in the GPU Operator's own values.
 #[test]
 fn the_gpu_operators_values_carry_the_overlay() {
     if !can_helm() {
@@ -335,7 +335,7 @@ fn the_gpu_operators_values_carry_the_overlay() {
     let values = yaml(&path).remove(0);
     assert_eq!(values["extraObjects"], Value::from(rendered.clone()), "BLESS=1 writes it");
 
-    // A chart of ours that hands them on in the two ways that charts have.
+    // Our own chart, which hands them on in the two ways that charts have.
     let chart = TempDir::new().unwrap();
     fs::create_dir(chart.path().join("templates")).unwrap();
     fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: operator\nversion: 0.0.0\n").unwrap();

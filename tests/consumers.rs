@@ -13,7 +13,7 @@ use support::{Gate, NOBODY, Node, Report, can, code, gate, output, skip, wrapped
 const MANAGEMENT: &str = "sys/bus/pci/devices/0000:05:00.0";
 const CLASS: &str = "sys/class/infiniband";
 
-/// An `NVLink` 5 machine whose cluster uses DMA-BUF, ready but for its RDMA device.
+/// An `NVLink` 5 machine whose cluster uses DMA-BUF, ready except for its RDMA device.
 fn machine() -> Node {
     let node = Node::ready();
     node.write(&format!("{MANAGEMENT}/vendor"), "0x15b3\n");

@@ -23,6 +23,8 @@ const HEAL: &str = "docs/heal.md";
 const FINDINGS: &str = "docs/findings.md";
 /// As wide as the documents are.
 const WIDTH: usize = 118;
+/// Causes that docs/findings.md lists of one finding; a report names the one that it found.
+const CAUSES: usize = 6;
 
 /// Rooms that look at the world, wait for it or change it, and what puts them together. All others are pure:
 /// they get all they know from their arguments.
@@ -63,40 +65,31 @@ fn every_reason_is_explained_with_its_status_and_consequence() {
         let stands_for =
             format!("{}, {}", reason.status(), format!("{:?}", reason.consequence()).to_lowercase());
         let row = format!("| `{reason}` | {stands_for} | ");
-        let heading = format!("### `{reason}`\n\n{stands_for}.\n");
+        let remedies = Id::of(*reason).map(|id| format!(" [Remedies]({})", anchor(id))).unwrap_or_default();
+        let heading = format!("### `{reason}`\n\n{stands_for}.{remedies}");
         let found = text.matches(&row).count() + text.matches(&heading).count();
         assert_eq!(found, 1, "{CONDITIONS} must have one row or one heading: {row:?} or {heading:?}");
     }
 }
 
+/// The remedy is a finding's, and docs/findings.md has it. A reason that exempts a node is no finding.
 #[test]
 fn a_reason_that_does_not_pass_says_what_to_look_at_and_what_to_do() {
     let text = read(CONDITIONS);
-    for section in text.split("\n### ").skip(1) {
+    for section in text.split("\n### `").skip(1) {
         let section = section.split("\n## ").next().unwrap();
-        for part in ["- **Meaning**: ", "- **Look at**: ", "- **Do**: "] {
+        let name = section.split('`').next().unwrap();
+        let is_finding = Id::ALL.iter().any(|id| id.name() == name);
+        let remedy = if is_finding { " [Remedies](" } else { "- **Do**: " };
+        for part in ["- **Meaning**: ", "- **Look at**", remedy] {
             assert!(section.contains(part), "{part:?} is missing: {section}");
         }
     }
 }
 
-/// One source for text and program: `BLESS=1` writes the texts anew.
-#[test]
-fn what_to_do_is_what_the_program_says() {
-    let mut conditions = String::new();
-    for section in read(CONDITIONS).split_inclusive("\n\n") {
-        let reason = conditions.rsplit("### `").next().and_then(|rest| rest.split('`').next());
-        let id = Id::ALL.iter().find(|id| Some(id.name()) == reason);
-        match (id, section.split_once("- **Do**: ")) {
-            (Some(id), Some((before, _))) => {
-                let steps: Vec<_> = id.remedy().iter().map(told).collect();
-                let steps = format!("- **Do**: {}", steps.join(" "));
-                conditions += &format!("{before}{}\n\n", wrapped(&steps, "  "));
-            }
-            _ => conditions += section,
-        }
-    }
-    assert_same(CONDITIONS, &(conditions.trim_end().to_owned() + "\n"));
+/// Where docs/findings.md has a finding.
+fn anchor(id: Id) -> String {
+    format!("findings.md#{}", id.name().to_lowercase())
 }
 
 #[test]
@@ -106,11 +99,13 @@ fn every_finding_is_explained_as_the_program_says() {
     for id in Id::ALL {
         text += &format!("## `{id}`\n\n{}: {}.\n\n", id.severity(), id.title());
         if !id.causes().is_empty() {
-            let causes: Vec<_> = id.causes().iter().map(|cause| format!("`{cause}`")).collect();
-            text += &format!("{}\n\n", wrapped(&format!("May come from {}.", causes.join(", ")), ""));
+            let names: Vec<_> = id.causes().iter().map(|cause| format!("`{cause}`")).collect();
+            let more = if names.len() > CAUSES { " and others" } else { "" };
+            let names = names[..names.len().min(CAUSES)].join(", ");
+            text += &format!("{}\n\n", wrapped(&format!("May come from {names}{more}."), ""));
         }
         for step in id.remedy() {
-            text += &format!("{}\n", wrapped(&format!("- {}", told(step)), "  "));
+            text += &format!("{}\n", wrapped(&format!("- {}", as_documented(step)), "  "));
         }
         text.push('\n');
     }
@@ -118,7 +113,7 @@ fn every_finding_is_explained_as_the_program_says() {
 }
 
 /// A step as the documents show it, with names to be filled in.
-fn told(step: &Step) -> String {
+fn as_documented(step: &Step) -> String {
     let names = [
         ("node", "NODE"),
         ("pod-directory", "/var/lib/kubelet/pods/UID"),
@@ -126,11 +121,13 @@ fn told(step: &Step) -> String {
         ("third-party", "MODULE"),
         ("rdma-modules", "rdma_ucm ib_umad"),
         ("holders", ""),
+        ("rdma-holders", ""),
     ];
     let pods = ["driver", "mofed", "toolkit", "validator", "validation"].map(|pod| (pod, "-n NAMESPACE POD"));
-    let logs = ["driver-logs", "mofed-logs", "toolkit-logs", "validator-logs", "validation-logs"];
+    let logs =
+        ["driver-logs", "mofed-logs", "toolkit-logs", "validator-logs", "validation-logs", "plugin-logs"];
     let all = names.into_iter().chain(pods).chain(logs.map(|name| (name, "-n NAMESPACE POD")));
-    all.fold(Facts::default(), |facts, (name, word)| facts.word(name, word)).fill(&step.told())
+    all.fold(Facts::default(), |facts, (name, word)| facts.word(name, word)).fill(&step.conditional())
 }
 
 /// The diagram of the sidecar's states, and what leads from one to another.
@@ -164,7 +161,7 @@ fn assert_same(path: &str, text: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(root().join(path), text).unwrap();
     }
-    assert!(read(path) == text, "{path} does not say what the program says: BLESS=1 writes it anew");
+    assert!(read(path) == text, "{path} does not say what the program says: BLESS=1 writes it again");
 }
 
 #[test]
@@ -189,7 +186,7 @@ fn every_condition_is_explained_in_its_order() {
     assert_eq!(readme, types, "README.md");
 }
 
-/// The table of consumers is the program's: `BLESS=1` writes it anew.
+/// The table of consumers is the program's: `BLESS=1` writes it again.
 #[test]
 fn every_consumer_is_described_as_the_program_says() {
     const HEAD: &str = "| `--for` | asked for by | needs live, beyond `--module` | once it is ready | pins |\n|---|---|---|---|---|\n";
@@ -297,7 +294,8 @@ fn links_between_documents_lead_somewhere() {
             let text = fs::read_to_string(root().join(&linked))
                 .unwrap_or_else(|_| panic!("{path} links to {target}"));
             let anchors = text.lines().filter(|line| line.starts_with('#')).map(|line| {
-                line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-").replace('`', "")
+                let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+                title.replace(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'), "")
             });
             assert!(
                 anchor.is_empty() || anchors.into_iter().any(|a| a == anchor),
@@ -493,7 +491,7 @@ fn files_with(extension: &str) -> Vec<String> {
     tree().into_iter().filter(has_it).collect()
 }
 
-/// Every file that git has, or would have: asked of the tree itself, for a copy of it has no git.
+/// Every file that git has, or would have: read from the tree itself, because a copy of it has no git.
 fn tree() -> Vec<String> {
     let ignored: Vec<_> = read(".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
     let mut files = Vec::new();

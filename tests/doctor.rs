@@ -132,6 +132,36 @@ fn unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2() {
     assert_eq!(findings(&needed), ["SourceUnreadable", "LocksUnreadable"]);
 }
 
+fn of_an_unreadable_marker_nothing_is_known() {
+    let node = loaded();
+    fs::set_permissions(node.path(support::DRIVERS), fs::Permissions::from_mode(0o700)).expect("chmod");
+    if !can(&[&NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let report = Report::of(&mut wrapped(NOBODY, doctor(&node).args(["--format", "json"])));
+    for condition in ["MarkerPresent", "MarkerTrusted"] {
+        assert_eq!(report.reason(condition), "MarkerUnreadable", "{:#}", report.json);
+    }
+    assert!(findings(&report).contains(&"MarkerUnreadable"), "{:#}", report.json);
+}
+
+/// If `doctor` may not read the containers' logs, it names the permission.
+fn logs_that_cannot_be_read_are_unknown() {
+    let node = loaded();
+    let logs = "var/log/pods";
+    node.write(&format!("{logs}/gpu-operator_driver_0c9b/nvidia-driver-ctr/0.log"), "");
+    fs::set_permissions(node.path(logs), fs::Permissions::from_mode(0o700)).expect("chmod");
+    if !can(&[&NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let report = Report::of(&mut wrapped(NOBODY, doctor(&node).args(["--format", "json"])));
+    assert_eq!((report.code, findings(&report)), (0, vec!["SourceUnreadable"]), "{:#}", report.json);
+    let finding = &report.json["findings"][0];
+    assert!(finding["evidence"][0]["source"].as_str().expect("a path").ends_with(logs), "{finding:#}");
+    assert_eq!(finding["evidence"][0]["seen"], "Permission denied");
+    assert!(finding["remedy"][0].as_str().expect("a step").starts_with("Run this as root"));
+}
+
 /// The container runtime's, of mode 600 on many a node.
 fn a_configuration_that_cannot_be_read_is_unknown() {
     let node = loaded();
@@ -310,6 +340,8 @@ fn main() -> ExitCode {
         a_report_for_machines_is_one_line_of_the_contracts_keys,
         every_finding_has_a_node_or_says_why_not,
         unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2,
+        of_an_unreadable_marker_nothing_is_known,
+        logs_that_cannot_be_read_are_unknown,
         a_configuration_that_cannot_be_read_is_unknown,
         without_the_hosts_processes_whether_mofed_runs_is_unknown,
         an_unmounted_directory_is_no_mofed_that_never_came,

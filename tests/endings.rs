@@ -40,6 +40,9 @@ fn where_it_does_not_apply_it_opens_at_once() {
     let nowhere = Node::ready().without_marker().without_nic();
     let (code, lines) = ending(nowhere.wait().args(SETTLE));
     assert_eq!((code, &last(&lines)["reason"]), (0, &"NoRdmaDevice".into()));
+    // In one line, and once in it.
+    assert_eq!((lines.len(), &last(&lines)["cause"]), (1, &"start".into()), "{lines:#?}");
+    assert_eq!(text(last(&lines)).matches("does not apply").count(), 1, "{lines:#?}");
 
     let node = Node::ready().without_marker();
     for value in ["false", "", "True", "1"] {
@@ -57,7 +60,7 @@ fn a_deadline_ends_with_124() {
     let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
     assert_eq!((code, &last(&lines)["reason"]), (124, &"MarkerAbsent".into()));
     assert!(elapsed(last(&lines)) >= 0.3);
-    assert!(text(last(&lines)).starts_with("give up: the time is up"));
+    assert!(text(last(&lines)).starts_with("give up: the deadline passed"));
 }
 
 fn a_deadline_may_open_all_the_same() {
@@ -111,6 +114,24 @@ fn a_dry_run_opens_after_one_look() {
         metrics.contains("peermem_gate_verdict{verdict=\"Ready\"} 1"),
         "one look has no settle time: {metrics}"
     );
+}
+
+/// It needs no modprobe, and says that there is none.
+fn a_dry_run_of_a_load_needs_no_modprobe() {
+    let node = Node::ready().without_marker();
+    let empty = node.path("empty");
+    fs::create_dir(&empty).unwrap();
+    let mut load = gate();
+    load.args(["load", "--dry-run", "--driver-root"]).arg(&empty).arg("--marker").arg(node.path(MARKER));
+    load.arg("--proc").arg(node.path("proc")).arg("--sys").arg(node.path("sys"));
+    let (code, said) = refusal(&mut load);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("dry run: a load would fail: there is no modprobe in PATH"), "{said}");
+    assert!(said.contains("dry run: would wait for MarkerPresent"), "{said}");
+    let (code, said) =
+        refusal(load.env("PEERMEM_GATE_DRY_RUN", "true").env("PEERMEM_GATE_DISABLED", "drill 7"));
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("disabled") && !said.contains("MarkerPresent"), "{said}");
 }
 
 fn disabled_it_opens_whatever_else_is_said() {
@@ -178,7 +199,7 @@ fn a_panic_ends_with_125() {
     node.write("run/mellanox/drivers/wake", "");
     node.set_marker();
     assert_eq!(gate.ended(), 125);
-    assert!(gate.said("please report this"), "{:#?}", gate.lines);
+    assert!(gate.said("please report it"), "{:#?}", gate.lines);
 }
 
 fn signals_end_it_with_their_number() {
@@ -256,7 +277,7 @@ fn a_deadline_breaks_off_a_long_read() {
     let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
     assert_eq!(code, 124);
     assert!(started.elapsed() < PROMPT, "ended after {:?}", started.elapsed());
-    assert!(text(lines.last().unwrap()).starts_with("give up: the time is up"), "{lines:#?}");
+    assert!(text(lines.last().unwrap()).starts_with("give up: the deadline passed"), "{lines:#?}");
 }
 
 fn blocked_does_not_end_it_unless_asked_to() {
@@ -285,10 +306,10 @@ fn the_termination_log_is_written_in_place_and_short() {
     };
     let text = words(&mut wait, 124);
     let (sentence, conditions) = text.split_once('\n').unwrap();
-    assert!(sentence.starts_with("give up: the time is up"), "{text}");
+    assert!(sentence.starts_with("give up: the deadline passed"), "{text}");
     assert!(conditions.starts_with("MarkerPresent MarkerAbsent: "), "{text}");
     let text = words(wait.env("DRIVER_READY_PATH", &far), 124);
-    assert!(text.starts_with("give up: the time is up"), "{text}");
+    assert!(text.starts_with("give up: the deadline passed"), "{text}");
     assert!(words(wait.env("PEERMEM_GATE_SETTLE", "30"), 2).contains("PEERMEM_GATE_SETTLE"));
     wait.env_remove("PEERMEM_GATE_SETTLE");
     assert!(words(wait.args(["--", "/no/such/program"]), 127).contains("/no/such/program"));
@@ -415,7 +436,7 @@ fn metrics_that_cannot_be_written_change_nothing() {
     assert_eq!(warnings.count(), 1, "{lines:#?}");
 }
 
-/// The kernel's signal for it would kill the gate; the write fails and is told, as on a full disk.
+/// The kernel's signal for it would kill the gate; the write fails and is reported, as on a full disk.
 fn a_file_size_limit_costs_the_file_and_nothing_else() {
     if !can(&["prlimit", "--version"]) {
         return;
@@ -439,7 +460,7 @@ fn a_file_size_limit_costs_the_file_and_nothing_else() {
     );
 }
 
-/// The first process of a pid namespace inherits whoever lost its parent, and nobody else takes its end.
+/// The first process of a pid namespace inherits any process that lost its parent, and nobody else takes its end.
 fn as_the_first_process_it_leaves_no_zombies() {
     let by = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     if !can(&[&by[..], &["true"]].concat()) {
@@ -640,9 +661,9 @@ fn a_suspect_marker_made_anew_is_held_anew() {
     thread::sleep(Duration::from_secs(1));
     node.remove(MARKER);
     gate.logs("MarkerAbsent");
-    let anew = started.elapsed().as_secs_f64();
+    let again = started.elapsed().as_secs_f64();
     node.set_marker();
-    assert!(gate.assert_opened() >= anew + 3.0);
+    assert!(gate.assert_opened() >= again + 3.0);
 }
 
 fn a_lock_that_somebody_takes_clears_the_marker() {
@@ -712,6 +733,7 @@ fn main() -> ExitCode {
         a_timeout_of_nothing_is_one_look,
         the_deadline_wins_over_the_settle_time,
         a_dry_run_opens_after_one_look,
+        a_dry_run_of_a_load_needs_no_modprobe,
         disabled_it_opens_whatever_else_is_said,
         check_ends_with_0_1_or_2,
         the_gates_own_failure_ends_with_125,

@@ -16,13 +16,13 @@ const POLICIES: [&str; 4] = ["admission", "keep", "shim", "wrapper"];
 const DRIVER: &str = "nvidia-driver-ctr";
 const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// With `USE_HOST_MOFED` and precompiled, as the gate must be told.
-const RELEASES: [(&str, &str, &str); 5] = [
-    ("24.9", "false", "false"),
-    ("25.3", "false", "false"),
-    ("25.10", "false", "false"),
-    ("26.3", "false", "true"),
-    ("26.7", "true", "false"),
+/// With `USE_HOST_MOFED`, precompiled and `DRIVER_CONFIG_DIGEST`, as the gate must be told.
+const RELEASES: [(&str, &str, &str, &str); 5] = [
+    ("24.9", "false", "false", ""),
+    ("25.3", "false", "false", ""),
+    ("25.10", "false", "false", ""),
+    ("26.3", "false", "true", "2938475610"),
+    ("26.7", "true", "false", "1029384756"),
 ];
 
 /// target/engine/engine, which answers a line to each line.
@@ -164,7 +164,7 @@ fn a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused() {
 
 fn the_pods_of_five_releases_get_what_they_should() {
     let Some(mut engine) = Engine::start() else { return };
-    for (release, use_host_mofed, precompiled) in RELEASES {
+    for (release, use_host_mofed, precompiled, digest) in RELEASES {
         let pod = pod(release);
         let policies = bound(&POLICIES, &pod);
         let admitted = engine.admits(&policies, &pod).unwrap();
@@ -174,11 +174,14 @@ fn the_pods_of_five_releases_get_what_they_should() {
         let gates = admitted["spec"]["initContainers"].as_array().unwrap();
         let gate = gates.iter().find(|container| container["name"] == "peermem-gate").unwrap();
         let value = |name: &str| {
-            let variable = gate["env"].as_array().unwrap().iter().find(|v| v["name"] == name).unwrap();
-            variable["value"].as_str().unwrap().to_owned()
+            let variable = gate["env"].as_array().unwrap().iter().find(|v| v["name"] == name);
+            variable.map_or("", |variable| variable["value"].as_str().unwrap()).to_owned()
         };
         assert_eq!(value("USE_HOST_MOFED"), use_host_mofed, "{release}");
         assert_eq!(value("PEERMEM_GATE_PRECOMPILED"), precompiled, "{release}");
+        assert_eq!(value("DRIVER_CONFIG_DIGEST"), digest, "{release}");
+        let state = gate["volumeMounts"].as_array().unwrap().last().unwrap();
+        assert_eq!((&state["name"], &state["readOnly"]), (&json!("run-nvidia"), &json!(true)), "{release}");
         let command = container(&admitted, DRIVER)["command"].as_array().unwrap();
         assert_eq!(command[0], "/opt/peermem-gate/peermem-gate", "{release}");
         assert_eq!(
@@ -220,7 +223,8 @@ fn the_example_pod_shows_that_the_policies_bite() {
     assert_eq!(container(&admitted, "nvidia-peermem-ctr")["args"][0], "keep");
 }
 
-/// The chain is invoked again after a change, and the plugin for tokens with it: what has nothing in their place gets one.
+/// The chain is invoked again after a change, and the plugin for tokens with it: what has nothing in their place gets
+/// one.
 fn our_containers_get_no_token() {
     let Some(mut engine) = Engine::start() else { return };
     let pod = pod("24.9");
@@ -267,8 +271,8 @@ fn other_pods_are_left_alone() {
     }
 }
 
-/// The evaluation that the other tests use, by CEL for C++ and kubectl, makes the same pods. Each policy by itself: the API
-/// server takes them in no certain order.
+/// The evaluation that the other tests use, by CEL for C++ and kubectl, makes the same pods. Each policy by itself:
+/// the API server takes them in no certain order.
 fn both_engines_agree() {
     let Some(mut engine) = Engine::start() else { return };
     let Some(mut cluster) = Cluster::start() else { return };
@@ -314,7 +318,7 @@ fn four_policies_cost_little_more_than_four_that_change_nothing() {
     }
     let [without, one, idle, with] = least;
     note!(
-        "no policy {without:.0} µs, one of ours {one:.0}, four that change nothing {idle:.0}, all four {with:.0}"
+        "no policy {without:.0} µs, one of the gate's {one:.0}, four that change nothing {idle:.0}, all four {with:.0}"
     );
     assert!(with <= 3.0 * idle, "{with} µs, {idle} µs");
 }

@@ -254,7 +254,7 @@ fn cmd_is_found_by_path() {
     assert_eq!(said, format!("second {}\n", place("second/tool").display()));
 }
 
-/// The marker is absent and the gate would wait for ever.
+/// The marker is absent and the gate would wait forever.
 fn refused_at_once(cmd: &OsStr, wanted: i32, set: impl Fn(&mut Command)) {
     let node = Node::ready().without_marker();
     let log = node.path("termination-log");

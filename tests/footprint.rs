@@ -95,8 +95,10 @@ fn the_other_architecture_runs() {
 fn waiting(mut wait: Command, reason: &str) -> Option<Gate> {
     let mut gate = Gate::start(wait.args(["--timeout", "1h", "--heartbeat", "1h"]));
     gate.logs(reason);
-    if gate.said("no inotify instance is left") {
-        skip("no inotify instance is left on this machine: raise fs.inotify.max_user_instances");
+    if gate.said("the limit of inotify instances is reached") {
+        skip(
+            "the limit of inotify instances is reached on this machine: raise fs.inotify.max_user_instances",
+        );
         return None;
     }
     assert!(!gate.said("cannot"), "a source is missing");
@@ -188,7 +190,7 @@ fn keeping_takes_few_system_calls() {
     keep.arg("--driver-root").arg(node.root()).arg("--status-file").arg(node.path("status.json"));
     keep.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
     let mut gate = Gate::start(&mut keep);
-    gate.logs("loaded by somebody else");
+    gate.logs("loaded by another process");
     gate.logs("everything holds");
     assert!(!gate.said("cannot"), "a source is missing");
     assert_few_system_calls(gate);

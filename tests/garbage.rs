@@ -129,7 +129,7 @@ fn assert_harmless(damaged: Damage, look: impl Fn(&Node, &[&str]) -> Report) {
             wrong.push(format!("{path}: {code} {}", report.json));
         }
         if damaged == Denied {
-            // So that the tree can be taken away by anybody.
+            // So the tree can be taken away by anybody.
             let _ = fs::set_permissions(node.path(&path), fs::Permissions::from_mode(0o755));
         }
     }
@@ -268,7 +268,8 @@ fn what_a_node_says_forges_no_line_and_steers_no_terminal() {
     }
 }
 
-/// A node without a finding, with all that/// A node without a finding, with all that `doctor` reads and the gate does not.
+/// A node without a finding, with all that/// A node without a finding, with all that `doctor` reads and the gate
+/// does not.
 fn with_symptoms() -> Node {
     let node = Node::ready();
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
@@ -336,7 +337,7 @@ fn doctor_makes_nothing_of_garbage() {
         let findings = report.json["findings"].as_array().expect("findings");
         findings.iter().map(|finding| finding["id"].as_str().expect("an id").to_owned()).collect()
     };
-    // The port without a driver is there to show that it is found when it is whole.
+    // The port without a driver is there to show that it is found when it is complete.
     assert_eq!(ids(&look(&with_symptoms())), ["NicWithoutDriver"]);
     for (path, _) in SYMPTOMS {
         for damaged in [Truncated, Binary, LongLine, Empty, Missing, Directory, Fifo] {
@@ -376,7 +377,7 @@ fn doctor_is_not_ready_where_check_is_not() {
             let mut doctor = support::gate();
             doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()).args(args);
             let report = Report::of(doctor.env("GPU_DIRECT_RDMA_ENABLED", "true"));
-            // There is no nvidia-peermem.ko on these nodes, so that doctor alone is not ready.
+            // There is no nvidia-peermem.ko on these nodes, so doctor alone is not ready.
             let check = as_ourselves(node, args);
             assert!(check.code == 0 || report.code != 0, "{}", report.json);
             check

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gate by tables and by properties: no clock, no file, no process.
 
-use peermem_gate::condition::{Condition, ConditionType, Reason, Verdict};
+#[path = "gate/states.rs"]
+mod states;
+
+use peermem_gate::condition::{Condition, ConditionType, Reason, Status, Verdict};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
 use peermem_gate::gate::Policy;
 use peermem_gate::gate::{Effect, Gate, Level, Opening};
+use peermem_gate::judge::next_build::NextBuild;
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
 use proptest::prelude::*;
@@ -52,7 +56,11 @@ fn look(reason: Option<Reason>, marker: u64) -> Look {
         conditions.push(condition(r#type, reason));
     }
     let marker = Some(FileId { device: 1, inode: marker, changed_ns: 0 });
-    Look { verdict: Verdict::of(conditions), identity: Identity { marker, ..Identity::default() } }
+    Look {
+        verdict: Verdict::of(conditions),
+        identity: Identity { marker, ..Identity::default() },
+        next_build: None,
+    }
 }
 
 /// Steps a gate and keeps what it says.
@@ -104,11 +112,41 @@ fn opens_after_an_unbroken_settle_and_adds_up_the_time() {
     assert!(last.contains("46.0 s in all, 45.0 s for MarkerPresent, 1.000 s for Settled"), "{last}");
 }
 
+/// It is said, and nothing waits for it.
+#[test]
+fn the_last_line_says_whether_a_build_follows() {
+    let next = |status, remedy: Option<&str>| NextBuild {
+        status,
+        message: "what comes next".to_owned(),
+        remedy: remedy.map(str::to_owned),
+    };
+    let cases = [
+        (Some(next(Status::True, None)), "; what comes next", 0),
+        (Some(next(Status::False, Some("remove it"))), "; what comes next; what to do: remove it", 1),
+        (Some(next(Status::Unknown, Some("look"))), "; what comes next; what to do: look", 1),
+        (None, "for Settled)", 0),
+    ];
+    for (next_build, words, warnings) in cases {
+        let seen = || Some(Look { next_build: next_build.clone(), ..look(None, 1) });
+        let mut play = Play::new(policy());
+        play.step(0, seen()).step(1000, seen());
+        assert_eq!(play.last, READY);
+        assert!(play.lines.last().unwrap().ends_with(words), "{:?}", play.lines);
+        assert!(play.lines.last().unwrap().starts_with("open: MOFED is ready"), "{:?}", play.lines);
+        assert_eq!(play.warnings.len(), warnings, "{:?}", play.lines);
+    }
+    // Who gives up starts no driver.
+    let mut play = Play::new(policy());
+    let closed = Look { next_build: Some(next(Status::True, None)), ..look(Some(Reason::MarkerAbsent), 1) };
+    play.step(0, Some(closed.clone())).step(3_600_000, Some(closed));
+    assert!(!play.lines.last().unwrap().contains("what comes next"), "{:?}", play.lines);
+}
+
 #[test]
 fn a_marker_made_anew_or_a_gap_starts_the_settle_anew() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(None, 1))).step(900, Some(look(None, 2)));
-    assert!(play.warnings[0].contains("the marker was made anew"), "{:?}", play.warnings);
+    assert!(play.warnings[0].contains("the marker was created again"), "{:?}", play.warnings);
     play.step(1100, Some(look(None, 2)));
     assert_eq!(play.ended(), None);
     play.step(1200, Some(look(Some(Reason::ModuleUnloading), 2))).step(1300, Some(look(None, 2)));
@@ -133,7 +171,7 @@ fn the_deadline_wins_over_the_settle_time() {
     play.step(60_500, Some(look(None, 1)));
     assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
     assert!(
-        play.lines.last().unwrap().contains("the time is up, and everything has only just settled"),
+        play.lines.last().unwrap().contains("the deadline passed just when everything had settled"),
         "{:?}",
         play.lines.last()
     );
@@ -197,12 +235,12 @@ fn a_suspect_marker_is_believed_after_its_hold_with_one_warning() {
     let suspect = |marker| Some(look(Some(Reason::MarkerSuspect), marker));
     let mut play = Play::new(policy());
     play.step(0, suspect(1)).step(4000, suspect(2));
-    assert_eq!(play.gate.next_look(), Some(START + ms(9000)), "a marker made anew is held anew");
+    assert_eq!(play.gate.next_look(), Some(START + ms(9000)), "a marker that is created again is held again");
     play.step(9000, suspect(2));
     assert_eq!(play.ended(), None, "believed, it still has to settle");
     play.step(9500, suspect(2)).step(10_000, suspect(2));
     assert_eq!(play.last, READY);
-    let believed = play.warnings.iter().filter(|text| text.contains("believed after 5.000 s")).count();
+    let believed = play.warnings.iter().filter(|text| text.contains("accepted after 5.000 s")).count();
     assert_eq!(believed, 1, "{:?}", play.warnings);
 }
 
@@ -220,7 +258,9 @@ fn the_end_of_the_hold_cannot_be_slept_past() {
 fn heartbeats_come_and_transitions_are_told_once() {
     let absent = || Some(look(Some(Reason::MarkerAbsent), 1));
     let mut play = Play::new(policy());
+    assert_eq!(play.gate.next_heartbeat(), START + ms(20_000));
     play.step(0, absent()).step(5000, absent()).step(20_000, absent()).step(20_001, absent());
+    assert_eq!(play.gate.next_heartbeat(), START + ms(40_000));
     assert_eq!(play.lines.len(), 2, "{:?}", play.lines);
     assert!(play.lines[1].starts_with("still waiting (40.0 s left)"), "{:?}", play.lines);
 }
@@ -237,7 +277,7 @@ fn a_flapping_marker_does_not_fill_the_disk() {
     assert!(play.lines.last().unwrap().contains("9950 more changes"), "{:?}", play.lines.last());
 }
 
-/// Reasons a look may come to, weighted towards readiness so that gates do open.
+/// Reasons a look may come to, weighted towards readiness so gates do open.
 fn reasons() -> impl Strategy<Value = Option<Reason>> {
     prop_oneof![
         6 => Just(None),
@@ -425,7 +465,9 @@ fn without_a_device_the_first_look_opens_and_a_later_one_settles() {
 #[test]
 fn a_look_beside_the_gate_has_the_gates_memory() {
     let mut play = Play::new(policy());
+    assert!(play.gate.last_look().is_none());
     play.step(0, Some(look(None, 1)));
+    assert_eq!(play.gate.last_look().unwrap().identity, look(None, 1).identity);
     let beside = play.gate.believing(look(Some(Reason::NoRdmaDevice), 1));
     assert_eq!(beside.verdict.get(ConditionType::NicPresent).unwrap().reason, Reason::NicSeenBefore);
 }

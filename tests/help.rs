@@ -7,6 +7,8 @@ use clap::{Command, CommandFactory};
 use peermem_gate::cli::Cli;
 use peermem_gate::environment;
 use peermem_gate::help::{GUIDES, guide};
+use peermem_gate::hint;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::{fs, process};
@@ -75,6 +77,33 @@ fn every_help_fits_the_screen_and_says_the_same_by_two_names() {
     }
 }
 
+fn no_help_says_a_thing_twice() {
+    let command = command_line();
+    for verb in verbs(&command) {
+        for argument in command.find_subcommand(verb).unwrap().get_arguments() {
+            let Some((short, long)) = argument.get_help().zip(argument.get_long_help()) else { continue };
+            let (short, long) = (short.to_string(), long.to_string());
+            assert!(!long.starts_with(&format!("{short}\n")), "{verb}: {}: {long}", argument.get_id());
+        }
+    }
+}
+
+/// Which verbs have it, and why this one does not.
+fn a_verb_has_a_reason_for_every_option_that_it_does_not_have() {
+    let command = command_line();
+    let own = |verb: &str| {
+        let options = command.find_subcommand(verb).unwrap().get_arguments().filter_map(clap::Arg::get_long);
+        options.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let all: BTreeSet<_> = verbs(&command).into_iter().flat_map(own).collect();
+    for verb in verbs(&command) {
+        for option in all.difference(&own(verb)) {
+            let hint = hint::of_another_verb(&command, verb, &format!("--{option}")).unwrap();
+            assert!(hint.contains(&format!("; `{verb}` ")), "{verb}: {hint}");
+        }
+    }
+}
+
 fn manual_pages_and_completions_have_every_verb_and_option() {
     let dir = tempfile::tempdir().unwrap();
     pages(dir.path());
@@ -114,7 +143,7 @@ fn manual_pages_and_completions_have_every_verb_and_option() {
     }
 }
 
-/// By cargo, for a single test's build leaves examples as they were.
+/// By cargo, because a single test's build leaves examples as they were.
 fn pages(dir: &Path) {
     let made = process::Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--locked", "--example", "pages", "--"])
@@ -129,6 +158,8 @@ fn main() -> std::process::ExitCode {
         every_verb_has_exit_codes_and_two_examples_and_no_guide_is_left_over,
         every_example_is_a_command_line_that_is_accepted,
         every_help_fits_the_screen_and_says_the_same_by_two_names,
+        no_help_says_a_thing_twice,
+        a_verb_has_a_reason_for_every_option_that_it_does_not_have,
         manual_pages_and_completions_have_every_verb_and_option,
     ]
 }

@@ -160,7 +160,7 @@ fn a_second_install_changes_nothing_and_says_so() {
         let said = assert_installs(&mut command);
         assert!(said.contains("nothing to do") && said.matches("already there").count() == 2, "{said}");
     }
-    assert_eq!(all.each_ref().map(|path| identity(path)), before, "nothing of its own is left or made anew");
+    assert_eq!(all.each_ref().map(|path| identity(path)), before, "nothing of its own is left or made again");
 }
 
 fn an_older_one_that_runs_is_replaced_and_runs_on() {
@@ -170,7 +170,7 @@ fn an_older_one_that_runs_is_replaced_and_runs_on() {
     let running = Command::new(volume.program()).arg("60").stdin(Stdio::null()).spawn().unwrap();
     let mut running = Process::new(running);
     let said = assert_installs(&mut volume.install());
-    assert!(said.contains("in the place of another file"), "{said}");
+    assert!(said.contains("replacing another file"), "{said}");
     volume.assert_installed(&PROGRAM);
     assert_ne!(identity(&volume.program()).0, before.0);
     assert!(!running.ends_within(Duration::ZERO));
@@ -355,7 +355,7 @@ fn without_room_nothing_is_left_and_the_lack_is_told() {
     let (status, said) = refusal(&mut within(&script, &volume.install()));
     assert_eq!(status, 0, "{said}");
     assert!(said.contains("No space left") && said.contains("nothing to do"), "{said}");
-    // Room for bytes, but for no more files.
+    // Room for bytes, but not for more files.
     let script = format!("at={dir}; mount -t tmpfs -o size=1g,nr_inodes=1 none \"$at\"; {list}");
     assert_fails(&mut within(&script, &volume.install()), &["No space left on device", "df -i", "(tmpfs)"]);
     // A file system without a size of its own.
@@ -427,7 +427,7 @@ fn no_link_is_followed_out_of_dir() {
     }
 }
 
-/// Whoever swaps names in the volume meanwhile may spoil the install, but leads nothing out of it.
+/// A process that swaps names in the volume meanwhile may spoil the install, but leads no write out of it.
 fn names_that_are_swapped_meanwhile_lead_nothing_out_of_dir() {
     let volume = Volume::new();
     fs::create_dir(volume.outside("outside")).unwrap();
@@ -584,7 +584,7 @@ fn another_install_is_waited_for() {
     let volume = Volume::new();
     let lock = Flock::lock(File::open(volume.dir()).unwrap(), FlockArg::LockExclusive).unwrap();
     let mut waiting = support::Gate::start(volume.install().args(["--log-format", "json"]));
-    waiting.logs("another install is at work");
+    waiting.logs("another install is running");
     assert_eq!(names(&volume.dir()), [""; 0]);
     drop(lock);
     assert_eq!(waiting.ended(), 0);

@@ -7,8 +7,8 @@ use peermem_gate::judge::judge;
 use peermem_gate::judge::swap::{Presence, glimpse};
 use peermem_gate::node::{Expectations, MofedPlace};
 use peermem_gate::observation::{
-    Fabric, FileId, HeaderTree, Headers, Kernel, Lock, Management, Marker, Modules, Nic, Observation,
-    ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
+    DriverState, Fabric, FileId, HeaderTree, Headers, Kernel, Lock, Management, Marker, Modules, Nic,
+    Observation, ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ fn expectations(mofed: MofedPlace) -> Expectations {
         version: None,
         marker: "/run/mellanox/drivers/.driver-ready".into(),
         lock: "/run/mellanox/drivers/.lock".into(),
+        driver_digest: None,
+        precedes_driver: true,
     }
 }
 
@@ -192,6 +194,7 @@ fn observations() -> impl Strategy<Value = Observation> {
             symbols,
             headers,
             header_versions: Ok(Vec::new()),
+            driver_state: DriverState::NotRead,
         })
 }
 
@@ -287,7 +290,7 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Observation>(&json).unwrap(), seen);
     }
 
-    /// Anything may stand in /proc/modules; nothing of it may panic.
+    /// Anything may be in /proc/modules; nothing of it may panic.
     #[test]
     fn odd_module_lines_never_panic(line in any::<String>(), words in prop::collection::vec("[-a-zA-Z0-9,()+ ]{0,9}", 0..9)) {
         let _ = peermem_gate::probe::parse_line(&line);

@@ -8,9 +8,10 @@ use peermem_gate::gate::Effect;
 use peermem_gate::gate::Policy;
 use peermem_gate::judge::swap::{Glimpse, Presence};
 use peermem_gate::keep::Sight;
-use peermem_gate::keep::{Action, Done, Keep, State, Step};
+use peermem_gate::keep::{Action, Done, Keep, Response, State};
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
+use peermem_gate::rebuild::Conclusion;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ struct World {
     refuses: Option<Refusal>,
     uses: i64,
     is_loaded: bool,
-    /// Of its directory in sysfs: each load makes it anew.
+    /// Of its directory in sysfs: each load makes it again.
     inode: u64,
     is_blind: bool,
     holder: Option<i32>,
@@ -168,7 +169,7 @@ impl World {
         let identity = Identity { marker: self.marker.map(id), modules };
         let evidence = self.marker.unwrap_or(0) + 1000 * self.modules.unwrap_or(0);
         Sight {
-            look: Look { verdict, identity },
+            look: Look { verdict, identity, next_build: None },
             glimpse: self.glimpse(),
             evidence: evidence * 2 + u64::from(self.is_good),
         }
@@ -215,7 +216,7 @@ impl Play {
         play
     }
 
-    /// What the properties are about, seen from outside. A marker or module made anew is a break.
+    /// What the properties are about, seen from outside. A marker or module made again is a break.
     fn watch(&mut self, is_broken: bool) {
         self.ready_since = match self.ready_since.filter(|_| self.world.is_ready()) {
             Some(since) if !is_broken => Some(since),
@@ -234,7 +235,7 @@ impl Play {
         }
     }
 
-    /// Time flies, and what falls into it happens unseen: of that, only a marker or module made anew shows
+    /// Time flies, and what falls into it happens unseen: of that, only a marker or module made again shows
     /// afterwards.
     fn pass(&mut self, until: u64) {
         let mut is_broken = false;
@@ -252,24 +253,24 @@ impl Play {
     }
 
     fn look(&mut self, cause: &Cause) {
-        let step = self.keep.glimpse(ms(self.now), cause, &self.world.glimpse());
-        self.act(step);
+        let response = self.keep.glimpse(ms(self.now), cause, &self.world.glimpse());
+        self.act(response);
         loop {
-            let step = self.keep.look(ms(self.now), cause, self.world.sight());
-            if !self.act(step) {
+            let response = self.keep.look(ms(self.now), cause, self.world.sight());
+            if !self.act(response) {
                 return;
             }
-            let step = self.keep.glimpse(ms(self.now), cause, &self.world.glimpse());
-            self.act(step);
+            let response = self.keep.glimpse(ms(self.now), cause, &self.world.glimpse());
+            self.act(response);
         }
     }
 
     /// True when there was something to do.
-    fn act(&mut self, step: Step) -> bool {
+    fn act(&mut self, response: Response) -> bool {
         self.steps += 1;
         assert!(self.steps < 100_000, "it never rests: {:?}", self.keep);
-        self.hear(step.effects);
-        let done = match step.action {
+        self.hear(response.effects);
+        let done = match response.action {
             None => return false,
             Some(Action::Rebuild) => unreachable!("nobody has asked for a rebuild"),
             Some(Action::Unload) => {
@@ -437,19 +438,19 @@ fn no_yield_leaves_it_alone_and_says_so() {
 fn what_somebody_else_loaded_is_treated_the_same_and_said_so() {
     let mut play = Play::new(World { is_loaded: true, ..World::ready() }, false);
     assert_eq!(play.state(), State::Loaded);
-    assert!(play.lines.iter().any(|line| line.contains("loaded by somebody else")), "{:?}", play.lines);
+    assert!(play.lines.iter().any(|line| line.contains("loaded by another process")), "{:?}", play.lines);
     assert!(!play.keep.is_ours());
     play.then(Event::Unmark);
     assert_eq!(play.unloads.len(), 1);
     assert!(
-        play.lines.iter().any(|line| line.contains("unloading nvidia_peermem (loaded by somebody else)"))
+        play.lines.iter().any(|line| line.contains("unloading nvidia_peermem (loaded by another process)"))
     );
-    // Without a marker nothing may hold MOFED's modules, whoever loads it.
+    // Without a marker nothing may hold MOFED's modules, no matter what loaded it.
     play.after(1000).then(Event::OtherLoads);
     assert_eq!(play.unloads.len(), 2);
 }
 
-/// Between two looks, so that it was never seen to be gone.
+/// Between two looks, so it was never seen to be gone.
 #[test]
 fn what_was_loaded_anew_by_somebody_else_is_no_longer_ours() {
     let mut play = Play::new(World::ready(), false);
@@ -458,17 +459,17 @@ fn what_was_loaded_anew_by_somebody_else_is_no_longer_ours() {
     play.events.extend([(play.now, Event::OtherUnloads), (play.now, Event::OtherLoads)]);
     play.after(1);
     assert!(!play.keep.is_ours() && play.state() == State::Loaded, "{:?}", play.keep);
-    assert!(play.lines.last().unwrap().contains("loaded by somebody else"), "{:?}", play.lines);
+    assert!(play.lines.last().unwrap().contains("loaded by another process"), "{:?}", play.lines);
 }
 
-/// What was said of a moment is not said for ever.
+/// What was said of a moment is not said forever.
 #[test]
 fn a_swap_that_was_over_before_it_was_looked_at_is_not_told_for_ever() {
     let mut keep = Keep::new(policy(), false, ms(START));
     let mut world = World::ready();
     keep.look(ms(START), &Cause::Start, world.sight());
-    let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
-    assert_eq!(step.action, Some(Action::Load));
+    let response = keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
+    assert_eq!(response.action, Some(Action::Load));
     world.load();
     keep.done(ms(START + SETTLE), Done::Overlapped("MOFED began to swap its modules meanwhile".to_owned()));
     assert!(keep.sentence().contains("meanwhile"));
@@ -581,8 +582,8 @@ fn where_the_gate_does_not_apply_nothing_is_touched() {
     let mut sight = World { marker: None, is_loaded: true, ..World::ready() }.sight();
     sight.look.verdict = Verdict::of(vec![condition(ConditionType::RdmaRequested, Reason::RdmaNotRequested)]);
     let glimpse = sight.glimpse.clone();
-    let step = keep.look(ms(START), &Cause::Start, sight);
-    assert_eq!((step.action, keep.state()), (None, State::Loaded));
+    let response = keep.look(ms(START), &Cause::Start, sight);
+    assert_eq!((response.action, keep.state()), (None, State::Loaded));
     assert_eq!(keep.glimpse(ms(START + 1), &Cause::Marker, &glimpse).action, None);
 }
 
@@ -675,7 +676,7 @@ proptest! {
     }
 }
 
-/// What can happen, once each: bounded, so that every order of it can be tried.
+/// What can happen, once each: bounded, so every order of it can be tried.
 const ALPHABET: [Event; 12] = [
     Event::Mark,
     Event::Unmark,
@@ -783,8 +784,8 @@ fn it_lets_go_while_the_device_is_in_a_reset() {
     let mut sight = world.sight();
     let away = Condition::new(ConditionType::NicPresent, Reason::NoRdmaDevice, "no device");
     sight.look.verdict = sight.look.verdict.replacing(away);
-    let step = keep.look(ms(START + 10), &Cause::Device, sight);
-    assert_eq!(step.action, Some(Action::Unload));
+    let response = keep.look(ms(START + 10), &Cause::Device, sight);
+    assert_eq!(response.action, Some(Action::Unload));
 }
 
 #[test]
@@ -794,4 +795,35 @@ fn every_state_can_be_left_and_entered() {
         assert!(State::TRANSITIONS.iter().any(|(_, to, _)| *to == state), "{state} is never entered");
         assert!(!state.may_become(state));
     }
+}
+
+/// What only nvidia-peermem.ko is wrong with is cured, where that was asked for, once all else has settled.
+#[test]
+fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
+    let mut keep = Keep::new(policy(), false, ms(START));
+    keep.cure(true);
+    let world = World { is_good: false, ..World::ready() };
+    let first = keep.look(ms(START), &Cause::Start, world.sight());
+    assert_eq!((first.action, keep.state()), (None, State::Waiting));
+    assert!(!first.effects.iter().any(Effect::is_last), "it does not end a start");
+    assert_eq!(keep.next_look(), Some(ms(START + SETTLE)));
+    let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
+    assert_eq!(step.action, Some(Action::Rebuild));
+    keep.rebuilt(Conclusion::Installed, ms(40));
+    keep.rebuilt(Conclusion::Installed, ms(2));
+    let ledger = keep.ledger();
+    assert_eq!((ledger.rebuilds[&Conclusion::Installed], ledger.rebuilding), (2, ms(42)));
+}
+
+/// MOFED may be in the middle of a swap when `keep` starts, and a whole look takes its time.
+#[test]
+fn a_glimpse_lets_go_before_the_first_look_where_the_gate_is_known_to_apply() {
+    let glimpse = World { is_loaded: true, marker: None, ..World::ready() }.glimpse();
+    let mut keep = Keep::new(policy(), false, ms(START));
+    assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None);
+    keep.applies();
+    assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, Some(Action::Unload));
+    let mut keep = Keep::new(policy(), true, ms(START));
+    keep.applies();
+    assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None, "--no-yield");
 }

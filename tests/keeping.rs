@@ -60,7 +60,7 @@ struct Place {
 }
 
 impl Place {
-    /// All is ready, but for `nvidia_peermem` itself.
+    /// All is ready, except for `nvidia_peermem` itself.
     fn new() -> Option<Self> {
         Self::of(Node::ready().with_peermem("new")?)
     }
@@ -208,13 +208,13 @@ fn it_loads_lets_go_and_loads_again() {
     keep.process().signal(Signal::SIGTERM);
     assert!(keep.process().ends_within(PROMPT));
     assert_eq!(keep.ended(), 0);
-    assert!(place.is_loaded(), "it stays as it is");
+    assert!(place.is_loaded(), "it stays loaded");
     assert_eq!(place.check().0, 2, "nobody keeps it any more");
     assert!(!place.node.path("metrics.prom").exists(), "nor is there a state to be scraped");
     assert!(!place.node.path("last-words").exists());
 }
 
-/// Nothing tells of a swap where MOFED's container never was: a host's MOFED may be live there, and whoever
+/// Nothing tells of a swap where MOFED's container never was: a host's MOFED may be live there, and anyone who
 /// started `keep` did not say so.
 fn a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does() {
     let Some(place) = Place::new() else { return };
@@ -312,7 +312,7 @@ fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
     assert_eq!(keep.ended(), 0);
 }
 
-/// A mount is told of once, to whoever polls first: also in the middle of a look, which polls as well.
+/// A mount is reported once, to the first process that polls: also in the middle of a look, which polls as well.
 fn what_is_mounted_over_the_marker_during_a_look_is_not_overlooked() {
     if !can_mount() {
         return;
@@ -439,7 +439,7 @@ fn an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy() {
     place.is_in("Loaded");
     support::write_program(&place.node.path("bin/rmmod"), "#!/bin/busybox sh\necho \"unload $*\" >>/calls\n");
     place.node.remove(MARKER);
-    let line = keep.logs("still there");
+    let line = keep.logs("still loaded");
     assert!(line["level"] == "WARN", "{line}");
     thread::sleep(Duration::from_secs(3));
     let unloads = place.called().iter().filter(|call| call.starts_with("unload")).count();
@@ -457,7 +457,7 @@ fn an_unload_that_fails_is_told_with_what_to_do() {
     assert_eq!(line["level"], "WARN", "{line}");
     let said = line["message"].as_str().expect("words");
     assert!(
-        said.contains("Operation not permitted; what to do: see that this process has CAP_SYS_MODULE"),
+        said.contains("Operation not permitted; what to do: check that this process has CAP_SYS_MODULE"),
         "{said}"
     );
     place.node.write("bin/unloading", "");
@@ -504,7 +504,7 @@ fn told_to_end_it_does_not_wait_for_an_rmmod_that_hangs() {
         place.node.write("bin/unloading", "trap '' TERM; touch /unloading; sleep 30");
         place.node.remove(MARKER);
         until("rmmod runs", || place.node.path("unloading").exists());
-        // Meanwhile it is told of, in the state file too.
+        // Meanwhile it is reported, in the state file too.
         keep.logs("unloading nvidia_peermem");
         keep.logs("rmmod nvidia_peermem has not ended after 0.2");
         let status = place.is_in("Yielding");
@@ -534,7 +534,7 @@ fn a_second_signal_during_an_unload_costs_nothing() {
     let before = spent();
     keep.process().signal(Signal::SIGTERM);
     keep.process().signal(Signal::SIGINT);
-    // Not waited for yet, so that its times can still be read.
+    // Not waited for yet, so its times can still be read.
     until("it ends", || fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));
     let ticks = spent() - before;
     assert!(ticks < 20, "{ticks} ticks of 10 ms in 0.8 s");
@@ -896,14 +896,14 @@ fn goes_unfed(script: &str, after: Duration, begin: impl Fn(&Place)) {
         if buffer[..length] == *b"WATCHDOG=1" {
             fed = Instant::now();
         }
-        assert!(hung.elapsed() < LIMIT, "it is fed for ever");
+        assert!(hung.elapsed() < LIMIT, "it is fed forever");
     }
     let fed = fed - hung;
     let slack = Duration::from_secs(5);
     assert!(fed + slack > after && fed < after + slack, "the last after {fed:?}");
 }
 
-/// What it could not be told is told once it reads.
+/// It gets earlier messages once it reads.
 fn a_service_manager_that_reads_late_hears_that_it_is_ready() {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
@@ -986,6 +986,12 @@ fn a_status_file_is_judged_by_its_age_and_its_boot() {
     assert_eq!((ends, said.contains("before this boot")), (2, true), "{said}");
     assert_eq!(with(&|status| status["schema"] = "another/v1".into()).0, 2);
     assert_eq!(with(&|status| status["verdict"] = "Nonsense".into()).0, 2);
+    for lacking in ["boot_id", "conditions"] {
+        let without = |status: &mut Value| _ = status.as_object_mut().expect("an object").remove(lacking);
+        assert_eq!(with(&without).0, 2, "{lacking}");
+    }
+    let (ends, said) = with(&|status| status["conditions"] = Value::Array(Vec::new()));
+    assert_eq!((ends, said.contains("lists no conditions")), (2, true), "{said}");
     for garbage in ["", "{", "[]", "nonsense", "{\"schema\":\"peermem-gate/v1\"}"] {
         fs::write(place.status(), garbage).expect("a file");
         assert_eq!(place.check().0, 2, "{garbage}");

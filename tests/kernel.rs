@@ -4,8 +4,8 @@
 //!
 //! `tests/vm/build` makes the machine, `tests/vm/boot SCENARIO` plays one of `tests/vm/scenarios`
 //! on it, and here is said what must have come of it. A scenario's lines (tests/vm/machine.rs) are
-//! timed by the guest's boot clock: a slow host stretches a test and does not break it, for what is
-//! asserted to the instant is only what must not happen before something else.
+//! timed by the guest's boot clock: a slow host stretches a test and does not break it, because
+//! to the instant it asserts only what must not happen before something else.
 //!
 //! Without the machine, the binary or qemu the tests are skipped; with `NO_SKIPPED_TESTS` in the
 //! environment they fail. `GATE_BINARY` names another binary than the release build's.
@@ -478,7 +478,7 @@ fn load_says_who_refused_and_what_to_do() {
         squatter.said(log).said("cannot create duplicate filename");
 
         run.loading("busy-once").ended(0, "live").ran_modprobe(2).said("EBUSY");
-        run.loading("nothing-done").ended(3, "absent").ran_modprobe(1).said("succeeded");
+        run.loading("nothing-done").ended(3, "absent").ran_modprobe(1).said("modprobe reported success");
         run.loading("done-yet-failed").ended(0, "live").ran_modprobe(1);
         run.loading("killed").ended(3, "absent").ran_modprobe(1);
         for name in ["install-false", "install-true"] {
@@ -495,6 +495,7 @@ fn load_below_another_root_and_with_other_modprobes() {
         run.row("inner").foretold_usable().loaded();
         run.loading("outer").ended(3, "absent").said("StubModule");
         run.loading("inner").ended(0, "live");
+        run.loading("found").ended(0, "live").said("chroot /run/nvidia/driver");
         for (name, status) in [
             ("no-such-modprobe", 127),
             ("plain-modprobe", 126),
@@ -567,7 +568,7 @@ fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
         play("keep-swaps", |run| {
             tally.add(run);
             let ended: Vec<_> = run.all("ended").map(|line| line.text.as_str()).collect();
-            assert_eq!(ended, ["0", "0"], "told to end, it has done well");
+            assert_eq!(ended, ["0", "0"], "a signal ended it, as it should");
             run.assert_metric("peermem_gate_keep_state{state=\"Loaded\"} 1");
         });
     }

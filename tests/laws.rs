@@ -128,7 +128,7 @@ fn noise_gives_no_finding() {
     assert!(said.is_quiet(), "{:#?}", said.findings);
 }
 
-/// A log that is no file and one that may not be read are no reason to say that something is wrong.
+/// A log that is not a file and one that may not be read are no reason to say that something is wrong.
 #[test]
 fn odd_files_do_not_alarm() {
     let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);

@@ -126,7 +126,7 @@ fn a_saying_tells_who_when_and_where() {
     assert_eq!((refused.saying.who, refused.saying.text.as_str()), (Who::Driver, REFUSED));
     assert_eq!(refused.saying.fields["why"], "Invalid argument");
     assert_eq!(
-        refused.saying.meaning.told(&refused.saying.fields),
+        refused.saying.meaning.text(&refused.saying.fields),
         "nvidia_peermem is refused: Invalid argument"
     );
     let file = logs.file(refused).expect("its log");

@@ -4,13 +4,14 @@
 mod support;
 
 use peermem_gate::condition::{Condition, ConditionType, Reason};
+use peermem_gate::observation::{Lock, Marker, Nic, Observation};
 use peermem_gate::probe::{Depth, Probe};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{DRIVERS, Gate, LIMIT, MARKER, Node, SYMVERS, change, suite};
+use support::{DRIVERS, Gate, LIMIT, MARKER, Node, SYMVERS, VENDOR, change, suite};
 
 const ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
 
@@ -96,8 +97,64 @@ fn symbols_that_can_be_read_later() {
     gate.assert_opened();
 }
 
+/// A whole look, in the midst of whose reading of the symbols this happens.
+fn seen_despite(node: &Node, happens: impl Fn()) -> Observation {
+    node.with_long_kallsyms();
+    let config = node.config();
+    let mut has_happened = false;
+    let mut interrupted = || {
+        if !std::mem::replace(&mut has_happened, true) {
+            happens();
+        }
+        false
+    };
+    let seen = Probe::new(&config).look(Depth::Full, &mut interrupted).expect("a look");
+    assert!(has_happened, "the symbols were not read");
+    seen
+}
+
+fn a_lock_that_is_let_go_or_taken_while_the_symbols_are_read() {
+    let node = Node::ready();
+    let seen = seen_despite(&node, || node.write("proc/locks", ""));
+    assert_eq!(seen.lock, Lock::Free);
+    let node = Node::ready().suspect();
+    assert_eq!(seen_despite(&node, || node.hold_lock()).lock, Lock::Held);
+}
+
+fn a_marker_made_anew_while_the_symbols_are_read() {
+    let node = Node::ready();
+    node.write("next", "");
+    let inode = node.path("next").metadata().unwrap().ino();
+    let seen = seen_despite(&node, || node.rename("next", MARKER));
+    let Marker::Present(id) = seen.marker else { panic!("{:?}", seen.marker) };
+    assert_eq!(id.inode, inode);
+}
+
+/// What could not be read once is read again at the next look, though nothing tells of a change.
+fn what_could_not_be_read_is_not_kept() {
+    for path in [SYMVERS, VENDOR] {
+        let node = Node::ready();
+        let good = fs::read(node.path(path)).unwrap();
+        node.remove(path);
+        fs::create_dir(node.path(path)).unwrap();
+        let config = node.config();
+        let mut probe = Probe::new(&config);
+        let mut look = || {
+            let seen = probe.look(Depth::Full, &mut || false).expect("a look");
+            (seen.headers.is_readable(), !matches!(seen.nic, Nic::Unreadable(_)))
+        };
+        assert_eq!(look(), (path != SYMVERS, path != VENDOR));
+        node.remove(path);
+        node.write(path, &good);
+        assert_eq!(look(), (true, true), "{path}");
+    }
+}
+
 fn main() -> ExitCode {
     suite![
+        a_lock_that_is_let_go_or_taken_while_the_symbols_are_read,
+        a_marker_made_anew_while_the_symbols_are_read,
+        what_could_not_be_read_is_not_kept,
         headers_behind_a_link_that_turn_bad_before_the_marker,
         headers_behind_a_link_that_turn_good,
         modules_that_go_while_the_symbols_are_read,

@@ -68,8 +68,8 @@ fn the_document_leads_to_every_manifest() {
     }
 }
 
-/// What each container may do: nothing, but for those that read other processes, write where others are the owner, or
-/// load a module.
+/// What each container may do: nothing, except for those that read other processes, write where others are the owner,
+/// or load a module.
 fn rights(name: &str) -> Value {
     let privileges: &[&str] = match name {
         "node-problem-detector" | "nfd" => &["SYS_PTRACE"],
@@ -126,8 +126,8 @@ fn every_container_is_narrow_and_asks_for_resources() {
 
 const KUSTOMIZE: [&str; 2] = ["Kustomization", "Component"];
 
-/// Kinds that Kubernetes' schemas do not know. [`the_other_kinds_have_the_right_shape`] looks at the first two, promtool
-/// at the third.
+/// Kinds that Kubernetes' schemas do not know. [`the_other_kinds_have_the_right_shape`] looks at the first two,
+/// promtool at the third.
 const OTHERS: [&str; 3] = ["MutatingPolicy", "NodeReadinessRule", "PrometheusRule"];
 
 #[test]
@@ -169,7 +169,7 @@ fn the_other_kinds_have_the_right_shape() {
         same.as_object_mut().unwrap().remove(own);
     }
     let admission = &yaml(&manifests().join("admission/policy.yaml"))[0];
-    assert_eq!(same, admission["spec"], "but for its own fields it is the policy of ../admission");
+    assert_eq!(same, admission["spec"], "except for its own fields it is the policy of ../admission");
 
     let rule = &yaml(&manifests().join("node/readiness/rule.yaml"))[0];
     assert_eq!(rule["apiVersion"], "readiness.node.x-k8s.io/v1alpha1");
@@ -247,6 +247,8 @@ fn the_init_container_is_appended_once_and_is_the_one_in_plain_yaml() {
             let mut expected = base_container(GATE_CONTAINER);
             set_env(&mut expected, "USE_HOST_MOFED", use_host_mofed);
             set_env(&mut expected, "PEERMEM_GATE_PRECOMPILED", precompiled);
+            let digest = digest(&pod);
+            expected["env"].as_array_mut().unwrap().extend(digest.cloned());
             if overlay == "openshift" {
                 expected["securityContext"]["seLinuxOptions"] = json!({"type": "spc_t"});
             }
@@ -263,6 +265,28 @@ fn the_init_container_is_appended_once_and_is_the_one_in_plain_yaml() {
                 "{overlay}: {name}"
             );
         }
+    }
+}
+
+/// What the operator has told the driver's container, which is not in every release.
+fn digest(pod: &Value) -> Option<&Value> {
+    let variables = container(pod, DRIVER)["env"].as_array().unwrap();
+    variables.iter().find(|variable| variable["name"] == "DRIVER_CONFIG_DIGEST")
+}
+
+/// The mount only adds a message, so a pod without it is not refused.
+#[test]
+fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let mut pod = pod_of(&fixture("precompiled"));
+    let is_kept = |one: &Value| one["name"] != "run-nvidia";
+    pod["spec"]["volumes"].as_array_mut().unwrap().retain(is_kept);
+    for policy in ["admission", "kyverno"].map(policy) {
+        let admitted = cluster.admits(&policy, &pod).expect("it matches");
+        let gate = admitted["spec"]["initContainers"].as_array().unwrap().last().unwrap();
+        let mut mounts = base_container(GATE_CONTAINER)["volumeMounts"].as_array().unwrap().clone();
+        mounts.retain(is_kept);
+        assert_eq!(gate["volumeMounts"], Value::from(mounts));
     }
 }
 
@@ -335,7 +359,8 @@ fn rdma_is_asked_for_in_any_case_of_letters_and_by_the_last_word() {
     assert_eq!(gate["env"][1], json!({"name": "USE_HOST_MOFED", "value": "true"}));
 }
 
-/// A volume of the user's that is called like ours, of whatever kind: both are in the pod, and each is where it belongs.
+/// A volume of the user's that is called like ours, of whatever kind: both are in the pod, and each is where it
+/// belongs.
 #[test]
 fn a_users_volume_of_our_name_is_left_alone() {
     let Some(mut cluster) = Cluster::start() else { return };
@@ -454,7 +479,7 @@ fn the_wrapper_becomes_what_the_drivers_container_would_have_been() {
             assert_eq!(wrapped["env"], original["env"], "{name}: OpenShift writes it into a shell file");
             let mount = json!({"name": GATE_CONTAINER, "mountPath": "/opt/peermem-gate", "readOnly": true});
             assert_eq!(wrapped["volumeMounts"].as_array().unwrap().last(), Some(&mount), "{name}");
-            // What it is called with is what this binary takes, but for the command.
+            // What it is called with is what this binary takes, except for the command.
             let words = command[1..command.len() - original["command"].as_array().unwrap().len()].iter();
             let mut gate = gate();
             gate.args(words.map(|word| word.as_str().unwrap()))
@@ -570,7 +595,7 @@ fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
             assert_eq!(mounts.last(), Some(&headers), "{name}");
             assert_eq!(container(&admitted, DRIVER), container(&pod, DRIVER), "{name}");
             assert_eq!(cluster.admits(&policy, &admitted), Err("not-kept-yet".to_owned()), "{name}");
-            // What it is called with is what this binary takes; it ends for want of a modprobe that is asked for.
+            // What it is called with is what this binary takes; it ends because the requested modprobe is missing.
             let mut keep = gate();
             let words = words.iter().filter(|word| **word != "/run/nvidia/driver").map(|word| match *word {
                 "--driver-root" => "--modprobe=/no/such/modprobe",
@@ -650,6 +675,13 @@ fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
     for policy in [&gate, &wrapper, other] {
         assert_eq!(cluster.admits(policy, &pod), Err("behind-k8s-driver-manager".to_owned()));
     }
+    // The vGPU and VFIO managers have a k8s-driver-manager too, and none of the volumes.
+    let mut manager = pod_of(&fixture("clusterpolicy"));
+    container_mut(&mut manager, DRIVER)["name"] = json!("nvidia-vfio-manager");
+    for policy in [&gate, other] {
+        assert_eq!(cluster.admits(policy, &manager), Err("behind-k8s-driver-manager".to_owned()));
+    }
+    assert_eq!(cluster.admits(&wrapper, &manager), Err("not-wrapped-yet".to_owned()));
 }
 
 fn orders<'a>(all: &[&'a Value]) -> Vec<Vec<&'a Value>> {
@@ -765,7 +797,7 @@ fn the_stop_gap_appends_once_and_then_refuses() {
     }
 }
 
-/// The image's own RUN, on scripts of ours that are shaped like the driver's.
+/// The image's own RUN, on scripts of our own that are shaped like the driver's.
 #[test]
 fn the_derived_image_gates_what_builds_and_loads() {
     let scratch = TempDir::new().unwrap();
@@ -810,7 +842,7 @@ fn the_derived_image_gates_what_builds_and_loads() {
     assert_eq!(runs("1", &toolkit), (0, "toolkit dtk-build-driver\n".to_owned()));
     assert_eq!(runs("1", &["ocp_dtk_entrypoint"]), (1, "toolkit \n".to_owned()));
 
-    // A driver image that is no longer what the line was written for does not build.
+    // A driver image that no longer matches the line does not build.
     fs::remove_file(bin.join("ocp_dtk_entrypoint")).unwrap();
     assert!(run().status.success(), "only OpenShift's images have it");
     fs::write(bin.join("nvidia-driver"), b"\x7fELF").unwrap();

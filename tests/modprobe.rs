@@ -281,7 +281,7 @@ fn one_that_cannot_be_run_after_all() {
     assert!(closed.message.contains(" cannot be run: Permission denied: "), "{}", closed.message);
     let unstarted = why(&found.stepping_by(Path::new("/none")));
     assert_eq!(unstarted.ending, Ending::Failed);
-    // Somebody else's 127 is no sentence of ours.
+    // Somebody else's 127 is not our sentence.
     script(directory.path(), "exit 127");
     assert_eq!(run(&modprobe(&path), &[]).code, 127);
 }

@@ -113,7 +113,7 @@ fn of_two_files_modprobes_is_taken_and_the_other_named() {
     let stub = fs::read(mofed().join("stub/nvidia-peermem.ko")).unwrap();
     node.write(&format!("lib/modules/{KERNEL}/updates/dkms/nvidia-peermem.ko"), stub);
     // depmod has not run since.
-    assert_reason(&node, "Usable", "updates/dkms/nvidia-peermem.ko is there too");
+    assert_reason(&node, "Usable", "updates/dkms/nvidia-peermem.ko also exists");
     // Without modules.dep the directories decide, and updates comes first.
     node.remove(&format!("lib/modules/{KERNEL}/modules.dep"));
     assert_reason(&node, "StubModule", "updates/dkms/nvidia-peermem.ko");
@@ -160,6 +160,21 @@ fn the_loaded_modules_file_is_believed_before_mofeds_symvers() {
     let symbols = fs::read_to_string(node.path("proc/kallsyms")).unwrap().replace("[ib_uverbs]", "[ib_core]");
     node.write("proc/kallsyms", symbols);
     assert_reason(&node, "Usable", "(the loaded module's file)");
+}
+
+/// The file was replaced since its module was loaded: it says nothing of what is loaded.
+fn a_file_of_another_build_than_the_loaded_module_is_not_believed() {
+    let Some(node) = Node::ready().with_peermem("new") else { return };
+    let [file, loaded] = ["old", "new"].map(|generation| mofed().join(generation).join("ib_core.ko"));
+    let symbols = fs::read_to_string(node.path("proc/kallsyms")).unwrap().replace("[ib_uverbs]", "[ib_core]");
+    node.write("proc/kallsyms", symbols);
+    let place = format!("run/mellanox/drivers/lib/modules/{KERNEL}/updates/dkms/ib_core.ko");
+    node.write(&place, fs::read(&file).unwrap());
+    let published = "sys/module/ib_core/notes/.note.gnu.build-id";
+    node.write(published, support::build_id_note(&file));
+    assert_reason(&node, "SymbolVersionMismatch", "");
+    node.write(published, support::build_id_note(&loaded));
+    assert_reason(&node, "SymbolVersionUnknown", "no ib_core.ko with the loaded one's build id");
 }
 
 fn a_linked_tree_is_followed_below_the_driver_root() {
@@ -243,7 +258,7 @@ fn no_flipped_bit_makes_a_file_usable_by_accident() {
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
         fs::write(&path, &bytes[..]).unwrap();
-        // Made anew: what was inspected before is remembered.
+        // Made again: what was inspected before is remembered.
         let mut probe = Probe::new(&config);
         let seen = probe.look(Depth::Full, &mut || false).unwrap();
         if judge(&config.expected, &seen).outcome != Outcome::Ready {
@@ -286,6 +301,7 @@ fn main() -> ExitCode {
         a_file_that_may_not_be_read_is_unknown,
         parameters_of_modprobe_d_count,
         the_loaded_modules_file_is_believed_before_mofeds_symvers,
+        a_file_of_another_build_than_the_loaded_module_is_not_believed,
         a_linked_tree_is_followed_below_the_driver_root,
         no_damage_goes_unseen_where_it_would_count,
         a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What looks at nodes and reports to fleets: plugins, labels, metrics, alerts, and the sidecar where the driver is the
-//! host's.
+//! What looks at nodes and reports to fleets: plugins, labels, metrics, alerts, and the sidecar where the driver is
+//! the host's.
 
 #[path = "manifests/cluster.rs"]
 mod cluster;
 mod support;
 
 use cluster::{Checker, can_kubectl, documents, files, manifests, only, render, root, tool, yaml};
+use peermem_gate::gate::Policy;
+use peermem_gate::keep::{self, Done, Keep};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -366,7 +368,7 @@ fn the_host_drivers_sidecar_takes_the_reloaders_place() {
     assert!(container.get("livenessProbe").is_none(), "it would end keep when that unloads the module");
     let mounts = container["volumeMounts"].as_array().unwrap();
     assert!(mounts.iter().all(|mount| mount["name"] == "tmp" || mount["readOnly"] == true));
-    // It ends for want of a modprobe that is asked for, and not for what it is called with.
+    // It ends because the requested modprobe is missing, not because of its arguments.
     let words = words.iter().filter(|word| **word != "/host").map(|word| match *word {
         "--driver-root" => "--modprobe=/no/such/modprobe",
         other => other,
@@ -433,7 +435,7 @@ fn the_dashboard_asks_prometheus_what_it_understands() {
             expressions.push(target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"));
         }
     }
-    // Each metric of ours is one that the documents promise.
+    // The documents promise each of our metrics.
     let documents =
         ["usage.md", "sidecar.md"].map(|name| fs::read_to_string(root().join("docs").join(name)).unwrap());
     let of_rules = rules()["groups"][0]["rules"].as_array().unwrap().clone();
@@ -457,6 +459,77 @@ fn the_dashboard_asks_prometheus_what_it_understands() {
     let file = json!({"groups": [{"name": "dashboard", "rules": rules}]});
     fs::write(scratch.path().join("rules.yaml"), file.to_string()).unwrap();
     promtool(&["check", "rules", "rules.yaml"], scratch.path());
+}
+
+/// A node exporter's sample lines as promtool's series, of this instance.
+fn series(text: &str, instance: &str) -> Vec<Value> {
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let of = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = name.split_once('{').unwrap_or((name, "}"));
+        let labels = format!("instance=\"{instance}\",{labels}").replace(",}", "}");
+        json!({"series": format!("{name}{{{labels}"), "values": format!("{value}+0x20")})
+    };
+    samples.map(of).collect()
+}
+
+/// One node is ready, one waits, and one has the sidecar. Their metrics and the cluster's fill every panel.
+fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
+    if !can(&[&tool("promtool"), "--version"]) {
+        return;
+    }
+    let scratch = TempDir::new().unwrap();
+    let written = scratch.path().join("wait.prom");
+    let mut input = Vec::new();
+    for (instance, node, ends) in [("n-1", Node::ready(), 0), ("n-2", Node::ready().without_marker(), 124)] {
+        let mut wait = gate();
+        wait.args(["wait", "--timeout", "0s", "--metrics-file"]).arg(&written).arg("--root").arg(node.root());
+        assert_eq!(code(output(&mut wait).status), ends);
+        input.extend(series(&fs::read_to_string(&written).unwrap(), instance));
+    }
+    let moment = std::time::Duration::from_secs(1);
+    let policy = Policy {
+        timeout: None,
+        proceed_on_timeout: false,
+        settle: moment,
+        suspect_hold: moment,
+        fail_fast: false,
+        dry_run: false,
+        heartbeat: moment,
+    };
+    let mut keep = Keep::new(policy, false, moment);
+    keep.done(moment * 2, Done::Refused("EINVAL", "as the test says".to_owned()));
+    input.extend(series(&keep::status::metrics(&keep, None), "n-3"));
+    input.extend([
+        json!({"series": "kube_node_status_condition{condition=\"PeermemNotReady\",status=\"true\"}", "values": "1x20"}),
+        json!({"series": "ALERTS{alertname=\"PeermemKeepBlocked\",alertstate=\"firing\"}", "values": "1x20"}),
+    ]);
+    let text = fs::read_to_string(manifests().join("monitoring/dashboard.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let targets = dashboard["panels"].as_array().unwrap().iter();
+    let targets = targets.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let shows_something = |target: &Value| {
+        let expression = target["expr"].as_str().unwrap();
+        let expression = expression.replace("$__rate_interval", "5m").replace("$instance", ".*");
+        json!({
+            "expr": format!("clamp_max(count({expression}), 1)"),
+            "eval_time": "10m",
+            "exp_samples": [{"labels": "{}", "value": 1}],
+        })
+    };
+    let tests: Vec<_> = targets.map(shows_something).collect();
+    let nodes = json!({
+        "expr": "sum by (verdict) (peermem_gate_verdict) > 0",
+        "eval_time": "10m",
+        "exp_samples": [
+            {"labels": "{verdict=\"Ready\"}", "value": 1},
+            {"labels": "{verdict=\"Waiting\"}", "value": 1},
+        ],
+    });
+    let tests = [tests, vec![nodes]].concat();
+    let file = json!({"tests": [{"interval": "1m", "input_series": input, "promql_expr_test": tests}]});
+    fs::write(scratch.path().join("test.yaml"), file.to_string()).unwrap();
+    promtool(&["test", "rules", "test.yaml"], scratch.path());
 }
 
 /// Its policies, by CEL: the condition, and the exception for a pod that the gate holds back.
@@ -563,6 +636,7 @@ fn main() -> ExitCode {
         the_host_drivers_sidecar_takes_the_reloaders_place,
         every_alert_fires_when_it_should_and_only_then,
         the_dashboard_asks_prometheus_what_it_understands,
+        the_dashboard_shows_what_wait_keep_and_a_fleet_report,
         nvsentinel_leaves_a_node_in_service_while_the_gate_waits,
         gpud_gets_a_verdict
     ]

@@ -2,13 +2,13 @@
 //! Whole nodes, described in `tests/nodes/<scenario>/node` (the language is in tests/fixture) and judged by the real
 //! `check`, or the verb that the description names. Each directory is up to four tests of its name:
 //!
-//! - `NAME`: the text report, of `doctor` the whole one, is the one beside it, `report`; `BLESS=1` writes the reports again;
+//! - `NAME`: the text report (of `doctor`: the whole one) equals `report` beside it; `BLESS=1` writes the reports;
 //! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
 //! - `NAME::expected`: `doctor` says what the description expects, and keeps the laws of fixture/law.rs;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
-//! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does not
-//! say yet; a test of that list fails once it does.
+//! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does
+//! not say yet; a test of that list fails once it does.
 
 mod fixture;
 #[path = "fixture/not_yet.rs"]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a release publishes (release/pack): that it is whole, the same each time, signed by a key from outside, and that
+//! What a release publishes (release/pack): complete, the same each time, signed by a key from outside; and its
 //! packages are installed, upgraded and removed on a Debian of their own without a unit being enabled.
 
 mod support;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `PeermemUsable`: one fault at a time, and then every two of them together.
 
-use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason};
+use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
+use peermem_gate::judge::next_build::next_build;
 use peermem_gate::node::{Expectations, MofedPlace, PeermemExpected};
 use peermem_gate::observation::{
-    Accepted, FileId, GivenParameter, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile, ModuleInfo,
-    Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState, Signatures, Symbols,
-    Symvers, SysModule, SysState, Unreadable,
+    Accepted, DriverState, FileId, GivenParameter, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile,
+    ModuleInfo, Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState, Signatures,
+    Symbols, Symvers, SysModule, SysState, Unreadable,
 };
 use std::collections::BTreeMap;
 
@@ -56,6 +57,7 @@ impl Case {
             info: Box::new(info),
         };
         let peermem = Peermem {
+            root: "/".into(),
             file,
             parameters: vec![],
             parameters_unreadable: vec![],
@@ -88,6 +90,7 @@ impl Case {
                 kernel_build: None,
             },
             header_versions: Ok(vec![]),
+            driver_state: DriverState::NotRead,
             peermem: Some(peermem),
         };
         let expected = Expectations {
@@ -101,6 +104,8 @@ impl Case {
             version: None,
             marker: "/m".into(),
             lock: "/l".into(),
+            driver_digest: None,
+            precedes_driver: true,
             peermem: Some(PeermemExpected::default()),
         };
         Self { expected, seen }
@@ -167,7 +172,7 @@ fn unreadable(why: &str) -> Unreadable {
 
 type Fault = (Reason, &'static str, fn(&mut Case));
 
-/// In the order in which reasons are to be given; the words must stand in message or remedy.
+/// In the order in which reasons are to be given; the words must be in message or remedy.
 const FAULTS: &[Fault] = &[
     (Reason::ModuleFileMissing, "nvidia-driver.state", |case| {
         case.peermem().file = ModuleFile::Missing("/lib/modules/6.1.0".into());
@@ -253,7 +258,7 @@ fn of_two_faults_the_first_is_given() {
     for (first, (reason, words, earlier)) in FAULTS.iter().enumerate() {
         for (_, other, later) in &FAULTS[first + 1..] {
             let mut case = Case::usable();
-            // A file that is no module has nothing to say of itself.
+            // A file that is not a module has nothing to say of itself.
             later(&mut case);
             earlier(&mut case);
             let file_is_gone = !matches!(case.peermem().file, ModuleFile::Read { .. });
@@ -475,4 +480,121 @@ fn remedies_fit_the_place() {
     let condition = case.condition();
     assert_eq!(condition.reason, Reason::LoadedOnGoneStack);
     assert!(condition.remedy.unwrap().contains("openibd"));
+}
+
+/// A module that no new driver pod would replace: the state file equals the configuration, and nvidia is loaded.
+fn skipping(fault: fn(&mut Case)) -> Case {
+    let mut case = Case::usable();
+    fault(&mut case);
+    case.expected.driver_digest = Some("42".into());
+    case.seen.driver_state = DriverState::Digest("42".into());
+    case
+}
+
+/// What is wrong, the reason where no build follows, and how it comes.
+type Build = (Reason, Reason, fn(&mut Case));
+
+const BUILDS: [Build; 3] = [
+    (Reason::ModuleFileMissing, Reason::BuildSkipped, |case| {
+        case.peermem().file = ModuleFile::Missing("/lib/modules/6.1.0".into());
+    }),
+    (Reason::StubModule, Reason::BuildSkipped, |case| {
+        case.info(|info| info.imports = ["param_ops_int".to_owned()].into());
+    }),
+    (Reason::SymbolVersionMismatch, Reason::SymbolVersionMismatch, |case| {
+        case.info(|info| _ = info.versions.insert(REGISTER.into(), 9));
+    }),
+];
+
+#[test]
+fn where_no_build_follows_the_reason_and_the_remedy_say_so() {
+    for (_, reason, fault) in BUILDS {
+        let case = skipping(fault);
+        let condition = case.condition();
+        assert_eq!(condition.reason, reason, "{}", condition.message);
+        assert_eq!(case.outcome(), Outcome::Blocked);
+        let remedy = condition.remedy.unwrap();
+        assert!(
+            remedy.starts_with("remove /run/nvidia/nvidia-driver.state on the node, then delete"),
+            "{remedy}"
+        );
+        assert!(
+            condition.message.contains("equals the driver's configuration (42)"),
+            "{}",
+            condition.message
+        );
+    }
+}
+
+/// What is not known to be skipped keeps its reason, and its remedy has a condition.
+#[test]
+fn a_build_that_follows_or_may_follow_changes_no_reason() {
+    let others: [fn(&mut Case); 7] = [
+        |case| case.seen.driver_state = DriverState::Digest("43".into()),
+        |case| case.seen.driver_state = DriverState::Absent,
+        |case| case.seen.driver_state = DriverState::Unreadable(unreadable("Permission denied")),
+        |case| case.seen.driver_state = DriverState::NoDirectory,
+        |case| case.expected.driver_digest = None,
+        |case| case.expected.precompiled = true,
+        |case| case.expected.precedes_driver = false,
+    ];
+    for (other, (reason, _, fault)) in others.into_iter().flat_map(|other| BUILDS.map(|build| (other, build)))
+    {
+        let mut case = skipping(fault);
+        other(&mut case);
+        assert_eq!(case.condition().reason, reason);
+    }
+    // A file that depmod has not seen needs no build.
+    let unlisted = skipping(|case| {
+        if let ModuleFile::Read { listed, .. } = &mut case.peermem().file {
+            *listed = Some(false);
+        }
+    });
+    assert_eq!(unlisted.condition().reason, Reason::ModuleFileMissing);
+}
+
+#[test]
+fn what_a_driver_container_does_next_is_three_valued() {
+    let of = |change: fn(&mut Case)| {
+        let mut case = skipping(|_| {});
+        change(&mut case);
+        next_build(&case.expected, &case.seen)
+    };
+    let status = |change| of(change).map(|next| next.status);
+    assert_eq!(status(|_| {}), Some(Status::False));
+    assert_eq!(status(|case| case.unload("nvidia")), Some(Status::True));
+    assert_eq!(status(|case| case.seen.driver_state = DriverState::Digest("43".into())), Some(Status::True));
+    assert_eq!(status(|case| case.seen.driver_state = DriverState::Absent), Some(Status::True));
+    let unknown: [fn(&mut Case); 4] = [
+        |case| case.expected.driver_digest = None,
+        |case| case.seen.driver_state = DriverState::NoDirectory,
+        |case| case.seen.driver_state = DriverState::Unreadable(unreadable("Permission denied")),
+        |case| case.seen.modules.proc = Err(unreadable("Permission denied")),
+    ];
+    for change in unknown {
+        let next = of(change).unwrap();
+        assert_eq!(next.status, Status::Unknown, "{next}");
+        assert!(next.to_string().contains("if it is there"), "{next}");
+    }
+    // No driver container that skips builds, no need of a build, or no business here.
+    let silent: [fn(&mut Case); 5] = [
+        |case| {
+            case.expected.driver_digest = None;
+            case.seen.driver_state = DriverState::Absent;
+        },
+        |case| {
+            case.expected.driver_digest = None;
+            case.seen.driver_state = DriverState::NoDirectory;
+        },
+        |case| case.expected.precompiled = true,
+        |case| case.expected.consumers = vec![Consumer::Fabric],
+        |case| case.seen.nic = Nic::None,
+    ];
+    for change in silent {
+        assert_eq!(of(change), None);
+    }
+    // What works is left alone: there is nothing to do.
+    let live = of(|case| case.load("nvidia_peermem", ProcState::Live, SysState::Live)).unwrap();
+    assert_eq!((live.status, live.remedy.as_deref()), (Status::False, None));
+    assert!(live.message.ends_with("nvidia_peermem is loaded and stays so"), "{live}");
 }

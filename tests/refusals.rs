@@ -21,7 +21,7 @@ fn assert_refused(command: &mut Command, named: &str) {
 }
 
 fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
-    let behind = "tip: a command, or a module's parameters, stand behind `--`";
+    let behind = "tip: put a command, or a module's parameters, after `--`";
     let verbs = "tip: begin with one of wait, check, load, keep, doctor, fleet, timeline, rebuild, install";
     for (words, tip) in [
         (&["wait", "nvidia-driver", "init"][..], behind),
@@ -47,8 +47,8 @@ fn an_option_of_another_verb_is_named_as_one() {
             "--timeout is an option of wait, load; `check` looks once and does not wait",
         ),
         (&["load", "--root=/host"], "; `load` changes the kernel that is running"),
-        (&["keep", "--timeout=5m"], "; `keep` runs until it is told to end"),
-        (&["fleet", "--root", "/host"], "; `fleet` does not look at a node"),
+        (&["keep", "--timeout=5m"], "; `keep` runs until it gets a signal"),
+        (&["fleet", "--root", "/host"], "; `fleet` merges reports and does not look at a node"),
     ] {
         assert_refused(gate().args(words), reason);
     }
@@ -96,7 +96,26 @@ fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
     }
     let (code, said) = refusal(gate().args(["load", "--driver-root"]).arg(node.path("none")));
     assert_eq!(code, 127, "{said}");
-    assert!(said.contains("/none is not there: start the driver's container"), "{said}");
+    assert!(said.contains("/none does not exist: start the driver's container"), "{said}");
+}
+
+/// Nobody said where the driver is, and a driver container shows its root.
+fn the_driver_containers_root_is_where_modprobe_is_looked_for() {
+    let unshare = ["unshare", "--user", "--map-root-user", "--mount"];
+    if !can(&[&unshare[..], &["true"]].concat()) {
+        return;
+    }
+    let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/nvidia/driver/lib/modules && exec \"$@\"";
+    let look = |arguments: &[&str]| {
+        let mut load = Command::new(unshare[0]);
+        load.args(&unshare[1..]).args(["sh", "-c", script, "sh", support::GATE, "load", "--timeout", "0s"]);
+        refusal(load.args(arguments))
+    };
+    let (code, said) = look(&[]);
+    assert_eq!(code, 127, "{said}");
+    assert!(said.contains("there is no modprobe") && said.contains("below /run/nvidia/driver"), "{said}");
+    let (_, said) = look(&["--driver-root", "/"]);
+    assert!(!said.contains("/run/nvidia/driver"), "{said}");
 }
 
 fn a_relative_root_is_taken() {
@@ -141,11 +160,7 @@ fn in_a_pod_the_host_is_looked_at_and_that_is_said() {
     ] {
         let (_, answer) = in_a_pod(words, node.root());
         assert_eq!(answer.contains(said), is_there, "{words}: {answer}");
-        assert_eq!(
-            answer.contains("/host/run/mellanox/drivers/.driver-ready is there"),
-            is_there,
-            "{answer}"
-        );
+        assert_eq!(answer.contains("/host/run/mellanox/drivers/.driver-ready exists"), is_there, "{answer}");
     }
     let (_, answer) = in_a_pod("check", &node.path("run"));
     assert!(!answer.contains(said), "a volume without proc and sys is not a host: {answer}");
@@ -156,7 +171,7 @@ fn a_mirrored_choice_names_what_there_is_to_choose_from() {
     assert_refused(wait().env("PEERMEM_GATE_ON_TIMEOUT", "open"), named);
 }
 
-/// It means what it means to NVIDIA's scripts, and whoever wrote it meant something else.
+/// It means what it means to NVIDIA's scripts, and anyone who wrote it meant something else.
 fn a_host_mofed_that_is_misspelt_is_told() {
     let node = Node::ready().without_marker();
     let mut misspelt = node.check();
@@ -359,7 +374,7 @@ fn unknown_variables() {
         assert_refused(wait().env(&name, "1s"), &name);
         assert_refused(check().env(&name, "1s"), &name);
     }
-    // Not a name of ours.
+    // Not one of our names.
     assert_accepted(
         wait().env("peermem_gate_timeout", "x").env("PEERMEM_GATE", "x").env("XPEERMEM_GATE_Y", "x"),
     );
@@ -514,7 +529,7 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
     }
 }
 
-/// How it ends and what it says, but for times.
+/// How it ends and what it says, except for times.
 fn end(command: &mut Command) -> (i32, String) {
     let output = output(command);
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -633,6 +648,7 @@ fn main() -> ExitCode {
         every_mirror_does_what_its_option_does,
         no_option_reaches_modprobe_as_a_parameter,
         a_disabled_load_asks_no_more_than_where_and_by_what,
+        the_driver_containers_root_is_where_modprobe_is_looked_for,
         a_relative_root_is_taken,
         in_a_pod_the_host_is_looked_at_and_that_is_said,
         a_mirrored_choice_names_what_there_is_to_choose_from

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Recorded waits, played through judge and gate again. A trace is a line with the options of
 //! `wait`, then what `--log-level trace` logged, a look a line; beside it stands what the gate then
-//! says. `BLESS=1` writes that anew. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
+//! says. `BLESS=1` writes that again. `sidecar.kept` is the same for `keep`, put together from looks of such a trace.
 
 use peermem_gate::cli::Verb;
 use peermem_gate::environment;
 use peermem_gate::gate::Policy;
 use peermem_gate::gate::{Effect, Gate};
 use peermem_gate::judge::judge;
+use peermem_gate::judge::next_build::next_build;
 use peermem_gate::keep::Sight;
 use peermem_gate::keep::{Action, Done, Keep};
 use peermem_gate::look::{Cause, Look, Recorded};
@@ -40,6 +41,7 @@ impl Replay {
         let look = recorded.map(|Recorded { seen, .. }| Look {
             verdict: judge(&self.node.expected, seen),
             identity: seen.identity(),
+            next_build: next_build(&self.node.expected, seen),
         });
         for effect in self.gate.step(at, cause, look) {
             match effect {
@@ -101,7 +103,11 @@ struct ReplayKeep {
 
 impl ReplayKeep {
     fn step(&mut self, at: Duration, cause: &Cause, Recorded { seen, .. }: &Recorded) {
-        let look = Look { verdict: judge(&self.node.expected, seen), identity: seen.identity() };
+        let look = Look {
+            verdict: judge(&self.node.expected, seen),
+            identity: seen.identity(),
+            next_build: next_build(&self.node.expected, seen),
+        };
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
         let step = self.keep.look(at, cause, Sight::of(&self.node.expected, seen, look, self.was_marked));
         self.hear(at, step.effects);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::{GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, suite};
 
 /// Every call of modprobe that NVIDIA's driver containers make (gpu-driver-container's scripts, the
-/// driver toolkit's entrypoint, nvidia-peermem-ctr), but for those that load nvidia-peermem.
+/// driver toolkit's entrypoint, nvidia-peermem-ctr), except for those that load nvidia-peermem.
 const RECORDED: &[&[&str]] = &[
     &["nvidia"],
     &["nvidia", "NVreg_OpenRmEnableUnsupportedGpus=1", "NVreg_RegistryDwords=\"a=1;b=2\""],
@@ -135,7 +135,7 @@ fn what_is_none_of_ours_is_handed_over_untouched() {
     let place = Place::new(Node::ready());
     place.does("exit 7");
     for arguments in RECORDED {
-        // Nothing of ours is even read.
+        // Nothing ours is even read.
         let mut command = place.modprobe(arguments);
         let output = output(command.env("PEERMEM_GATE_TIMEOUT", "nonsense"));
         assert_eq!(code(output.status), 7, "{arguments:?}");
@@ -228,8 +228,8 @@ fn what_modprobe_would_load_besides_is_refused() {
         support::refusal(place.load(&["nvidia-peermem"]).env("PEERMEM_GATE_TIMEOUT", "300ms"));
     assert_eq!(status, 124, "{said}");
     let last_words = fs::read_to_string(place.node.path("last-words")).unwrap();
-    assert!(last_words.contains("mlx4_core as well"), "{last_words}");
-    assert!(said.contains("mlx4_core as well"), "{said}");
+    assert!(last_words.contains("would also load mlx4_core"), "{last_words}");
+    assert!(said.contains("would also load mlx4_core"), "{said}");
     place.does(&format!("echo 'install /sbin/anything'; echo 'insmod {file}'"));
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");
@@ -351,7 +351,8 @@ fn without_any_other_modprobe_it_says_so() {
     assert!(Path::new("/usr/sbin").exists());
 }
 
-/// A script called modprobe, before the real one, that hands its calls to the shim: each would be the other's modprobe.
+/// A script called modprobe, before the real one, that hands its calls to the shim: each would be the other's
+/// modprobe.
 fn a_script_that_calls_the_shim_is_not_run_forever() {
     for (does, how) in [("exec", "as the same process"), ("", "as a child")] {
         let place = Place::new(Node::ready());

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The race, soaked: random lives of MOFED and the GPU driver on a real kernel, the gate in each of its places, and in
-//! the same lives the loops that people use. `tests/soak --lives N --seed S` plays as many as one wants.
+//! The race, soaked: random lives of MOFED and the GPU driver on a real kernel, the gate in each of its places, and
+//! in the same lives the loops that people use. `tests/soak --lives N --seed S` plays as many as one wants.
 //!
 //! A seed decides a life: its plan (tests/life/plan.rs) is a script for the guest that says what happens when.
 //! Containers are killed at any point, NICs go away for a moment, builds look for headers at their own time. The
 //! guest's clock counts instructions and skips idle time: a life of minutes takes seconds, and a busy host changes
-//! nothing of it. Who opened too early is judged by what the scenario itself did (tests/life/truth.rs). An early opening
-//! of the gate fails the run and names the seed of its life; the plan and all that was said are printed.
+//! nothing of it. Who opened too early is judged by what the scenario itself did (tests/life/truth.rs). An early
+//! opening of the gate fails the run and names the seed of its life; the plan and all that was said are printed.
 
 #[path = "life/mod.rs"]
 mod life;
@@ -19,8 +19,9 @@ use life::tally::Tally;
 use machine::{Clock, Line};
 use std::env;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
@@ -32,6 +33,9 @@ const LIVES: u64 = 40;
 
 /// So many follow each other in one boot.
 const BOOT: u64 = 20;
+
+/// So many machines are played at a time.
+const MACHINES: u64 = 2;
 
 /// Far more than a boot takes.
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -45,11 +49,12 @@ fn lives_on_a_real_kernel() {
     let (lives, seed) = (number("SOAK_LIVES").unwrap_or(LIVES), number("SOAK_SEED").unwrap_or_else(draw));
     say(&format!("tests/soak --lives {lives} --seed {seed}"));
     let started = Instant::now();
-    let soak = Soak { gate: &gate, results: Mutex::default() };
+    let kept = env::var_os("SOAK_INTO").map(|directory| Kept::new(directory.into(), &gate));
+    let soak = Soak { gate: &gate, kept, results: Mutex::default() };
     let boots: Vec<u64> = (0..lives).step_by(usize::try_from(BOOT).expect("a small number")).collect();
     let next = Mutex::new(boots.into_iter());
     thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..number("SOAK_MACHINES").unwrap_or(MACHINES) {
             scope.spawn(|| {
                 while let Some(first) = { next.lock().expect("no panic while held").next() } {
                     let seeds = (first..lives.min(first + BOOT)).map(|number| seed.wrapping_add(number));
@@ -65,6 +70,7 @@ fn lives_on_a_real_kernel() {
 
 struct Soak<'a> {
     gate: &'a Path,
+    kept: Option<Kept>,
     /// And what must not be.
     results: Mutex<(Tally, Vec<String>)>,
 }
@@ -72,25 +78,41 @@ struct Soak<'a> {
 impl Soak<'_> {
     /// One boot.
     fn play(&self, lives: &[Life]) {
-        let directory = tempfile::tempdir().expect("a directory");
-        let scenario = directory.path().join("lives");
         let scripts: String = lives.iter().map(|life| life.script.as_str()).collect();
-        fs::write(&scenario, format!(". /life/library\nnode\n{scripts}")).expect("a scenario");
-        let mut heard: Vec<Vec<String>> = Vec::new();
-        machine::boot(scenario.to_str().expect("a plain path"), self.gate, Clock::Counted, LIMIT, |line| {
+        let scenario = format!(". /life/library\nnode\n{scripts}");
+        let heard = match self.kept.as_ref().and_then(|kept| kept.heard(&scenario)) {
+            Some(heard) => heard,
+            None => self.boot(&scenario),
+        };
+        let mut each: Vec<Vec<String>> = Vec::new();
+        for line in heard.lines() {
             if Line::parse(line).is_some_and(|line| line.kind == "life") {
-                heard.push(Vec::new());
+                each.push(Vec::new());
             }
-            if let Some(life) = heard.last_mut() {
+            if let Some(life) = each.last_mut() {
                 life.push(line.to_owned());
             }
-        });
-        assert_eq!(heard.len(), lives.len(), "lives that began");
-        for (number, heard) in heard.iter().enumerate() {
+        }
+        assert_eq!(each.len(), lives.len(), "lives that began");
+        for (number, heard) in each.iter().enumerate() {
             self.judge(&lives[..=number], heard);
         }
         let results = self.results.lock().expect("no panic while held");
         say(&format!("{} lives, {} faults", results.0.lives(), results.1.len()));
+    }
+
+    fn boot(&self, scenario: &str) -> String {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("lives");
+        fs::write(&path, scenario).expect("a scenario");
+        let mut heard = String::new();
+        machine::boot(path.to_str().expect("a plain path"), self.gate, Clock::Counted, LIMIT, |line| {
+            heard.extend([line, "\n"]);
+        });
+        if let Some(kept) = &self.kept {
+            kept.keep(scenario, &heard);
+        }
+        heard
     }
 
     /// The last of these lives; those before it were played in the same boot.
@@ -109,6 +131,44 @@ impl Soak<'_> {
             format!("seed {seed}: {what} (as it was, with those before it: tests/soak --lives {count} --seed {first})")
         }));
     }
+}
+
+/// What was played before, by this program on this machine: a run that was broken off goes on there.
+struct Kept {
+    directory: PathBuf,
+    /// Of the program and of the machine.
+    stamp: u64,
+}
+
+impl Kept {
+    fn new(directory: PathBuf, gate: &Path) -> Self {
+        fs::create_dir_all(&directory).expect("a directory");
+        let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm/stamp");
+        let [gate, machine] = [gate, &machine].map(|path| fs::read(path).expect("a file"));
+        Self { directory, stamp: hash(&(gate, machine)) }
+    }
+
+    /// One file for each boot.
+    fn path(&self, scenario: &str) -> PathBuf {
+        self.directory.join(format!("{:016x}", hash(&(self.stamp, scenario))))
+    }
+
+    fn heard(&self, scenario: &str) -> Option<String> {
+        fs::read_to_string(self.path(scenario)).ok()
+    }
+
+    /// Whole or not at all.
+    fn keep(&self, scenario: &str, heard: &str) {
+        let mut file = tempfile::NamedTempFile::new_in(&self.directory).expect("a file");
+        file.write_all(heard.as_bytes()).expect("it is written");
+        file.persist(self.path(scenario)).expect("it has its name");
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn number(variable: &str) -> Option<u64> {

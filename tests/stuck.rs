@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
@@ -39,8 +40,8 @@ fn ends(mut process: Process, code: i32) {
     assert_eq!(support::code(process.ended()), code, "after {:?}", begun.elapsed());
 }
 
-/// Verbs that stay, none of which has what it waits for.
-fn stays(node: &Node) -> [(&'static str, Command, i32); 3] {
+/// The verbs that wait, and the shim, on a node that is not ready.
+fn stays(node: &Node) -> [(&'static str, Command, i32); 4] {
     let below = |verb: &str| {
         let mut command = gate();
         command.arg(verb).arg("--proc").arg(node.path("proc")).arg("--sys").arg(node.path("sys"));
@@ -50,7 +51,21 @@ fn stays(node: &Node) -> [(&'static str, Command, i32); 3] {
     let modprobe = node.path("bin/modprobe");
     fs::create_dir_all(modprobe.parent().unwrap()).unwrap();
     support::write_program(&modprobe, "#!/bin/sh\n");
-    [("wait", node.wait(), 143), ("load", below("load"), 143), ("keep", below("keep"), 0)]
+    let mut shim = gate();
+    shim.arg0("modprobe")
+        .arg("-d")
+        .arg(node.root())
+        .arg("nvidia-peermem")
+        .env("PEERMEM_GATE_MODPROBE", &modprobe);
+    for (name, path) in [("PROC", "proc"), ("SYS", "sys"), ("MARKER", support::MARKER)] {
+        shim.env(format!("PEERMEM_GATE_{name}"), node.path(path));
+    }
+    [
+        ("wait", node.wait(), 143),
+        ("load", below("load"), 143),
+        ("keep", below("keep"), 0),
+        ("shim", shim, 143),
+    ]
 }
 
 fn a_full_standard_error_keeps_no_signal_waiting() {
@@ -69,7 +84,7 @@ fn a_full_standard_error_keeps_no_deadline_waiting() {
     let node = Node::ready().without_marker();
     for (verb, mut command, _) in stays(&node).into_iter().filter(|(verb, ..)| *verb != "keep") {
         let (_reader, writer) = full_pipe();
-        command.args(["--timeout", "300ms", "--settle", "0s"]);
+        command.env("PEERMEM_GATE_TIMEOUT", "300ms").env("PEERMEM_GATE_SETTLE", "0s");
         note!("{verb}");
         ends(start(&mut command, writer), 124);
     }
@@ -272,7 +287,45 @@ fn an_output_that_hangs_outlasts_no_deadline() {
     assert_eq!(code, 124, "{said}");
 }
 
-/// The worker is what it is for; whoever is killed with it in mind is no reason to open.
+/// The gate ends in time although it cannot write its termination log.
+fn a_termination_log_that_hangs_outlasts_no_deadline_and_no_signal() {
+    let node = Node::ready().without_marker();
+    let Some(_hung) = Hung::over(node.path("log")) else { return };
+    let wait = || {
+        let mut wait = node.wait();
+        wait.args(["--settle", "0s", "--termination-log"]).arg(node.path("log/last-words"));
+        wait
+    };
+    let process = start(wait().args(["--timeout", "300ms"]), Stdio::null());
+    ends(process, 124);
+    let process = start(&mut wait(), Stdio::null());
+    support::child_of(process.pid());
+    process.signal(Signal::SIGTERM);
+    ends(process, 143);
+}
+
+fn an_answer_that_nobody_reads_keeps_no_signal_waiting() {
+    let node = Node::ready();
+    for verb in ["check", "doctor"] {
+        let (_reader, stdout) = full_pipe();
+        let mut command = gate();
+        command.arg(verb).arg("--root").arg(node.root());
+        let process =
+            Process::new(command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null()).spawn().unwrap());
+        // After the worker has ended, the supervisor only prints.
+        let worker = support::child_of(process.pid());
+        let until = Instant::now() + LIMIT;
+        while fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(Instant::now() < until, "the worker stays");
+            thread::sleep(Duration::from_millis(1));
+        }
+        process.signal(Signal::SIGTERM);
+        note!("{verb}");
+        ends(process, 143);
+    }
+}
+
+/// The worker is what it is for; anyone who is killed with it in mind is no reason to open.
 fn a_worker_that_is_killed_opens_nothing() {
     let node = Node::ready().without_marker();
     let (mut reader, writer) = pipe().unwrap();
@@ -316,6 +369,8 @@ fn main() -> ExitCode {
         a_look_that_hangs_opens_where_the_deadline_is_to_open,
         answers_are_given_for_what_hangs,
         an_output_that_hangs_outlasts_no_deadline,
+        a_termination_log_that_hangs_outlasts_no_deadline_and_no_signal,
+        an_answer_that_nobody_reads_keeps_no_signal_waiting,
         a_worker_that_is_killed_opens_nothing,
         a_supervisor_that_is_killed_takes_its_worker_along
     ]

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of docs/style.md that a machine can decide, over the documents and the program's own texts.
+//! The part of docs/style.md that a machine can decide, over the documents, the program's own texts, and the comments
+//! of sources, manifests and scripts.
 //!
-//! tests/style/not-yet.txt has what older texts still break, counted per rule and text. A count that is too high or too low
-//! fails; `BLESS=1 cargo test --test style` lowers counts and never raises one.
+//! tests/style/not-yet.txt has what older texts still break, counted per rule and text. A count that is too high or
+//! too low fails; `BLESS=1 cargo test --test style` lowers counts and never raises one.
+
+#[path = "style/source.rs"]
+mod source;
 
 use clap::CommandFactory;
 use peermem_gate::cli::Cli;
-use peermem_gate::condition::Reason;
+use peermem_gate::condition::{Outcome, Reason};
 use peermem_gate::finding::{Fact, Id};
 use peermem_gate::rebuild::Kind;
 use std::collections::BTreeMap;
@@ -112,7 +116,11 @@ fn offences() -> Vec<Offence> {
             add("verb", step);
         }
     }
-    for (place, text) in program() {
+    for (path, line) in comments_too_wide() {
+        all.push(Offence { rule: "width", place: path, text: line });
+    }
+    for (place, text) in program().into_iter().chain(sources()) {
+        let place = place.as_str();
         let mut add = |rule, text| all.push(Offence { rule, place: place.to_owned(), text });
         for phrase in banned_in(&text, &banned) {
             add("phrase", format!("{phrase:?} in {text:?}"));
@@ -131,11 +139,11 @@ fn offences() -> Vec<Offence> {
 }
 
 /// The program's own texts, by what they are.
-fn program() -> Vec<(&'static str, String)> {
+fn program() -> Vec<(String, String)> {
     let mut texts = Vec::new();
     for id in Id::ALL {
         texts.push(("titles", id.title().to_owned()));
-        texts.extend(id.remedy().iter().map(|step| ("remedies", step.told())));
+        texts.extend(id.remedy().iter().map(|step| ("remedies", step.conditional())));
     }
     texts.extend(Fact::ALL.iter().map(|fact| ("facts", fact.phrase().to_owned())));
     texts.extend(Reason::ALL.iter().map(|reason| ("reasons", reason.summary().to_owned())));
@@ -146,7 +154,77 @@ fn program() -> Vec<(&'static str, String)> {
     let mut command = Cli::command();
     command.build();
     texts.extend(command.get_subcommands_mut().map(|verb| ("help", verb.render_long_help().to_string())));
+    texts.into_iter().map(|(place, text)| (place.to_owned(), text)).collect()
+}
+
+/// Comments and sentences in sources, manifests and scripts, by file.
+fn sources() -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for path in
+        files("").into_iter().filter(|path| path != "tests/style.rs" && path != "tests/style/source.rs")
+    {
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        let name = Path::new(&path);
+        let kind = name.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let found = match kind {
+            "rs" => {
+                let source::Rust { comments, sentences } = source::rust(&text);
+                // The sentences of other programs are theirs.
+                let ours = if path == "src/sentence/table.rs" { Vec::new() } else { sentences };
+                comments.into_iter().chain(ours).collect()
+            }
+            "yaml" | "yml" | "sh" | "toml" | "py" | "service" => source::hashes(&text),
+            "" if text.starts_with("#!") || path == "Makefile" || path == "Containerfile" => {
+                source::hashes(&text)
+            }
+            _ => continue,
+        };
+        texts.extend(found.into_iter().map(|text| (path.clone(), text)));
+    }
+    assert!(texts.len() > 5000, "sources are missing: {} texts", texts.len());
     texts
+}
+
+/// Lines of comments that are too wide, by file. Commands and rows of tables in a comment cannot be wrapped.
+fn comments_too_wide() -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    for path in files("") {
+        let mark = match Path::new(&path).extension().and_then(|extension| extension.to_str()) {
+            Some("rs") => '/',
+            Some("yaml" | "yml" | "sh" | "toml" | "py" | "service") => '#',
+            _ => continue,
+        };
+        let is_prose = |line: &str| {
+            let comment = line.trim_start().trim_start_matches([mark, '!']);
+            comment.len() < line.trim_start().len()
+                && comment.starts_with(' ')
+                && !comment.starts_with("     ")
+                && !comment.starts_with(" |")
+        };
+        let text = read(&path);
+        let wide = text.lines().filter(|line| is_too_wide(line) && is_prose(line));
+        lines.extend(wide.map(|line| (path.clone(), line.to_owned())));
+    }
+    lines
+}
+
+/// Every answer begins with one word: the verdict, or for `check`, whose cause comes first, the reason.
+#[test]
+fn an_answer_begins_with_one_verdict() {
+    let verdicts =
+        [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown];
+    let answers: Vec<_> = files("tests/nodes")
+        .into_iter()
+        .filter(|path| path.ends_with("/report") || path.ends_with("/screen"))
+        .collect();
+    assert!(answers.len() > 100, "reports are missing: {}", answers.len());
+    for path in answers {
+        let text = read(&path);
+        let head = text.split([':', ',', ' ', '\n']).next().unwrap_or_default();
+        let is_verdict = verdicts.iter().any(|verdict| verdict.to_string() == head);
+        let is_reason = Reason::ALL.iter().any(|reason| reason.to_string() == head);
+        assert!(is_verdict || is_reason, "{path} begins with {head:?}");
+    }
 }
 
 /// Lines of text that are too wide. A row of a table cannot be wrapped, and code is not text.
@@ -198,7 +276,7 @@ fn long_sentence(text: &str) -> Option<String> {
 
 /// The verb that a remedy begins with, in lower case: at once, after "Or" or "Then", or behind a condition.
 fn first_verb(remedy: &str) -> Option<&'static str> {
-    let conditions = ["if ", "on ", "in ", "with ", "otherwise, "];
+    let conditions = ["if ", "on ", "in ", "with ", "to ", "otherwise, "];
     let text = remedy.trim().to_lowercase();
     let text = ["or ", "then "].iter().find_map(|word| text.strip_prefix(word)).unwrap_or(&text);
     let begins = |text: &str| {
@@ -302,17 +380,32 @@ fn listed(counts: &Counts) -> String {
     lines.concat()
 }
 
-/// README.md, CONTRIBUTING.md and docs/*.md.
+/// Every document of the tree.
 fn documents() -> Vec<String> {
-    let mut paths = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
-    for entry in root().join("docs").read_dir().unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if Path::new(&name).extension().is_some_and(|extension| extension == "md") {
-            paths.push(format!("docs/{name}"));
+    let is_document = |path: &String| Path::new(path).extension().is_some_and(|extension| extension == "md");
+    let paths: Vec<_> = files("").into_iter().filter(is_document).collect();
+    assert!(paths.len() > 12, "documents are missing: {paths:?}");
+    paths
+}
+
+/// Every file below a directory of the tree that git does not ignore, with its path.
+fn files(below: &str) -> Vec<String> {
+    let ignored: Vec<_> = read(".gitignore").lines().map(|line| line.trim_matches('/').to_owned()).collect();
+    let mut paths = Vec::new();
+    let mut directories = vec![below.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in root().join(&directory).read_dir().unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let path = if directory.is_empty() { name } else { format!("{directory}/{name}") };
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() && path != ".git" && !ignored.contains(&path) => directories.push(path),
+                kind if kind.is_file() => paths.push(path),
+                _ => {}
+            }
         }
     }
     paths.sort();
-    assert!(paths.len() > 10, "documents are missing: {paths:?}");
     paths
 }
 

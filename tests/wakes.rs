@@ -29,7 +29,7 @@ fn a_marker_below_directories_that_come_late() {
     let node = Node::ready();
     node.rename("run/mellanox", "prepared");
     let mut gate = waiting(&node, &AT_ONCE, "MarkerParentMissing");
-    // The message names the nearest directory, so that each step shows.
+    // The message names the nearest directory, so each step shows.
     fs::create_dir(node.path("run/mellanox")).unwrap();
     gate.logs("run/mellanox)");
     fs::create_dir(node.path(DRIVERS)).unwrap();
@@ -131,7 +131,7 @@ fn a_touch_of_the_marker_starts_the_settle_time_anew() {
         let marker = File::options().write(true).open(marker).unwrap();
         marker.set_modified(SystemTime::now()).unwrap();
     });
-    let broken = gate.logs("the marker was made anew");
+    let broken = gate.logs("the marker was created again");
     assert_eq!((&broken["level"], &broken["cause"]), (&"WARN".into(), &"marker event".into()));
     assert!(elapsed(&broken) < SETTLE, "too late to prove anything");
     let opened = gate.assert_opened();
@@ -145,7 +145,7 @@ fn a_change_of_the_markers_mode_starts_the_settle_time_anew() {
     change(&node.path(MARKER), |marker| {
         fs::set_permissions(marker, fs::Permissions::from_mode(0o600)).unwrap();
     });
-    let broken = gate.logs("the marker was made anew");
+    let broken = gate.logs("the marker was created again");
     assert_eq!(broken["cause"], "marker event");
     let opened = gate.assert_opened();
     assert!(opened >= elapsed(&broken) + 3.0, "opened after {opened} s");
@@ -156,7 +156,7 @@ fn a_marker_made_anew_in_no_time_starts_the_settle_time_anew() {
     let mut gate = waiting(&node, &["--settle", "3s"], "settling");
     node.write("other", "");
     node.rename("other", MARKER);
-    let broken = gate.logs("the marker was made anew");
+    let broken = gate.logs("the marker was created again");
     let opened = gate.assert_opened();
     assert!(opened >= elapsed(&broken) + 3.0, "opened after {opened} s");
 }

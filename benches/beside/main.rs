@@ -2,7 +2,8 @@
 //! The gate beside what people use in its place, all in one run: `cargo bench --bench beside [-- --svg FILE]`.
 //!
 //! Each waits for MOFED's marker on a node on which all else is ready, and becomes a CMD that reports the time of its
-//! first instruction. Wants the static binary, gcc, strace, dash and bash, and better inotifywait; takes four minutes.
+//! first instruction. Wants the static binary, gcc, strace, dash and bash, and better inotifywait; takes four
+//! minutes.
 
 mod contenders;
 mod plot;
@@ -62,7 +63,7 @@ fn main() {
     let contenders: Vec<_> = Contender::ALL.into_iter().filter(|contender| contender.is_here()).collect();
     let mut rows: Vec<_> = contenders.iter().map(|contender| row(&arena, *contender)).collect();
     for _ in 0..RUNS {
-        // In turn, so that what disturbs one disturbs all.
+        // In turn, so what disturbs one disturbs all.
         for row in &mut rows {
             row.ready.push(already_ready(&arena, row.contender));
             if !row.contender.polls() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The picture of docs/measurements.md, drawn here: one row for each contender, two panels, time on a logarithmic axis.
+//! The picture of docs/measurements.md, drawn here: one row for each contender, two panels, time on a logarithmic
+//! axis.
 
 use super::{Row, percentile};
 use crate::contenders::Contender;

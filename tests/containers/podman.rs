@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real containers: podman as root, with storage, settings and mounts of each test's own, so that
+//! Real containers: podman as root, with storage, settings and mounts of each test's own, so
 //! nothing of it is left on the machine.
 #![allow(dead_code, reason = "the tests and the benchmark use their parts of this")]
 

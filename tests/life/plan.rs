@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-/// Where the gate stands in a driver's pod, or what stands there instead of it.
+/// Where the gate is in a driver's pod, or what is there instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// `wait` as an init container, once a pod; then modprobe.
@@ -115,7 +115,7 @@ fn step(after: f64, what: &str) -> String {
     format!("    after {after:.3} {what}\n")
 }
 
-/// MOFED's containers: some that are killed or told to end at any point, and one that stays.
+/// MOFED's containers: some that are killed or stopped at any point, and one that stays.
 fn mofeds(chance: &mut Chance) -> Vec<String> {
     let style = chance.below(100);
     let mut generation = if chance.of(50) { "old" } else { "new" };

@@ -70,7 +70,7 @@ impl Tally {
         faults
     }
 
-    /// The counts of whoever a line names first: the driver's pod, or who only waits.
+    /// The counts of the one that a line names first: the driver's pod, or who only waits.
     fn counts(&mut self, who: &str, place: Place) -> &mut Counts {
         match WAITERS.iter().find(|(waiter, _)| *waiter == who) {
             Some((waiter, _)) => self.waiters.entry(waiter).or_default(),
@@ -132,7 +132,7 @@ impl Counts {
 }
 
 impl Lived<'_> {
-    /// When whoever opened at this time began to wait.
+    /// When the wait that opened at this time began.
     fn started(&self, who: &str, at: f64) -> f64 {
         let mut starts =
             self.lines.iter().filter(|line| line.kind == "started" && line.text == who && line.at <= at);

@@ -15,7 +15,7 @@ pub(crate) const OVERLAP: f64 = 0.1;
 enum State {
     /// A container has finished its start and lives; no NIC is in a reset.
     Ready,
-    /// The same, but for a NIC that is off the bus for a moment.
+    /// The same, except for a NIC that is off the bus for a moment.
     Away,
     /// The container that made the stack whole is dead since then, and its lock shows it.
     Suspect(f64),
@@ -70,7 +70,7 @@ enum Reset {
     Over,
     /// The device is off the bus.
     Begun,
-    /// And its driver is unloaded, for MOFED was not at it.
+    /// And its driver is unloaded, although MOFED is idle.
     Taken,
 }
 

@@ -11,7 +11,7 @@ Reads one JSON request a line from standard input and answers with one JSON line
 
 CEL is evaluated by Google's own implementation (cel-cpp). Kubernetes adds two families of types to it: JSONPatch, and
 Object with a type for each path below it, such as Object.spec.containers. They are made here as protocol buffer
-messages from Kubernetes' own schema of Pod, so that a wrong field or a wrong type does not compile: stricter than the
+messages from Kubernetes' own schema of Pod, so a wrong field or a wrong type does not compile: stricter than the
 API server, which finds such things when a pod is made. One rewriting is needed: `Object.spec.containers{` becomes
 `Object_spec_containers{`, for protocol buffers have one name space for fields and types.
 """
@@ -28,7 +28,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_optional, ext_strings
 from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory, struct_pb2, wrappers_pb2
 
-# It reads megabytes anew for each object otherwise.
+# It reads megabytes again for each object otherwise.
 kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 VERSION = "1.36"
@@ -112,7 +112,7 @@ def types():
     pool = descriptor_pool.DescriptorPool()
     for known in (any_pb2, struct_pb2, wrappers_pb2):
         pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
-    # proto2, for a field that is set to false must be told from one that is not set.
+    # proto2, because a field set to false must differ from one that is not set.
     made = descriptor_pb2.FileDescriptorProto(name="object.proto", syntax="proto2")
     made.dependency.extend(["google/protobuf/any.proto", "google/protobuf/struct.proto"])
     patch = made.message_type.add(name="JSONPatch")

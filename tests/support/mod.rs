@@ -200,7 +200,7 @@ impl Node {
             .expect("options")
     }
 
-    /// A hundred mebibytes before the symbols, so that the reading takes its time.
+    /// A hundred mebibytes before the symbols, so the reading takes its time.
     pub(crate) fn with_long_kallsyms(&self) {
         let path = self.path("proc/kallsyms");
         let symbols = fs::read(&path).expect("symbols");
@@ -342,7 +342,7 @@ pub(crate) fn code(status: ExitStatus) -> i32 {
 /// A child that never outlives its test.
 pub(crate) struct Process {
     child: Child,
-    /// Reports the end without reaping, so that the pid stays ours until `status` is set.
+    /// Reports the end without reaping, so the pid stays ours until `status` is set.
     end: Receiver<()>,
     status: Option<ExitStatus>,
 }
@@ -533,8 +533,10 @@ impl Gate {
     /// It found all that it found by events. inotify instances are few and belong to all of root's processes on
     /// this machine: a gate that got none is no fault of the gate.
     pub(crate) fn assert_woken(&mut self) {
-        if self.said("no inotify instance is left") {
-            return skip("no inotify instance is left on this machine: raise fs.inotify.max_user_instances");
+        if self.said("the limit of inotify instances is reached") {
+            return skip(
+                "the limit of inotify instances is reached on this machine: raise fs.inotify.max_user_instances",
+            );
         }
         assert!(!self.said("safety net"), "found by the safety net: {:#?}", self.lines);
     }

@@ -168,7 +168,7 @@ fn what_is_typed_wrong_is_refused_and_what_is_no_log_is_named() {
     for (file, why) in [
         ("a.tar.gz", "an archive: unpack it"),
         ("binary", "not a text"),
-        ("novel.txt", "no sentence in it is known"),
+        ("novel.txt", "none of its sentences is known"),
         ("both.log", "two containers may have written it"),
     ] {
         let path = tree.root().join(file);

@@ -61,7 +61,7 @@ pub(crate) enum Clock {
     /// As outside: a busy host makes a slow guest.
     Host,
     /// Two nanoseconds for each instruction, and none of the host's while the guest sleeps: what the host does
-    /// besides changes nothing, two boots differ by microseconds, and an idle hour takes seconds.
+    /// also changes nothing, two boots differ by microseconds, and an idle hour takes seconds.
     Counted,
 }
 

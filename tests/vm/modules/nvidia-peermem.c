@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * As NVIDIA's: whoever builds it where MOFED's header cannot be seen gets a stub that compiles, installs
+ * As NVIDIA's: anyone who builds it where MOFED's header cannot be seen gets a stub that compiles, installs
  * and can never be loaded, and says nothing about it. What the other one says of its troubles is NVIDIA's text,
  * whose line numbers are those of their file.
  */

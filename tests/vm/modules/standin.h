@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A stand-in has the name, the dependencies and the exports of a MOFED module, and nothing else.
- * Its init and exit can be told to linger, so that `coming` and `going` last long enough to be seen,
+ * Its init and exit can be told to linger, so `coming` and `going` last long enough to be seen,
  * and its init can be told to fail.
  */
 #include <linux/delay.h>
@@ -37,7 +37,7 @@ module_exit(standin_exit);
 #define ARGUMENT const char
 #endif
 
-/* A symbol others import; named after in-tree's, so that in-tree's provider is refused for its CRC. */
+/* A symbol others import; named after in-tree's, so in-tree's provider is refused for its CRC. */
 #define PROVIDE(symbol)				\
 	int symbol(ARGUMENT *user);		\
 	int symbol(ARGUMENT *user)		\
