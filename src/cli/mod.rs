@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line as typed: clap structs, one for each verb. [`options`] has what verbs share, [`value`]
+//! The command line as typed: clap structs, one for each verb. `options` has what verbs share, `value`
 //! what a value may be.
 //!
 //! The environment mirrors are derived from these options in [`crate::environment`].

@@ -3,7 +3,7 @@
 
 use crate::gate::Effect;
 
-/// What to do now, and report to [`Keep::done`].
+/// What to do now, and report to [`Keep::done`](super::Keep::done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Load `nvidia_peermem`, with a last look before and a proof behind.
