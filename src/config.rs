@@ -88,6 +88,7 @@ impl Node {
         };
         let text = |name| value_of(variables, name).map(|value| value.to_string_lossy().into_owned());
         let expected = Expectations {
+            node_name: text("NODE_NAME").filter(|name| !name.is_empty()),
             consumers: cli::consumers(&args.r#for),
             rdma_requested: text("GPU_DIRECT_RDMA_ENABLED"),
             use_host_mofed: text("USE_HOST_MOFED"),
@@ -102,7 +103,7 @@ impl Node {
             driver_digest: text(DIGEST).filter(|digest| !digest.is_empty()),
             peermem,
         };
-        Ok(Self { places, expected, name: text("NODE_NAME").filter(|name| !name.is_empty()) })
+        Ok(Self { places, expected })
     }
 }
 

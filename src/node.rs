@@ -18,6 +18,8 @@ pub enum MofedPlace {
 /// What the judge compares an observation with.
 #[derive(Clone, Debug)]
 pub struct Expectations {
+    /// `NODE_NAME`, if set.
+    pub node_name: Option<String>,
     /// Whose readiness is asked for, each once.
     pub consumers: Vec<Consumer>,
     /// `GPU_DIRECT_RDMA_ENABLED`, if set.
@@ -95,8 +97,6 @@ pub struct Node {
     pub places: Places,
     /// What to expect.
     pub expected: Expectations,
-    /// `NODE_NAME`, if set.
-    pub name: Option<String>,
 }
 
 /// `path` as it is found below `root`.

@@ -18,6 +18,7 @@ const MODULES: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
 
 fn expectations(mofed: MofedPlace) -> Expectations {
     Expectations {
+        node_name: None,
         consumers: vec![Consumer::Peermem],
         peermem: None,
         rdma_requested: None,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
+use support::hung::Hung;
 use support::{
     DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, can, can_mount, code, gate, output, skip,
     suite, wrapped,
@@ -309,6 +310,30 @@ fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
     until("it lets go", || !place.is_loaded());
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
     keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+}
+
+/// A status or metrics file on a dead NFS server must not cost the node its MOFED.
+fn outputs_that_hang_keep_no_unload_and_no_load_waiting() {
+    let Some(place) = Place::new() else { return };
+    fs::create_dir(place.node.path("outputs")).expect("a directory");
+    let mut keep = place.keep();
+    for (option, file) in [("--status-file", "status.json"), ("--metrics-file", "metrics.prom")] {
+        keep.arg(option).arg(place.node.path("outputs").join(file));
+    }
+    let mut keep = Gate::start(&mut keep);
+    until("it loads", || place.is_loaded() && place.node.path("outputs/status.json").exists());
+    let Some(_hung) = Hung::over(place.node.path("outputs")) else { return };
+    keep.logs("its file system does not answer");
+    for _ in 0..3 {
+        place.node.remove(MARKER);
+        until("it lets go", || !place.is_loaded());
+        place.node.set_marker();
+        until("it loads again", || place.is_loaded());
+    }
+    keep.assert_woken();
+    keep.process().signal(Signal::SIGTERM);
+    assert!(keep.process().ends_within(PROMPT));
     assert_eq!(keep.ended(), 0);
 }
 
@@ -1028,6 +1053,7 @@ fn main() -> ExitCode {
         a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does,
         a_load_that_shows_late_is_no_refusal,
         no_unload_and_no_signal_waits_for_a_module_to_be_unpacked,
+        outputs_that_hang_keep_no_unload_and_no_load_waiting,
         what_is_mounted_over_the_marker_during_a_look_is_not_overlooked,
         what_is_used_is_named_and_then_let_go,
         no_yield_leaves_it_alone,

@@ -5,7 +5,6 @@ use super::assert_plain;
 use peermem_gate::cli::Verb;
 use peermem_gate::condition::Outcome;
 use peermem_gate::environment::parse;
-use peermem_gate::finding::NodeName;
 use peermem_gate::judge::doctor::{diagnose, links};
 use peermem_gate::judge::judge;
 use peermem_gate::judge::wishes::wishes;
@@ -125,8 +124,7 @@ pub fn doctor(data: &[u8]) {
         let verdict = judge(&node.expected, &seen);
         // There is no nvidia-peermem.ko on this node.
         assert_ne!(verdict.outcome, Outcome::Ready, "{path}");
-        let name = NodeName { name: "gpu-1".to_owned(), is_guess: true };
-        let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, &name);
+        let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
         let chain = links(&node.expected, &seen, &symptoms, &verdict);
         let report = Report::new(&node, &seen.kernel, &verdict, UNIX_EPOCH);
         let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);

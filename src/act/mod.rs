@@ -3,6 +3,7 @@
 
 pub mod build;
 mod directory;
+pub mod errand;
 pub mod exec;
 mod executable;
 pub mod install;

@@ -2,15 +2,22 @@
 //! Files that others read while we write them (metrics, status): replaced whole, in one step.
 
 use super::directory::Directory;
+use super::errand::Errand;
+use super::supervisor::Hung;
 use crate::errno;
 use nix::sys::stat::SFlag;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// A file that we write and others read.
-#[derive(Clone, Debug)]
+/// How long one write is waited for. A file system that answers takes far less.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A file that we write and others read. All that touches its file system is done by a process of its own: one that
+/// hangs holds up nobody, and as long as it does, nothing else is written.
+#[derive(Debug)]
 pub struct OutputFile {
     /// What it is, for messages.
     what: String,
@@ -19,38 +26,87 @@ pub struct OutputFile {
     marker: PathBuf,
     /// The log has a line about a write that failed.
     warned: Cell<bool>,
+    /// It has not come back within [`PATIENCE`].
+    under_way: RefCell<Option<Errand>>,
 }
 
 impl OutputFile {
     /// The file at `path`. Nothing is written yet, and the directory may still be missing.
     ///
     /// # Errors
-    /// What is there is not a regular file, or the directory is MOFED's.
-    pub fn new(what: &str, path: &Path, marker: &Path) -> io::Result<Self> {
-        let (path, marker) = (path.to_owned(), marker.to_owned());
-        let file = Self { what: what.to_owned(), path, marker, warned: Cell::default() };
-        match file.open_directory() {
-            // A directory may be mounted later, and may be out of reach by then: each write says so.
-            Err(error) if error.kind() != ErrorKind::PermissionDenied || error.raw_os_error().is_some() => {}
-            directory => refuse_irregular(&directory?, file.name()?)?,
+    /// What is there is not a regular file, or the directory is MOFED's; in words.
+    pub fn new(what: &str, path: &Path, marker: &Path) -> Result<Self, String> {
+        let file = Self::at(what, path, marker);
+        file.attempt(|| file.check())?;
+        if file.under_way.borrow().is_some() {
+            file.warn_of_a_hang();
         }
         Ok(file)
     }
 
-    /// Replaces the file. The first failure is a warning, and nothing else changes.
-    pub fn publish(&self, text: &str) {
-        if let Err(error) = self.replace(text) {
-            if !self.warned.replace(true) {
-                tracing::warn!("{}", cannot_write(&self.what, &self.path, &error));
-            }
+    fn at(what: &str, path: &Path, marker: &Path) -> Self {
+        Self {
+            what: what.to_owned(),
+            path: path.to_owned(),
+            marker: marker.to_owned(),
+            warned: Cell::default(),
+            under_way: RefCell::default(),
         }
     }
 
-    /// Replaces the file: a reader sees the old text or the new one, and never half of one.
-    ///
-    /// # Errors
-    /// As open(2), write(2) and rename(2); or what stands at the name is not a regular file.
-    pub fn replace(&self, text: &str) -> io::Result<()> {
+    /// Replaces the file: a reader sees the old text or the new one, and never half of one. The first failure is a
+    /// warning, and nothing else changes.
+    pub fn publish(&self, text: &str) {
+        if let Err(why) = self.attempt(|| self.replace(text)) {
+            self.warn(|| cannot_write(&self.what, &self.path, &why));
+        }
+    }
+
+    /// Removes the file if it is a regular one: anything else is not ours.
+    pub fn remove(&self) {
+        let _ = self.attempt(|| self.remove_regular());
+    }
+
+    fn attempt(&self, work: impl FnOnce() -> io::Result<()>) -> Result<(), String> {
+        let mut under_way = self.under_way.borrow_mut();
+        if under_way.as_mut().is_some_and(|earlier| earlier.wait(Duration::ZERO).is_none()) {
+            self.warn_of_a_hang();
+            return Ok(());
+        }
+        let errand = Errand::begin(|| work().map_err(|error| errno::words(&error)));
+        let mut errand = errand.map_err(|error| errno::words(&error))?;
+        let done = errand.wait(PATIENCE);
+        *under_way = done.is_none().then_some(errand);
+        done.unwrap_or(Ok(()))
+    }
+
+    fn warn_of_a_hang(&self) {
+        let (what, path) = (&self.what, self.path.display());
+        self.warn(|| {
+            format!(
+                "the {what} {path} is not written: its file system does not answer; what to do: {}",
+                Hung::REMEDY
+            )
+        });
+    }
+
+    fn warn(&self, message: impl FnOnce() -> String) {
+        if !self.warned.replace(true) {
+            tracing::warn!("{}", message());
+        }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.open_directory() {
+            // A directory may be mounted later, and may be out of reach by then: each write says so.
+            Err(error) if error.kind() != ErrorKind::PermissionDenied || error.raw_os_error().is_some() => {
+                Ok(())
+            }
+            directory => refuse_irregular(&directory?, self.name()?),
+        }
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
         let (directory, name) = (self.open_directory()?, self.name()?);
         refuse_irregular(&directory, name)?;
         let (temporary, mut file) = directory.create_beside(name)?;
@@ -60,12 +116,11 @@ impl OutputFile {
         })
     }
 
-    /// Removes the file if it is a regular one: anything else is not ours.
-    pub fn remove(&self) {
-        if let (Ok(directory), Ok(name)) = (self.open_directory(), self.name()) {
-            if directory.kind(name) == Ok(Some(SFlag::S_IFREG)) {
-                let _ = directory.remove(name);
-            }
+    fn remove_regular(&self) -> io::Result<()> {
+        let (directory, name) = (self.open_directory()?, self.name()?);
+        match directory.kind(name)? {
+            Some(SFlag::S_IFREG) => Ok(directory.remove(name)?),
+            _ => Ok(()),
         }
     }
 
@@ -78,8 +133,8 @@ impl OutputFile {
     }
 }
 
-pub(super) fn cannot_write(what: &str, path: &Path, error: &io::Error) -> String {
-    let (path, why) = (path.display(), errno::words(error));
+pub(super) fn cannot_write(what: &str, path: &Path, why: &str) -> String {
+    let path = path.display();
     format!("cannot write the {what} {path}: {why}: check that its directory exists and is writable")
 }
 
@@ -117,8 +172,10 @@ mod tests {
 
     const MARKER: &str = "/nowhere/.driver-ready";
 
+    /// Without a process of its own, which tests with threads must not fork.
     fn output(path: &Path) -> io::Result<OutputFile> {
-        OutputFile::new("file", path, Path::new(MARKER))
+        let file = OutputFile::at("file", path, Path::new(MARKER));
+        file.check().map(|()| file)
     }
 
     #[test]
@@ -132,7 +189,7 @@ mod tests {
         }
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(dir.path().read_dir().unwrap().count(), 1);
-        file.remove();
+        file.remove_regular().unwrap();
         assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     }
 
@@ -181,7 +238,7 @@ mod tests {
         let later = output(&at("later")).unwrap();
         symlink(&target, at("later")).unwrap();
         assert!(later.replace("ours").is_err());
-        later.remove();
+        later.remove_regular().unwrap();
         assert!(at("later").is_symlink());
         assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
     }
@@ -205,11 +262,12 @@ mod tests {
         symlink(&drivers, &link).unwrap();
         let marker = drivers.join(".driver-ready");
         for directory in [&drivers, &link] {
-            let why = OutputFile::new("file", &directory.join("x"), &marker).unwrap_err().to_string();
+            let why = OutputFile::at("file", &directory.join("x"), &marker).check().unwrap_err().to_string();
             assert!(why.contains("belongs to MOFED"), "{why}");
         }
         fs::remove_file(&link).unwrap();
-        let file = OutputFile::new("file", &link.join("x"), &marker).unwrap();
+        let file = OutputFile::at("file", &link.join("x"), &marker);
+        file.check().unwrap();
         symlink(&drivers, &link).unwrap();
         assert!(file.replace("ours").is_err());
         assert_eq!(drivers.read_dir().unwrap().count(), 0);

@@ -30,7 +30,7 @@ pub const GRACE: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(10);
 
 /// How long a killed worker is waited for. One that the kernel does not let go stays behind.
-const DEATH: Duration = Duration::from_millis(200);
+pub(super) const DEATH: Duration = Duration::from_millis(200);
 
 /// How the worker ended, or did not.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&Lifeline) -> u8) -> io::Result<F
 
 /// The one place without the compiler's guard.
 #[expect(unsafe_code, reason = "fork(2) is safe in a process with one thread, and this one has no other")]
-fn begin() -> nix::Result<ForkResult> {
+pub(super) fn begin() -> nix::Result<ForkResult> {
     // SAFETY: no other thread exists that could hold a lock which the child would wait for.
     unsafe { fork() }
 }
@@ -151,35 +151,6 @@ fn become_worker(supervisor: Pid, lifeline: &Lifeline, keeps_stdout: bool) {
         }
         if !keeps_stdout {
             let _ = dup2_stdout(&null);
-        }
-    }
-}
-
-/// Runs `work` in a child process and waits at most `limit` for it, because it may hang on a file system that
-/// does not answer.
-///
-/// # Errors
-/// As pipe(2) and fork(2).
-pub fn briefly(limit: Duration, work: impl FnOnce()) -> io::Result<()> {
-    let (reader, writer) = io::pipe()?;
-    match begin()? {
-        ForkResult::Child => {
-            drop(reader);
-            work();
-            std::process::exit(0);
-        }
-        ForkResult::Parent { child } => {
-            drop(writer);
-            // The pipe closes when the child ends.
-            let mut fds = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
-            let _ = poll(&mut fds, PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX));
-            let _ = kill(child, Signal::SIGKILL);
-            let until = now() + DEATH;
-            while waitpid(child, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && now() < until {
-                // A pause of 1 ms. poll(2) is in the seccomp profile of `wait`.
-                let _ = poll(&mut [], PollTimeout::from(1u8));
-            }
-            Ok(())
         }
     }
 }
@@ -205,8 +176,10 @@ struct Supervisor<'a> {
 impl Supervisor<'_> {
     fn watch(mut self) -> Finished {
         loop {
+            // What it left behind may hold the pipe open, so its end counts, once all its words are read.
+            let is_gone = self.status.is_some();
             let due = self.signal.map(|(_, at)| at + GRACE).into_iter().chain(self.limit).min();
-            let has_words = self.sleep(due);
+            let has_words = self.sleep(if is_gone { Some(now()) } else { due });
             self.pass_on();
             self.reap_all();
             if has_words {
@@ -224,6 +197,8 @@ impl Supervisor<'_> {
                 if !is_open {
                     return self.died();
                 }
+            } else if is_gone {
+                return self.died();
             } else if due.is_some_and(|due| now() >= due) {
                 return self.give_up();
             }

@@ -3,6 +3,7 @@
 
 use super::directory::Directory;
 use super::output::{cannot_write, file_name, refuse_irregular};
+use crate::errno;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -50,7 +51,7 @@ impl TerminationLog {
     /// never an ending of its own.
     pub fn write(&self, text: &str) {
         if let Err(error) = self.try_write(text) {
-            tracing::warn!("{}", cannot_write("termination log", &self.path, &error));
+            tracing::warn!("{}", cannot_write("termination log", &self.path, &errno::words(&error)));
         }
     }
 

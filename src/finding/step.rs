@@ -75,6 +75,14 @@ facts! {
     PeermemUsed: "If nvidia_peermem is in use";
     /// It is `OpenShift`.
     OpenShift: "On OpenShift";
+    /// MOFED has not set its marker.
+    MarkerUnset: "If the marker is not set yet";
+    /// nvidia-peermem.ko is there, and modules.dep does not list it.
+    NotListed: "If modules.dep does not list the file";
+    /// The bad parameter is on the kernel's command line.
+    BootParameter: "If the kernel's command line has it";
+    /// The bad parameter is in a file of modprobe's.
+    FileParameter: "If a file of modprobe's has it";
 }
 
 /// A node's name, as commands need it.
@@ -95,12 +103,13 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The same, with what is known of one fact.
+    /// The same, with what is known of one fact; with `None` nothing is, whatever was before.
     #[must_use]
     pub fn with(mut self, fact: Fact, holds: Option<bool>) -> Self {
-        if let Some(holds) = holds {
-            self.known.insert(fact, holds);
-        }
+        match holds {
+            Some(holds) => self.known.insert(fact, holds),
+            None => self.known.remove(&fact),
+        };
         self
     }
 

@@ -115,13 +115,16 @@ findings! {
         ["Mount the host's `/proc` and `/sys`, or name them with `--proc` and `--sys`."];
     VersionUnreadable: Unknown, "mlx5_core's version cannot be read",
         after [],
-        ["Let this process read `/sys`, or correct `--sys`."];
+        ["Let this process read the file or directory that the message names, or name the version with `--mofed-version`."];
     SymbolsNotRead: Unknown, "the kernel's symbols were not read",
         after [],
         ["Look again: modules came and went during the look."];
     HeadersUnreadable: Unknown, "MOFED's headers cannot be read",
         after [],
-        ["Let this process read them, and mount `/run/mellanox/drivers` with `mountPropagation: HostToContainer`."];
+        [
+            "Let this process read them, and mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
+            "If the message names `/proc`, mount the host's, or name it with `--proc`.",
+        ];
     SignatureUnknown: Unknown, "unknown whether the kernel loads unsigned modules",
         after [],
         [AS_HOST_ROOT];
@@ -145,8 +148,7 @@ findings! {
     MountPropagationMissing: Warning, "a container does not see what MOFED mounts after the container's start",
         after [RunNotShared],
         [
-            "Mount `/run/mellanox` (or `/run/mellanox/drivers`) with `mountPropagation: HostToContainer` in \
-                the pod's template.",
+            "Mount `{volume}` with `mountPropagation: HostToContainer` in the pod's template.",
             "Make the mount shared if the host has it private (`findmnt -o TARGET,PROPAGATION`): `mount --make-rshared /run`.",
             REMOUNT,
         ];
@@ -332,7 +334,12 @@ findings! {
         [@PeermemUsed END_GPU_PODS, RMMOD_PEERMEM, "Wait for MOFED's next start; it comes by itself."];
     LoadedOnGoneStack: Critical, "nvidia_peermem is loaded against RDMA modules that have been replaced, and blocks MOFED",
         after [PeermemInUse],
-        [@PeermemUsed END_GPU_PODS, RMMOD_PEERMEM, NEW_MOFED_POD];
+        [
+            @PeermemUsed END_GPU_PODS,
+            RMMOD_PEERMEM,
+            @MofedPod NEW_MOFED_POD,
+            @HostMofed "Load MOFED and nvidia_peermem again: `/etc/init.d/openibd restart`, then `modprobe nvidia-peermem`.",
+        ];
     MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
         after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
         [
@@ -510,7 +517,7 @@ findings! {
         after [PeermemWithoutMofed, DriverManagerWaitsWrongly, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, HostMofedForOtherKernel, HostMofedNotLive,
             MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
         [
-            "Wait if the marker is not set yet.",
+            @MarkerUnset "Wait: MOFED swaps the modules before it sets the marker.",
             @MofedPod "Delete this node's MOFED pod if the marker is set: `kubectl delete pod {mofed}`.",
             @HostMofed "Start the host's MOFED: `/etc/init.d/openibd restart`; or unset `USE_HOST_MOFED` if \
                 a container provides it.",
@@ -527,7 +534,8 @@ findings! {
         after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
             ModuleInTree, ModuleNotLoaded],
         [
-            "Wait if the marker is not set yet. Correct `--mofed-version` if MOFED was upgraded.",
+            @MarkerUnset "Wait: MOFED swaps the modules before it sets the marker.",
+            "Correct `--mofed-version` if MOFED was upgraded.",
             "Delete MOFED's pod if it kept old modules although its image is new: `kubectl delete pod \
                 {mofed}`. Reboot the node if that does not help.",
         ];
@@ -582,7 +590,7 @@ findings! {
         after [PeermemWithoutMofed, HeaderMountStale, MarkerDirectoryUnlinked, RunNotShared, MountPinned, MountPropagationMissing, DriverManagerWaitsWrongly,
             HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree],
         [
-            "Wait if the marker is not set yet.",
+            @MarkerUnset "Wait: MOFED shows its headers just before it sets the marker.",
             "If the node has them and the container does not, mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
             @MofedPod "If the node has none although the marker is set, delete this node's MOFED pod: \
                 `kubectl delete pod {mofed}`.",
@@ -741,9 +749,9 @@ findings! {
     BadParameter: Critical, "a parameter of nvidia-peermem has a bad value",
         after [],
         [
-            "Correct it at its source (GPU Operator: the ConfigMap that `driver.kernelModuleConfig` names).",
-            @FastPath FAST_PATH,
-            @DriverPod NEW_DRIVER_POD,
+            @BootParameter "Correct it in the boot loader's configuration, and reboot the node.",
+            @FileParameter "Correct it there; in the GPU Operator, in the ConfigMap that `driver.kernelModuleConfig` names. \
+                Then delete this node's driver pod, if it has one: `kubectl delete pod {driver}`.",
         ];
     InstallLine: Critical, "modprobe.d runs a command instead of loading nvidia-peermem",
         after [],
@@ -978,7 +986,8 @@ findings! {
         after [DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
             DriverNotLoaded, NoGpu],
         [
-            "If the file exists but modules.dep does not list it, run `depmod` in the driver's root.",
+            @NotListed "Run `depmod` in the driver's root.",
+            "If the driver is being built, installed or loaded, wait.",
             @FastPath FAST_PATH,
             @DriverPod NEW_DRIVER_POD,
             @HostDriver HOST_REBUILD,

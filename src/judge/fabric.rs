@@ -6,9 +6,11 @@
 //! `_assert_nvlink5_system`). An RDMA device that comes later is not seen, and every GPU of the node ends with CUDA
 //! error 802.
 
+use super::facts::cured_by;
 use super::modules::{ModuleState, Origin, not_live, state};
 use crate::condition::{Condition, ConditionType, Reason};
 use crate::consumer::UMAD;
+use crate::finding::Id;
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Fabric, Management, Observation};
 
@@ -33,9 +35,6 @@ fn management_device_present(fabric: &Fabric) -> Condition {
         Management::Unreadable(why) => condition(
             Reason::VpdUnreadable,
             format!("cannot tell whether there is an NVLink 5 management device: {why}"),
-        )
-        .with_remedy(
-            "run as root (only uid 0 may read vpd; no capability is needed), and mount the host's /sys",
         ),
     }
 }
@@ -47,7 +46,7 @@ fn umad_live(expected: &Expectations, seen: &Observation) -> Condition {
         let missing = condition(reason, format!("{UMAD}: {how}"));
         return match (reason, expected.mofed) {
             (Reason::ModuleNotLoaded, MofedPlace::Host) => {
-                missing.with_remedy(format!("run `modprobe {UMAD}`, and put it into /etc/modules-load.d"))
+                cured_by(missing, Id::UmadNotLoaded, expected, seen)
             }
             _ => missing,
         };
@@ -69,8 +68,7 @@ fn rdma_device_present(fabric: &Fabric) -> Condition {
     let devices = match &fabric.rdma_devices {
         Ok(devices) => devices,
         Err(why) => {
-            return condition(Reason::RdmaDevicesUnreadable, format!("cannot read the RDMA devices: {why}"))
-                .with_remedy("mount the host's /sys, or name it with --sys");
+            return condition(Reason::RdmaDevicesUnreadable, format!("cannot read the RDMA devices: {why}"));
         }
     };
     let addresses = match &fabric.management {

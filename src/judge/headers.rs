@@ -4,24 +4,23 @@
 //! NVIDIA's Kbuild takes the *first existing* directory, so one without a Module.symvers is
 //! worse than none: it fails the build of every NVIDIA module.
 
+use super::facts::cured_by;
 use crate::condition::{Condition, ConditionType, Reason};
+use crate::finding::Id;
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{HeaderTree, Headers, Kernel, Marker, Observation, Symvers};
 use std::path::Path;
 
 /// Once the marker is there, headers that are not will not come by themselves.
-fn missing(seen: &Observation, message: String) -> Condition {
+fn missing(expected: &Expectations, seen: &Observation, message: String) -> Condition {
     let mut missing = condition(Reason::HeadersMissing, message);
     match (&seen.marker, &seen.cut_off) {
         // MOFED's marker is a file of the host's, its headers are a mount.
         (Marker::Present(_), Some(volume)) => {
             missing.message += &super::cut_off(volume);
-            missing.with_remedy(super::propagation(volume))
+            cured_by(missing, Id::MountPropagationMissing, expected, seen)
         }
-        (Marker::Present(_), None) => missing.with_remedy(
-            "if MOFED's pod sees them, mount /run/mellanox/drivers/usr/src here with HostToContainer; if \
-                not, delete that pod",
-        ),
+        (Marker::Present(_), None) => cured_by(missing, Id::HeadersMissing, expected, seen),
         _ => missing,
     }
 }
@@ -36,8 +35,7 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
         return condition(
             Reason::HeadersUnreadable,
             "cannot read the kernel's release or machine (sys/kernel/osrelease and arch in /proc)".to_owned(),
-        )
-        .with_remedy("mount the host's /proc, or name it with --proc");
+        );
     }
     match tree {
         HeaderTree::Taken { directory, other_kernel, symvers } => {
@@ -53,10 +51,10 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
                 Reason::HeadersComplete,
                 format!("the kernel's own {} has both peer-memory symbols", path.display()),
             ),
-            _ => missing(seen, format!("{} does not exist", root.display())),
+            _ => missing(expected, seen, format!("{} does not exist", root.display())),
         },
         HeaderTree::NoCandidate(others) if others.is_empty() => {
-            missing(seen, format!("{} has no directory for kernel {release}", root.display()))
+            missing(expected, seen, format!("{} has no directory for kernel {release}", root.display()))
         }
         HeaderTree::NoCandidate(others) => condition(
             Reason::HeadersForOtherKernel,
@@ -92,9 +90,7 @@ fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
 }
 
 fn unreadable(why: &str) -> Condition {
-    condition(Reason::HeadersUnreadable, format!("cannot read MOFED's headers: {why}")).with_remedy(
-        "mount /run/mellanox/drivers with mountPropagation HostToContainer, readable by this process",
-    )
+    condition(Reason::HeadersUnreadable, format!("cannot read MOFED's headers: {why}"))
 }
 
 fn condition(reason: Reason, message: String) -> Condition {

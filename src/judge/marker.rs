@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `MarkerPresent` and `MarkerTrusted`.
 
+use super::facts::cured_by;
 use crate::condition::{Condition, ConditionType, Reason};
+use crate::finding::Id;
 use crate::node::Expectations;
 use crate::observation::{Lock, Marker, Observation};
 
@@ -12,7 +14,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
         Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} exists")),
         Marker::Absent => {
             let message = format!("MOFED has not set its marker {path}{}", misspelt(expected));
-            absent(condition(Reason::MarkerAbsent, message), seen)
+            absent(condition(Reason::MarkerAbsent, message), expected, seen)
         }
         Marker::ParentMissing(nearest) => absent(
             condition(
@@ -23,6 +25,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
                     misspelt(expected)
                 ),
             ),
+            expected,
             seen,
         ),
         Marker::DirectoryUnlinked => condition(
@@ -30,19 +33,14 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
             format!(
                 "the directory of {path} was deleted on the host, and this mount still shows the deleted one"
             ),
-        )
-        .with_remedy("delete this pod; a new one mounts the directory that exists now"),
+        ),
         Marker::NotAFile(what) => {
-            condition(Reason::MarkerNotAFile, format!("{path} is {what}, not a regular file")).with_remedy(
-                format!(
-                    "if the marker is not {path}, correct --marker or DRIVER_READY_PATH; if it is, remove \
-                        what is there (a directory only by rmdir): MOFED creates the file itself"
-                ),
-            )
+            let condition =
+                condition(Reason::MarkerNotAFile, format!("{path} is {what}, not a regular file"));
+            cured_by(condition, Id::MarkerNotAFile, expected, seen)
         }
         Marker::Unreadable(why) => {
             condition(Reason::MarkerUnreadable, format!("cannot tell whether the marker exists: {why}"))
-                .with_remedy("let this process search that directory, or correct --marker")
         }
     }
 }
@@ -56,15 +54,14 @@ fn misspelt(expected: &Expectations) -> String {
 }
 
 /// A person must act only when something here keeps MOFED from coming, or us from seeing it.
-fn absent(mut condition: Condition, seen: &Observation) -> Condition {
+fn absent(mut condition: Condition, expected: &Expectations, seen: &Observation) -> Condition {
     let in_use = in_use(seen);
     if !in_use.is_empty() {
         condition.message += &in_use;
-        condition =
-            condition.with_remedy("end what uses nvidia_peermem (GPU pods), then `rmmod nvidia_peermem`");
+        condition = cured_by(condition, Id::PeermemInUse, expected, seen);
     } else if let Some(volume) = &seen.cut_off {
         condition.message += &super::cut_off(volume);
-        condition = condition.with_remedy(super::propagation(volume));
+        condition = cured_by(condition, Id::MountPropagationMissing, expected, seen);
     }
     condition
 }
@@ -108,12 +105,11 @@ pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition 
         ),
         Lock::Unreadable(why) => {
             condition(Reason::LocksUnreadable, format!("cannot tell who holds {lock}: {why}"))
-                .with_remedy("let this process read that file, or correct --proc")
         }
-        Lock::Free => condition(
-            Reason::MarkerSuspect,
-            format!("no process holds {lock}: the marker may be left over from a killed MOFED container"),
-        )
-        .with_remedy("check whether this node's MOFED pod is running; if not, start it"),
+        Lock::Free => {
+            let message =
+                format!("no process holds {lock}: the marker may be left over from a killed MOFED container");
+            cured_by(condition(Reason::MarkerSuspect, message), Id::MarkerSuspect, expected, seen)
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod doctor;
 mod fabric;
+mod facts;
 mod headers;
 mod marker;
 pub(crate) mod modules;
@@ -41,7 +42,7 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
         modules::live(expected, seen),
         from_mofed,
         modules::version_matches(expected, seen),
-        modules::symbols_exported(seen, out_of_tree),
+        modules::symbols_exported(expected, seen, out_of_tree),
         headers::ready(expected, seen),
         peermem::usable(expected, seen),
         not_required(ConditionType::Settled, "a single look does not settle"),
@@ -49,7 +50,8 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
     if expected.asks_for(Consumer::Fabric) {
         conditions.extend(fabric::judge(expected, seen));
     }
-    Verdict::of(conditions.into_iter().map(|condition| needed(expected, condition)).collect())
+    let complete = |condition| facts::with_remedy(needed(expected, condition), expected, seen);
+    Verdict::of(conditions.into_iter().map(complete).collect())
 }
 
 /// What peermem needs is said without its name where only peermem was asked for.
@@ -77,14 +79,6 @@ fn cut_off(volume: &Path) -> String {
     format!(
         "; what MOFED mounts on the host from now on never shows here, because {} is a private mount \
             (HostToContainer is missing, or the host's own is private)",
-        volume.display()
-    )
-}
-
-fn propagation(volume: &Path) -> String {
-    format!(
-        "set `mountPropagation: HostToContainer` for the volume mounted at {}; it must be shared on the host \
-            too (`findmnt -o TARGET,PROPAGATION`)",
         volume.display()
     )
 }
@@ -147,8 +141,7 @@ fn nic_present(expected: &Expectations, nic: &Nic) -> Condition {
         ),
         Nic::Unreadable(why) => {
             let message = format!("cannot tell whether there is a Mellanox device: {why}");
-            return Condition::new(ConditionType::NicPresent, Reason::DevicesUnreadable, message)
-                .with_remedy("mount the host's /sys, or name it with --sys");
+            return Condition::new(ConditionType::NicPresent, Reason::DevicesUnreadable, message);
         }
     };
     Condition::new(ConditionType::NicPresent, reason, message)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ModulesLive`, `ModulesFromMofed`, `VersionMatches` and `SymbolsExported`.
 
+use super::facts::cured_by;
 use crate::condition::{Condition, ConditionType, Reason};
+use crate::finding::Id;
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{
     Marker, Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState, Unreadable,
@@ -107,13 +109,7 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
             format!("{}: {}", same[0].0.1, names.join(", "))
         })
         .collect();
-    let condition = Condition::new(ConditionType::ModulesLive, *reason, told.join("; "));
-    match reason {
-        Reason::ModulesUnreadable => {
-            condition.with_remedy("mount the host's /proc and /sys, or name them with --proc and --sys")
-        }
-        _ => condition,
-    }
+    Condition::new(ConditionType::ModulesLive, *reason, told.join("; "))
 }
 
 /// Both witnesses say that it is not loaded.
@@ -168,11 +164,10 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
             Reason::ModuleNotLoaded,
             "not all modules are live yet, so their origin is not checked".to_owned(),
         ),
-        (false, false) => condition(
-            Reason::MixedStack,
-            format!("MOFED's {} on the kernel's own {}", mofed.join(", "), in_tree.join(", ")),
-        )
-        .with_remedy("MOFED could not unload the kernel's own modules: see its log for what uses them"),
+        (false, false) => {
+            let message = format!("MOFED's {} on the kernel's own {}", mofed.join(", "), in_tree.join(", "));
+            cured_by(condition(Reason::MixedStack, message), Id::MixedStack, expected, seen)
+        }
         (true, false) => in_tree_stack(expected, seen, &in_tree.join(", ")),
     }
 }
@@ -183,15 +178,14 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
         |reason, message: String| Condition::new(ConditionType::ModulesFromMofed, reason, message);
     let in_tree = || condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}"));
     match (&expected.mofed, &seen.symbols) {
-        (MofedPlace::Container, _) if matches!(seen.marker, Marker::Present(_)) => in_tree()
-            .with_remedy("the marker is stale: delete this node's MOFED pod; a new one swaps the modules"),
+        (MofedPlace::Container, _) if matches!(seen.marker, Marker::Present(_)) => {
+            cured_by(in_tree(), Id::StaleMarker, expected, seen)
+        }
         (MofedPlace::Container, _) => in_tree(),
         (MofedPlace::Host, Symbols::ExportedBy(_)) => {
             condition(Reason::InTreeWithPeerMemory, format!("the kernel's own {names}, with peer memory"))
         }
-        (MofedPlace::Host, Symbols::Missing) => in_tree().with_remedy(
-            "start the host's MOFED (openibd), or unset USE_HOST_MOFED if a container provides it",
-        ),
+        (MofedPlace::Host, Symbols::Missing) => cured_by(in_tree(), Id::ModuleInTree, expected, seen),
         (MofedPlace::Host, Symbols::Unreadable(why)) => condition(
             Reason::ModulesUnreadable,
             format!("the kernel's own {names}, and whether they have peer memory cannot be read: {why}"),
@@ -214,9 +208,7 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
         }
         Err(why) => {
             let message = format!("cannot read which version MOFED's headers name: {why}");
-            return condition(Reason::VersionUnreadable, message).with_remedy(
-                "let this process list that directory, or name the version with --mofed-version",
-            );
+            return condition(Reason::VersionUnreadable, message);
         }
     };
     let version = seen.modules.sys.get("mlx5_core").map(|sys| &sys.version);
@@ -235,11 +227,10 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
                 expected ({source})"
             ),
         ),
-        Some(Ok(Some(found))) => condition(
-            Reason::VersionMismatch,
-            format!("mlx5_core has version {found:?}, but {wanted} is expected ({source})"),
-        )
-        .with_remedy("MOFED has not swapped the modules, or --mofed-version is not this node's release"),
+        Some(Ok(Some(found))) => {
+            let message = format!("mlx5_core has version {found:?}, but {wanted} is expected ({source})");
+            cured_by(condition(Reason::VersionMismatch, message), Id::VersionMismatch, expected, seen)
+        }
     }
 }
 
@@ -259,7 +250,7 @@ fn expected_version<'a>(
 }
 
 /// `out_of_tree`: MOFED's own modules are live, so its symbols are not still to come.
-pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Condition {
+pub(super) fn symbols_exported(expected: &Expectations, seen: &Observation, out_of_tree: bool) -> Condition {
     let condition = |reason, message: String| Condition::new(ConditionType::SymbolsExported, reason, message);
     match &seen.symbols {
         Symbols::ExportedBy(None) => {
@@ -275,11 +266,7 @@ pub(super) fn symbols_exported(seen: &Observation, out_of_tree: bool) -> Conditi
         },
         Symbols::Missing => {
             let missing = condition(Reason::SymbolMissing, format!("no module exports {SYMBOL}"));
-            if out_of_tree {
-                missing.with_remedy("this MOFED was built without peer memory: install one that has it")
-            } else {
-                missing
-            }
+            if out_of_tree { cured_by(missing, Id::SymbolMissing, expected, seen) } else { missing }
         }
         Symbols::NotRead => {
             condition(Reason::SymbolsNotRead, "not read before MOFED's modules are live".to_owned())

@@ -7,7 +7,9 @@
 
 use crate::condition::{Reason, Status};
 use crate::consumer::Consumer;
+use crate::finding::Id;
 use crate::judge::applies;
+use crate::judge::facts::facts;
 use crate::node::Expectations;
 use crate::observation::{DriverState, Observation, Seen};
 use crate::rebuild;
@@ -85,13 +87,9 @@ pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBui
     if stays {
         message += "; nvidia_peermem is loaded and stays so";
     }
-    let remedy = (status != Status::True && !stays).then(|| remedy(status));
+    let cure = || facts(expected, seen).choose(&Id::BuildSkipped.remedy()[..1]).join(" ");
+    let remedy = (status != Status::True && !stays).then(cure);
     Some(NextBuild { status, message, remedy })
-}
-
-fn remedy(status: Status) -> String {
-    let condition = if status == Status::Unknown { ", if it is there" } else { "" };
-    format!("remove {STATE} on the node{condition}, then delete the driver pod: the new one builds")
 }
 
 /// The file in sysfs that upstream looks at comes and goes with the line in /proc/modules.

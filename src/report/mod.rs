@@ -47,7 +47,7 @@ impl<'a> Report<'a> {
         Self {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
-            node: node.name.as_deref().unwrap_or(&kernel.hostname),
+            node: node.expected.node_name.as_deref().unwrap_or(&kernel.hostname),
             kernel: &kernel.release,
             arch: &kernel.machine,
             boot_id: kernel.boot_id.as_deref(),
@@ -81,9 +81,8 @@ impl<'a> Report<'a> {
         if let Some(next) = &self.next_build {
             page.entry(&hanging(4), format_args!("next build: {}: {}", next.status, next.message));
         }
-        // Nobody need do anything for a gate that does not apply.
-        let applies = self.verdict.outcome != Outcome::NotApplicable;
-        for c in self.verdict.holding().filter(|_| applies) {
+        // What else holds may pass once this one does. Nobody need do anything for a gate that does not apply.
+        if let Some(c) = self.verdict.deciding().filter(|c| c.holds()) {
             if let Some(remedy) = &c.remedy {
                 page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
             }

@@ -8,7 +8,6 @@ use crate::act;
 use crate::cli::{DoctorArgs, Format};
 use crate::clock;
 use crate::ending::Ending;
-use crate::finding::NodeName;
 use crate::judge::wishes::{completed, wishes};
 use crate::judge::{
     doctor::{diagnose, links},
@@ -35,6 +34,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let wishes = wishes(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
     let mut node = Node::new(&args.node, &root, peermem, &completed(&wishes, start.variables))?;
+    node.expected.node_name = node.expected.node_name.or_else(|| wishes.node.clone());
     node.expected.nobody_asks = !wishes.is_anything_wanted() || probe::has_no_gpu(&node.places);
     // A host that does without a container has its nvidia-peermem: no headers are missed.
     node.expected.precompiled |=
@@ -46,12 +46,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let verdict = judge(&node.expected, &seen);
     symptoms.rebuild =
         is_all_that_is_missing(&verdict).then(|| heal::possible(&node.places, &seen, &verdict));
-    let told = node.name.as_deref().or(symptoms.wishes.node.as_deref());
-    let name = NodeName {
-        name: told.map_or_else(|| seen.kernel.hostname.to_lowercase(), str::to_owned),
-        is_guess: told.is_none(),
-    };
-    let findings = diagnose(&node.expected, &seen, &symptoms, &verdict, &name);
+    let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
     let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());
     let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);

@@ -15,7 +15,7 @@ use crate::report;
 use crate::wake::{Signals, Wake, Wakes};
 
 /// What to hold for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Hold {
     /// The node to look at.
     pub(super) node: Node,

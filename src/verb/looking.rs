@@ -3,6 +3,7 @@
 //! and options that are checked.
 
 use super::{Start, Stop};
+use crate::act::errand;
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::supervisor::{self, Finished, Hung, Terms};
@@ -17,7 +18,6 @@ use crate::node::Node;
 use crate::report::style::Style;
 use crate::wake::Signals;
 use anyhow::Context;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ pub(super) fn end_hung(start: &Start, hung: &Hung) -> Ending {
 
 /// Logs something that may itself hang.
 pub(super) fn say_briefly(say: impl FnOnce()) {
-    if let Err(error) = supervisor::briefly(LAST_WORDS, say) {
+    if let Err(error) = errand::briefly(LAST_WORDS, say) {
         log::exclaim(&format!("cannot start a process for the last words: {}", errno::words(&error)));
     }
 }
@@ -132,7 +132,8 @@ pub(super) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misu
         None => None,
         Some(log) => {
             let path = log.path().to_owned();
-            Some(log.away_from(marker).map_err(|error| misplaced("--termination-log", &path, &error))?)
+            let away = log.away_from(marker);
+            Some(away.map_err(|error| misplaced("--termination-log", &path, &errno::words(&error)))?)
         }
     };
     Ok(LastWords { log })
@@ -141,10 +142,10 @@ pub(super) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misu
 /// A file that was asked for by `option`.
 pub(super) fn output(option: &str, path: Option<&Path>, marker: &Path) -> Result<Option<OutputFile>, Misuse> {
     let what = option.trim_start_matches('-').replace('-', " ");
-    let file = |path| OutputFile::new(&what, path, marker).map_err(|error| misplaced(option, path, &error));
+    let file = |path| OutputFile::new(&what, path, marker).map_err(|why| misplaced(option, path, &why));
     path.map(file).transpose()
 }
 
-fn misplaced(option: &str, path: &Path, error: &io::Error) -> Misuse {
-    Misuse::Misplaced(format!("{option} {}: {}: choose another place", path.display(), errno::words(error)))
+fn misplaced(option: &str, path: &Path, why: &str) -> Misuse {
+    Misuse::Misplaced(format!("{option} {}: {why}: choose another place", path.display()))
 }

@@ -4,6 +4,7 @@
 //! What a test waits for is an event with a hard limit far above any noise, never a pause.
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
+pub(crate) mod hung;
 pub(crate) mod suite;
 
 use nix::errno::Errno;

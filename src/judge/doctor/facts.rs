@@ -2,24 +2,17 @@
 //! What is known of the node that decides which remedy helps, and the names for its commands.
 
 use super::Case;
-use crate::finding::{Fact, Facts, NodeName};
+use crate::finding::{Fact, Facts};
+use crate::judge::facts::{SELECTORS, UNKNOWN_POD, facts};
 use crate::node::MofedPlace;
 use crate::sentence::Meaning;
 use crate::symptoms::process::Role;
 
 const DRIVER: &str = "nvidia-driver-ctr";
 const MOFED: &str = "mofed-container";
-const TOOLKIT: &str = "nvidia-container-toolkit-ctr";
-const VALIDATOR: &str = "nvidia-operator-validator";
-const PLUGIN: &str = "nvidia-device-plugin";
-/// Where a pod is not known: the operators' labels, on this node.
-const SELECTORS: [(&str, &str, &str, &str); 5] = [
-    (DRIVER, "driver", "driver-logs", "app.kubernetes.io/component=nvidia-driver"),
-    (MOFED, "mofed", "mofed-logs", "nvidia.com/ofed-driver"),
-    (TOOLKIT, "toolkit", "toolkit-logs", "app=nvidia-container-toolkit-daemonset"),
-    (VALIDATOR, "validator", "validator-logs", "app=nvidia-operator-validator"),
-    (PLUGIN, "plugin", "plugin-logs", "app=nvidia-device-plugin-daemonset"),
-];
+/// The containers of the pods that [`SELECTORS`] select, in that order.
+const CONTAINERS: [&str; 5] =
+    [DRIVER, MOFED, "nvidia-container-toolkit-ctr", "nvidia-operator-validator", "nvidia-device-plugin"];
 
 impl Case<'_> {
     /// The driver's pod is or was here.
@@ -32,7 +25,8 @@ impl Case<'_> {
         runs || is_left || survey.pods.builds().next().is_some()
     }
 
-    pub(super) fn facts(&self, node: &NodeName) -> Facts {
+    /// What the look knows, and what all the rest shows.
+    pub(super) fn facts(&self) -> Facts {
         let survey = &self.symptoms.survey;
         let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());
         let is_told = self.expected.use_host_mofed.is_some() || self.symptoms.wishes.in_container.is_some();
@@ -46,7 +40,7 @@ impl Case<'_> {
         let third_party = self.heard(&[Meaning::MofedThirdPartyModulesLoaded], &[]);
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;
-        let facts = Facts::default()
+        let facts = facts(self.expected, self.seen)
             .with(Fact::DriverPod, self.is_container_driver())
             .with(Fact::HostDriver, self.is_container_driver().map(|is_container| !is_container))
             .with(Fact::ToolkitBuild, Some(build.is_some()))
@@ -59,31 +53,28 @@ impl Case<'_> {
             .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
             .with(Fact::OpenShift, Some(self.symptoms.host.is_openshift))
             .with(Fact::ThirdPartyLoaded, self.is_loaded(&super::mofed::THIRD_PARTY))
-            .with(Fact::PeermemUsed, self.line("nvidia_peermem").and_then(|line| Some(line.refcount? > 0)))
-            .word(
-                "pod-directory",
-                build.map_or_else(String::new, |(_, build)| build.pod_directory.display().to_string()),
-            )
             .word("holders", listed(holders.iter()))
             .word("rdma-holders", listed(holders.iter().filter(|holder| !is_daemon(holder))))
             .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))
             .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
             .word("rdma-modules", self.missing_for_programs());
-        self.pods(facts).node(node)
+        let facts = match build {
+            Some((_, build)) => facts.word("pod-directory", build.pod_directory.display().to_string()),
+            None => facts,
+        };
+        self.pods(facts)
     }
 
-    /// `-n NAMESPACE NAME` where the pod is known; its label on this node where it is not.
+    /// `-n NAMESPACE NAME` where the pod is known.
     fn pods(&self, facts: Facts) -> Facts {
         let pods = &self.symptoms.survey.pods;
-        let validation = pods.with("driver-validation").and_then(crate::symptoms::pod::Pod::arguments);
-        let unknown = || "-n NAMESPACE POD".to_owned();
-        SELECTORS.iter().fold(
-            facts.word("validation-logs", validation.unwrap_or_else(unknown)),
-            |facts, row| {
-                let (container, pod, logs, label) = *row;
-                let known = pods.with(container).and_then(crate::symptoms::pod::Pod::arguments);
-                let selected = format!("-A -l {label} --field-selector spec.nodeName={{node}}");
-                facts.word(pod, known.clone().unwrap_or(selected)).word(logs, known.unwrap_or_else(unknown))
+        let known = |container| pods.with(container).and_then(crate::symptoms::pod::Pod::arguments);
+        let validation = known("driver-validation").unwrap_or_else(|| UNKNOWN_POD.to_owned());
+        CONTAINERS.iter().zip(SELECTORS).fold(
+            facts.word("validation-logs", validation),
+            |facts, (container, (pod, logs, _))| match known(container) {
+                Some(arguments) => facts.word(pod, arguments.clone()).word(logs, arguments),
+                None => facts,
             },
         )
     }

@@ -23,7 +23,7 @@ mod views;
 
 use crate::chain::Link;
 use crate::condition::{Outcome, Reason, Verdict};
-use crate::finding::{Finding, Id, NodeName, Severity, ordered};
+use crate::finding::{Finding, Id, Severity, ordered};
 use crate::judge::modules::{ModuleState, state};
 use crate::node::{Expectations, MofedPlace};
 use crate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
@@ -52,14 +52,13 @@ pub fn links(
     Case { expected, seen, symptoms, verdict }.links()
 }
 
-/// What is wrong on this node, root cause first. `node` is its name, for the remedies.
+/// What is wrong on this node, root cause first.
 #[must_use]
 pub fn diagnose(
     expected: &Expectations,
     seen: &Observation,
     symptoms: &Symptoms,
     verdict: &Verdict,
-    node: &NodeName,
 ) -> Vec<Finding> {
     let case = Case { expected, seen, symptoms, verdict };
     let mut found = devices::judge(&case);
@@ -84,7 +83,7 @@ pub fn diagnose(
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
     found.extend(peermem::hints(&case, &found));
-    ordered(found, &case.facts(node))
+    ordered(found, &case.facts())
 }
 
 /// What concerns MOFED and nvidia-peermem. `found` so far is what they may come from.

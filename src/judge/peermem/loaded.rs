@@ -45,18 +45,12 @@ impl Case<'_> {
         } else {
             format!("not loaded: {}", gone.join(", "))
         };
-        let (consequence, then) = match self.expected.mofed {
-            MofedPlace::Container => ("it keeps MOFED from starting", ""),
-            MofedPlace::Host => (
-                "it keeps the host's MOFED from loading",
-                ", then load MOFED (`/etc/init.d/openibd restart`) and nvidia_peermem again",
-            ),
+        let consequence = match self.expected.mofed {
+            MofedPlace::Container => "it keeps MOFED from starting",
+            MofedPlace::Host => "it keeps the host's MOFED from loading",
         };
         let message = format!("{NAME} is loaded and holds {uses}, but {missing}: {consequence}");
-        Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message).with_remedy(format!(
-            "end what uses it (GPU pods), then run `rmmod nvidia_peermem`, never `modprobe -r`, which also \
-                unloads nvidia{then}"
-        ))
+        Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message)
     }
 
     /// The modules that `nvidia_peermem` holds.

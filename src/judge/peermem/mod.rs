@@ -8,10 +8,12 @@ mod loaded;
 mod parameter;
 mod versions;
 
+use super::facts::cured_by;
 use super::modules::{ModuleState, state};
 use super::next_build::{NextBuild, cures, next_build};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{Condition, ConditionType, Reason};
+use crate::finding::Id;
 use crate::node::{Expectations, PeermemExpected};
 use crate::observation::{ModuleFile, ModuleInfo, Observation, Peermem, Symbols};
 use std::path::Path;
@@ -21,11 +23,7 @@ const NAME: &str = "nvidia_peermem";
 /// The kernel checks it first, and refuses in other words than for a symbol.
 const LAYOUT: &str = "module_layout";
 
-/// For remedies: a new driver pod unloads nvidia and builds, except on the fast path ([`super::next_build`]).
-const NEW_POD: &str =
-    "remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod";
-
-type Answer = Option<(Reason, String, String)>;
+type Answer = Option<(Reason, String)>;
 
 pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
     let (Some(asked), Some(peermem)) = (&expected.peermem, &seen.peermem) else {
@@ -36,9 +34,19 @@ pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
         return loaded;
     }
     let refusal = case.refusal().map(|refusal| case.with_next_build(refusal));
-    let (reason, message, remedy) = refusal.unwrap_or_else(|| case.usable());
+    let (reason, message) = refusal.unwrap_or_else(|| case.usable());
     let condition = Condition::new(ConditionType::PeermemUsable, reason, message);
-    if remedy.is_empty() { condition } else { condition.with_remedy(remedy) }
+    match reason {
+        Reason::DependencyNotLive => cured_by(condition, Id::DependencyNotLive, expected, seen),
+        _ => condition,
+    }
+}
+
+/// Whether the bad parameter comes from the kernel's command line; `None` where there is none.
+pub(super) fn is_boot_parameter(expected: &Expectations, seen: &Observation) -> Option<bool> {
+    let (asked, peermem) = (expected.peermem.as_ref()?, seen.peermem.as_ref()?);
+    let (_, source) = Case { expected, asked, seen, peermem }.bad_parameter_of()?;
+    Some(source.ends_with("/cmdline"))
 }
 
 struct Case<'a> {
@@ -76,18 +84,18 @@ impl Case<'_> {
     }
 
     /// A new driver pod is no cure as long as it skips the build.
-    fn with_next_build(&self, refusal: (Reason, String, String)) -> (Reason, String, String) {
-        let (reason, message, remedy) = refusal;
+    fn with_next_build(&self, refusal: (Reason, String)) -> (Reason, String) {
+        let (reason, message) = refusal;
         let is_unlisted = matches!(self.peermem.file, ModuleFile::Read { listed: Some(false), .. });
         let next = next_build(self.expected, self.seen).filter(NextBuild::is_skipped);
         let Some(next) = next.filter(|_| cures(reason) && !is_unlisted) else {
-            return (reason, message, remedy);
+            return (reason, message);
         };
         let reason = match reason {
             Reason::ModuleFileMissing | Reason::StubModule => Reason::BuildSkipped,
             reason => reason,
         };
-        (reason, format!("{message}; {}", next.message), next.remedy.unwrap_or(remedy))
+        (reason, format!("{message}; {}", next.message))
     }
 
     fn missing(&self) -> Answer {
@@ -95,11 +103,6 @@ impl Case<'_> {
         Some((
             Reason::ModuleFileMissing,
             format!("there is no nvidia-peermem.ko below {}", directory.display()),
-            "if the driver is being built or loaded, wait; if its container skipped the build, remove \
-             /run/nvidia/nvidia-driver.state on the node and delete the driver pod; on a host install the \
-             modules (dkms); or \
-             correct --driver-root"
-                .to_owned(),
         ))
     }
 
@@ -109,11 +112,7 @@ impl Case<'_> {
             "{} exists, but modules.dep does not list it, so modprobe does not find it",
             path.display()
         );
-        Some((
-            Reason::ModuleFileMissing,
-            message,
-            format!("run depmod {} in the driver's root", self.seen.kernel.release),
-        ))
+        Some((Reason::ModuleFileMissing, message))
     }
 
     /// Known by what it does not want: version, srcversion and parameters are the real one's.
@@ -128,7 +127,6 @@ impl Case<'_> {
                     argument\", usually with nothing in the kernel log)",
                 self.path()
             ),
-            self.rebuild(),
         ))
     }
 
@@ -160,11 +158,7 @@ impl Case<'_> {
         } else {
             return None;
         };
-        Some((
-            Reason::WrongKernel,
-            message,
-            format!("build the driver for the running kernel: {NEW_POD}, or use the image for it"),
-        ))
+        Some((Reason::WrongKernel, message))
     }
 
     /// By what the kernel demands signatures, if it does.
@@ -183,13 +177,7 @@ impl Case<'_> {
 
     fn unsigned(&self, info: &ModuleInfo) -> Answer {
         let by = self.signature_demanded().filter(|_| !info.signed)?;
-        Some((
-            Reason::UnsignedModule,
-            format!("{} is not signed, and {by}", self.path()),
-            "sign it with a key that the kernel trusts (MOK), or use a driver with signed modules \
-                (precompiled), or turn Secure Boot off"
-                .to_owned(),
-        ))
+        Some((Reason::UnsignedModule, format!("{} is not signed, and {by}", self.path())))
     }
 
     fn signature_unknown(&self, info: &ModuleInfo) -> Answer {
@@ -202,7 +190,6 @@ impl Case<'_> {
                 "{} is not signed, and cannot tell whether this kernel requires a signature: {why}",
                 self.path()
             ),
-            "let this process read that file (as root)".to_owned(),
         ))
     }
 
@@ -212,24 +199,19 @@ impl Case<'_> {
         Some((
             Reason::LegacyClientLoaded,
             "nv_peer_mem is loaded and has registered the name that nvidia_peermem needs".to_owned(),
-            "run `rmmod nv_peer_mem`, and remove its package (nvidia-peer-memory), or it returns at the next \
-                boot".to_owned(),
         ))
     }
 
     fn bad_parameter(&self) -> Answer {
+        let (text, source) = self.bad_parameter_of()?;
+        Some((Reason::BadParameter, format!("{source} gives nvidia-peermem {text}: it takes 0 or 1")))
+    }
+
+    /// The first one, and where it is given.
+    fn bad_parameter_of(&self) -> Option<(&str, String)> {
         let typed = self.asked.parameters.iter().map(|text| (text.as_str(), "the command line".to_owned()));
         let given = self.peermem.parameters.iter().map(|p| (p.text.as_str(), p.source.display().to_string()));
-        let (text, source) = given.chain(typed).find(|(text, _)| parameter::is_bad(text))?;
-        let remedy = if source.ends_with("/cmdline") {
-            "correct it in the boot loader's configuration, and reboot"
-        } else {
-            &format!(
-                "correct it there (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then {NEW_POD}"
-            )
-        };
-        let message = format!("{source} gives nvidia-peermem {text}: it takes 0 or 1");
-        Some((Reason::BadParameter, message, remedy.to_owned()))
+        given.chain(typed).find(|(text, _)| parameter::is_bad(text))
     }
 
     /// `load` asks modprobe itself (`--show-depends`); the line says the same to those who may not run it.
@@ -243,7 +225,6 @@ impl Case<'_> {
                 line.source.display(),
                 line.text
             ),
-            "remove that line, or let it run `peermem-gate load`".to_owned(),
         ))
     }
 
@@ -252,7 +233,6 @@ impl Case<'_> {
         Some((
             Reason::ModuleFileDamaged,
             format!("{} is not a loadable module: {}", why.path.display(), why.why),
-            format!("{}; check for a full disk, which truncates files", self.rebuild()),
         ))
     }
 
@@ -268,16 +248,7 @@ impl Case<'_> {
             _ => None,
         };
         let name = exporter.or_else(|| needed.into_iter().find(|name| !is_live(name)))?;
-        let remedy = if name == "nvidia" {
-            "load the GPU driver's nvidia first: see the driver container's log"
-        } else {
-            ""
-        };
-        Some((
-            Reason::DependencyNotLive,
-            format!("{} needs {name}, which is not live", self.path()),
-            remedy.to_owned(),
-        ))
+        Some((Reason::DependencyNotLive, format!("{} needs {name}, which is not live", self.path())))
     }
 
     /// What lies in the volume of a driver's pod is judged, but no modprobe finds it there.
@@ -286,22 +257,20 @@ impl Case<'_> {
         (!path.starts_with(&self.peermem.root)).then(|| {
             (
                 Reason::ModuleFileMissing,
-                format!("{} is built, but not installed in any root that a modprobe could run in", path.display()),
-                "wait for the driver container to install it; if the container has ended, delete the driver pod".to_owned(),
+                format!(
+                    "{} is built, but not installed in any root that a modprobe could run in",
+                    path.display()
+                ),
             )
         })
     }
 
     fn unreadable(&self) -> Answer {
         let ModuleFile::Unreadable(why) = &self.peermem.file else { return None };
-        Some((
-            Reason::ModuleFileUnreadable,
-            format!("cannot read nvidia-peermem.ko: {why}"),
-            "let this process read it (as root), or correct --driver-root".to_owned(),
-        ))
+        Some((Reason::ModuleFileUnreadable, format!("cannot read nvidia-peermem.ko: {why}")))
     }
 
-    fn usable(&self) -> (Reason, String, String) {
+    fn usable(&self) -> (Reason, String) {
         let mut message = format!("{} will load", self.path());
         if let ModuleFile::Read { info, others, listed, .. } = &self.peermem.file {
             if let Some(crc) = info.versions.get(PEER_MEMORY_SYMBOLS[0]) {
@@ -333,7 +302,7 @@ impl Case<'_> {
         if let Some(why) = self.peermem.parameters_unreadable.first() {
             message += &format!("; not all parameters are known: {why}");
         }
-        (Reason::Usable, message, String::new())
+        (Reason::Usable, message)
     }
 
     fn path(&self) -> String {
@@ -342,18 +311,6 @@ impl Case<'_> {
             _ => Path::new("nvidia-peermem.ko"),
         };
         path.display().to_string()
-    }
-
-    /// A restarted container keeps the bad module; only a new pod builds again.
-    fn rebuild(&self) -> String {
-        if self.expected.precompiled {
-            "use a driver image whose nvidia-peermem was built against this MOFED".to_owned()
-        } else {
-            format!(
-                "build the driver again now that this MOFED is ready: {NEW_POD} (a restart of its container keeps the bad \
-                 module); on a host, build it again (dkms)"
-            )
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The CRCs of symbols: what the file wants, against what the running modules offer.
 
-use super::{Answer, Case, LAYOUT, NEW_POD};
+use super::{Answer, Case, LAYOUT};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::Reason;
 use crate::observation::{ModuleInfo, Offer};
@@ -21,20 +21,13 @@ impl Case<'_> {
         let (peer_memory, nvidia) = (&self.peermem.peer_memory, &self.peermem.nvidia);
         if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(peer_memory, symbol)) {
             let message = message(symbol, wanted, found, &source);
-            return Some((
-                Reason::SymbolVersionMismatch,
-                message + ": it was built against another MOFED",
-                self.rebuild(),
-            ));
+            return Some((Reason::SymbolVersionMismatch, message + ": it was built against another MOFED"));
         }
         if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(nvidia, symbol)) {
             let message = message(symbol, wanted, found, &source);
             return Some((
                 Reason::SymbolVersionMismatch,
                 message + ": it was built against another nvidia than the loaded one",
-                format!(
-                    "load the matching nvidia: {NEW_POD}; on a host, reboot, or install both from one release"
-                ),
             ));
         }
         let of_kernel = |symbol: &str| {
@@ -43,11 +36,7 @@ impl Case<'_> {
         };
         let (symbol, wanted, (found, source)) = differs(&of_kernel)?;
         let message = format!("{}, which is loaded", message(symbol, wanted, found, &source));
-        Some((
-            Reason::SymbolVersionMismatch,
-            message + ": it was built for another kernel or MOFED",
-            self.rebuild(),
-        ))
+        Some((Reason::SymbolVersionMismatch, message + ": it was built for another kernel or MOFED"))
     }
 
     pub(super) fn version_missing(&self, info: &ModuleInfo) -> Answer {
@@ -65,7 +54,6 @@ impl Case<'_> {
                     Module.symvers that lists it",
                 self.path()
             ),
-            self.rebuild(),
         ))
     }
 
@@ -101,7 +89,6 @@ impl Case<'_> {
             (
                 Reason::OtherDriverLoaded,
                 format!("{} is of driver {built}, but the loaded nvidia is {loaded}", self.path()),
-                format!("load the matching nvidia: {NEW_POD}; on a host, unload nvidia or reboot"),
             )
         })
     }
@@ -123,8 +110,6 @@ impl Case<'_> {
         Some((
             Reason::SymbolVersionUnknown,
             format!("cannot compare the CRC of {symbol}, which {} needs: {why}", self.path()),
-            "let this process read the file of the module that exports it, or MOFED's Module.symvers"
-                .to_owned(),
         ))
     }
 

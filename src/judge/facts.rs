@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What one look knows that decides which steps of a remedy help, and the words for their commands. `doctor`
+//! adds what else it sees.
+
+use super::peermem;
+use crate::condition::{Condition, Consequence, Reason, Status};
+use crate::finding::{Fact, Facts, Id, NodeName};
+use crate::node::{Expectations, MofedPlace};
+use crate::observation::{DriverState, Lock, Marker, ModuleFile, Observation};
+use std::path::Path;
+
+/// The words for a pod and for the pod of a log, and the operators' labels, by which it is found on this node.
+pub(super) const SELECTORS: [(&str, &str, &str); 5] = [
+    ("driver", "driver-logs", "app.kubernetes.io/component=nvidia-driver"),
+    ("mofed", "mofed-logs", "nvidia.com/ofed-driver"),
+    ("toolkit", "toolkit-logs", "app=nvidia-container-toolkit-daemonset"),
+    ("validator", "validator-logs", "app=nvidia-operator-validator"),
+    ("plugin", "plugin-logs", "app=nvidia-device-plugin-daemonset"),
+];
+
+/// The arguments of `kubectl logs` for a pod that nobody knows.
+pub(super) const UNKNOWN_POD: &str = "-n NAMESPACE POD";
+
+/// Where the driver toolkit's volume is, on the way to its flag.
+const TOOLKIT_VOLUME: &str = "shared-nvidia-driver-toolkit";
+
+pub(super) fn facts(expected: &Expectations, seen: &Observation) -> Facts {
+    let driver_container = has_driver_container(expected, seen);
+    let line = seen.modules.proc.as_ref().ok().and_then(|proc| proc.named("nvidia_peermem").next());
+    let file = seen.peermem.as_ref().map(|peermem| &peermem.file);
+    let bad_parameter = peermem::is_boot_parameter(expected, seen);
+    let facts = Facts::default()
+        .with(Fact::DriverPod, driver_container)
+        .with(Fact::HostDriver, driver_container.map(|is_container| !is_container))
+        .with(Fact::ToolkitBuild, toolkit_build(seen))
+        .with(Fact::OpenShift, (!may_be_openshift(seen)).then_some(false))
+        .with(Fact::FastPath, has_driver_state(&seen.driver_state))
+        .with(Fact::Precompiled, Some(expected.precompiled))
+        .with(Fact::HostMofed, is_host_mofed(expected, seen))
+        .with(Fact::MofedPod, is_host_mofed(expected, seen).map(|is_host| !is_host))
+        .with(Fact::DriverPodUnnamed, Some(true))
+        .with(Fact::MofedPodUnnamed, Some(true))
+        .with(Fact::MarkerUnset, is_unmarked(expected, seen))
+        .with(Fact::PeermemUsed, line.and_then(|line| Some(line.refcount? > 0)))
+        .with(Fact::NotListed, Some(matches!(file, Some(ModuleFile::Read { listed: Some(false), .. }))))
+        .with(Fact::BootParameter, bad_parameter)
+        .with(Fact::FileParameter, bad_parameter.map(|is_boot| !is_boot))
+        .word("pod-directory", "/var/lib/kubelet/pods")
+        .word("volume", seen.cut_off.as_deref().unwrap_or(Path::new("/run/mellanox")).display().to_string())
+        .word("holders", "")
+        .word("rdma-holders", "");
+    SELECTORS
+        .iter()
+        .fold(facts, |facts, (pod, logs, label)| facts.word(pod, selected(label)).word(logs, UNKNOWN_POD))
+        .node(&node_name(expected, seen))
+}
+
+/// For `kubectl delete pod` where its name is not known.
+pub(super) fn selected(label: &str) -> String {
+    format!("-A -l {label} --field-selector spec.nodeName={{node}}")
+}
+
+fn node_name(expected: &Expectations, seen: &Observation) -> NodeName {
+    let named = |name: &str, is_guess| NodeName { name: name.to_owned(), is_guess };
+    match (&expected.node_name, seen.kernel.hostname.as_str()) {
+        (Some(name), _) => named(name, false),
+        // What the kernel says until a hostname is set.
+        (None, "" | "(none)") => named("NODE", false),
+        (None, hostname) => named(&hostname.to_lowercase(), true),
+    }
+}
+
+/// The GPU Operator sets these variables for its containers only; a root other than `/` is a driver container's.
+fn has_driver_container(expected: &Expectations, seen: &Observation) -> Option<bool> {
+    let is_operators = expected.rdma_requested.is_some() || expected.driver_digest.is_some();
+    let is_elsewhere =
+        seen.peermem.as_ref().is_some_and(|peermem| peermem.root.ends_with("run/nvidia/driver"));
+    (is_operators || is_elsewhere).then_some(true)
+}
+
+/// Red Hat's kernels are the only ones that it runs.
+fn may_be_openshift(seen: &Observation) -> bool {
+    seen.kernel.release.is_empty() || seen.kernel.release.contains(".el")
+}
+
+fn toolkit_build(seen: &Observation) -> Option<bool> {
+    let is_in_volume = |path: &Path| path.components().any(|part| part.as_os_str() == TOOLKIT_VOLUME);
+    match seen.peermem.as_ref().map(|peermem| &peermem.file) {
+        Some(ModuleFile::Read { path, .. }) if is_in_volume(path) => Some(true),
+        _ => (!may_be_openshift(seen)).then_some(false),
+    }
+}
+
+fn has_driver_state(state: &DriverState) -> Option<bool> {
+    match state {
+        DriverState::Digest(_) => Some(true),
+        DriverState::Absent => Some(false),
+        DriverState::NoDirectory | DriverState::NotRead | DriverState::Unreadable(_) => None,
+    }
+}
+
+/// Where nobody says, a marker or a held lock is a container's.
+fn is_host_mofed(expected: &Expectations, seen: &Observation) -> Option<bool> {
+    let is_container = matches!(seen.marker, Marker::Present(_)) || seen.lock == Lock::Held;
+    match expected.mofed {
+        MofedPlace::Host => Some(true),
+        MofedPlace::Container => (is_container || expected.use_host_mofed.is_some()).then_some(false),
+    }
+}
+
+fn is_unmarked(expected: &Expectations, seen: &Observation) -> Option<bool> {
+    match (&seen.marker, expected.mofed) {
+        (_, MofedPlace::Host) | (Marker::Present(_), _) => Some(false),
+        (Marker::Unreadable(_), _) => None,
+        _ => Some(true),
+    }
+}
+
+/// The condition, with the steps of a finding's remedy that help here.
+pub(super) fn cured_by(
+    condition: Condition,
+    id: Id,
+    expected: &Expectations,
+    seen: &Observation,
+) -> Condition {
+    let steps = facts(expected, seen).choose(id.remedy());
+    if steps.is_empty() { condition } else { condition.with_remedy(steps.join(" ")) }
+}
+
+/// What blocks, or cannot be read, takes a person. What only holds may pass by itself: there each judge knows.
+pub(super) fn with_remedy(condition: Condition, expected: &Expectations, seen: &Observation) -> Condition {
+    let takes_a_person = match condition.reason.consequence() {
+        Consequence::Blocks => true,
+        Consequence::Holds => {
+            condition.status == Status::Unknown && condition.reason != Reason::SymbolsNotRead
+        }
+        Consequence::Passes | Consequence::Exempts => false,
+    };
+    match Id::of(condition.reason).filter(|_| takes_a_person && condition.remedy.is_none()) {
+        Some(id) => cured_by(condition, id, expected, seen),
+        None => condition,
+    }
+}
