@@ -90,12 +90,17 @@ impl Place {
 
     /// The node's root is the driver's, and the only one with an rmmod.
     fn keep(&self) -> Command {
+        self.keep_writing_to(self.node.root())
+    }
+
+    fn keep_writing_to(&self, outputs: &Path) -> Command {
         let path = |relative: &str| self.node.path(relative);
         let mut command = gate();
         command.args(["keep", "--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
         command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
         command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(self.node.root());
-        command.arg("--status-file").arg(self.status()).arg("--metrics-file").arg(path("metrics.prom"));
+        command.arg("--status-file").arg(outputs.join("status.json"));
+        command.arg("--metrics-file").arg(outputs.join("metrics.prom"));
         command.arg("--termination-log").arg(path("last-words"));
         command.env("PATH", "/bin");
         command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
@@ -317,11 +322,7 @@ fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
 fn outputs_that_hang_keep_no_unload_and_no_load_waiting() {
     let Some(place) = Place::new() else { return };
     fs::create_dir(place.node.path("outputs")).expect("a directory");
-    let mut keep = place.keep();
-    for (option, file) in [("--status-file", "status.json"), ("--metrics-file", "metrics.prom")] {
-        keep.arg(option).arg(place.node.path("outputs").join(file));
-    }
-    let mut keep = Gate::start(&mut keep);
+    let mut keep = Gate::start(&mut place.keep_writing_to(&place.node.path("outputs")));
     until("it loads", || place.is_loaded() && place.node.path("outputs/status.json").exists());
     let Some(_hung) = Hung::over(place.node.path("outputs")) else { return };
     keep.logs("its file system does not answer");
