@@ -20,30 +20,51 @@ pub(crate) fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
         Ok(relative) if root != Path::new("/") => relative,
         _ => return Ok(path.to_owned()),
     };
-    let mut todo: Vec<OsString> = components(relative);
-    let mut done = PathBuf::new();
-    let mut links = 0;
-    while let Some(next) = todo.pop() {
-        if next == ".." {
-            done.pop();
-            continue;
+    let mut here = walked(root, path);
+    walk(&mut here, root, relative, MAX_LINKS)?;
+    Ok(here)
+}
+
+/// Follows `rest` from `here`, through at most so many links.
+fn walk(here: &mut PathBuf, root: &Path, rest: &Path, links: usize) -> io::Result<()> {
+    let mut rest = rest.components();
+    while let Some(part) = rest.next() {
+        match part {
+            Component::Normal(name) => here.push(name),
+            Component::ParentDir => {
+                leave(here, root);
+                continue;
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => continue,
         }
-        let here = root.join(&done).join(&next);
         if !here.symlink_metadata()?.is_symlink() {
-            done.push(next);
             continue;
         }
-        links += 1;
-        if links > MAX_LINKS {
-            return Err(io::Error::from_raw_os_error(nix::libc::ELOOP));
-        }
+        let links = links.checked_sub(1).ok_or_else(|| io::Error::from_raw_os_error(nix::libc::ELOOP))?;
         let target = here.read_link()?;
         if target.is_absolute() {
-            done.clear();
+            root.clone_into(here);
+        } else {
+            here.pop();
         }
-        todo.extend(components(&target));
+        return walk(here, root, &target.join(rest.as_path()), links);
     }
-    Ok(root.join(done))
+    Ok(())
+}
+
+/// `root`, with room for the rest of `path`. A path that grows at each component would take memory of several sizes,
+/// and musl's malloc may ask the kernel for each, at every look.
+fn walked(root: &Path, path: &Path) -> PathBuf {
+    let mut walked = PathBuf::with_capacity(root.as_os_str().len().max(path.as_os_str().len()) + 1);
+    walked.push(root);
+    walked
+}
+
+/// The directory above, which above the root is the root.
+fn leave(here: &mut PathBuf, root: &Path) {
+    if here != root {
+        here.pop();
+    }
 }
 
 /// The deepest directory on the way to `path` that exists, and the name in it that comes next: the file's, or
@@ -59,23 +80,21 @@ pub(crate) fn nearest(root: &Path, path: &Path) -> io::Result<(PathBuf, OsString
         return Ok((parent.to_owned(), name.to_owned()));
     }
     let mut todo = components(path.strip_prefix(root).unwrap_or(path));
-    let mut done = root.to_owned();
+    let mut here = walked(root, path);
     let mut links = 0;
     while let Some(next) = todo.pop() {
         if next == ".." {
-            if done != root {
-                done.pop();
-            }
+            leave(&mut here, root);
             continue;
         }
-        let here = done.join(&next);
+        here.push(&next);
         let kind = match here.symlink_metadata() {
-            _ if todo.is_empty() => return Ok((done, next)),
-            Ok(metadata) => metadata.file_type(),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
-                return Ok((done, next));
+            Ok(metadata) if !todo.is_empty() => metadata.file_type(),
+            Err(error) if !todo.is_empty() && !is_out_of_reach(&error) => return Err(error),
+            _ => {
+                here.pop();
+                return Ok((here, next));
             }
-            Err(error) => return Err(error),
         };
         if kind.is_symlink() {
             links += 1;
@@ -83,17 +102,21 @@ pub(crate) fn nearest(root: &Path, path: &Path) -> io::Result<(PathBuf, OsString
                 return Err(io::Error::from_raw_os_error(nix::libc::ELOOP));
             }
             let target = here.read_link()?;
+            here.pop();
             if target.is_absolute() {
-                root.clone_into(&mut done);
+                root.clone_into(&mut here);
             }
             todo.extend(components(&target));
-        } else if kind.is_dir() {
-            done = here;
-        } else {
-            return Ok((done, next));
+        } else if !kind.is_dir() {
+            here.pop();
+            return Ok((here, next));
         }
     }
-    Ok((done, OsString::new()))
+    Ok((here, OsString::new()))
+}
+
+fn is_out_of_reach(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
 }
 
 /// The components of a path, last first.
