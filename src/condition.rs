@@ -5,6 +5,7 @@
 //! no two places can disagree about whether something holds the gate back.
 
 use crate::consumer::Consumer;
+use crate::order;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -308,7 +309,7 @@ impl Verdict {
     /// Sorts the conditions and adds them up.
     #[must_use]
     pub fn of(mut conditions: Vec<Condition>) -> Self {
-        conditions.sort_by_key(|c| c.r#type);
+        order::sort_by_key(&mut conditions, |c| c.r#type);
         Self { outcome: outcome(&conditions), conditions }
     }
 

@@ -38,6 +38,7 @@ pub mod keep;
 pub mod look;
 pub mod node;
 pub mod observation;
+pub mod order;
 pub mod probe;
 pub mod rebuild;
 pub mod record;

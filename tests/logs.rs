@@ -148,7 +148,8 @@ fn a_saying_tells_who_when_and_where() {
     assert_eq!(logs.files.len(), 2);
     let pods: Vec<_> = logs.pods.iter().map(|pod| (pod.name.as_str(), pod.containers.len())).collect();
     assert_eq!(pods, [("nvidia-driver-daemonset-564xm", 1), ("mofed-rhcos4.18-554bdbd7cf-ds-x7k2p", 2)]);
-    assert_eq!(logs.pods[1].containers[1].restart, None, "nobody looked into it");
+    let other = &logs.pods[1].containers[1];
+    assert_eq!((other.restart, &other.trouble), (Some(0), &None), "it was not opened");
     assert_eq!(logs.unreadable, []);
 }
 

@@ -260,7 +260,7 @@ fn a_deleted_directory_behind_a_mount_blocks() {
     let Some((node, host, mut gate)) = unlinked(&["--timeout", "1h"]) else { return };
     let line = gate.logs("MarkerDirectoryUnlinked");
     assert_eq!(line["level"], "ERROR");
-    assert!(text(&line).contains("delete this pod"), "{line}");
+    assert!(text(&line).contains("Delete the pod that has this mount"), "{line}");
     assert!(!gate.process().ends_within(Duration::from_millis(500)), "only --fail-fast ends it");
     let report = Report::of(host.contain("private", &node.check()).args(["--format", "json"]));
     assert_eq!((report.code, report.verdict()), (1, "Blocked"));

@@ -13,7 +13,7 @@ use peermem_gate::probe::runtime::settings;
 use peermem_gate::probe::{self, module_file, parse_line};
 use peermem_gate::rebuild::recipe;
 use peermem_gate::record;
-use peermem_gate::sentence::{Form, Speakers, Who, hear};
+use peermem_gate::sentence::{Form, Speakers, Who, hear, trouble};
 use peermem_gate::stamp;
 use peermem_gate::text::escaped;
 use peermem_gate::timeline::{Since, Timeline, only};
@@ -140,6 +140,7 @@ pub fn settings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let _ = settings::of_containerd(&text);
     let _ = settings::of_crio(&text);
+    let _ = settings::library_versions(&text);
 }
 
 /// Where a log may lie that somebody gathered: the name decides how it is read.
@@ -175,6 +176,7 @@ pub fn logs(data: &[u8]) {
     for form in [Form::Container, Form::System, Form::Bare] {
         let _ = hear(everybody, form, data, i64::MAX);
     }
+    let _ = trouble(data, i64::MAX);
 }
 
 /// One line of a log, one name of a file, one stamp.

@@ -8,6 +8,7 @@ mod step;
 mod table;
 
 use crate::condition::Reason;
+use crate::order;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -113,14 +114,15 @@ impl Id {
     #[must_use]
     pub fn is_of_the_chain(self) -> bool {
         use Id::{
-            ChainUnderWay, DriverCtrNotReady, DriverCtrReadyStale, DriverNotValidated, ToolkitNotReady,
-            ValidationIncomplete,
+            ChainUnderWay, ContainerRestarts, DriverCtrNotReady, DriverCtrReadyStale, DriverNotValidated,
+            ToolkitNotReady, ValidationIncomplete,
         };
         matches!(
             self,
             DriverCtrReadyStale
                 | DriverCtrNotReady
                 | DriverNotValidated
+                | ContainerRestarts
                 | ChainUnderWay
                 | ToolkitNotReady
                 | ValidationIncomplete
@@ -152,7 +154,7 @@ impl Serialize for Id {
 #[must_use]
 pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     let mut all = merged(found);
-    all.sort_by_key(|finding| finding.id);
+    order::sort_by_key(&mut all, |finding| finding.id);
     let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
     for finding in &mut all {
         // A cause stands above what follows from it in the table, so there is no circle.
@@ -168,12 +170,12 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
         finding.severity = Severity::Info;
     }
     let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
-    roots.sort_by_key(|id| (urgency(*id, &all), id.severity(), *id));
+    order::sort_by_key(&mut roots, |id| (urgency(*id, &all), id.severity(), *id));
     let mut order = Vec::with_capacity(ids.len());
     for root in roots {
         descend(root, &all, &mut order);
     }
-    all.sort_by_key(|finding| order.iter().position(|id| *id == finding.id));
+    order::sort_by_key(&mut all, |finding| order.iter().position(|id| *id == finding.id));
     all
 }
 

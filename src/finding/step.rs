@@ -75,6 +75,8 @@ facts! {
     PeermemUsed: "If nvidia_peermem is in use";
     /// It is `OpenShift`.
     OpenShift: "On OpenShift";
+    /// The node is a virtual machine.
+    VirtualMachine: "If the node is a virtual machine";
     /// MOFED has not set its marker.
     MarkerUnset: "If the marker is not set yet";
     /// nvidia-peermem.ko is there, and modules.dep does not list it.

@@ -249,6 +249,8 @@ findings! {
             "Read which release supports it: `dmesg | grep -A 4 'NVRM: The NVIDIA GPU'`.",
             @DriverPod "Set `driver.version` to such a release, in an NVIDIADriver of its own if other nodes have newer GPUs.",
             @HostDriver "Install such a release on the host, and reboot.",
+            @VirtualMachine "If its GPU is a vGPU, use NVIDIA's vGPU guest driver (GRID) and a licence instead: the data centre driver \
+                supports no vGPU. Or pass the whole GPU through.",
         ];
     GpuFirmwareMissing: Critical, "nvidia finds no firmware (GSP) for a GPU: it cannot start it",
         after [],
@@ -431,8 +433,16 @@ findings! {
         ];
 
     // The marker.
+    MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
+        after [KilledForMemory],
+        [
+            "Give it more time: raise `startupProbe` (`failureThreshold`, `periodSeconds`) in `spec.ofedDriver` of the NicClusterPolicy. A \
+                build takes 5 to 40 minutes, longer on few processors.",
+            "Use a precompiled MOFED image for this kernel, which builds nothing.",
+            "Look for `Startup probe failed`: `kubectl describe pod {mofed}`.",
+        ];
     MofedBuilding: Info, "MOFED is starting: its container builds or loads the driver",
-        after [],
+        after [MofedStopped],
         [
             "Wait: a build takes 5 to 40 minutes.",
             "Read its log if it takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
@@ -440,7 +450,7 @@ findings! {
         ];
     MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
         after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
-            DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild],
+            DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped],
         [
             MOFED_LOG,
             @MofedPodUnnamed FIND_MOFED,
@@ -482,7 +492,7 @@ findings! {
     MarkerAbsent: Warning, "MOFED has not set its marker",
         after [MarkerDirectoryUnlinked, RunNotShared, MountPinned, DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded,
             ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild,
-            MofedNotRunning, MofedNeverCame, MofedNotYetHere, MofedBuilding, MountPropagationMissing],
+            MofedNotRunning, MofedNeverCame, MofedNotYetHere, MofedStopped, MofedBuilding, MountPropagationMissing],
         [
             "Wait while MOFED builds and loads. To find what blocks MOFED, run `peermem-gate doctor` on the node.",
             MOFED_LOG,
@@ -548,8 +558,9 @@ findings! {
     UmadNotLoaded: Critical, "ib_umad is not loaded: Fabric Manager cannot reach the NVLink 5 switches",
         after [MixedStack],
         [
-            "Load it on the node: `modprobe ib_umad`. Where the host provides the RDMA stack, also put `ib_umad` into \
+            "Load it on the node: `modprobe -a mlx5_ib ib_umad`. Where the host provides the RDMA stack, also put both into \
                 `/etc/modules-load.d/ib_umad.conf`.",
+            "If this kernel does not have them, install its extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
             @DriverPod "If its GPUs still fail with CUDA error 802, delete this node's driver pod: `kubectl \
                 delete pod {driver}`.",
         ];
@@ -631,7 +642,7 @@ findings! {
                 the node off and on.",
         ];
     RdmaDeviceMissing: Warning, "a Mellanox NIC has a driver but no RDMA device",
-        after [NicFirmwareFailed, MofedBuilding, MixedStack, ModuleInTree, ModuleNotLoaded, MarkerAbsent, MarkerSuspect, StaleMarker],
+        after [NicFirmwareFailed, UmadNotLoaded, MofedBuilding, MixedStack, ModuleInTree, ModuleNotLoaded, MarkerAbsent, MarkerSuspect, StaleMarker],
         [
             "Load mlx5_ib if it is missing: `modprobe mlx5_ib`; read `dmesg | grep -i mlx5`.",
             "Enable RoCE on the device if it is off: `devlink dev param show pci/ADDRESS name enable_roce`.",
@@ -642,6 +653,20 @@ findings! {
         [
             "Check cable, switch port and link type: `ibstat`, `mlxlink -d DEVICE`; `ip link set INTERFACE up` for Ethernet.",
             "Start a subnet manager if ports are in state INIT: enable it on the InfiniBand switch, or run opensm.",
+        ];
+    RdmaPortLost: Warning, "an RDMA port has lost its link, and others of this node have theirs",
+        after [NicFirmwareFailed, ManagementOnMellanox],
+        [
+            "Check the cable, the transceiver and the switch port: `mlxlink -d DEVICE`, `ibstat DEVICE`; reseat or replace them.",
+            "Keep jobs off that port until then: leave it out of `NCCL_IB_HCA`, or cordon the node: `kubectl cordon {node}`.",
+        ];
+    VirtualFunctionWithoutGuid: Warning, "InfiniBand virtual functions have no GUID: their ports stay down",
+        after [],
+        [
+            "Give each one a node and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid \
+                GUID`; in a cluster ib-kubernetes does that.",
+            "Let its port follow the physical one: `ip link set PF vf N state auto`.",
+            "Turn virtualization on in the subnet manager: `virt_enabled 2` in `opensm.conf`.",
         ];
     SubnetManagerMissing: Warning, "InfiniBand ports wait in state INIT: no subnet manager configures them",
         after [RdmaDeviceMissing],
@@ -943,6 +968,13 @@ findings! {
             @HostDriver "Start it, in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
             "If it refuses to start, install the fabric manager of exactly the driver's version.",
         ];
+    GdsNeedsOpenModules: Critical, "nvidia_fs (GPUDirect Storage) cannot use NVIDIA's proprietary kernel modules: it needs the open ones",
+        after [],
+        [
+            @DriverPod "Set `driver.kernelModuleType: open` in the ClusterPolicy; the driver pods then start again.",
+            @HostDriver "Install the open kernel modules on the host (`nvidia-open`), and reboot.",
+            "If nothing uses GPUDirect Storage, set `gds.enabled: false`.",
+        ];
     CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
         after [FabricManagerUnfit, GpuFabricManagerMissing, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
         [
@@ -958,6 +990,15 @@ findings! {
         [
             "Look the error up that the evidence names. `driver version is insufficient` wants a newer driver, or an older CUDA image.",
             "Run it by hand: `kubectl logs {validator-logs} -c cuda-validation`, and `nvidia-smi` in the driver's container.",
+        ];
+    MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused, and the node offers no GPU",
+        after [],
+        [
+            "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager \
+                --field-selector spec.nodeName={node}`.",
+            "If labels `nvidia.com/gpu.deploy.*` still have the value `paused-for-mig-change`, set each to `true`: `kubectl label node {node} \
+                --overwrite nvidia.com/gpu.deploy.device-plugin=true`.",
+            "End the pods that use the GPUs before you change `nvidia.com/mig.config`.",
         ];
     MigMisconfigured: Warning, "the device plugin refuses the GPUs: MIG is on, and its instances do not fit the plugin's strategy",
         after [],
@@ -983,7 +1024,7 @@ findings! {
 
     // nvidia-peermem.
     ModuleFileMissing: Critical, "modprobe finds no nvidia-peermem.ko",
-        after [DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
+        after [PeermemWithoutMofed, DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
             DriverNotLoaded, NoGpu],
         [
             @NotListed "Run `depmod` in the driver's root.",
@@ -1028,6 +1069,14 @@ findings! {
                 nvidia-peermem-ctr)` on the node.",
         ];
 
+    ContainerRestarts: Warning, "a container of the operators ends with an error, again and again",
+        after [],
+        [
+            "Correct what that line names: a setting, a file, a version or a right. Compare the values of the ClusterPolicy and the \
+                NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
+            "Update the operator if a newer release has repaired that container.",
+        ];
+
     // The GPU Operator's readiness chain.
     DriverCtrReadyStale: Warning, "`.driver-ctr-ready` was left behind by a driver container that ended",
         after [DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
@@ -1045,7 +1094,7 @@ findings! {
             ModuleFileDamaged],
         [DRIVER_LOG, MANAGER_LOG, @DriverPodUnnamed FIND_DRIVER];
     DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
-        after [DriverCtrReadyStale, DriverCtrNotReady],
+        after [DriverCtrReadyStale, DriverCtrNotReady, ContainerRestarts],
         [
             "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
             "Set `driver.enabled: false` in the ClusterPolicy if the driver is installed on the host: then \
@@ -1089,6 +1138,27 @@ findings! {
             "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 \
                 and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`.",
         ];
+    RuntimeTemplateIncomplete: Critical, "a template replaces the runtime's whole configuration: k3s' or RKE2's own settings are missing",
+        after [],
+        [
+            "Remove the template, or begin it with `{{ template \"base\" . }}`; then restart k3s or RKE2. They write the configuration from \
+                the template only, so CNI, runc and the sandbox image are missing.",
+            "Let the toolkit write a drop-in instead: set `CONTAINERD_CONFIG` in `toolkit.env` to a file in the directory \
+                `config.toml.d`, not to the template. Current k3s and RKE2 find the toolkit's runtime by themselves.",
+        ];
+    RuntimeTypeMissing: Critical, "NVIDIA's runtime has no `runtime_type`: containerd starts no container with it",
+        after [],
+        [
+            "Add `runtime_type = \"io.containerd.runc.v2\"` to the runtime's table in the file that the evidence names, and restart containerd.",
+            "Update the container toolkit (`toolkit.version`): a newer one does not copy a table without it.",
+        ];
+    ToolkitTooOld: Critical, "the container toolkit cannot read the configuration of this containerd: it is too old",
+        after [],
+        [
+            "Remove `toolkit.version` from the GPU Operator's values, so it uses its own, or set a newer toolkit: containerd 2 needs 1.17.4 \
+                or newer (configuration version 3).",
+            "Update the GPU Operator if its own toolkit is older.",
+        ];
     NvidiaRuntimeElsewhere: Critical, "NVIDIA's runtime is configured in a runtime that kubelet does not use",
         after [],
         ["Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
@@ -1127,6 +1197,13 @@ findings! {
             "Restart the toolkit's pod, which writes it: `kubectl delete pod {toolkit}`; its log says why if it does not.",
             "Write it by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
         ];
+    CdiSpecStale: Warning, "NVIDIA's CDI specification is of another driver version: pods with GPUs miss libraries",
+        after [DriverVersionMismatch],
+        [
+            "Write it again on the node: `nvidia-ctk cdi generate --output=FILE`, FILE as in the evidence; or start \
+                `nvidia-cdi-refresh.service`.",
+            "If the toolkit's container writes one as well (`/var/run/cdi`), remove the old file.",
+        ];
     RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
         after [],
         ["Restart it: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
@@ -1134,7 +1211,7 @@ findings! {
     ToolkitNotReady: Warning, "toolkit-ready is missing: no container with a GPU has been shown to run",
         after [DriverCtrReadyStale, DriverNotValidated, RuntimeConfigBroken, DropInVersionTooHigh, NvidiaRuntimeMissing, NvidiaProgramMissing,
             DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
-            RuntimeConfigNotInForce, NvidiaRuntimeUnclear],
+            RuntimeConfigNotInForce, NvidiaRuntimeUnclear, RuntimeTemplateIncomplete, RuntimeTypeMissing, ToolkitTooOld, GdsNeedsOpenModules, ContainerRestarts],
         [
             "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
             "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator}`.",
@@ -1154,7 +1231,7 @@ findings! {
         ];
     ValidationIncomplete: Warning, "cuda-ready or plugin-ready is missing: the operator's final validation has not finished",
         after [ToolkitNotReady, FabricManagerUnfit, GpuFabricManagerMissing, CudaNotInitialised, CudaFails, MigMisconfigured,
-            DevicePluginWithoutDriver, DevicePluginFailed, InotifyExhausted],
+            DevicePluginWithoutDriver, DevicePluginFailed, InotifyExhausted, MigManagerFailed, ContainerRestarts],
         ["Read the validator's log: `kubectl logs {validator-logs} --all-containers`."];
     RuntimeConfigUnreadable: Unknown, "the container runtime's configuration cannot be read",
         after [],

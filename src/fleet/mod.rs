@@ -7,6 +7,7 @@ mod entry;
 mod rollup;
 mod text;
 
+use crate::order;
 pub use cluster::Cluster;
 pub use rollup::{Cause, Damage, Rollup, Wait};
 
@@ -161,7 +162,7 @@ impl Fleet {
     #[must_use]
     pub fn rollup(self) -> Rollup {
         let mut nodes: Vec<_> = self.nodes.into_iter().collect();
-        nodes.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        order::sort_by(&mut nodes, |one, other| one.0.cmp(&other.0));
         let word = |number: u32| self.words.all[number as usize].as_str();
         let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
         let mut causes: Vec<Vec<String>> = vec![Vec::new(); self.causes.all.len()];

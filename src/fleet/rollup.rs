@@ -4,6 +4,7 @@
 use super::CauseKey;
 use super::cluster::NO_REPORT;
 use crate::ending::Ending;
+use crate::order;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -161,7 +162,7 @@ pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<Ca
 }
 
 fn sort(causes: &mut [Cause]) {
-    causes.sort_by_cached_key(|cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
+    order::sort_by_key(causes, |cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
 }
 
 fn rank(severity: &str) -> u8 {
@@ -174,7 +175,9 @@ fn rank(severity: &str) -> u8 {
 }
 
 pub(super) fn slowest(mut waits: Vec<Wait>) -> Vec<Wait> {
-    waits.sort_by(|one, other| other.seconds.cmp(&one.seconds).then_with(|| one.node.cmp(&other.node)));
+    order::sort_by(&mut waits, |one, other| {
+        other.seconds.cmp(&one.seconds).then_with(|| one.node.cmp(&other.node))
+    });
     waits.truncate(SLOWEST);
     waits
 }

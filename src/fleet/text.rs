@@ -4,6 +4,7 @@
 use super::Rollup;
 use super::rollup::Cause;
 use crate::chain::span;
+use crate::order;
 use crate::text::escaped;
 use std::fmt::Write;
 
@@ -45,7 +46,7 @@ impl Rollup {
             let heading = if at == 0 { "\nversions that differ\n" } else { "" };
             // Most common first: the others are those to look at.
             let mut values: Vec<_> = values.iter().collect();
-            values.sort_by_key(|(value, n)| (usize::MAX - **n, *value));
+            order::sort_by_key(&mut values, |(value, n)| (usize::MAX - **n, *value));
             let values: Vec<_> =
                 values.iter().map(|(value, n)| format!("{} on {}", escaped(value), nodes(**n))).collect();
             let _ = writeln!(text, "{heading}    {key}: {}", values.join("; "));

@@ -8,6 +8,7 @@ use crate::node::{Expectations, MofedPlace};
 use crate::observation::{
     Marker, Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState, Unreadable,
 };
+use crate::order;
 use crate::version::Version;
 
 const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
@@ -97,7 +98,7 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
         .iter()
         .filter_map(|name| Some((not_live(&state(&seen.modules, name))?, name.as_str())))
         .collect();
-    not_live.sort();
+    order::sort(&mut not_live);
     let Some(((reason, _), _)) = not_live.first() else {
         let message = format!("live: {}", expected.modules.join(", "));
         return Condition::new(ConditionType::ModulesLive, Reason::AllLive, message);

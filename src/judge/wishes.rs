@@ -170,8 +170,16 @@ impl Asked<'_> {
     }
 
     fn asked_by_host(&self) -> Option<Evidence> {
-        let path = self.survey.loads_peermem.first()?;
-        Some(evidence(path.display(), "has nvidia-peermem loaded at boot"))
+        let listed = || {
+            let path = self.survey.loads_peermem.first()?;
+            Some(evidence(path.display(), "has nvidia-peermem loaded at boot"))
+        };
+        let said = || {
+            let logs = &self.survey.logs;
+            let said = logs.saying(Meaning::HostPeermemRefused).next_back()?;
+            Some(evidence(logs.file(said)?.path.display(), said.saying.text.clone()))
+        };
+        listed().or_else(said)
     }
 
     fn host_mofed(&self) -> Wish {

@@ -5,6 +5,7 @@ use super::pci::{MELLANOX, vendor};
 use super::rdma::{address, names};
 use super::read::{entries, open, unreadable};
 use crate::observation::{Management, Seen};
+use crate::order;
 use memchr::memmem;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,7 +35,7 @@ pub(super) fn management(sys: &Path) -> Management {
             Err(why) => unread = Some(why),
         }
     }
-    found.sort();
+    order::sort(&mut found);
     match unread {
         _ if !found.is_empty() => Management::Found(found),
         Some(why) => Management::Unreadable(why),

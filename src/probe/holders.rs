@@ -3,6 +3,7 @@
 //! really does.
 
 use super::read::small;
+use crate::order;
 use std::path::Path;
 
 /// As many as a person reads.
@@ -14,7 +15,7 @@ const NAMED: usize = 10;
 pub fn holders(proc: &Path) -> Vec<String> {
     let processes = proc.read_dir().into_iter().flatten().filter_map(Result::ok);
     let mut pids: Vec<u32> = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
+    order::sort(&mut pids);
     let mut held = pids.into_iter().filter(|pid| holds_a_device(&proc.join(pid.to_string())));
     let named = |pid: u32| {
         let name = small(&proc.join(pid.to_string()).join("comm")).ok().flatten().unwrap_or_default();

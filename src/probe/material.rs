@@ -9,6 +9,7 @@ use super::root::resolve;
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::node::{Places, below};
 use crate::observation::{HeaderTree, Observation, Offer, Seen, Symbols, Unreadable};
+use crate::order;
 use crate::rebuild::{Material, Pair, Sources, Tool, recipe};
 use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
@@ -86,11 +87,11 @@ fn sources(root: &Path, version: &str) -> Vec<Sources> {
     let listed = resolve(root, &directory).and_then(|real| entries(&real, PACKAGES)).unwrap_or_default();
     let mut names: Vec<OsString> = listed.into_iter().map(|entry| entry.file_name()).collect();
     names.retain(|name| name.as_encoded_bytes().starts_with(b"nvidia"));
-    names.sort();
+    order::sort(&mut names);
     let packages = names.iter().map(|name| Path::new("/usr/src").join(name));
     let all = packages.flat_map(|package| FLAVOURS.map(|flavour| package.join(flavour)));
     let mut all: Vec<_> = all.filter_map(|directory| source(root, &directory)).collect();
-    all.sort_by_key(|sources| sources.version.as_deref() != Some(version));
+    order::sort_by_key(&mut all, |sources| sources.version.as_deref() != Some(version));
     all
 }
 

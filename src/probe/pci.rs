@@ -5,6 +5,7 @@ use super::modules;
 use super::read::{small, unreadable};
 use crate::node::Places;
 use crate::observation::{Nic, ProcModules, Seen, Unreadable};
+use crate::order;
 use crate::symptoms::{PciFunction, Region};
 use std::path::Path;
 
@@ -51,7 +52,7 @@ pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
             functions.push(function(&directory));
         }
     }
-    functions.sort_by(|one, other| one.address.cmp(&other.address));
+    order::sort_by(&mut functions, |one, other| one.address.cmp(&other.address));
     Ok(functions)
 }
 

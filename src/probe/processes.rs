@@ -4,6 +4,7 @@
 use super::lock::shows_the_host;
 use super::read::{open, small, unreadable, whole};
 use crate::observation::{Seen, Unreadable};
+use crate::order;
 use crate::symptoms::process::{Environment, Process, Processes, SIGNS, Sign, VARIABLES};
 use std::io::Read;
 use std::path::Path;
@@ -29,7 +30,7 @@ pub(super) fn read(proc: &Path, booted: Option<i64>) -> Processes {
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     // A process that ends while it is looked at is none.
     let mut processes: Vec<_> = pids.filter_map(|pid: u32| one(proc, pid, booted)).collect();
-    processes.sort_by_key(|process| (process.started, process.pid));
+    order::sort_by_key(&mut processes, |process| (process.started, process.pid));
     Processes(Ok(processes))
 }
 

@@ -5,6 +5,7 @@ use super::read::{entries, lines, small, unreadable, whole};
 use super::root::resolve;
 use crate::node::{Places, below};
 use crate::observation::Seen;
+use crate::order;
 use crate::symptoms::PciFunction;
 use crate::symptoms::rdma::{Configured, Device, Interface, Network, Port, Rdma};
 use std::io::ErrorKind;
@@ -47,7 +48,7 @@ pub(super) fn names(directory: &Path) -> Seen<Option<Vec<String>>> {
         Ok(entries) => {
             let mut names: Vec<_> =
                 entries.into_iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-            names.sort();
+            order::sort(&mut names);
             Ok(Some(names))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -60,7 +61,8 @@ fn devices(class: &Path) -> Seen<Option<Vec<Device>>> {
         let directory = class.join(&name);
         let numbers = names(&directory.join("ports")).ok().flatten().unwrap_or_default();
         let ports = numbers.into_iter().map(|number| port(&directory.join("ports").join(&number), number));
-        Device { address: address(&directory), ports: ports.collect(), name }
+        let guid = small(&directory.join("node_guid")).ok().flatten();
+        Device { address: address(&directory), ports: ports.collect(), guid, name }
     };
     Ok(names(class)?.map(|names| names.into_iter().map(device).collect()))
 }
@@ -89,7 +91,7 @@ fn network(places: &Places, nics: &[PciFunction]) -> Network {
         interface.address.as_ref().is_some_and(|address| nics.iter().any(|nic| nic.address == *address))
     };
     let mellanox: Vec<_> =
-        interfaces.iter().filter(is_nics).map(|interface| interface.name.as_str()).collect();
+        interfaces.iter().flatten().filter(is_nics).map(|interface| interface.name.as_str()).collect();
     let configured = configured(&places.root, &mellanox);
     Network { default: default(&routes), routes, interfaces, configured }
 }
@@ -112,7 +114,7 @@ fn default(routes: &Path) -> Seen<Option<Vec<String>>> {
     }
 }
 
-fn interfaces(sys: &Path) -> Vec<Interface> {
+fn interfaces(sys: &Path) -> Seen<Vec<Interface>> {
     let class = sys.join("class/net");
     let interface = |name: String| {
         let directory = class.join(&name);
@@ -125,7 +127,7 @@ fn interfaces(sys: &Path) -> Vec<Interface> {
             name,
         }
     };
-    names(&class).ok().flatten().unwrap_or_default().into_iter().map(interface).collect()
+    Ok(names(&class)?.unwrap_or_default().into_iter().map(interface).collect())
 }
 
 /// Files that name one of these interfaces, as a word.

@@ -89,6 +89,7 @@ pub fn gathered<'a>(components: &[&'a str]) -> Option<Gathered<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order;
     use proptest::prelude::*;
 
     #[test]
@@ -151,7 +152,7 @@ mod tests {
             .iter()
             .filter_map(|file| log(file))
             .collect();
-        names.sort();
+        order::sort(&mut names);
         let restarts: Vec<_> =
             names.iter().map(|name| (name.restart, name.is_gz, name.rotated == Rotated::Not)).collect();
         assert_eq!(restarts, [(0, false, true), (1, true, false), (1, false, false), (1, false, true)]);

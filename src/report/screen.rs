@@ -6,6 +6,7 @@ use super::doctor::{Diagnosis, label, line_of, title};
 use super::style::Style;
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
+use crate::order;
 use crate::text::{Lead, Page, width};
 use std::borrow::Cow;
 
@@ -93,7 +94,7 @@ impl Diagnosis<'_> {
 fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
     let parts = |(at, block): (usize, &Block)| (0..block.parts.len()).map(move |part| (at, part)).collect();
     let mut wanted: Vec<(usize, usize)> = blocks.iter().enumerate().flat_map::<Vec<_>, _>(parts).collect();
-    wanted.sort_by_key(|(at, part)| (rank(*at, *part, blocks[*at].is_alarm), *part, *at));
+    order::sort_by_key(&mut wanted, |(at, part)| (rank(*at, *part, blocks[*at].is_alarm), *part, *at));
     for (at, part) in wanted {
         let block = &mut blocks[at];
         // An empty line stands above each block.

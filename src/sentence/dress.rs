@@ -69,18 +69,19 @@ const fn dressed(dress: Dress, text: &[u8]) -> Undressed<'_> {
 
 fn bracketed(line: &[u8]) -> Option<Undressed<'_>> {
     let (_, length) = stamp::entrypoint(&line[1..])?;
-    Some(dressed(Dress::Bracketed, line[1 + length..].strip_prefix(b"] ")?))
+    // What its commands print is indented.
+    Some(dressed(Dress::Bracketed, line[1 + length..].strip_prefix(b"] ")?.trim_ascii_start()))
 }
 
 /// A stamp, a level, and in Go's case the line of source.
 fn leveled(line: &[u8]) -> Option<Undressed<'_>> {
-    const LEVELS: [&[u8]; 5] = [b"TRACE", b"DEBUG", b"INFO", b"WARN", b"ERROR"];
+    const LEVELS: [&str; 5] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR"];
     if line.get(10) != Some(&b'T') {
         return None;
     }
     let (_, length) = stamp::rfc3339(line)?;
     let (level, rest) = word(&line[length..])?;
-    if !LEVELS.contains(&level) {
+    if !LEVELS.iter().any(|known| level.eq_ignore_ascii_case(known.as_bytes())) {
         return None;
     }
     match word(rest) {

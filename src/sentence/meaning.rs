@@ -118,17 +118,23 @@ meanings! {
     ToolkitAwaited: "a pod waits for the toolkit's validation";
     RuntimeConfigured: "the toolkit configures the container runtime";
     ToolkitReady: "the toolkit is ready";
+    ToolkitTooOld: "the toolkit cannot read the runtime's configuration of version <version>";
     CudaFailed: "a CUDA program fails: <error>";
     DevicePluginFailed: "the device plugin fails: <why>";
+    DevicePluginBlind: "the device plugin finds no driver";
     DevicePluginReady: "the device plugin has registered <resource>";
     TooManyOpenFiles: "the limit of inotify instances is reached";
 
+    MigManagerFailed: "mig-manager fails";
+    MigManagerDone: "mig-manager has applied its configuration";
+    RdmaPluginNetns: "the RDMA device plugin ends: RDMA devices are in exclusive network namespace mode";
     RdmaPluginMisses: "the RDMA device plugin leaves out <bdf>: it finds no <file>";
     RdmaPluginExposes: "the RDMA device plugin offers <number> devices";
 
     // kubelet.
     ImageNotPulled: "the image of <container> cannot be pulled: <why>";
     MountNotShared: "<container> is not started: the host's mount is not shared";
+    StartupProbeFailed: "kubelet ends <container>: its startup probe has failed";
     CdiUnresolved: "<container> is not started: there is no CDI device <device>";
 
     // The gate.
@@ -154,6 +160,7 @@ meanings! {
     SelinuxDenied: "SELinux forbids the load of a module";
     NicFirmwareFailed: "the firmware of <bdf> does not answer";
     NicProbeFailed: "mlx5_core cannot use <bdf>";
+    PortDown: "the link of <bdf> is down";
     NouveauTookGpu: "nouveau takes <bdf>";
     KernelDisagreesAboutVersion: "the kernel refuses <module>: another version of <symbol>";
     KernelUnknownSymbol: "the kernel refuses <module>: <symbol> is missing (<number>)";
@@ -167,6 +174,7 @@ meanings! {
     PeermemNameTaken: "another client has registered as nv_mem";
     PeermemRegistrationFailed: "nvidia_peermem cannot register";
     PeermemBadParameter: "nvidia_peermem refuses a parameter";
+    HostPeermemRefused: "Talos cannot load nvidia_peermem: <why>";
 
     // Clocks.
     ClockStepped: "the system clock is stepped by <seconds> s";

@@ -12,11 +12,13 @@ mod meaning;
 mod pattern;
 mod program;
 mod table;
+mod trouble;
 
 pub use listen::{ClockStep, Form, Heard, Listener, Saying, hear};
 pub use meaning::Meaning;
 pub use program::{Speakers, Who};
 pub use table::{SENTENCES, Sentence};
+pub use trouble::trouble;
 
 use crate::stamp::Stamp;
 use dress::Dress;

@@ -62,12 +62,16 @@ programs! {
         in ["nvidia-container-toolkit-ctr"], [Logrus];
     DevicePlugin: "nvidia-device-plugin", "k8s-device-plugin, cmd/nvidia-device-plugin",
         in ["nvidia-device-plugin", "nvidia-device-plugin-ctr"], [Klog];
+    MigManager: "nvidia-mig-manager", "mig-parted, cmd/nvidia-mig-manager and pkg/mig/reconfigure",
+        in ["nvidia-mig-manager"], [Logrus];
     RdmaPlugin: "the RDMA shared device plugin", "k8s-rdma-shared-dev-plugin, pkg/resources",
         in ["rdma-shared-dp", "k8s-rdma-shared-dp-ds", "kube-rdma-shared-dp"], [GoLog];
     Gate: "peermem-gate", "this program",
         in ["peermem-gate", "peermem-gate-keep", "nvidia-driver-ctr", "nvidia-peermem-ctr", "k8s-driver-manager"], [Tracing];
     Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat", in [], [];
     Kubelet: "kubelet", "kubernetes, pkg/kubelet/pod_workers.go; containerd", in [], [Klog];
+    // A service, whose log has that name.
+    Talos: "Talos", "talos, internal/app/machined, KernelModuleSpecController", in ["controller-runtime"], [Tracing];
     Clock: "chronyd", "chrony, sys_generic.c and reference.c", in [], [];
 }
 
@@ -79,7 +83,7 @@ impl fmt::Display for Who {
 
 /// Programs that may have written a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Speakers(u16);
+pub struct Speakers(u32);
 
 impl Speakers {
     /// Those that run in a container of this name; none where no sentence of such a container is known.

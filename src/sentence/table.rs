@@ -72,6 +72,7 @@ pub const SENTENCES: &[Sentence] = &[
     says(MofedBash, "-", "tar: <file..>: No space left on device", MofedDiskFull),
     says(MofedBash, "-", "cp: <file..>: No space left on device", MofedDiskFull),
     says(MofedBash, "-", "E: You don't have enough free space in <path>", MofedDiskFull),
+    says(MofedBash, "-", "E: Unable to correct problems, you have held broken packages.", MofedPackagesUnreachable),
     repeats(MofedBash, "-", "- Curl error (<number>): <why..>", MofedPackagesUnreachable),
 
     // The Go entrypoint: default since doca-driver 26.07, in the images before that.
@@ -206,15 +207,21 @@ pub const SENTENCES: &[Sentence] = &[
     repeats(Validator, "-", "waiting for nvidia container stack to be setup", ToolkitAwaited),
     says(Validator, "-", "Failed to allocate device vector A (error code <error..>)!", CudaFailed),
     says(Toolkit, "-", "Setting up runtime", RuntimeConfigured),
+    says(Toolkit, "-", "Error: unable to load config: unsupported config version: <version>", ToolkitTooOld),
     says(Toolkit, "-", "Waiting for signal", ToolkitReady),
     says(DevicePlugin, "-", "Failed to create FS watcher: too many open files", TooManyOpenFiles),
     says(DevicePlugin, "-", "failed to create FS watcher for <path>: too many open files", TooManyOpenFiles),
     says(DevicePlugin, "-", "error starting plugins: <why..>", DevicePluginFailed),
     says(DevicePlugin, "-", "Failed to initialize NVML: <why..>", DevicePluginFailed),
     says(DevicePlugin, "-", "Detected non-NVML platform: <why..>", DevicePluginFailed),
+    says(DevicePlugin, "-", "If this is a GPU node, did you configure the NVIDIA Container Toolkit?", DevicePluginBlind),
     says(DevicePlugin, "-", "At least one device with migEnabled=<why..>", DevicePluginFailed),
     says(DevicePlugin, "-", "Registered device plugin for '<resource>' with Kubelet", DevicePluginReady),
     says(DevicePlugin, "-", "Registered device plugin for '<resource>' with kubelet", DevicePluginReady),
+    says(MigManager, "-", "failed to shutdown GPU clients", MigManagerFailed),
+    says(MigManager, "-", "Changing the 'nvidia.com/mig.config.state' node label to 'failed'", MigManagerFailed),
+    says(MigManager, "-", "Changing the 'nvidia.com/mig.config.state' node label to 'success'", MigManagerDone),
+    says(RdmaPlugin, "-", "Exiting.. can not change : incorrect RDMA subsystem network namespace", RdmaPluginNetns),
     repeats(RdmaPlugin, "-", "error creating new device: \"missing RDMA device spec for device <bdf>, RDMA device \\\"<file>\\\" not found\"", RdmaPluginMisses),
     says(RdmaPlugin, "-", "exposing \"<number>\" devices", RdmaPluginExposes),
 
@@ -250,6 +257,9 @@ pub const SENTENCES: &[Sentence] = &[
     says(Kernel, "-", "nouveau <bdf>: NVIDIA <chip..>", NouveauTookGpu),
     says(Kernel, "-", "mlx5_core <bdf>: <place>:<number>:(pid <number>): Firmware over <number> MS in pre-initializing state, aborting", NicFirmwareFailed),
     says(Kernel, "-", "mlx5_core <bdf>: <place>:<number>:(pid <number>): device's health compromised - reached miss count", NicFirmwareFailed),
+    says(Kernel, "-", "mlx5_core <bdf>: <place>:<number>:(pid <number>): health recovery failed", NicFirmwareFailed),
+    says(Kernel, "-", "mlx5_core <bdf>: <place>:<number>:(pid <number>): Port module event: module <number>, Cable unplugged", PortDown),
+    says(Kernel, "-", "mlx5_core <bdf> <interface>: Link down", PortDown),
     says(Kernel, "-", "mlx5_core <bdf>: probe_one:<number>:(pid <number>): mlx5_init_one failed with error code -<number>", NicProbeFailed),
     says(Kernel, "-", "mlx5_core: probe of <bdf> failed with error -<number>", NicProbeFailed),
     says(Kernel, "-", "mlx5_core <bdf>: probe with driver mlx5_core failed with error -<number>", NicProbeFailed),
@@ -274,6 +284,11 @@ pub const SENTENCES: &[Sentence] = &[
     says(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: <why..>it is not a shared mount<more..>", MountNotShared),
     says(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: <why..>unresolvable CDI devices <device..>", CdiUnresolved),
     says(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: <why..>unresolvable CDI devices <device..>", CdiUnresolved),
+
+    says(Kubelet, "-", "\"Message for Container of pod\" containerName=\"<name>\" pod=\"<pod>\" containerMessage=\"Container <container> failed startup probe, will be restarted\"", StartupProbeFailed),
+
+    // Talos, which writes no modules-load.d.
+    repeats(Talos, "-", "controller failed {\"controller\": \"runtime.KernelModuleSpecController\", \"error\": \"error loading module \\\"nvidia_peermem\\\": <why..>", HostPeermemRefused),
 
     // Clocks that jump at boot.
     says(Clock, "-", "System clock was stepped by <seconds> seconds", ClockStepped),

@@ -8,15 +8,27 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// `ID` of os-release; empty where it does not say.
-    pub distribution: String,
-    /// It is `OpenShift`'s.
-    pub is_openshift: bool,
+    pub distribution: Seen<String>,
+    /// It is `OpenShift`'s; `None` where os-release cannot be read.
+    pub is_openshift: Option<bool>,
+    /// The firmware says that it is a virtual machine's.
+    pub is_virtual: bool,
     /// The kernel's command line.
     pub command_line: Seen<Option<String>>,
     /// What the kernel demands of a module's signature.
     pub signatures: Signatures,
     /// The kernel's configuration says that PCI peer-to-peer memory is off (`CONFIG_PCI_P2PDMA`).
     pub without_p2pdma: Option<PathBuf>,
+    /// Of the modules that Fabric Manager needs, those that the running kernel's modules.dep does not list.
+    pub lacks: Vec<&'static str>,
     /// How far the runtime lets its containers lock memory: the line of `limits`.
     pub memlock: Option<(PathBuf, String)>,
+}
+
+impl Host {
+    /// The running kernel's modules.dep does not list this one of them.
+    #[must_use]
+    pub fn lacks(&self, module: &str) -> bool {
+        self.lacks.contains(&module)
+    }
 }

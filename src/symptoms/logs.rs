@@ -96,9 +96,23 @@ pub struct Pod {
 pub struct PodContainer {
     /// Its name.
     pub name: String,
-    /// The restart count of its newest log; `None` where it has none, or where nobody looked because no sentence of
-    /// such a container is known.
+    /// The restart count of its newest log; `None` where it has none, or where nobody looked: it is not the
+    /// operators', and no sentence of such a container is known.
     pub restart: Option<u32>,
+    /// Why it ends, where it is the operators' and has been restarted again and again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trouble: Option<Trouble>,
+}
+
+/// The last line of trouble in a container's log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The log.
+    pub path: PathBuf,
+    /// When it was written to last, in seconds since 1970.
+    pub modified: i64,
+    /// The line, shortened, as it came: escape it where it is printed.
+    pub line: String,
 }
 
 /// How much was left out.

@@ -26,6 +26,8 @@ pub struct Device {
     pub address: Option<String>,
     /// Its ports.
     pub ports: Vec<Port>,
+    /// `node_guid`: zeros where nobody has given it one.
+    pub guid: Option<String>,
 }
 
 /// A network interface, as far as the default route matters.
@@ -58,7 +60,7 @@ pub struct Network {
     /// The interfaces that the default routes lead over; `None` where there is no such table.
     pub default: Seen<Option<Vec<String>>>,
     /// All interfaces.
-    pub interfaces: Vec<Interface>,
+    pub interfaces: Seen<Vec<Interface>>,
     /// Files that configure interfaces of Mellanox functions.
     pub configured: Vec<Configured>,
 }
@@ -67,7 +69,7 @@ impl Network {
     /// An interface by its name.
     #[must_use]
     pub fn interface(&self, name: &str) -> Option<&Interface> {
-        self.interfaces.iter().find(|interface| interface.name == name)
+        self.interfaces.iter().flatten().find(|interface| interface.name == name)
     }
 
     /// The interfaces of these PCI functions that this one is, or is made of.

@@ -4,7 +4,7 @@
 use super::chain::{Clock, not_looked_at};
 use crate::observation::{Seen, Unreadable};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -60,6 +60,8 @@ pub struct Handler {
     pub name: String,
     /// The program (`BinaryName`, `runtime_path`), where one is named.
     pub binary: Option<String>,
+    /// It says what kind of runtime it is (`runtime_type`), without which containerd starts no container with it.
+    pub has_type: bool,
 }
 
 impl Handler {
@@ -142,6 +144,8 @@ pub struct Runtime {
     pub files: Vec<ConfigFile>,
     /// Files in its usual drop-in directories that nothing imports.
     pub not_imported: Vec<ConfigFile>,
+    /// Templates of k3s' or RKE2's that leave their own settings out: the base template is not in them.
+    pub bare_templates: Vec<PathBuf>,
 }
 
 impl Runtime {
@@ -196,7 +200,7 @@ pub enum Program {
 }
 
 /// NVIDIA's container toolkit on this node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Toolkit {
     /// When its container wrote its pid file, which it does before it configures a runtime and takes
     /// back when it ends; in seconds since 1970.
@@ -207,12 +211,26 @@ pub struct Toolkit {
     pub programs: Vec<PathBuf>,
     /// When a container was last proven to run with a GPU (`toolkit-ready`), in seconds since 1970.
     pub proven: Option<i64>,
-    /// CDI specifications of NVIDIA's devices.
-    pub cdi_specs: Vec<PathBuf>,
+    /// CDI specifications of NVIDIA's devices, with the driver versions that their libraries are of.
+    pub cdi_specs: Seen<BTreeMap<PathBuf, BTreeSet<String>>>,
     /// There is a socket for NRI plugins.
     pub has_nri_socket: bool,
     /// There is NVIDIA's OCI hook, which is CRI-O's way without a runtime of NVIDIA's.
     pub has_hook: bool,
+}
+
+impl Default for Toolkit {
+    fn default() -> Self {
+        Self {
+            started: None,
+            environment: None,
+            programs: Vec::new(),
+            proven: None,
+            cdi_specs: Ok(BTreeMap::new()),
+            has_nri_socket: false,
+            has_hook: false,
+        }
+    }
 }
 
 /// All container runtimes of the node.

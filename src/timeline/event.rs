@@ -34,7 +34,7 @@ impl Lane {
     pub fn of(who: Who) -> Self {
         match who {
             Who::MofedBash | Who::MofedGo | Who::MofedToolkit => Self::Mofed,
-            Who::Kernel | Who::Clock => Self::Kernel,
+            Who::Kernel | Who::Clock | Who::Talos => Self::Kernel,
             Who::DriverManager
             | Who::Driver
             | Who::DriverToolkit
@@ -43,6 +43,7 @@ impl Lane {
             | Who::Toolkit
             | Who::DevicePlugin
             | Who::RdmaPlugin
+            | Who::MigManager
             | Who::Kubelet
             | Who::Gate => Self::Gpu,
         }

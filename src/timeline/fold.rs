@@ -3,6 +3,7 @@
 
 use super::event::Tone;
 use super::{Event, Lane};
+use crate::order;
 use crate::stamp::SECOND;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +58,7 @@ pub(super) fn rows(events: &[Event]) -> Vec<Row> {
     };
     let shown = events.iter().enumerate().filter(|(at, _)| !hidden.contains(at));
     rows.extend(shown.map(single));
-    rows.sort_by_key(|row| row.event);
+    order::sort_by_key(&mut rows, |row| row.event);
     let mut rows = repeated(rows, events);
     pauses(&mut rows, events);
     rows

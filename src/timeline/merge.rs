@@ -2,6 +2,7 @@
 //! All sources of one node on one clock and in one order.
 
 use super::{Event, History, Instance, Lane, Sight, Source, Trace, What, When};
+use crate::order;
 use crate::sentence::{ClockStep, Meaning, Saying, Who};
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, Said};
@@ -55,7 +56,7 @@ pub(super) fn merged(history: &mut History) -> Merged {
     events.extend(history.traces.iter().map(|trace| of_trace(trace, &jumps)));
     events.extend(jumps.iter().map(|jump| of_jump(history, jump)));
     // Stable: events of one log and one time keep their order.
-    events.sort_by_key(|event| event.anchor_ns().unwrap_or(i64::MAX));
+    order::sort_by_key(&mut events, |event| event.anchor_ns().unwrap_or(i64::MAX));
     Merged { events, jumps }
 }
 
@@ -89,7 +90,7 @@ fn jumps(history: &History) -> Vec<Jump> {
     let files = history.logs.files.iter().enumerate();
     let steps = files.flat_map(|(index, file)| file.steps.iter().map(move |step| Jump::of(step, index)));
     let mut all: Vec<Jump> = steps.chain(stepped(history)).collect();
-    all.sort_by_key(|jump| (jump.since_boot_ns.is_none(), jump.after.ns));
+    order::sort_by_key(&mut all, |jump| (jump.since_boot_ns.is_none(), jump.after.ns));
     let mut jumps: Vec<Jump> = Vec::new();
     for jump in all {
         // A clock that goes back is found in every log by itself, and each knows its own lines.
@@ -134,7 +135,7 @@ fn corrected(stamp: Stamp, jumps: &[Jump], file: Option<usize>, line: u64) -> Co
 }
 
 fn of_log(history: &History, file: usize, mut said: Vec<Saying>, jumps: &[Jump]) -> Vec<Event> {
-    said.sort_by_key(|saying| saying.line);
+    order::sort_by_key(&mut said, |saying| saying.line);
     let wall = |saying: &Saying, at: Option<Stamp>| {
         let at = at?;
         let stamp = at.on_wall(history.logs.booted)?;

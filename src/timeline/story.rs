@@ -2,6 +2,7 @@
 //! What the events come to: when MOFED was ready, when nvidia-peermem was built, when it was asked for.
 
 use super::{Event, Sight, What};
+use crate::order;
 use crate::sentence::Meaning;
 use crate::stamp::SECOND;
 
@@ -67,8 +68,8 @@ impl Story {
                 What::ClockSet => {}
             }
         }
-        story.marker.sort_unstable();
-        story.builds.sort_unstable_by_key(|build| build.started.or(build.finished));
+        order::sort(&mut story.marker);
+        order::sort_by_key(&mut story.builds, |build| build.started.or(build.finished));
         story
     }
 

@@ -15,7 +15,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     if case.has(Reason::NoRdmaDevice) {
         found.extend(requested_without(case));
-    } else if !case.has(Reason::RdmaNotRequested) {
+    } else if !case.has(Reason::RdmaNotRequested) || case.wants_devices() {
         match &case.symptoms.nics {
             Ok(nics) => {
                 found.extend([without_driver(case, nics), firmware(case, nics)].into_iter().flatten());
@@ -68,9 +68,13 @@ fn without_driver(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
     Some(case.and_word(finding, case.heard(&[Meaning::NicProbeFailed], &[])))
 }
 
-/// The kernel's word on a NIC that has no driver.
+/// The kernel's word on a NIC that has no driver, or no RDMA device any more.
 fn firmware(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
     let said = case.heard(&[Meaning::NicFirmwareFailed], &[])?;
-    let is_it = |nic: &PciFunction| nic.driver.is_none() && nic.address == Case::field(said, "bdf");
+    let devices = case.symptoms.rdma.devices.as_ref().ok().and_then(Option::as_deref).unwrap_or_default();
+    let has_device = |nic: &PciFunction| devices.iter().any(|one| one.address.as_ref() == Some(&nic.address));
+    let is_it = |nic: &PciFunction| {
+        nic.address == Case::field(said, "bdf") && (nic.driver.is_none() || !has_device(nic))
+    };
     nics.iter().any(is_it).then(|| case.by_word(Id::NicFirmwareFailed, said))
 }

@@ -10,6 +10,7 @@ use crate::observation::Management;
 use crate::sentence::Meaning;
 use crate::symptoms::process::{Process, Role};
 
+const IB: &str = "mlx5_ib";
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 /// nvidia-driver-ctr starts nvidia-persistenced, and right behind it Fabric Manager. It takes that long at most.
 const START: i64 = 60;
@@ -61,12 +62,23 @@ impl<'a> Race<'a> {
         self.case.seen.modules.proc.is_ok() && self.case.line(UMAD).is_none()
     }
 
-    /// The rest of the stack is live, so nobody is going to load it.
+    /// The rest of the stack is live, or no MOFED is to come: nobody is going to load it.
     fn without_umad(&self) -> Option<Finding> {
-        let is_alone = self.is_umad_missing() && self.case.is_live("mlx5_ib");
-        is_alone.then(|| {
-            self.finding(Id::UmadNotLoaded)
-                .seen("/proc/modules", format!("mlx5_ib is live, and {UMAD} is not loaded"))
+        let (case, wishes) = (self.case, &self.case.symptoms.wishes);
+        let has_ib = case.line(IB).is_some();
+        let is_ours = case.is_live("mlx5_core") && wishes.in_container.is_none() && wishes.on_host.is_none();
+        if !self.is_umad_missing() || !(case.is_live(IB) || is_ours && !has_ib) {
+            return None;
+        }
+        let finding = self.finding(Id::UmadNotLoaded);
+        let is_is_not = if has_ib { "is live, and" } else { "is not loaded, and" };
+        let finding = finding.seen("/proc/modules", format!("{IB} {is_is_not} {UMAD} is not loaded"));
+        let missing: Vec<_> = [IB, UMAD].into_iter().filter(|name| case.symptoms.host.lacks(name)).collect();
+        Some(if missing.is_empty() {
+            finding
+        } else {
+            let seen = format!("this kernel has no {}: its package is not installed", missing.join(", no "));
+            finding.seen("modules.dep", seen)
         })
     }
 

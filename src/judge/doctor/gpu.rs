@@ -5,6 +5,7 @@ use super::{Case, DEVICES};
 use crate::condition::Reason;
 use crate::finding::{Finding, Id};
 use crate::observation::{Lock, ProcState};
+use crate::order;
 use crate::sentence::Meaning;
 use crate::symptoms::PciFunction;
 use crate::symptoms::process::Role;
@@ -119,7 +120,7 @@ fn held(case: &Case<'_>) -> Option<Finding> {
     let known =
         HOLDERS.iter().filter(|holder| case.line(holder).is_some()).map(|holder| (*holder).to_owned());
     let mut holders: Vec<String> = foreign.into_iter().cloned().chain(known).collect();
-    holders.sort();
+    order::sort(&mut holders);
     holders.dedup();
     let (id, seen) = if holders.is_empty() {
         let seen = match case.symptoms.holders.as_slice() {

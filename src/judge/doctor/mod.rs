@@ -17,6 +17,7 @@ mod helm;
 mod mofed;
 mod peermem;
 mod rdma;
+mod restarts;
 mod runtime;
 mod said;
 mod views;
@@ -77,11 +78,15 @@ pub fn diagnose(
     }
     if case.wants_devices() {
         found.extend(rdma::judge(&case));
+        if verdict.outcome == Outcome::NotApplicable {
+            found.extend(mofed::blacklist(&case));
+        }
     }
     found.extend(fabric::judge(&case));
     found.extend(views::inotify(&case));
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
+    found.extend(restarts::judge(&case, &found));
     found.extend(peermem::hints(&case, &found));
     ordered(found, &case.facts())
 }

@@ -216,7 +216,10 @@ fn of_the_host(case: &Case<'_>) -> Option<Finding> {
 /// At work, gone, or never been here.
 fn where_it_is(case: &Case<'_>) -> Option<Finding> {
     let lock = case.expected.lock.display();
-    let gone = |source: String, seen: &str| Some(Finding::new(Id::MofedNotRunning, source, seen));
+    let gone = |source: String, seen: &str| {
+        let finding = Finding::new(Id::MofedNotRunning, source, seen);
+        Some(case.and_trouble_of(finding, "mofed-container"))
+    };
     match &case.symptoms.mofed.lock {
         Lock::Held => {
             Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
@@ -249,7 +252,8 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
             let seen = "is running and has not set its marker";
             Some(Finding::new(Id::MofedBuilding, format!("pod {name}"), seen))
         } else {
-            Some(Finding::new(Id::MofedNotRunning, format!("pod {name}"), "it has no process"))
+            let finding = Finding::new(Id::MofedNotRunning, format!("pod {name}"), "it has no process");
+            Some(case.and_trouble_of(finding, "mofed-container"))
         };
     }
     let uptime = case.symptoms.chain.clock.uptime.as_ref().ok().filter(|uptime| **uptime < JUST_BOOTED);
@@ -313,7 +317,7 @@ fn is_any_loaded(case: &Case<'_>) -> bool {
 
 /// MOFED has it while it loads, and takes it away: one beside a marker, without a MOFED, or from
 /// before the boot was left.
-fn blacklist(case: &Case<'_>) -> Option<Finding> {
+pub(super) fn blacklist(case: &Case<'_>) -> Option<Finding> {
     let traces = &case.symptoms.mofed;
     let made = match &traces.blacklisted {
         Ok(made) => (*made)?,

@@ -52,6 +52,7 @@ fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
     }
     let finding = Finding::new(Id::PeermemNotLoaded, "/proc/modules", "nvidia_peermem is not loaded")
         .seen(told.source, told.seen);
+    let finding = case.and_trouble_of(finding, "nvidia-peermem-ctr");
     Some(match loader {
         Some(loader) => {
             let seen = format!("{} is running, should load it, and has not", loader.name);

@@ -2,15 +2,19 @@
 //! RDMA beyond the modules, where somebody wants it: devices, ports, device files, and what keeps programs from using
 //! them.
 
-use super::{Case, DEVICES};
+use super::{Case, DEVICES, unreadable};
 use crate::finding::{Finding, Id};
 use crate::sentence::Meaning;
+use crate::stamp::SECOND;
 use crate::symptoms::PciFunction;
+use crate::symptoms::logs::Said;
 use crate::symptoms::process::Role;
 use crate::symptoms::rdma::{Device, Port};
 
 /// Modules that make the device files of programs, and the name that each makes below /dev/infiniband.
 pub(super) const FOR_PROGRAMS: [(&str, &str); 2] = [("rdma_ucm", "rdma_cm"), ("ib_umad", "umad")];
+/// In seconds. Until then a node's links come up.
+const BOOT: i64 = 15 * 60;
 /// Below this much locked memory no RDMA program gets far.
 const LITTLE: u64 = 1 << 30;
 
@@ -18,8 +22,9 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     if !case.is_live("mlx5_core") {
         return Vec::new();
     }
-    let some = [device(case), ports(case), user_access(case), netns(case), iommu(case), memlock(case)];
-    some.into_iter().chain([plugin(case)]).flatten().collect()
+    let network = case.symptoms.rdma.network.interfaces.as_ref().err().map(unreadable);
+    let some = [device(case), ports(case), lost(case), without_guid(case), user_access(case), netns(case)];
+    some.into_iter().chain([iommu(case), memlock(case), plugin(case), network]).flatten().collect()
 }
 
 fn nics<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a PciFunction> {
@@ -78,6 +83,49 @@ fn ports(case: &Case<'_>) -> Option<Finding> {
     told.reduce(Finding::and)
 }
 
+/// A port that had its link, while others of the node have theirs. At boot the kernel says the same of a port that
+/// never had a cable.
+fn lost(case: &Case<'_>) -> Option<Finding> {
+    let logs = &case.symptoms.survey.logs;
+    let clock = &case.symptoms.chain.clock;
+    let is_late = |said: &Said| {
+        let at = said.saying.until.or(said.saying.at).and_then(|at| logs.on_wall(at));
+        let since_boot = at.zip(clock.boot.as_ref().ok()).map(|(at, boot)| at.ns / SECOND - boot);
+        since_boot.is_some_and(|seconds| seconds > BOOT)
+    };
+    let is_active = |device: &Device| device.ports.iter().any(|port| port.state.as_deref() == Some("ACTIVE"));
+    let down = devices(case).iter().filter(|device| !is_active(device));
+    let told = down.filter_map(|device| {
+        let address = device.address.as_deref()?;
+        let said = logs.saying(Meaning::PortDown).rfind(|said| Case::field(said, "bdf") == address)?;
+        is_late(said).then(|| {
+            let seen = format!("{} of {address} is not active", device.name);
+            case.by_word(Id::RdmaPortLost, said).seen(case.symptoms.rdma.class.display(), seen)
+        })
+    });
+    told.reduce(Finding::and).filter(|_| devices(case).iter().any(is_active))
+}
+
+/// A virtual function of `InfiniBand` comes without one, and its port stays down until it has one.
+fn without_guid(case: &Case<'_>) -> Option<Finding> {
+    let is_unnamed = |device: &&Device| {
+        let is_down = |port: &Port| {
+            port.state.as_deref() == Some("DOWN") && port.link_layer.as_deref() != Some("Ethernet")
+        };
+        let guid = device.guid.as_deref().unwrap_or_default();
+        !guid.is_empty()
+            && guid.bytes().all(|byte| matches!(byte, b'0' | b':'))
+            && device.ports.iter().any(is_down)
+    };
+    let told = devices(case).iter().filter(is_unnamed).map(|device| {
+        let source = case.symptoms.rdma.class.join(&device.name).join("node_guid");
+        let port = device.address.as_deref().unwrap_or_default();
+        let seen = format!("is zero, and the port of virtual function {port} is DOWN");
+        Finding::new(Id::VirtualFunctionWithoutGuid, source.display(), seen)
+    });
+    told.reduce(Finding::and)
+}
+
 fn user_access(case: &Case<'_>) -> Option<Finding> {
     if devices(case).is_empty() || !case.is_live("ib_uverbs") {
         return None;
@@ -105,12 +153,19 @@ fn plugin(case: &Case<'_>) -> Option<Finding> {
 
 fn netns(case: &Case<'_>) -> Option<Finding> {
     let (path, mode) = &case.symptoms.rdma.netns_mode;
-    let plugin = case.symptoms.survey.processes.first(Role::RdmaDevicePlugin)?;
     let is_exclusive = mode.as_ref().ok()?.as_deref() == Some("N");
-    is_exclusive.then(|| {
-        let seen = format!("{} is the shared device plugin", plugin.name);
-        Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive")
-            .seen(plugin.directory.display(), seen)
+    let plugin = case.symptoms.survey.processes.first(Role::RdmaDevicePlugin);
+    let said = case.heard(&[Meaning::RdmaPluginNetns], &[Meaning::RdmaPluginExposes]);
+    (is_exclusive && (plugin.is_some() || said.is_some())).then(|| {
+        let finding = Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive");
+        let finding = match plugin {
+            Some(plugin) => {
+                let seen = format!("{} is the shared device plugin", plugin.name);
+                finding.seen(plugin.directory.display(), seen)
+            }
+            None => finding,
+        };
+        case.and_word(finding, said)
     })
 }
 

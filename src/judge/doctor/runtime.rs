@@ -5,12 +5,13 @@
 //! settings back, or may work by NRI and need none. `toolkit-ready`, if it is newer than the
 //! configuration, proves that a container with a GPU did start, whatever the files look like.
 
-use super::{Case, helm};
+use super::{Case, helm, unreadable};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
 use crate::symptoms::runtime::{
     Distribution, Handler, Program, Runtime, Runtimes, Settings, TOOLKIT_PID, Unusable, cri_table,
 };
+use std::collections::BTreeMap;
 
 /// The toolkit writes its pid file first, then its programs, then the configuration, and has the
 /// runtime restarted; seconds in all.
@@ -23,8 +24,12 @@ const BUILT_IN: [&str; 2] = ["runc", "crun"];
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let seen = &case.symptoms.runtimes;
     let mut found = several(seen);
+    found.extend(seen.toolkit.cdi_specs.as_ref().err().map(unreadable));
     match (seen.used(), &seen.endpoint) {
-        (Some(used), _) => found.extend(Used { seen, used }.judge()),
+        (Some(used), _) => {
+            let loaded = case.symptoms.driver.loaded.1.as_ref().ok().and_then(Option::as_deref);
+            found.extend(RuntimeCase { seen, used, loaded }.judge());
+        }
         // Where the operator has been, a runtime has started it; elsewhere there may be none.
         (None, _) if seen.all.is_empty() => {
             let has_operator = case.symptoms.chain.has_directory == Ok(true);
@@ -59,21 +64,24 @@ fn several(seen: &Runtimes) -> Vec<Finding> {
 }
 
 /// The runtime that kubelet uses, among all that was seen.
-struct Used<'a> {
+struct RuntimeCase<'a> {
     seen: &'a Runtimes,
     used: &'a Runtime,
+    /// The version of the loaded nvidia.
+    loaded: Option<&'a str>,
 }
 
-impl Used<'_> {
+impl RuntimeCase<'_> {
     fn judge(&self) -> Vec<Finding> {
         let mut found: Vec<_> = [self.broken(), self.unreadable()].into_iter().flatten().collect();
         // What is missing may be in what cannot be read.
         let is_whole = self.used.files.iter().all(|file| file.settings.is_ok());
-        found.extend(self.cdi());
+        found.extend([self.cdi(), self.stale_cdi(), self.template()].into_iter().flatten());
         if !self.is_proven() {
             found.extend(self.program());
             found.extend(self.not_in_force());
             found.extend(self.version());
+            found.extend(self.without_type());
             found.extend(self.name());
             if is_whole {
                 found.extend(self.table());
@@ -218,10 +226,45 @@ impl Used<'_> {
     fn cdi(&self) -> Option<Finding> {
         let is_wanted = self.variable(&["CDI_ENABLED"]) == Some("true");
         let age = self.toolkit_age().filter(|age| *age >= TOOLKIT)?;
-        (is_wanted && self.seen.toolkit.cdi_specs.is_empty()).then(|| {
+        let is_missing = self.seen.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty);
+        (is_wanted && is_missing).then(|| {
             Finding::new(Id::CdiSpecMissing, "/etc/cdi, /run/cdi", "NVIDIA's file does not exist")
                 .seen("the toolkit's environment", format!("CDI_ENABLED=true, for {}", span(age)))
         })
+    }
+
+    /// It names libraries of a driver that was here before; the toolkit's own are not the host's.
+    fn stale_cdi(&self) -> Option<Finding> {
+        let loaded = self.loaded?;
+        let specs = self.seen.toolkit.cdi_specs.as_ref().ok()?.iter();
+        let stale = specs.filter(|(_, versions)| !versions.is_empty() && !versions.contains(loaded));
+        let told = stale.map(|(path, versions)| {
+            let versions: Vec<_> = versions.iter().map(String::as_str).collect();
+            (path.display(), format!("names libraries of driver {}; {loaded} is loaded", versions.join(", ")))
+        });
+        collected(Id::CdiSpecStale, told)
+    }
+
+    fn template(&self) -> Option<Finding> {
+        let told = self.used.bare_templates.iter().map(|path| {
+            (
+                path.display(),
+                format!("replaces the configuration of {}: it has no `{{{{`", self.used.distribution),
+            )
+        });
+        collected(Id::RuntimeTemplateIncomplete, told)
+    }
+
+    /// In none of the files that name it: containerd merges their tables.
+    fn without_type(&self) -> Option<Finding> {
+        let all = || self.used.settings().flat_map(|(_, settings)| &settings.handlers);
+        let has_type = |name: &str| all().any(|handler| handler.name == name && handler.has_type);
+        let handlers = self.used.handlers();
+        let untyped = handlers.values().filter(|(_, one)| one.is_nvidias() && !has_type(&one.name));
+        let told = untyped.map(|(file, handler)| {
+            (file.path.display(), format!("runtime {:?} has no runtime_type", handler.name))
+        });
+        collected(Id::RuntimeTypeMissing, told)
     }
 
     fn not_in_force(&self) -> Option<Finding> {

@@ -10,6 +10,7 @@ use crate::sentence::Meaning::{self, *};
 use crate::stamp::SECOND;
 use crate::symptoms::logs::Said;
 use crate::symptoms::process::{Process, Role};
+use std::collections::BTreeMap;
 
 /// When a sentence still counts.
 #[derive(Clone, Copy)]
@@ -24,12 +25,14 @@ enum While {
     Plugin,
     /// kubelet has two driver pods on this node.
     TwoDriverPods,
-    /// nvidia is not live, and the container that said it has been restarted again and again.
+    /// The container that said it has been restarted again and again, and has not brought its driver.
     Restarted,
     /// The driver or MOFED whose container that is has not come.
     Missed,
     /// No CDI specification of NVIDIA's is on the node.
     NoCdi,
+    /// This module is not loaded.
+    Unloaded(&'static str),
     /// The file of the readiness chain is not there.
     Without(&'static str),
     Always,
@@ -52,6 +55,8 @@ const MOFED: [&str; 1] = ["mofed-container"];
 const OFTEN: u32 = 3;
 /// nvidia was loaded again. Only the kernel's own words count against the kernel's: its log may have no year.
 const LOADED: &[Meaning] = &[NvidiaLoaded];
+/// MOFED has got over it.
+const MARKED: &[Meaning] = &[MofedMarkerSet, MofedReady];
 /// The driver's container has got over it.
 const INSTALLED: &[Meaning] = &[DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
 
@@ -75,6 +80,11 @@ const ROWS: &[Row] = &[
     row(Id::GpuLost, GpuLost, LOADED, While::Always),
     row(Id::GpuNeedsReset, GpuNeedsReset, LOADED, While::Driver),
     row(Id::DriverVersionMismatch, DriverApiMismatch, LOADED, While::Driver),
+    about(
+        row(Id::GdsNeedsOpenModules, KernelUnknownSymbol, &[], While::Unloaded("nvidia_fs")),
+        "module",
+        &["nvidia_fs"],
+    ),
     row(Id::SelinuxRefuses, SelinuxDenied, LOADED, While::NoDriver),
     about(row(Id::SelinuxRefuses, ModuleRefused, INSTALLED, While::NoDriver), "why", &["Permission denied"]),
     row(Id::DriverForOtherKernel, DriverFileMissing, INSTALLED, While::NoDriver),
@@ -91,6 +101,11 @@ const ROWS: &[Row] = &[
     row(Id::EvictionBlocked, EvictionBlocked, &[DriverManagerDone, DriverKept, DriverReady], While::Always),
     row(Id::SecondDriverPod, DriverAlreadyRunning, &[], While::TwoDriverPods),
     row(Id::DriverStopped, DriverTerminated, &[DriverReady], While::Restarted),
+    about(row(Id::DriverStopped, StartupProbeFailed, &[DriverReady], While::Missed), "container", &[DRIVER]),
+    row(Id::MofedStopped, MofedTerminated, MARKED, While::Restarted),
+    about(row(Id::MofedStopped, StartupProbeFailed, MARKED, While::Missed), "container", &MOFED),
+    row(Id::ToolkitTooOld, ToolkitTooOld, &[ToolkitReady], While::Always),
+    row(Id::MigManagerFailed, MigManagerFailed, &[MigManagerDone], While::Always),
     row(Id::ImageNotPulled, ImageNotPulled, &[], While::Missed),
     row(Id::RunNotShared, MountNotShared, &[], While::Missed),
     row(Id::CdiSpecMissing, CdiUnresolved, &[], While::NoCdi),
@@ -117,6 +132,7 @@ const ROWS: &[Row] = &[
         "why",
         &["libnvidia-ml.so", "LIBRARY_NOT_FOUND"],
     ),
+    row(Id::DevicePluginWithoutDriver, DevicePluginBlind, PLUGIN, While::Plugin),
     row(Id::DevicePluginFailed, DevicePluginFailed, PLUGIN, While::Plugin),
 ];
 const PLUGIN: &[Meaning] = &[DevicePluginReady];
@@ -174,10 +190,13 @@ impl While {
             }
             Self::Restarted => {
                 let container = case.symptoms.survey.logs.file(said).and_then(|file| file.container.as_ref());
-                !is_live && container.is_some_and(|container| container.restart >= OFTEN)
+                container.is_some_and(|container| {
+                    container.restart >= OFTEN && is_missed(case, &[container.container.as_str()])
+                })
             }
             Self::Missed => is_missed(case, &[Case::field(said, "container")]),
-            Self::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.is_empty(),
+            Self::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
+            Self::Unloaded(module) => case.seen.modules.proc.is_ok() && case.line(module).is_none(),
             Self::Without(file) => case.symptoms.chain.stamp(file).written().is_none(),
             Self::Always => true,
         }

@@ -58,6 +58,15 @@ impl Log {
         Ok(Extent { read, left_out: size.saturating_sub(read) })
     }
 
+    /// Gives the last `most` bytes.
+    ///
+    /// # Errors
+    /// As read(2).
+    pub(super) fn tail(mut self, most: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+        self.file.seek(SeekFrom::Start(self.size.saturating_sub(most)))?;
+        feed(&mut self.file.take(most), each)
+    }
+
     /// It is packed by gzip.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod gathered;
 mod pods;
 mod system;
 
+use crate::order;
 pub use gathered::{Gathered, gather};
 
 use super::read::unreadable;
@@ -120,11 +121,22 @@ impl<'a> Reader<'a> {
 
     /// Opens a log, if there is still room for it, and keeps what it says.
     fn listen(&mut self, path: PathBuf, container: Option<ContainerLog>, is_gz: bool, table: &Table) {
+        let form = if container.is_some() { Form::Container } else { Form::System };
+        self.listen_as(path, container, form, is_gz, table);
+    }
+
+    fn listen_as(
+        &mut self,
+        path: PathBuf,
+        container: Option<ContainerLog>,
+        form: Form,
+        is_gz: bool,
+        table: &Table,
+    ) {
         if self.logs.files.len() >= self.limits.files || self.bytes_left == 0 || self.room() == 0 {
             self.logs.left_out.files += 1;
             return;
         }
-        let form = if container.is_some() { Form::Container } else { Form::System };
         match self.heard(&path, is_gz, form, table) {
             Ok((file, heard)) => self.keep(LogFile { path, container, ..file }, heard),
             Err(error) => self.cannot_read(&path, &error),
@@ -167,8 +179,8 @@ impl<'a> Reader<'a> {
         let wall =
             |said: &Said| said.saying.at.and_then(|at| at.on_wall(booted)).map_or(i64::MAX, |at| at.ns);
         // Stable: what has the same time, or none, stays in the order of its log.
-        self.logs.said.sort_by_key(wall);
-        self.logs.pods.sort();
+        order::sort_by_key(&mut self.logs.said, wall);
+        order::sort(&mut self.logs.pods);
         self.logs
     }
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! kubelet's logs: `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/N.log`, or links from there to Docker's files.
 
-use super::{Reader, Speakers, Table};
+use super::file::Log;
+use super::{DAY, Reader, Speakers, Table};
+use crate::order;
 use crate::probe::root::resolve;
 use crate::record::place::{self, LogName};
-use crate::symptoms::logs::{ContainerLog, Pod, PodContainer};
+use crate::sentence::trouble;
+use crate::stamp::SECOND;
+use crate::symptoms::logs::{ContainerLog, Pod, PodContainer, Trouble};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -15,6 +19,15 @@ const PODS: &str = "var/log/pods";
 /// Pods of the two operators, and ours, by what is in their namespaces and names: they come first where there are
 /// too many.
 const OURS: [&str; 7] = ["nvidia", "mofed", "gpu", "network-operator", "doca", "peermem", "ofed"];
+
+/// The namespaces of the two operators have one of these in their names.
+const OPERATORS: [&str; 4] = ["gpu-operator", "network-operator", "nvidia", "mellanox"];
+
+/// A container that was started as often has not come through.
+const OFTEN: u32 = 3;
+
+/// Of a log whose sentences nobody knows, in bytes.
+const TAIL: u64 = 16 * 1024;
 
 /// A log that may be opened.
 struct Candidate {
@@ -52,7 +65,7 @@ impl Reader<'_> {
             Vec::new()
         });
         names.retain(|name| place::pod(name).is_some());
-        names.sort_by_key(|name| (!OURS.iter().any(|ours| name.contains(ours)), name.clone()));
+        order::sort_by_key(&mut names, |name| (!OURS.iter().any(|ours| name.contains(ours)), name.clone()));
         self.logs.left_out.pods += names.len().saturating_sub(self.limits.pods) as u64;
         names.truncate(self.limits.pods);
         names.into_iter().map(|name| pods.join(name)).collect()
@@ -68,23 +81,38 @@ impl Reader<'_> {
                 self.cannot_read(directory, &error);
                 Vec::new()
             });
-        containers.sort();
+        order::sort(&mut containers);
         let (mut listed, mut logs) = (Vec::new(), Vec::new());
+        let is_operators = OPERATORS.iter().any(|operator| namespace.contains(operator));
         for container in containers {
-            let known = !Speakers::in_container(&container).is_empty();
-            let candidates = if known {
+            let is_known = !Speakers::in_container(&container).is_empty();
+            let candidates = if is_known || is_operators {
                 self.logs_of(directory, (&namespace, &pod, &uid), &container)
             } else {
                 Vec::new()
             };
+            let restart = candidates.first().map(|log| log.name.restart);
+            let is_restarted = is_operators && restart.is_some_and(|count| count >= OFTEN);
+            let mut trouble = candidates.iter().take(2).filter(|_| is_restarted);
             listed.push(PodContainer {
+                trouble: trouble.find_map(|log| self.trouble(&log.path)),
+                restart,
                 name: container,
-                restart: candidates.first().map(|log| log.name.restart),
             });
-            logs.push(candidates);
+            logs.push(if is_known { candidates } else { Vec::new() });
         }
         self.logs.pods.push(Pod { namespace, name: pod, uid, containers: listed });
         logs
+    }
+
+    /// What a container's log ends with.
+    fn trouble(&self, path: &Path) -> Option<Trouble> {
+        let log = resolve(self.root, path).and_then(|real| Log::open(&real)).ok()?;
+        let modified = log.modified.ns;
+        let mut tail = Vec::new();
+        log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
+        let (_, line) = trouble(&tail, modified.saturating_add(DAY))?;
+        Some(Trouble { path: path.to_owned(), modified: modified / SECOND, line })
     }
 
     fn logs_of(&mut self, pod: &Path, of: (&str, &str, &str), container: &str) -> Vec<Candidate> {
@@ -95,7 +123,7 @@ impl Reader<'_> {
         });
         let log = |file: String| Some((place::log(&file)?, directory.join(file)));
         let mut logs: Vec<_> = names.into_iter().filter_map(log).collect();
-        logs.sort_by(|one, other| other.cmp(one));
+        order::sort_by(&mut logs, |one, other| other.cmp(one));
         self.logs.left_out.files += logs.len().saturating_sub(self.limits.logs) as u64;
         logs.truncate(self.limits.logs);
         let candidate = |(name, path): (LogName, PathBuf)| {

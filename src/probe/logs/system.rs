@@ -17,6 +17,8 @@ const DIRECTORY: &str = "var/log";
 /// there counts.
 const FILES: [&str; 3] = ["kern.log", "messages", SYSLOG];
 const SYSLOG: &str = "syslog";
+/// Talos' controllers.
+const TALOS: &str = "var/log/controller-runtime.log";
 
 impl Reader<'_> {
     /// What the kernel said, now and before.
@@ -33,6 +35,10 @@ impl Reader<'_> {
         let syslog = self.root.join(DIRECTORY).join(SYSLOG);
         if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
             self.listen(syslog, None, false, &Table::of(Speakers::from_iter([Who::Kubelet])));
+        }
+        let talos = self.root.join(TALOS);
+        if resolve(self.root, &talos).is_ok_and(|real| real.is_file()) {
+            self.listen_as(talos, None, Form::Bare, false, &Table::of(Speakers::from_iter([Who::Talos])));
         }
     }
 

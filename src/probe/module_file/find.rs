@@ -4,6 +4,7 @@
 
 use crate::node::below;
 use crate::observation::{Seen, Unreadable};
+use crate::order;
 use crate::probe::read::{entries, lines, unreadable};
 use crate::probe::root::resolve;
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +85,7 @@ pub fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -
         found.is_some_and(|found| counts(&found.path))
     };
     let mut others: Vec<_> = names.filter(|kernel| kernel != release).take(KERNELS).filter(has_one).collect();
-    others.sort();
+    order::sort(&mut others);
     others
 }
 

@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// For containerd 1, and for containerd 2.
+const TEMPLATES: [&str; 2] = ["config.toml.tmpl", "config-v3.toml.tmpl"];
 /// A loop of imports ends by itself, each file being read once; a directory of thousands does not.
 const MAX_FILES: usize = 100;
 
@@ -34,7 +36,18 @@ pub(super) fn runtime(root: &Path, distribution: Distribution, config: &str, dro
         process: None,
         files,
         not_imported,
+        bare_templates: bare_templates(root, distribution, &full),
     }
+}
+
+/// k3s and RKE2 write the configuration from a template beside it, if there is one, and from nothing else. Their own
+/// settings are in it only by `{{ template "base" . }}`, or by what it was copied from (k3s, docs/advanced).
+fn bare_templates(root: &Path, distribution: Distribution, config: &Path) -> Vec<PathBuf> {
+    if !matches!(distribution, Distribution::K3s | Distribution::Rke2) {
+        return Vec::new();
+    }
+    let beside = TEMPLATES.iter().map(|name| config.with_file_name(name));
+    beside.filter(|path| text(root, path).is_ok_and(|text| !text.contains("{{"))).collect()
 }
 
 struct Reader<'a> {

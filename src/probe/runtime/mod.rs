@@ -11,6 +11,7 @@ mod toolkit;
 use super::{chain, root};
 use crate::node::{Places, below};
 use crate::observation::Seen;
+use crate::order;
 use crate::symptoms::process::{Process, Processes, Role};
 use crate::symptoms::runtime::{self as seen, Distribution, Handler, Program, Runtime, Runtimes};
 use std::collections::BTreeMap;
@@ -236,7 +237,7 @@ fn entries(root: &Path, full: &Path) -> Seen<Vec<PathBuf>> {
     match listed {
         Ok(listed) => {
             let mut paths: Vec<_> = listed.into_iter().map(|entry| full.join(entry.file_name())).collect();
-            paths.sort();
+            order::sort(&mut paths);
             Ok(paths)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -2,7 +2,11 @@
 //! What a runtime's configuration file says. Text in, plain data out.
 
 use crate::symptoms::runtime::{CRI_TABLES, Handler, Settings, cri_table};
+use std::collections::BTreeSet;
 use toml::{Table, Value};
+
+/// The longest version of a driver.
+const VERSION: usize = 16;
 
 /// Where a runtime's program stands; the others are of version 1's runtimes.
 const BINARY: &[&[&str]] = &[&["options", "BinaryName"], &["options", "Runtime"], &["runtime_engine"]];
@@ -67,6 +71,17 @@ pub fn of_crio(text: &str) -> Result<Settings, String> {
     })
 }
 
+/// `580.95.05` of `/usr/lib64/libcuda.so.580.95.05`: a driver's libraries are named by its version.
+#[must_use]
+pub fn library_versions(spec: &str) -> BTreeSet<String> {
+    let behind = spec.split(".so.").skip(1);
+    let version = behind.map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        rest[..end].trim_end_matches('.')
+    });
+    version.filter(|version| version.len() <= VERSION && version.contains('.')).map(str::to_owned).collect()
+}
+
 fn parse(text: &str) -> Result<Table, String> {
     text.parse::<Table>().map_err(|error| {
         let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
@@ -76,6 +91,7 @@ fn parse(text: &str) -> Result<Table, String> {
 }
 
 fn handlers(runtimes: &Table, binary: &[&[&str]]) -> Vec<Handler> {
+    let is_crio = binary != BINARY;
     let at = |runtime: &Value, keys: &[&str]| {
         let found = keys.iter().try_fold(runtime, |value, key| value.get(key))?;
         found.as_str().filter(|path| !path.is_empty()).map(str::to_owned)
@@ -83,6 +99,9 @@ fn handlers(runtimes: &Table, binary: &[&[&str]]) -> Vec<Handler> {
     let named = |(name, runtime): (&String, &Value)| Handler {
         name: name.clone(),
         binary: binary.iter().find_map(|keys| at(runtime, keys)),
+        // Version 1's runtimes of before have an engine in its place.
+        has_type: is_crio
+            || [&["runtime_type"], &["runtime_engine"]].iter().any(|keys| at(runtime, *keys).is_some()),
     };
     runtimes.iter().map(named).collect()
 }
@@ -134,6 +153,15 @@ mod tests {
         assert!(why.starts_with("line 2: "), "{why}");
         assert!(of_containerd("version = 2\nversion = 3\n").unwrap_err().starts_with("line 2: "));
         assert!(of_crio("[crio.runtime]\ndefault_runtime = \n").unwrap_err().starts_with("line 2: "));
+    }
+
+    #[test]
+    fn a_specification_names_the_driver_by_its_libraries() {
+        let spec = "hostPath: /usr/lib64/libcuda.so.580.95.05\n- hostPath: \"/x/libnvidia-ml.so.580.95.05\"\n\
+                    hostPath: /usr/lib64/libc.so.6\nhostPath: /x/libEGL.so.570.8\nhostPath: /x/a.so.\n";
+        let versions: Vec<_> = library_versions(spec).into_iter().collect();
+        assert_eq!(versions, ["570.8", "580.95.05"]);
+        assert!(library_versions(&".so.1".repeat(1000)).is_empty());
     }
 
     #[test]

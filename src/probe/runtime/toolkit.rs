@@ -4,12 +4,14 @@
 
 use super::{entries, exists, text};
 use crate::node::{Places, below};
+use crate::observation::Seen;
+use crate::probe::read::unreadable;
 use crate::probe::root;
 use crate::symptoms::process::VARIABLES;
 use crate::symptoms::runtime::{TOOLKIT_PID, Toolkit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const TOOLKIT_READY: &str = "/run/nvidia/validations/toolkit-ready";
 const NRI_SOCKET: &str = "/run/nri/nri.sock";
@@ -28,19 +30,28 @@ pub(super) fn read(places: &Places) -> Toolkit {
         let metadata = root::resolve(root, &full(path)).and_then(|real| real.metadata()).ok()?;
         metadata.is_file().then(|| metadata.mtime())
     };
-    let specs = CDI.iter().flat_map(|directory| entries(root, &full(directory)).unwrap_or_default());
-    let is_nvidias = |path: &std::path::PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"))
-    };
     Toolkit {
         started: written(TOOLKIT_PID),
         environment: environment(places),
         programs: PROGRAMS.iter().filter(|path| exists(root, path)).map(|path| full(path)).collect(),
         proven: written(TOOLKIT_READY),
-        cdi_specs: specs.filter(is_nvidias).collect(),
+        cdi_specs: cdi_specs(root),
         has_nri_socket: exists(root, NRI_SOCKET),
         has_hook: HOOKS.iter().any(|path| exists(root, path)),
     }
+}
+
+fn cdi_specs(root: &Path) -> Seen<BTreeMap<PathBuf, BTreeSet<String>>> {
+    let mut specs = BTreeMap::new();
+    for directory in CDI {
+        let is_nvidias =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"));
+        for path in entries(root, &below(root, Path::new(directory)))?.into_iter().filter(is_nvidias) {
+            let text = text(root, &path).map_err(|error| unreadable(&path, &error))?;
+            specs.insert(path, super::settings::library_versions(&text));
+        }
+    }
+    Ok(specs)
 }
 
 /// Its pid file holds a pid of the node, because its pod has `hostPID`.

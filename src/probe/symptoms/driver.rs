@@ -4,6 +4,7 @@
 use crate::judge::next_build::STATE;
 use crate::node::{Places, below};
 use crate::observation::{Seen, Unreadable};
+use crate::order;
 use crate::probe::driver_root::driver_root;
 use crate::probe::peermem::Inspected;
 use crate::probe::rdma::names;
@@ -70,6 +71,6 @@ fn nodes(directory: &Path) -> Seen<Vec<String>> {
             names.push(name);
         }
     }
-    names.sort();
+    order::sort(&mut names);
     Ok(names)
 }
