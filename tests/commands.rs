@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every command in the documents, the manifests' comments and the remedies (docs/findings.md has them all) is one
+//! Every command in the documents, the manifests' comments and the remedies (src/finding/table.rs) is one
 //! that its own program accepts. Nothing that they name is changed: kubectl asks a server that is not there,
 //! systemctl is offline, others only parse, or read.
 
 mod support;
 
 use peermem_gate::environment;
+use peermem_gate::finding::{Facts, Id, Step};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -182,20 +183,43 @@ fn scripts_and_examples_pass_shellcheck() {
 
 fn all() -> BTreeSet<Given> {
     let mut all = BTreeSet::new();
+    for step in Id::ALL.iter().flat_map(|id| id.remedy()) {
+        let given = |text| Given { text, file: "a remedy".to_owned(), is_whole: true };
+        all.extend(inline(&named(step)).into_iter().map(given));
+    }
     for path in files() {
         let file = path.display().to_string();
         let text = fs::read_to_string(repository().join(&path)).unwrap_or_default();
         let given = |text: String, is_whole| Given { text, file: file.clone(), is_whole };
         if path.extension().is_some_and(|end| end == "md") {
             all.extend(fences(&text).into_iter().map(|text| given(text, true)));
-            // Remedies are whole.
-            all.extend(inline(&text).into_iter().map(|text| given(text, file == "docs/findings.md")));
+            all.extend(inline(&text).into_iter().map(|text| given(text, false)));
         } else if ["manifests/", "examples/", "charts/"].iter().any(|dir| file.starts_with(dir)) {
             all.extend(indented(&text).into_iter().map(|text| given(text, true)));
             all.extend(inline(&text).into_iter().map(|text| given(text, false)));
         }
     }
     all
+}
+
+/// A step with names to be filled in.
+fn named(step: &Step) -> String {
+    let names = [
+        ("node", "NODE"),
+        ("pod-directory", "/var/lib/kubelet/pods/UID"),
+        ("nvidia-holders", "gdrdrv"),
+        ("third-party", "MODULE"),
+        ("rdma-modules", "rdma_ucm ib_umad"),
+        ("volume", "/run/mellanox"),
+        ("holders", ""),
+        ("rdma-holders", ""),
+    ];
+    let pods = ["driver", "mofed", "toolkit", "validator", "validation", "plugin"];
+    let facts = names.into_iter().fold(Facts::default(), |facts, (name, word)| facts.word(name, word));
+    let facts = pods.into_iter().fold(facts, |facts, pod| facts.word(pod, "-n NAMESPACE POD"));
+    let logs =
+        ["driver-logs", "mofed-logs", "toolkit-logs", "validator-logs", "validation-logs", "plugin-logs"];
+    logs.into_iter().fold(facts, |facts, name| facts.word(name, "-n NAMESPACE POD")).fill(step.text)
 }
 
 /// The checkout's, without what was built.

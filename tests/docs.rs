@@ -7,7 +7,7 @@ use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Outcome, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
-use peermem_gate::finding::{Facts, Id, Step};
+use peermem_gate::finding::Id;
 use peermem_gate::keep;
 use peermem_gate::rebuild::Kind;
 use serde_json::Value;
@@ -21,10 +21,6 @@ const USAGE: &str = "docs/usage.md";
 const SIDECAR: &str = "docs/sidecar.md";
 const HEAL: &str = "docs/heal.md";
 const FINDINGS: &str = "docs/findings.md";
-/// As wide as the documents are.
-const WIDTH: usize = 118;
-/// Causes that docs/findings.md lists of one finding; a report names the one that it found.
-const CAUSES: usize = 6;
 
 /// Rooms that look at the world, wait for it or change it, and what puts them together. All others are pure:
 /// they get all they know from their arguments.
@@ -65,69 +61,37 @@ fn every_reason_is_explained_with_its_status_and_consequence() {
         let stands_for =
             format!("{}, {}", reason.status(), format!("{:?}", reason.consequence()).to_lowercase());
         let row = format!("| `{reason}` | {stands_for} | ");
-        let remedies = Id::of(*reason).map(|id| format!(" [Remedies]({})", anchor(id))).unwrap_or_default();
-        let heading = format!("### `{reason}`\n\n{stands_for}.{remedies}");
+        let heading = format!("### `{reason}`\n\n{stands_for}.");
         let found = text.matches(&row).count() + text.matches(&heading).count();
         assert_eq!(found, 1, "{CONDITIONS} must have one row or one heading: {row:?} or {heading:?}");
     }
 }
 
-/// The remedy is a finding's, and docs/findings.md has it. A reason that exempts a node is no finding.
+/// The remedy is the program's to say. A reason that exempts a node has none.
 #[test]
-fn a_reason_that_does_not_pass_says_what_to_look_at_and_what_to_do() {
+fn a_reason_that_does_not_pass_says_what_to_look_at() {
     let text = read(CONDITIONS);
     for section in text.split("\n### `").skip(1) {
         let section = section.split("\n## ").next().unwrap();
         let name = section.split('`').next().unwrap();
         let is_finding = Id::ALL.iter().any(|id| id.name() == name);
-        let remedy = if is_finding { " [Remedies](" } else { "- **Do**: " };
-        for part in ["- **Meaning**: ", "- **Look at**", remedy] {
+        let mut parts = vec!["- **Meaning**: ", "- **Look at**"];
+        parts.extend((!is_finding).then_some("- **Do**: "));
+        for part in parts {
             assert!(section.contains(part), "{part:?} is missing: {section}");
         }
     }
 }
 
-/// Where docs/findings.md has a finding.
-fn anchor(id: Id) -> String {
-    format!("findings.md#{}", id.name().to_lowercase())
-}
-
 #[test]
-fn every_finding_is_explained_as_the_program_says() {
+fn every_finding_is_listed_as_the_program_has_it() {
     let mut text = read(FINDINGS);
-    text.truncate(text.find("\n## ").map_or(text.len(), |at| at + 1));
+    let head = "| finding | severity | what is wrong |\n|---|---|---|\n";
+    text.truncate(text.find(head).expect("the table's head") + head.len());
     for id in Id::ALL {
-        text += &format!("## `{id}`\n\n{}: {}.\n\n", id.severity(), id.title());
-        if !id.causes().is_empty() {
-            let names: Vec<_> = id.causes().iter().map(|cause| format!("`{cause}`")).collect();
-            let more = if names.len() > CAUSES { " and others" } else { "" };
-            let names = names[..names.len().min(CAUSES)].join(", ");
-            text += &format!("{}\n\n", wrapped(&format!("May come from {names}{more}."), ""));
-        }
-        for step in id.remedy() {
-            text += &format!("{}\n", wrapped(&format!("- {}", as_documented(step)), "  "));
-        }
-        text.push('\n');
+        text += &format!("| `{id}` | {} | {} |\n", id.severity(), id.title());
     }
-    assert_same(FINDINGS, &(text.trim_end().to_owned() + "\n"));
-}
-
-/// A step as the documents show it, with names to be filled in.
-fn as_documented(step: &Step) -> String {
-    let names = [
-        ("node", "NODE"),
-        ("pod-directory", "/var/lib/kubelet/pods/UID"),
-        ("nvidia-holders", "gdrdrv"),
-        ("third-party", "MODULE"),
-        ("rdma-modules", "rdma_ucm ib_umad"),
-        ("holders", ""),
-        ("rdma-holders", ""),
-    ];
-    let pods = ["driver", "mofed", "toolkit", "validator", "validation"].map(|pod| (pod, "-n NAMESPACE POD"));
-    let logs =
-        ["driver-logs", "mofed-logs", "toolkit-logs", "validator-logs", "validation-logs", "plugin-logs"];
-    let all = names.into_iter().chain(pods).chain(logs.map(|name| (name, "-n NAMESPACE POD")));
-    all.fold(Facts::default(), |facts, (name, word)| facts.word(name, word)).fill(&step.conditional())
+    assert_same(FINDINGS, &text);
 }
 
 /// The diagram of the sidecar's states, and what leads from one to another.
@@ -141,20 +105,6 @@ fn the_sidecars_transitions_are_those_of_the_program() {
         diagram += &format!("    {from} --> {to}: {why}\n");
     }
     assert_same(SIDECAR, &format!("{before}```mermaid\n{diagram}```\n{after}"));
-}
-
-fn wrapped(text: &str, indent: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().unwrap();
-        if line.chars().count() + word.chars().count() >= WIDTH {
-            lines.push(format!("{indent}{word}"));
-        } else {
-            let separator = if line.is_empty() { "" } else { " " };
-            *line += &format!("{separator}{word}");
-        }
-    }
-    lines.join("\n")
 }
 
 fn assert_same(path: &str, text: &str) {

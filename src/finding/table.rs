@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every finding there is. docs/findings.md is made from this table.
+//! Every finding there is, with its remedy. docs/findings.md lists them.
 
 use super::Severity;
 use super::step::{Fact, Step};
