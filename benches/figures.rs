@@ -158,7 +158,7 @@ fn make_logs(node: &Path) {
 fn logs_read(gate: &Path, root: &str) -> Vec<String> {
     let log = Path::new(root).join("strace");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-e", "trace=openat", "-o"]).arg(&log).arg(gate).args(["doctor", "--root", root]);
+    strace.args(["-f", "-e", "trace=open,openat", "-o"]).arg(&log).arg(gate).args(["doctor", "--root", root]);
     strace.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("strace");
     let trace = fs::read_to_string(log).expect("a trace");
     let opened = trace
