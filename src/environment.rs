@@ -143,7 +143,7 @@ fn mirrors(
     for (name, value) in variables {
         let name = name.to_string_lossy();
         let Some(mirror) = name.strip_prefix(PREFIX).filter(|mirror| !is_injected(mirror)) else { continue };
-        match command.find_subcommand(verb).and_then(|verb| mirrored_by(mirror, verb)) {
+        match command.find_subcommand(verb).and_then(|verb| mirrored_by(mirror, verb)).cloned() {
             Some(option)
                 if typed.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine) => {}
             Some(option) => {
@@ -179,7 +179,8 @@ fn mirrored_by<'a>(mirror: &str, verb: &'a Command) -> Option<&'a Arg> {
     verb.get_arguments().find(|arg| arg.get_long().is_some_and(|option| hint::mirror(option) == mirror))
 }
 
-fn is_of_another_verb(mirror: &str, command: &Command) -> bool {
+fn is_of_another_verb(mirror: &str, command: &mut Command) -> bool {
+    command.build();
     command.get_subcommands().any(|other| mirrored_by(mirror, other).is_some())
 }
 
@@ -199,7 +200,13 @@ fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr)
 }
 
 fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Misuse> {
-    command.try_get_matches_from_mut(args).map_err(|error| Misuse::Usage(plain(hinted(error, args, command))))
+    command.try_get_matches_from_mut(args).map_err(|error| {
+        if is_refusal(&error) {
+            // A hint may name an option of another verb.
+            command.build();
+        }
+        Misuse::Usage(plain(hinted(error, args, command)))
+    })
 }
 
 /// Escapes typed values: a control character could forge a line of the log.

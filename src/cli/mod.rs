@@ -36,6 +36,8 @@ pub struct Cli {
 
 /// What was asked for.
 #[derive(Debug, Subcommand)]
+// Only the options of the verb that is asked for are built.
+#[command(defer = true)]
 pub enum Verb {
     Wait(WaitArgs),
     Check(CheckArgs),
