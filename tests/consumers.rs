@@ -118,7 +118,7 @@ fn without_the_right_to_read_the_vpd_it_cannot_be_told() {
         let present = conditions.iter().find(|c| c["type"] == "ManagementDevicePresent").unwrap();
         assert_eq!((&present["status"], &present["reason"]), (&json!("Unknown"), &json!("VpdUnreadable")));
         assert!(present["message"].as_str().unwrap().contains("Permission denied"), "{present}");
-        assert!(present["remedy"].as_str().unwrap().starts_with("run as root"), "{present}");
+        assert!(present["remedy"].as_str().unwrap().starts_with("Run this as root"), "{present}");
     }
     assert_eq!(code(by_nobody("peermem").status), 0, "peermem needs no such right");
 }

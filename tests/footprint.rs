@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{
     DRIVERS, Gate, HOST, LIMIT, LOCK, MARKER, Node, Process, Report, can, code, gate_by, note, output,
-    product, skip, suite, wrapped,
+    product, skip, suite, until, wrapped,
 };
 
 /// 2.5 MiB.
@@ -187,12 +187,20 @@ fn keeping_takes_few_system_calls() {
     let mut keep = gate_by(&product);
     keep.args(["keep", "--log-format", "json", "--heartbeat", "1h", "--settle", "100ms", "--proc"]);
     keep.arg(node.path("proc")).arg("--sys").arg(node.path("sys")).arg("--marker").arg(node.path(MARKER));
-    keep.arg("--driver-root").arg(node.root()).arg("--status-file").arg(node.path("status.json"));
+    // Not in a directory that is watched.
+    let outputs = tempfile::tempdir().unwrap();
+    let status = outputs.path().join("status.json");
+    keep.arg("--driver-root").arg(node.root()).arg("--status-file").arg(&status);
     keep.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
     let mut gate = Gate::start(&mut keep);
     gate.logs("loaded by another process");
     gate.logs("everything holds");
     assert!(!gate.said("cannot"), "a source is missing");
+    // What comes after the line is not rest: a child process of the worker writes the status file.
+    let status = || fs::read_to_string(&status).unwrap_or_default();
+    let worker = gate.worker();
+    let children = || fs::read_to_string(format!("/proc/{worker}/task/{worker}/children")).unwrap();
+    until("the status is written", || status().contains(r#""state":"Loaded""#) && children().is_empty());
     assert_few_system_calls(gate);
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use support::hung::Hung;
 use support::{
     DRIVERS, Gate, Host, LIMIT, LOCK, MARKER, Node, PROMPT, VIDEO, can, can_mount, code, gate, output, skip,
-    suite, wrapped,
+    suite, until, wrapped,
 };
 
 /// Run in the node's own root: notes that it was called, and does what the kernel would, all of it in one
@@ -176,14 +176,6 @@ impl Place {
 
     fn is_loaded(&self) -> bool {
         self.node.path("sys/module/nvidia_peermem").exists()
-    }
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < until, "never: {what}");
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

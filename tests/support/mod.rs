@@ -642,6 +642,15 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// The only child of a process, once there is one.
+/// Waits for what no event tells of.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < until, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 pub(crate) fn child_of(parent: Pid) -> Pid {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let until = Instant::now() + LIMIT;
