@@ -430,12 +430,16 @@ fn with_help(words: &[String], at: usize, option: &str) -> Vec<String> {
     words
 }
 
+/// An option that `helm upgrade` has and `helm template` has not.
+const OF_UPGRADE: &str = "--reset-then-reuse-values";
+
 /// An installation is rendered, so the chart's schema sees its values.
 fn rendered(words: &[String]) -> Vec<String> {
     let is_of_our_chart = words.iter().any(|word| word.contains("charts/peermem-gate"));
     match words.first().map_or("", String::as_str) {
         "install" | "upgrade" if is_of_our_chart => {
-            [&["template".to_owned()], words.get(1..).unwrap_or_default()].concat()
+            let rest = words.iter().skip(1).filter(|word| *word != OF_UPGRADE);
+            ["template".to_owned()].iter().chain(rest).cloned().collect()
         }
         "template" => words.to_vec(),
         _ => with_help(words, 1, "--help"),
