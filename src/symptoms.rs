@@ -242,6 +242,8 @@ pub struct Driver {
     pub other_kernels: Vec<String>,
     /// `/proc/driver/nvidia/version`, first line.
     pub version_file: (PathBuf, Seen<Option<String>>),
+    /// Where the loaded driver names its GPUs' models, and each model once.
+    pub models: (PathBuf, Vec<String>),
     /// The loaded nvidia's version by sysfs.
     pub loaded: (PathBuf, Seen<Option<String>>),
     /// The driver's library for programs, and the version that its link names.

@@ -13,7 +13,7 @@ mod support;
 
 use files::{DRIVER, GPU, MOFED, MOFED_GO, REFUSED, Tree, at, bracketed, cri, restarts, zap};
 use peermem_gate::probe::gathered;
-use peermem_gate::sentence::{Meaning, SENTENCES};
+use peermem_gate::sentence::{Meaning, SENTENCES, Who};
 use peermem_gate::timeline::{Event, Race, Since, Timeline, What, only};
 use serde_json::Value;
 use std::fs;
@@ -129,6 +129,24 @@ fn parts_rotation_and_gzip_are_one_log() {
     let what: Vec<_> =
         json["events"].as_array().expect("events").iter().map(|e| e["what"].as_str().unwrap()).collect();
     assert_eq!(what, expected.map(Meaning::name));
+}
+
+/// What kubelet says about a pod of anybody's is no step of MOFED's or the driver's.
+#[test]
+fn a_pod_of_anybodys_is_no_event() {
+    let tree = Tree::new();
+    let kubelet = |text: &str| {
+        format!(
+            "{} gpu-1 kubelet[1500]: E1121 11:52:00.000000    1500 {text}\n",
+            at(10).replace('Z', "+00:00")
+        )
+    };
+    let refused = "kuberuntime_sandbox.go:72] \"Failed to create sandbox for pod\" \
+        err=\"failed to find plugin \\\"ib-sriov\\\" in path [/opt/cni/bin]\" pod=\"default/x\"";
+    let unshared = "pod_workers.go:1301] \"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" \
+        for \\\"nvidia-driver-ctr\\\" with CreateContainerError: it is not a shared mount\" pod=\"x/y\"";
+    tree.write("var/log/syslog", kubelet(refused) + &kubelet(unshared));
+    assert_eq!(meanings(&drawn(&tree)), [Meaning::MountNotShared]);
 }
 
 #[test]
@@ -407,14 +425,21 @@ fn every_sentence_is_drawn() {
                     tree.write("var/log/messages", format!("{} gpu-1 chronyd[1]: {line}\n", at(0)));
                 }
                 None => {
-                    let program = if who == "Kubelet" { "kubelet[1500]" } else { "kernel" };
+                    let program = match sentence.who {
+                        Who::Kubelet => "kubelet[1500]",
+                        Who::Containerd => "containerd[880]",
+                        Who::Gridd => "nvidia-gridd[1200]",
+                        Who::FabricManagerStart => "nvidia-fabricmanager-start.sh[1300]",
+                        _ => "kernel",
+                    };
                     tree.write("var/log/messages", format!("{} gpu-1 {program}: {line}\n", at(0)));
                 }
             }
             let timeline = drawn(&tree);
             let what: Vec<_> = timeline.events.iter().map(|event| event.what).collect();
             let expected = if who == "Clock" { What::ClockSet } else { What::Said(sentence.meaning) };
-            assert_eq!(what, [expected], "{line:?}");
+            let is_drawn = !sentence.meaning.is_of_any_pod();
+            assert_eq!(what, is_drawn.then_some(expected).into_iter().collect::<Vec<_>>(), "{line:?}");
             drawn_sentences += 1;
         } else if let Some((speaker, sentence)) =
             line.split_once(": ").filter(|_| !line.starts_with(['-', '#']))

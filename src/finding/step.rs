@@ -77,6 +77,8 @@ facts! {
     OpenShift: "On OpenShift";
     /// The node is a virtual machine.
     VirtualMachine: "If the node is a virtual machine";
+    /// `nvidia_drm` is loaded.
+    DrmLoaded: "If nvidia_drm is loaded";
     /// MOFED has not set its marker.
     MarkerUnset: "If the marker is not set yet";
     /// nvidia-peermem.ko is there, and modules.dep does not list it.

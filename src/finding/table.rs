@@ -269,6 +269,13 @@ findings! {
             "Replace or reseat the GPU, its cable or riser, and check power and temperature, if it comes back: collect \
                 `nvidia-bug-report.sh` for the vendor.",
         ];
+    GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi ends with an error, and the operator takes that for no driver",
+        after [GpuLost],
+        [
+            "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
+            "Take the GPU out of use until then: bind it to vfio-pci (`vfio-pci.ids`, or `driverctl set-override ADDRESS vfio-pci`), and delete the driver's and the validator's pods.",
+            "Find it on the node: `nvidia-smi | grep infoROM`.",
+        ];
     GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
         after [GpuLost],
         [
@@ -433,6 +440,12 @@ findings! {
         ];
 
     // The marker.
+    UnsupportedModulesRefused: Critical, "modprobe refuses a module of MOFED's that SUSE does not support",
+        after [],
+        [
+            "Allow such modules on the node: write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf`.",
+            "Use a newer MOFED image, which passes `--allow-unsupported` itself.",
+        ];
     MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
         after [KilledForMemory],
         [
@@ -450,7 +463,7 @@ findings! {
         ];
     MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
         after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
-            DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped],
+            DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused],
         [
             MOFED_LOG,
             @MofedPodUnnamed FIND_MOFED,
@@ -571,8 +584,14 @@ findings! {
             "Wait while MOFED loads its driver.",
             "Read the kernel's log if MOFED is ready: `dmesg | grep -i mlx5` says why the driver did not take the device.",
         ];
+    NvlsmMissing: Critical, "Fabric Manager does not start: NVLSM, NVIDIA's NVLink subnet manager, is not installed",
+        after [],
+        [
+            "Install the package `nvlsm` of the driver's version, then `systemctl restart nvidia-fabricmanager`.",
+            @DriverPod "Use a driver image that has it.",
+        ];
     FabricManagerTooEarly: Critical, "Fabric Manager started without the NVLink 5 devices: CUDA error 802 on all GPUs",
-        after [UmadNotLoaded],
+        after [NvlsmMissing, UmadNotLoaded],
         [
             @DriverPod "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this \
                 node's driver pod, because \
@@ -680,6 +699,26 @@ findings! {
             "Load it: `modprobe {rdma-modules}`, and name it in `/etc/modules-load.d/rdma.conf`.",
             "Delete the RDMA device plugin's pod afterwards: it looks for devices only at its start.",
         ];
+    ModuleOfAnotherStack: Warning, "the kernel refuses a module that was built for another RDMA stack",
+        after [MixedStack, ModuleInTree],
+        [
+            "Build that module again for the RDMA stack that is loaded, or install the package that is made for it. Lustre: `--with-o2ib=/usr/src/ofa_kernel/default`.",
+            "For `nvme_rdma` or another NVMe-oF module, install MOFED with `--with-nvmf` (`mlnx-nvme`).",
+            "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it.",
+        ];
+    SriovLockedDown: Warning, "the SR-IOV operator may not change the NICs' firmware: the kernel is locked down (Secure Boot)",
+        after [],
+        [
+            "Set the firmware once without Secure Boot: `mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=N`, then reboot.",
+            "Tell the operator to leave the firmware alone: `disablePlugins: [mellanox]` in the SriovOperatorConfig.",
+            "Or turn Secure Boot off.",
+        ];
+    VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
+        after [],
+        [
+            "Enable SR-IOV and `Above 4G Decoding` in the BIOS (UEFI).",
+            "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions.",
+        ];
     RdmaPluginOffersNone: Warning, "the RDMA shared device plugin offers no device, and the node has RDMA devices",
         after [RdmaUserAccessMissing, MofedBuilding, MarkerAbsent, ModuleNotLoaded],
         [
@@ -783,6 +822,12 @@ findings! {
         [
             "Remove the line `install nvidia_peermem …` from the file that the evidence names.",
             "If something must run before the load, let the line run `peermem-gate load`.",
+        ];
+    GpuWithoutRdma: Warning, "the GPUs are GeForce cards, with which NVIDIA's driver supports no GPUDirect RDMA",
+        after [],
+        [
+            "Use data centre or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
+            "Or run without it: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
         ];
     LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place",
         after [],
@@ -975,8 +1020,14 @@ findings! {
             @HostDriver "Install the open kernel modules on the host (`nvidia-open`), and reboot.",
             "If nothing uses GPUDirect Storage, set `gds.enabled: false`.",
         ];
+    ImexSessionTaken: Warning, "a second IMEX daemon gets no session: the host's nvidia-imex has the only one",
+        after [],
+        [
+            "Stop the host's service on these nodes: `systemctl disable --now nvidia-imex`; the ComputeDomain brings its own daemon.",
+            "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
+        ];
     CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
-        after [FabricManagerUnfit, GpuFabricManagerMissing, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
+        after [FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
         [
             "Load the modules by which Fabric Manager reaches NVLink 5 switches (HGX B200 and B300): `modprobe -a mlx5_ib ib_umad`, \
                 with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
@@ -984,6 +1035,13 @@ findings! {
                 `kubectl delete pod {driver}`.",
             @HostDriver "Start Fabric Manager in the driver's own version: `systemctl restart nvidia-fabricmanager`, and read its log.",
             "See the state of the fabric: `nvidia-smi -q | grep -A 3 Fabric`. A state `In Progress` that stays means that no Fabric Manager sets it up.",
+        ];
+    VgpuUnlicensed: Warning, "the vGPU has no licence: NVIDIA's driver slows it down and then refuses CUDA",
+        after [],
+        [
+            "Put a valid client configuration token into `/etc/nvidia/ClientConfigToken/` (GPU Operator: `driver.licensingConfig`), and restart nvidia-gridd.",
+            "Check that the node reaches the licence server: DNS, firewall, proxy, and its clock.",
+            "Read the state: `nvidia-smi -q | grep -A 2 License`.",
         ];
     CudaFails: Warning, "a CUDA test program fails on this node",
         after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CudaNotInitialised],
@@ -994,6 +1052,7 @@ findings! {
     MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused, and the node offers no GPU",
         after [],
         [
+            @DrmLoaded "Unload nvidia_drm, which holds every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
             "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager \
                 --field-selector spec.nodeName={node}`.",
             "If labels `nvidia.com/gpu.deploy.*` still have the value `paused-for-mig-change`, set each to `true`: `kubectl label node {node} \
@@ -1094,7 +1153,7 @@ findings! {
             ModuleFileDamaged],
         [DRIVER_LOG, MANAGER_LOG, @DriverPodUnnamed FIND_DRIVER];
     DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
-        after [DriverCtrReadyStale, DriverCtrNotReady, ContainerRestarts],
+        after [RunNotShared, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady, ContainerRestarts],
         [
             "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
             "Set `driver.enabled: false` in the ClusterPolicy if the driver is installed on the host: then \
@@ -1109,6 +1168,70 @@ findings! {
         ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-gate doctor` again."];
 
     // The container runtime.
+    ContainerdWithoutCri: Critical, "containerd refuses the configuration of its CRI plugin and runs without it: kubelet cannot work",
+        after [],
+        [
+            "Correct the setting that the evidence names in `/etc/containerd/config.toml`, and restart containerd. For `systemd_cgroup`: remove it, and set `SystemdCgroup = true` in the `options` of each runtime.",
+            "Compare with the defaults: `containerd config default`.",
+        ];
+    KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
+        after [ContainerdWithoutCri],
+        [
+            "Correct what its last words name: `journalctl -u kubelet -n 20`.",
+            "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
+        ];
+    RuntimeCgroupsDiffer: Critical, "the container runtime does not use systemd's cgroups, and kubelet does: systemd ends the pods",
+        after [],
+        [
+            "Set `SystemdCgroup = true` in the `options` of every runtime of containerd's configuration, the nvidia one included, and restart containerd and kubelet.",
+            "Write a configuration that `nvidia-ctk` made from nothing again: first `containerd config default`, then \
+                `nvidia-ctk runtime configure`.",
+        ];
+    ToolkitRootMissing: Critical, "the container toolkit looks for the driver in a root that is not there: no container with a GPU starts",
+        after [DriverRootMissing],
+        [
+            "Remove the line `root = …` from `/etc/nvidia-container-runtime/config.toml` (or set `root = \"/\"`) where the driver is the host's own.",
+            "Check which configuration counts if the toolkit's container wrote it: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`.",
+        ];
+    DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)",
+        after [],
+        [
+            "Lower `net.core.bpf_jit_harden` if it is 2: `sysctl -w net.core.bpf_jit_harden=1`, and in `/etc/sysctl.d`.",
+            "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy.",
+            "Update nvidia-container-toolkit (libnvidia-container).",
+        ];
+    ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts",
+        after [],
+        [
+            "Use the toolkit's image for an older system: `toolkit.version` with the suffix `-ubi8`.",
+            "Or install a toolkit of the host's own distribution, and set `toolkit.enabled: false`.",
+            "Or move the node to a newer operating system.",
+        ];
+    CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start",
+        after [],
+        [
+            @DriverPod "Update the driver: `driver.version` in the ClusterPolicy.",
+            @HostDriver "Install a newer driver on the host, and reboot.",
+            "Or use images of an older CUDA; for the operator's validator an older release of the operator.",
+        ];
+    CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node",
+        after [],
+        [
+            "Install the plugin that the evidence names: `secondaryNetwork` in the NicClusterPolicy brings the RDMA networks' plugins; `ib-sriov` comes with ib-sriov-cni of the SR-IOV operator.",
+            "Check its DaemonSet's pod on this node, which copies it to `/opt/cni/bin`.",
+        ];
+    MultusUnauthorized: Warning, "pods get no second network: the API server refuses multus' token",
+        after [],
+        [
+            "Restart multus on the node, which writes a new token: `kubectl delete pod -A -l app=multus --field-selector spec.nodeName={node}`.",
+            "Use a multus that refreshes its token: the thick plugin, or a newer release.",
+        ];
+    MacvlanOnInfiniband: Warning, "pods get no network: a macvlan cannot be made on an InfiniBand interface",
+        after [],
+        [
+            "Use an IPoIBNetwork in place of the MacvlanNetwork: macvlan needs Ethernet.",
+            "Or give pods a device: HostDeviceNetwork or SR-IOV (ib-sriov).",
+        ];
     RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
         after [],
         [
@@ -1211,7 +1334,9 @@ findings! {
     ToolkitNotReady: Warning, "toolkit-ready is missing: no container with a GPU has been shown to run",
         after [DriverCtrReadyStale, DriverNotValidated, RuntimeConfigBroken, DropInVersionTooHigh, NvidiaRuntimeMissing, NvidiaProgramMissing,
             DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
-            RuntimeConfigNotInForce, NvidiaRuntimeUnclear, RuntimeTemplateIncomplete, RuntimeTypeMissing, ToolkitTooOld, GdsNeedsOpenModules, ContainerRestarts],
+            RuntimeConfigNotInForce, NvidiaRuntimeUnclear, RuntimeTemplateIncomplete, RuntimeTypeMissing, ToolkitTooOld, GdsNeedsOpenModules, ContainerRestarts,
+            ContainerdWithoutCri, KubeletFails, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld,
+            CudaNotSatisfied],
         [
             "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
             "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator}`.",
@@ -1223,15 +1348,21 @@ findings! {
                 (`nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then `systemctl restart containerd`).",
             "Delete the device plugin's pod afterwards: it looks for the driver only at its start.",
         ];
+    MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU",
+        after [],
+        [
+            "Let its DaemonSet run here: it needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
+            "Or share the GPUs by time: `sharing.timeSlicing` in place of `sharing.mps` in the device plugin's configuration.",
+        ];
     DevicePluginFailed: Warning, "the device plugin ends with an error: the node offers no GPU",
-        after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver],
+        after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing],
         [
             "Read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
             "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
         ];
     ValidationIncomplete: Warning, "cuda-ready or plugin-ready is missing: the operator's final validation has not finished",
         after [ToolkitNotReady, FabricManagerUnfit, GpuFabricManagerMissing, CudaNotInitialised, CudaFails, MigMisconfigured,
-            DevicePluginWithoutDriver, DevicePluginFailed, InotifyExhausted, MigManagerFailed, ContainerRestarts],
+            DevicePluginWithoutDriver, DevicePluginFailed, MpsDaemonMissing, InotifyExhausted, MigManagerFailed, ContainerRestarts],
         ["Read the validator's log: `kubectl logs {validator-logs} --all-containers`."];
     RuntimeConfigUnreadable: Unknown, "the container runtime's configuration cannot be read",
         after [],

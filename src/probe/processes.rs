@@ -34,6 +34,9 @@ pub(super) fn read(proc: &Path, booted: Option<i64>) -> Processes {
     Processes(Ok(processes))
 }
 
+/// `SLICE:cri-containerd:ID`, as kubelet and containerd name a group to systemd; runc without systemd takes it for a path.
+const LITERAL: &str = ".slice:cri-containerd:";
+
 fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
     let directory = proc.join(pid.to_string());
     let name = small(&directory.join("comm")).ok()??;
@@ -51,6 +54,7 @@ fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
         arguments,
         started: started(&directory, booted),
         pod: pod(&cgroups),
+        has_literal_cgroup: cgroups.contains(LITERAL),
         environment: sign.is_told.then(|| environment(&directory.join("environ"))),
         name,
         directory,

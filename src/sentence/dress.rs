@@ -22,6 +22,8 @@ pub(super) enum Dress {
     GoLog,
     /// `Fri Nov 21 11:54:07 UTC 2025 sentence`: date(1).
     Dated,
+    /// `[Nov 21 2025 11:52:57] [INFO] [tid 12] sentence`: fabric manager, IMEX.
+    Threaded,
     /// `2025-11-21T11:51:41.123456Z  INFO sentence key=value`, or an object: tracing, our own.
     Tracing,
 }
@@ -36,7 +38,7 @@ pub(super) struct Undressed<'a> {
 pub(super) fn undress(line: &[u8]) -> Undressed<'_> {
     let line = line.trim_ascii_start();
     let dressed = match line.first() {
-        Some(b'[') => bracketed(line),
+        Some(b'[') => bracketed(line).or_else(|| threaded(line)),
         Some(b'0'..=b'9') => leveled(line).or_else(|| go_log(line)),
         Some(b't' | b'l') => logrus(line),
         Some(b'I' | b'W' | b'E' | b'F') => klog(line).or_else(|| dated(line)),
@@ -71,6 +73,13 @@ fn bracketed(line: &[u8]) -> Option<Undressed<'_>> {
     let (_, length) = stamp::entrypoint(&line[1..])?;
     // What its commands print is indented.
     Some(dressed(Dress::Bracketed, line[1 + length..].strip_prefix(b"] ")?.trim_ascii_start()))
+}
+
+fn threaded(line: &[u8]) -> Option<Undressed<'_>> {
+    const THREAD: &[u8] = b"] [tid ";
+    let at = memchr::memmem::find(&line[..line.len().min(60)], THREAD)? + THREAD.len();
+    let end = line[at..].iter().position(|byte| !byte.is_ascii_digit())?;
+    Some(dressed(Dress::Threaded, line[at + end..].strip_prefix(b"] ")?))
 }
 
 /// A stamp, a level, and in Go's case the line of source.
@@ -198,6 +207,7 @@ mod tests {
         );
         is("level=error msg=\"a sentence\"", Dress::Logrus, "a sentence");
         is("2025/11/21 11:54:07 a sentence", Dress::GoLog, "a sentence");
+        is("[Nov 21 2025 11:52:57] [INFO] [tid 12] a sentence", Dress::Threaded, "a sentence");
         is("I1121 11:51:41.123456       1 main.go:27] a sentence", Dress::Klog, "a sentence");
         is("Fri Nov 21 11:54:07 UTC 2025 a sentence", Dress::Dated, "a sentence");
         is("Fri Nov 21 11:54:07 AM UTC 2025 a sentence", Dress::Dated, "a sentence");
@@ -207,6 +217,7 @@ mod tests {
     fn what_is_almost_a_dress_is_a_part_of_the_sentence() {
         for line in [
             "[21-Nov-25] a sentence",
+            "[Nov 21 2025 11:52:57] [INFO] [tid x] a sentence",
             "2026-09-09T15:56:46.385Z NOTE a sentence",
             "2026-09-09 INFO a sentence",
             "2026/09/09 a sentence",

@@ -78,6 +78,8 @@ pub struct Heard {
 const PARTS: usize = 8 * 1024;
 /// More of them are one more fault of the same clock.
 const STEPS: usize = 16;
+/// The field that says of which container a sentence is.
+const OF: &str = "container";
 /// `2025-11-21T11:58:39`: comparable as text where the zone is the same.
 const TO_THE_SECOND: usize = 19;
 
@@ -230,6 +232,9 @@ impl Ears {
         let who = match spoken.program {
             b"kernel" => Who::Kernel,
             b"chronyd" => Who::Clock,
+            b"containerd" => Who::Containerd,
+            b"nvidia-gridd" => Who::Gridd,
+            b"nvidia-fabricmanager-start.sh" => Who::FabricManagerStart,
             b"kubelet" | b"k3s" | b"rke2" | b"microk8s.daemon-kubelite" => Who::Kubelet,
             _ => return,
         };
@@ -303,7 +308,7 @@ impl Ears {
 
     fn keep(&mut self, understood: Understood, text: &[u8], at: Option<Stamp>, rules: &Rules<'_>) {
         let Understood { sentence: Sentence { who, meaning, is_polled, .. }, fields } = understood;
-        if *is_polled && self.repeat(*meaning, *who, at) {
+        if *is_polled && self.repeat(*meaning, *who, fields.get(OF), at) {
             return;
         }
         if self.kept.len() == rules.most {
@@ -315,13 +320,14 @@ impl Ears {
         self.kept.push_back((saying, *is_polled));
     }
 
-    /// Adds to what was said already, where nothing but polling came between.
-    fn repeat(&mut self, meaning: Meaning, who: Who, at: Option<Stamp>) -> bool {
+    /// Adds to what was said already of the same container, where nothing but polling came between.
+    fn repeat(&mut self, meaning: Meaning, who: Who, of: Option<&String>, at: Option<Stamp>) -> bool {
         let since_a_step = self.kept.iter_mut().rev().take_while(|(_, is_polled)| *is_polled);
         let clock = |at: Option<Stamp>| at.map(|at| at.clock);
         let mut same = since_a_step
             .map(|(saying, _)| saying)
-            .filter(|s| s.meaning == meaning && s.who == who && clock(s.until) == clock(at));
+            .filter(|s| s.meaning == meaning && s.who == who && clock(s.until) == clock(at))
+            .filter(|s| s.fields.get(OF) == of);
         let Some(saying) = same.next() else { return false };
         saying.count += 1;
         saying.until = at.or(saying.until);
@@ -336,4 +342,37 @@ pub fn hear(speakers: Speakers, form: Form, bytes: &[u8], not_after_ns: i64) -> 
     let mut listener = Listener::new(&table, form, not_after_ns, 10_000);
     listener.push(bytes);
     listener.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repeated_is_told_once_for_each_container() {
+        let line = |container: &str| {
+            format!(
+                "Aug 23 00:30:22 gpu-1 kubelet[1500]: E0823 00:30:22.000000    1500 pod_workers.go:1301] \"Error syncing \
+                 pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"{container}\\\" with \
+                 RunContainerError: \\\"{}: change root failed: {}: unknown\\\"\" pod=\"x/y\"\n",
+                "runc create failed: ".repeat(20),
+                "x".repeat(300)
+            )
+        };
+        let log = [line("a"), line("b"), line("a")].concat();
+        let heard = hear(Speakers::from_iter([Who::Kubelet]), Form::System, log.as_bytes(), i64::MAX / 2);
+        let told: Vec<_> = heard.sayings.iter().map(|said| (said.fields[OF].as_str(), said.count)).collect();
+        assert_eq!(told, [("a", 2), ("b", 1)]);
+    }
+
+    #[test]
+    fn of_what_kubelet_says_the_end_is_kept() {
+        let why = format!("{}the end", "runc create failed: ".repeat(20));
+        let line = format!(
+            "E0823 00:30:22.000000    1500 run.go:74] \"command failed\" err=\"failed to run Kubelet: {why}\" pod=\"x/y\""
+        );
+        let understood = Table::of(Speakers::from_iter([Who::Kubelet])).understand(line.as_bytes()).unwrap();
+        let told = &understood.fields["why"];
+        assert!(told.starts_with('…') && told.ends_with("the end"), "{told}");
+    }
 }

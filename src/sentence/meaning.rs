@@ -50,6 +50,7 @@ meanings! {
     MofedLoaded: "MOFED has loaded its driver";
     MofedLoadFailed: "MOFED cannot load its driver";
     MofedModuleRefused: "MOFED's <module> is refused: <why>";
+    MofedModuleUnsupported: "MOFED's <module> is refused: SUSE does not support it";
     MofedVersion: "mlx5_core reports <version>";
     MofedHeadersShown: "MOFED shows its headers";
     MofedRestoresNics: "MOFED restores SR-IOV";
@@ -125,15 +126,28 @@ meanings! {
     DevicePluginReady: "the device plugin has registered <resource>";
     TooManyOpenFiles: "the limit of inotify instances is reached";
 
+    GpuInforomCorrupted: "the infoROM of <bdf> is corrupted";
+    SriovLockedDown: "the SR-IOV operator changes no NIC: the kernel is locked down";
+    ImexSessionTaken: "the IMEX daemon gets no session: another one has it";
+    ImexReady: "the IMEX domain is ready";
     MigManagerFailed: "mig-manager fails";
     MigManagerDone: "mig-manager has applied its configuration";
     RdmaPluginNetns: "the RDMA device plugin ends: RDMA devices are in exclusive network namespace mode";
     RdmaPluginMisses: "the RDMA device plugin leaves out <bdf>: it finds no <file>";
+    RdmaPluginSelectsNone: "the selectors of the RDMA device plugin fit no device: <resource>";
     RdmaPluginExposes: "the RDMA device plugin offers <number> devices";
 
     // kubelet.
     ImageNotPulled: "the image of <container> cannot be pulled: <why>";
     MountNotShared: "<container> is not started: the host's mount is not shared";
+    ToolkitRootMissing: "<container> is not started: the container toolkit finds no driver root";
+    DeviceRulesRefused: "<container> is not started: the container toolkit cannot give it devices";
+    ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>";
+    CudaNotSatisfied: "<container> is not started: its image requires CUDA <cuda>";
+    CniPluginMissing: "a pod gets no network: <plugin> is not on the node";
+    MacvlanRefused: "a pod gets no network: the kernel refuses a macvlan";
+    MultusUnauthorized: "a pod gets no network: the API server refuses multus";
+    KubeletFailed: "kubelet ends: <why>";
     StartupProbeFailed: "kubelet ends <container>: its startup probe has failed";
     CdiUnresolved: "<container> is not started: there is no CDI device <device>";
 
@@ -141,6 +155,13 @@ meanings! {
     GateWaits: "the gate waits: <what>";
     GateOpened: "the gate opens";
     GateGaveUp: "the gate gives up: <what>";
+
+    // The host's services.
+    CriNotLoaded: "containerd runs without its CRI plugin: <why>";
+    CriLoaded: "containerd starts its CRI plugin";
+    VgpuUnlicensed: "the vGPU gets no licence";
+    VgpuLicensed: "the vGPU has its licence";
+    NvlsmMissing: "Fabric Manager finds no NVLSM";
 
     // The kernel.
     KernelStarted: "the kernel starts: <version>";
@@ -162,6 +183,7 @@ meanings! {
     NicProbeFailed: "mlx5_core cannot use <bdf>";
     PortDown: "the link of <bdf> is down";
     NouveauTookGpu: "nouveau takes <bdf>";
+    VfsWithoutRoom: "<bdf> gets no virtual functions: their memory has no room";
     KernelDisagreesAboutVersion: "the kernel refuses <module>: another version of <symbol>";
     KernelUnknownSymbol: "the kernel refuses <module>: <symbol> is missing (<number>)";
     KernelGaveUpWaiting: "the kernel gives up waiting for <needed>, which <module> needs";
@@ -187,6 +209,15 @@ impl fmt::Display for Meaning {
 }
 
 impl Meaning {
+    /// kubelet's words about any pod, which need be no step of MOFED's or the driver's.
+    #[must_use]
+    pub fn is_of_any_pod(self) -> bool {
+        matches!(
+            self,
+            Self::CudaNotSatisfied | Self::CniPluginMissing | Self::MacvlanRefused | Self::MultusUnauthorized
+        )
+    }
+
     /// The phrase with the sentence's fields in it, as they came: escape it where it is printed.
     #[must_use]
     pub fn text(self, fields: &BTreeMap<String, String>) -> String {

@@ -87,7 +87,8 @@ impl Table {
             |row: &Sentence| undressed.dress == Dress::Bare || row.who.dresses().contains(&undressed.dress);
         let mut fitting = self.rows.iter().filter(|row| wears(row));
         let (sentence, fields) = fitting.find_map(|row| Some((*row, pattern::fit(row.words, &text)?)))?;
-        let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), shortened(field)));
+        let short = if sentence.who == Who::Kubelet { ending } else { shortened };
+        let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), short(field)));
         Some(Understood { sentence, fields: fields.collect() })
     }
 
@@ -134,6 +135,18 @@ fn smoothed(text: &[u8]) -> Vec<u8> {
 fn shortened(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(FIELD)]);
     if bytes.len() > FIELD { format!("{}…", text.trim_end_matches('\u{fffd}')) } else { text.into_owned() }
+}
+
+/// The same of its end: kubelet puts what it did before what went wrong, and the pod's name behind it.
+fn ending(bytes: &[u8]) -> String {
+    let end = memchr::memmem::find(bytes, b"\" pod=").unwrap_or(bytes.len());
+    let bytes = bytes[..end].strip_suffix(b"\\\"").unwrap_or(&bytes[..end]);
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(FIELD)..]);
+    if bytes.len() > FIELD {
+        format!("…{}", text.trim_start_matches('\u{fffd}'))
+    } else {
+        text.into_owned()
+    }
 }
 
 /// The time in a line's own prefix, for logs without times of their own.

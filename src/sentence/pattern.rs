@@ -67,7 +67,8 @@ fn ends<'t>(
 }
 
 /// Modules of the two stacks: a sentence of the kernel about any other does not count.
-const MODULES: [&str; 31] = [
+const MODULES: [&str; 36] = [
+    "beegfs",
     "bnxt_re",
     "gdrdrv",
     "ib_cm",
@@ -81,9 +82,11 @@ const MODULES: [&str; 31] = [
     "ib_uverbs",
     "irdma",
     "iw_cm",
+    "ko2iblnd",
     "mana_ib",
     "mlx5_core",
     "mlx5_ib",
+    "mlx5_vdpa",
     "mlx_compat",
     "mlxdevm",
     "mlxfw",
@@ -96,8 +99,10 @@ const MODULES: [&str; 31] = [
     "nvidia_peermem",
     "nvidia_uvm",
     "nvme_rdma",
+    "nvmet_rdma",
     "rdma_cm",
     "rdma_ucm",
+    "rds_rdma",
     "rpcrdma",
 ];
 

@@ -66,10 +66,16 @@ programs! {
         in ["nvidia-mig-manager"], [Logrus];
     RdmaPlugin: "the RDMA shared device plugin", "k8s-rdma-shared-dev-plugin, pkg/resources",
         in ["rdma-shared-dp", "k8s-rdma-shared-dp-ds", "kube-rdma-shared-dp"], [GoLog];
+    SriovDaemon: "the SR-IOV operator's daemon", "sriov-network-operator, pkg/plugins/mellanox",
+        in ["sriov-network-config-daemon"], [Zap];
+    ImexDaemon: "nvidia-imex", "nvidia-imex; k8s-dra-driver-gpu, cmd/compute-domain-daemon", in ["compute-domain-daemon"], [Threaded];
     Gate: "peermem-gate", "this program",
         in ["peermem-gate", "peermem-gate-keep", "nvidia-driver-ctr", "nvidia-peermem-ctr", "k8s-driver-manager"], [Tracing];
     Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat", in [], [];
     Kubelet: "kubelet", "kubernetes, pkg/kubelet/pod_workers.go; containerd", in [], [Klog];
+    Containerd: "containerd", "containerd, cmd/containerd/server and internal/cri", in [], [Logrus];
+    Gridd: "nvidia-gridd", "NVIDIA's vGPU guest driver", in [], [];
+    FabricManagerStart: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager", in [], [];
     // A service, whose log has that name.
     Talos: "Talos", "talos, internal/app/machined, KernelModuleSpecController", in ["controller-runtime"], [Tracing];
     Clock: "chronyd", "chrony, sys_generic.c and reference.c", in [], [];

@@ -135,6 +135,8 @@ pub struct Process {
     pub started: Option<i64>,
     /// The UID of its pod.
     pub pod: Option<String>,
+    /// Its control group has the name that systemd was to make a group from: its runtime does not ask systemd.
+    pub has_literal_cgroup: bool,
     /// Its directory below `<proc>`.
     pub directory: PathBuf,
     /// Its settings; `None` for a process that gets none from the operator.
@@ -183,7 +185,12 @@ impl Default for Processes {
 impl Processes {
     /// Those of a role; none where processes cannot be seen.
     pub fn of(&self, role: Role) -> impl Iterator<Item = &Process> {
-        self.0.iter().flatten().filter(move |process| process.role == role)
+        self.all().filter(move |process| process.role == role)
+    }
+
+    /// All that are visible.
+    pub fn all(&self) -> impl Iterator<Item = &Process> {
+        self.0.iter().flatten()
     }
 
     /// The first of a role: what it has started has its name, and comes later.

@@ -34,7 +34,12 @@ impl Lane {
     pub fn of(who: Who) -> Self {
         match who {
             Who::MofedBash | Who::MofedGo | Who::MofedToolkit => Self::Mofed,
-            Who::Kernel | Who::Clock | Who::Talos => Self::Kernel,
+            Who::Kernel
+            | Who::Clock
+            | Who::Talos
+            | Who::Containerd
+            | Who::Gridd
+            | Who::FabricManagerStart => Self::Kernel,
             Who::DriverManager
             | Who::Driver
             | Who::DriverToolkit
@@ -44,6 +49,8 @@ impl Lane {
             | Who::DevicePlugin
             | Who::RdmaPlugin
             | Who::MigManager
+            | Who::SriovDaemon
+            | Who::ImexDaemon
             | Who::Kubelet
             | Who::Gate => Self::Gpu,
         }

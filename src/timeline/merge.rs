@@ -43,7 +43,8 @@ pub(super) fn merged(history: &mut History) -> Merged {
     let jumps = jumps(history);
     let mut by_file: Vec<Vec<Saying>> = Vec::new();
     by_file.resize_with(history.logs.files.len(), Vec::new);
-    for Said { file, saying } in mem::take(&mut history.logs.said) {
+    let all = mem::take(&mut history.logs.said);
+    for Said { file, saying } in all.into_iter().filter(|said| !said.saying.meaning.is_of_any_pod()) {
         if let Some(of) = by_file.get_mut(file) {
             of.push(saying);
         }

@@ -53,6 +53,7 @@ impl Case<'_> {
             .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
             .with(Fact::OpenShift, self.symptoms.host.is_openshift)
             .with(Fact::VirtualMachine, Some(self.symptoms.host.is_virtual))
+            .with(Fact::DrmLoaded, self.is_loaded(&["nvidia_drm"]))
             .with(Fact::ThirdPartyLoaded, self.is_loaded(&super::mofed::THIRD_PARTY))
             .word("holders", listed(holders.iter()))
             .word("rdma-holders", listed(holders.iter().filter(|holder| !is_daemon(holder))))
@@ -81,7 +82,7 @@ impl Case<'_> {
     }
 
     /// A driver container's, or the host's; `None` where neither shows.
-    fn is_container_driver(&self) -> Option<bool> {
+    pub(super) fn is_container_driver(&self) -> Option<bool> {
         let on_host = self.symptoms.driver.has_modules && self.symptoms.driver.is_on_host;
         if self.has_driver_pod() { Some(true) } else { on_host.then_some(false) }
     }

@@ -21,7 +21,18 @@ impl Case<'_> {
         said.get(at).filter(|one| !is_overcome && self.is_of_this_boot(one))
     }
 
-    /// The same, but one load of a module says both at once: nvidia says which GPU it refuses, and then that it is
+    /// The newest of these sayings by its last repetition, if that is at most so many minutes old.
+    pub(super) fn heard_within(&self, wanted: Meaning, minutes: i64) -> Option<&Said> {
+        let survey = &self.symptoms.survey;
+        let age = |said: &Said| {
+            let at = survey.logs.on_wall(said.saying.until.or(said.saying.at)?)?;
+            survey.clock.age(at.ns / SECOND)
+        };
+        let timed = survey.logs.saying(wanted).filter_map(|said| Some((age(said)?, said)));
+        timed.filter(|(age, _)| *age <= minutes * 60).min_by_key(|(age, _)| *age).map(|(_, said)| said)
+    }
+
+    /// The same as [`Self::heard`], but one load of a module says both at once: nvidia says which GPU it refuses, and then that it is
     /// loaded. What the kernel says within seconds overcomes nothing.
     pub(super) fn heard_apart(&self, wanted: &[Meaning], unless: &[Meaning]) -> Option<&Said> {
         let said = self.heard(wanted, &[])?;
@@ -41,7 +52,7 @@ impl Case<'_> {
     }
 
     /// The kernel's log says by itself where a boot begins; its stamps have neither year nor zone. Others are timed.
-    fn is_of_this_boot(&self, said: &Said) -> bool {
+    pub(super) fn is_of_this_boot(&self, said: &Said) -> bool {
         let (logs, clock) = (&self.symptoms.survey.logs, &self.symptoms.chain.clock);
         if logs.file(said).is_some_and(|file| file.container.is_none()) {
             let later = logs.said.iter().skip_while(|one| !std::ptr::eq(*one, said));
@@ -79,5 +90,10 @@ fn quoted(said: &Said) -> String {
     let saying = &said.saying;
     let at = saying.until.or(saying.at).map(|at| format!("{at}: ")).unwrap_or_default();
     let times = if saying.count > 1 { format!(" ({} times)", saying.count) } else { String::new() };
-    format!("{at}{}{times}", saying.text)
+    // A line of kubelet's is long, and says what counts at its end.
+    let told = match saying.who {
+        Who::Kubelet => saying.meaning.text(&saying.fields),
+        _ => saying.text.clone(),
+    };
+    format!("{at}{told}{times}")
 }

@@ -10,7 +10,8 @@ use crate::symptoms::process::Role;
 const JUST_STARTED: i64 = 5 * 60;
 
 pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
-    [legacy_client(case), two_clients(case), not_loaded(case, found)].into_iter().flatten().collect()
+    let all = [legacy_client(case), two_clients(case), not_loaded(case, found), consumer_cards(case)];
+    all.into_iter().flatten().collect()
 }
 
 /// An alternative, or a help, is offered only to who has a problem.
@@ -28,6 +29,15 @@ pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
         return Vec::new();
     }
     [dma_buf(case), gate(case)].into_iter().flatten().collect()
+}
+
+/// `GeForce` cards: NVIDIA's driver registers none of their memory for RDMA (NVIDIA, `GPUDirect RDMA`, supported GPUs).
+fn consumer_cards(case: &Case<'_>) -> Option<Finding> {
+    let (source, models) = &case.symptoms.driver.models;
+    let is_consumer = |model: &String| model.contains("GeForce");
+    let all = !models.is_empty() && models.iter().all(is_consumer);
+    let is_used = case.symptoms.wishes.rdma.is_yes() || case.line("nvidia_peermem").is_some();
+    (all && is_used).then(|| Finding::new(Id::GpuWithoutRdma, source.display(), models.join(", ")))
 }
 
 /// Usable is not loaded: somebody must load it, and not everybody who does is here.

@@ -147,8 +147,22 @@ fn plugin(case: &Case<'_>) -> Option<Finding> {
     let offers_none = Case::field(said, "number").bytes().all(|digit| digit == b'0');
     (offers_none && !devices(case).is_empty()).then(|| {
         let finding = case.by_word(Id::RdmaPluginOffersNone, said);
-        case.and_word(finding, case.heard(&[Meaning::RdmaPluginMisses], &[]))
+        let finding = case.and_word(finding, case.heard(&[Meaning::RdmaPluginMisses], &[]));
+        let selects = case.heard(&[Meaning::RdmaPluginSelectsNone], &[]);
+        let finding = case.and_word(finding, selects);
+        match selects {
+            Some(_) => finding.seen("/sys/bus/pci/devices", "its selectors match none of this node's NICs"),
+            None => finding,
+        }
     })
+}
+
+impl Case<'_> {
+    /// A port of this node speaks InfiniBand.
+    pub(super) fn has_infiniband(&self) -> bool {
+        let ports = devices(self).iter().flat_map(|device| &device.ports);
+        ports.into_iter().any(|port| port.link_layer.as_deref() == Some("InfiniBand"))
+    }
 }
 
 fn netns(case: &Case<'_>) -> Option<Finding> {

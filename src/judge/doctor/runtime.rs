@@ -25,6 +25,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let seen = &case.symptoms.runtimes;
     let mut found = several(seen);
     found.extend(seen.toolkit.cdi_specs.as_ref().err().map(unreadable));
+    found.extend(cgroups_differ(case));
     match (seen.used(), &seen.endpoint) {
         (Some(used), _) => {
             let loaded = case.symptoms.driver.loaded.1.as_ref().ok().and_then(Option::as_deref);
@@ -46,6 +47,18 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// kubelet's words for systemd, taken for a path by a runtime that does not ask it (runc, without `SystemdCgroup`).
+fn cgroups_differ(case: &Case<'_>) -> Option<Finding> {
+    let mut processes = case.symptoms.survey.processes.all().filter(|process| process.has_literal_cgroup);
+    processes.next().map(|process| {
+        let seen = format!(
+            "the group of {} is not systemd's, though kubelet asks for systemd's (SystemdCgroup is not set)",
+            process.name
+        );
+        Finding::new(Id::RuntimeCgroupsDiffer, process.directory.join("cgroup").display(), seen)
+    })
 }
 
 fn several(seen: &Runtimes) -> Vec<Finding> {

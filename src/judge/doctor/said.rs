@@ -35,6 +35,10 @@ enum While {
     Unloaded(&'static str),
     /// The file of the readiness chain is not there.
     Without(&'static str),
+    /// The driver is the host's own.
+    HostDriver,
+    /// The node has an InfiniBand port.
+    Infiniband,
     Always,
 }
 
@@ -46,11 +50,19 @@ struct Row {
     about: Option<(&'static str, &'static [&'static str])>,
     unless: &'static [Meaning],
     only: While,
+    /// It must have been said in as many minutes.
+    within: Option<i64>,
 }
 
 const DRIVER: &str = "nvidia-driver-ctr";
 const DRIVERS: [&str; 3] = [DRIVER, "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const MOFED: [&str; 1] = ["mofed-container"];
+/// In minutes: kubelet tries again at least every five, and what a boot brings by itself has come by then.
+const NOW: i64 = 6;
+/// Of what a boot does not bring.
+const A_WHILE: i64 = 15;
+/// What does not pass by itself may have been said before a reboot's worth of work.
+const LATELY: i64 = 65;
 /// A container that was started as often has not come through.
 const OFTEN: u32 = 3;
 /// nvidia was loaded again. Only the kernel's own words count against the kernel's: its log may have no year.
@@ -61,7 +73,12 @@ const MARKED: &[Meaning] = &[MofedMarkerSet, MofedReady];
 const INSTALLED: &[Meaning] = &[DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
 
 const fn row(id: Id, said: Meaning, unless: &'static [Meaning], only: While) -> Row {
-    Row { id, said, about: None, unless, only }
+    Row { id, said, about: None, unless, only, within: None }
+}
+
+/// Of what kubelet says about any pod: only while it says so.
+const fn within(minutes: i64, id: Id, said: Meaning, only: While) -> Row {
+    Row { within: Some(minutes), ..row(id, said, &[], only) }
 }
 
 const fn about(row: Row, field: &'static str, words: &'static [&'static str]) -> Row {
@@ -106,8 +123,29 @@ const ROWS: &[Row] = &[
     about(row(Id::MofedStopped, StartupProbeFailed, MARKED, While::Missed), "container", &MOFED),
     row(Id::ToolkitTooOld, ToolkitTooOld, &[ToolkitReady], While::Always),
     row(Id::MigManagerFailed, MigManagerFailed, &[MigManagerDone], While::Always),
+    row(Id::UnsupportedModulesRefused, MofedModuleUnsupported, MARKED, While::Always),
+    row(Id::GpuInforomCorrupted, GpuInforomCorrupted, &[], While::Always),
+    row(Id::VgpuUnlicensed, VgpuUnlicensed, &[VgpuLicensed], While::Driver),
+    row(Id::NvlsmMissing, NvlsmMissing, &[], While::NoFabricManager),
+    row(Id::ImexSessionTaken, ImexSessionTaken, &[ImexReady], While::Driver),
+    row(Id::SriovLockedDown, SriovLockedDown, &[], While::Always),
+    row(Id::VfsWithoutRoom, VfsWithoutRoom, &[], While::Always),
+    within(NOW, Id::KubeletFails, KubeletFailed, While::Always),
+    row(Id::ContainerdWithoutCri, CriNotLoaded, &[CriLoaded], While::Always),
+    within(LATELY, Id::ToolkitRootMissing, ToolkitRootMissing, While::HostDriver),
+    within(LATELY, Id::DeviceRulesRefused, DeviceRulesRefused, While::Always),
+    within(LATELY, Id::ToolkitLibcTooOld, ToolkitLibcTooOld, While::Always),
+    within(LATELY, Id::CudaNotSatisfied, CudaNotSatisfied, While::Always),
+    within(NOW, Id::CniPluginMissing, CniPluginMissing, While::Always),
+    within(A_WHILE, Id::MultusUnauthorized, MultusUnauthorized, While::Always),
+    within(A_WHILE, Id::MacvlanOnInfiniband, MacvlanRefused, While::Infiniband),
     row(Id::ImageNotPulled, ImageNotPulled, &[], While::Missed),
     row(Id::RunNotShared, MountNotShared, &[], While::Missed),
+    about(
+        within(A_WHILE, Id::RunNotShared, MountNotShared, While::Always),
+        "container",
+        &["validation", "toolkit", "plugin"],
+    ),
     row(Id::CdiSpecMissing, CdiUnresolved, &[], While::NoCdi),
     row(Id::FabricManagerUnfit, FabricManagerUnfit, &[], While::NoFabricManager),
     about(
@@ -132,20 +170,27 @@ const ROWS: &[Row] = &[
         "why",
         &["libnvidia-ml.so", "LIBRARY_NOT_FOUND"],
     ),
+    about(row(Id::MpsDaemonMissing, DevicePluginFailed, PLUGIN, While::Plugin), "why", &["MPS daemon"]),
     row(Id::DevicePluginWithoutDriver, DevicePluginBlind, PLUGIN, While::Plugin),
     row(Id::DevicePluginFailed, DevicePluginFailed, PLUGIN, While::Plugin),
 ];
 const PLUGIN: &[Meaning] = &[DevicePluginReady];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let found = ROWS.iter().filter_map(|row| row.finding(case)).chain(killed(case));
-    found
-        .map(
-            |finding| {
-                if finding.id == Id::CudaNotInitialised { with_modules(case, finding) } else { finding }
-            },
-        )
-        .collect()
+    let found =
+        ROWS.iter().filter_map(|row| row.finding(case)).chain(killed(case)).chain(of_another_stack(case));
+    let more = |finding: Finding| match finding.id {
+        Id::CudaNotInitialised => with_modules(case, finding),
+        Id::CudaNotSatisfied => match &case.symptoms.driver.loaded {
+            (source, Ok(Some(version))) => finding.seen(source.display(), format!("the driver is {version}")),
+            _ => finding,
+        },
+        Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
+            finding.seen("/proc/modules", "nvidia_drm is loaded: it holds every GPU, so none can be reset")
+        }
+        _ => finding,
+    };
+    found.map(more).collect()
 }
 
 /// Where no switch is on the bus it may be one that Fabric Manager reaches by RDMA.
@@ -162,7 +207,10 @@ fn with_modules(case: &Case<'_>, finding: Finding) -> Finding {
 
 impl Row {
     fn finding(&self, case: &Case<'_>) -> Option<Finding> {
-        let said = case.heard_apart(&[self.said], self.unless)?;
+        let said = match self.within {
+            Some(minutes) => case.heard_within(self.said, minutes)?,
+            None => case.heard_apart(&[self.said], self.unless)?,
+        };
         (self.only.holds(case, said) && self.is_about(said)).then(|| case.by_word(self.id, said))
     }
 
@@ -197,6 +245,8 @@ impl While {
             Self::Missed => is_missed(case, &[Case::field(said, "container")]),
             Self::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
             Self::Unloaded(module) => case.seen.modules.proc.is_ok() && case.line(module).is_none(),
+            Self::Infiniband => case.has_infiniband(),
+            Self::HostDriver => case.is_container_driver() == Some(false),
             Self::Without(file) => case.symptoms.chain.stamp(file).written().is_none(),
             Self::Always => true,
         }
@@ -217,6 +267,22 @@ fn is_missed(case: &Case<'_>, containers: &[&str]) -> bool {
     let are = |names: &[&str]| containers.iter().any(|name| names.contains(name));
     are(&MOFED) && !matches!(case.seen.marker, Marker::Present(_)) && !case.is_host_mofed()
         || are(&DRIVERS) && !case.is_listed_live("nvidia")
+}
+
+/// Somebody else's module: of MOFED's and NVIDIA's own other findings speak.
+fn of_another_stack(case: &Case<'_>) -> Option<Finding> {
+    let is_foreign =
+        |module: &str| !["ib_", "mlx", "rdma_", "nvidia"].iter().any(|own| module.starts_with(own));
+    let is_rdma = |symbol: &str| {
+        let symbol = symbol.trim_start_matches('_');
+        symbol.starts_with("ib_") || symbol.starts_with("rdma_")
+    };
+    let said = case.symptoms.survey.logs.saying(KernelDisagreesAboutVersion).rfind(|said| {
+        let module = Case::field(said, "module");
+        is_foreign(module) && is_rdma(Case::field(said, "symbol")) && case.line(module).is_none()
+    })?;
+    let is_known = case.seen.modules.proc.is_ok() && case.is_of_this_boot(said);
+    is_known.then(|| case.by_word(Id::ModuleOfAnotherStack, said))
 }
 
 /// The kernel names the control group, and that the pod.

@@ -198,5 +198,10 @@ fn booted(proc: &Path, is_here: bool) -> Option<Stamp> {
 
 /// The sentences of the system's log.
 fn system_speakers() -> Speakers {
-    [Who::Kernel, Who::Kubelet, Who::Clock].into_iter().collect()
+    services().or([Who::Kernel, Who::Clock].into_iter().collect())
+}
+
+/// Those of them that a log of the kernel alone does not have.
+fn services() -> Speakers {
+    [Who::Kubelet, Who::Containerd, Who::Gridd, Who::FabricManagerStart].into_iter().collect()
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's log: the ring that /dev/kmsg shows, and what syslog has put on disk.
 
-use super::{Form, LogFile, Reader, Speakers, Table, Who, system_speakers};
+use super::{Form, LogFile, Reader, Speakers, Table, Who, services, system_speakers};
 use crate::probe::read::open;
 use crate::probe::root::resolve;
 use crate::sentence::Listener;
@@ -31,10 +31,10 @@ impl Reader<'_> {
             let is_gz = path.extension().is_some_and(|extension| extension == "gz");
             self.listen(path, None, is_gz, &table);
         }
-        // Beside a kern.log, Debian's syslog has the kernel's lines once more, and kubelet's.
+        // Beside a kern.log, Debian's syslog has the kernel's lines once more, and the services'.
         let syslog = self.root.join(DIRECTORY).join(SYSLOG);
         if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
-            self.listen(syslog, None, false, &Table::of(Speakers::from_iter([Who::Kubelet])));
+            self.listen(syslog, None, false, &Table::of(services()));
         }
         let talos = self.root.join(TALOS);
         if resolve(self.root, &talos).is_ok_and(|real| real.is_file()) {

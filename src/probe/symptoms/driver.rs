@@ -8,11 +8,16 @@ use crate::order;
 use crate::probe::driver_root::driver_root;
 use crate::probe::peermem::Inspected;
 use crate::probe::rdma::names;
-use crate::probe::read::{small, unreadable};
+use crate::probe::read::{small, unreadable, whole};
 use crate::probe::{PEERMEM, module_file};
 use crate::symptoms::Driver;
+use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// The most that is read of a GPU's `information`; the driver writes some 500 bytes.
+const INFORMATION: u64 = 4096;
 
 pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) -> Driver {
     let file = |path: PathBuf| {
@@ -38,6 +43,7 @@ pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) ->
         on_host: inspected.find(&places.root, release, "nvidia").ok().flatten().map(|found| found.path),
         nvidia_file,
         version_file: file(places.proc.join("driver/nvidia/version")),
+        models: models(places.proc.join("driver/nvidia/gpus")),
         loaded: file(places.sys.join("module/nvidia/version")),
         library: library(&root),
         client: file(places.sys.join("kernel/mm/memory_peers/nv_mem/version")),
@@ -47,6 +53,18 @@ pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) ->
         peermem_written: peermem.and_then(|path| path.metadata().ok()).map(|metadata| metadata.mtime()),
         root,
     }
+}
+
+/// `Model: \t\t NVIDIA H100 80GB HBM3`, in the file `information` of each GPU's directory.
+fn models(directory: PathBuf) -> (PathBuf, Vec<String>) {
+    let gpus = directory.read_dir().into_iter().flatten().flatten();
+    let model = |gpu: fs::DirEntry| {
+        let text = whole(&gpu.path().join("information"), INFORMATION).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
+        Some(line.trim().to_owned())
+    };
+    let models: BTreeSet<_> = gpus.filter_map(model).collect();
+    (directory, models.into_iter().collect())
 }
 
 /// ldconfig links the name to the version that is installed last.
