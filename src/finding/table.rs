@@ -443,7 +443,7 @@ findings! {
     UnsupportedModulesRefused: Critical, "modprobe refuses a module of MOFED's that SUSE does not support",
         after [],
         [
-            "Allow such modules on the node: write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf`.",
+            "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` on the node: modprobe then loads such modules.",
             "Use a newer MOFED image, which passes `--allow-unsupported` itself.",
         ];
     MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
@@ -703,14 +703,14 @@ findings! {
         after [MixedStack, ModuleInTree],
         [
             "Build that module again for the RDMA stack that is loaded, or install the package that is made for it. Lustre: `--with-o2ib=/usr/src/ofa_kernel/default`.",
-            "For `nvme_rdma` or another NVMe-oF module, install MOFED with `--with-nvmf` (`mlnx-nvme`).",
+            "Install MOFED with `--with-nvmf` (`mlnx-nvme`) for `nvme_rdma` or another NVMe-oF module.",
             "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it.",
         ];
     SriovLockedDown: Warning, "the SR-IOV operator may not change the NICs' firmware: the kernel is locked down (Secure Boot)",
         after [],
         [
             "Set the firmware once without Secure Boot: `mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=N`, then reboot.",
-            "Tell the operator to leave the firmware alone: `disablePlugins: [mellanox]` in the SriovOperatorConfig.",
+            "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
             "Or turn Secure Boot off.",
         ];
     VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
@@ -1196,7 +1196,7 @@ findings! {
     DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)",
         after [],
         [
-            "Lower `net.core.bpf_jit_harden` if it is 2: `sysctl -w net.core.bpf_jit_harden=1`, and in `/etc/sysctl.d`.",
+            "Set `net.core.bpf_jit_harden` to 1 if it is 2: `sysctl -w net.core.bpf_jit_harden=1`, and in `/etc/sysctl.d`.",
             "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy.",
             "Update nvidia-container-toolkit (libnvidia-container).",
         ];
@@ -1352,7 +1352,7 @@ findings! {
         after [],
         [
             "Let its DaemonSet run here: it needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
-            "Or share the GPUs by time: `sharing.timeSlicing` in place of `sharing.mps` in the device plugin's configuration.",
+            "Use `sharing.timeSlicing` in place of `sharing.mps` in the device plugin's configuration otherwise.",
         ];
     DevicePluginFailed: Warning, "the device plugin ends with an error: the node offers no GPU",
         after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing],

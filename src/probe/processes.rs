@@ -34,7 +34,7 @@ pub(super) fn read(proc: &Path, booted: Option<i64>) -> Processes {
     Processes(Ok(processes))
 }
 
-/// `SLICE:cri-containerd:ID`, as kubelet and containerd name a group to systemd; runc without systemd takes it for a path.
+/// `SLICE:cri-containerd:ID`, as kubelet and containerd name a group to systemd; without it runc takes it for a path.
 const LITERAL: &str = ".slice:cri-containerd:";
 
 fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {

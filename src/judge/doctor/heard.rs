@@ -32,8 +32,8 @@ impl Case<'_> {
         timed.filter(|(age, _)| *age <= minutes * 60).min_by_key(|(age, _)| *age).map(|(_, said)| said)
     }
 
-    /// The same as [`Self::heard`], but one load of a module says both at once: nvidia says which GPU it refuses, and then that it is
-    /// loaded. What the kernel says within seconds overcomes nothing.
+    /// The same as [`Self::heard`], but one load of a module says both at once: nvidia says which GPU it refuses, and
+    /// then that it is loaded. What the kernel says within seconds overcomes nothing.
     pub(super) fn heard_apart(&self, wanted: &[Meaning], unless: &[Meaning]) -> Option<&Said> {
         let said = self.heard(wanted, &[])?;
         if said.saying.who != Who::Kernel {

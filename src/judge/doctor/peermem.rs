@@ -31,7 +31,7 @@ pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     [dma_buf(case), gate(case)].into_iter().flatten().collect()
 }
 
-/// `GeForce` cards: NVIDIA's driver registers none of their memory for RDMA (NVIDIA, `GPUDirect RDMA`, supported GPUs).
+/// `GeForce` cards: NVIDIA's driver registers none of their memory for RDMA (NVIDIA's list of supported GPUs).
 fn consumer_cards(case: &Case<'_>) -> Option<Finding> {
     let (source, models) = &case.symptoms.driver.models;
     let is_consumer = |model: &String| model.contains("GeForce");
