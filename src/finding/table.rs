@@ -269,11 +269,11 @@ findings! {
             "Replace or reseat the GPU, its cable or riser, and check power and temperature, if it comes back: collect \
                 `nvidia-bug-report.sh` for the vendor.",
         ];
-    GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi ends with an error, and the operator takes that for no driver",
+    GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
         after [GpuLost],
         [
             "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
-            "Take the GPU out of use until then: bind it to vfio-pci (`vfio-pci.ids`, or `driverctl set-override ADDRESS vfio-pci`), and delete the driver's and the validator's pods.",
+            "Take the GPU out of use until then: bind it to vfio-pci (`driverctl set-override ADDRESS vfio-pci`), and delete the driver's and the validator's pods.",
             "Find it on the node: `nvidia-smi | grep infoROM`.",
         ];
     GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
@@ -440,11 +440,12 @@ findings! {
         ];
 
     // The marker.
-    UnsupportedModulesRefused: Critical, "modprobe refuses a module of MOFED's that SUSE does not support",
+    UnsupportedModulesRefused: Critical, "modprobe refuses one of MOFED's modules: SUSE does not support it",
         after [],
         [
-            "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` on the node: modprobe then loads such modules.",
-            "Use a newer MOFED image, which passes `--allow-unsupported` itself.",
+            "Use a newer MOFED image, which passes `--allow-unsupported`.",
+            "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` where that modprobe runs: in MOFED's \
+                container, or on the node if MOFED is the host's own.",
         ];
     MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
         after [KilledForMemory],
@@ -587,8 +588,8 @@ findings! {
     NvlsmMissing: Critical, "Fabric Manager does not start: NVLSM, NVIDIA's NVLink subnet manager, is not installed",
         after [],
         [
-            "Install the package `nvlsm` of the driver's version, then `systemctl restart nvidia-fabricmanager`.",
-            @DriverPod "Use a driver image that has it.",
+            @HostDriver "Install the package `nvlsm` (its versions are dates), then `systemctl restart nvidia-fabricmanager`.",
+            @DriverPod "Use a driver image that contains `nvlsm`.",
         ];
     FabricManagerTooEarly: Critical, "Fabric Manager started without the NVLink 5 devices: CUDA error 802 on all GPUs",
         after [NvlsmMissing, UmadNotLoaded],
@@ -706,12 +707,12 @@ findings! {
             "Install MOFED with `--with-nvmf` (`mlnx-nvme`) for `nvme_rdma` or another NVMe-oF module.",
             "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it.",
         ];
-    SriovLockedDown: Warning, "the SR-IOV operator may not change the NICs' firmware: the kernel is locked down (Secure Boot)",
+    SriovLockedDown: Warning, "the SR-IOV operator cannot change the NICs' firmware: the kernel is locked down (Secure Boot)",
         after [],
         [
             "Set the firmware once without Secure Boot: `mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=N`, then reboot.",
             "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
-            "Or turn Secure Boot off.",
+            "Turn Secure Boot off otherwise.",
         ];
     VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
         after [],
@@ -823,11 +824,11 @@ findings! {
             "Remove the line `install nvidia_peermem …` from the file that the evidence names.",
             "If something must run before the load, let the line run `peermem-gate load`.",
         ];
-    GpuWithoutRdma: Warning, "the GPUs are GeForce cards, with which NVIDIA's driver supports no GPUDirect RDMA",
+    GpuWithoutRdma: Warning, "the GPUs are GeForce cards: NVIDIA's driver does not support GPUDirect RDMA on them",
         after [],
         [
             "Use data centre or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
-            "Or run without it: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
+            "Run without it otherwise: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
         ];
     LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place",
         after [],
@@ -1020,10 +1021,10 @@ findings! {
             @HostDriver "Install the open kernel modules on the host (`nvidia-open`), and reboot.",
             "If nothing uses GPUDirect Storage, set `gds.enabled: false`.",
         ];
-    ImexSessionTaken: Warning, "a second IMEX daemon gets no session: the host's nvidia-imex has the only one",
+    ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it",
         after [],
         [
-            "Stop the host's service on these nodes: `systemctl disable --now nvidia-imex`; the ComputeDomain brings its own daemon.",
+            "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own.",
             "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
         ];
     CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
@@ -1174,20 +1175,14 @@ findings! {
             "Correct the setting that the evidence names in `/etc/containerd/config.toml`, and restart containerd. For `systemd_cgroup`: remove it, and set `SystemdCgroup = true` in the `options` of each runtime.",
             "Compare with the defaults: `containerd config default`.",
         ];
-    KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
-        after [ContainerdWithoutCri],
-        [
-            "Correct what its last words name: `journalctl -u kubelet -n 20`.",
-            "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
-        ];
     RuntimeCgroupsDiffer: Critical, "the container runtime does not use systemd's cgroups, and kubelet does: systemd ends the pods",
         after [],
         [
             "Set `SystemdCgroup = true` in the `options` of every runtime of containerd's configuration, the nvidia one included, and restart containerd and kubelet.",
-            "Write a configuration that `nvidia-ctk` made from nothing again: first `containerd config default`, then \
+            "Write the file again if `nvidia-ctk` made it from nothing: back it up, write `containerd config default`, set `SystemdCgroup = true` for runc, then run \
                 `nvidia-ctk runtime configure`.",
         ];
-    ToolkitRootMissing: Critical, "the container toolkit looks for the driver in a root that is not there: no container with a GPU starts",
+    ToolkitRootMissing: Critical, "the container toolkit looks for the driver in a directory that does not exist: no container with a GPU starts",
         after [DriverRootMissing],
         [
             "Remove the line `root = …` from `/etc/nvidia-container-runtime/config.toml` (or set `root = \"/\"`) where the driver is the host's own.",
@@ -1197,22 +1192,22 @@ findings! {
         after [],
         [
             "Set `net.core.bpf_jit_harden` to 1 if it is 2: `sysctl -w net.core.bpf_jit_harden=1`, and in `/etc/sysctl.d`.",
-            "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy.",
+            "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
             "Update nvidia-container-toolkit (libnvidia-container).",
         ];
     ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts",
         after [],
         [
-            "Use the toolkit's image for an older system: `toolkit.version` with the suffix `-ubi8`.",
-            "Or install a toolkit of the host's own distribution, and set `toolkit.enabled: false`.",
-            "Or move the node to a newer operating system.",
+            "Use the toolkit's image for an older system: `toolkit.version`, such as `v1.17.8-ubi8`.",
+            "Install the toolkit of the host's own distribution otherwise, and set `toolkit.enabled: false`.",
+            "Move the node to a newer operating system.",
         ];
     CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start",
         after [],
         [
             @DriverPod "Update the driver: `driver.version` in the ClusterPolicy.",
             @HostDriver "Install a newer driver on the host, and reboot.",
-            "Or use images of an older CUDA; for the operator's validator an older release of the operator.",
+            "Use images of an older CUDA otherwise; for the operator's validator an older release of the operator.",
         ];
     CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node",
         after [],
@@ -1220,7 +1215,7 @@ findings! {
             "Install the plugin that the evidence names: `secondaryNetwork` in the NicClusterPolicy brings the RDMA networks' plugins; `ib-sriov` comes with ib-sriov-cni of the SR-IOV operator.",
             "Check its DaemonSet's pod on this node, which copies it to `/opt/cni/bin`.",
         ];
-    MultusUnauthorized: Warning, "pods get no second network: the API server refuses multus' token",
+    MultusUnauthorized: Warning, "pods get no second network: the API server rejects the token of multus",
         after [],
         [
             "Restart multus on the node, which writes a new token: `kubectl delete pod -A -l app=multus --field-selector spec.nodeName={node}`.",
@@ -1230,13 +1225,19 @@ findings! {
         after [],
         [
             "Use an IPoIBNetwork in place of the MacvlanNetwork: macvlan needs Ethernet.",
-            "Or give pods a device: HostDeviceNetwork or SR-IOV (ib-sriov).",
+            "Give pods a device otherwise: HostDeviceNetwork or SR-IOV (ib-sriov).",
         ];
     RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
         after [],
         [
             "Correct the file at the line that the evidence names, or remove the drop-in if you do not need it.",
             "Check it before you restart the runtime: `containerd --config FILE config dump >/dev/null`.",
+        ];
+    KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
+        after [ContainerdWithoutCri, RuntimeConfigBroken],
+        [
+            "Correct what its last words name: `journalctl -u kubelet -n 20`.",
+            "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
         ];
     DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
         after [],
@@ -1352,7 +1353,7 @@ findings! {
         after [],
         [
             "Let its DaemonSet run here: it needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
-            "Use `sharing.timeSlicing` in place of `sharing.mps` in the device plugin's configuration otherwise.",
+            "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration.",
         ];
     DevicePluginFailed: Warning, "the device plugin ends with an error: the node offers no GPU",
         after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing],

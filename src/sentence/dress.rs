@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What loggers put before a sentence: a time, a level, a line of source.
 
+use super::LONGEST;
 use crate::record::string_end;
 use crate::stamp::{self, Stamp};
 use std::borrow::Cow;
@@ -132,9 +133,10 @@ fn logrus(line: &[u8]) -> Option<Undressed<'_>> {
     let Some(quoted) = message.strip_prefix(b"\"") else {
         return Some(dressed(Dress::Logrus, message));
     };
-    let end = string_end(quoted)?;
+    // Of a line that was cut, such as containerd's with its whole configuration, the end is missing.
+    let end = string_end(quoted).or((line.len() == LONGEST).then_some(quoted.len()))?;
     let mut text = unescaped(&quoted[..end]);
-    text.extend_from_slice(&quoted[end + 1..]);
+    text.extend_from_slice(quoted.get(end + 1..).unwrap_or_default());
     Some(Undressed { dress: Dress::Logrus, text: Cow::Owned(text) })
 }
 
@@ -211,6 +213,14 @@ mod tests {
         is("I1121 11:51:41.123456       1 main.go:27] a sentence", Dress::Klog, "a sentence");
         is("Fri Nov 21 11:54:07 UTC 2025 a sentence", Dress::Dated, "a sentence");
         is("Fri Nov 21 11:54:07 AM UTC 2025 a sentence", Dress::Dated, "a sentence");
+    }
+
+    #[test]
+    fn of_a_line_that_was_cut_the_beginning_counts() {
+        let line = format!("time=1 level=info msg=\"Start cri plugin {}", "x".repeat(LONGEST));
+        let cut = undress(&line.as_bytes()[..LONGEST]);
+        assert!(cut.dress == Dress::Logrus && cut.text.starts_with(b"Start cri plugin x"));
+        assert_eq!(undress(&line.as_bytes()[..LONGEST - 1]).dress, Dress::Bare);
     }
 
     #[test]

@@ -78,8 +78,8 @@ pub struct Heard {
 const PARTS: usize = 8 * 1024;
 /// More of them are one more fault of the same clock.
 const STEPS: usize = 16;
-/// The field that says of which container a sentence is.
-const OF: &str = "container";
+/// The fields that say what a sentence is about.
+const OF: [&str; 2] = ["container", "plugin"];
 /// `2025-11-21T11:58:39`: comparable as text where the zone is the same.
 const TO_THE_SECOND: usize = 19;
 
@@ -229,15 +229,7 @@ impl Ears {
         if let Some(since_boot) = spoken.since_boot {
             self.apart(spoken.written, since_boot, rules);
         }
-        let who = match spoken.program {
-            b"kernel" => Who::Kernel,
-            b"chronyd" => Who::Clock,
-            b"containerd" => Who::Containerd,
-            b"nvidia-gridd" => Who::Gridd,
-            b"nvidia-fabricmanager-start.sh" => Who::FabricManagerStart,
-            b"kubelet" | b"k3s" | b"rke2" | b"microk8s.daemon-kubelite" => Who::Kubelet,
-            _ => return,
-        };
+        let Some(who) = speaker(spoken.program) else { return };
         let understood = rules.table.understand(spoken.text).filter(|u| u.sentence.who == who);
         if let Some(understood) = understood {
             let stamp = spoken.since_boot.or_else(|| spoken.written.stamp(rules.not_after_ns));
@@ -308,31 +300,49 @@ impl Ears {
 
     fn keep(&mut self, understood: Understood, text: &[u8], at: Option<Stamp>, rules: &Rules<'_>) {
         let Understood { sentence: Sentence { who, meaning, is_polled, .. }, fields } = understood;
-        if *is_polled && self.repeat(*meaning, *who, fields.get(OF), at) {
+        let (line, text) = (self.heard.lines - 1, shortened(text));
+        let saying = Saying { meaning: *meaning, who: *who, at, until: at, count: 1, fields, text, line };
+        if *is_polled && self.repeat(&saying) {
             return;
         }
         if self.kept.len() == rules.most {
             self.kept.pop_front();
             self.heard.forgotten += 1;
         }
-        let (line, text) = (self.heard.lines - 1, shortened(text));
-        let saying = Saying { meaning: *meaning, who: *who, at, until: at, count: 1, fields, text, line };
         self.kept.push_back((saying, *is_polled));
     }
 
-    /// Adds to what was said already of the same container, where nothing but polling came between.
-    fn repeat(&mut self, meaning: Meaning, who: Who, of: Option<&String>, at: Option<Stamp>) -> bool {
+    /// Adds to what was said already of the same thing, where nothing but polling came between. The newest words
+    /// stay.
+    fn repeat(&mut self, new: &Saying) -> bool {
         let since_a_step = self.kept.iter_mut().rev().take_while(|(_, is_polled)| *is_polled);
-        let clock = |at: Option<Stamp>| at.map(|at| at.clock);
-        let mut same = since_a_step
-            .map(|(saying, _)| saying)
-            .filter(|s| s.meaning == meaning && s.who == who && clock(s.until) == clock(at))
-            .filter(|s| s.fields.get(OF) == of);
+        let clock = |saying: &Saying| saying.until.map(|at| at.clock);
+        let is_same = |old: &Saying| {
+            (old.meaning, old.who, clock(old)) == (new.meaning, new.who, clock(new))
+                && OF.iter().all(|name| old.fields.get(*name) == new.fields.get(*name))
+        };
+        let mut same = since_a_step.map(|(saying, _)| saying).filter(|saying| is_same(saying));
         let Some(saying) = same.next() else { return false };
         saying.count += 1;
-        saying.until = at.or(saying.until);
+        saying.until = new.until.or(saying.until);
+        saying.fields.clone_from(&new.fields);
+        saying.text.clone_from(&new.text);
         true
     }
+}
+
+/// Who speaks under this name in the system's log.
+#[must_use]
+pub fn speaker(program: &[u8]) -> Option<Who> {
+    Some(match program {
+        b"kernel" => Who::Kernel,
+        b"chronyd" => Who::Clock,
+        b"containerd" => Who::Containerd,
+        b"nvidia-gridd" => Who::Gridd,
+        b"nvidia-fabricmanager-start.sh" => Who::FabricManagerStart,
+        b"kubelet" | b"k3s" | b"rke2" | b"microk8s.daemon-kubelite" => Who::Kubelet,
+        _ => return None,
+    })
 }
 
 /// A whole log at once: for tests, and for who feeds it with random bytes.
@@ -361,7 +371,8 @@ mod tests {
         };
         let log = [line("a"), line("b"), line("a")].concat();
         let heard = hear(Speakers::from_iter([Who::Kubelet]), Form::System, log.as_bytes(), i64::MAX / 2);
-        let told: Vec<_> = heard.sayings.iter().map(|said| (said.fields[OF].as_str(), said.count)).collect();
+        let told: Vec<_> =
+            heard.sayings.iter().map(|said| (said.fields["container"].as_str(), said.count)).collect();
         assert_eq!(told, [("a", 2), ("b", 1)]);
     }
 

@@ -134,19 +134,19 @@ meanings! {
     MigManagerDone: "mig-manager has applied its configuration";
     RdmaPluginNetns: "the RDMA device plugin ends: RDMA devices are in exclusive network namespace mode";
     RdmaPluginMisses: "the RDMA device plugin leaves out <bdf>: it finds no <file>";
-    RdmaPluginSelectsNone: "the selectors of the RDMA device plugin fit no device: <resource>";
+    RdmaPluginSelectsNone: "the RDMA device plugin finds no RDMA device for <resource>";
     RdmaPluginExposes: "the RDMA device plugin offers <number> devices";
 
     // kubelet.
     ImageNotPulled: "the image of <container> cannot be pulled: <why>";
-    MountNotShared: "<container> is not started: the host's mount is not shared";
+    MountNotShared: "<container> is not started: <why>it is not a shared mount";
     ToolkitRootMissing: "<container> is not started: the container toolkit finds no driver root";
-    DeviceRulesRefused: "<container> is not started: the container toolkit cannot give it devices";
+    DeviceRulesRefused: "<container> is not started: the kernel refuses the container toolkit's device filter";
     ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>";
     CudaNotSatisfied: "<container> is not started: its image requires CUDA <cuda>";
     CniPluginMissing: "a pod gets no network: <plugin> is not on the node";
     MacvlanRefused: "a pod gets no network: the kernel refuses a macvlan";
-    MultusUnauthorized: "a pod gets no network: the API server refuses multus";
+    MultusUnauthorized: "a pod gets no network: the API server rejects the token of multus";
     KubeletFailed: "kubelet ends: <why>";
     StartupProbeFailed: "kubelet ends <container>: its startup probe has failed";
     CdiUnresolved: "<container> is not started: there is no CDI device <device>";

@@ -14,7 +14,7 @@ mod program;
 mod table;
 mod trouble;
 
-pub use listen::{ClockStep, Form, Heard, Listener, Saying, hear};
+pub use listen::{ClockStep, Form, Heard, Listener, Saying, hear, speaker};
 pub use meaning::Meaning;
 pub use program::{Speakers, Who};
 pub use table::{SENTENCES, Sentence};
@@ -140,13 +140,11 @@ fn shortened(bytes: &[u8]) -> String {
 /// The same of its end: kubelet puts what it did before what went wrong, and the pod's name behind it.
 fn ending(bytes: &[u8]) -> String {
     let end = memchr::memmem::find(bytes, b"\" pod=").unwrap_or(bytes.len());
-    let bytes = bytes[..end].strip_suffix(b"\\\"").unwrap_or(&bytes[..end]);
-    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(FIELD)..]);
-    if bytes.len() > FIELD {
-        format!("…{}", text.trim_start_matches('\u{fffd}'))
-    } else {
-        text.into_owned()
-    }
+    let bytes = bytes[..end].strip_suffix(b"\"").unwrap_or(&bytes[..end]);
+    // Go has quoted it again and again.
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(FIELD)..]).replace("\\n", " ");
+    let text = text.replace('\\', "");
+    if bytes.len() > FIELD { format!("…{}", text.trim_start_matches('\u{fffd}')) } else { text }
 }
 
 /// The time in a line's own prefix, for logs without times of their own.

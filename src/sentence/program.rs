@@ -68,7 +68,8 @@ programs! {
         in ["rdma-shared-dp", "k8s-rdma-shared-dp-ds", "kube-rdma-shared-dp"], [GoLog];
     SriovDaemon: "the SR-IOV operator's daemon", "sriov-network-operator, pkg/plugins/mellanox",
         in ["sriov-network-config-daemon"], [Zap];
-    ImexDaemon: "nvidia-imex", "nvidia-imex; k8s-dra-driver-gpu, cmd/compute-domain-daemon", in ["compute-domain-daemon"], [Threaded];
+    ImexDaemon: "nvidia-imex", "nvidia-imex; k8s-dra-driver-gpu, cmd/compute-domain-daemon",
+        in ["compute-domain-daemon"], [Threaded];
     Gate: "peermem-gate", "this program",
         in ["peermem-gate", "peermem-gate-keep", "nvidia-driver-ctr", "nvidia-peermem-ctr", "k8s-driver-manager"], [Tracing];
     Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat", in [], [];

@@ -293,7 +293,7 @@ pub const SENTENCES: &[Sentence] = &[
     says(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: <why..>unresolvable CDI devices <device..>", CdiUnresolved),
     says(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: <why..>unresolvable CDI devices <device..>", CdiUnresolved),
     repeats(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>change root failed<more..>", ToolkitRootMissing),
-    repeats(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>failed to add device rules: <more..>", DeviceRulesRefused),
+    repeats(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>failed to add device rules: unable to <doing> new device filter<more..>", DeviceRulesRefused),
     repeats(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>version `GLIBC_<libc>' not found<more..>", ToolkitLibcTooOld),
     repeats(Kubelet, "-", "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>unsatisfied condition: cuda<cuda>, please update your driver<more..>", CudaNotSatisfied),
     repeats(Kubelet, "-", "\"Failed to create sandbox for pod\" err=\"<why..>failed to find plugin \\\"<plugin>\\\" in path <more..>", CniPluginMissing),
@@ -311,6 +311,7 @@ pub const SENTENCES: &[Sentence] = &[
     repeats(Gridd, "-", "Failed to acquire license from <server..>", VgpuUnlicensed),
     repeats(Gridd, "-", "Failed to acquire/renew license from license server <why..>", VgpuUnlicensed),
     says(Gridd, "-", "License acquired successfully<more..>", VgpuLicensed),
+    says(Gridd, "-", "License renewed successfully<more..>", VgpuLicensed),
     says(FabricManagerStart, "-", "Please install \"Nvidia NVLink Subnet Manager\" (nvlsm) package", NvlsmMissing),
 
     // Talos, which writes no modules-load.d.

@@ -10,6 +10,12 @@ use std::fmt::Display;
 
 /// The node's clock may be set a little after the boot.
 const GRAIN: i64 = 5 * SECOND;
+/// In seconds.
+const A_MINUTE: i64 = 60;
+/// In seconds: kubelet tries again at least every five minutes, and may miss two turns.
+const LATELY: i64 = 15 * A_MINUTE;
+/// No zone is farther from UTC, in nanoseconds.
+const FARTHEST: i64 = 14 * 60 * A_MINUTE * SECOND;
 
 impl Case<'_> {
     /// The newest of these sayings since the boot, unless one of the others came later.
@@ -21,15 +27,28 @@ impl Case<'_> {
         said.get(at).filter(|one| !is_overcome && self.is_of_this_boot(one))
     }
 
-    /// The newest of these sayings by its last repetition, if that is at most so many minutes old.
-    pub(super) fn heard_within(&self, wanted: Meaning, minutes: i64) -> Option<&Said> {
+    /// The newest of these sayings by its last repetition, if that is at most [`LATELY`] ago, and as long after the
+    /// boot: what a boot brings has passed by then.
+    pub(super) fn heard_lately(&self, wanted: Meaning) -> Option<&Said> {
         let survey = &self.symptoms.survey;
-        let age = |said: &Said| {
-            let at = survey.logs.on_wall(said.saying.until.or(said.saying.at)?)?;
-            survey.clock.age(at.ns / SECOND)
-        };
+        let booted = *survey.clock.boot.as_ref().ok()?;
+        let is_late = |at: i64| at - booted > LATELY;
+        let age = |said: &Said| survey.clock.age(self.said_at(said)? / SECOND);
         let timed = survey.logs.saying(wanted).filter_map(|said| Some((age(said)?, said)));
-        timed.filter(|(age, _)| *age <= minutes * 60).min_by_key(|(age, _)| *age).map(|(_, said)| said)
+        let newest = timed.filter(|(age, _)| (-A_MINUTE..=LATELY).contains(age)).min_by_key(|(age, _)| *age);
+        newest.map(|(_, said)| said).filter(|said| self.said_at(said).is_some_and(|at| is_late(at / SECOND)))
+    }
+
+    /// When it was said last, in nanoseconds since 1970. Syslog's classic stamps have the node's zone and do not say
+    /// which: the file's own time says it.
+    pub(super) fn said_at(&self, said: &Said) -> Option<i64> {
+        const QUARTER: i64 = 15 * A_MINUTE * SECOND;
+        let logs = &self.symptoms.survey.logs;
+        let at = logs.on_wall(said.saying.until.or(said.saying.at)?)?.ns;
+        let file = logs.file(said).filter(|file| file.container.is_none());
+        let ahead = file.and_then(|file| Some(file.modified?.ns - logs.on_wall(file.last?)?.ns));
+        let zone = ahead.map_or(0, |ahead| (ahead + QUARTER / 2).div_euclid(QUARTER) * QUARTER);
+        Some(if zone.abs() <= FARTHEST { at + zone } else { at })
     }
 
     /// The same as [`Self::heard`], but one load of a module says both at once: nvidia says which GPU it refuses, and
@@ -90,7 +109,7 @@ fn quoted(said: &Said) -> String {
     let saying = &said.saying;
     let at = saying.until.or(saying.at).map(|at| format!("{at}: ")).unwrap_or_default();
     let times = if saying.count > 1 { format!(" ({} times)", saying.count) } else { String::new() };
-    // A line of kubelet's is long, and says what counts at its end.
+    // kubelet's lines are long, and say what counts at their ends.
     let told = match saying.who {
         Who::Kubelet => saying.meaning.text(&saying.fields),
         _ => saying.text.clone(),

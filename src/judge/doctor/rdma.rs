@@ -32,7 +32,7 @@ fn nics<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a PciFunction> {
     nics.filter(|nic| nic.is_network() && nic.driver.as_deref() == Some("mlx5_core"))
 }
 
-fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
+pub(super) fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
     case.symptoms.rdma.devices.as_ref().ok().and_then(|devices| devices.as_deref()).unwrap_or_default()
 }
 
@@ -148,21 +148,8 @@ fn plugin(case: &Case<'_>) -> Option<Finding> {
     (offers_none && !devices(case).is_empty()).then(|| {
         let finding = case.by_word(Id::RdmaPluginOffersNone, said);
         let finding = case.and_word(finding, case.heard(&[Meaning::RdmaPluginMisses], &[]));
-        let selects = case.heard(&[Meaning::RdmaPluginSelectsNone], &[]);
-        let finding = case.and_word(finding, selects);
-        match selects {
-            Some(_) => finding.seen("/sys/bus/pci/devices", "its selectors match none of this node's NICs"),
-            None => finding,
-        }
+        case.and_word(finding, case.heard(&[Meaning::RdmaPluginSelectsNone], &[]))
     })
-}
-
-impl Case<'_> {
-    /// A port of this node speaks InfiniBand.
-    pub(super) fn has_infiniband(&self) -> bool {
-        let ports = devices(self).iter().flat_map(|device| &device.ports);
-        ports.into_iter().any(|port| port.link_layer.as_deref() == Some("InfiniBand"))
-    }
 }
 
 fn netns(case: &Case<'_>) -> Option<Finding> {

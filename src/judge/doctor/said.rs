@@ -37,6 +37,10 @@ enum While {
     Without(&'static str),
     /// The driver is the host's own.
     HostDriver,
+    /// The program that said it was not started again after that, or not for long.
+    Unmended(Role),
+    /// No NIC has a virtual function.
+    NoVirtualFunction,
     /// The node has an InfiniBand port.
     Infiniband,
     Always,
@@ -50,19 +54,13 @@ struct Row {
     about: Option<(&'static str, &'static [&'static str])>,
     unless: &'static [Meaning],
     only: While,
-    /// It must have been said in as many minutes.
-    within: Option<i64>,
+    /// It must have been said in the last minutes.
+    is_fleeting: bool,
 }
 
 const DRIVER: &str = "nvidia-driver-ctr";
 const DRIVERS: [&str; 3] = [DRIVER, "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const MOFED: [&str; 1] = ["mofed-container"];
-/// In minutes: kubelet tries again at least every five, and what a boot brings by itself has come by then.
-const NOW: i64 = 6;
-/// Of what a boot does not bring.
-const A_WHILE: i64 = 15;
-/// What does not pass by itself may have been said before a reboot's worth of work.
-const LATELY: i64 = 65;
 /// A container that was started as often has not come through.
 const OFTEN: u32 = 3;
 /// nvidia was loaded again. Only the kernel's own words count against the kernel's: its log may have no year.
@@ -73,12 +71,12 @@ const MARKED: &[Meaning] = &[MofedMarkerSet, MofedReady];
 const INSTALLED: &[Meaning] = &[DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
 
 const fn row(id: Id, said: Meaning, unless: &'static [Meaning], only: While) -> Row {
-    Row { id, said, about: None, unless, only, within: None }
+    Row { id, said, about: None, unless, only, is_fleeting: false }
 }
 
-/// Of what kubelet says about any pod: only while it says so.
-const fn within(minutes: i64, id: Id, said: Meaning, only: While) -> Row {
-    Row { within: Some(minutes), ..row(id, said, &[], only) }
+/// What kubelet says of a pod counts while it says so.
+const fn fleeting(id: Id, said: Meaning, only: While) -> Row {
+    Row { is_fleeting: true, ..row(id, said, &[], only) }
 }
 
 const fn about(row: Row, field: &'static str, words: &'static [&'static str]) -> Row {
@@ -124,28 +122,24 @@ const ROWS: &[Row] = &[
     row(Id::ToolkitTooOld, ToolkitTooOld, &[ToolkitReady], While::Always),
     row(Id::MigManagerFailed, MigManagerFailed, &[MigManagerDone], While::Always),
     row(Id::UnsupportedModulesRefused, MofedModuleUnsupported, MARKED, While::Always),
-    row(Id::GpuInforomCorrupted, GpuInforomCorrupted, &[], While::Always),
+    row(Id::GpuInforomCorrupted, GpuInforomCorrupted, &[], While::Without("driver-ready")),
     row(Id::VgpuUnlicensed, VgpuUnlicensed, &[VgpuLicensed], While::Driver),
     row(Id::NvlsmMissing, NvlsmMissing, &[], While::NoFabricManager),
     row(Id::ImexSessionTaken, ImexSessionTaken, &[ImexReady], While::Driver),
     row(Id::SriovLockedDown, SriovLockedDown, &[], While::Always),
-    row(Id::VfsWithoutRoom, VfsWithoutRoom, &[], While::Always),
-    within(NOW, Id::KubeletFails, KubeletFailed, While::Always),
-    row(Id::ContainerdWithoutCri, CriNotLoaded, &[CriLoaded], While::Always),
-    within(LATELY, Id::ToolkitRootMissing, ToolkitRootMissing, While::HostDriver),
-    within(LATELY, Id::DeviceRulesRefused, DeviceRulesRefused, While::Always),
-    within(LATELY, Id::ToolkitLibcTooOld, ToolkitLibcTooOld, While::Always),
-    within(LATELY, Id::CudaNotSatisfied, CudaNotSatisfied, While::Always),
-    within(NOW, Id::CniPluginMissing, CniPluginMissing, While::Always),
-    within(A_WHILE, Id::MultusUnauthorized, MultusUnauthorized, While::Always),
-    within(A_WHILE, Id::MacvlanOnInfiniband, MacvlanRefused, While::Infiniband),
+    row(Id::VfsWithoutRoom, VfsWithoutRoom, &[], While::NoVirtualFunction),
+    fleeting(Id::KubeletFails, KubeletFailed, While::Unmended(Role::Kubelet)),
+    row(Id::ContainerdWithoutCri, CriNotLoaded, &[CriLoaded], While::Unmended(Role::Runtime)),
+    fleeting(Id::ToolkitRootMissing, ToolkitRootMissing, While::HostDriver),
+    fleeting(Id::DeviceRulesRefused, DeviceRulesRefused, While::Always),
+    fleeting(Id::ToolkitLibcTooOld, ToolkitLibcTooOld, While::Always),
+    fleeting(Id::CudaNotSatisfied, CudaNotSatisfied, While::Always),
+    fleeting(Id::CniPluginMissing, CniPluginMissing, While::Always),
+    fleeting(Id::MultusUnauthorized, MultusUnauthorized, While::Always),
+    fleeting(Id::MacvlanOnInfiniband, MacvlanRefused, While::Infiniband),
     row(Id::ImageNotPulled, ImageNotPulled, &[], While::Missed),
     row(Id::RunNotShared, MountNotShared, &[], While::Missed),
-    about(
-        within(A_WHILE, Id::RunNotShared, MountNotShared, While::Always),
-        "container",
-        &["validation", "toolkit", "plugin"],
-    ),
+    about(fleeting(Id::RunNotShared, MountNotShared, While::Always), "why", &["\"/run"]),
     row(Id::CdiSpecMissing, CdiUnresolved, &[], While::NoCdi),
     row(Id::FabricManagerUnfit, FabricManagerUnfit, &[], While::NoFabricManager),
     about(
@@ -179,18 +173,26 @@ const PLUGIN: &[Meaning] = &[DevicePluginReady];
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let found =
         ROWS.iter().filter_map(|row| row.finding(case)).chain(killed(case)).chain(of_another_stack(case));
-    let more = |finding: Finding| match finding.id {
+    found.map(|finding| explained(case, finding)).collect()
+}
+
+/// With what else of the node shows why.
+fn explained(case: &Case<'_>, finding: Finding) -> Finding {
+    match finding.id {
         Id::CudaNotInitialised => with_modules(case, finding),
-        Id::CudaNotSatisfied => match &case.symptoms.driver.loaded {
-            (source, Ok(Some(version))) => finding.seen(source.display(), format!("the driver is {version}")),
-            _ => finding,
-        },
+        Id::CudaNotSatisfied => with_driver(case, finding),
         Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
             finding.seen("/proc/modules", "nvidia_drm is loaded: it holds every GPU, so none can be reset")
         }
         _ => finding,
-    };
-    found.map(more).collect()
+    }
+}
+
+fn with_driver(case: &Case<'_>, finding: Finding) -> Finding {
+    match &case.symptoms.driver.loaded {
+        (source, Ok(Some(version))) => finding.seen(source.display(), format!("the driver is {version}")),
+        _ => finding,
+    }
 }
 
 /// Where no switch is on the bus it may be one that Fabric Manager reaches by RDMA.
@@ -207,9 +209,10 @@ fn with_modules(case: &Case<'_>, finding: Finding) -> Finding {
 
 impl Row {
     fn finding(&self, case: &Case<'_>) -> Option<Finding> {
-        let said = match self.within {
-            Some(minutes) => case.heard_within(self.said, minutes)?,
-            None => case.heard_apart(&[self.said], self.unless)?,
+        let said = if self.is_fleeting {
+            case.heard_lately(self.said)?
+        } else {
+            case.heard_apart(&[self.said], self.unless)?
         };
         (self.only.holds(case, said) && self.is_about(said)).then(|| case.by_word(self.id, said))
     }
@@ -232,6 +235,10 @@ impl While {
             Self::Plugin => {
                 is_live && processes.first(Role::DevicePlugin).is_none_or(|plugin| is_its(case, plugin, said))
             }
+            Self::Unmended(role) => processes.first(role).is_none_or(|process| is_its(case, process, said)),
+            Self::NoVirtualFunction => {
+                case.symptoms.nics.as_ref().is_ok_and(|nics| nics.iter().all(|nic| !nic.is_virtual))
+            }
             Self::TwoDriverPods => {
                 let pods = case.symptoms.survey.pods.all.iter();
                 pods.filter(|pod| pod.is_here && pod.containers.contains(DRIVER)).count() > 1
@@ -253,12 +260,14 @@ impl While {
     }
 }
 
-/// A plugin that has run for a while since somebody said it has got over it, whatever its log shows.
-fn is_its(case: &Case<'_>, plugin: &Process, said: &Said) -> bool {
-    let at = said.saying.until.or(said.saying.at).and_then(|at| case.symptoms.survey.logs.on_wall(at));
-    let is_older = plugin.started.zip(at).is_none_or(|(started, at)| started * SECOND <= at.ns);
-    let is_new =
-        plugin.started.and_then(|started| case.symptoms.chain.clock.age(started)).is_some_and(|age| age < 60);
+/// A process that has run for a while since it was said has got over it, whatever its log shows.
+fn is_its(case: &Case<'_>, process: &Process, said: &Said) -> bool {
+    let at = case.said_at(said);
+    let is_older = process.started.zip(at).is_none_or(|(started, at)| started * SECOND <= at);
+    let is_new = process
+        .started
+        .and_then(|started| case.symptoms.chain.clock.age(started))
+        .is_some_and(|age| age < 60);
     is_older || is_new
 }
 
@@ -269,17 +278,26 @@ fn is_missed(case: &Case<'_>, containers: &[&str]) -> bool {
         || are(&DRIVERS) && !case.is_listed_live("nvidia")
 }
 
-/// Somebody else's module: of MOFED's and NVIDIA's own other findings speak.
+/// A module of neither stack that needs RDMA. Drivers of other NICs are refused on nodes that work with MOFED.
 fn of_another_stack(case: &Case<'_>) -> Option<Finding> {
-    let is_foreign =
-        |module: &str| !["ib_", "mlx", "rdma_", "nvidia"].iter().any(|own| module.starts_with(own));
+    const USERS: [&str; 9] = [
+        "beegfs",
+        "ib_iser",
+        "ib_isert",
+        "ib_srp",
+        "ib_srpt",
+        "ko2iblnd",
+        "nvme_rdma",
+        "nvmet_rdma",
+        "rpcrdma",
+    ];
     let is_rdma = |symbol: &str| {
         let symbol = symbol.trim_start_matches('_');
         symbol.starts_with("ib_") || symbol.starts_with("rdma_")
     };
     let said = case.symptoms.survey.logs.saying(KernelDisagreesAboutVersion).rfind(|said| {
         let module = Case::field(said, "module");
-        is_foreign(module) && is_rdma(Case::field(said, "symbol")) && case.line(module).is_none()
+        USERS.contains(&module) && is_rdma(Case::field(said, "symbol")) && case.line(module).is_none()
     })?;
     let is_known = case.seen.modules.proc.is_ok() && case.is_of_this_boot(said);
     is_known.then(|| case.by_word(Id::ModuleOfAnotherStack, said))

@@ -3,7 +3,7 @@
 
 use super::super::file::Log;
 use crate::record::{self, Lines};
-use crate::sentence::Table;
+use crate::sentence::{Table, speaker};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -108,7 +108,7 @@ impl Seen {
                 *self.votes.entry(container).or_default() += 1;
             }
         }
-        let known = |program: &[u8]| matches!(program, b"kernel" | b"chronyd" | b"systemd" | b"kubelet");
+        let known = |program: &[u8]| program == b"systemd" || speaker(program).is_some();
         self.mark(SYSTEM, record::spoken(line).is_some_and(|spoken| known(spoken.program)));
     }
 
