@@ -101,3 +101,25 @@ fn every_target_is_run_by_the_fuzzer() {
     let names: Vec<_> = targets::TARGETS.iter().map(|(name, _)| Some(*name)).collect();
     assert_eq!(binaries, names);
 }
+
+/// The fuzzers' own Cargo.lock knows this version of the program, and each crate that it needs.
+#[test]
+fn the_fuzzers_lock_is_of_this_program() {
+    let toml = |file: &str| -> toml::Table {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        fs::read_to_string(path).expect(file).parse().expect("TOML")
+    };
+    let lock = toml("fuzz/Cargo.lock");
+    let mut packages = lock["package"].as_array().expect("packages").iter();
+    let ours = packages.find(|package| package["name"].as_str() == Some("peermem-gate")).expect("ours");
+    assert_eq!(ours["version"].as_str(), Some(env!("CARGO_PKG_VERSION")));
+    let locked: Vec<_> =
+        ours["dependencies"].as_array().expect("crates").iter().filter_map(|c| c.as_str()).collect();
+    let manifest = toml("Cargo.toml");
+    for needed in manifest["dependencies"].as_table().expect("crates").keys() {
+        assert!(
+            locked.contains(&needed.as_str()),
+            "cargo metadata --manifest-path fuzz/Cargo.toml: {needed}"
+        );
+    }
+}

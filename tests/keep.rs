@@ -577,14 +577,20 @@ fn what_cannot_be_seen_changes_nothing() {
 
 #[test]
 fn where_the_gate_does_not_apply_nothing_is_touched() {
-    let mut keep = Keep::new(policy(), false, ms(START));
     let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
-    let mut sight = World { marker: None, is_loaded: true, ..World::ready() }.sight();
-    sight.look.verdict = Verdict::of(vec![condition(ConditionType::RdmaRequested, Reason::RdmaNotRequested)]);
-    let glimpse = sight.glimpse.clone();
-    let response = keep.look(ms(START), &Cause::Start, sight);
-    assert_eq!((response.action, keep.state()), (None, State::Loaded));
-    assert_eq!(keep.glimpse(ms(START + 1), &Cause::Marker, &glimpse).action, None);
+    let not_requested = condition(ConditionType::RdmaRequested, Reason::RdmaNotRequested);
+    let requested = condition(ConditionType::RdmaRequested, Reason::Requested);
+    let no_device = condition(ConditionType::NicPresent, Reason::NoRdmaDevice);
+    let device = condition(ConditionType::NicPresent, Reason::NicFound);
+    for conditions in [vec![not_requested.clone()], vec![not_requested, device], vec![requested, no_device]] {
+        let mut keep = Keep::new(policy(), false, ms(START));
+        let mut sight = World { marker: None, is_loaded: true, ..World::ready() }.sight();
+        sight.look.verdict = Verdict::of(conditions);
+        let glimpse = sight.glimpse.clone();
+        let response = keep.look(ms(START), &Cause::Start, sight);
+        assert_eq!((response.action, keep.state()), (None, State::Loaded));
+        assert_eq!(keep.glimpse(ms(START + 1), &Cause::Marker, &glimpse).action, None);
+    }
 }
 
 fn event(only_mofed: bool) -> impl Strategy<Value = Event> {
