@@ -323,11 +323,11 @@ impl Shell {
     /// The words of every command in a script; those that a command passes on come as one of their own.
     fn calls(&self, script: &str) -> Vec<Vec<String>> {
         const NOTE: &str = r#"
-            note() { printf '%s\0' "$@" $'\n' >>"$CALLS"; [ "$1" != uname ] || echo 6.1.0-1-amd64; }
+            note() { printf '%s\0' "$@" $'\n' >>"$CALLS/$BASHPID"; [ "$1" != uname ] || echo 6.1.0-1-amd64; }
             command_not_found_handle() { note "$@"; }
         "#;
-        let calls = self.0.path().join("calls");
-        fs::write(&calls, "").unwrap();
+        // The parts of a pipeline run side by side: each process has a file of its own.
+        let calls = tempfile::tempdir().unwrap();
         let script = without_redirections(script);
         // A path is no command that bash would not find by PATH, but a function may have its name.
         let paths: BTreeSet<_> = script.split_whitespace().filter(|word| is_path(word)).collect();
@@ -337,13 +337,14 @@ impl Shell {
         let ran = output(
             Command::new("bash")
                 .args(["-c", &format!("{NOTE}{functions}PATH=/nowhere\n{script}")])
-                .env("CALLS", &calls)
+                .env("CALLS", calls.path())
                 .stdin(Stdio::null())
                 .current_dir(&self.0),
         );
         let said = String::from_utf8_lossy(&ran.stderr);
         assert!(!said.contains("syntax error") && !said.contains("unexpected EOF"), "{script}: {said}");
-        let noted = fs::read_to_string(&calls).unwrap();
+        let files = calls.path().read_dir().unwrap().map(|file| file.unwrap().path());
+        let noted: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
         let mut all = Vec::new();
         for call in noted.split("\n\0").filter(|call| !call.is_empty()) {
             let words: Vec<_> = call.trim_end_matches('\0').split('\0').map(str::to_owned).collect();
