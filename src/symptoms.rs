@@ -242,7 +242,7 @@ pub struct Driver {
     pub other_kernels: Vec<String>,
     /// `/proc/driver/nvidia/version`, first line.
     pub version_file: (PathBuf, Seen<Option<String>>),
-    /// Where the loaded driver names its GPUs' models, and each model once.
+    /// Where the loaded driver names its GPUs' models, and each model once; none unless all are known.
     pub models: (PathBuf, Vec<String>),
     /// The loaded nvidia's version by sysfs.
     pub loaded: (PathBuf, Seen<Option<String>>),

@@ -274,7 +274,6 @@ findings! {
         [
             "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
             "Take the GPU out of use until then: bind it to vfio-pci (`driverctl set-override ADDRESS vfio-pci`), and delete the driver's and the validator's pods.",
-            "Find it on the node: `nvidia-smi | grep infoROM`.",
         ];
     GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
         after [GpuLost],
@@ -712,7 +711,7 @@ findings! {
         [
             "Set the firmware once without Secure Boot: `mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=N`, then reboot.",
             "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
-            "Turn Secure Boot off otherwise.",
+            "Turn Secure Boot off if neither is possible.",
         ];
     VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
         after [],
@@ -828,7 +827,7 @@ findings! {
         after [],
         [
             "Use data centre or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
-            "Run without it otherwise: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
+            "Run without GPUDirect RDMA if you keep the cards: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
         ];
     LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place",
         after [],
@@ -1199,15 +1198,15 @@ findings! {
         after [],
         [
             "Use the toolkit's image for an older system: `toolkit.version`, such as `v1.17.8-ubi8`.",
-            "Install the toolkit of the host's own distribution otherwise, and set `toolkit.enabled: false`.",
-            "Move the node to a newer operating system.",
+            "Install the toolkit of the host's own distribution if there is no such image, and set `toolkit.enabled: false`.",
+            "Move the node to a newer operating system if neither helps.",
         ];
     CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start",
         after [],
         [
             @DriverPod "Update the driver: `driver.version` in the ClusterPolicy.",
             @HostDriver "Install a newer driver on the host, and reboot.",
-            "Use images of an older CUDA otherwise; for the operator's validator an older release of the operator.",
+            "Use images of an older CUDA if the driver must stay; for the operator's validator an older release of the operator.",
         ];
     CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node",
         after [],
@@ -1225,7 +1224,7 @@ findings! {
         after [],
         [
             "Use an IPoIBNetwork in place of the MacvlanNetwork: macvlan needs Ethernet.",
-            "Give pods a device otherwise: HostDeviceNetwork or SR-IOV (ib-sriov).",
+            "Give pods a device of their own if they need one: HostDeviceNetwork or SR-IOV (ib-sriov).",
         ];
     RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
         after [],

@@ -359,21 +359,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_repeated_is_told_once_for_each_container() {
-        let line = |container: &str| {
+    fn what_is_repeated_is_told_once_for_each_container_in_the_newest_words() {
+        let line = |container: &str, end: &str| {
             format!(
                 "Aug 23 00:30:22 gpu-1 kubelet[1500]: E0823 00:30:22.000000    1500 pod_workers.go:1301] \"Error syncing \
                  pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"{container}\\\" with \
                  RunContainerError: \\\"{}: change root failed: {}: unknown\\\"\" pod=\"x/y\"\n",
                 "runc create failed: ".repeat(20),
-                "x".repeat(300)
+                end.repeat(300)
             )
         };
-        let log = [line("a"), line("b"), line("a")].concat();
+        let log = [line("a", "x"), line("b", "x"), line("a", "y")].concat();
         let heard = hear(Speakers::from_iter([Who::Kubelet]), Form::System, log.as_bytes(), i64::MAX / 2);
         let told: Vec<_> =
             heard.sayings.iter().map(|said| (said.fields["container"].as_str(), said.count)).collect();
         assert_eq!(told, [("a", 2), ("b", 1)]);
+        let is_newest = |said: &Saying| said.fields["more"].ends_with("y: unknown");
+        assert_eq!(heard.sayings.iter().map(is_newest).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]

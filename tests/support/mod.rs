@@ -642,7 +642,7 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// The only child of a process, once there is one.
-/// Waits for what no event tells of.
+/// Waits for what sends no event.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let until = Instant::now() + LIMIT;
     while !is_so() {

@@ -81,13 +81,13 @@ impl Case<'_> {
         )
     }
 
-    /// A driver container's, or the host's; `None` where neither shows.
     /// A port of this node speaks InfiniBand.
     pub(super) fn has_infiniband(&self) -> bool {
         let ports = super::rdma::devices(self).iter().flat_map(|device| &device.ports);
         ports.into_iter().any(|port| port.link_layer.as_deref() == Some("InfiniBand"))
     }
 
+    /// A driver container's, or the host's; `None` where neither shows.
     pub(super) fn is_container_driver(&self) -> Option<bool> {
         let on_host = self.symptoms.driver.has_modules && self.symptoms.driver.is_on_host;
         if self.has_driver_pod() { Some(true) } else { on_host.then_some(false) }

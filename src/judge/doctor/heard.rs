@@ -31,22 +31,23 @@ impl Case<'_> {
     /// boot: what a boot brings has passed by then.
     pub(super) fn heard_lately(&self, wanted: Meaning) -> Option<&Said> {
         let survey = &self.symptoms.survey;
-        let booted = *survey.clock.boot.as_ref().ok()?;
-        let is_late = |at: i64| at - booted > LATELY;
-        let age = |said: &Said| survey.clock.age(self.said_at(said)? / SECOND);
-        let timed = survey.logs.saying(wanted).filter_map(|said| Some((age(said)?, said)));
-        let newest = timed.filter(|(age, _)| (-A_MINUTE..=LATELY).contains(age)).min_by_key(|(age, _)| *age);
-        newest.map(|(_, said)| said).filter(|said| self.said_at(said).is_some_and(|at| is_late(at / SECOND)))
+        let (booted, now) = (*survey.clock.boot.as_ref().ok()?, survey.clock.now()?);
+        let timed = survey.logs.saying(wanted).filter_map(|said| Some((self.said_at(said)? / SECOND, said)));
+        let (at, newest) = timed.filter(|(at, _)| *at <= now + A_MINUTE).max_by_key(|(at, _)| *at)?;
+        (now - at <= LATELY && at - booted > LATELY).then_some(newest)
     }
 
-    /// When it was said last, in nanoseconds since 1970. Syslog's classic stamps have the node's zone and do not say
-    /// which: the file's own time says it.
+    /// When it was said last, in nanoseconds since 1970. Syslog's classic stamps, of whole seconds, have the node's
+    /// zone and do not say which: the file's own time says it.
     pub(super) fn said_at(&self, said: &Said) -> Option<i64> {
         const QUARTER: i64 = 15 * A_MINUTE * SECOND;
         let logs = &self.symptoms.survey.logs;
         let at = logs.on_wall(said.saying.until.or(said.saying.at)?)?.ns;
         let file = logs.file(said).filter(|file| file.container.is_none());
-        let ahead = file.and_then(|file| Some(file.modified?.ns - logs.on_wall(file.last?)?.ns));
+        let ahead = file.and_then(|file| {
+            let last = file.last.filter(|last| last.precision_ns == SECOND)?;
+            Some(file.modified?.ns - logs.on_wall(last)?.ns)
+        });
         let zone = ahead.map_or(0, |ahead| (ahead + QUARTER / 2).div_euclid(QUARTER) * QUARTER);
         Some(if zone.abs() <= FARTHEST { at + zone } else { at })
     }

@@ -280,7 +280,7 @@ fn is_missed(case: &Case<'_>, containers: &[&str]) -> bool {
 
 /// A module of neither stack that needs RDMA. Drivers of other NICs are refused on nodes that work with MOFED.
 fn of_another_stack(case: &Case<'_>) -> Option<Finding> {
-    const USERS: [&str; 9] = [
+    const USERS: [&str; 10] = [
         "beegfs",
         "ib_iser",
         "ib_isert",
@@ -289,6 +289,7 @@ fn of_another_stack(case: &Case<'_>) -> Option<Finding> {
         "ko2iblnd",
         "nvme_rdma",
         "nvmet_rdma",
+        "rds_rdma",
         "rpcrdma",
     ];
     let is_rdma = |symbol: &str| {

@@ -12,7 +12,6 @@ use crate::probe::read::{small, unreadable, whole};
 use crate::probe::{PEERMEM, module_file};
 use crate::symptoms::Driver;
 use std::collections::BTreeSet;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -55,16 +54,17 @@ pub(super) fn read(places: &Places, release: &str, inspected: &mut Inspected) ->
     }
 }
 
-/// `Model: \t\t NVIDIA H100 80GB HBM3`, in the file `information` of each GPU's directory.
+/// `Model: \t\t NVIDIA H100 80GB HBM3`, in the file `information` of each GPU's directory; none where one of them
+/// cannot be read.
 fn models(directory: PathBuf) -> (PathBuf, Vec<String>) {
-    let gpus = directory.read_dir().into_iter().flatten().flatten();
-    let model = |gpu: fs::DirEntry| {
-        let text = whole(&gpu.path().join("information"), INFORMATION).ok()?;
+    let gpus = names(&directory).ok().flatten().unwrap_or_default();
+    let model = |gpu: &String| {
+        let text = whole(&directory.join(gpu).join("information"), INFORMATION).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
         Some(line.trim().to_owned())
     };
-    let models: BTreeSet<_> = gpus.filter_map(model).collect();
-    (directory, models.into_iter().collect())
+    let models: Option<BTreeSet<_>> = gpus.iter().map(model).collect();
+    (directory, models.into_iter().flatten().collect())
 }
 
 /// ldconfig links the name to the version that is installed last.
