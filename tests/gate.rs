@@ -367,6 +367,17 @@ fn a_gate_that_holds_on_settles_anew_and_keeps_its_deadline() {
 }
 
 #[test]
+fn a_gate_that_forgives_settles_as_it_was_asked_to() {
+    let mut play = Play::new(Policy { settle: ms(0), ..policy() });
+    play.step(0, Some(look(None, 1)));
+    play.last = None;
+    play.gate.hold_on();
+    play.gate.forgive();
+    play.step(100, Some(look(None, 1)));
+    assert_eq!(play.last, Some(Effect::Open(Opening::Ready)));
+}
+
+#[test]
 fn one_look_opens_once() {
     let mut play = Play::new(Policy { timeout: Some(ms(0)), ..policy() });
     play.step(0, Some(look(None, 1)));
