@@ -74,6 +74,8 @@ struct World {
     /// Of its directory in sysfs: each load makes it again.
     inode: u64,
     is_blind: bool,
+    /// No unload takes it away.
+    sticks: bool,
     holder: Option<i32>,
 }
 
@@ -89,6 +91,7 @@ impl World {
             is_loaded: false,
             inode: 0,
             is_blind: false,
+            sticks: false,
             holder: None,
         }
     }
@@ -277,7 +280,7 @@ impl Play {
                 assert!(self.world.swaps() && self.world.is_loaded, "nothing tells of a swap");
                 self.unloads.push(self.now);
                 self.pass(self.now + UNLOAD);
-                if self.world.uses == 0 {
+                if self.world.uses == 0 && !self.world.sticks {
                     self.world.is_loaded = false;
                     Done::Unloaded("unloaded".to_owned())
                 } else {
@@ -423,6 +426,21 @@ fn a_use_that_begins_during_the_unload_is_no_race() {
     play.events.push((play.now + 20, Event::Uses(1)));
     play.after(60_000);
     assert_eq!((play.state(), play.unloads.len()), (State::Busy, 1));
+}
+
+#[test]
+fn an_unload_that_fails_is_tried_again_ever_more_slowly() {
+    let mut play = Play::new(World { sticks: true, ..World::ready() }, false);
+    play.after(2000).then(Event::Unmark).after(5000);
+    let pauses: Vec<_> = play.unloads.windows(2).map(|two| two[1] - two[0] - UNLOAD).collect();
+    assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000, 1000]);
+}
+
+#[test]
+fn after_an_unload_the_next_load_waits_longer_than_the_settle_time() {
+    let mut play = Play::new(World::ready(), false);
+    play.after(2000).then(Event::Unmark).after(100).then(Event::Mark).after(2000);
+    assert_eq!(play.loads[1..], [play.unloads[0] + UNLOAD + 1000]);
 }
 
 #[test]
