@@ -371,7 +371,9 @@ fn a_gate_that_forgives_settles_as_it_was_asked_to() {
     let mut play = Play::new(Policy { settle: ms(0), ..policy() });
     play.step(0, Some(look(None, 1)));
     play.last = None;
+    assert!(play.gate.opens_at_one_look());
     play.gate.hold_on();
+    assert!(!play.gate.opens_at_one_look());
     play.gate.forgive();
     play.step(100, Some(look(None, 1)));
     assert_eq!(play.last, Some(Effect::Open(Opening::Ready)));

@@ -372,9 +372,23 @@ fn it_loads_once_everything_has_settled_and_stays() {
     assert!(play.loads.is_empty());
     play.after(LOAD + 2);
     assert_eq!((play.loads.len(), play.state()), (1, State::Loaded));
+    assert_eq!(play.keep.peermem(), Presence::Live { uses: Some(0) });
     play.after(3_600_000);
     assert_eq!((play.loads.len(), play.unloads.len(), play.state()), (1, 0, State::Loaded));
     assert_eq!(play.lines.last().unwrap(), "still loaded after 3600.0 s");
+}
+
+#[test]
+fn what_it_waits_for_is_told_at_any_time() {
+    let mut keep = Keep::new(policy(), false, ms(START));
+    assert_eq!((keep.sentence(), keep.has_applied()), ("not looked yet".to_owned(), false));
+    let world = World { marker: None, ..World::ready() };
+    keep.look(ms(START), &Cause::Start, world.sight());
+    assert_eq!((keep.sentence(), keep.has_applied()), ("as the test says".to_owned(), true));
+    let start_and_a_minute = ms(START + 60_000);
+    assert_eq!(keep.next_heartbeat(), start_and_a_minute);
+    keep.tick(start_and_a_minute);
+    assert_eq!(keep.next_heartbeat(), ms(START + 120_000));
 }
 
 #[test]
@@ -407,6 +421,7 @@ fn what_is_used_is_named_and_let_go_later() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000).then(Event::Uses(3)).then(Event::Unmark);
     assert_eq!((play.state(), play.unloads.len()), (State::Busy, 0));
+    assert_eq!(play.keep.next_look(), Some(ms(play.now + 999)), "a second after the event");
     play.after(120_000);
     let busy = play
         .lines
@@ -607,6 +622,7 @@ fn where_the_gate_does_not_apply_nothing_is_touched() {
         let glimpse = sight.glimpse.clone();
         let response = keep.look(ms(START), &Cause::Start, sight);
         assert_eq!((response.action, keep.state()), (None, State::Loaded));
+        assert!(!keep.has_applied());
         assert_eq!(keep.glimpse(ms(START + 1), &Cause::Marker, &glimpse).action, None);
     }
 }
@@ -781,7 +797,7 @@ fn a_new_container_is_left_to_unload_the_module_by_itself() {
         world.inode = 1;
         let mut keep = Keep::new(policy(), false, ms(START));
         let _ = keep.look(ms(START), &Cause::Start, world.sight());
-        assert_eq!(keep.state(), State::Loaded);
+        assert_eq!((keep.state(), keep.unload_due()), (State::Loaded, None));
         keep
     };
     let at = |keep: &mut Keep, time: u64, holder| {
@@ -793,7 +809,7 @@ fn a_new_container_is_left_to_unload_the_module_by_itself() {
     assert_eq!(at(&mut loaded(), 10, None), Some(Action::Unload));
     let mut keep = loaded();
     assert_eq!(at(&mut keep, 10, Some(200)), None);
-    assert_eq!(keep.next_look(), Some(ms(START + 310)));
+    assert_eq!((keep.next_look(), keep.unload_due()), (Some(ms(START + 310)), Some(ms(START + 310))));
     assert_eq!(at(&mut keep, 309, Some(200)), None, "another event is no reason to hurry");
     assert_eq!(at(&mut keep, 310, Some(200)), Some(Action::Unload), "it has not done it");
 }
@@ -831,6 +847,7 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     assert_eq!((first.action, keep.state()), (None, State::Waiting));
     assert!(!first.effects.iter().any(Effect::is_last), "it does not end a start");
     assert_eq!(keep.next_look(), Some(ms(START + SETTLE)));
+    assert_eq!(keep.sentence(), "will be rebuilt: as the test says");
     let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
     assert_eq!(step.action, Some(Action::Rebuild));
     keep.rebuilt(Conclusion::Installed, ms(40));
