@@ -351,6 +351,31 @@ fn what_will_block_is_told_while_something_else_is_waited_for() {
 }
 
 #[test]
+fn the_look_that_ends_it_tells_of_a_break_too() {
+    let mut play = Play::new(policy());
+    play.step(59_500, Some(look(None, 1))).step(60_000, Some(look(None, 2)));
+    assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
+    let [.., broken, last] = &play.lines[..] else { panic!("{:?}", play.lines) };
+    assert!(broken.contains("while everything settled: the settle time starts again"), "{broken}");
+    assert!(last.starts_with("give up: the deadline passed ("), "{last}");
+}
+
+#[test]
+fn a_stub_blocks_unless_it_may_be_rebuilt() {
+    for (cures, told) in
+        [(false, "blocked, waiting cannot help: "), (true, "will be rebuilt once everything ")]
+    {
+        let mut play = Play::new(policy());
+        play.gate.cure(cures);
+        let mut stub = look(None, 1);
+        let usable = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "as the test says");
+        stub.verdict = Verdict::of(stub.verdict.conditions.iter().cloned().chain([usable]).collect());
+        play.step(0, Some(stub));
+        assert!(play.lines[0].starts_with(told), "{:?}", play.lines);
+    }
+}
+
+#[test]
 fn a_gate_that_holds_on_settles_anew_and_keeps_its_deadline() {
     let mut play = Play::new(Policy { settle: ms(0), ..policy() });
     play.step(0, Some(look(None, 1)));

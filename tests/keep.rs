@@ -573,6 +573,26 @@ fn a_refusal_that_passes_is_tried_again_ever_more_slowly() {
 
 /// A line in modprobe.d is mended, and no look tells.
 #[test]
+fn after_a_refusal_a_swap_hurries_nothing() {
+    let mut play = Play::new(World { refuses: Some(Refusal::Now), ..World::ready() }, false);
+    play.after(SETTLE + LOAD + 100).then(Event::Unmark).after(50).then(Event::Mark).after(1000);
+    assert_eq!(play.loads, [START + SETTLE, START + SETTLE + LOAD + 1000]);
+}
+
+#[test]
+fn the_ledger_counts_and_adds_up() {
+    let mut play = Play::new(World { refuses: Some(Refusal::Now), ..World::ready() }, false);
+    play.after(2000).then(Event::Refuses(None)).after(10_000).then(Event::Unmark).then(Event::Mark);
+    play.after(2000).then(Event::Uses(0));
+    let ledger = play.keep.ledger();
+    assert_eq!((ledger.refused["EBUSY"], play.loads.len()), (2, 4));
+    assert_eq!(ledger.loads, (2, Some(ms(play.loads[3] + LOAD))));
+    assert_eq!(ledger.transitions[&(State::Waiting, State::Loaded)], 2);
+    assert_eq!(ledger.spent[&State::Yielding], ms(UNLOAD));
+    assert_eq!(ledger.spent.values().sum::<Duration>(), ms(play.now - 1 - START));
+}
+
+#[test]
 fn a_refusal_whose_reason_goes_unseen_is_tried_again_ever_more_slowly() {
     let mut play = Play::new(World { refuses: Some(Refusal::Unseen), ..World::ready() }, false);
     play.after(600_000);
@@ -864,6 +884,8 @@ fn a_glimpse_lets_go_before_the_first_look_where_the_gate_is_known_to_apply() {
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None);
     keep.applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, Some(Action::Unload));
+    keep.done(ms(START + UNLOAD), Done::Unloaded("unloaded".to_owned()));
+    assert_eq!(keep.peermem(), Presence::Absent);
     let mut keep = Keep::new(policy(), true, ms(START));
     keep.applies();
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None, "--no-yield");
