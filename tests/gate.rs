@@ -219,15 +219,34 @@ fn proceeding_and_a_dry_run_are_said_aloud() {
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1))).step(60_000, None);
     assert_eq!(play.last, Some(Effect::Open(Opening::TimedOut)));
     assert!(play.warnings[0].starts_with("OPEN ALTHOUGH NOT READY"), "{:?}", play.warnings);
+    assert!(!play.warnings[0].contains("doctor"), "CMD runs: {:?}", play.warnings);
 
     let mut play = Play::new(Policy { dry_run: true, ..policy() });
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
     assert_eq!(play.last, Some(Effect::Open(Opening::DryRun)));
     assert!(play.warnings[0].contains("it would have waited"), "{:?}", play.warnings);
+    let would: Vec<_> = play.lines.iter().filter(|line| line.starts_with("dry run: ")).collect();
+    assert_eq!(would, ["dry run: would wait for MarkerPresent: as the test says"]);
 
     let mut play = Play::new(Policy { dry_run: true, ..policy() });
     play.step(0, Some(look(None, 1)));
     assert!(play.lines.last().unwrap().contains("everything holds at this look"), "{:?}", play.lines);
+    assert!(!play.lines.iter().any(|line| line.starts_with("dry run: ")), "{:?}", play.lines);
+}
+
+#[test]
+fn a_dry_runs_lines_are_each_about_what_they_name() {
+    let mut gate = Gate::new(Policy { dry_run: true, ..policy() }, START);
+    let mut absent = look(Some(Reason::MarkerAbsent), 1);
+    let modules = Condition::new(ConditionType::ModulesLive, Reason::ModuleNotLoaded, "as the test says");
+    absent.verdict = absent.verdict.replacing(modules);
+    let effects = gate.step(START, &Cause::Start, Some(absent));
+    let about = effects.iter().filter_map(|effect| match effect {
+        Effect::Say(line) if line.text.starts_with("dry run: ") => line.about,
+        _ => None,
+    });
+    let marker = (ConditionType::MarkerPresent, Reason::MarkerAbsent);
+    assert!(about.eq([marker, (ConditionType::ModulesLive, Reason::ModuleNotLoaded)]), "{effects:?}");
 }
 
 #[test]
@@ -358,6 +377,10 @@ fn the_look_that_ends_it_tells_of_a_break_too() {
     let [.., broken, last] = &play.lines[..] else { panic!("{:?}", play.lines) };
     assert!(broken.contains("while everything settled: the settle time starts again"), "{broken}");
     assert!(last.starts_with("give up: the deadline passed ("), "{last}");
+    assert!(
+        last.ends_with("what to do: run `peermem-gate doctor` on this node to find what blocks it"),
+        "{last}"
+    );
 }
 
 #[test]

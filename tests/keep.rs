@@ -2,6 +2,11 @@
 //! The sidecar's state machine by tables and by properties: no clock, no file, no process, but a small
 //! world in which modules come and go and loads and unloads take their time.
 
+#[path = "keep/sight.rs"]
+mod sight;
+#[path = "keep/status.rs"]
+mod status;
+
 use peermem_gate::condition::{Condition, ConditionType, Reason, Verdict};
 use peermem_gate::ending::Ending;
 use peermem_gate::gate::Effect;
@@ -74,8 +79,8 @@ struct World {
     /// Of its directory in sysfs: each load makes it again.
     inode: u64,
     is_blind: bool,
-    /// No unload takes it away.
-    sticks: bool,
+    /// Why no unload takes it away.
+    sticks: Option<&'static str>,
     holder: Option<i32>,
 }
 
@@ -91,7 +96,7 @@ impl World {
             is_loaded: false,
             inode: 0,
             is_blind: false,
-            sticks: false,
+            sticks: None,
             holder: None,
         }
     }
@@ -280,11 +285,11 @@ impl Play {
                 assert!(self.world.swaps() && self.world.is_loaded, "nothing tells of a swap");
                 self.unloads.push(self.now);
                 self.pass(self.now + UNLOAD);
-                if self.world.uses == 0 && !self.world.sticks {
+                if self.world.uses == 0 && self.world.sticks.is_none() {
                     self.world.is_loaded = false;
                     Done::Unloaded("unloaded".to_owned())
                 } else {
-                    Done::NotUnloaded("in use".to_owned())
+                    Done::NotUnloaded(self.world.sticks.unwrap_or("in use").to_owned())
                 }
             }
             Some(Action::Load) => {
@@ -445,7 +450,8 @@ fn a_use_that_begins_during_the_unload_is_no_race() {
 
 #[test]
 fn an_unload_that_fails_is_tried_again_ever_more_slowly() {
-    let mut play = Play::new(World { sticks: true, ..World::ready() }, false);
+    let mut play =
+        Play::new(World { sticks: Some("rmmod says 0 and does nothing"), ..World::ready() }, false);
     play.after(2000).then(Event::Unmark).after(5000);
     let pauses: Vec<_> = play.unloads.windows(2).map(|two| two[1] - two[0] - UNLOAD).collect();
     assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000, 1000]);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `keep` makes of an observation, beside the verdict.
+
+use peermem_gate::cli::Verb;
+use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
+use peermem_gate::environment;
+use peermem_gate::keep::Sight;
+use peermem_gate::look::{Look, Recorded};
+use peermem_gate::node::{Expectations, Node};
+use peermem_gate::observation::{
+    ModuleFile, Observation, Offer, Peermem, ProcModule, ProcState, Signatures, SysModule, SysState,
+};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn expectations() -> Expectations {
+    let args = ["peermem-gate", "keep"].map(OsString::from);
+    let Verb::Keep(args) = environment::parse(&args, &Vec::new()).expect("options").verb else {
+        unreachable!()
+    };
+    Node::new(&args.node, Path::new("/"), None, &Vec::new()).expect("options that go together").expected
+}
+
+/// A look at a real kernel on which MOFED's modules are live.
+fn seen() -> Observation {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/sidecar.kept");
+    let trace = fs::read_to_string(path).expect("a trace");
+    let look = trace.lines().nth(1).expect("a look");
+    let Recorded { mut seen, .. } = serde_json::from_str(look).expect("a recorded look");
+    let none = SysModule { state: SysState::NoDirectory, inode: None, taint: Ok(None), version: Ok(None) };
+    seen.modules.sys.insert("nvidia".to_owned(), none);
+    seen.peermem = Some(Peermem {
+        root: PathBuf::from("/"),
+        file: ModuleFile::Missing(PathBuf::from("/lib/modules/6.1")),
+        parameters: Vec::new(),
+        parameters_unreadable: Vec::new(),
+        install: Vec::new(),
+        peer_memory: Offer::Unknown("no file".to_owned()),
+        nvidia: Offer::Unknown("no file".to_owned()),
+        accepted: Vec::new(),
+        signatures: Signatures::default(),
+        rebuilt: Vec::new(),
+        loaded: None,
+    });
+    seen
+}
+
+fn sight(seen: &Observation, reason: Reason) -> Sight {
+    let usable = Condition::new(ConditionType::PeermemUsable, reason, "as the test says");
+    let verdict = Verdict::of(vec![usable]);
+    let look = Look { verdict, identity: seen.identity(), next_build: None };
+    Sight::of(&expectations(), seen, look, true)
+}
+
+fn load(seen: &mut Observation, name: &str) {
+    let sys = SysModule { state: SysState::Live, inode: Some(7), taint: Ok(None), version: Ok(None) };
+    seen.modules.sys.insert(name.to_owned(), sys);
+    let line = ProcModule {
+        name: name.to_owned(),
+        size: 1,
+        refcount: Some(0),
+        users: Vec::new(),
+        state: ProcState::Live,
+        address: "0x1".to_owned(),
+        taint: String::new(),
+    };
+    seen.modules.proc.as_mut().expect("a list").modules.push(line);
+}
+
+#[test]
+fn a_module_that_holds_a_stack_that_is_gone_is_let_go() {
+    assert_eq!(sight(&seen(), Reason::LoadedOnGoneStack).glimpse.swap.as_deref(), Some("as the test says"));
+    assert_eq!(sight(&seen(), Reason::StubModule).glimpse.swap, None);
+}
+
+#[test]
+fn a_missing_file_is_waited_for_until_the_driver_is_loaded() {
+    let usable = |seen: &Observation, reason| {
+        let sight = sight(seen, reason);
+        (
+            sight.look.verdict.get(ConditionType::PeermemUsable).expect("a condition").reason,
+            sight.is_blocked(),
+        )
+    };
+    assert_eq!(usable(&seen(), Reason::ModuleFileMissing), (Reason::DependencyNotLive, false));
+    assert_eq!(usable(&seen(), Reason::StubModule), (Reason::StubModule, true));
+    let mut loaded = seen();
+    load(&mut loaded, "nvidia");
+    assert_eq!(usable(&loaded, Reason::ModuleFileMissing), (Reason::ModuleFileMissing, true));
+    assert_eq!(sight(&loaded, Reason::Usable).look.verdict.outcome, Outcome::Ready);
+}
+
+#[test]
+fn the_evidence_changes_with_all_that_a_refusal_can_come_from() {
+    let evidence = |change: &dyn Fn(&mut Observation)| {
+        let mut seen = seen();
+        change(&mut seen);
+        sight(&seen, Reason::Usable).evidence
+    };
+    let before = evidence(&|_| ());
+    assert_eq!(evidence(&|seen| load(seen, "nvidia_peermem")), before, "its own coming and going");
+    for (what, change) in [
+        ("another module", &|seen: &mut Observation| load(seen, "nvidia") as _),
+        ("an address", &|seen: &mut Observation| {
+            seen.modules.proc.as_mut().expect("a list").modules[0].address = "0x2".to_owned();
+        }),
+        ("the file", &|seen: &mut Observation| seen.peermem = None),
+        ("the marker", &|seen: &mut Observation| {
+            seen.marker = peermem_gate::observation::Marker::Absent;
+        }),
+    ] as [(&str, &dyn Fn(&mut Observation)); 4]
+    {
+        assert_ne!(evidence(change), before, "{what}");
+    }
+}
