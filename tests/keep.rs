@@ -434,6 +434,8 @@ fn what_is_used_is_named_and_let_go_later() {
         .filter(|line| line.contains("cannot be unloaded: it is in use (reference count 3)"))
         .count();
     assert_eq!(busy, 3, "once, and in two heartbeats: {:?}", play.lines);
+    play.then(Event::Uses(2));
+    assert!(play.keep.sentence().contains("(reference count 2)"), "{}", play.keep.sentence());
     play.then(Event::Uses(0)).after(1100);
     assert_eq!((play.state(), play.unloads.len()), (State::Waiting, 1));
 }
