@@ -539,7 +539,12 @@ fn one_that_is_killed_half_way_leaves_nothing_wrong() {
 fn what_cannot_be_run_is_not_put_in_place() {
     let volume = Volume::new();
     fs::set_permissions(volume.dir(), Permissions::from_mode(0o777)).unwrap();
-    let limited = wrapped(["bash", "-c", "ulimit -u 0; exec \"$@\"", "bash"], &volume.install());
+    // A checkout below a home of mode 700 is out of nobody's reach.
+    let program = volume.outside("peermem-gate");
+    copy_program(&*PROGRAM, &program);
+    let mut install = gate_by(&program);
+    install.arg("install").arg(volume.dir());
+    let limited = wrapped(["bash", "-c", "ulimit -u 0; exec \"$@\"", "bash"], &install);
     let mut limited = wrapped(NOBODY, &limited);
     if can(&[&NOBODY[..], &["true"]].concat()) {
         assert_fails(&mut limited, &["peermem-gate cannot be run: ", "processes may be started"]);

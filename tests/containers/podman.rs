@@ -86,6 +86,8 @@ impl Podman {
         let mut command = Command::new("podman");
         // Plain copies of a few megabytes work on every file system.
         command.env("CONTAINERS_CONF", settings).args(["--storage-driver", "vfs"]);
+        // Podman 5 warns on every call otherwise.
+        command.env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1");
         for (option, name) in [("--root", "storage"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
             command.arg(option).arg(self.path(name));
         }
@@ -280,7 +282,7 @@ impl<'a> Pod<'a> {
         let file = podman.path("pod.yaml");
         fs::write(&file, yaml).expect("a file");
         let log = format!("path={}", podman.path("log").display());
-        let mut play = podman.command(&["kube", "play", "--log-opt", &log]);
+        let mut play = podman.command(&["kube", "play", "--network", "none", "--log-opt", &log]);
         let _ = fs::remove_file(podman.path("log"));
         let said = File::create(podman.path("play")).expect("a file");
         play.arg(&file).stdout(said.try_clone().expect("a descriptor")).stderr(said);
