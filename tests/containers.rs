@@ -356,8 +356,12 @@ fn driver_pod(node: &Node) -> Option<String> {
             on_node(container);
         }
     }
-    let pod =
-        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "driver-pod" }, "spec": spec });
+    // Podman 5 removes an init container that has ended, and with it the volume that it shares with the driver's.
+    let metadata = json!({
+        "name": "driver-pod",
+        "annotations": { "io.podman.annotations.init.container.type": "always" },
+    });
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec });
     Some(serde_norway::to_string(&pod).unwrap())
 }
 
