@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The judge by properties. The tables are whole nodes: tests/nodes.
 
+#[path = "judge/looks.rs"]
+mod looks;
+
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the judge asks of the next look, and remedies that depend on where MOFED is.
+
+use super::*;
+use peermem_gate::judge::{asks_for_symbols, in_transit, worth_reading_symbols};
+
+/// All of MOFED's modules are live, with this taint; nothing else is known.
+fn seen(taint: &str) -> Observation {
+    let modules = Modules {
+        proc: Ok(ProcModules {
+            modules: MODULES.map(|name| line(name, ProcState::Live, taint)).into(),
+            garbled: None,
+        }),
+        sys: MODULES.map(|name| (name.to_owned(), sys(SysState::Live, taint))).into(),
+    };
+    Observation {
+        fabric: None,
+        peermem: None,
+        kernel: Kernel { release: "6.1".into(), machine: "x86_64".into(), ..Kernel::default() },
+        nic: Nic::Found("0000:01:00.0".to_owned()),
+        marker: Marker::Absent,
+        cut_off: None,
+        lock: Lock::NoFile,
+        lock_holder: None,
+        modules,
+        symbols: Symbols::Missing,
+        headers: Headers {
+            root: "/usr/src/ofa_kernel".into(),
+            tree: HeaderTree::Missing,
+            kernel_build: None,
+        },
+        header_versions: Ok(Vec::new()),
+        driver_state: DriverState::NotRead,
+    }
+}
+
+fn with(mut seen: Observation, name: &str, state: ProcState, in_sysfs: SysModule) -> Observation {
+    let proc = seen.modules.proc.as_mut().unwrap();
+    proc.modules.retain(|module| module.name != name);
+    if in_sysfs.state != SysState::NoDirectory {
+        proc.modules.push(line(name, state, "OE"));
+    }
+    seen.modules.sys.insert(name.to_owned(), in_sysfs);
+    seen
+}
+
+fn without(seen: Observation, name: &str) -> Observation {
+    let gone =
+        SysModule { inode: None, taint: Ok(None), version: Ok(None), ..sys(SysState::NoDirectory, "") };
+    with(seen, name, ProcState::Live, gone)
+}
+
+#[test]
+fn symbols_are_read_once_the_modules_may_export_them() {
+    let (container, host) = (expectations(MofedPlace::Container), expectations(MofedPlace::Host));
+    let fabric = Expectations { consumers: vec![Consumer::Fabric], ..expectations(MofedPlace::Container) };
+    assert!(asks_for_symbols(&container) && !asks_for_symbols(&fabric));
+    assert!(worth_reading_symbols(&container, &seen("OE")));
+    assert!(!worth_reading_symbols(&container, &seen("")), "the kernel's own export none");
+    assert!(!worth_reading_symbols(&container, &without(seen("OE"), "mlx5_ib")));
+    assert!(worth_reading_symbols(&host, &seen("")));
+    assert!(!worth_reading_symbols(&host, &without(seen(""), "mlx5_ib")));
+    assert!(!worth_reading_symbols(&fabric, &seen("OE")), "nobody asks");
+}
+
+#[test]
+fn a_module_on_its_way_hurries_the_next_look() {
+    let expected = expectations(MofedPlace::Container);
+    assert!(!in_transit(&expected, &seen("OE")));
+    let loading = with(seen("OE"), "mlx5_ib", ProcState::Loading, sys(SysState::Coming, "OE"));
+    assert!(in_transit(&expected, &loading));
+    let another = with(seen("OE"), "nvidia_peermem", ProcState::Loading, sys(SysState::Coming, "OE"));
+    assert!(!in_transit(&expected, &another), "nobody asks for it");
+}
+
+#[test]
+fn nobody_asks_is_no_request() {
+    let reason = |nobody_asks| {
+        let expected = Expectations { nobody_asks, ..expectations(MofedPlace::Container) };
+        judge(&expected, &seen("OE")).get(ConditionType::RdmaRequested).unwrap().reason
+    };
+    assert_eq!((reason(true), reason(false)), (Reason::RdmaNotRequested, Reason::Requested));
+}
+
+#[test]
+fn missing_symbols_have_a_remedy_only_where_mofed_is_what_is_loaded() {
+    let remedy = |taint| {
+        let verdict = judge(&expectations(MofedPlace::Container), &seen(taint));
+        verdict.get(ConditionType::SymbolsExported).unwrap().remedy.is_some()
+    };
+    assert_eq!((remedy("OE"), remedy("")), (true, false));
+}
+
+#[test]
+fn fabric_manager_needs_mofeds_own_ib_umad() {
+    let umad = |place, seen: Observation| {
+        let expected = Expectations { consumers: vec![Consumer::Fabric], ..expectations(place) };
+        let management = Management::Found(vec!["0000:05:00.0".to_owned()]);
+        let seen =
+            Observation { fabric: Some(Fabric { management, rdma_devices: Ok(BTreeMap::new()) }), ..seen };
+        let verdict = judge(&expected, &seen);
+        let condition = verdict.get(ConditionType::UmadLive).unwrap();
+        (condition.reason, condition.remedy.is_some())
+    };
+    let loaded = |taint| {
+        let mut seen = with(seen("OE"), "ib_umad", ProcState::Live, sys(SysState::Live, taint));
+        seen.modules.proc.as_mut().unwrap().modules.last_mut().unwrap().taint = taint.to_owned();
+        seen
+    };
+    assert_eq!(umad(MofedPlace::Container, loaded("OE")).0, Reason::AllLive);
+    assert_eq!(umad(MofedPlace::Container, loaded("")).0, Reason::ModuleInTree);
+    assert_eq!(umad(MofedPlace::Host, loaded("")).0, Reason::AllLive);
+    let gone = || without(seen("OE"), "ib_umad");
+    assert_eq!(umad(MofedPlace::Container, gone()), (Reason::ModuleNotLoaded, false));
+    assert_eq!(umad(MofedPlace::Host, gone()), (Reason::ModuleNotLoaded, true));
+}
