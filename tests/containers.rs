@@ -350,18 +350,18 @@ fn driver_pod(node: &Node) -> Option<String> {
         if let Some(Value::String(path)) = volume.pointer_mut("/hostPath/path") {
             path.insert_str(0, node.root().to_str().unwrap());
         }
+        // For `medium: Memory` podman 5 gives each container a tmpfs of its own.
+        if let Some(shared) = volume.get_mut("emptyDir") {
+            *shared = json!({});
+        }
     }
     for place in ["initContainers", "containers"] {
         for container in spec[place].as_array_mut().unwrap() {
             on_node(container);
         }
     }
-    // Podman 5 removes an init container that has ended, and with it the volume that it shares with the driver's.
-    let metadata = json!({
-        "name": "driver-pod",
-        "annotations": { "io.podman.annotations.init.container.type": "always" },
-    });
-    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec });
+    let pod =
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "driver-pod" }, "spec": spec });
     Some(serde_norway::to_string(&pod).unwrap())
 }
 
