@@ -298,9 +298,13 @@ impl<'a> Pod<'a> {
     /// All that the containers have logged so far, without what podman puts before each line.
     pub(crate) fn log(&self) -> String {
         let log = fs::read_to_string(self.podman.path("log")).unwrap_or_default();
-        log.lines()
-            .filter_map(|line| line.splitn(4, ' ').nth(3))
-            .fold(String::new(), |log, line| log + line + "\n")
+        let told = |line: &str| {
+            let mut fields = line.splitn(4, ' ').skip(2);
+            // P: the rest of the line follows.
+            let end = if fields.next()? == "P" { "" } else { "\n" };
+            Some(fields.next()?.to_owned() + end)
+        };
+        log.lines().filter_map(told).collect()
     }
 
     fn said(&self) -> String {
