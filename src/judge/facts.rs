@@ -33,7 +33,6 @@ pub(super) fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(Fact::DriverPod, driver_container)
         .with(Fact::HostDriver, driver_container.map(|is_container| !is_container))
         .with(Fact::ToolkitBuild, toolkit_build(seen))
-        .with(Fact::OpenShift, (!may_be_openshift(seen)).then_some(false))
         .with(Fact::FastPath, has_driver_state(&seen.driver_state))
         .with(Fact::Precompiled, Some(expected.precompiled))
         .with(Fact::HostMofed, is_host_mofed(expected, seen))
