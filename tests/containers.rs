@@ -308,11 +308,12 @@ fn mofed_in_a_container_of_its_own() {
 }
 
 /// As nvidia-driver has them, and more of them.
+// No `$$`: in a container's command Kubernetes makes a `$` of it, and podman 5 too.
 const ENTRYPOINT: &str = r#"trap "echo 'Caught signal'; exit 1" HUP INT QUIT PIPE TERM
 trap "echo 'Shutting down'" EXIT
 trap -p PIPE
 (/busybox yes; echo "yes: $?" >&2) | /busybox true
-echo "pid $$, running $*"
+echo "pid $BASHPID, running $*"
 /busybox sleep 600 &
 wait $!
 "#;
