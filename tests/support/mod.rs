@@ -641,7 +641,6 @@ pub(crate) fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The only child of a process, once there is one.
 /// Waits for what sends no event.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let until = Instant::now() + LIMIT;
@@ -651,6 +650,7 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// The only child of a process, once there is one.
 pub(crate) fn child_of(parent: Pid) -> Pid {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let until = Instant::now() + LIMIT;
