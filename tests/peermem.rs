@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `PeermemUsable`: one fault at a time, and then every two of them together.
 
+#[path = "peermem/steps.rs"]
+mod steps;
+
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;

@@ -223,10 +223,7 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
         ),
         Some(Ok(Some(found))) if found.parse().is_ok_and(|v: Version| v.agrees_with(&wanted)) => condition(
             Reason::VersionAgrees,
-            format!(
-                "mlx5_core has version {found}, but {wanted} is \
-                expected ({source})"
-            ),
+            format!("mlx5_core has version {found}, which agrees with the expected {wanted} ({source})"),
         ),
         Some(Ok(Some(found))) => {
             let message = format!("mlx5_core has version {found:?}, but {wanted} is expected ({source})");
