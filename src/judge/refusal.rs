@@ -395,6 +395,77 @@ mod tests {
     }
 
     #[test]
+    fn without_the_kernels_word_modprobes_and_the_file_decide() {
+        let said = |errno: &str| format!("modprobe: ERROR: could not insert 'nvidia_peermem': {errno}\n");
+        let fits = ModuleInfo {
+            imports: [crate::PEER_MEMORY_SYMBOLS[0].to_owned()].into(),
+            ..ModuleInfo::default()
+        };
+        let cases: &[(u8, &str, Option<&ModuleInfo>, &str, bool)] = &[
+            (
+                1,
+                "modprobe: FATAL: Module nvidia-peermem not found in directory /lib/modules/6.1\n",
+                None,
+                "finds no such module",
+                false,
+            ),
+            (
+                1,
+                "modprobe: ERROR: Error running install command '/bin/false' for module nvidia_peermem\n",
+                None,
+                "an install line",
+                false,
+            ),
+            (1, &said("Invalid argument"), Some(&fits), "although its file fits", false),
+            (1, &said("Invalid argument"), None, "other symbol CRCs", false),
+            (
+                1,
+                &said("Unknown symbol in module, or unknown parameter (see dmesg)"),
+                None,
+                "was not live",
+                true,
+            ),
+            (1, &said("Device or resource busy"), None, "was busy", true),
+            (1, &said("Resource temporarily unavailable"), None, "was busy", true),
+            (1, &said("Exec format error"), None, "another kernel or machine", false),
+            (1, &said("Key was rejected by service"), None, "trusts no key", false),
+            (1, &said("Required key not available"), None, "trusts no key", false),
+            (1, &said("Operation not permitted"), None, "may not load modules", false),
+            (1, &said("Permission denied"), None, "may not load modules", false),
+            (1, &said("Cannot allocate memory"), None, "no memory", true),
+            (1, &said("Bad message"), None, "it is damaged", false),
+            (1, &said("No such device"), None, "modprobe failed; ", false),
+            (1, " \n", None, "without a message", true),
+            (128, "", None, "without a message", true),
+            (137, "", None, "ended by a signal", false),
+        ];
+        for (code, stderr, file, words, transient) in cases {
+            let attempt =
+                Attempt { code: *code, stderr, log: &Ok(vec![]), file: *file, is_packed: false, others: &[] };
+            let refusal = refusal(&attempt);
+            assert!(refusal.verdict.contains(words), "{stderr}: {refusal:?}");
+            assert_eq!(refusal.transient, *transient, "{refusal:?}");
+            assert_eq!(refusal.remedy.is_empty(), *transient, "{refusal:?}");
+        }
+        let stderr = &said("Exec format error");
+        let packed = Attempt { code: 1, stderr, log: &Ok(vec![]), file: None, is_packed: true, others: &[] };
+        assert!(refusal(&packed).verdict.contains("cannot unpack"));
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_with_what_to_do() {
+        let of = |errno, remedy| Refusal {
+            errno,
+            verdict: "it is a stub".to_owned(),
+            remedy,
+            transient: false,
+            lines: vec![],
+        };
+        assert_eq!(of(Some("EINVAL"), "build it").to_string(), "EINVAL: it is a stub; what to do: build it");
+        assert_eq!(of(None, "").to_string(), "it is a stub");
+    }
+
+    #[test]
     fn other_talk_of_the_kernel_is_left_out() {
         let refusal = say(
             EINVAL,
