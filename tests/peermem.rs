@@ -471,6 +471,45 @@ fn without_symbol_versions_it_says_that_nothing_was_compared() {
     assert!(condition.message.contains("nothing was compared"), "{}", condition.message);
 }
 
+/// What else is known of a file that will load.
+#[test]
+fn a_usable_files_message_says_what_to_expect() {
+    const TRUST: &str = "only the kernel knows";
+    const DEPMOD: &str = "modprobe finds nothing before depmod runs";
+    type Row = (&'static str, bool, fn(&mut Case));
+    let signed: fn(&mut Case) = |case| case.info(|info| info.signed = true);
+    let demanded: fn(&mut Case) = |case| {
+        case.info(|info| info.signed = true);
+        case.peermem().signatures.enforced = Ok(Some(true));
+    };
+    let unlisted: fn(&mut Case) = |case| {
+        if let ModuleFile::Read { listed, .. } = &mut case.peermem().file {
+            *listed = None;
+        }
+    };
+    let rows: [Row; 6] = [
+        ("/lib/modules/6.1.0/kernel/nvidia-peermem.ko will load: it needs", true, |_| {}),
+        (TRUST, false, |_| {}),
+        (TRUST, false, signed),
+        (TRUST, true, demanded),
+        (DEPMOD, false, |_| {}),
+        (DEPMOD, true, unlisted),
+    ];
+    for (words, is_said, change) in rows {
+        let mut case = Case::usable();
+        change(&mut case);
+        let condition = case.condition();
+        assert_eq!(condition.reason, Reason::Usable, "{}", condition.message);
+        assert_eq!(condition.message.contains(words), is_said, "{words}: {}", condition.message);
+    }
+    let mut case = Case::usable();
+    unlisted(&mut case);
+    case.peermem().root = "/run/nvidia/driver".into();
+    let condition = case.condition();
+    assert_eq!(condition.reason, Reason::ModuleFileMissing);
+    assert!(condition.message.contains("not installed in any root"), "{}", condition.message);
+}
+
 #[test]
 fn remedies_fit_the_place() {
     let mut case = Case::usable();

@@ -114,3 +114,17 @@ fn fabric_manager_needs_mofeds_own_ib_umad() {
     assert_eq!(umad(MofedPlace::Container, gone()), (Reason::ModuleNotLoaded, false));
     assert_eq!(umad(MofedPlace::Host, gone()), (Reason::ModuleNotLoaded, true));
 }
+
+#[test]
+fn what_modprobe_would_load_in_addition_must_be_live() {
+    let plan = peermem_gate::judge::plan::read("insmod /m/mlx5_ib.ko\ninsmod /m/nvidia-peermem.ko\n");
+    let not_live = |seen: &Observation| peermem_gate::judge::plan::not_live(&plan, seen).map(str::to_owned);
+    assert_eq!(not_live(&seen("OE")), None);
+    let waited_for = Some("mlx5_ib".to_owned());
+    assert_eq!(not_live(&without(seen("OE"), "mlx5_ib")), waited_for);
+    let loading = with(seen("OE"), "mlx5_ib", ProcState::Loading, sys(SysState::Coming, "OE"));
+    assert_eq!(not_live(&loading), waited_for);
+    let mut unread = seen("OE");
+    unread.modules.proc = Err(Unreadable { path: "/proc/modules".into(), why: "EIO".into() });
+    assert_eq!(not_live(&unread), waited_for);
+}
