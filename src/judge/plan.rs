@@ -117,4 +117,10 @@ mod tests {
             assert!(object(shown).contains("install line"), "{shown}");
         }
     }
+    #[test]
+    fn another_file_than_the_inspected_is_objected_to() {
+        let object = |shown: &str| objection(&read(shown), Path::new("/x"), |_| false).unwrap_or_default();
+        assert!(object("insmod /y/nvidia-peermem.ko\n").contains("/x was inspected"));
+        assert!(object("builtin ib_core\n").contains("does not name the file"));
+    }
 }

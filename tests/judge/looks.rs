@@ -128,3 +128,15 @@ fn what_modprobe_would_load_in_addition_must_be_live() {
     unread.modules.proc = Err(Unreadable { path: "/proc/modules".into(), why: "EIO".into() });
     assert_eq!(not_live(&unread), waited_for);
 }
+
+/// NVIDIA's build takes the kernel's own only where the host provides MOFED.
+#[test]
+fn the_kernels_own_headers_count_on_a_host() {
+    let reason = |place| {
+        let mut seen = seen("OE");
+        seen.headers.kernel_build = Some(("/lib/modules/6.1/build".into(), Symvers::WithPeerMemory));
+        judge(&expectations(place), &seen).get(ConditionType::HeadersReady).unwrap().reason
+    };
+    assert_eq!(reason(MofedPlace::Host), Reason::HeadersComplete);
+    assert_eq!(reason(MofedPlace::Container), Reason::HeadersMissing);
+}
