@@ -140,3 +140,42 @@ fn the_kernels_own_headers_count_on_a_host() {
     assert_eq!(reason(MofedPlace::Host), Reason::HeadersComplete);
     assert_eq!(reason(MofedPlace::Container), Reason::HeadersMissing);
 }
+
+/// Of the verdict on such a node: a condition's reason and message.
+fn of(expected: &Expectations, seen: &Observation, condition: ConditionType) -> (Reason, String) {
+    let verdict = judge(expected, seen);
+    let condition = verdict.get(condition).unwrap();
+    (condition.reason, condition.message.clone())
+}
+
+#[test]
+fn a_misspelt_setting_is_named_while_the_marker_is_waited_for() {
+    for (value, is_named) in [
+        (None, false),
+        (Some(""), false),
+        (Some("true"), false),
+        (Some("false"), false),
+        (Some("True"), true),
+    ] {
+        let use_host_mofed = value.map(str::to_owned);
+        let expected = Expectations { use_host_mofed, ..expectations(MofedPlace::Container) };
+        let (_, message) = of(&expected, &seen("OE"), ConditionType::MarkerPresent);
+        assert_eq!(message.contains("USE_HOST_MOFED is \"True\""), is_named, "{message}");
+    }
+}
+
+#[test]
+fn a_marker_that_cannot_be_read_is_not_said_to_be_absent() {
+    let why = Unreadable { path: "/m".into(), why: "EIO".into() };
+    let seen = Observation { marker: Marker::Unreadable(why), ..seen("OE") };
+    let (reason, _) = of(&expectations(MofedPlace::Container), &seen, ConditionType::MarkerTrusted);
+    assert_eq!(reason, Reason::MarkerUnreadable);
+}
+
+#[test]
+fn what_is_no_taint_says_nothing_of_an_origin() {
+    let seen = with(seen("OE"), "mlx5_core", ProcState::Live, sys(SysState::Live, "Oops"));
+    let (reason, message) = of(&expectations(MofedPlace::Container), &seen, ConditionType::ModulesFromMofed);
+    assert_eq!(reason, Reason::ModulesUnreadable, "{message}");
+    assert!(message.contains("is not a taint"), "{message}");
+}
