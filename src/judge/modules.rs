@@ -274,3 +274,22 @@ pub(super) fn symbols_exported(expected: &Expectations, seen: &Observation, out_
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::ProcModules;
+
+    #[test]
+    fn what_is_not_loaded_is_absent_for_both_witnesses() {
+        let modules = |state: SysState, garbled: Option<&str>| {
+            let sys = SysModule { state, inode: None, taint: Ok(None), version: Ok(None) };
+            let proc = Ok(ProcModules { modules: vec![], garbled: garbled.map(str::to_owned) });
+            Modules { proc, sys: [("nvidia".to_owned(), sys)].into() }
+        };
+        assert!(is_not_loaded(&modules(SysState::NoDirectory, None), "nvidia"));
+        assert!(!is_not_loaded(&modules(SysState::Live, None), "nvidia"));
+        assert!(!is_not_loaded(&modules(SysState::NoDirectory, Some("nvidia 1")), "nvidia"));
+        assert!(!is_not_loaded(&modules(SysState::NoDirectory, None), "nvidia_peermem"), "not asked");
+    }
+}

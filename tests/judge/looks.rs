@@ -179,3 +179,28 @@ fn what_is_no_taint_says_nothing_of_an_origin() {
     assert_eq!(reason, Reason::ModulesUnreadable, "{message}");
     assert!(message.contains("is not a taint"), "{message}");
 }
+
+#[test]
+fn the_kernels_own_modules_behind_a_marker_have_a_remedy() {
+    let remedy = |marker| {
+        let seen = Observation { marker, ..seen("") };
+        let verdict = judge(&expectations(MofedPlace::Container), &seen);
+        let condition = verdict.get(ConditionType::ModulesFromMofed).unwrap();
+        (condition.reason, condition.remedy.is_some())
+    };
+    let present = Marker::Present(FileId { device: 1, inode: 1, changed_ns: 1 });
+    assert_eq!(remedy(present), (Reason::ModuleInTree, true));
+    assert_eq!(remedy(Marker::Absent), (Reason::ModuleInTree, false), "MOFED is still to come");
+}
+
+#[test]
+fn a_markers_directory_that_never_was_tells_of_no_swap() {
+    let is_told = |marker, was_marked| {
+        let expected = expectations(MofedPlace::Container);
+        glimpse(&expected, &marker, &seen("OE").modules, was_marked).swap.is_some()
+    };
+    let never_made = || Marker::ParentMissing("/run/mellanox".into());
+    assert!(!is_told(never_made(), false), "MOFED may be a host's");
+    assert!(is_told(never_made(), true));
+    assert!(is_told(Marker::Absent, false) && is_told(Marker::Absent, true));
+}
