@@ -3,6 +3,8 @@
 
 #[path = "judge/looks.rs"]
 mod looks;
+#[path = "judge/wishes.rs"]
+mod wishes;
 
 use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
 use peermem_gate::consumer::Consumer;

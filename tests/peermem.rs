@@ -318,6 +318,34 @@ fn a_kernel_without_symbol_versions_asks_for_none() {
     assert_eq!(case.condition().reason, Reason::Usable);
 }
 
+/// The file's own vermagic, its own versions, the kernel's vermagic, MOFED's Module.symvers: each asks for versions.
+#[test]
+fn any_witness_of_symbol_versions_asks_for_them() {
+    const WITHOUT: &str = "6.1.0 SMP preempt mod_unload ";
+    let of = |vermagic: &str, keeps: usize, kernel: Option<&str>, crc: u32| {
+        let mut case = Case::usable();
+        case.info(|info| {
+            info.vermagic = vermagic.to_owned();
+            info.versions = crcs(&[(REGISTER, 1)][..keeps]);
+        });
+        let peermem = case.peermem();
+        let accepted = |vermagic: &str| Accepted {
+            path: "/ib_uverbs.ko".into(),
+            vermagic: vermagic.to_owned(),
+            versions: BTreeMap::new(),
+        };
+        peermem.accepted = kernel.map(accepted).into_iter().collect();
+        peermem.peer_memory = Offer::Symvers("/s".into(), crcs(&[(REGISTER, crc), (UNREGISTER, crc)]));
+        case.condition().reason
+    };
+    assert_eq!(of(VERMAGIC, 0, None, 0), Reason::SymbolVersionMissing, "the file's vermagic");
+    assert_eq!(of(WITHOUT, 1, None, 1), Reason::SymbolVersionMissing, "the file's versions");
+    assert_eq!(of(WITHOUT, 0, None, 1), Reason::SymbolVersionMissing, "MOFED's versions");
+    assert_eq!(of(WITHOUT, 0, None, 0), Reason::Usable, "MOFED has none");
+    assert_eq!(of(WITHOUT, 1, Some(WITHOUT), 1), Reason::SymbolVersionMissing, "whatever the kernel has");
+    assert_eq!(of(WITHOUT, 0, Some(WITHOUT), 1), Reason::Usable, "the kernel has none");
+}
+
 #[test]
 fn symbol_versions_may_come_from_mofeds_symvers() {
     let mut case = Case::usable();

@@ -436,6 +436,7 @@ mod tests {
             (1, &said("Bad message"), None, "it is damaged", false),
             (1, &said("No such device"), None, "modprobe failed; ", false),
             (1, " \n", None, "without a message", true),
+            (1, "whatever\n", None, "modprobe failed; ", false),
             (128, "", None, "without a message", true),
             (137, "", None, "ended by a signal", false),
         ];
@@ -450,6 +451,15 @@ mod tests {
         let stderr = &said("Exec format error");
         let packed = Attempt { code: 1, stderr, log: &Ok(vec![]), file: None, is_packed: true, others: &[] };
         assert!(refusal(&packed).verdict.contains("cannot unpack"));
+    }
+
+    #[test]
+    fn only_a_loaders_line_names_another_module() {
+        let verdict = |line: &str| say(EINVAL, &[line]).verdict;
+        let other = verdict("ib-uverbs: disagrees about version of symbol ib_unregister_client");
+        assert!(other.contains("tried to load ib-uverbs"), "{other}");
+        let nobodys = verdict("a sentence: Unknown symbol ib_dealloc_pd (err -2)");
+        assert!(nobodys.contains("is not live") && !nobodys.contains("tried to load"), "{nobodys}");
     }
 
     #[test]

@@ -12,7 +12,8 @@ pub(super) fn is_bad(parameter: &str) -> bool {
     is_switch && !matches!(value.and_then(|value| number(value.trim_matches('"'))), Some(0 | 1))
 }
 
-/// An integer as the kernel reads it (kstrtoint with base 0): octal behind `0`, hexadecimal behind `0x`.
+/// An integer as the kernel reads it (kstrtoint with base 0): hexadecimal behind `0x`. Behind `0` it is octal, which
+/// changes neither 0 nor 1.
 fn number(text: &str) -> Option<i64> {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let (sign, digits) = match text.strip_prefix('-') {
@@ -21,14 +22,11 @@ fn number(text: &str) -> Option<i64> {
     };
     let (base, digits) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => (16, digits),
-        None if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
         None => (10, digits),
     };
-    let is_digit = |c: char| c.is_digit(base);
-    if digits.is_empty() || !digits.chars().all(is_digit) {
-        return None;
-    }
-    i64::from_str_radix(digits, base).ok().map(|number| sign * number)
+    // A second sign is none of a number's.
+    let has_digits_only = digits.chars().all(|c| c.is_digit(base));
+    i64::from_str_radix(digits, base).ok().filter(|_| has_digits_only).map(|number| sign * number)
 }
 
 #[cfg(test)]
@@ -53,6 +51,9 @@ mod tests {
             "yes",
             "1\n\n",
             "+-1",
+            "--1",
+            "++1",
+            "-+0",
             "99999999999999999999",
         ] {
             assert!(is_bad(&format!("persistent_api_support={bad}")), "{bad:?}");
