@@ -71,15 +71,18 @@ impl Case<'_> {
         (!is_overcome).then_some(said)
     }
 
-    /// The kernel's log says by itself where a boot begins; its stamps have neither year nor zone. Others are timed.
+    /// The kernel's log says by itself where a boot begins; its stamps have neither year nor zone. What nobody has
+    /// written since the boot tells of none. Others are timed.
     pub(super) fn is_of_this_boot(&self, said: &Said) -> bool {
         let (logs, clock) = (&self.symptoms.survey.logs, &self.symptoms.chain.clock);
-        if logs.file(said).is_some_and(|file| file.container.is_none()) {
+        let is_older = |at: i64| clock.boot.as_ref().is_ok_and(|boot| at < boot * SECOND - GRAIN);
+        if let Some(file) = logs.file(said).filter(|file| file.container.is_none()) {
             let later = logs.said.iter().skip_while(|one| !std::ptr::eq(*one, said));
-            return !later.skip(1).any(|one| one.saying.meaning == Meaning::KernelStarted);
+            let begins_later = later.skip(1).any(|one| one.saying.meaning == Meaning::KernelStarted);
+            return !begins_later && !file.modified.is_some_and(|modified| is_older(modified.ns));
         }
         let at = said.saying.until.or(said.saying.at).and_then(|at| logs.on_wall(at));
-        at.zip(clock.boot.as_ref().ok()).is_none_or(|(at, boot)| at.ns >= boot * SECOND - GRAIN)
+        !at.is_some_and(|at| is_older(at.ns))
     }
 
     /// The finding that rests on a saying: the line itself, with its time, is the evidence.
