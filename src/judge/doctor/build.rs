@@ -34,7 +34,7 @@ fn latest<'a>(case: &'a Case<'_>) -> Option<&'a Build> {
 fn without_mofed(case: &Case<'_>) -> Option<Finding> {
     let is_missing = case.has(Reason::HeadersMissing) || case.has(Reason::MarkerAbsent);
     let is_absent = matches!(case.seen.marker, Marker::Absent | Marker::ParentMissing(_));
-    if case.is_host_mofed() || case.is_precompiled() || !is_missing || !is_absent {
+    if case.is_host_mofed() || case.expected.precompiled || !is_missing || !is_absent {
         return None;
     }
     let headers = case.seen.headers.root.display();
@@ -54,7 +54,7 @@ fn without_mofed(case: &Case<'_>) -> Option<Finding> {
 fn before_mofed(case: &Case<'_>) -> Option<Finding> {
     let is_read =
         matches!(case.seen.peermem.as_ref()?.file, ModuleFile::Read { .. } | ModuleFile::Damaged(_));
-    if is_read || case.is_host_mofed() || case.is_precompiled() || case.is_listed_live("nvidia") {
+    if is_read || case.is_host_mofed() || case.expected.precompiled || case.is_listed_live("nvidia") {
         return None;
     }
     let (build, marked) = (latest(case)?, case.symptoms.mofed.marked?);
@@ -103,9 +103,5 @@ impl Case<'_> {
         let processes = &self.symptoms.survey.processes;
         let roles = [Role::Driver, Role::DriverToolkit];
         roles.iter().filter_map(|role| processes.first(*role)).any(|driver| driver.pod.as_deref() == pod)
-    }
-
-    pub(super) fn is_precompiled(&self) -> bool {
-        self.expected.precompiled || self.symptoms.wishes.precompiled.is_some()
     }
 }

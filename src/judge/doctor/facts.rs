@@ -45,7 +45,6 @@ impl Case<'_> {
             .with(Fact::HostDriver, self.is_container_driver().map(|is_container| !is_container))
             .with(Fact::ToolkitBuild, Some(build.is_some()))
             .with(Fact::FastPath, has_state)
-            .with(Fact::Precompiled, Some(self.is_precompiled()))
             .with(Fact::HostMofed, is_told.then_some(self.expected.mofed == MofedPlace::Host))
             .with(Fact::MofedPod, has_mofed_pod)
             .with(Fact::DriverPodUnnamed, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
