@@ -17,13 +17,9 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
 /// An alternative, or a help, is offered only to who has a problem.
 pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let is_of_rdma = |finding: &Finding| {
-        finding.severity == Severity::Critical && {
-            let is_fabrics =
-                matches!(finding.id, Id::UmadNotLoaded | Id::FabricNotReady | Id::FabricManagerTooEarly);
-            finding.severity == Severity::Critical
-                && finding.id < Id::HostDriverBesideContainer
-                && !is_fabrics
-        }
+        let is_fabrics =
+            matches!(finding.id, Id::UmadNotLoaded | Id::FabricNotReady | Id::FabricManagerTooEarly);
+        finding.severity == Severity::Critical && finding.id < Id::HostDriverBesideContainer && !is_fabrics
     };
     if !found.iter().any(is_of_rdma) || case.verdict.outcome == Outcome::NotApplicable {
         return Vec::new();
