@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What brings a finding of `doctor`, and what keeps it from being said. Each paragraph of tests/guards is a node in
-//! the language of tests/fixture, which differs in one thing from a known one, with its own expectations: those of the
-//! nodes that it includes do not count here. Most paragraphs are survivors of `tests/mutants doctor`.
+//! the language of tests/fixture, which differs in one thing from a known one, with its own expectations: those of
+//! the nodes that it includes do not count here. Most paragraphs are survivors of `tests/mutants doctor`.
 
 mod fixture;
 

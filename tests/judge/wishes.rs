@@ -31,6 +31,8 @@ fn a_silent_node_asks_for_nothing() {
 
 #[test]
 fn a_driver_named_for_the_kernel_is_precompiled() {
+    const OURS: &str = "nvidia-gpu-driver-rhel9.4-5.14.0-427.el9.x86-64-abc-x2x4v";
+    const DRIVER: &str = "nvidia-driver-ctr";
     let is = |name: &str, container: &str, release: &str| {
         let wishes = said(|survey| {
             survey.pods.all.push(pod(name, container));
@@ -38,8 +40,6 @@ fn a_driver_named_for_the_kernel_is_precompiled() {
         });
         wishes.precompiled.is_some()
     };
-    const OURS: &str = "nvidia-gpu-driver-rhel9.4-5.14.0-427.el9.x86-64-abc-x2x4v";
-    const DRIVER: &str = "nvidia-driver-ctr";
     assert!(is(OURS, DRIVER, "5.14.0-427.el9.x86_64"));
     assert!(is("nvidia-driver-6.1.0-64k-abc", DRIVER, "6.1.0+64K"));
     assert!(!is(OURS, DRIVER, "5.14.0-503.el9.x86_64"), "another kernel's");
