@@ -206,3 +206,17 @@ fn a_containers_own_dev_says_nothing_of_the_hosts() {
     assert!(misses(None) && misses(Some("devtmpfs")));
     assert!(!misses(Some("tmpfs")));
 }
+
+/// Only this machine's kernel can refuse this process an inotify instance.
+#[test]
+fn an_inotify_instance_that_is_refused_is_a_finding() {
+    let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
+    let (node, seen, mut symptoms) = symptoms(tree.root());
+    let verdict = judge(&node.expected, &seen);
+    let mut finds = |refused: Option<&str>| {
+        symptoms.inotify.refused = refused.map(str::to_owned);
+        let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
+        findings.iter().any(|finding| finding.id == Id::InotifyExhausted)
+    };
+    assert!(finds(Some("Too many open files")) && !finds(None));
+}
