@@ -6,14 +6,13 @@ mod fixture;
 
 use fixture::expectation::{Said, text};
 use fixture::{Node, Variant, nodes};
-use peermem_gate as gate;
 use peermem_gate::cli::Verb;
 use peermem_gate::environment::{Variables, parse};
 use peermem_gate::finding::Id;
 use peermem_gate::judge::doctor::diagnose;
 use peermem_gate::judge::judge;
 use peermem_gate::judge::wishes::wishes;
-use peermem_gate::node::PeermemExpected;
+use peermem_gate::node::{self, PeermemExpected};
 use peermem_gate::observation::Observation;
 use peermem_gate::probe::{Breadth, Depth, Probe, survey};
 use peermem_gate::symptoms::{Mount, Mounts, Symptoms, View, Whose};
@@ -162,61 +161,66 @@ fn odd_files_do_not_alarm() {
 }
 
 /// What `doctor` saw of a tree, before it judged.
-fn symptoms(root: &Path) -> (gate::node::Node, Observation, Symptoms) {
-    let variables = Variables::new();
-    let arguments = ["peermem-gate", "check", "--root", root.to_str().expect("a plain path")];
-    let Ok(invocation) = parse(&arguments.map(OsString::from), &variables) else {
-        panic!("these are options")
-    };
-    let Verb::Check(arguments) = invocation.verb else { panic!("that is check") };
-    let survey = survey(root, &root.join("proc"), Breadth::WithLogs);
-    let wishes = wishes(&survey, &variables);
-    let node = gate::node::Node::new(&arguments.node, root, Some(PeermemExpected::default()), &variables);
-    let node = node.expect("a node");
-    let mut probe = Probe::new(&node);
-    let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
-    let symptoms = probe.symptoms(&seen, survey, wishes);
-    (node, seen, symptoms)
+struct Sight {
+    node: node::Node,
+    seen: Observation,
+    symptoms: Symptoms,
 }
 
-/// A container has a `/dev` of its own, and only a container sees it: no tree shows that.
+impl Sight {
+    fn of(root: &Path) -> Self {
+        let variables = Variables::new();
+        let arguments = ["peermem-gate", "check", "--root", root.to_str().expect("a plain path")];
+        let Ok(invocation) = parse(&arguments.map(OsString::from), &variables) else {
+            panic!("these are options")
+        };
+        let Verb::Check(arguments) = invocation.verb else { panic!("that is check") };
+        let survey = survey(root, &root.join("proc"), Breadth::WithLogs);
+        let wishes = wishes(&survey, &variables);
+        let node = node::Node::new(&arguments.node, root, Some(PeermemExpected::default()), &variables);
+        let node = node.expect("a node");
+        let mut probe = Probe::new(&node);
+        let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
+        let symptoms = probe.symptoms(&seen, survey, wishes);
+        Self { node, seen, symptoms }
+    }
+
+    fn shows(&self, id: Id) -> bool {
+        let verdict = judge(&self.node.expected, &self.seen);
+        let findings = diagnose(&self.node.expected, &self.seen, &self.symptoms, &verdict);
+        findings.iter().any(|finding| finding.id == id)
+    }
+}
+
+/// Only a container sees its own `/dev`: no tree shows it.
 #[test]
 fn a_containers_own_dev_says_nothing_of_the_hosts() {
     let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
     fs::remove_file(tree.path("dev/nvidia1")).expect("a device file");
-    let (node, seen, mut symptoms) = symptoms(tree.root());
-    let verdict = judge(&node.expected, &seen);
-    let mut misses = |own: Option<&str>| {
-        symptoms.views.retain(|view| view.whose != Whose::Own);
-        symptoms.views.extend(own.map(|fs_type| {
-            let devices = Mount {
-                device: "0:94".to_owned(),
-                root: "/".into(),
-                point: "/dev".into(),
-                propagates: false,
-                fs_type: fs_type.to_owned(),
-                options: String::new(),
-            };
-            let mounts = Ok(Mounts { devices: Some(devices), ..Mounts::default() });
-            View { whose: Whose::Own, source: "/proc/self/mountinfo".into(), mounts }
-        }));
-        let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
-        findings.iter().any(|finding| finding.id == Id::DeviceNodesMissing)
-    };
-    assert!(misses(None) && misses(Some("devtmpfs")));
-    assert!(!misses(Some("tmpfs")));
+    let mut sight = Sight::of(tree.root());
+    assert!(sight.shows(Id::DeviceNodesMissing));
+    for (fs_type, is_the_hosts) in [("devtmpfs", true), ("tmpfs", false)] {
+        let devices = Mount {
+            device: "0:94".to_owned(),
+            root: "/".into(),
+            point: "/dev".into(),
+            propagates: false,
+            fs_type: fs_type.to_owned(),
+            options: String::new(),
+        };
+        let mounts = Ok(Mounts { devices: Some(devices), ..Mounts::default() });
+        let own = View { whose: Whose::Own, source: "/proc/self/mountinfo".into(), mounts };
+        sight.symptoms.views = vec![own];
+        assert_eq!(sight.shows(Id::DeviceNodesMissing), is_the_hosts, "{fs_type}");
+    }
 }
 
 /// Only this machine's kernel can refuse this process an inotify instance.
 #[test]
 fn an_inotify_instance_that_is_refused_is_a_finding() {
     let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
-    let (node, seen, mut symptoms) = symptoms(tree.root());
-    let verdict = judge(&node.expected, &seen);
-    let mut finds = |refused: Option<&str>| {
-        symptoms.inotify.refused = refused.map(str::to_owned);
-        let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
-        findings.iter().any(|finding| finding.id == Id::InotifyExhausted)
-    };
-    assert!(finds(Some("Too many open files")) && !finds(None));
+    let mut sight = Sight::of(tree.root());
+    assert!(!sight.shows(Id::InotifyExhausted));
+    sight.symptoms.inotify.refused = Some("Too many open files".to_owned());
+    assert!(sight.shows(Id::InotifyExhausted));
 }

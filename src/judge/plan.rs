@@ -117,6 +117,7 @@ mod tests {
             assert!(object(shown).contains("install line"), "{shown}");
         }
     }
+
     #[test]
     fn another_file_than_the_inspected_is_objected_to() {
         let object = |shown: &str| objection(&read(shown), Path::new("/x"), |_| false).unwrap_or_default();

@@ -71,18 +71,18 @@ impl Case<'_> {
         (!is_overcome).then_some(said)
     }
 
-    /// The kernel's log says by itself where a boot begins; its stamps have neither year nor zone. What nobody has
-    /// written since the boot tells of none. Others are timed.
+    /// The kernel's log has a line where a boot begins; its stamps have neither year nor zone. A log that was last
+    /// written before the boot is not of it. The lines of other logs have full times.
     pub(super) fn is_of_this_boot(&self, said: &Said) -> bool {
         let (logs, clock) = (&self.symptoms.survey.logs, &self.symptoms.chain.clock);
         let is_older = |at: i64| clock.boot.as_ref().is_ok_and(|boot| at < boot * SECOND - GRAIN);
         if let Some(file) = logs.file(said).filter(|file| file.container.is_none()) {
             let later = logs.said.iter().skip_while(|one| !std::ptr::eq(*one, said));
             let begins_later = later.skip(1).any(|one| one.saying.meaning == Meaning::KernelStarted);
-            return !begins_later && !file.modified.is_some_and(|modified| is_older(modified.ns));
+            return !begins_later && file.modified.is_none_or(|modified| !is_older(modified.ns));
         }
         let at = said.saying.until.or(said.saying.at).and_then(|at| logs.on_wall(at));
-        !at.is_some_and(|at| is_older(at.ns))
+        at.is_none_or(|at| !is_older(at.ns))
     }
 
     /// The finding that rests on a saying: the line itself, with its time, is the evidence.
