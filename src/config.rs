@@ -6,7 +6,8 @@ use crate::cli::{self, HoldArgs, NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArg
 use crate::environment::{Misuse, Variables, value_of};
 use crate::gate::Policy;
 use crate::judge::wishes::DIGEST;
-use crate::node::{Expectations, MofedPlace, Node, PeermemExpected, Places, below};
+use crate::mofed::MofedPlace;
+use crate::node::{Expectations, Node, PeermemExpected, Places, below};
 use std::path::{Path, PathBuf};
 
 impl Policy {

@@ -3,7 +3,7 @@
 //! what its readiness means, and what it pins afterwards.
 
 use crate::condition::ConditionType::{self, self as C};
-use crate::node::MofedPlace;
+use crate::mofed::MofedPlace;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the program ends. The exit codes stand here and nowhere else.
 
-use crate::condition::Outcome;
 use crate::finding::{Finding, Id, Severity};
+use crate::verdict::Outcome;
 
 /// Every way to end; [`Ending::code`] is what the caller sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

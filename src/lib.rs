@@ -36,6 +36,7 @@ pub mod hint;
 pub mod judge;
 pub mod keep;
 pub mod look;
+pub mod mofed;
 pub mod node;
 pub mod observation;
 pub mod order;
@@ -50,6 +51,7 @@ pub mod text;
 pub mod time;
 pub mod timeline;
 pub mod verb;
+pub mod verdict;
 pub mod version;
 pub mod wake;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One look at the node: why it was made, and what it came to. Plain data.
 
-use crate::condition::Verdict;
 use crate::judge::next_build::NextBuild;
 use crate::observation::{Identity, Observation};
+use crate::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -3,17 +3,9 @@
 //! from the command line and the environment by [`crate::config`].
 
 use crate::consumer::Consumer;
+use crate::mofed::MofedPlace;
 use crate::version::Version;
 use std::path::{Path, PathBuf};
-
-/// Who provides MOFED on this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MofedPlace {
-    /// The Network Operator's container.
-    Container,
-    /// The host itself (`USE_HOST_MOFED=true`).
-    Host,
-}
 
 /// What the judge compares an observation with.
 #[derive(Clone, Debug)]

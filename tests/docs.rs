@@ -4,12 +4,13 @@
 use clap::CommandFactory;
 use peermem_gate::chain::LinkState;
 use peermem_gate::cli::Cli;
-use peermem_gate::condition::{Outcome, Reason, Status};
+use peermem_gate::condition::{Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
 use peermem_gate::finding::Id;
 use peermem_gate::keep;
 use peermem_gate::rebuild::Kind;
+use peermem_gate::verdict::Outcome;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

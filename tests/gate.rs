@@ -4,7 +4,7 @@
 #[path = "gate/states.rs"]
 mod states;
 
-use peermem_gate::condition::{Condition, ConditionType, Reason, Status, Verdict};
+use peermem_gate::condition::{ConditionType, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
 use peermem_gate::gate::Policy;
@@ -12,6 +12,7 @@ use peermem_gate::gate::{Effect, Gate, Level, Opening};
 use peermem_gate::judge::next_build::NextBuild;
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
+use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -6,15 +6,17 @@ mod looks;
 #[path = "judge/wishes.rs"]
 mod wishes;
 
-use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status, Verdict};
+use peermem_gate::condition::{ConditionType, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
 use peermem_gate::judge::swap::{Presence, glimpse};
-use peermem_gate::node::{Expectations, MofedPlace};
+use peermem_gate::mofed::MofedPlace;
+use peermem_gate::node::Expectations;
 use peermem_gate::observation::{
     DriverState, Fabric, FileId, HeaderTree, Headers, Kernel, Lock, Management, Marker, Modules, Nic,
     Observation, ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
+use peermem_gate::verdict::{Condition, Outcome, Verdict};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

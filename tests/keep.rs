@@ -7,7 +7,7 @@ mod sight;
 #[path = "keep/status.rs"]
 mod status;
 
-use peermem_gate::condition::{Condition, ConditionType, Reason, Verdict};
+use peermem_gate::condition::{ConditionType, Reason};
 use peermem_gate::ending::Ending;
 use peermem_gate::gate::Effect;
 use peermem_gate::gate::Policy;
@@ -17,6 +17,7 @@ use peermem_gate::keep::{Action, Done, Keep, Response, State};
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
 use peermem_gate::rebuild::Conclusion;
+use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
 use std::time::Duration;
 

@@ -3,9 +3,10 @@
 
 mod support;
 
-use peermem_gate::condition::{Condition, ConditionType, Reason};
+use peermem_gate::condition::{ConditionType, Reason};
 use peermem_gate::observation::{Lock, Marker, Nic, Observation};
 use peermem_gate::probe::{Depth, Probe};
+use peermem_gate::verdict::Condition;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::ExitCode;

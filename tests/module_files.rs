@@ -4,10 +4,10 @@
 
 mod support;
 
-use peermem_gate::condition::Outcome;
 use peermem_gate::judge::judge;
 use peermem_gate::probe::module_file::inspect;
 use peermem_gate::probe::{Depth, Probe};
+use peermem_gate::verdict::Outcome;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -4,16 +4,18 @@
 #[path = "peermem/steps.rs"]
 mod steps;
 
-use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Status};
+use peermem_gate::condition::{ConditionType, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
 use peermem_gate::judge::next_build::next_build;
-use peermem_gate::node::{Expectations, MofedPlace, PeermemExpected};
+use peermem_gate::mofed::MofedPlace;
+use peermem_gate::node::{Expectations, PeermemExpected};
 use peermem_gate::observation::{
     Accepted, DriverState, FileId, GivenParameter, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile,
     ModuleInfo, Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState, Signatures,
     Symbols, Symvers, SysModule, SysState, Unreadable,
 };
+use peermem_gate::verdict::{Condition, Outcome};
 use std::collections::BTreeMap;
 
 const REGISTER: &str = "ib_register_peer_memory_client";

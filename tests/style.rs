@@ -10,9 +10,10 @@ mod source;
 
 use clap::CommandFactory;
 use peermem_gate::cli::Cli;
-use peermem_gate::condition::{Outcome, Reason};
+use peermem_gate::condition::Reason;
 use peermem_gate::finding::{Fact, Id};
 use peermem_gate::rebuild::Kind;
+use peermem_gate::verdict::Outcome;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,6 @@
 
 use super::assert_plain;
 use peermem_gate::cli::Verb;
-use peermem_gate::condition::Outcome;
 use peermem_gate::environment::parse;
 use peermem_gate::judge::doctor::{diagnose, links};
 use peermem_gate::judge::judge;
@@ -13,6 +12,7 @@ use peermem_gate::probe::{Breadth, Depth, Probe, survey};
 use peermem_gate::report::doctor::{Diagnosis, Drivers};
 use peermem_gate::report::style::Style;
 use peermem_gate::report::{self, Report};
+use peermem_gate::verdict::Outcome;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};

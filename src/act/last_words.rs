@@ -3,9 +3,9 @@
 
 use super::log;
 use super::termination_log::TerminationLog;
-use crate::condition::Verdict;
 use crate::ending::Ending;
 use crate::report;
+use crate::verdict::Verdict;
 
 /// Where the last words go.
 #[derive(Clone, Debug, Default)]

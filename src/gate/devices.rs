@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gate's memory of devices: one that was seen once counts for the whole hold.
 
-use crate::condition::{Condition, ConditionType, Reason, Verdict};
+use crate::condition::{ConditionType, Reason};
+use crate::verdict::{Condition, Verdict};
 
 /// What was seen, what is not there now, and what counts as there all the same.
 const DEVICES: [(ConditionType, Reason, Reason, Reason); 2] = [

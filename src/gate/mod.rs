@@ -11,12 +11,13 @@ pub use policy::Policy;
 pub use step::{Effect, Level, Line, Opening};
 pub(crate) use telling::sentence;
 
-use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
+use crate::condition::{ConditionType, Reason};
 use crate::ending::Ending;
 use crate::look::{Cause, Look};
 use crate::observation::{FileId, Identity};
 use crate::rebuild;
 use crate::time::{BootTime, Seconds};
+use crate::verdict::{Condition, Outcome, Verdict};
 use devices::Devices;
 use std::time::Duration;
 use telling::said_of;

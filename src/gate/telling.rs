@@ -3,10 +3,11 @@
 
 use super::step::{Effect, Level, Line, Opening};
 use super::{Change, Gate};
-use crate::condition::{Condition, ConditionType, DOES_NOT_APPLY, Outcome, Reason, Verdict};
+use crate::condition::{ConditionType, DOES_NOT_APPLY, Reason};
 use crate::ending::Ending;
 use crate::look::Cause;
 use crate::time::{BootTime, Seconds};
+use crate::verdict::{Condition, Outcome, Verdict};
 
 impl Gate {
     pub(super) fn line(&self, now: BootTime, level: Level, text: String) -> Line {

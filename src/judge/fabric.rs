@@ -8,11 +8,13 @@
 
 use super::facts::cured_by;
 use super::modules::{ModuleState, Origin, not_live, state};
-use crate::condition::{Condition, ConditionType, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::consumer::UMAD;
 use crate::finding::Id;
-use crate::node::{Expectations, MofedPlace};
+use crate::mofed::MofedPlace;
+use crate::node::Expectations;
 use crate::observation::{Fabric, Management, Observation};
+use crate::verdict::Condition;
 
 /// Nothing, where nobody has looked.
 pub(super) fn judge(expected: &Expectations, seen: &Observation) -> Vec<Condition> {

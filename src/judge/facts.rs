@@ -3,10 +3,12 @@
 //! adds what else it sees.
 
 use super::peermem;
-use crate::condition::{Condition, Consequence, Reason, Status};
+use crate::condition::{Consequence, Reason, Status};
 use crate::finding::{Fact, Facts, Id, NodeName};
-use crate::node::{Expectations, MofedPlace};
+use crate::mofed::MofedPlace;
+use crate::node::Expectations;
 use crate::observation::{DriverState, Lock, Marker, ModuleFile, Observation};
+use crate::verdict::Condition;
 use std::path::Path;
 
 /// The words for a pod and for the pod of a log, and the operators' labels, by which it is found on this node.

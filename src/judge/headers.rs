@@ -5,10 +5,12 @@
 //! worse than none: it fails the build of every NVIDIA module.
 
 use super::facts::cured_by;
-use crate::condition::{Condition, ConditionType, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::finding::Id;
-use crate::node::{Expectations, MofedPlace};
+use crate::mofed::MofedPlace;
+use crate::node::Expectations;
 use crate::observation::{HeaderTree, Headers, Kernel, Marker, Observation, Symvers};
+use crate::verdict::Condition;
 use std::path::Path;
 
 /// Once the marker is there, headers that are not will not come by themselves.

@@ -2,10 +2,11 @@
 //! `MarkerPresent` and `MarkerTrusted`.
 
 use super::facts::cured_by;
-use crate::condition::{Condition, ConditionType, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::finding::Id;
 use crate::node::Expectations;
 use crate::observation::{Lock, Marker, Observation};
+use crate::verdict::Condition;
 
 pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition {
     let path = expected.marker.display();

@@ -14,10 +14,12 @@ pub mod refusal;
 pub mod swap;
 pub mod wishes;
 
-use crate::condition::{Condition, ConditionType, DOES_NOT_APPLY, Reason, Status, Verdict};
+use crate::condition::{ConditionType, DOES_NOT_APPLY, Reason, Status};
 use crate::consumer::{self, Consumer};
-use crate::node::{Expectations, MofedPlace};
+use crate::mofed::MofedPlace;
+use crate::node::Expectations;
 use crate::observation::{Nic, Observation};
+use crate::verdict::{Condition, Verdict};
 use std::path::Path;
 
 /// Judges every condition that one look can decide. [`ConditionType::Settled`] needs time and is

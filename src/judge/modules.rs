@@ -2,13 +2,15 @@
 //! `ModulesLive`, `ModulesFromMofed`, `VersionMatches` and `SymbolsExported`.
 
 use super::facts::cured_by;
-use crate::condition::{Condition, ConditionType, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::finding::Id;
-use crate::node::{Expectations, MofedPlace};
+use crate::mofed::MofedPlace;
+use crate::node::Expectations;
 use crate::observation::{
     Marker, Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState, Unreadable,
 };
 use crate::order;
+use crate::verdict::Condition;
 use crate::version::Version;
 
 const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];

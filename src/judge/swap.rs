@@ -3,7 +3,8 @@
 //! that takes: neither the kernel's symbols nor any module file must delay an unload.
 
 use super::modules::{ModuleState, state};
-use crate::node::{Expectations, MofedPlace};
+use crate::mofed::MofedPlace;
+use crate::node::Expectations;
 use crate::observation::{Marker, Modules};
 
 const NAME: &str = "nvidia_peermem";

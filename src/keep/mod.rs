@@ -17,7 +17,7 @@ pub use ledger::Ledger;
 pub use sight::Sight;
 pub use state::State;
 
-use crate::condition::{ConditionType, Outcome, Status, Verdict};
+use crate::condition::{ConditionType, Status};
 use crate::ending::Ending;
 use crate::gate::Policy;
 use crate::gate::{Effect, Gate, Level, Line, sentence};
@@ -25,6 +25,7 @@ use crate::judge::swap::{Glimpse, Presence};
 use crate::look::Cause;
 use crate::rebuild::Conclusion;
 use crate::time::{BootTime, Seconds};
+use crate::verdict::{Outcome, Verdict};
 use state::{LoadedBy, Phase};
 use std::time::Duration;
 use yielding::{Holder, Swap};

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A whole look, as `keep` takes it in.
 
-use crate::condition::{Condition, ConditionType, Outcome, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::is_not_loaded;
 use crate::judge::swap::{Glimpse, glimpse};
 use crate::look::Look;
 use crate::node::Expectations;
 use crate::observation::{ModuleFile, Observation};
+use crate::verdict::{Condition, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 

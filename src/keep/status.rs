@@ -3,12 +3,12 @@
 //! part of the metrics.
 
 use super::{Keep, State};
-use crate::condition::{Outcome, Verdict};
 use crate::judge::swap::Presence;
 use crate::report::style::Style;
 use crate::report::{self, Report, SCHEMA};
 use crate::text::Page;
 use crate::time::{BootTime, Seconds};
+use crate::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

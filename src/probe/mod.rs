@@ -44,14 +44,16 @@ pub use pods::module_in;
 pub use privilege::cannot_load;
 pub use survey::{Breadth, is_another_root, may_be_host, survey};
 
-use crate::condition::{Condition, ConditionType, Status};
+use crate::condition::{ConditionType, Status};
 use crate::consumer::{Consumer, UMAD};
 use crate::judge::{self, swap::Glimpse};
-use crate::node::{MofedPlace, Node, Places, below};
+use crate::mofed::MofedPlace;
+use crate::node::{Node, Places, below};
 use crate::observation::{
     DriverState, Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation,
     ProcModules, ProcState, Seen, Symbols, Unreadable,
 };
+use crate::verdict::Condition;
 use peermem::Inspected;
 use std::collections::BTreeSet;
 use std::fs::Metadata;

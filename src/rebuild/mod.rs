@@ -14,7 +14,8 @@ pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
 
-use crate::condition::{ConditionType, Outcome, Reason, Verdict};
+use crate::condition::{ConditionType, Reason};
+use crate::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -106,7 +107,7 @@ impl fmt::Display for Conclusion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::Condition;
+    use crate::verdict::Condition;
 
     fn verdict(reasons: &[(ConditionType, Reason)]) -> Verdict {
         Verdict::of(reasons.iter().map(|(r#type, reason)| Condition::new(*r#type, *reason, "")).collect())

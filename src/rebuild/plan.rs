@@ -3,10 +3,11 @@
 
 use super::{Kind, Material, Obstacle, Sources, Tool, Wish, cures, is_all_that_is_missing, recipe};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
+use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::is_not_loaded;
 use crate::observation::{Observation, Offer, Signatures};
 use crate::text::Page;
+use crate::verdict::{Condition, Outcome, Verdict};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

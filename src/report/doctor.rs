@@ -5,11 +5,11 @@
 use super::style::Style;
 use super::{Report, runtime};
 use crate::chain::{self, Link};
-use crate::condition::Outcome;
 use crate::finding::{Evidence, Finding, Severity, urgency};
 use crate::observation::Observation;
 use crate::symptoms::Symptoms;
 use crate::text::{Lead, Page};
+use crate::verdict::Outcome;
 use serde::Serialize;
 
 /// What follows stands under its cause.

@@ -6,12 +6,13 @@ pub mod runtime;
 mod screen;
 pub mod style;
 
-use crate::condition::{Outcome, Status, Verdict};
+use crate::condition::Status;
 use crate::consumer::{self, Consumer};
 use crate::judge::next_build::NextBuild;
 use crate::node::Node;
 use crate::observation::Kernel;
 use crate::text::{Lead, Page};
+use crate::verdict::{Outcome, Verdict};
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -207,7 +208,8 @@ pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::{Condition, ConditionType, Reason};
+    use crate::condition::{ConditionType, Reason};
+    use crate::verdict::Condition;
 
     #[test]
     fn a_transition_changes_values_and_no_series() {

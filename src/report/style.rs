@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How answers look: how wide, and whether in colour. One rule for every verb.
 
-use crate::condition::{Condition, Consequence, Outcome, Status};
+use crate::condition::{Consequence, Status};
 use crate::environment::{Variables, value_of};
 use crate::finding::Severity;
+use crate::verdict::{Condition, Outcome};
 
 /// Where standard output is no terminal, and `COLUMNS` says nothing.
 const COLUMNS: usize = 80;

@@ -7,7 +7,6 @@ use crate::act::supervisor::{Hung, Terms};
 use crate::act::{self, log};
 use crate::cli::{AnswerFormat, CheckArgs, LogArgs};
 use crate::clock;
-use crate::condition;
 use crate::ending::Ending;
 use crate::judge::{judge, next_build::next_build};
 use crate::keep::status::Stored;
@@ -15,6 +14,7 @@ use crate::node::{Node, PeermemExpected};
 use crate::probe::{self, Depth, Probe};
 use crate::report::style::Style;
 use crate::report::{Doubt, Report};
+use crate::verdict;
 use crate::wake::Signals;
 use anyhow::Context;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Re
         }
         Err(why) => (String::new(), Err(why)),
     };
-    let outcome = stored.as_ref().map_or(condition::Outcome::Unknown, Stored::outcome);
+    let outcome = stored.as_ref().map_or(verdict::Outcome::Unknown, Stored::outcome);
     let text = match (stored, format) {
         (Ok(stored), AnswerFormat::Json) => stored.json(&text),
         (Ok(stored), AnswerFormat::Text) => stored.text(style),

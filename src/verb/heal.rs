@@ -10,7 +10,7 @@ use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::act::workshop::{self, Closed, Copy, Tried, Workshop};
 use crate::clock::now;
-use crate::condition::{Condition, ConditionType, Reason, Verdict};
+use crate::condition::{ConditionType, Reason};
 use crate::environment::{Variables, value_of};
 use crate::gate::Gate;
 use crate::judge::judge;
@@ -24,6 +24,7 @@ use crate::rebuild::{
 };
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
+use crate::verdict::{Condition, Verdict};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

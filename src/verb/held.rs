@@ -6,12 +6,12 @@ use super::watch::Watch;
 use crate::act::log;
 use crate::act::output::OutputFile;
 use crate::clock::now;
-use crate::condition::Verdict;
 use crate::ending::Ending;
 use crate::gate::{Effect, Gate, Policy};
 use crate::look::{Cause, Look};
 use crate::node::Node;
 use crate::report;
+use crate::verdict::Verdict;
 use crate::wake::{Signals, Wake, Wakes};
 
 /// What to hold for.

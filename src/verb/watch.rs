@@ -2,7 +2,7 @@
 //! Arm, look, sleep: what every verb that stays has in common.
 
 use crate::clock::now;
-use crate::condition::{ConditionType, Verdict};
+use crate::condition::ConditionType;
 use crate::consumer::Consumer;
 use crate::judge::swap::Glimpse;
 use crate::judge::{in_transit, judge, next_build::next_build};
@@ -12,6 +12,7 @@ use crate::node::Node;
 use crate::observation::{Marker, Observation};
 use crate::probe::{self, Depth, Probe};
 use crate::time::BootTime;
+use crate::verdict::Verdict;
 use crate::wake::{Awaited, Signals, Wake, Wakes};
 use std::time::Duration;
 

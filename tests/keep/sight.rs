@@ -2,7 +2,7 @@
 //! What `keep` makes of an observation, beside the verdict.
 
 use peermem_gate::cli::Verb;
-use peermem_gate::condition::{Condition, ConditionType, Outcome, Reason, Verdict};
+use peermem_gate::condition::{ConditionType, Reason};
 use peermem_gate::environment;
 use peermem_gate::keep::Sight;
 use peermem_gate::look::{Look, Recorded};
@@ -10,6 +10,7 @@ use peermem_gate::node::{Expectations, Node};
 use peermem_gate::observation::{
     ModuleFile, Observation, Offer, Peermem, ProcModule, ProcState, Signatures, SysModule, SysState,
 };
+use peermem_gate::verdict::{Condition, Outcome, Verdict};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,11 +2,11 @@
 //! The status file: when it speaks of this moment, and what is made of it.
 
 use super::{Done, Keep, World, ms, policy};
-use peermem_gate::condition::Outcome;
 use peermem_gate::keep::status::{Stored, Summary, metrics};
 use peermem_gate::look::Cause;
 use peermem_gate::rebuild::Conclusion;
 use peermem_gate::report::style::Style;
+use peermem_gate::verdict::Outcome;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 use super::{Case, FAULTS};
 use peermem_gate::condition::ConditionType;
 use peermem_gate::judge::judge;
-use peermem_gate::node::MofedPlace;
+use peermem_gate::mofed::MofedPlace;
 use peermem_gate::observation::{DriverState, GivenParameter, Lock, Marker, ModuleFile, ProcState, SysState};
 
 /// How a remedy has a step.

@@ -6,11 +6,11 @@ use super::Case;
 use crate::chain::{
     self, Around, DRIVER_CTR_READY, DRIVER_READY, Link, LinkState, MARKER, TOOLKIT_READY, broken_at, span,
 };
-use crate::condition::Outcome;
 use crate::finding::{Finding, Id};
-use crate::node::MofedPlace;
+use crate::mofed::MofedPlace;
 use crate::observation::ProcState;
 use crate::symptoms::process::Role;
+use crate::verdict::Outcome;
 
 const DRIVER: &str = "nvidia-driver-ctr";
 const VALIDATION: &str = "driver-validation";

@@ -2,10 +2,11 @@
 //! Every condition that holds the gate back is a finding of its reason's name.
 
 use super::Case;
-use crate::condition::{Condition, ConditionType, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::finding::{Finding, Id};
 use crate::observation::ModuleFile;
 use crate::rebuild::Kind;
+use crate::verdict::Condition;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let finding = |condition: &Condition| {

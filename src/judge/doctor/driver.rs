@@ -3,13 +3,14 @@
 
 use super::{Case, DEVICES};
 use crate::chain::{DRIVER_CTR_READY, span};
-use crate::condition::{ConditionType, Outcome};
+use crate::condition::ConditionType;
 use crate::finding::{Finding, Id};
 use crate::judge::next_build::{NextBuild, cures, next_build};
 use crate::observation::ModuleFile;
 use crate::sentence::Meaning;
 use crate::symptoms::process::Role;
 use crate::symptoms::{PciFunction, Whose};
+use crate::verdict::Outcome;
 use std::collections::BTreeSet;
 
 const NVIDIA: &str = "nvidia";

@@ -4,7 +4,7 @@
 use super::Case;
 use crate::finding::{Fact, Facts};
 use crate::judge::facts::{SELECTORS, UNKNOWN_POD, facts};
-use crate::node::MofedPlace;
+use crate::mofed::MofedPlace;
 use crate::sentence::Meaning;
 use crate::symptoms::process::Role;
 

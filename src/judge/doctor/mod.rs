@@ -23,14 +23,16 @@ mod said;
 mod views;
 
 use crate::chain::Link;
-use crate::condition::{Outcome, Reason, Verdict};
+use crate::condition::Reason;
 use crate::finding::{Finding, Id, Severity, ordered};
 use crate::judge::modules::{ModuleState, state};
-use crate::node::{Expectations, MofedPlace};
+use crate::mofed::MofedPlace;
+use crate::node::Expectations;
 use crate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
 use crate::symptoms::Symptoms;
 use crate::symptoms::process::Role;
 use crate::symptoms::wish::Wish;
+use crate::verdict::{Outcome, Verdict};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 

@@ -2,9 +2,10 @@
 //! nvidia-peermem beyond its condition: who is registered, and whether one could do without it.
 
 use super::{Case, listing};
-use crate::condition::{Outcome, Reason};
+use crate::condition::Reason;
 use crate::finding::{Finding, Id, Severity};
 use crate::symptoms::process::Role;
+use crate::verdict::Outcome;
 
 /// nvidia-peermem-ctr looks every ten seconds; so may `keep`, after a swap.
 const JUST_STARTED: i64 = 5 * 60;

@@ -2,10 +2,11 @@
 //! A `nvidia_peermem` that is loaded already, or on its way.
 
 use super::{Case, NAME};
-use crate::condition::{Condition, ConditionType, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::{ModuleState, state};
-use crate::node::MofedPlace;
+use crate::mofed::MofedPlace;
 use crate::observation::Symbols;
+use crate::verdict::Condition;
 
 impl Case<'_> {
     /// A module that is loaded already, or on its way, is not judged by its file.

@@ -12,10 +12,11 @@ use super::facts::cured_by;
 use super::modules::{ModuleState, state};
 use super::next_build::{NextBuild, cures, next_build};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::condition::{Condition, ConditionType, Reason};
+use crate::condition::{ConditionType, Reason};
 use crate::finding::Id;
 use crate::node::{Expectations, PeermemExpected};
 use crate::observation::{ModuleFile, ModuleInfo, Observation, Peermem, Symbols};
+use crate::verdict::Condition;
 use std::path::Path;
 use versions::offered;
 
