@@ -43,6 +43,8 @@ pub mod order;
 pub mod probe;
 pub mod rebuild;
 pub mod record;
+#[macro_use]
+pub mod remedy;
 pub mod report;
 pub mod sentence;
 pub mod stamp;

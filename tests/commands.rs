@@ -6,7 +6,8 @@
 mod support;
 
 use peermem_gate::environment;
-use peermem_gate::finding::{Facts, Id, Step};
+use peermem_gate::finding::Id;
+use peermem_gate::remedy::{Facts, Step};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;

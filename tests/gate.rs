@@ -119,6 +119,7 @@ fn the_last_line_says_whether_a_build_follows() {
     let next = |status, remedy: Option<&str>| NextBuild {
         status,
         message: "what comes next".to_owned(),
+        is_missed: remedy.is_some(),
         remedy: remedy.map(str::to_owned),
     };
     let cases = [

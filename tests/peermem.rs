@@ -7,7 +7,7 @@ mod steps;
 use peermem_gate::condition::{ConditionType, Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::judge::judge;
-use peermem_gate::judge::next_build::next_build;
+use peermem_gate::judge::next_build;
 use peermem_gate::mofed::MofedPlace;
 use peermem_gate::node::{Expectations, PeermemExpected};
 use peermem_gate::observation::{

@@ -8,7 +8,7 @@ use peermem_gate::environment;
 use peermem_gate::gate::Policy;
 use peermem_gate::gate::{Effect, Gate};
 use peermem_gate::judge::judge;
-use peermem_gate::judge::next_build::next_build;
+use peermem_gate::judge::next_build;
 use peermem_gate::keep::Sight;
 use peermem_gate::keep::{Action, Done, Keep};
 use peermem_gate::look::{Cause, Look, Recorded};

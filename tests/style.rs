@@ -11,10 +11,10 @@ mod source;
 use clap::CommandFactory;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::Reason;
-use peermem_gate::finding::{Fact, Id};
+use peermem_gate::finding::Id;
 use peermem_gate::rebuild::Kind;
 use peermem_gate::verdict::Outcome;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -146,7 +146,8 @@ fn program() -> Vec<(String, String)> {
         texts.push(("titles", id.title().to_owned()));
         texts.extend(id.remedy().iter().map(|step| ("remedies", step.conditional())));
     }
-    texts.extend(Fact::ALL.iter().map(|fact| ("facts", fact.phrase().to_owned())));
+    let facts: BTreeSet<_> = Id::ALL.iter().flat_map(|id| id.remedy()).filter_map(|step| step.when).collect();
+    texts.extend(facts.iter().map(|fact| ("facts", fact.phrase().to_owned())));
     texts.extend(Reason::ALL.iter().map(|reason| ("reasons", reason.summary().to_owned())));
     for kind in Kind::ALL {
         texts.push(("obstacles", kind.meaning().to_owned()));

@@ -4,15 +4,15 @@
 //! A finding's id decides its severity, title, remedy and possible causes ([`Id`]); the evidence is
 //! the node's. Where a finding is a condition's reason, it has the reason's name.
 
-mod step;
+pub mod fact;
 mod table;
 
 use crate::condition::Reason;
 use crate::order;
+use crate::remedy::{Facts, MOST};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-pub use step::{Fact, Facts, NodeName, Step};
 pub use table::Id;
 
 /// How bad it is, worst first.
@@ -38,6 +38,37 @@ impl fmt::Display for Severity {
             Self::Info => "info",
         })
     }
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// A source that cannot be read.
+    Source,
+    /// What a container sees of the host.
+    View,
+    /// A GPU.
+    Gpu,
+    /// The node itself: its disk, its memory, its images.
+    Node,
+    /// MOFED: who provides it, its marker, modules and headers.
+    Mofed,
+    /// Fabric Manager and the `NVLink` switches.
+    Fabric,
+    /// RDMA devices beyond MOFED's readiness.
+    Rdma,
+    /// nvidia-peermem and its build.
+    Peermem,
+    /// NVIDIA's driver.
+    Driver,
+    /// The GPU Operator's readiness chain.
+    Chain,
+    /// The container runtime, the toolkit and the device plugin.
+    Runtime,
+    /// Networks of pods.
+    Network,
+    /// Nothing is wrong with it: an alternative, or a help.
+    Hint,
 }
 
 /// Where something was seen, and what.
@@ -110,30 +141,17 @@ impl Finding {
 }
 
 impl Id {
-    /// A file of the readiness chain that does not come, or cannot be believed.
-    #[must_use]
-    pub fn is_of_the_chain(self) -> bool {
-        use Id::{
-            ChainUnderWay, ContainerRestarts, DriverCtrNotReady, DriverCtrReadyStale, DriverNotValidated,
-            ToolkitNotReady, ValidationIncomplete,
-        };
-        matches!(
-            self,
-            DriverCtrReadyStale
-                | DriverCtrNotReady
-                | DriverNotValidated
-                | ContainerRestarts
-                | ChainUnderWay
-                | ToolkitNotReady
-                | ValidationIncomplete
-        )
-    }
-
-    /// The finding that has a reason's name; every reason that holds the gate back has one.
+    /// The finding of a reason; every reason that keeps the gate closed has one.
     #[must_use]
     pub fn of(reason: Reason) -> Option<Self> {
-        let name = reason.to_string();
-        Self::ALL.iter().copied().find(|id| id.name() == name)
+        Self::ALL.iter().copied().find(|id| id.reason() == Some(reason))
+    }
+
+    /// Whether something that is wrong in this group may stop this step of the readiness chain. The toolkit and the
+    /// validation come after the driver, and only they need the container runtime.
+    fn is_stopped_by(self, group: Group) -> bool {
+        let is_late = matches!(self, Self::ToolkitNotReady | Self::ValidationIncomplete);
+        is_late || !matches!(group, Group::Runtime | Group::Network)
     }
 }
 
@@ -162,7 +180,7 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
         let own = facts.choose(finding.id.remedy());
         let mut steps: Vec<_> = finding.remedy.iter().map(|step| facts.fill(step)).collect();
         steps.extend(own);
-        steps.truncate(step::MOST);
+        steps.truncate(MOST);
         finding.remedy = steps;
     }
     stopped_by_the_worst(&mut all);
@@ -181,12 +199,14 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
 
 /// The readiness chain stops because of whatever else is wrong, though nothing says which.
 fn stopped_by_the_worst(all: &mut [Finding]) {
-    let roots = all.iter().filter(|finding| finding.follows_from.is_none() && !finding.id.is_of_the_chain());
+    let is_of_chain = |finding: &Finding| finding.id.group() == Group::Chain;
+    let roots = all.iter().filter(|finding| finding.follows_from.is_none() && !is_of_chain(finding));
     let worst = roots.min_by_key(|finding| (finding.severity, finding.id));
     let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
     let Some(worst) = worst.filter(is_loud).map(|finding| finding.id) else { return };
-    for finding in all.iter_mut().filter(|finding| finding.id.is_of_the_chain() && finding.id > worst) {
-        finding.follows_from = finding.follows_from.or(Some(worst));
+    for finding in all.iter_mut().filter(|finding| is_of_chain(finding)) {
+        let may_follow = finding.id.is_stopped_by(worst.group());
+        finding.follows_from = finding.follows_from.or(may_follow.then_some(worst));
     }
 }
 
@@ -264,7 +284,7 @@ mod tests {
         let found = mixed.iter().chain(&mixed).map(|id| Finding::new(*id, "source", "seen"));
         let ordered = ordered(
             found.collect(),
-            &Facts::default().node(&NodeName { name: "node-1".into(), is_guess: false }),
+            &Facts::default().node(&crate::remedy::NodeName { name: "node-1".into(), is_guess: false }),
         );
         let ids: Vec<_> = ordered.iter().map(|finding| finding.id).collect();
         assert_eq!(ids[0], StorageModulesLoaded);

@@ -6,11 +6,9 @@
 //! `_assert_nvlink5_system`). An RDMA device that comes later is not seen, and every GPU of the node ends with CUDA
 //! error 802.
 
-use super::facts::cured_by;
 use super::modules::{ModuleState, Origin, not_live, state};
 use crate::condition::{ConditionType, Reason};
 use crate::consumer::UMAD;
-use crate::finding::Id;
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
 use crate::observation::{Fabric, Management, Observation};
@@ -45,13 +43,7 @@ fn umad_live(expected: &Expectations, seen: &Observation) -> Condition {
     let condition = |reason, message: String| Condition::new(ConditionType::UmadLive, reason, message);
     let state = state(&seen.modules, UMAD);
     if let Some((reason, how)) = not_live(&state) {
-        let missing = condition(reason, format!("{UMAD}: {how}"));
-        return match (reason, expected.mofed) {
-            (Reason::ModuleNotLoaded, MofedPlace::Host) => {
-                cured_by(missing, Id::UmadNotLoaded, expected, seen)
-            }
-            _ => missing,
-        };
+        return condition(reason, format!("{UMAD}: {how}"));
     }
     match (state, expected.mofed) {
         (ModuleState::Live(Origin::InTree), MofedPlace::Container) => {

@@ -2,13 +2,12 @@
 //! What one look knows that decides which steps of a remedy help, and the words for their commands. `doctor`
 //! adds what else it sees.
 
-use super::peermem;
-use crate::condition::{Consequence, Reason, Status};
-use crate::finding::{Fact, Facts, Id, NodeName};
+use super::{modules, peermem};
+use crate::condition::Reason;
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
-use crate::observation::{DriverState, Lock, Marker, ModuleFile, Observation};
-use crate::verdict::Condition;
+use crate::observation::{DriverState, Lock, Marker, ModuleFile, Observation, Symbols};
+use crate::remedy::{Facts, NodeName, fact};
 use std::path::Path;
 
 /// The words for a pod and for the pod of a log, and the operators' labels, by which it is found on this node.
@@ -30,22 +29,26 @@ pub(super) fn facts(expected: &Expectations, seen: &Observation) -> Facts {
     let driver_container = has_driver_container(expected, seen);
     let line = seen.modules.proc.as_ref().ok().and_then(|proc| proc.named("nvidia_peermem").next());
     let file = seen.peermem.as_ref().map(|peermem| &peermem.file);
+    let is_mofed_live = modules::from_mofed(expected, seen).reason == Reason::OutOfTree;
     let bad_parameter = peermem::is_boot_parameter(expected, seen);
     let facts = Facts::default()
-        .with(Fact::DriverPod, driver_container)
-        .with(Fact::HostDriver, driver_container.map(|is_container| !is_container))
-        .with(Fact::ToolkitBuild, toolkit_build(seen))
-        .with(Fact::FastPath, has_driver_state(&seen.driver_state))
-        .with(Fact::Precompiled, Some(expected.precompiled))
-        .with(Fact::HostMofed, is_host_mofed(expected, seen))
-        .with(Fact::MofedPod, is_host_mofed(expected, seen).map(|is_host| !is_host))
-        .with(Fact::DriverPodUnnamed, Some(true))
-        .with(Fact::MofedPodUnnamed, Some(true))
-        .with(Fact::MarkerUnset, is_unmarked(expected, seen))
-        .with(Fact::PeermemUsed, line.and_then(|line| Some(line.refcount? > 0)))
-        .with(Fact::NotListed, Some(matches!(file, Some(ModuleFile::Read { listed: Some(false), .. }))))
-        .with(Fact::BootParameter, bad_parameter)
-        .with(Fact::FileParameter, bad_parameter.map(|is_boot| !is_boot))
+        .with(fact::DRIVER_POD, driver_container)
+        .with(fact::HOST_DRIVER, driver_container.map(|is_container| !is_container))
+        .with(fact::BUILT_BY_TOOLKIT, toolkit_build(seen))
+        .with(fact::STATE_FILE, has_driver_state(&seen.driver_state))
+        .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
+        .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
+        .with(fact::MOFED_POD, is_host_mofed(expected, seen).map(|is_host| !is_host))
+        .with(fact::DRIVER_POD_UNNAMED, Some(true))
+        .with(fact::MOFED_POD_UNNAMED, Some(true))
+        .with(fact::MARKER_UNSET, is_unmarked(expected, seen))
+        .with(fact::PEERMEM_USED, line.and_then(|line| Some(line.refcount? > 0)))
+        .with(fact::CUT_OFF, Some(seen.cut_off.is_some()))
+        .with(fact::MOFED_LIVE, Some(is_mofed_live))
+        .with(fact::WITHOUT_PEER_MEMORY, Some(is_mofed_live && seen.symbols == Symbols::Missing))
+        .with(fact::NOT_LISTED, Some(matches!(file, Some(ModuleFile::Read { listed: Some(false), .. }))))
+        .with(fact::BOOT_PARAMETER, bad_parameter)
+        .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
         .word("pod-directory", "/var/lib/kubelet/pods")
         .word("volume", seen.cut_off.as_deref().unwrap_or(Path::new("/run/mellanox")).display().to_string())
         .word("holders", "")
@@ -114,31 +117,5 @@ fn is_unmarked(expected: &Expectations, seen: &Observation) -> Option<bool> {
         (_, MofedPlace::Host) | (Marker::Present(_), _) => Some(false),
         (Marker::Unreadable(_), _) => None,
         _ => Some(true),
-    }
-}
-
-/// The condition, with the steps of a finding's remedy that help here.
-pub(super) fn cured_by(
-    condition: Condition,
-    id: Id,
-    expected: &Expectations,
-    seen: &Observation,
-) -> Condition {
-    let steps = facts(expected, seen).choose(id.remedy());
-    if steps.is_empty() { condition } else { condition.with_remedy(steps.join(" ")) }
-}
-
-/// What blocks, or cannot be read, takes a person. What only holds may pass by itself: there each judge knows.
-pub(super) fn with_remedy(condition: Condition, expected: &Expectations, seen: &Observation) -> Condition {
-    let takes_a_person = match condition.reason.consequence() {
-        Consequence::Blocks => true,
-        Consequence::Holds => {
-            condition.status == Status::Unknown && condition.reason != Reason::SymbolsNotRead
-        }
-        Consequence::Passes | Consequence::Exempts => false,
-    };
-    match Id::of(condition.reason).filter(|_| takes_a_person && condition.remedy.is_none()) {
-        Some(id) => cured_by(condition, id, expected, seen),
-        None => condition,
     }
 }

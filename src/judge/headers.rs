@@ -4,27 +4,19 @@
 //! NVIDIA's Kbuild takes the *first existing* directory, so one without a Module.symvers is
 //! worse than none: it fails the build of every NVIDIA module.
 
-use super::facts::cured_by;
 use crate::condition::{ConditionType, Reason};
-use crate::finding::Id;
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
 use crate::observation::{HeaderTree, Headers, Kernel, Marker, Observation, Symvers};
 use crate::verdict::Condition;
 use std::path::Path;
 
-/// Once the marker is there, headers that are not will not come by themselves.
-fn missing(expected: &Expectations, seen: &Observation, message: String) -> Condition {
-    let mut missing = condition(Reason::HeadersMissing, message);
-    match (&seen.marker, &seen.cut_off) {
-        // MOFED's marker is a file of the host's, its headers are a mount.
-        (Marker::Present(_), Some(volume)) => {
-            missing.message += &super::cut_off(volume);
-            cured_by(missing, Id::MountPropagationMissing, expected, seen)
-        }
-        (Marker::Present(_), None) => cured_by(missing, Id::HeadersMissing, expected, seen),
-        _ => missing,
+/// MOFED's marker is a file of the host, its headers are a mount: a private mount shows only the marker.
+fn missing(seen: &Observation, mut message: String) -> Condition {
+    if let (Marker::Present(_), Some(volume)) = (&seen.marker, &seen.cut_off) {
+        message += &super::cut_off(volume);
     }
+    condition(Reason::HeadersMissing, message)
 }
 
 pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
@@ -53,10 +45,10 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
                 Reason::HeadersComplete,
                 format!("the kernel's own {} has both peer-memory symbols", path.display()),
             ),
-            _ => missing(expected, seen, format!("{} does not exist", root.display())),
+            _ => missing(seen, format!("{} does not exist", root.display())),
         },
         HeaderTree::NoCandidate(others) if others.is_empty() => {
-            missing(expected, seen, format!("{} has no directory for kernel {release}", root.display()))
+            missing(seen, format!("{} has no directory for kernel {release}", root.display()))
         }
         HeaderTree::NoCandidate(others) => condition(
             Reason::HeadersForOtherKernel,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `MarkerPresent` and `MarkerTrusted`.
 
-use super::facts::cured_by;
 use crate::condition::{ConditionType, Reason};
-use crate::finding::Id;
 use crate::node::Expectations;
 use crate::observation::{Lock, Marker, Observation};
 use crate::verdict::Condition;
@@ -15,19 +13,16 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
         Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} exists")),
         Marker::Absent => {
             let message = format!("MOFED has not set its marker {path}{}", misspelt(expected));
-            absent(condition(Reason::MarkerAbsent, message), expected, seen)
+            condition(Reason::MarkerAbsent, message + &hindrance(seen))
         }
-        Marker::ParentMissing(nearest) => absent(
-            condition(
-                Reason::MarkerParentMissing,
-                format!(
-                    "the directory of {path} does not exist (the nearest that does is {}){}",
-                    nearest.display(),
-                    misspelt(expected)
-                ),
+        Marker::ParentMissing(nearest) => condition(
+            Reason::MarkerParentMissing,
+            format!(
+                "the directory of {path} does not exist (the nearest that does is {}){}{}",
+                nearest.display(),
+                misspelt(expected),
+                hindrance(seen)
             ),
-            expected,
-            seen,
         ),
         Marker::DirectoryUnlinked => condition(
             Reason::MarkerDirectoryUnlinked,
@@ -36,9 +31,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
             ),
         ),
         Marker::NotAFile(what) => {
-            let condition =
-                condition(Reason::MarkerNotAFile, format!("{path} is {what}, not a regular file"));
-            cured_by(condition, Id::MarkerNotAFile, expected, seen)
+            condition(Reason::MarkerNotAFile, format!("{path} is {what}, not a regular file"))
         }
         Marker::Unreadable(why) => {
             condition(Reason::MarkerUnreadable, format!("cannot tell whether the marker exists: {why}"))
@@ -54,27 +47,17 @@ fn misspelt(expected: &Expectations) -> String {
     })
 }
 
-/// A person must act only when something here keeps MOFED from coming, or us from seeing it.
-fn absent(mut condition: Condition, expected: &Expectations, seen: &Observation) -> Condition {
-    let in_use = in_use(seen);
-    if !in_use.is_empty() {
-        condition.message += &in_use;
-        condition = cured_by(condition, Id::PeermemInUse, expected, seen);
-    } else if let Some(volume) = &seen.cut_off {
-        condition.message += &super::cut_off(volume);
-        condition = cured_by(condition, Id::MountPropagationMissing, expected, seen);
-    }
-    condition
-}
-
-/// MOFED gives up at start while `nvidia_peermem` is used, so its marker will never come.
-fn in_use(seen: &Observation) -> String {
-    let Ok(proc) = &seen.modules.proc else { return String::new() };
-    match proc.named("nvidia_peermem").find_map(|m| m.refcount.filter(|count| *count > 0)) {
-        Some(count) => {
+/// What keeps MOFED from starting, or its marker from showing here. MOFED gives up at its start while
+/// `nvidia_peermem` is in use.
+fn hindrance(seen: &Observation) -> String {
+    let lines = seen.modules.proc.iter().flat_map(|proc| proc.named("nvidia_peermem"));
+    let in_use = lines.filter_map(|line| line.refcount).find(|count| *count > 0);
+    match (in_use, &seen.cut_off) {
+        (Some(count), _) => {
             format!("; nvidia_peermem is loaded and in use ({count}), which keeps MOFED from starting")
         }
-        None => String::new(),
+        (None, Some(volume)) => super::cut_off(volume),
+        (None, None) => String::new(),
     }
 }
 
@@ -110,7 +93,7 @@ pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition 
         Lock::Free => {
             let message =
                 format!("no process holds {lock}: the marker may be left over from a killed MOFED container");
-            cured_by(condition(Reason::MarkerSuspect, message), Id::MarkerSuspect, expected, seen)
+            condition(Reason::MarkerSuspect, message)
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod next_build;
 mod peermem;
 pub mod plan;
 pub mod refusal;
+mod remedies;
 pub mod swap;
 pub mod wishes;
 
@@ -20,6 +21,7 @@ use crate::mofed::MofedPlace;
 use crate::node::Expectations;
 use crate::observation::{Nic, Observation};
 use crate::verdict::{Condition, Verdict};
+use next_build::NextBuild;
 use std::path::Path;
 
 /// Judges every condition that one look can decide. [`ConditionType::Settled`] needs time and is
@@ -38,13 +40,11 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
             conditions.push(not_required(ConditionType::MarkerTrusted, message));
         }
     }
-    let from_mofed = modules::from_mofed(expected, seen);
-    let out_of_tree = from_mofed.reason == Reason::OutOfTree;
     conditions.extend([
         modules::live(expected, seen),
-        from_mofed,
+        modules::from_mofed(expected, seen),
         modules::version_matches(expected, seen),
-        modules::symbols_exported(expected, seen, out_of_tree),
+        modules::symbols_exported(seen),
         headers::ready(expected, seen),
         peermem::usable(expected, seen),
         not_required(ConditionType::Settled, "a single look does not settle"),
@@ -52,8 +52,10 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
     if expected.asks_for(Consumer::Fabric) {
         conditions.extend(fabric::judge(expected, seen));
     }
-    let complete = |condition| facts::with_remedy(needed(expected, condition), expected, seen);
-    Verdict::of(conditions.into_iter().map(complete).collect())
+    let mut conditions: Vec<_> =
+        conditions.into_iter().map(|condition| needed(expected, condition)).collect();
+    remedies::add(&mut conditions, expected, seen);
+    Verdict::of(conditions)
 }
 
 /// What peermem needs is said without its name where only peermem was asked for.
@@ -68,6 +70,14 @@ fn needed(expected: &Expectations, condition: Condition) -> Condition {
         return not_required(condition.r#type, &message);
     }
     condition.needed_by(by)
+}
+
+/// What a driver container that starts next will do, with a remedy where no build would come that is needed.
+#[must_use]
+pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
+    let next = next_build::next_build(expected, seen)?;
+    let remedy = next.is_missed.then(|| remedies::of_build(expected, seen));
+    Some(NextBuild { remedy, ..next })
 }
 
 /// RDMA is asked for, and there is a device for it.

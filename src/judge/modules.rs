@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `ModulesLive`, `ModulesFromMofed`, `VersionMatches` and `SymbolsExported`.
 
-use super::facts::cured_by;
 use crate::condition::{ConditionType, Reason};
-use crate::finding::Id;
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
 use crate::observation::{
-    Marker, Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState, Unreadable,
+    Modules, Observation, ProcModule, ProcState, Symbols, SysModule, SysState, Unreadable,
 };
 use crate::order;
 use crate::verdict::Condition;
@@ -169,7 +167,7 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
         ),
         (false, false) => {
             let message = format!("MOFED's {} on the kernel's own {}", mofed.join(", "), in_tree.join(", "));
-            cured_by(condition(Reason::MixedStack, message), Id::MixedStack, expected, seen)
+            condition(Reason::MixedStack, message)
         }
         (true, false) => in_tree_stack(expected, seen, &in_tree.join(", ")),
     }
@@ -181,14 +179,10 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
         |reason, message: String| Condition::new(ConditionType::ModulesFromMofed, reason, message);
     let in_tree = || condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}"));
     match (&expected.mofed, &seen.symbols) {
-        (MofedPlace::Container, _) if matches!(seen.marker, Marker::Present(_)) => {
-            cured_by(in_tree(), Id::StaleMarker, expected, seen)
-        }
-        (MofedPlace::Container, _) => in_tree(),
+        (MofedPlace::Container, _) | (MofedPlace::Host, Symbols::Missing) => in_tree(),
         (MofedPlace::Host, Symbols::ExportedBy(_)) => {
             condition(Reason::InTreeWithPeerMemory, format!("the kernel's own {names}, with peer memory"))
         }
-        (MofedPlace::Host, Symbols::Missing) => cured_by(in_tree(), Id::ModuleInTree, expected, seen),
         (MofedPlace::Host, Symbols::Unreadable(why)) => condition(
             Reason::ModulesUnreadable,
             format!("the kernel's own {names}, and whether they have peer memory cannot be read: {why}"),
@@ -229,7 +223,7 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
         ),
         Some(Ok(Some(found))) => {
             let message = format!("mlx5_core has version {found:?}, but {wanted} is expected ({source})");
-            cured_by(condition(Reason::VersionMismatch, message), Id::VersionMismatch, expected, seen)
+            condition(Reason::VersionMismatch, message)
         }
     }
 }
@@ -249,8 +243,7 @@ fn expected_version<'a>(
     })
 }
 
-/// `out_of_tree`: MOFED's own modules are live, so its symbols are not still to come.
-pub(super) fn symbols_exported(expected: &Expectations, seen: &Observation, out_of_tree: bool) -> Condition {
+pub(super) fn symbols_exported(seen: &Observation) -> Condition {
     let condition = |reason, message: String| Condition::new(ConditionType::SymbolsExported, reason, message);
     match &seen.symbols {
         Symbols::ExportedBy(None) => {
@@ -264,10 +257,7 @@ pub(super) fn symbols_exported(expected: &Expectations, seen: &Observation, out_
             ),
             _ => condition(Reason::SymbolMissing, format!("{name}, which exports {SYMBOL}, is not live")),
         },
-        Symbols::Missing => {
-            let missing = condition(Reason::SymbolMissing, format!("no module exports {SYMBOL}"));
-            if out_of_tree { cured_by(missing, Id::SymbolMissing, expected, seen) } else { missing }
-        }
+        Symbols::Missing => condition(Reason::SymbolMissing, format!("no module exports {SYMBOL}")),
         Symbols::NotRead => {
             condition(Reason::SymbolsNotRead, "not read before MOFED's modules are live".to_owned())
         }

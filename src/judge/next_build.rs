@@ -5,11 +5,9 @@
 //! loaded and `/run/nvidia/nvidia-driver.state` equals `DRIVER_CONFIG_DIGEST` (k8s-driver-manager,
 //! `shouldUpdateDriverConfig`; gpu-driver-container, `_userspace_install`). The digest does not cover MOFED.
 
+use super::applies;
 use crate::condition::{Reason, Status};
 use crate::consumer::Consumer;
-use crate::finding::Id;
-use crate::judge::applies;
-use crate::judge::facts::facts;
 use crate::node::Expectations;
 use crate::observation::{DriverState, Observation, Seen};
 use crate::rebuild;
@@ -26,7 +24,10 @@ pub struct NextBuild {
     pub status: Status,
     /// A sentence that says why.
     pub message: String,
-    /// How to get a build on this node, where none would come.
+    /// nvidia-peermem is not loaded, and no build may come that could cure it.
+    #[serde(skip)]
+    pub is_missed: bool,
+    /// How to get a build on this node, where none would come. `judge` adds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
@@ -59,8 +60,7 @@ pub fn cures(reason: Reason) -> bool {
 }
 
 /// What a driver container will do next; `None` where none is known that may skip its build, or nobody needs a build.
-#[must_use]
-pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
+pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
     if !is_asked(expected) || !applies(expected, &seen.nic) {
         return None;
     }
@@ -87,9 +87,8 @@ pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBui
     if stays {
         message += "; nvidia_peermem is loaded and stays so";
     }
-    let cure = || facts(expected, seen).choose(&Id::BuildSkipped.remedy()[..1]).join(" ");
-    let remedy = (status != Status::True && !stays).then(cure);
-    Some(NextBuild { status, message, remedy })
+    let is_missed = status != Status::True && !stays;
+    Some(NextBuild { status, message, is_missed, remedy: None })
 }
 
 /// The file in sysfs that upstream looks at comes and goes with the line in /proc/modules.

@@ -8,7 +8,7 @@ use crate::act::{self, log};
 use crate::cli::{AnswerFormat, CheckArgs, LogArgs};
 use crate::clock;
 use crate::ending::Ending;
-use crate::judge::{judge, next_build::next_build};
+use crate::judge::{judge, next_build};
 use crate::keep::status::Stored;
 use crate::node::{Node, PeermemExpected};
 use crate::probe::{self, Depth, Probe};

@@ -5,7 +5,7 @@ use crate::clock::now;
 use crate::condition::ConditionType;
 use crate::consumer::Consumer;
 use crate::judge::swap::Glimpse;
-use crate::judge::{in_transit, judge, next_build::next_build};
+use crate::judge::{in_transit, judge, next_build};
 use crate::keep::Sight;
 use crate::look::{Cause, Look, Recorded};
 use crate::node::Node;

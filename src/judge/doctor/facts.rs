@@ -2,9 +2,14 @@
 //! What is known of the node that decides which remedy helps, and the names for its commands.
 
 use super::Case;
-use crate::finding::{Fact, Facts};
+use crate::finding::fact::{DRM_LOADED, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE};
 use crate::judge::facts::{SELECTORS, UNKNOWN_POD, facts};
 use crate::mofed::MofedPlace;
+use crate::remedy::Facts;
+use crate::remedy::fact::{
+    BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED, MOFED_POD, MOFED_POD_UNNAMED,
+    STATE_FILE,
+};
 use crate::sentence::Meaning;
 use crate::symptoms::process::Role;
 
@@ -41,19 +46,19 @@ impl Case<'_> {
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;
         let facts = facts(self.expected, self.seen)
-            .with(Fact::DriverPod, self.is_container_driver())
-            .with(Fact::HostDriver, self.is_container_driver().map(|is_container| !is_container))
-            .with(Fact::ToolkitBuild, Some(build.is_some()))
-            .with(Fact::FastPath, has_state)
-            .with(Fact::HostMofed, is_told.then_some(self.expected.mofed == MofedPlace::Host))
-            .with(Fact::MofedPod, has_mofed_pod)
-            .with(Fact::DriverPodUnnamed, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
-            .with(Fact::MofedPodUnnamed, Some(!named(MOFED) && !self.is_host_mofed()))
-            .with(Fact::RefusesIwCm, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
-            .with(Fact::OpenShift, self.symptoms.host.is_openshift)
-            .with(Fact::VirtualMachine, Some(self.symptoms.host.is_virtual))
-            .with(Fact::DrmLoaded, self.is_loaded(&["nvidia_drm"]))
-            .with(Fact::ThirdPartyLoaded, self.is_loaded(&super::mofed::THIRD_PARTY))
+            .with(DRIVER_POD, self.is_container_driver())
+            .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
+            .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
+            .with(STATE_FILE, has_state)
+            .with(HOST_MOFED, is_told.then_some(self.expected.mofed == MofedPlace::Host))
+            .with(MOFED_POD, has_mofed_pod)
+            .with(DRIVER_POD_UNNAMED, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
+            .with(MOFED_POD_UNNAMED, Some(!named(MOFED) && !self.is_host_mofed()))
+            .with(REFUSES_IW_CM, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
+            .with(OPENSHIFT, self.symptoms.host.is_openshift)
+            .with(VIRTUAL_MACHINE, Some(self.symptoms.host.is_virtual))
+            .with(DRM_LOADED, self.is_loaded(&["nvidia_drm"]))
+            .with(THIRD_PARTY_LOADED, self.is_loaded(&super::mofed::THIRD_PARTY))
             .word("holders", listed(holders.iter()))
             .word("rdma-holders", listed(holders.iter().filter(|holder| !is_daemon(holder))))
             .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))

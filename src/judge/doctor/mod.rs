@@ -89,8 +89,10 @@ pub fn diagnose(
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
     found.extend(restarts::judge(&case, &found));
-    found.extend(peermem::hints(&case, &found));
-    ordered(found, &case.facts())
+    let facts = case.facts();
+    let mut findings = ordered(found, &facts);
+    findings.extend(ordered(peermem::hints(&case, &findings), &facts));
+    findings
 }
 
 /// What concerns MOFED and nvidia-peermem. `found` so far is what they may come from.

@@ -3,7 +3,7 @@
 
 use super::{Case, listing};
 use crate::condition::Reason;
-use crate::finding::{Finding, Id, Severity};
+use crate::finding::{Finding, Group, Id, Severity};
 use crate::symptoms::process::Role;
 use crate::verdict::Outcome;
 
@@ -15,12 +15,11 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     all.into_iter().flatten().collect()
 }
 
-/// An alternative, or a help, is offered only to who has a problem.
+/// An alternative, or a help, is offered only where a root cause is one that it would cure.
 pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let is_of_rdma = |finding: &Finding| {
-        let is_fabrics =
-            matches!(finding.id, Id::UmadNotLoaded | Id::FabricNotReady | Id::FabricManagerTooEarly);
-        finding.severity == Severity::Critical && finding.id < Id::HostDriverBesideContainer && !is_fabrics
+        let is_about = matches!(finding.id.group(), Group::View | Group::Mofed | Group::Peermem);
+        finding.severity == Severity::Critical && finding.follows_from.is_none() && is_about
     };
     if !found.iter().any(is_of_rdma) || case.verdict.outcome == Outcome::NotApplicable {
         return Vec::new();

@@ -8,12 +8,10 @@ mod loaded;
 mod parameter;
 mod versions;
 
-use super::facts::cured_by;
 use super::modules::{ModuleState, state};
 use super::next_build::{NextBuild, cures, next_build};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
-use crate::finding::Id;
 use crate::node::{Expectations, PeermemExpected};
 use crate::observation::{ModuleFile, ModuleInfo, Observation, Peermem, Symbols};
 use crate::verdict::Condition;
@@ -36,11 +34,7 @@ pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
     }
     let refusal = case.refusal().map(|refusal| case.with_next_build(refusal));
     let (reason, message) = refusal.unwrap_or_else(|| case.usable());
-    let condition = Condition::new(ConditionType::PeermemUsable, reason, message);
-    match reason {
-        Reason::DependencyNotLive => cured_by(condition, Id::DependencyNotLive, expected, seen),
-        _ => condition,
-    }
+    Condition::new(ConditionType::PeermemUsable, reason, message)
 }
 
 /// Whether the bad parameter comes from the kernel's command line; `None` where there is none.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The steps of a remedy, and what must be known of a node to choose among them.
 
+use super::fact::Fact;
 use std::collections::BTreeMap;
 
 /// No person reads more.
-pub(super) const MOST: usize = 5;
+pub const MOST: usize = 5;
 
 /// Behind a command with a node's name that nobody has said.
 const GUESSED: &str = " (The node's name is guessed from its hostname.)";
@@ -19,7 +20,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// With its condition in words, for a reader who must judge it himself.
+    /// With its condition in words, for a reader who must judge it.
     #[must_use]
     pub fn conditional(&self) -> String {
         match self.when {
@@ -29,64 +30,14 @@ impl Step {
     }
 }
 
-macro_rules! facts {
-    ($($(#[$doc:meta])* $name:ident: $phrase:literal;)*) => {
-        /// Something about a node that decides which step helps.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Fact { $($(#[$doc])* $name,)* }
-
-        impl Fact {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// The condition in words, where nobody knows whether it holds.
-            #[must_use]
-            pub fn phrase(self) -> &'static str {
-                match self { $(Self::$name => $phrase,)* }
-            }
-        }
+/// Steps, each behind `@` and its fact if it helps only then: `steps![@HOST_MOFED "Restart it.", "Or wait."]`.
+#[macro_export]
+macro_rules! steps {
+    (@@) => { None };
+    (@@ $when:ident) => { Some($when) };
+    ($($(@$when:ident)? $text:expr),* $(,)?) => {
+        &[$($crate::remedy::Step { when: $crate::steps!(@@ $($when)?), text: $text }),*]
     };
-}
-
-facts! {
-    /// The GPU Operator's driver container is or was on this node.
-    DriverPod: "If a driver container installs the driver";
-    /// The driver is installed on the host.
-    HostDriver: "If the driver is installed on the host";
-    /// nvidia-driver-ctr and its driver toolkit share a volume with a finished build in it.
-    ToolkitBuild: "On OpenShift with the driver toolkit";
-    /// `/run/nvidia/nvidia-driver.state` is there: a new driver pod may skip the build.
-    FastPath: "If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)";
-    /// The driver's modules come with its image.
-    Precompiled: "If the driver image is precompiled";
-    /// The host provides MOFED.
-    HostMofed: "If the host provides MOFED";
-    /// A container provides MOFED.
-    MofedPod: "If a container provides MOFED";
-    /// The name of the driver's pod is not known.
-    DriverPodUnnamed: "If you do not know the driver pod's name";
-    /// The name of MOFED's pod is not known.
-    MofedPodUnnamed: "If you do not know the MOFED pod's name";
-    /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
-    RefusesIwCm: "If the log names `iw_cm`";
-    /// A third party's RDMA module is loaded.
-    ThirdPartyLoaded: "If one of them is loaded";
-    /// `nvidia_peermem` has users.
-    PeermemUsed: "If nvidia_peermem is in use";
-    /// It is `OpenShift`.
-    OpenShift: "On OpenShift";
-    /// The node is a virtual machine.
-    VirtualMachine: "If the node is a virtual machine";
-    /// `nvidia_drm` is loaded.
-    DrmLoaded: "If nvidia_drm is loaded";
-    /// MOFED has not set its marker.
-    MarkerUnset: "If the marker is not set yet";
-    /// nvidia-peermem.ko is there, and modules.dep does not list it.
-    NotListed: "If modules.dep does not list the file";
-    /// The bad parameter is on the kernel's command line.
-    BootParameter: "If the kernel's command line has it";
-    /// The bad parameter is in a file of modprobe's.
-    FileParameter: "If a file of modprobe's has it";
 }
 
 /// A node's name, as commands need it.
@@ -130,6 +81,12 @@ impl Facts {
         Self { node: node.clone(), ..self }
     }
 
+    /// What is known of a fact.
+    #[must_use]
+    pub fn is(&self, fact: Fact) -> Option<bool> {
+        self.known.get(&fact).copied()
+    }
+
     /// The steps that may help here, in the order of the table, which has the likeliest first; none twice, at most
     /// five.
     #[must_use]
@@ -169,6 +126,7 @@ fn uncapitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fact::{HOST_DRIVER, HOST_MOFED, STATE_FILE};
     use super::*;
 
     const fn step(when: Option<Fact>, text: &'static str) -> Step {
@@ -179,15 +137,15 @@ mod tests {
     fn what_is_known_not_to_help_is_left_out_and_what_may_help_says_when() {
         let steps = [
             step(None, "Look at {node}."),
-            step(Some(Fact::HostDriver), "Install it again."),
-            step(Some(Fact::FastPath), "Remove the file."),
-            step(Some(Fact::OpenShift), "Open it."),
+            step(Some(HOST_DRIVER), "Install it again."),
+            step(Some(STATE_FILE), "Remove the file."),
+            step(Some(HOST_MOFED), "Open it."),
             step(None, "Look at {node}."),
         ];
-        let facts = Facts::default().with(Fact::HostDriver, Some(false)).with(Fact::FastPath, Some(true));
-        let chosen = facts.with(Fact::OpenShift, None).node(&NodeName { name: "n1".into(), is_guess: false });
+        let facts = Facts::default().with(HOST_DRIVER, Some(false)).with(STATE_FILE, Some(true));
+        let chosen = facts.with(HOST_MOFED, None).node(&NodeName { name: "n1".into(), is_guess: false });
         let chosen = chosen.choose(&steps);
-        assert_eq!(chosen, ["Look at n1.", "Remove the file.", "On OpenShift: open it."]);
+        assert_eq!(chosen, ["Look at n1.", "Remove the file.", "If the host provides MOFED: open it."]);
     }
 
     #[test]

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which conditions get a remedy. One pass over all of them, after the judges.
+
+use super::facts::facts;
+use crate::condition::ConditionType as C;
+use crate::condition::{Consequence, Reason as R, Status};
+use crate::node::Expectations;
+use crate::observation::Observation;
+use crate::remedy::fact::{CUT_OFF, HOST_MOFED, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, WITHOUT_PEER_MEMORY};
+use crate::remedy::{
+    self, Fact, Facts, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, STALE_MARKER, Step, UMAD_NOT_LOADED,
+};
+use crate::verdict::Condition;
+
+/// A condition with a reason that may pass by itself, and when a person must act on it all the same.
+struct Row {
+    of: (C, R),
+    /// All of these must be known to be so, or known not to be so.
+    when: &'static [(Fact, bool)],
+    /// `None`: the reason's own.
+    steps: Option<&'static [Step]>,
+}
+
+const fn row(of: (C, R), when: &'static [(Fact, bool)], steps: Option<&'static [Step]>) -> Row {
+    Row { of, when, steps }
+}
+
+/// The first row that fits counts.
+const ROWS: &[Row] = &[
+    row((C::MarkerPresent, R::MarkerAbsent), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
+    row((C::MarkerPresent, R::MarkerAbsent), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    row((C::MarkerPresent, R::MarkerParentMissing), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
+    row((C::MarkerPresent, R::MarkerParentMissing), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
+    row((C::MarkerPresent, R::MarkerNotAFile), &[], None),
+    row((C::MarkerTrusted, R::MarkerSuspect), &[], None),
+    row((C::ModulesFromMofed, R::MixedStack), &[], None),
+    row((C::ModulesFromMofed, R::ModuleInTree), &[(HOST_MOFED, true)], None),
+    row((C::ModulesFromMofed, R::ModuleInTree), &[(MARKER_UNSET, false)], Some(STALE_MARKER)),
+    row((C::UmadLive, R::ModuleNotLoaded), &[(HOST_MOFED, true)], Some(UMAD_NOT_LOADED)),
+    row((C::VersionMatches, R::VersionMismatch), &[(MOFED_LIVE, true)], None),
+    row((C::SymbolsExported, R::SymbolMissing), &[(WITHOUT_PEER_MEMORY, true)], None),
+    // Once the marker is there, missing headers do not come by themselves.
+    row(
+        (C::HeadersReady, R::HeadersMissing),
+        &[(MARKER_UNSET, false), (CUT_OFF, true)],
+        Some(MOUNT_PROPAGATION_MISSING),
+    ),
+    row((C::HeadersReady, R::HeadersMissing), &[(MARKER_UNSET, false)], None),
+    row((C::PeermemUsable, R::DependencyNotLive), &[], None),
+];
+
+/// Adds the remedies to the conditions that a person must act on.
+pub(super) fn add(conditions: &mut [Condition], expected: &Expectations, seen: &Observation) {
+    if !conditions.iter().any(Condition::holds) {
+        return;
+    }
+    let facts = facts(expected, seen);
+    for condition in conditions {
+        let steps = steps(condition, &facts).map(|steps| facts.choose(steps)).unwrap_or_default();
+        condition.remedy = (!steps.is_empty()).then(|| steps.join(" "));
+    }
+}
+
+/// What blocks takes a person, and so does what cannot be read, except symbols that are still to be read.
+fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
+    let reason = condition.reason;
+    let is_unreadable = condition.status == Status::Unknown && reason != R::SymbolsNotRead;
+    match reason.consequence() {
+        Consequence::Blocks => Some(remedy::of(reason)),
+        Consequence::Holds if is_unreadable => Some(remedy::of(reason)),
+        Consequence::Holds => {
+            let is_so = |row: &&Row| row.when.iter().all(|(fact, so)| facts.is(*fact) == Some(*so));
+            let mut rows = ROWS.iter().filter(|row| row.of == (condition.r#type, reason));
+            rows.find(is_so).map(|row| row.steps.unwrap_or_else(|| remedy::of(reason)))
+        }
+        Consequence::Passes | Consequence::Exempts => None,
+    }
+}
+
+/// How to get a build of the driver on this node.
+pub(super) fn of_build(expected: &Expectations, seen: &Observation) -> String {
+    facts(expected, seen).choose(&remedy::of(R::BuildSkipped)[..1]).join(" ")
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Facts about a node that decide which step of a remedy helps. The set is open: who diagnoses more adds its own.
+
+/// A fact, known by its condition in words, which a reader sees where nobody knows whether it is so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fact(&'static str);
+
+impl Fact {
+    /// The fact of this phrase, which begins with "If" or "On".
+    #[must_use]
+    pub const fn new(phrase: &'static str) -> Self {
+        Self(phrase)
+    }
+
+    /// The condition in words.
+    #[must_use]
+    pub fn phrase(self) -> &'static str {
+        self.0
+    }
+}
+
+/// The GPU Operator's driver container is or was on this node.
+pub const DRIVER_POD: Fact = Fact::new("If a driver container installs the driver");
+/// The driver is installed on the host.
+pub const HOST_DRIVER: Fact = Fact::new("If the driver is installed on the host");
+/// nvidia-driver-ctr and its driver toolkit share a volume with a finished build in it.
+pub const BUILT_BY_TOOLKIT: Fact = Fact::new("On OpenShift with the driver toolkit");
+/// `/run/nvidia/nvidia-driver.state` is there: a new driver pod may skip the build.
+pub const STATE_FILE: Fact =
+    Fact::new("If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)");
+/// The driver's modules come with its image.
+pub const PRECOMPILED_DRIVER: Fact = Fact::new("If the driver image is precompiled");
+/// The host provides MOFED.
+pub const HOST_MOFED: Fact = Fact::new("If the host provides MOFED");
+/// A container provides MOFED.
+pub const MOFED_POD: Fact = Fact::new("If a container provides MOFED");
+/// The name of the driver's pod is not known.
+pub const DRIVER_POD_UNNAMED: Fact = Fact::new("If you do not know the driver pod's name");
+/// The name of MOFED's pod is not known.
+pub const MOFED_POD_UNNAMED: Fact = Fact::new("If you do not know the MOFED pod's name");
+/// `nvidia_peermem` has users.
+pub const PEERMEM_USED: Fact = Fact::new("If nvidia_peermem is in use");
+/// MOFED has not set its marker.
+pub const MARKER_UNSET: Fact = Fact::new("If the marker is not set yet");
+/// MOFED's directory is on a private mount, which later mounts of the host do not reach.
+pub const CUT_OFF: Fact = Fact::new("If MOFED's directory is on a private mount");
+/// MOFED's own modules are live, and none of them exports the peer-memory symbols.
+pub const WITHOUT_PEER_MEMORY: Fact = Fact::new("If the live modules are MOFED's and lack peer memory");
+/// MOFED's own `mlx5_core` is live.
+pub const MOFED_LIVE: Fact = Fact::new("If the live modules are MOFED's");
+/// nvidia-peermem.ko is there, and modules.dep does not list it.
+pub const NOT_LISTED: Fact = Fact::new("If modules.dep does not list the file");
+/// The bad parameter is on the kernel's command line.
+pub const BOOT_PARAMETER: Fact = Fact::new("If the kernel's command line has it");
+/// The bad parameter is in a file of modprobe's.
+pub const FILE_PARAMETER: Fact = Fact::new("If a file of modprobe's has it");

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a person can do about each reason that keeps the gate closed, and about four states of a node that stand
+//! behind several reasons. docs/findings.md lists the steps.
+
+use super::fact::{
+    BOOT_PARAMETER, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER, HOST_MOFED, MARKER_UNSET,
+    MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, PEERMEM_USED, PRECOMPILED_DRIVER, STATE_FILE,
+};
+use super::step::Step;
+use super::text::{
+    AS_HOST_ROOT, BUILD_ON_THIS_NODE, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, MOFED_LOG,
+    MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NO_FORCE_REINSTALL, PRECOMPILED, REMOUNT, RMMOD_PEERMEM,
+    TOOLKIT_BUILD,
+};
+use crate::condition::Reason;
+
+/// `nvidia_peermem` is in use, so MOFED cannot unload the old RDMA driver.
+pub const PEERMEM_IN_USE: &[Step] =
+    steps![@PEERMEM_USED END_GPU_PODS, RMMOD_PEERMEM, "Wait for MOFED's next start; it comes by itself."];
+
+/// A container's mount does not receive what MOFED mounts after the container's start.
+pub const MOUNT_PROPAGATION_MISSING: &[Step] = steps![
+    "Mount `{volume}` with `mountPropagation: HostToContainer` in the pod's template.",
+    "Make the mount shared if the host has it private (`findmnt -o TARGET,PROPAGATION`): `mount --make-rshared /run`.",
+    REMOUNT,
+];
+
+/// MOFED's marker exists, and the kernel's own modules are live.
+pub const STALE_MARKER: &[Step] = steps![
+    NEW_MOFED_POD,
+    "Do not load nvidia_peermem by hand before that: it would pin the kernel's own modules."
+];
+
+/// `ib_umad` is not loaded, where the host provides the RDMA stack.
+pub const UMAD_NOT_LOADED: &[Step] = steps![
+    "Load it on the node: `modprobe -a mlx5_ib ib_umad`. Where the host provides the RDMA stack, also put both into \
+        `/etc/modules-load.d/ib_umad.conf`.",
+    "If this kernel does not have them, install its extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
+    @DRIVER_POD "If its GPUs still fail with CUDA error 802, delete this node's driver pod: `kubectl \
+        delete pod {driver}`.",
+];
+
+macro_rules! remedies {
+    ($($reason:ident: [$($steps:tt)*];)*) => {
+        /// The steps for a reason; none for one that passes or exempts.
+        #[must_use]
+        pub fn of(reason: Reason) -> &'static [Step] {
+            match reason {
+                $(Reason::$reason => steps![$($steps)*],)*
+                _ => &[],
+            }
+        }
+    };
+}
+
+remedies! {
+    DevicesUnreadable: ["Mount the host's `/sys`, or name it with `--sys`."];
+    VpdUnreadable: ["Run this as root: only uid 0 may read `/sys/bus/pci/devices/*/vpd`. No capability is needed."];
+    MarkerAbsent: [
+        "Wait while MOFED builds and loads. To find what blocks MOFED, run `peermem-gate doctor` on the node.",
+        MOFED_LOG,
+        "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy (`USE_HOST_MOFED=true`) if MOFED is \
+            installed on the host: \
+            then no container sets a marker.",
+    ];
+    MarkerParentMissing: ["Mount `/run/mellanox` (HostToContainer), or correct the path.", MOFED_LOG];
+    MarkerDirectoryUnlinked: [REMOUNT, MOUNT_PARENT];
+    MarkerNotAFile: [
+        "Check that `--marker` and `DRIVER_READY_PATH` name MOFED's marker, and not its directory.",
+        "If they do, remove what is there (`rmdir` for a directory): MOFED creates the file itself.",
+    ];
+    MarkerUnreadable: ["Give this process search permission on every directory of the path, or correct `--marker`.", AS_HOST_ROOT];
+    MarkerSuspect: [
+        MOFED_LOG,
+        @MOFED_POD_UNNAMED FIND_MOFED,
+        "If it does not run, start it: it clears the marker and sets it again.",
+        "If it runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), remove the left-over \
+            `/run/mellanox/drivers/.lock`: then the marker is sound.",
+    ];
+    LocksUnreadable: ["Let this process read `/proc/locks` and the lock file, or correct `--proc`.", AS_HOST_ROOT];
+    ModuleNotLoaded: [
+        "Wait while MOFED restarts its driver.",
+        MOFED_LOG,
+        "Start MOFED again if its restart failed: until then the node may have no NIC driver.",
+    ];
+    ModuleLoading: ["Wait; if it does not end, read `dmesg`. Reboot the node if its init function hangs."];
+    ModuleUnloading: ["Wait; if it does not end, read `dmesg`, and reboot the node."];
+    WitnessesDisagree: ["Wait a second. If it stays, correct `--proc` and `--sys`."];
+    ModulesUnreadable: ["Mount the host's `/proc` and `/sys`, or name them with `--proc` and `--sys`."];
+    ModuleInTree: [
+        @MARKER_UNSET "Wait: MOFED swaps the modules before it sets the marker.",
+        @MOFED_POD "Delete this node's MOFED pod if the marker is set: `kubectl delete pod {mofed}`.",
+        @HOST_MOFED "Start the host's MOFED: `/etc/init.d/openibd restart`; or unset `USE_HOST_MOFED` if \
+            a container provides it.",
+    ];
+    MixedStack: [
+        "Wait if MOFED swaps its modules now.",
+        "Otherwise, end what uses the in-tree modules, then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
+        "If something keeps them loaded, drain and reboot the node.",
+    ];
+    FabricDeviceMissing: [
+        "Wait while MOFED loads its driver.",
+        "Read the kernel's log if MOFED is ready: `dmesg | grep -i mlx5` says why the driver did not take the device.",
+    ];
+    RdmaDevicesUnreadable: ["Mount the host's `/sys`, or name it with `--sys`."];
+    VersionMismatch: [
+        @MARKER_UNSET "Wait: MOFED swaps the modules before it sets the marker.",
+        "Correct `--mofed-version` if MOFED was upgraded.",
+        "Delete MOFED's pod if it kept old modules although its image is new: `kubectl delete pod \
+            {mofed}`. Reboot the node if that does not help.",
+    ];
+    VersionUnreadable: ["Let this process read the file or directory that the message names, or name the version with `--mofed-version`."];
+    SymbolMissing: ["If the live modules are MOFED's, install a MOFED that has peer memory, or use DMA-BUF."];
+    SymbolsNotRead: ["Look again: modules came and went during the look."];
+    HeadersMissing: [
+        @MARKER_UNSET "Wait: MOFED shows its headers just before it sets the marker.",
+        "If the node has them and the container does not, mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
+        @MOFED_POD "If the node has none although the marker is set, delete this node's MOFED pod: \
+            `kubectl delete pod {mofed}`.",
+        @HOST_MOFED "Install MOFED's kernel headers on the host (`mlnx-ofa_kernel-devel`, `mlnx-ofed-kernel-dkms`).",
+        @PRECOMPILED_DRIVER "Use `--precompiled`: nothing is built here, and no headers are needed.",
+    ];
+    HeadersForOtherKernel: [
+        @MOFED_POD "Delete this node's MOFED pod: the new one builds for the running kernel: `kubectl delete pod {mofed}`.",
+        @HOST_MOFED "Install MOFED for the running kernel: `dkms autoinstall -k $(uname -r)`, or \
+            `mlnxofedinstall --add-kernel-support`.",
+    ];
+    HeadersIncomplete: ["Wait a moment: MOFED writes it last.", NEW_MOFED_POD];
+    HeadersWithoutPeerMemory: [
+        "If the file is empty or old, delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
+        "Otherwise, install a MOFED that has peer memory, or use DMA-BUF.",
+    ];
+    HeadersUnreadable: [
+        "Let this process read them, and mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
+        "If the message names `/proc`, mount the host's, or name it with `--proc`.",
+    ];
+    LoadedOnGoneStack: [
+        @PEERMEM_USED END_GPU_PODS,
+        RMMOD_PEERMEM,
+        @MOFED_POD NEW_MOFED_POD,
+        @HOST_MOFED "Load MOFED and nvidia_peermem again: `/etc/init.d/openibd restart`, then `modprobe nvidia-peermem`.",
+    ];
+    BuildSkipped: [BUILD_ON_THIS_NODE, NO_FORCE_REINSTALL];
+    ModuleFileMissing: [
+        @NOT_LISTED "Run `depmod` in the driver's root.",
+        "If the driver is being built, installed or loaded, wait.",
+        @STATE_FILE FAST_PATH,
+        @DRIVER_POD NEW_DRIVER_POD,
+        @HOST_DRIVER HOST_REBUILD,
+        "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver container's).",
+    ];
+    StubModule: [
+        @STATE_FILE FAST_PATH,
+        @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
+        @DRIVER_POD NEW_DRIVER_POD,
+        @HOST_DRIVER HOST_REBUILD,
+        @PRECOMPILED_DRIVER PRECOMPILED,
+    ];
+    SymbolVersionMismatch: [
+        @STATE_FILE FAST_PATH,
+        @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
+        @DRIVER_POD NEW_DRIVER_POD,
+        @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one \
+            release: `dkms install --force \
+            nvidia/VERSION -k $(uname -r)`. Check first that `/usr/src/ofa_kernel/default` is of this kernel.",
+        @PRECOMPILED_DRIVER PRECOMPILED,
+    ];
+    WrongKernel: [
+        @STATE_FILE FAST_PATH,
+        @DRIVER_POD NEW_DRIVER_POD,
+        @HOST_DRIVER HOST_REBUILD,
+        @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
+    ];
+    SymbolVersionMissing: [@STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
+    UnsignedModule: ["Sign it with a key that the machine trusts (MOK), use a driver with signed modules, or turn Secure Boot off."];
+    LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it \
+        returns after the next \
+        boot."];
+    BadParameter: [
+        @BOOT_PARAMETER "Correct it in the boot loader's configuration, and reboot the node.",
+        @FILE_PARAMETER "Correct it there; in the GPU Operator, in the ConfigMap that `driver.kernelModuleConfig` names. \
+            Then delete this node's driver pod, if it has one: `kubectl delete pod {driver}`.",
+    ];
+    InstallLine: [
+        "Remove the line `install nvidia_peermem …` from the file that the evidence names.",
+        "If something must run before the load, let the line run `peermem-gate load`.",
+    ];
+    OtherDriverLoaded: [
+        @STATE_FILE FAST_PATH,
+        @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
+        @HOST_DRIVER "Unload nvidia and load it again, or reboot the node.",
+    ];
+    ModuleFileDamaged: [
+        "If the disk is full, make room: a full disk truncates files.",
+        @STATE_FILE FAST_PATH,
+        @DRIVER_POD NEW_DRIVER_POD,
+        @HOST_DRIVER HOST_REBUILD,
+    ];
+    DependencyNotLive: ["Wait while the driver is loading. If it is not loaded in time, read its container's log and `dmesg`."];
+    ModuleFileUnreadable: ["Run this as root, let it read that path, or correct `--driver-root`."];
+    SignatureUnknown: [AS_HOST_ROOT];
+    SymbolVersionUnknown: [
+        "Let the gate see the driver's root (`--driver-root`) and MOFED's headers (mount \
+            `/run/mellanox`, HostToContainer).",
+        "If nvidia on disk is newer than the loaded one, remove `/run/nvidia/nvidia-driver.state` on the node and \
+            delete the driver pod; on a host, reboot.",
+    ];
+    Settling: ["Wait. If it never ends, read the MOFED pod's log. If the deadline passes with only `Settled` missing, the node \
+        became ready too late: the deadline wins over the settle time."];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::condition::Consequence;
+
+    #[test]
+    fn every_reason_that_keeps_the_gate_closed_has_a_remedy() {
+        for reason in Reason::ALL {
+            let is_closed = matches!(reason.consequence(), Consequence::Holds | Consequence::Blocks);
+            assert_eq!(!of(*reason).is_empty(), is_closed, "{reason}");
+        }
+    }
+}

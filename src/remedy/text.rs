@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps that several remedies share. [`super::Facts`] fills the words in braces.
+#![expect(missing_docs, reason = "a step's name and its text say the same")]
+
+pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted \
+    at `/host`, and with \
+    `--root /host`.";
+pub const BUILD_ON_THIS_NODE: &str = "Remove the state file, which lets it skip the build, then delete the driver pod: \
+    `rm -f /run/nvidia/nvidia-driver.state` on the node, and `kubectl delete pod {driver}`. GPU pods on the node must \
+    end first.";
+pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}.";
+pub const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file \
+    the new pod skips the build.";
+pub const FIND_MOFED: &str = "Find it: \
+    `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
+pub const HOST_REBUILD: &str = "Build the driver's modules again, with MOFED's headers installed: `dkms install \
+    --force nvidia/VERSION -k \
+    $(uname -r)`, or run the driver's installer again.";
+pub const MOFED_LOG: &str = "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, \
+    with `--previous` if it restarts.";
+pub const MOUNT_PARENT: &str = "To prevent this, mount the parent directory `/run/mellanox` with \
+    `mountPropagation: HostToContainer`.";
+pub const NEW_DRIVER_POD: &str =
+    "Delete this node's driver pod; the new pod builds the driver again: `kubectl delete pod {driver}`.";
+pub const NEW_MOFED_POD: &str =
+    "Delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.";
+pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node: it changes the DaemonSet, and every node \
+    restarts its driver.";
+pub const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built against this MOFED release.";
+pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod gets a new mount. A restart of its \
+    container keeps the old one.";
+pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. Do not use `modprobe -r`: it unloads nvidia and \
+    ib_uverbs too.";
+pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `find {pod-directory} -name driver_built -delete`. \
+    The driver toolkit then builds again. Delete the driver pod only if that does not help.";
