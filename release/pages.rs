@@ -1,64 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Writes the manual pages and the shell completions, made from the command line's own definition:
-//! `cargo run --example pages -- DIR` fills DIR/man and DIR/completions.
+//! `cargo run -p peermem-doctor --example pages -- DIR` fills DIR/man and DIR/completions, for both programs.
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-use peermem_gate::cli::Cli;
-use peermem_gate::help::{Guide, Row, guide};
+use peermem_doctor::cli::Cli as Doctor;
+use peermem_gate::cli::Cli as Gate;
+use peermem_gate::help::{Guide, Row};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-const PROGRAM: &str = "peermem-gate";
+const USAGE: &str = "usage: cargo run -p peermem-doctor --example pages -- DIR";
+
+/// A program: its command line, and what its help has behind the options.
+struct Program {
+    name: &'static str,
+    version: &'static str,
+    command: Command,
+    guides: &'static [Guide],
+}
 
 fn main() -> io::Result<()> {
     let Some(dir) = std::env::args_os().nth(1) else {
-        eprintln!("usage: cargo run --example pages -- DIR");
+        eprintln!("{USAGE}");
         std::process::exit(2);
     };
     let dir = Path::new(&dir);
-    let mut command = Cli::command().version(env!("CARGO_PKG_VERSION"));
-    completions(&mut command.clone(), &dir.join("completions"))?;
-    // Without the verb `help`, which needs no page.
-    command = command.disable_help_subcommand(true);
-    command.build();
-    pages(&command, &dir.join("man"))
+    let gate = Program {
+        name: "peermem-gate",
+        version: peermem_gate::VERSION,
+        command: Gate::command(),
+        guides: peermem_gate::help::GUIDES,
+    };
+    let doctor = Program {
+        name: "peermem-doctor",
+        version: peermem_doctor::VERSION,
+        command: Doctor::command(),
+        guides: peermem_doctor::help::GUIDES,
+    };
+    for mut program in [gate, doctor] {
+        // The commit does not belong in a page.
+        let version = program.version.split(' ').next().unwrap_or_default();
+        program.command = program.command.version(version);
+        completions(&program, &dir.join("completions"))?;
+        // Without the verb `help`, which needs no page.
+        program.command = program.command.disable_help_subcommand(true);
+        program.command.build();
+        program.pages(version, &dir.join("man"))?;
+    }
+    Ok(())
 }
 
-fn completions(command: &mut Command, dir: &Path) -> io::Result<()> {
+fn completions(program: &Program, dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, command, PROGRAM, dir)?;
+        clap_complete::generate_to(shell, &mut program.command.clone(), program.name, dir)?;
     }
     Ok(())
 }
 
-fn pages(command: &Command, dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
-    let others: Vec<_> =
-        command.get_subcommands().map(|verb| format!("{PROGRAM}-{}", verb.get_name())).collect();
-    fs::write(dir.join(format!("{PROGRAM}.1")), page(command, guide(""), &others)?)?;
-    for verb in command.get_subcommands() {
-        let name = format!("{PROGRAM}-{}", verb.get_name());
-        let page = page(verb, guide(verb.get_name()), &[PROGRAM.to_owned()])?;
-        fs::write(dir.join(format!("{name}.1")), page)?;
+impl Program {
+    fn pages(&self, version: &str, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)?;
+        let of_verb = |verb: &Command| format!("{}-{}", self.name, verb.get_name());
+        let source = format!("{} {version}", self.name);
+        let guide = |verb: &str| self.guides.iter().find(|guide| guide.verb == verb);
+        let others: Vec<_> = self.command.get_subcommands().map(of_verb).collect();
+        let own = page(&self.command, &source, guide(""), &others)?;
+        fs::write(dir.join(format!("{}.1", self.name)), own)?;
+        for verb in self.command.get_subcommands() {
+            let page = page(verb, &source, guide(verb.get_name()), &[self.name.to_owned()])?;
+            fs::write(dir.join(format!("{}.1", of_verb(verb))), page)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// clap's own sections, then those of our guide, each as the manual has them.
-fn page(command: &Command, guide: Option<&Guide>, others: &[String]) -> io::Result<Vec<u8>> {
+fn page(command: &Command, source: &str, guide: Option<&Guide>, others: &[String]) -> io::Result<Vec<u8>> {
     // What the long help has behind the options comes as sections of its own.
     let command = command.clone().after_help(None::<&str>).after_long_help(None::<&str>);
     let has_verbs = command.has_subcommands();
-    let name = command.get_display_name().unwrap_or(PROGRAM).to_owned();
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     // The day of the release does not belong in a page that is the same for each build.
-    let man = Man::new(command)
-        .title(name.to_uppercase())
-        .source(concat!("peermem-gate ", env!("CARGO_PKG_VERSION")));
+    let man = Man::new(command).title(name.to_uppercase()).source(source);
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;

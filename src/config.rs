@@ -5,7 +5,7 @@
 use crate::cli::{self, HoldArgs, NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArgs};
 use crate::environment::{Misuse, Variables, value_of};
 use crate::gate::Policy;
-use crate::judge::wishes::DIGEST;
+use crate::judge::settings::DIGEST;
 use crate::mofed::MofedPlace;
 use crate::node::{Expectations, Node, PeermemExpected, Places, below};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the program ends. The exit codes stand here and nowhere else.
 
-use crate::finding::{Finding, Id, Severity};
 use crate::verdict::Outcome;
 
 /// Every way to end; [`Ending::code`] is what the caller sees.
@@ -58,15 +57,6 @@ impl Ending {
             Outcome::Waiting | Outcome::Blocked => Self::NotReady,
             Outcome::Unknown => Self::CannotTell,
         }
-    }
-
-    /// How `doctor` ends: as `check` does, unless it found something wrong.
-    #[must_use]
-    pub fn of_doctor(outcome: Outcome, findings: &[Finding]) -> Self {
-        let is_wrong = |f: &Finding| matches!(f.severity, Severity::Critical | Severity::Warning);
-        // Nothing wrong is found in a chain that is not at its end, and yet no pod gets a GPU.
-        let is_open = findings.iter().any(|finding| finding.id == Id::ChainUnderWay);
-        if is_open || findings.iter().any(is_wrong) { Self::NotReady } else { Self::of_check(outcome) }
     }
 }
 

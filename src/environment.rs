@@ -3,7 +3,7 @@
 //! the options themselves, so none can be forgotten. Pure: it is given both.
 
 use crate::cli::{Cli, LoadArgs, Verb};
-use crate::hint;
+use crate::hint::{self, Hint};
 use crate::text::escaped;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -24,8 +24,22 @@ const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", 
 const TOLD_TO_BUILDERS: [&str; 8] =
     ["KERNEL", "ARCH", "HEADERS", "SYMVERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
 
-/// Verbs that answer on standard output, and leave no last words.
-const WITHOUT_LAST_WORDS: [&str; 4] = ["check", "doctor", "fleet", "timeline"];
+/// The verb that answers on standard output, and leaves no last words.
+const WITHOUT_LAST_WORDS: &str = "check";
+
+/// The mirrors of peermem-doctor's own options. A pod may run both programs with one environment.
+const OF_DOCTOR: [&str; 4] = ["NODE", "NODES", "SINCE", "VERBOSE"];
+
+/// A program's command line, and what is known of the options that it does not have.
+#[derive(Debug)]
+pub struct Surface {
+    /// The command line.
+    pub command: Command,
+    /// Why a verb does not have an option that others have.
+    pub hints: &'static [Hint],
+    /// Whether this mirror, without its prefix, belongs to the other program.
+    pub is_elsewhere: fn(&str) -> bool,
+}
 
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;
@@ -71,9 +85,10 @@ pub struct Invocation {
 
 /// Reads both. The command line wins over its mirrors; a disabled gate asks nothing of the others.
 pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Misuse> {
-    let mut command = Cli::command();
-    let typed = matches(&mut command, args)?;
-    let (verb, typed_options) = typed.subcommand().ok_or_else(|| said("no verb"))?;
+    let is_elsewhere = |mirror: &str| OF_DOCTOR.contains(&mirror);
+    let mut surface = Surface { command: Cli::command(), hints: hint::OF_GATE, is_elsewhere };
+    let typed = surface.matches(args)?;
+    let verb = typed.subcommand_name().unwrap_or_default();
     let disabled = match (verb, disabled(variables)) {
         ("wait" | "load", disabled) => disabled?,
         _ => None,
@@ -82,13 +97,8 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Mis
     let needed =
         |name: &OsStr| disabled.is_none() || verb == "load" && LOADING.iter().any(|needed| name == *needed);
     let heeded = variables.iter().filter(|(name, _)| needed(name)).cloned().collect();
-    let mirrored = mirrors(&mut command, &args[0], verb, typed_options, &heeded)?;
-    let verb = if mirrored.is_empty() {
-        asked(&typed)?
-    } else {
-        let all: Vec<_> = args[..2].iter().chain(&mirrored).chain(&args[2..]).cloned().collect();
-        asked(&matches(&mut command, &all)?)?
-    };
+    let matches = surface.with_mirrors(typed, args, &heeded)?;
+    let verb = Cli::from_arg_matches(&matches).map_err(Misuse::Usage)?.verb;
     Ok(Invocation { verb, disabled })
 }
 
@@ -116,7 +126,7 @@ pub fn disabled(variables: &Variables) -> Result<Option<String>, Misuse> {
 #[must_use]
 pub fn termination_log(args: &[OsString], variables: &Variables) -> Option<Option<PathBuf>> {
     const OPTION: &str = "--termination-log";
-    if args.get(1).is_some_and(|verb| WITHOUT_LAST_WORDS.iter().any(|other| verb == other)) {
+    if args.get(1).is_some_and(|verb| verb == WITHOUT_LAST_WORDS) {
         return None;
     }
     let mut options = args.iter().take_while(|arg| *arg != "--");
@@ -131,40 +141,139 @@ pub fn termination_log(args: &[OsString], variables: &Variables) -> Option<Optio
     Some(asked.filter(|path| !path.is_empty() && !path.as_bytes().starts_with(b"-")).map(PathBuf::from))
 }
 
-/// Turns each mirror of an option that was not typed into `--option=value`, and refuses the rest.
-fn mirrors(
-    command: &mut Command,
-    program: &OsStr,
-    verb: &str,
-    typed: &ArgMatches,
-    variables: &Variables,
-) -> Result<Vec<OsString>, Misuse> {
-    let mut mirrored = Vec::new();
-    for (name, value) in variables {
-        let name = name.to_string_lossy();
-        let Some(mirror) = name.strip_prefix(PREFIX).filter(|mirror| !is_injected(mirror)) else { continue };
-        match command.find_subcommand(verb).and_then(|verb| mirrored_by(mirror, verb)).cloned() {
-            Some(option)
-                if typed.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine) => {}
-            Some(option) => {
-                let mut argument = OsString::from(format!("--{}=", option.get_long().unwrap_or_default()));
-                argument.push(value);
-                accepted(command, &[program.to_owned(), verb.into(), argument.clone()], &name, value)?;
-                mirrored.push(argument);
+impl Surface {
+    /// What was typed.
+    ///
+    /// # Errors
+    /// clap's, with a hint where clap has none.
+    pub fn matches(&mut self, args: &[OsString]) -> Result<ArgMatches, Misuse> {
+        self.command.try_get_matches_from_mut(args).map_err(|error| {
+            if is_refusal(&error) {
+                // A hint may name an option of another verb.
+                self.command.build();
             }
-            None if is_of_another_verb(mirror, command) => {}
-            None => {
-                let similar = hint::similar_mirror(command, mirror);
-                let guess =
-                    similar.map(|similar| format!("did you mean {PREFIX}{similar}? ")).unwrap_or_default();
-                return Err(Misuse::Said(format!(
-                    "{name} is not a variable of peermem-gate: {guess}correct or remove it (`peermem-gate \
-                        {verb} --help` lists the options)"
-                )));
+            Misuse::Usage(plain(self.hinted(error, args)))
+        })
+    }
+
+    /// What was typed, completed by the mirrors in `variables`.
+    ///
+    /// # Errors
+    /// A mirror of no option, or one whose value is refused.
+    pub fn with_mirrors(
+        &mut self,
+        typed: ArgMatches,
+        args: &[OsString],
+        variables: &Variables,
+    ) -> Result<ArgMatches, Misuse> {
+        let mirrored = match typed.subcommand() {
+            Some((verb, options)) => self.mirrors(&args[0], verb, options, variables)?,
+            None => Vec::new(),
+        };
+        if mirrored.is_empty() {
+            return Ok(typed);
+        }
+        let all: Vec<_> = args[..2].iter().chain(&mirrored).chain(&args[2..]).cloned().collect();
+        self.matches(&all)
+    }
+
+    /// Turns each mirror of an option that was not typed into `--option=value`, and refuses the rest.
+    fn mirrors(
+        &mut self,
+        program: &OsStr,
+        verb: &str,
+        typed: &ArgMatches,
+        variables: &Variables,
+    ) -> Result<Vec<OsString>, Misuse> {
+        let mut mirrored = Vec::new();
+        for (name, value) in variables {
+            let name = name.to_string_lossy();
+            let Some(mirror) = name.strip_prefix(PREFIX).filter(|mirror| !is_injected(mirror)) else {
+                continue;
+            };
+            match self.command.find_subcommand(verb).and_then(|verb| mirrored_by(mirror, verb)).cloned() {
+                Some(option)
+                    if typed.value_source(option.get_id().as_str()) == Some(ValueSource::CommandLine) => {}
+                Some(option) => {
+                    let mut argument =
+                        OsString::from(format!("--{}=", option.get_long().unwrap_or_default()));
+                    argument.push(value);
+                    self.accepted(&[program.to_owned(), verb.into(), argument.clone()], &name, value)?;
+                    mirrored.push(argument);
+                }
+                None if self.is_of_another_verb(mirror) => {}
+                None => return Err(self.unknown(verb, &name, mirror)),
             }
         }
+        Ok(mirrored)
     }
-    Ok(mirrored)
+
+    fn is_of_another_verb(&mut self, mirror: &str) -> bool {
+        self.command.build();
+        let is_ours = self.command.get_subcommands().any(|other| mirrored_by(mirror, other).is_some());
+        is_ours || (self.is_elsewhere)(mirror)
+    }
+
+    fn unknown(&self, verb: &str, name: &str, mirror: &str) -> Misuse {
+        let similar = hint::similar_mirror(&self.command, mirror);
+        let guess = similar.map(|similar| format!("did you mean {PREFIX}{similar}? ")).unwrap_or_default();
+        let program = self.command.get_name();
+        Misuse::Said(format!(
+            "{name} is not a variable of peermem-gate: {guess}correct or remove it (`{program} {verb} --help` \
+                lists the options)"
+        ))
+    }
+
+    /// Tries one mirror alone, so the message names the variable and not an option nobody typed.
+    fn accepted(&mut self, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Misuse> {
+        let Err(Misuse::Usage(error)) = self.matches(args) else { return Ok(()) };
+        // A word that the verb needs is on the command line, and not here.
+        if error.kind() == ErrorKind::MissingRequiredArgument {
+            return Ok(());
+        }
+        let rendered = error.render().to_string();
+        // The first paragraph: what is wrong, and which values are possible.
+        let why: Vec<_> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        let why = why.join(" ");
+        let value = value.to_string_lossy();
+        Err(Misuse::Said(format!("{name}={value:?} is refused: {}", why.trim_start_matches("error: "))))
+    }
+
+    /// With a hint where clap has none, or the wrong one.
+    fn hinted(&self, mut error: clap::Error, args: &[OsString]) -> clap::Error {
+        let all = self.command.get_subcommands().map(Command::get_name);
+        let verbs: Vec<_> = all.filter(|verb| *verb != "help").collect();
+        let verb = args.get(1).and_then(|word| word.to_str()).filter(|word| verbs.contains(word));
+        let argument = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(word)) => word.as_str(),
+            _ => "",
+        };
+        let hint = match (error.kind(), verb) {
+            (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, None) => {
+                Some(format!("begin with one of {}", verbs.join(", ")))
+            }
+            (ErrorKind::UnknownArgument, Some("wait" | "load" | "keep")) if !argument.starts_with('-') => {
+                Some("put a command, or a module's parameters, after `--`".to_owned())
+            }
+            // An option that nobody knows is no command and no parameter either.
+            (ErrorKind::UnknownArgument, Some(verb)) => {
+                hint::of_another_verb(&self.command, self.hints, verb, argument)
+            }
+            _ => return error,
+        };
+        let styled = |hint: String| {
+            let mut styled = StyledStr::new();
+            let _ = styled.write_str(&hint);
+            styled
+        };
+        if !argument.is_empty() && hint.as_ref().is_some_and(|hint| hint.starts_with(argument)) {
+            // What the option would be a misspelling of is beside the point.
+            error.remove(ContextKind::SuggestedArg);
+        }
+        let hints = hint.map(styled).into_iter().collect();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
+        error
+    }
 }
 
 /// Kubernetes sets `SERVICE_` and `PORT` variables for a Service named peermem-gate.
@@ -177,36 +286,6 @@ fn is_injected(mirror: &str) -> bool {
 
 fn mirrored_by<'a>(mirror: &str, verb: &'a Command) -> Option<&'a Arg> {
     verb.get_arguments().find(|arg| arg.get_long().is_some_and(|option| hint::mirror(option) == mirror))
-}
-
-fn is_of_another_verb(mirror: &str, command: &mut Command) -> bool {
-    command.build();
-    command.get_subcommands().any(|other| mirrored_by(mirror, other).is_some())
-}
-
-/// Tries one mirror alone, so the message names the variable and not an option nobody typed.
-fn accepted(command: &mut Command, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Misuse> {
-    let Err(Misuse::Usage(error)) = matches(command, args) else { return Ok(()) };
-    // A word that the verb needs is on the command line, and not here.
-    if error.kind() == ErrorKind::MissingRequiredArgument {
-        return Ok(());
-    }
-    let rendered = error.render().to_string();
-    // The first paragraph: what is wrong, and which values are possible.
-    let why: Vec<_> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    let why = why.join(" ");
-    let value = value.to_string_lossy();
-    Err(Misuse::Said(format!("{name}={value:?} is refused: {}", why.trim_start_matches("error: "))))
-}
-
-fn matches(command: &mut Command, args: &[OsString]) -> Result<ArgMatches, Misuse> {
-    command.try_get_matches_from_mut(args).map_err(|error| {
-        if is_refusal(&error) {
-            // A hint may name an option of another verb.
-            command.build();
-        }
-        Misuse::Usage(plain(hinted(error, args, command)))
-    })
 }
 
 /// Escapes typed values: a control character could forge a line of the log.
@@ -223,44 +302,6 @@ fn plain(mut error: clap::Error) -> clap::Error {
         error.insert(kind, ContextValue::String(text));
     }
     error
-}
-
-/// With a hint where clap has none, or the wrong one.
-fn hinted(mut error: clap::Error, args: &[OsString], command: &Command) -> clap::Error {
-    let verbs: Vec<_> =
-        command.get_subcommands().map(Command::get_name).filter(|verb| *verb != "help").collect();
-    let verb = args.get(1).and_then(|word| word.to_str()).filter(|word| verbs.contains(word));
-    let argument = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) => word.as_str(),
-        _ => "",
-    };
-    let hint = match (error.kind(), verb) {
-        (ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument, None) => {
-            Some(format!("begin with one of {}", verbs.join(", ")))
-        }
-        (ErrorKind::UnknownArgument, Some("wait" | "load" | "keep")) if !argument.starts_with('-') => {
-            Some("put a command, or a module's parameters, after `--`".to_owned())
-        }
-        // An option that nobody knows is no command and no parameter either.
-        (ErrorKind::UnknownArgument, Some(verb)) => hint::of_another_verb(command, verb, argument),
-        _ => return error,
-    };
-    let styled = |hint: String| {
-        let mut styled = StyledStr::new();
-        let _ = styled.write_str(&hint);
-        styled
-    };
-    if !argument.is_empty() && hint.as_ref().is_some_and(|hint| hint.starts_with(argument)) {
-        // What the option would be a misspelling of is beside the point.
-        error.remove(ContextKind::SuggestedArg);
-    }
-    let hints = hint.map(styled).into_iter().collect();
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(hints));
-    error
-}
-
-fn asked(matches: &ArgMatches) -> Result<Verb, Misuse> {
-    Cli::from_arg_matches(matches).map(|cli| cli.verb).map_err(Misuse::Usage)
 }
 
 fn said(sentence: &str) -> Misuse {

@@ -18,23 +18,28 @@ pub struct Guide {
     pub variables: &'static [&'static [Row]],
 }
 
-const REFUSED: Row = ("2", "refused: bad usage, bad value or unknown variable");
-const BUG: Row = ("125", "internal error (a bug in peermem-gate); please report it");
+/// Of every verb.
+pub const REFUSED: Row = ("2", "refused: bad usage, bad value or unknown variable");
+/// The same.
+pub const BUG: Row = ("125", "internal error (a bug in peermem-gate); please report it");
 const SIGNAL: Row = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
 const NO_MODPROBE: Row = ("126, 127", "modprobe cannot be run, or does not exist");
 
-const MIRRORS: &[Row] =
+/// The variables of options.
+pub const MIRRORS: &[Row] =
     &[("PEERMEM_GATE_<OPTION>", "an option's variable, like PEERMEM_GATE_LOG_LEVEL; the option wins")];
 const DISABLED: &[Row] =
     &[("PEERMEM_GATE_DISABLED", "a reason, which is logged: the gate opens at once, without a look")];
-const NEIGHBOURS: &[Row] = &[
+/// The neighbors' own variables.
+pub const NEIGHBOURS: &[Row] = &[
     ("GPU_DIRECT_RDMA_ENABLED", "not `true`: the gate does not apply; unset counts as `true`"),
     ("USE_HOST_MOFED", "`true`: MOFED is installed on the host; no marker is expected"),
     ("DRIVER_READY_PATH", "MOFED's marker, unless --marker is given"),
     ("LOCK_FILE_PATH", "MOFED's lock [default: /run/mellanox/drivers/.lock]"),
     ("MLX_DRIVERS_MOUNT", "where MOFED shows its headers [default: /run/mellanox/drivers]"),
 ];
-const REPORTED: &[Row] = &[("NODE_NAME", "the node's name in reports")];
+/// Who a report is of.
+pub const REPORTED: &[Row] = &[("NODE_NAME", "the node's name in reports")];
 
 /// One row a verb; tests/help.rs holds them to the command line's own list.
 pub const GUIDES: &[Guide] = &[
@@ -42,7 +47,7 @@ pub const GUIDES: &[Guide] = &[
         verb: "",
         exits: &[
             ("0", "ready, opened, or the gate does not apply on this node"),
-            ("1", "check, doctor, fleet: not ready, or something is wrong"),
+            ("1", "check: not ready"),
             ("2", "refused, or `check` cannot tell"),
             ("3", "blocked: waiting does not help"),
             ("124", "the deadline passed"),
@@ -52,7 +57,7 @@ pub const GUIDES: &[Guide] = &[
         ],
         examples: &[
             ("peermem-gate check", "is MOFED ready on this node? If not, what is missing?"),
-            ("peermem-gate doctor", "what is wrong with GPUDirect RDMA on this node? What to do?"),
+            ("peermem-gate doctor", "diagnose this node: root causes, evidence, fixes (runs peermem-doctor)"),
         ],
         variables: &[MIRRORS],
     },
@@ -155,49 +160,6 @@ pub const GUIDES: &[Guide] = &[
         variables: &[MIRRORS, NEIGHBOURS],
     },
     Guide {
-        verb: "timeline",
-        exits: &[("0", "drawn"), REFUSED, BUG],
-        examples: &[
-            ("peermem-gate timeline", "on the node, as root: the last boot"),
-            (
-                "peermem-gate timeline --format svg must-gather/ >race.svg",
-                "a picture from a must-gather, for an issue",
-            ),
-        ],
-        variables: &[MIRRORS, REPORTED],
-    },
-    Guide {
-        verb: "doctor",
-        exits: &[
-            ("0", "nothing is wrong, or RDMA is not used on this node"),
-            ("1", "a finding is critical or a warning, or the node is not ready"),
-            ("2", "cannot tell: something needed cannot be read; or bad usage"),
-            BUG,
-        ],
-        examples: &[
-            ("peermem-gate doctor", "on the node, as root"),
-            (
-                "peermem-gate doctor --root /host --format json",
-                "in a pod with the host at /host; the JSON is for bug reports and for `fleet`",
-            ),
-        ],
-        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
-    },
-    Guide {
-        verb: "fleet",
-        exits: &[
-            ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),
-            ("1", "some node is not ready, or has a critical finding or a warning"),
-            ("2", "cannot tell: no report, or one that cannot be read; or bad usage"),
-            BUG,
-        ],
-        examples: &[
-            ("peermem-gate fleet reports.ndjson", "one `doctor --format json` report a line"),
-            ("peermem-gate fleet --format json", "from standard input"),
-        ],
-        variables: &[MIRRORS],
-    },
-    Guide {
         verb: "install",
         exits: &[
             ("0", "the program and the shim are in DIR, and the program runs there"),
@@ -224,15 +186,22 @@ pub fn guide(verb: &str) -> Option<&'static Guide> {
 /// What stands below the options in the long help.
 #[must_use]
 pub fn long(verb: &str) -> String {
-    let Some(guide) = guide(verb) else { return String::new() };
-    let mut text = table("Exit codes:", guide.exits);
-    text += "\nExamples:\n";
-    for (command, purpose) in guide.examples {
-        text += &format!("  {command}\n          {purpose}\n");
+    guide(verb).map(Guide::text).unwrap_or_default()
+}
+
+impl Guide {
+    /// As the long help has it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = table("Exit codes:", self.exits);
+        text += "\nExamples:\n";
+        for (command, purpose) in self.examples {
+            text += &format!("  {command}\n          {purpose}\n");
+        }
+        text += "\n";
+        text += &table("Environment:", &self.variables.concat());
+        text.trim_end().to_owned()
     }
-    text += "\n";
-    text += &table("Environment:", &guide.variables.concat());
-    text.trim_end().to_owned()
 }
 
 fn table(heading: &str, rows: &[Row]) -> String {

@@ -5,60 +5,52 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue};
 
 /// Options that make a verb wait.
-const WAITING: &[&str] =
+pub const WAITING: &[&str] =
     &["timeout", "on-timeout", "fail-fast", "dry-run", "settle", "suspect-hold", "heartbeat"];
 /// Options of a load.
-const LOADING: &[&str] = &["modprobe", "no-yield", "unload-on-exit"];
-/// Options that choose what a report looks like.
-const REPORTING: &[&str] = &["format", "verbose"];
+pub const LOADING: &[&str] = &["modprobe", "no-yield", "unload-on-exit"];
 const ANY: &[&str] = &[];
 
-/// Verbs, options that they do not have, and why. The first row that fits counts.
-const REASONS: &[(&[&str], &[&str], &str)] = &[
-    (&["check", "doctor", "fleet", "timeline"], &["termination-log"], "answers on standard output"),
-    (&["fleet"], ANY, "merges reports and does not look at a node"),
-    (&["timeline"], ANY, "draws what happened: it does not judge, wait or change anything"),
+/// Verbs, options that they do not have, and why.
+pub type Hint = (&'static [&'static str], &'static [&'static str], &'static str);
+
+/// The first row that fits counts.
+pub const OF_GATE: &[Hint] = &[
+    (&["check"], &["termination-log"], "answers on standard output"),
     (&["install"], ANY, "only copies the program and the shim"),
-    (&["check", "doctor", "rebuild"], WAITING, "looks once and does not wait"),
-    (&["check", "doctor", "rebuild"], &["metrics-file"], "runs once and writes no metrics"),
+    (&["check", "rebuild"], WAITING, "looks once and does not wait"),
+    (&["check", "rebuild"], &["metrics-file"], "runs once and writes no metrics"),
     (
         &["load", "keep", "rebuild"],
         &["root"],
         "changes the kernel that is running, so it reads only this machine; --driver-root is the driver's root",
     ),
-    (&["load", "keep", "doctor", "rebuild"], &["peermem"], "always inspects nvidia-peermem.ko"),
+    (&["load", "keep", "rebuild"], &["peermem"], "always inspects nvidia-peermem.ko"),
     (&["load"], &["fail-fast"], "always ends at once when it is blocked"),
     (&["load"], &["on-timeout"], "never loads what is not ready"),
     (&["keep"], &["dry-run"], "acts for as long as it runs; `load --dry-run` only looks"),
     (&["keep"], WAITING, "runs until it gets a signal"),
-    (&["wait", "check", "doctor"], LOADING, "does not load or unload modules"),
+    (&["wait", "check"], LOADING, "does not load or unload modules"),
     (&["load"], LOADING, "ends when the module is live; `keep` stays and unloads it"),
     (&["rebuild"], LOADING, "builds the module file and does not load it"),
     (&["wait"], &["rebuild-timeout"], "lets the driver toolkit build, within --timeout"),
-    (&["check", "doctor"], &["rebuild", "rebuild-timeout"], "changes nothing on the node"),
-    (&["wait", "check", "load", "keep", "doctor"], &["undo"], "does not remove module files"),
-    (&["check"], REPORTING, "always prints every condition"),
+    (&["check"], &["rebuild", "rebuild-timeout"], "changes nothing on the node"),
+    (&["wait", "check", "load", "keep"], &["undo"], "does not remove module files"),
     (
         &["wait", "load", "keep", "rebuild"],
-        REPORTING,
-        "answers by its log and exit code; `check` and `doctor` print reports",
+        &["format"],
+        "answers by its log and exit code; `check` prints a report",
     ),
     (
-        &["wait", "load", "doctor", "rebuild"],
+        &["wait", "load", "rebuild"],
         &["status-file"],
         "looks at the node itself; `keep` writes that file and `check` reads it",
-    ),
-    (&["wait", "check", "load", "keep", "doctor", "rebuild"], &["since"], "looks at the node as it is now"),
-    (
-        &["wait", "check", "load", "keep", "doctor", "rebuild"],
-        &["node", "nodes"],
-        "looks at the node that it runs on",
     ),
 ];
 
 /// For an option that `verb` does not have and others have: their names, and the reason if one is known.
 #[must_use]
-pub fn of_another_verb(command: &Command, verb: &str, option: &str) -> Option<String> {
+pub fn of_another_verb(command: &Command, hints: &[Hint], verb: &str, option: &str) -> Option<String> {
     let option = option.strip_prefix("--")?.split('=').next()?;
     let owners: Vec<_> = command
         .get_subcommands()
@@ -68,7 +60,7 @@ pub fn of_another_verb(command: &Command, verb: &str, option: &str) -> Option<St
     if owners.is_empty() {
         return None;
     }
-    let why = REASONS.iter().find(|(verbs, options, _)| {
+    let why = hints.iter().find(|(verbs, options, _)| {
         verbs.contains(&verb) && (options.is_empty() || options.contains(&option))
     });
     let why = why.map(|(.., why)| format!("; `{verb}` {why}")).unwrap_or_default();

@@ -14,12 +14,8 @@
 //! time, [`probe`] for how a node is looked at. docs/design.md says why it is so.
 #![deny(unsafe_code)]
 
-#[macro_use]
-mod names;
-
 pub mod act;
 pub mod arguments;
-pub mod chain;
 pub mod cli;
 pub mod clock;
 pub mod condition;
@@ -28,8 +24,7 @@ pub mod consumer;
 pub mod ending;
 pub mod environment;
 pub mod errno;
-pub mod finding;
-pub mod fleet;
+pub mod files;
 pub mod gate;
 pub mod help;
 pub mod hint;
@@ -42,16 +37,12 @@ pub mod observation;
 pub mod order;
 pub mod probe;
 pub mod rebuild;
-pub mod record;
 #[macro_use]
 pub mod remedy;
 pub mod report;
-pub mod sentence;
-pub mod stamp;
-pub mod symptoms;
+pub mod survey;
 pub mod text;
 pub mod time;
-pub mod timeline;
 pub mod verb;
 pub mod verdict;
 pub mod version;

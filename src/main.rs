@@ -8,7 +8,7 @@ use peermem_gate::act::modprobe;
 use peermem_gate::act::termination_log::TerminationLog;
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Variables};
-use peermem_gate::verb::{self, Start, Stop, shim};
+use peermem_gate::verb::{self, Start, Stop, doctor, shim};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,6 +34,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &[OsString], start: &Start) -> Result<Ending, Stop> {
+    if doctor::is_called(args) {
+        return Err(doctor::become_it(args, environment::value_of(start.variables, "PATH")));
+    }
     verb::run(environment::parse(args, start.variables)?, start)
 }
 

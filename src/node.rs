@@ -47,6 +47,18 @@ impl Expectations {
         self.consumers.contains(&consumer)
     }
 
+    /// Whether anybody needs to know who exports the peer-memory symbols.
+    #[must_use]
+    pub fn needs_symbols(&self) -> bool {
+        self.asks_for(Consumer::Peermem)
+    }
+
+    /// Whether a driver's build is to come that somebody needs: nvidia-peermem does not come with the driver's image.
+    #[must_use]
+    pub fn needs_build(&self) -> bool {
+        self.precedes_driver && self.asks_for(Consumer::Peermem) && !self.precompiled
+    }
+
     /// The modules that must be live, those of the consumers included.
     pub fn all_modules(&self) -> impl Iterator<Item = &str> {
         let of_consumers = self.consumers.iter().flat_map(|consumer| consumer.row().modules).copied();

@@ -26,6 +26,23 @@ impl fmt::Display for Unreadable {
 /// What was read, or why it was not.
 pub type Seen<T> = Result<T, Unreadable>;
 
+/// Where something was seen, and what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// A file, or a command that shows the same.
+    pub source: String,
+    /// What stands there, in words.
+    pub seen: String,
+}
+
+impl Evidence {
+    /// Both are taken as they are.
+    #[must_use]
+    pub fn new(source: impl Into<String>, seen: impl Into<String>) -> Self {
+        Self { source: source.into(), seen: seen.into() }
+    }
+}
+
 /// Everything that one look saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
@@ -151,6 +168,9 @@ pub enum Lock {
     /// Unknown.
     Unreadable(Unreadable),
 }
+
+/// The driver container's state file (gpu-driver-container, `DRIVER_CONFIG_STATE_FILE`).
+pub const STATE_FILE: &str = "/run/nvidia/nvidia-driver.state";
 
 /// The driver container's state file, `/run/nvidia/nvidia-driver.state` (GPU Operator 26.3 and later).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

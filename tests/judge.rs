@@ -3,8 +3,8 @@
 
 #[path = "judge/looks.rs"]
 mod looks;
-#[path = "judge/wishes.rs"]
-mod wishes;
+#[path = "judge/settings.rs"]
+mod settings;
 
 use peermem_gate::condition::{ConditionType, Reason, Status};
 use peermem_gate::consumer::Consumer;

@@ -15,11 +15,10 @@ mod machine;
 mod support;
 
 use machine::{Clock, Line};
-use peermem_gate::stamp::rfc3339;
 use serde_json::Value;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use std::{env, fs};
 use support::{note, skip, suite};
 
@@ -735,8 +734,9 @@ fn a_timeline_has_the_times_of_the_race() {
             let events = drawn["events"].as_array().expect("events").clone();
             let event = events.into_iter().find(|event| event["what"] == what);
             let event = event.unwrap_or_else(|| panic!("{what} is not drawn: {drawn}"));
-            let (stamp, _) = rfc3339(event["time"].as_str().expect("a time").as_bytes()).expect("a stamp");
-            stamp.ns
+            let time = humantime::parse_rfc3339(event["time"].as_str().expect("a time")).expect("a time");
+            i64::try_from(time.duration_since(UNIX_EPOCH).expect("since 1970").as_nanos())
+                .expect("this century")
         };
         let seconds = |ns: i64| Duration::from_nanos(ns.unsigned_abs()).as_secs_f64();
         let drawn: Value = serde_json::from_str(run.only("timeline")).expect("JSON");

@@ -4,7 +4,7 @@
 
 mod support;
 
-use peermem_gate::judge::judge;
+use peermem_gate::judge::{judge, worth_reading_symbols};
 use peermem_gate::probe::module_file::inspect;
 use peermem_gate::probe::{Depth, Probe};
 use peermem_gate::verdict::Outcome;
@@ -223,7 +223,7 @@ fn a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report
     let path = node.path(FILE);
     fs::write(&path, output(Command::new("xz").arg("--stdout").arg(&path)).stdout).unwrap();
     let config = node.config();
-    for (depth, is_seen) in [(Depth::Frugal, false), (Depth::Full, true)] {
+    for (depth, is_seen) in [(Depth::Frugal(worth_reading_symbols), false), (Depth::Full, true)] {
         node.set_marker();
         let mut asked = false;
         let seen = Probe::new(&config).look(depth, &mut || {

@@ -4,19 +4,20 @@
 
 mod node;
 
+use peermem_doctor::fleet::{Cluster, Fleet};
+use peermem_doctor::probe::gathered;
+use peermem_doctor::probe::runtime::settings;
+use peermem_doctor::record;
+use peermem_doctor::sentence::{Form, Speakers, Who, hear, trouble};
+use peermem_doctor::stamp;
+use peermem_doctor::timeline::{Since, Timeline, only};
 use peermem_gate::arguments;
 use peermem_gate::environment;
-use peermem_gate::fleet::{Cluster, Fleet};
 use peermem_gate::judge::{plan, refusal};
 use peermem_gate::keep::status::Stored;
-use peermem_gate::probe::runtime::settings;
-use peermem_gate::probe::{self, module_file, parse_line};
+use peermem_gate::probe::{module_file, parse_line};
 use peermem_gate::rebuild::recipe;
-use peermem_gate::record;
-use peermem_gate::sentence::{Form, Speakers, Who, hear, trouble};
-use peermem_gate::stamp;
 use peermem_gate::text::escaped;
-use peermem_gate::timeline::{Since, Timeline, only};
 use peermem_gate::version::Version;
 use peermem_gate::wake;
 use std::collections::BTreeMap;
@@ -160,7 +161,7 @@ pub fn timeline(data: &[u8]) {
     let path = directory.join(GATHERED[usize::from(*first) % GATHERED.len()]);
     fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
     fs::write(&path, bytes).expect("a file");
-    let history = probe::gathered(&[directory]);
+    let history = gathered(&[directory]);
     fs::remove_file(&path).expect("a file");
     let Ok(history) = only(history, None) else { return };
     let timeline = Timeline::new(history, Since::default());

@@ -2,14 +2,15 @@
 //! A whole node, one file of which is garbage.
 
 use super::assert_plain;
+use peermem_doctor::diagnose::{diagnose, links};
+use peermem_doctor::probe::{survey, symptoms};
+use peermem_doctor::report::doctor::{Diagnosis, Drivers};
 use peermem_gate::cli::Verb;
 use peermem_gate::environment::parse;
-use peermem_gate::judge::doctor::{diagnose, links};
 use peermem_gate::judge::judge;
-use peermem_gate::judge::wishes::wishes;
+use peermem_gate::judge::settings::settings;
 use peermem_gate::node::{Node, PeermemExpected};
-use peermem_gate::probe::{Breadth, Depth, Probe, survey};
-use peermem_gate::report::doctor::{Diagnosis, Drivers};
+use peermem_gate::probe::{Depth, Probe};
 use peermem_gate::report::style::Style;
 use peermem_gate::report::{self, Report};
 use peermem_gate::verdict::Outcome;
@@ -114,19 +115,19 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
 /// The first byte says which file, the others what is in it. As `doctor` does it.
 pub fn doctor(data: &[u8]) {
     with_garbage(data, |path, root| {
-        let survey = survey(root, &root.join("proc"), Breadth::WithLogs);
+        let (survey, logs) = survey(root, &root.join("proc"));
         let variables = Vec::new();
-        let wishes = wishes(&survey, &variables);
+        let settings = settings(&survey, &variables);
         let node = node(root);
         let mut probe = Probe::new(&node);
         let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
-        let symptoms = probe.symptoms(&seen, survey, wishes);
+        let symptoms = symptoms(&node.places, &seen, survey, logs, settings);
         let verdict = judge(&node.expected, &seen);
         // There is no nvidia-peermem.ko on this node.
         assert_ne!(verdict.outcome, Outcome::Ready, "{path}");
         let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
         let chain = links(&node.expected, &seen, &symptoms, &verdict);
-        let report = Report::new(&node, &seen.kernel, &verdict, UNIX_EPOCH);
+        let report = Report::new("0", &node, &seen.kernel, &verdict, UNIX_EPOCH);
         let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
         assert_plain(&diagnosis.text(Style::new(None, &variables)));
         let json = diagnosis.json().expect("JSON");
@@ -141,7 +142,7 @@ pub fn look(data: &[u8]) {
         let seen = Probe::new(&node).look(Depth::Full, &mut || false).expect("nothing breaks it off");
         let verdict = judge(&node.expected, &seen);
         assert_ne!(verdict.outcome, Outcome::Ready, "{path}");
-        let report = Report::new(&node, &seen.kernel, &verdict, UNIX_EPOCH);
+        let report = Report::new("0", &node, &seen.kernel, &verdict, UNIX_EPOCH);
         assert_plain(&report.text(Style::new(None, &Vec::new())));
         assert_plain(&report::termination_log("x", Some(&verdict)));
         let _ = report::metrics(&verdict, Duration::ZERO);

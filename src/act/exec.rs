@@ -63,6 +63,15 @@ impl Program {
         }))
     }
 
+    /// The program at this path.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn at(path: &Path, argv: &[OsString]) -> Result<Option<Self>, Unrunnable> {
+        runnable(path)?;
+        Ok(Some(Self { path: path.to_owned(), argv: argv.to_vec() }))
+    }
+
     /// Becomes CMD: same pid, argv, environment, working directory and signal mask. Returns only
     /// when that failed.
     #[must_use]

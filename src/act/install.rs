@@ -8,7 +8,7 @@
 use super::directory::{fd_path, refuse_mofeds};
 use crate::VERSION;
 use crate::clock::now;
-use crate::probe::mount;
+use crate::files::mount;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, readlinkat, renameat};
 use nix::libc;

@@ -7,9 +7,9 @@
 
 use super::directory::fd_path;
 use crate::clock::now;
+use crate::files::root::resolve;
 use crate::node::below;
 use crate::probe::build_id_of_file;
-use crate::probe::root::resolve;
 use crate::rebuild::{Pair, Plan, recipe, target};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};

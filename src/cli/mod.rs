@@ -9,18 +9,16 @@
 )]
 
 mod options;
-mod value;
+pub mod value;
 
 pub use options::{HealArgs, HoldArgs, LogArgs, LookArgs, NodeArgs, PaceArgs};
-pub use value::{AnswerFormat, For, Format, OnTimeout, Picture, Timeout, absolute, consumers, duration};
+pub use value::{AnswerFormat, For, Format, OnTimeout, Rebuild, Timeout, absolute, consumers, duration};
 
 use crate::help;
-use crate::rebuild::Wish;
-use crate::timeline::Since;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use value::{boolean, directory, parameter, root, since, wish};
+use value::{boolean, parameter, rebuild};
 
 /// Below the short help.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
@@ -39,18 +37,20 @@ pub struct Cli {
 // Only the options of the verb that is asked for are built.
 #[command(defer = true)]
 pub enum Verb {
+    /// Wait until MOFED is ready, then exit 0 or become CMD
     Wait(WaitArgs),
+    /// Look once and print each condition
     Check(CheckArgs),
+    /// Wait, inspect nvidia-peermem.ko, load it, prove it live
     Load(LoadArgs),
+    /// Sidecar: load nvidia-peermem, unload it before MOFED swaps its modules, reload it
     Keep(KeepArgs),
-    Doctor(DoctorArgs),
-    Fleet(FleetArgs),
-    Timeline(TimelineArgs),
+    /// Rebuild nvidia-peermem.ko for this kernel, nvidia and MOFED, or report why not
     Rebuild(RebuildArgs),
+    /// Copy this program and the modprobe shim into a shared volume
     Install(InstallArgs),
 }
 
-/// Hold until MOFED is ready; then exit 0, or become CMD
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("wait"))]
 #[expect(clippy::doc_markdown, reason = "clap prints it")]
@@ -69,8 +69,8 @@ pub struct WaitArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
     /// auto: have OpenShift's driver toolkit build again
-    #[arg(long, value_name = "off|auto", default_value = "off", value_parser = wish, long_help = "auto: on OpenShift, have the driver toolkit build again what it built without MOFED")]
-    pub rebuild: Wish,
+    #[arg(long, value_name = "off|auto", default_value = "off", value_parser = rebuild, long_help = "auto: on OpenShift, have the driver toolkit build again what it built without MOFED")]
+    pub rebuild: Rebuild,
     #[command(flatten)]
     pub look: LookArgs,
     #[command(flatten)]
@@ -82,7 +82,6 @@ pub struct WaitArgs {
     pub command: Vec<OsString>,
 }
 
-/// Wait, inspect nvidia-peermem.ko, load it with modprobe, prove it live
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("load"))]
 pub struct LoadArgs {
@@ -106,7 +105,6 @@ pub struct LoadArgs {
     pub parameters: Vec<OsString>,
 }
 
-/// Stay: load, let go when MOFED is about to swap its modules, load again after
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("keep"))]
 pub struct KeepArgs {
@@ -138,7 +136,6 @@ pub struct KeepArgs {
     #[arg(last = true, value_name = "PARAM=VALUE", value_parser = parameter)]
     pub parameters: Vec<OsString>,
 }
-/// Rebuild nvidia-peermem.ko for this kernel, nvidia and MOFED, or report why not
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("rebuild"))]
 pub struct RebuildArgs {
@@ -163,7 +160,6 @@ pub struct RebuildArgs {
     pub log: LogArgs,
 }
 
-/// One look, one verdict, no waiting
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("check"))]
 pub struct CheckArgs {
@@ -181,77 +177,6 @@ pub struct CheckArgs {
     pub log: LogArgs,
 }
 
-/// All that is wrong on this node with GPUDirect RDMA, with evidence and remedy
-#[derive(Debug, Args)]
-#[command(after_help = MORE, after_long_help = help::long("doctor"))]
-#[expect(clippy::doc_markdown, reason = "clap prints it")]
-pub struct DoctorArgs {
-    /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
-    /// Show all evidence and conditions
-    #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Show all evidence, remedies and conditions; by default the answer fits a screen")]
-    pub verbose: bool,
-    /// Prefix for every path that is read
-    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
-    pub root: Option<PathBuf>,
-    #[command(flatten)]
-    pub node: NodeArgs,
-    #[command(flatten)]
-    pub log: LogArgs,
-}
-
-/// Roll up the reports of many nodes
-#[derive(Debug, Args)]
-#[command(after_help = MORE, after_long_help = help::long("fleet"))]
-pub struct FleetArgs {
-    /// Reports of `doctor --format json`, one a line [default: standard input]
-    #[arg(
-        value_name = "FILE",
-        long_help = "Reports of `doctor --format json`, one a line; a prefix by `kubectl logs` is skipped.\n\n[default: standard input]"
-    )]
-    pub files: Vec<PathBuf>,
-    /// Output of `kubectl get nodes,pods -A -o json`
-    #[arg(
-        long,
-        value_name = "FILE",
-        long_help = "Output of `kubectl get nodes,pods -A -o json`.\n\nAdds nodes without a report, and driver pods that are missing or have no gate."
-    )]
-    pub nodes: Option<PathBuf>,
-    /// How to report
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Format,
-    #[command(flatten)]
-    pub log: LogArgs,
-}
-
-/// Draw what happened on a node, from what its logs and files still show
-#[derive(Debug, Args)]
-#[command(after_help = MORE, after_long_help = help::long("timeline"))]
-pub struct TimelineArgs {
-    /// Logs, must-gathers or sosreports of one node [default: this node]
-    #[arg(value_name = "FILE|DIR")]
-    pub files: Vec<PathBuf>,
-    /// How to draw
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub format: Picture,
-    /// Only what happened since then [default: the last boot]
-    #[arg(long, value_name = "TIME|DUR", value_parser = since, long_help = "Only what happened since then: 2025-11-21T11:50:00Z, or 3h before the end\n\n[default: the last boot]")]
-    pub since: Option<Since>,
-    /// The node, where files are of several
-    #[arg(long, value_name = "NAME")]
-    pub node: Option<String>,
-    /// Prefix for every path
-    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
-    pub root: Option<PathBuf>,
-    /// The proc file system [default: proc below --root]
-    #[arg(long, value_name = "DIR", value_parser = directory)]
-    pub proc: Option<PathBuf>,
-    #[command(flatten)]
-    pub log: LogArgs,
-}
-
-/// Put this program, and the modprobe shim, into a shared volume
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("install"))]
 pub struct InstallArgs {

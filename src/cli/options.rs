@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The options that verbs share.
+//! The options that verbs share. The structs have no doc comments: clap would take them for the verb's sentence.
 #![expect(
     missing_docs,
     reason = "clap prints the comments of options: a field without one is a group of them"
 )]
 
 use super::value::{
-    For, Format, Timeout, absolute, boolean, directory, duration, heartbeat, level, module_name, root,
-    timeout, wish,
+    For, Format, Rebuild, Timeout, absolute, boolean, directory, duration, heartbeat, level, module_name,
+    rebuild, root, timeout,
 };
-use crate::rebuild::Wish;
 use crate::version::Version;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options of the verbs that hold until the node is ready.
+// Options of the verbs that hold until the node is ready.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
     /// How long to hold, like 10s, 20m, 2h or none
@@ -28,7 +27,7 @@ pub struct HoldArgs {
     pub pace: PaceArgs,
 }
 
-/// Options of every verb that waits for something, `keep` included.
+// Options of every verb that waits for something, `keep` included.
 #[derive(Debug, Args)]
 pub struct PaceArgs {
     /// How long everything must hold without a break
@@ -52,18 +51,18 @@ pub struct PaceArgs {
     pub metrics_file: Option<PathBuf>,
 }
 
-/// Options of the verbs that may rebuild nvidia-peermem.
+// Options of the verbs that may rebuild nvidia-peermem.
 #[derive(Debug, Args)]
 pub struct HealArgs {
     /// Build nvidia-peermem.ko again if only that is wrong
-    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = wish, long_help = "Build nvidia-peermem.ko again when only that is wrong: off, auto, or a program that does")]
-    pub rebuild: Wish,
+    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = rebuild, long_help = "Build nvidia-peermem.ko again when only that is wrong: off, auto, or a program that does")]
+    pub rebuild: Rebuild,
     /// How long a rebuild may take
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
     pub rebuild_timeout: Duration,
 }
 
-/// Options of the verbs that look and load nothing.
+// Options of the verbs that look and load nothing.
 #[derive(Debug, Args)]
 pub struct LookArgs {
     /// Also ask whether nvidia-peermem.ko will load
@@ -74,7 +73,7 @@ pub struct LookArgs {
     pub root: Option<PathBuf>,
 }
 
-/// Options of every verb that looks at the node.
+// Options of every verb that looks at the node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
     /// Whose readiness: peermem, fabric, any
@@ -114,7 +113,7 @@ pub struct NodeArgs {
     pub sys: Option<PathBuf>,
 }
 
-/// Options of every verb.
+// Options of every verb.
 #[derive(Debug, Args)]
 pub struct LogArgs {
     /// How to log

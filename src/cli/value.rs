@@ -2,9 +2,6 @@
 //! What a value may be: words to choose from, and parsers.
 
 use crate::consumer::Consumer;
-use crate::rebuild::Wish;
-use crate::stamp;
-use crate::timeline::Since;
 use clap::ValueEnum;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -62,13 +59,15 @@ impl From<Format> for AnswerFormat {
     }
 }
 
-/// How a timeline is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "clap would print it")]
-pub enum Picture {
-    Text,
-    Svg,
-    Json,
+/// `--rebuild`: whether to rebuild, and by what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rebuild {
+    /// Never.
+    Off,
+    /// From NVIDIA's sources below the driver's root.
+    Auto,
+    /// By this program of the user's.
+    By(PathBuf),
 }
 
 /// What to do at the deadline.
@@ -114,48 +113,36 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// A line more often than this fills a disk and helps nobody.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 
-pub(super) fn heartbeat(text: &str) -> Result<Duration, String> {
+pub fn heartbeat(text: &str) -> Result<Duration, String> {
     let heartbeat = duration(text)?;
     if heartbeat < SHORTEST_HEARTBEAT { Err("must be at least 1s".to_owned()) } else { Ok(heartbeat) }
 }
 
-pub(super) fn boolean(text: &str) -> Result<bool, String> {
+pub fn boolean(text: &str) -> Result<bool, String> {
     text.parse().map_err(|_| format!("{text:?} is neither true nor false"))
 }
 
-pub(super) fn wish(text: &str) -> Result<Wish, String> {
+pub fn rebuild(text: &str) -> Result<Rebuild, String> {
     match text {
-        "off" => Ok(Wish::Off),
-        "auto" => Ok(Wish::Auto),
-        _ => absolute(text).map(Wish::By).map_err(|why| format!("{why}; or off, or auto")),
+        "off" => Ok(Rebuild::Off),
+        "auto" => Ok(Rebuild::Auto),
+        _ => absolute(text).map(Rebuild::By).map_err(|why| format!("{why}; or off, or auto")),
     }
 }
 
-pub(super) fn timeout(text: &str) -> Result<Timeout, String> {
+pub fn timeout(text: &str) -> Result<Timeout, String> {
     match text {
         "none" => Ok(Timeout::None),
         text => duration(text).map(Timeout::After).map_err(|why| format!("{why}; or none")),
     }
 }
 
-/// A moment with a zone, or a duration before the end.
-pub(super) fn since(text: &str) -> Result<Since, String> {
-    if let Some((stamp, _)) = stamp::rfc3339(text.as_bytes()).filter(|(_, length)| *length == text.len()) {
-        return Ok(Since::Moment(stamp.ns));
-    }
-    let why = || {
-        format!("{text:?} is neither a time with a zone, like 2025-11-21T11:50:00Z, nor a duration, like 3h")
-    };
-    let duration = duration(text).map_err(|_| why())?;
-    i64::try_from(duration.as_nanos()).map(Since::Last).map_err(|_| why())
-}
-
-pub(super) fn level(text: &str) -> Result<tracing::Level, String> {
+pub fn level(text: &str) -> Result<tracing::Level, String> {
     text.parse().map_err(|_| "it is one of error, warn, info, debug, trace".to_owned())
 }
 
 /// The kernel's own spelling: file names have dashes, /proc/modules has underscores.
-pub(super) fn module_name(text: &str) -> Result<String, String> {
+pub fn module_name(text: &str) -> Result<String, String> {
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if text.is_empty() || !text.chars().all(valid) {
         return Err(format!("{text:?} is not a module's name"));
@@ -174,7 +161,7 @@ pub fn absolute(text: &str) -> Result<PathBuf, String> {
 }
 
 /// modprobe would take what begins with a dash for an option, behind the module's name too.
-pub(super) fn parameter(text: &str) -> Result<OsString, String> {
+pub fn parameter(text: &str) -> Result<OsString, String> {
     if text.is_empty() || text.starts_with('-') {
         return Err(format!(
             "{text:?} is not a module parameter: write NAME=VALUE, and no option of modprobe"
@@ -184,11 +171,11 @@ pub(super) fn parameter(text: &str) -> Result<OsString, String> {
 }
 
 /// A relative one is below the current directory.
-pub(super) fn root(text: &str) -> Result<PathBuf, String> {
+pub fn root(text: &str) -> Result<PathBuf, String> {
     std::path::absolute(text).map_err(|error| format!("{text:?} is not a directory's path: {error}"))
 }
 
-pub(super) fn directory(text: &str) -> Result<PathBuf, String> {
+pub fn directory(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_absolute() { Ok(path) } else { Err(format!("{text:?} is not an absolute path")) }
 }

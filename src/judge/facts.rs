@@ -11,7 +11,7 @@ use crate::remedy::{Facts, NodeName, fact};
 use std::path::Path;
 
 /// The words for a pod and for the pod of a log, and the operators' labels, by which it is found on this node.
-pub(super) const SELECTORS: [(&str, &str, &str); 5] = [
+pub const SELECTORS: [(&str, &str, &str); 5] = [
     ("driver", "driver-logs", "app.kubernetes.io/component=nvidia-driver"),
     ("mofed", "mofed-logs", "nvidia.com/ofed-driver"),
     ("toolkit", "toolkit-logs", "app=nvidia-container-toolkit-daemonset"),
@@ -20,12 +20,14 @@ pub(super) const SELECTORS: [(&str, &str, &str); 5] = [
 ];
 
 /// The arguments of `kubectl logs` for a pod that nobody knows.
-pub(super) const UNKNOWN_POD: &str = "-n NAMESPACE POD";
+pub const UNKNOWN_POD: &str = "-n NAMESPACE POD";
 
 /// Where the driver toolkit's volume is, on the way to its flag.
 const TOOLKIT_VOLUME: &str = "shared-nvidia-driver-toolkit";
 
-pub(super) fn facts(expected: &Expectations, seen: &Observation) -> Facts {
+/// What a look knows.
+#[must_use]
+pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
     let driver_container = has_driver_container(expected, seen);
     let line = seen.modules.proc.as_ref().ok().and_then(|proc| proc.named("nvidia_peermem").next());
     let file = seen.peermem.as_ref().map(|peermem| &peermem.file);
@@ -60,7 +62,8 @@ pub(super) fn facts(expected: &Expectations, seen: &Observation) -> Facts {
 }
 
 /// For `kubectl delete pod` where its name is not known.
-pub(super) fn selected(label: &str) -> String {
+#[must_use]
+pub fn selected(label: &str) -> String {
     format!("-A -l {label} --field-selector spec.nodeName={{node}}")
 }
 

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was seen to what it means. Pure: the same observation gives the same verdict.
 
-pub mod doctor;
 mod fabric;
-mod facts;
+pub mod facts;
 mod headers;
 mod marker;
-pub(crate) mod modules;
+pub mod modules;
 pub mod next_build;
 mod peermem;
 pub mod plan;
 pub mod refusal;
 mod remedies;
+pub mod settings;
 pub mod swap;
-pub mod wishes;
 
 use crate::condition::{ConditionType, DOES_NOT_APPLY, Reason, Status};
 use crate::consumer::{self, Consumer};
@@ -103,13 +102,7 @@ pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> boo
         MofedPlace::Container => !modules::from_mofed(expected, seen).holds(),
         MofedPlace::Host => true,
     };
-    asks_for_symbols(expected) && may_export && !modules::live(expected, seen).holds()
-}
-
-/// Whether anybody needs to know who exports the peer-memory symbols.
-#[must_use]
-pub fn asks_for_symbols(expected: &Expectations) -> bool {
-    expected.asks_for(Consumer::Peermem)
+    may_export && !modules::live(expected, seen).holds()
 }
 
 /// True when a module is on its way in or out, so the next look should come soon.

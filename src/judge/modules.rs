@@ -15,24 +15,35 @@ const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
 
 /// What both witnesses together say of one module.
 #[derive(Debug, PartialEq)]
-pub(super) enum ModuleState {
+pub enum ModuleState {
+    /// Usable.
     Live(Origin),
+    /// Neither witness has it.
     NotLoaded,
+    /// Its init function has not ended.
     Loading,
+    /// Its exit function runs.
     Unloading,
+    /// The witnesses differ: how.
     Disagree(String),
+    /// A witness cannot be read: why.
     Unreadable(String),
 }
 
 /// Where a live module comes from: MOFED's are out-of-tree.
 #[derive(Debug, PartialEq)]
-pub(super) enum Origin {
+pub enum Origin {
+    /// Taint `O`.
     OutOfTree,
+    /// The kernel's own.
     InTree,
+    /// The taint cannot be read, or the witnesses differ: why.
     Unknown(String),
 }
 
-pub(super) fn state(modules: &Modules, name: &str) -> ModuleState {
+/// What both witnesses together say of one module.
+#[must_use]
+pub fn state(modules: &Modules, name: &str) -> ModuleState {
     let proc = match &modules.proc {
         Ok(proc) => proc,
         Err(why) => return ModuleState::Unreadable(why.to_string()),
@@ -114,7 +125,8 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
 }
 
 /// Both witnesses say that it is not loaded.
-pub(crate) fn is_not_loaded(modules: &Modules, name: &str) -> bool {
+#[must_use]
+pub fn is_not_loaded(modules: &Modules, name: &str) -> bool {
     state(modules, name) == ModuleState::NotLoaded
 }
 

@@ -7,15 +7,11 @@
 
 use super::applies;
 use crate::condition::{Reason, Status};
-use crate::consumer::Consumer;
 use crate::node::Expectations;
-use crate::observation::{DriverState, Observation, Seen};
+use crate::observation::{DriverState, Observation, STATE_FILE as STATE, Seen};
 use crate::rebuild;
 use serde::Serialize;
 use std::fmt;
-
-/// The driver container's state file (gpu-driver-container, `DRIVER_CONFIG_STATE_FILE`).
-pub const STATE: &str = "/run/nvidia/nvidia-driver.state";
 
 /// What the next start of the driver container will do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,12 +43,6 @@ impl NextBuild {
     }
 }
 
-/// Somebody needs nvidia-peermem, which does not come with the driver's image.
-#[must_use]
-pub fn is_asked(expected: &Expectations) -> bool {
-    expected.precedes_driver && expected.asks_for(Consumer::Peermem) && !expected.precompiled
-}
-
 /// A build of the whole driver is what cures it.
 #[must_use]
 pub fn cures(reason: Reason) -> bool {
@@ -61,7 +51,7 @@ pub fn cures(reason: Reason) -> bool {
 
 /// What a driver container will do next; `None` where none is known that may skip its build, or nobody needs a build.
 pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
-    if !is_asked(expected) || !applies(expected, &seen.nic) {
+    if !expected.needs_build() || !applies(expected, &seen.nic) {
         return None;
     }
     let digest = expected.driver_digest.as_deref();

@@ -3,8 +3,8 @@
 
 use super::module_file;
 use super::pods::built;
-use super::read::small;
-use super::root::resolve;
+use crate::files::read::small;
+use crate::files::root::resolve;
 use crate::node::{Places, below};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 /// Where a driver container shows its root once its modules are loaded (gpu-driver-container, `_mount_rootfs`).
 const SHOWN: &str = "/run/nvidia/driver";
 /// gpu-driver-container, `PID_FILE`: its script, which runs in the host's pid namespace, flocks it and keeps it open.
-pub(super) const PID_FILE: &str = "/run/nvidia/nvidia-driver.pid";
+pub const PID_FILE: &str = "/run/nvidia/nvidia-driver.pid";
 /// The script's name: the file outlives the process, whose number another may have by now.
 const SCRIPT: &str = "nvidia-driver";
 
 /// Where the driver container shows its root; before it does, that container's own root, if there is a driver in it;
 /// else the root that was asked for. Within that container it is the same root, by its shortest name.
 #[must_use]
-pub(super) fn driver_root(places: &Places, release: &str) -> PathBuf {
+pub fn driver_root(places: &Places, release: &str) -> PathBuf {
     if !places.finds_driver {
         return places.driver_root.clone();
     }
@@ -56,12 +56,14 @@ fn of_script(root: &Path, proc: &Path, release: &str) -> Option<PathBuf> {
 }
 
 /// The pid of the driver's script, if it runs.
-pub(super) fn script(root: &Path, proc: &Path) -> Option<u32> {
+#[must_use]
+pub fn script(root: &Path, proc: &Path) -> Option<u32> {
     named(root, proc).and_then(|(pid, is_script)| is_script.then_some(pid))
 }
 
 /// Whether the driver's script runs; `None` where its pid file or that process cannot be read.
-pub(super) fn script_runs(root: &Path, proc: &Path) -> Option<bool> {
+#[must_use]
+pub fn script_runs(root: &Path, proc: &Path) -> Option<bool> {
     named(root, proc).map(|(_, is_script)| is_script)
 }
 
@@ -76,7 +78,7 @@ fn named(root: &Path, proc: &Path) -> Option<(u32, bool)> {
 /// An nvidia-peermem.ko that was built for a driver container, and that no root shows yet: on `OpenShift` its pod's
 /// volume keeps it from one crash to the next.
 #[must_use]
-pub(super) fn built_for_a_container(places: &Places) -> Option<PathBuf> {
+pub fn built_for_a_container(places: &Places) -> Option<PathBuf> {
     let newest = built(&places.root).into_iter().max_by_key(|build| build.finished)?;
     newest.peermem.filter(|_| places.finds_driver)
 }

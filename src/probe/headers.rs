@@ -4,9 +4,9 @@
 //! nvidia-peermem.Kbuild). Its fourth candidate, DKMS's build directory, is never mounted into a
 //! driver container.
 
-use super::read::{Ended, entries, lines, unreadable};
-use super::root::resolve;
 use crate::PEER_MEMORY_SYMBOLS;
+use crate::files::read::{Ended, entries, lines, unreadable};
+use crate::files::root::resolve;
 use crate::node::below;
 use crate::observation::{HeaderTree, Kernel, Seen, Symvers, Unreadable};
 use crate::version::Version;
@@ -23,17 +23,21 @@ const ENTRIES: usize = 10_000;
 const MAX_OTHERS: usize = 4;
 
 /// The path of `ofa_kernel`, before any link is followed.
-pub(super) fn ofa_kernel(mofed_root: &Path) -> PathBuf {
+#[must_use]
+pub fn ofa_kernel(mofed_root: &Path) -> PathBuf {
     mofed_root.join("usr/src/ofa_kernel")
 }
 
 /// Kbuild's candidates, in its order.
-pub(super) fn candidates(mofed_root: &Path, kernel: &Kernel) -> [PathBuf; 3] {
+#[must_use]
+pub fn candidates(mofed_root: &Path, kernel: &Kernel) -> [PathBuf; 3] {
     let tree = ofa_kernel(mofed_root);
     [tree.join(&kernel.machine).join(&kernel.release), tree.join(&kernel.release), tree.join("default")]
 }
 
-pub(super) fn read(mofed_root: &Path, kernel: &Kernel) -> HeaderTree {
+/// The header directory that NVIDIA's build would take.
+#[must_use]
+pub fn read(mofed_root: &Path, kernel: &Kernel) -> HeaderTree {
     let tree = match directory(mofed_root, &ofa_kernel(mofed_root)) {
         Ok(Some(tree)) => tree,
         Ok(None) => return HeaderTree::Missing,
@@ -101,7 +105,8 @@ fn is_release(name: &str) -> bool {
 }
 
 /// Reads a Module.symvers: is it whole, and does it have both symbols?
-pub(super) fn symvers(root: &Path, path: &Path) -> Symvers {
+#[must_use]
+pub fn symvers(root: &Path, path: &Path) -> Symvers {
     let mut found = [false; 2];
     let mut garbled = None;
     let ended = resolve(root, path).and_then(|real| {
@@ -127,7 +132,7 @@ pub(super) fn symvers(root: &Path, path: &Path) -> Symvers {
 }
 
 /// What a Module.symvers says of the peer-memory symbols: their CRCs, and the module that exports them.
-pub(super) fn peer_memory(root: &Path, path: &Path) -> Seen<(BTreeMap<String, u32>, Option<String>)> {
+pub fn peer_memory(root: &Path, path: &Path) -> Seen<(BTreeMap<String, u32>, Option<String>)> {
     let mut crcs = BTreeMap::new();
     let mut exporter = None;
     let read = resolve(root, path).and_then(|real| {
@@ -167,7 +172,7 @@ fn exported(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// The versions in the names of `ofa_kernel-V` and `mlnx-ofa_kernel-V`, each once.
-pub(super) fn versions(mofed_root: &Path) -> Seen<Vec<String>> {
+pub fn versions(mofed_root: &Path) -> Seen<Vec<String>> {
     let path = below(mofed_root, Path::new("/usr/src"));
     let entries = match resolve(mofed_root, &path).and_then(|source| entries(&source, ENTRIES)) {
         Ok(entries) => entries,

@@ -2,7 +2,7 @@
 //! Processes that hold GPU or RDMA devices: what may be using `nvidia_peermem`. Nothing tells who
 //! really does.
 
-use super::read::small;
+use crate::files::read::small;
 use crate::order;
 use std::path::Path;
 

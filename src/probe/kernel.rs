@@ -2,12 +2,14 @@
 //! The running kernel and the node's names: below `--proc`, so another machine's tree can be
 //! judged anywhere; uname(2) where a file is missing.
 
-use super::read::small;
+use crate::files::read::small;
 use crate::observation::Kernel;
 use std::ffi::OsStr;
 use std::path::Path;
 
-pub(super) fn read(proc: &Path) -> Kernel {
+/// The running kernel and the node's names.
+#[must_use]
+pub fn read(proc: &Path) -> Kernel {
     let file = |name: &str| match small(&proc.join("sys/kernel").join(name)) {
         // These become parts of paths.
         Ok(text) => text.map(|text| if text.contains('/') { String::new() } else { text }),
@@ -27,7 +29,8 @@ pub(super) fn read(proc: &Path) -> Kernel {
 }
 
 /// Differs for every boot.
-pub(super) fn boot_id(proc: &Path) -> Option<String> {
+#[must_use]
+pub fn boot_id(proc: &Path) -> Option<String> {
     let id = small(&proc.join("sys/kernel/random/boot_id")).ok().flatten();
     id.filter(|id| !id.is_empty() && !id.contains('/'))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's log from a moment on: /dev/kmsg gives one record a read, and is never prefixed.
 
-use super::read::{open, unreadable};
+use crate::files::read::{open, unreadable};
 use crate::observation::{Seen, Unreadable};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};

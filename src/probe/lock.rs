@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who holds MOFED's instance lock, from /proc/locks. The lock itself is never touched.
 
-use super::read::{Ended, lines, small, unreadable};
-use super::root;
+use crate::files::read::{Ended, lines, small, unreadable};
+use crate::files::root;
 use crate::observation::{Lock, Unreadable};
 use nix::sys::stat::{major, minor};
 use procfs::{FromBufRead, LockType, Locks};
@@ -16,7 +16,8 @@ use std::path::Path;
 const LOCKS: u64 = 4 * 1024 * 1024;
 
 /// The lock, and the process that holds it if that is known.
-pub(super) fn read(root: &Path, proc: &Path, path: &Path) -> (Lock, Option<i32>) {
+#[must_use]
+pub fn read(root: &Path, proc: &Path, path: &Path) -> (Lock, Option<i32>) {
     let metadata = root::resolve(root, path).and_then(|path| path.metadata());
     let metadata = match metadata {
         Ok(metadata) => metadata,
@@ -74,7 +75,8 @@ fn is_on(lock: &procfs::Lock, file: &Metadata) -> bool {
 
 /// /proc/locks leaves out the locks of processes that this procfs mount does not show, no matter who
 /// reads it. Only the initial pid namespace has kthreadd as its process 2.
-pub(super) fn shows_the_host(proc: &Path) -> bool {
+#[must_use]
+pub fn shows_the_host(proc: &Path) -> bool {
     matches!(small(&proc.join("2/comm")), Ok(Some(name)) if name == "kthreadd")
 }
 

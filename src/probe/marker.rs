@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! MOFED's ready marker, by its path and never through a descriptor: what is mounted there changes.
 
-use super::read::unreadable;
-use super::root;
+use crate::files::read::unreadable;
+use crate::files::root;
 use crate::observation::{FileId, Marker};
 use std::fs::{FileType, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-pub(super) fn read(root: &Path, path: &Path) -> Marker {
+/// What is at the marker's path.
+#[must_use]
+pub fn read(root: &Path, path: &Path) -> Marker {
     let directory = match root::resolve(root, path.parent().unwrap_or(root)) {
         Ok(directory) => directory,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return without_directory(path),
@@ -43,7 +45,8 @@ fn without_directory(path: &Path) -> Marker {
 }
 
 /// The deepest directory above `path` that exists.
-pub(super) fn nearest_ancestor(path: &Path) -> PathBuf {
+#[must_use]
+pub fn nearest_ancestor(path: &Path) -> PathBuf {
     let mut ancestors = path.ancestors().skip(1);
     ancestors.find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }

@@ -4,9 +4,9 @@
 use super::driver_root::driver_root;
 use super::module_file;
 use super::peermem::loaded_build_id;
-use super::read::{entries, is_program, unreadable, whole};
-use super::root::resolve;
 use crate::PEER_MEMORY_SYMBOLS;
+use crate::files::read::{entries, is_program, unreadable, whole};
+use crate::files::root::resolve;
 use crate::node::{Places, below};
 use crate::observation::{HeaderTree, Observation, Offer, Seen, Symbols, Unreadable};
 use crate::order;

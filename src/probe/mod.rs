@@ -2,53 +2,44 @@
 //! The door that only reads. One [`Probe::look`] gives one [`Observation`], whatever fails on the
 //! way: a failed read is part of what was seen.
 
-mod chain;
-mod driver_root;
+pub mod clock;
+pub mod driver_root;
 mod driver_state;
 mod fabric;
-mod headers;
-mod history;
+pub mod headers;
 mod holders;
-mod host;
-mod kernel;
+pub mod kernel;
 mod kmsg;
-mod lock;
-pub mod logs;
-mod marker;
+pub mod lock;
+pub mod marker;
 mod material;
 pub mod modprobe_conf;
 pub mod module_file;
-mod modules;
-pub(crate) mod mount;
+pub mod modules;
 mod pci;
 mod peermem;
-mod pods;
-mod privilege;
-mod processes;
-mod rdma;
-mod read;
-pub(crate) mod root;
-pub mod runtime;
+pub mod pods;
+pub mod privilege;
+pub mod processes;
 mod survey;
 mod symbols;
-mod symptoms;
 
-pub use history::{gathered, of_node};
+pub use fabric::address;
 pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
 pub use material::{build_id_of_file, material, pair};
 pub use modules::parse_line;
-pub use pci::has_no_gpu;
+pub use pci::{MELLANOX, vendor};
 pub use pods::module_in;
 pub use privilege::cannot_load;
-pub use survey::{Breadth, is_another_root, may_be_host, survey};
+pub use survey::{is_another_root, is_this_machine, may_be_host, survey};
 
 use crate::condition::{ConditionType, Status};
 use crate::consumer::{Consumer, UMAD};
-use crate::judge::{self, swap::Glimpse};
+use crate::files::{mount, read, root};
 use crate::mofed::MofedPlace;
-use crate::node::{Node, Places, below};
+use crate::node::{Expectations, Node, Places, below};
 use crate::observation::{
     DriverState, Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation,
     ProcModules, ProcState, Seen, Symbols, Unreadable,
@@ -62,18 +53,32 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-const PEERMEM: &str = "nvidia_peermem";
+/// The name of nvidia-peermem's module.
+pub const PEERMEM: &str = "nvidia_peermem";
 
 /// How often a look is begun again because the symbols had to be read in its midst.
 const MAX_LOOKS: usize = 3;
 
 /// How much of a look is worth its cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Depth {
     /// Everything, for a complete report.
     Full,
-    /// The kernel's symbols only once all that is cheap to see holds.
-    Frugal,
+    /// The kernel's symbols only once this says of all that is cheap to see that they matter.
+    Frugal(fn(&Expectations, &Observation) -> bool),
+}
+
+impl Depth {
+    fn is_full(self) -> bool {
+        matches!(self, Self::Full)
+    }
+
+    fn needs_symbols(self, expected: &Expectations, seen: &Observation) -> bool {
+        match self {
+            Self::Full => expected.needs_symbols(),
+            Self::Frugal(matter) => expected.needs_symbols() && matter(expected, seen),
+        }
+    }
 }
 
 /// Looks at one node, again and again, and keeps what does not change between two looks.
@@ -156,9 +161,9 @@ impl<'a> Probe<'a> {
         Fabric { management, rdma_devices: fabric::rdma_devices(&self.node.places.sys) }
     }
 
-    /// The gate applies, as far as the first look shows.
-    pub fn applies(&mut self) -> bool {
-        judge::applies(&self.node.expected, &self.devices().0)
+    /// The search for a Mellanox device.
+    pub fn nic(&mut self) -> Nic {
+        self.devices().0
     }
 
     /// Looks at everything. `None` when `interrupted` became true while the kernel's symbols were read or a
@@ -174,9 +179,7 @@ impl<'a> Probe<'a> {
     fn look_at_loaded(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         for _ in 0..MAX_LOOKS {
             let mut seen = self.look_at_all_but_symbols(depth);
-            let expected = &self.node.expected;
-            let is_asked = judge::asks_for_symbols(expected);
-            if !is_asked || depth == Depth::Frugal && !judge::worth_reading_symbols(expected, &seen) {
+            if !depth.needs_symbols(&self.node.expected, &seen) {
                 return Some(seen);
             }
             seen.symbols = if let Some(symbols) = self.symbols_read_for(&seen) {
@@ -208,7 +211,7 @@ impl<'a> Probe<'a> {
         let (lock, lock_holder) = self.lock(&marker);
         let modules = self.modules();
         // One whole look has nothing to compare with.
-        let signature = if depth == Depth::Full { 0 } else { self.headers_signature() };
+        let signature = if depth.is_full() { 0 } else { self.headers_signature() };
         let (headers, header_versions) = self.headers(signature);
         self.glanced = Some(Glance {
             marker: marker.clone(),
@@ -301,8 +304,7 @@ impl<'a> Probe<'a> {
 
     /// Read only for a consumer that needs the build.
     fn driver_state(&self) -> DriverState {
-        let expected = &self.node.expected;
-        if !judge::next_build::is_asked(expected) {
+        if !self.node.expected.needs_build() {
             return DriverState::NotRead;
         }
         driver_state::read(&self.node.places.root)
@@ -436,25 +438,25 @@ fn marker(node: &Node) -> Marker {
 
 /// The marker went in the midst of a look. A report is wanted in any case; a wait has nothing to gain without it.
 fn is_lost(node: &Node, depth: Depth, was: &Marker) -> bool {
-    let is_needed = depth == Depth::Frugal && matches!(was, Marker::Present(_));
+    let is_needed = !depth.is_full() && matches!(was, Marker::Present(_));
     is_needed && !matches!(marker(node), Marker::Present(_))
 }
 
-/// What must be seen before `nvidia_peermem` is let go, and nothing that takes time. `was_marked`: the marker
-/// was there once.
+/// What must be seen before `nvidia_peermem` is unloaded, and nothing that takes time.
 #[must_use]
-pub fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
+pub fn glimpse(node: &Node) -> (Marker, Modules) {
     let marker = marker(node);
     let proc = modules::read_proc(&node.places.proc.join("modules"));
     let is_listed = proc.as_ref().map_or(true, |proc| proc.named(PEERMEM).next().is_some());
     let names = node.expected.modules.iter().map(String::as_str).filter(|_| is_listed).chain([PEERMEM]);
     let sys = names.map(|name| (name.to_owned(), modules::read_sys(&node.places.sys, name)));
-    let modules = Modules { proc, sys: sys.collect() };
-    let glimpse = judge::swap::glimpse(&node.expected, &marker, &modules, was_marked);
-    // Only a caller that is about to unload needs it.
-    let holder =
-        glimpse.must_go().then(|| lock::read(&node.places.root, &node.places.proc, &node.places.lock).1);
-    Glimpse { holder: holder.flatten(), ..glimpse }
+    (marker, Modules { proc, sys: sys.collect() })
+}
+
+/// The process that holds MOFED's lock, where that is known.
+#[must_use]
+pub fn lock_holder(places: &Places) -> Option<i32> {
+    lock::read(&places.root, &places.proc, &places.lock).1
 }
 
 /// The files of MOFED's headers that NVIDIA's build would look for, in its order.

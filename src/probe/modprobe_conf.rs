@@ -2,8 +2,8 @@
 //! What modprobe does for a module without being asked: parameters of modprobe.d's `options` and of the
 //! kernel's command line, and commands of its `install` lines.
 
-use super::read::{entries, lines, unreadable};
-use super::root::resolve;
+use crate::files::read::{entries, lines, unreadable};
+use crate::files::root::resolve;
 use crate::observation::{GivenParameter, Unreadable};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -4,7 +4,7 @@
 //! The procfs crate drops the taint letters and gives up a whole list for one odd line, so
 //! /proc/modules is parsed here; a test holds the two against each other.
 
-use super::read::{Ended, lines, small, unreadable};
+use crate::files::read::{Ended, lines, small, unreadable};
 use crate::observation::{ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ const MODULES: u64 = 4 * 1024 * 1024;
 const VERSIONED: [&str; 2] = ["mlx5_core", "nvidia"];
 
 /// Reads /proc/modules in one go: one snapshot, as nearly as the kernel gives one.
-pub(super) fn read_proc(path: &Path) -> Seen<ProcModules> {
+pub fn read_proc(path: &Path) -> Seen<ProcModules> {
     let mut modules = Vec::new();
     let garbled = each_of_proc(path, |line| modules.push(line.module()))?;
     Ok(ProcModules { modules, garbled })
@@ -109,7 +109,8 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Reads one module's directory. Every attribute is opened again: an open one never follows a reload.
-pub(super) fn read_sys(sys: &Path, name: &str) -> SysModule {
+#[must_use]
+pub fn read_sys(sys: &Path, name: &str) -> SysModule {
     let directory = sys.join("module").join(name);
     let inode = |directory: &Path| directory.metadata().map(|m| m.ino());
     let before = match inode(&directory) {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for a Mellanox device: by vendor alone, as NVIDIA's driver container searches.
 
-use super::modules;
-use super::read::{small, unreadable};
-use crate::node::Places;
-use crate::observation::{Nic, ProcModules, Seen, Unreadable};
-use crate::order;
-use crate::symptoms::{PciFunction, Region};
+use crate::files::read::{small, unreadable};
+use crate::observation::{Nic, Unreadable};
 use std::path::Path;
 
-pub(super) const MELLANOX: u16 = 0x15b3;
-pub(super) const NVIDIA: u16 = 0x10de;
+/// The PCI vendor.
+pub const MELLANOX: u16 = 0x15b3;
 
 pub(super) fn read(sys: &Path) -> Nic {
     let devices = sys.join("bus/pci/devices");
@@ -33,59 +29,11 @@ pub(super) fn read(sys: &Path) -> Nic {
     unreadable_one.map_or(Nic::None, Nic::Unreadable)
 }
 
-/// The bus was read, no GPU of NVIDIA's is on it, and nvidia is not loaded.
-#[must_use]
-pub fn has_no_gpu(places: &Places) -> bool {
-    let is_loaded = |proc: ProcModules| proc.named("nvidia").next().is_some();
-    let is_bare = functions(&places.sys, NVIDIA).is_ok_and(|all| !all.iter().any(PciFunction::is_gpu));
-    is_bare && !modules::read_proc(&places.proc.join("modules")).is_ok_and(is_loaded)
-}
-
-/// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.
-pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
-    let devices = sys.join("bus/pci/devices");
-    let entries = devices.read_dir().map_err(|error| unreadable(&devices, &error))?;
-    let mut functions = Vec::new();
-    for entry in entries {
-        let directory = entry.map_err(|error| unreadable(&devices, &error))?.path();
-        if vendor(&directory.join("vendor"))? == wanted {
-            functions.push(function(&directory));
-        }
-    }
-    order::sort_by(&mut functions, |one, other| one.address.cmp(&other.address));
-    Ok(functions)
-}
-
-fn function(directory: &Path) -> PciFunction {
-    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let says = |file: &str| small(&directory.join(file)).ok().flatten();
-    let class = says("class").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
-    let mut function = PciFunction {
-        address: name(directory).unwrap_or_default(),
-        class,
-        device: says("device").and_then(|text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
-        driver: directory.join("driver").read_link().ok().as_deref().and_then(name),
-        is_virtual: directory.join("physfn").symlink_metadata().is_ok(),
-        regions: Vec::new(),
-        iommu: says("iommu_group/type"),
-    };
-    if function.is_gpu() {
-        function.regions = says("resource").map(|text| regions(&text)).unwrap_or_default();
-    }
-    function
-}
-
-/// Of the first six lines, the device's own BARs: `0x00000000f0000000 0x00000000f0ffffff 0x0000000000040200`.
-fn regions(resource: &str) -> Vec<Region> {
-    let number = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
-    let region = |line: &str| {
-        let mut words = line.split_ascii_whitespace().map(number);
-        Some(Region { start: words.next()??, end: words.next()??, flags: words.next()?? })
-    };
-    resource.lines().take(6).filter_map(region).collect()
-}
-
-pub(super) fn vendor(path: &Path) -> Result<u16, Unreadable> {
+/// What a function's file `vendor` says.
+///
+/// # Errors
+/// It cannot be read, or is no vendor.
+pub fn vendor(path: &Path) -> Result<u16, Unreadable> {
     let text = small(path)?.unwrap_or_default();
     // Four digits, as the kernel prints it: a shorter one is cut off, and no other vendor's.
     let hex = text.strip_prefix("0x").filter(|hex| hex.len() == 4);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! kubelet's own directories: the pods that it has, and what the driver's containers share in one of their volumes.
 
-use super::read::{self, unreadable, whole};
-use super::root::resolve;
+use crate::files::read::{self, unreadable, whole};
+use crate::files::root::resolve;
 use crate::node::below;
-use crate::symptoms::logs::Logs;
-use crate::symptoms::pod::{Build, Pod, Pods};
-use crate::symptoms::process::{Environment, Processes, Role, VARIABLES};
+use crate::order;
+use crate::survey::pod::{Build, Pod, Pods};
+use crate::survey::process::{Environment, Processes, Role, VARIABLES};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,24 +23,27 @@ const ENTRIES: usize = 20_000;
 const PEERMEM: &str = "nvidia-peermem.ko";
 const ENVIRONMENT: u64 = 256 * 1024;
 
-/// Every pod that kubelet has, completed from the logs.
+/// Every pod that kubelet has.
 #[must_use]
-pub(super) fn read(root: &Path, processes: &Processes, logs: &Logs) -> Pods {
+pub fn read(root: &Path, processes: &Processes) -> Pods {
     let directory = below(root, &kubelet(processes).join("pods"));
     let uids = resolve(root, &directory).and_then(|real| read::entries(&real, PODS));
     match uids {
         Ok(uids) => {
-            let names = uids.into_iter().filter_map(|entry| entry.file_name().into_string().ok());
-            let pods = names.map(|uid| pod(root, &directory.join(&uid), uid)).collect();
-            Pods::new(pods, true, Vec::new(), logs)
+            let mut names: Vec<_> =
+                uids.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            order::sort(&mut names);
+            let pods = names.into_iter().map(|uid| pod(root, &directory.join(&uid), uid)).collect();
+            Pods { all: pods, is_complete: true, unreadable: Vec::new() }
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Pods::new(Vec::new(), false, Vec::new(), logs),
-        Err(error) => Pods::new(Vec::new(), false, vec![unreadable(&directory, &error)], logs),
+        Err(error) if error.kind() == ErrorKind::NotFound => Pods::default(),
+        Err(error) => Pods { unreadable: vec![unreadable(&directory, &error)], ..Pods::default() },
     }
 }
 
 /// What was built for driver containers, with no other eyes than for kubelet's usual directory.
-pub(super) fn built(root: &Path) -> Vec<Build> {
+#[must_use]
+pub fn built(root: &Path) -> Vec<Build> {
     let directory = below(root, Path::new(KUBELET)).join("pods");
     let uids = resolve(root, &directory).and_then(|real| read::entries(&real, PODS)).unwrap_or_default();
     uids.into_iter().filter_map(|uid| build(root, directory.join(uid.file_name()).join(SHARED))).collect()

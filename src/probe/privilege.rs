@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! May this process load modules at all?
 
-use super::read::small;
+use crate::files::read::small;
 use crate::node::Places;
 use crate::observation::Signatures;
 use std::path::Path;
@@ -38,7 +38,8 @@ fn capabilities(status: &str) -> Option<u64> {
 }
 
 /// What the kernel demands of a signature, as far as it shows that.
-pub(super) fn signatures(sys: &Path) -> Signatures {
+#[must_use]
+pub fn signatures(sys: &Path) -> Signatures {
     let enforced = small(&sys.join("module/module/parameters/sig_enforce"));
     let lockdown = small(&sys.join("kernel/security/lockdown"));
     // `none [integrity] confidentiality`: the one in brackets is in force.

@@ -2,10 +2,10 @@
 //! The processes that matter: one pass over `<proc>`, by name first, because a node has thousands.
 
 use super::lock::shows_the_host;
-use super::read::{open, small, unreadable, whole};
+use crate::files::read::{open, small, unreadable, whole};
 use crate::observation::{Seen, Unreadable};
 use crate::order;
-use crate::symptoms::process::{Environment, Process, Processes, SIGNS, Sign, VARIABLES};
+use crate::survey::process::{Environment, Process, Processes, SIGNS, Sign, VARIABLES};
 use std::io::Read;
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const ENVIRON: u64 = 256 * 1024;
 
 /// Those that a sign reveals, the oldest first. `booted` is when the kernel started, in seconds since 1970.
 #[must_use]
-pub(super) fn read(proc: &Path, booted: Option<i64>) -> Processes {
+pub fn read(proc: &Path, booted: Option<i64>) -> Processes {
     if !shows_the_host(proc) {
         let why = "it does not show the host's processes (hostPID: true)".to_owned();
         return Processes(Err(Unreadable { path: proc.to_owned(), why }));

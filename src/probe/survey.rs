@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be seen of a node before it is known what to expect of it.
 
-use super::logs::{self, Limits};
-use super::read::small;
-use super::root::resolve;
-use super::symptoms::is_this_machine;
-use super::{chain, host, kernel, modules, pods, processes};
+use super::{clock, kernel, modules, pods, processes};
+use crate::files::read::{entries, small, whole};
+use crate::files::root::resolve;
 use crate::node::below;
-use crate::symptoms::logs::Logs;
-use crate::symptoms::survey::Survey;
+use crate::observation::Kernel;
+use crate::survey::{Logged, Survey};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,16 +18,12 @@ const INSTALLED: [&str; 2] = ["etc/init.d/openibd", "usr/src/ofa_kernel"];
 const LEFT: [&str; 2] = ["run/mellanox/drivers/.lock", "run/mellanox/drivers/.driver-ready"];
 /// Every host has them.
 const HOSTS: [&str; 3] = ["proc/modules", "proc/sys/kernel", "sys/module"];
+/// systemd-modules-load reads them (modules-load.d(5)); Debian's own list is the last.
+const LOADED: [&str; 4] =
+    ["/etc/modules-load.d", "/run/modules-load.d", "/usr/lib/modules-load.d", "/etc/modules"];
+const FILES: usize = 1000;
+const FILE: u64 = 64 * 1024;
 const DRIVER_READY: &str = "/run/nvidia/validations/.driver-ctr-ready";
-
-/// How far a survey goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breadth {
-    /// What containers have said counts too.
-    WithLogs,
-    /// Processes, and a few files.
-    Quick,
-}
 
 /// False only where what is below `root` cannot be a host: it has neither proc nor sys.
 #[must_use]
@@ -51,27 +45,23 @@ pub fn is_another_root(root: &Path) -> bool {
 
 /// Looks at the node below `root`.
 #[must_use]
-pub fn survey(root: &Path, proc: &Path, breadth: Breadth) -> Survey {
+pub fn survey(root: &Path, proc: &Path) -> Survey {
     let kernel = kernel::read(proc);
-    let clock = chain::clock(proc);
+    let clock = clock::read(proc);
     let processes = processes::read(proc, clock.boot.as_ref().ok().copied());
-    let logs = match breadth {
-        Breadth::WithLogs => logs::read(root, proc, is_this_machine(&kernel), &Limits::LOOK),
-        Breadth::Quick => Logs::default(),
-    };
     let ready = below(root, Path::new(DRIVER_READY));
     let says = resolve(root, &ready).ok().and_then(|real| small(&real).ok()?);
     Survey {
-        pods: pods::read(root, &processes, &logs),
+        pods: pods::read(root, &processes),
         driver_ready: (ready, says),
-        loads_peermem: host::loads_peermem(root),
+        loads_peermem: loads_peermem(root),
         has_peermem: has_peermem(proc),
         installed: first(root, &INSTALLED, is_no_link),
         left: first(root, &LEFT, |path| path.symlink_metadata().is_ok()),
         release: kernel.release,
         clock,
         processes,
-        logs,
+        logged: Logged::default(),
     }
 }
 
@@ -88,4 +78,28 @@ fn has_peermem(proc: &Path) -> Option<PathBuf> {
     let path = proc.join("modules");
     let modules = modules::read_proc(&path).ok()?;
     modules.named(super::PEERMEM).next().is_some().then_some(path)
+}
+
+/// Files that have nvidia-peermem loaded at boot.
+fn loads_peermem(root: &Path) -> Vec<PathBuf> {
+    let files = LOADED.iter().flat_map(|place| {
+        let place = below(root, Path::new(place));
+        let real = resolve(root, &place).unwrap_or_default();
+        match entries(&real, FILES) {
+            Ok(files) => files.into_iter().map(|file| place.join(file.file_name())).collect(),
+            Err(_) => vec![place],
+        }
+    });
+    let is_listed = |path: &PathBuf| {
+        let text = resolve(root, path).and_then(|real| whole(&real, FILE)).unwrap_or_default();
+        text.lines().any(|line| line.trim().replace('-', "_") == "nvidia_peermem")
+    };
+    files.filter(is_listed).collect()
+}
+
+/// Is the tree that is looked at this machine's own?
+#[must_use]
+pub fn is_this_machine(kernel: &Kernel) -> bool {
+    let boot_id = small(Path::new("/proc/sys/kernel/random/boot_id")).ok().flatten();
+    kernel.boot_id.is_some() && kernel.boot_id == boot_id
 }

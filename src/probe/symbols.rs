@@ -2,8 +2,8 @@
 //! Who exports the peer-memory symbols, from /proc/kallsyms: 100,000 lines and more, read as a
 //! stream that can be broken off.
 
-use super::read::{BUFFER, open, unreadable};
 use crate::PEER_MEMORY_SYMBOLS;
+use crate::files::read::{BUFFER, open, unreadable};
 use crate::observation::Symbols;
 use memchr::memmem::Finder;
 use std::fs::File;

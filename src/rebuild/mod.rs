@@ -18,18 +18,6 @@ use crate::condition::{ConditionType, Reason};
 use crate::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
-
-/// `--rebuild`: whether to rebuild, and by what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Never.
-    Off,
-    /// From NVIDIA's sources below the driver's root.
-    Auto,
-    /// By this program of the user's.
-    By(PathBuf),
-}
 
 /// The reasons of `PeermemUsable` that a rebuild cures.
 const CURABLE: [Reason; 7] = [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was found to what will be done, or to what is in the way.
 
-use super::{Kind, Material, Obstacle, Sources, Tool, Wish, cures, is_all_that_is_missing, recipe};
+use super::{Kind, Material, Obstacle, Sources, Tool, cures, is_all_that_is_missing, recipe};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::is_not_loaded;
@@ -102,12 +102,12 @@ pub fn target(release: &str) -> PathBuf {
     Path::new("/lib/modules").join(release).join("updates").join(recipe::MODULE)
 }
 
-/// What will be done; what is in the way comes in the order of [`Kind::ALL`].
+/// What will be done, by the user's program or from NVIDIA's sources; what is in the way comes in the order of [`Kind::ALL`].
 ///
 /// # Errors
 /// The first obstacle.
 pub fn plan(
-    wish: &Wish,
+    program: Option<&Path>,
     verdict: &Verdict,
     seen: &Observation,
     material: &Material,
@@ -116,9 +116,9 @@ pub fn plan(
     signatures(seen)?;
     let nvidia_version = nvidia_version(seen)?;
     let nvidia = nvidia(material)?;
-    let builder = match wish {
-        Wish::By(program) => Builder::Program(program.clone()),
-        Wish::Auto | Wish::Off => make(material, &nvidia_version)?,
+    let builder = match program {
+        Some(program) => Builder::Program(program.to_owned()),
+        None => make(material, &nvidia_version)?,
     };
     let symvers = symvers(seen, material, &nvidia.1)?;
     let depmod = tool(material, Tool::Depmod, "depmod")?;

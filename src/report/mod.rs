@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a look came to, for people, for machines, and for the termination log.
 
-pub mod doctor;
-pub mod runtime;
-mod screen;
 pub mod style;
 
 use crate::condition::Status;
@@ -29,25 +26,35 @@ pub const SCHEMA: &str = "peermem-gate/v1";
 pub struct Report<'a> {
     schema: &'static str,
     version: &'static str,
-    node: &'a str,
-    kernel: &'a str,
-    arch: &'a str,
+    /// The node's name.
+    pub node: &'a str,
+    /// `uname -r`.
+    pub kernel: &'a str,
+    /// `uname -m`.
+    pub arch: &'a str,
     boot_id: Option<&'a str>,
     time: String,
     r#for: &'a [Consumer],
+    /// The conditions, and their sum.
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    pub verdict: &'a Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_build: Option<NextBuild>,
 }
 
 impl<'a> Report<'a> {
-    /// A node without a name of the cluster's has the host's own.
+    /// By the program of this version. A node without a name of the cluster's has the host's own.
     #[must_use]
-    pub fn new(node: &'a Node, kernel: &'a Kernel, verdict: &'a Verdict, time: SystemTime) -> Self {
+    pub fn new(
+        version: &'static str,
+        node: &'a Node,
+        kernel: &'a Kernel,
+        verdict: &'a Verdict,
+        time: SystemTime,
+    ) -> Self {
         Self {
             schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
+            version,
             node: node.expected.node_name.as_deref().unwrap_or(&kernel.hostname),
             kernel: &kernel.release,
             arch: &kernel.machine,

@@ -3,7 +3,6 @@
 
 use crate::condition::{Consequence, Status};
 use crate::environment::{Variables, value_of};
-use crate::finding::Severity;
 use crate::verdict::{Condition, Outcome};
 
 /// Where standard output is no terminal, and `COLUMNS` says nothing.
@@ -16,6 +15,17 @@ const DOUBTFUL: &str = "33";
 const UNKNOWN: &str = "35";
 const GOOD: &str = "32";
 const PLAIN: &str = "36";
+
+/// How bad what is said is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Tone {
+    Bad,
+    Doubtful,
+    Unknown,
+    Good,
+    Plain,
+}
 
 /// How an answer looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,31 +55,36 @@ impl Style {
         self.is_coloured.then_some(colour)
     }
 
-    pub(crate) fn severity(self, severity: Severity) -> Option<&'static str> {
-        self.coloured(match severity {
-            Severity::Critical => BAD,
-            Severity::Warning => DOUBTFUL,
-            Severity::Unknown => UNKNOWN,
-            Severity::Info => PLAIN,
+    /// The colour of something said in this tone, if the answer has colours.
+    #[must_use]
+    pub fn tone(self, tone: Tone) -> Option<&'static str> {
+        self.coloured(match tone {
+            Tone::Bad => BAD,
+            Tone::Doubtful => DOUBTFUL,
+            Tone::Unknown => UNKNOWN,
+            Tone::Good => GOOD,
+            Tone::Plain => PLAIN,
         })
     }
 
-    pub(crate) fn outcome(self, outcome: Outcome) -> Option<&'static str> {
-        self.coloured(match outcome {
-            Outcome::Ready => GOOD,
-            Outcome::Waiting => DOUBTFUL,
-            Outcome::Blocked => BAD,
-            Outcome::NotApplicable => PLAIN,
-            Outcome::Unknown => UNKNOWN,
+    /// The colour of a verdict.
+    #[must_use]
+    pub fn outcome(self, outcome: Outcome) -> Option<&'static str> {
+        self.tone(match outcome {
+            Outcome::Ready => Tone::Good,
+            Outcome::Waiting => Tone::Doubtful,
+            Outcome::Blocked => Tone::Bad,
+            Outcome::NotApplicable => Tone::Plain,
+            Outcome::Unknown => Tone::Unknown,
         })
     }
 
     /// Only what holds the gate back is in colour.
     pub(crate) fn condition(self, condition: &Condition) -> Option<&'static str> {
         match (condition.reason.consequence(), condition.status) {
-            (Consequence::Blocks, _) => self.coloured(BAD),
-            (Consequence::Holds, Status::Unknown) => self.coloured(UNKNOWN),
-            (Consequence::Holds, _) => self.coloured(DOUBTFUL),
+            (Consequence::Blocks, _) => self.tone(Tone::Bad),
+            (Consequence::Holds, Status::Unknown) => self.tone(Tone::Unknown),
+            (Consequence::Holds, _) => self.tone(Tone::Doubtful),
             (Consequence::Passes | Consequence::Exempts, _) => None,
         }
     }

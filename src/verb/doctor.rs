@@ -1,60 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `doctor`: one look, and all that is wrong.
+//! The verbs of peermem-doctor: found beside this program, then in PATH, and become.
 
-use super::check::one_look;
-use super::heal;
-use super::{Start, Stop, window};
-use crate::act;
-use crate::cli::{DoctorArgs, Format};
-use crate::clock;
+use super::Stop;
+use crate::act::exec::Program;
+use crate::act::exec::Unrunnable;
 use crate::ending::Ending;
-use crate::judge::wishes::{completed, wishes};
-use crate::judge::{
-    doctor::{diagnose, links},
-    judge,
-};
-use crate::node::{Node, PeermemExpected};
-use crate::probe::{self, Breadth, Depth, Probe};
-use crate::rebuild::is_all_that_is_missing;
-use crate::report::Report;
-use crate::report::doctor::{Diagnosis, Drivers};
-use crate::report::style::Style;
-use anyhow::Context;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
-/// Looks once, at more than `check` does, and prints what is wrong.
-pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
-    one_look(&args.log, args.format.into(), start, |style| look(args, style, start))
+/// Its verbs.
+pub const VERBS: [&str; 3] = ["doctor", "timeline", "fleet"];
+
+const NAME: &str = "peermem-doctor";
+
+/// True when this command line is one of its.
+#[must_use]
+pub fn is_called(args: &[OsString]) -> bool {
+    args.get(1).is_some_and(|verb| VERBS.iter().any(|other| verb == other))
 }
 
-fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
-    let root = window::on_host(args.root.as_deref(), &args.node)?;
-    let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
-    // A debug pod lacks the operator's variables: only the operator's containers have them.
-    let survey = probe::survey(&root, &proc, Breadth::WithLogs);
-    let wishes = wishes(&survey, start.variables);
-    let peermem = Some(PeermemExpected::default());
-    let mut node = Node::new(&args.node, &root, peermem, &completed(&wishes, start.variables))?;
-    node.expected.node_name = node.expected.node_name.or_else(|| wishes.node.clone());
-    node.expected.nobody_asks = !wishes.is_anything_wanted() || probe::has_no_gpu(&node.places);
-    // A host that does without a container has its nvidia-peermem: no headers are missed.
-    node.expected.precompiled |=
-        wishes.precompiled.is_some() || wishes.by_itself.is_some() && survey.has_peermem.is_some();
-    let mut probe = Probe::new(&node);
-    let mut seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
-    probe.look_at_fabric(&mut seen);
-    let mut symptoms = probe.symptoms(&seen, survey, wishes);
-    let verdict = judge(&node.expected, &seen);
-    symptoms.rebuild =
-        is_all_that_is_missing(&verdict).then(|| heal::possible(&node.places, &seen, &verdict));
-    let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
-    let chain = links(&node.expected, &seen, &symptoms, &verdict);
-    let report = Report::new(&node, &seen.kernel, &verdict, clock::wall());
-    let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
-    let text = match args.format {
-        Format::Text if args.verbose => diagnosis.text(style),
-        Format::Text => diagnosis.screen(style),
-        Format::Json => diagnosis.json().context("cannot write the report")? + "\n",
+/// Becomes it, with the same arguments and environment. Returns only why that failed.
+#[must_use]
+pub fn become_it(args: &[OsString], path: Option<&OsStr>) -> Stop {
+    let words: Vec<_> = std::iter::once(NAME.into()).chain(args.iter().skip(1).cloned()).collect();
+    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(NAME)));
+    let found = match beside.filter(|beside| beside.is_file()) {
+        Some(beside) => Program::at(&beside, &words),
+        None => Program::find(&words, path),
     };
-    act::answer(&text).context("cannot write to standard output")?;
-    Ok(Ending::of_doctor(verdict.outcome, &findings))
+    match found {
+        Ok(Some(program)) => Stop::CannotRun(program.become_it()),
+        Ok(None) => Stop::CannotRun(missing(&words)),
+        Err(why) if why.ending == Ending::NotFound => Stop::CannotRun(missing(&words)),
+        Err(why) => Stop::CannotRun(why),
+    }
+}
+
+fn missing(words: &[OsString]) -> Unrunnable {
+    let verb = words.get(1).map(|verb| Path::new(verb).display().to_string()).unwrap_or_default();
+    Unrunnable {
+        ending: Ending::NotFound,
+        message: format!(
+            "`{verb}` is a verb of {NAME}, which is neither beside this program nor in PATH: install the package \
+                {NAME}, or run the image {NAME}"
+        ),
+    }
 }

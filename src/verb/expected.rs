@@ -4,9 +4,9 @@
 
 use crate::cli::NodeArgs;
 use crate::environment::{Misuse, Variables, value_of};
-use crate::judge::wishes::{RDMA, completed, wishes};
+use crate::judge::settings::{RDMA, completed, settings};
 use crate::node::{Node, PeermemExpected};
-use crate::probe::{self, Breadth};
+use crate::probe;
 use std::path::Path;
 
 /// The node as options, variables and the operator's processes describe it.
@@ -24,14 +24,14 @@ pub(super) fn node(
         return Node::new(args, root, peermem, variables);
     }
     let proc = args.proc.clone().unwrap_or_else(|| root.join("proc"));
-    let wishes = wishes(&probe::survey(root, &proc, Breadth::Quick), variables);
+    let settings = settings(&probe::survey(root, &proc), variables);
     // Without the operator its silence says nothing: a variable that is not set counts as true.
-    if wishes.operator.is_none() {
+    if settings.operator.is_none() {
         return Node::new(args, root, peermem, variables);
     }
-    let mut node = Node::new(args, root, peermem, &completed(&wishes, variables))?;
-    node.expected.precompiled |= wishes.precompiled.is_some();
-    if !wishes.is_anything_wanted() {
+    let mut node = Node::new(args, root, peermem, &completed(&settings, variables))?;
+    node.expected.precompiled |= settings.precompiled.is_some();
+    if !settings.is_rdma_used() {
         node.expected.rdma_requested = None;
         node.expected.nobody_asks = true;
     }

@@ -9,6 +9,7 @@ use crate::act::build::{Build, Built};
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::act::workshop::{self, Closed, Copy, Tried, Workshop};
+use crate::cli::Rebuild;
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
 use crate::environment::{Variables, value_of};
@@ -20,7 +21,7 @@ use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe::module_file::{NotAModule, inspect};
 use crate::probe::{self, build_id_of_file};
 use crate::rebuild::{
-    Builder, Conclusion, Kind, Material, Obstacle, Pair, Plan, Wish, is_all_that_is_missing, plan, recipe,
+    Builder, Conclusion, Kind, Material, Obstacle, Pair, Plan, is_all_that_is_missing, plan, recipe,
 };
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
@@ -31,8 +32,11 @@ use std::time::Duration;
 
 /// For `doctor`, which writes nothing: whether a rebuild is possible where it is the cure. The driver's root, or what
 /// is in the way.
-pub(super) fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Result<PathBuf, Obstacle> {
-    let plan = plan(&Wish::Auto, verdict, seen, &material(places, seen))?;
+///
+/// # Errors
+/// The first obstacle.
+pub fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Result<PathBuf, Obstacle> {
+    let plan = plan(None, verdict, seen, &material(places, seen))?;
     let on_host = plan.driver_root.strip_prefix(&places.root).unwrap_or(&plan.driver_root);
     Ok(Path::new("/").join(on_host))
 }
@@ -100,7 +104,7 @@ enum Stopped {
 /// What is needed for a rebuild, whenever there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Healer {
-    pub(super) wish: Wish,
+    pub(super) wish: Rebuild,
     /// How long the build may take.
     pub(super) limit: Duration,
     /// `PATH`.
@@ -112,7 +116,7 @@ pub(super) struct Healer {
 }
 
 impl Healer {
-    pub(super) fn new(wish: Wish, limit: Duration, variables: &Variables) -> Self {
+    pub(super) fn new(wish: Rebuild, limit: Duration, variables: &Variables) -> Self {
         Self {
             wish,
             limit,
@@ -126,19 +130,27 @@ impl Healer {
     pub(super) fn toolkit(&self, watch: &Watch, look: &Look) -> Option<toolkit::Order> {
         let is_of_module =
             |c: &Condition| matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
-        let is_due = self.wish == Wish::Auto && look.verdict.holding().all(is_of_module);
+        let is_due = self.wish == Rebuild::Auto && look.verdict.holding().all(is_of_module);
         let seen = watch.seen().filter(|_| is_due)?;
         toolkit::due(&self.shared, watch.node(), seen)
     }
 
     /// What would be done now.
+    /// The user's, if one is to build.
+    fn program(&self) -> Option<&Path> {
+        match &self.wish {
+            Rebuild::By(program) => Some(program),
+            Rebuild::Off | Rebuild::Auto => None,
+        }
+    }
+
     pub(super) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
         let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
         let mut material = material(&watch.node().places, seen);
         material.unwritable = workshop::unwritable(&material.driver_root, &seen.kernel.release);
         material.tried = material.tried.filter(|_| !self.is_asked);
-        Ok((plan(&self.wish, &look.verdict, seen, &material)?, material.pair))
+        Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
     }
 
     /// Builds, judges, installs. `beat` is called ten times a second while the build runs.

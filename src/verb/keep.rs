@@ -16,6 +16,7 @@ use crate::act::log;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::act::supervisor::Terms;
 use crate::cli::KeepArgs;
+use crate::cli::Rebuild;
 use crate::clock::now;
 use crate::ending::Ending;
 use crate::environment::{Misuse, value_of};
@@ -25,7 +26,7 @@ use crate::keep::{Action, Done, Keep, Response, State};
 use crate::look::Cause;
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
-use crate::rebuild::{Kind, Wish};
+use crate::rebuild::Kind;
 use crate::time::{BootTime, Seconds};
 use crate::verdict::Outcome as Verdicts;
 use crate::wake::{Signals, Wake};
@@ -162,7 +163,7 @@ impl<'a> Sidecar<'a> {
     fn new(service: &'a Service, signals: &'a Signals) -> Self {
         let watch = Watch::new(&service.node, signals);
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
-        keep.cure(service.healer.wish != Wish::Off);
+        keep.cure(service.healer.wish != Rebuild::Off);
         let outlets = Outlets::new(&service.files, service.policy.heartbeat);
         Self { service, watch, keep, rmmod: None, outlets, signal: None }
     }

@@ -14,6 +14,7 @@ use crate::act::log;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::act::supervisor::Terms;
 use crate::cli::LoadArgs;
+use crate::cli::Rebuild;
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
 use crate::ending::Ending;
@@ -21,7 +22,7 @@ use crate::environment::value_of;
 use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
-use crate::rebuild::{Kind, Wish};
+use crate::rebuild::Kind;
 use crate::verdict::{Outcome as Verdicts, Verdict};
 use crate::wake::Signals;
 use std::ffi::OsString;
@@ -136,7 +137,7 @@ fn dry_run(
     let (asked, last_words) = hold(args, policy, start)?;
     try_to_find(&probe::driver_root_now(&asked.node.places));
     let mut held = Held::new(&asked, signals);
-    held.gate.cure(args.heal.rebuild != Wish::Off);
+    held.gate.cure(args.heal.rebuild != Rebuild::Off);
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         _ => Ending::Opened,
@@ -194,7 +195,7 @@ impl Asked<'_> {
     /// Holds, loads, proves.
     pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> Finished {
         let mut held = Held::new(asked, signals);
-        held.gate.cure(self.healer.wish != Wish::Off);
+        held.gate.cure(self.healer.wish != Rebuild::Off);
         if let Some(sentence) = self.hopeless(&mut held) {
             return refused(&sentence, None, last_words);
         }

@@ -26,18 +26,23 @@ use std::time::Duration;
 pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
 
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
-pub(super) fn signals() -> anyhow::Result<Signals> {
+///
+/// # Errors
+/// signalfd(2)'s.
+pub fn signals() -> anyhow::Result<Signals> {
     Signals::take().context("cannot receive signals")
 }
 
 /// How an answer on standard output looks. To be called before the work has a process of its own, for
 /// that has no terminal.
-pub(super) fn style(start: &Start) -> Style {
+#[must_use]
+pub fn style(start: &Start) -> Style {
     Style::new(terminal::columns(), start.variables)
 }
 
 /// How the work came out, as its supervisor sees it.
-pub(super) enum Outcome {
+#[derive(Debug)]
+pub enum Outcome {
     /// It ended, and has said why.
     Ended(Ending),
     /// It hangs, and nobody has said so yet.
@@ -45,7 +50,10 @@ pub(super) enum Outcome {
 }
 
 /// Has the looking done where it can hang without holding up anybody.
-pub(super) fn supervised(
+///
+/// # Errors
+/// No process could be started, or its answer could not be written.
+pub fn supervised(
     terms: Terms<'_>,
     start: &Start,
     work: impl FnOnce(&Lifeline) -> Result<Ending, Stop>,
@@ -85,7 +93,7 @@ pub(super) fn end_hung(start: &Start, hung: &Hung) -> Ending {
 }
 
 /// Logs something that may itself hang.
-pub(super) fn say_briefly(say: impl FnOnce()) {
+pub fn say_briefly(say: impl FnOnce()) {
     if let Err(error) = errand::briefly(LAST_WORDS, say) {
         log::exclaim(&format!("cannot start a process for the last words: {}", errno::words(&error)));
     }

@@ -3,24 +3,23 @@
 
 mod attempt;
 mod check;
-mod doctor;
+pub mod doctor;
 mod expected;
-mod fleet;
-mod heal;
+pub mod heal;
 mod held;
 mod install;
 mod keep;
 mod load;
-mod looking;
+pub mod looking;
+pub mod one_look;
 mod outlets;
 mod rebuild;
+pub mod root;
 pub mod shim;
-mod timeline;
 mod toolkit;
 mod vigil;
 mod wait;
 mod watch;
-mod window;
 
 use crate::act;
 use crate::act::exec::Unrunnable;
@@ -52,9 +51,6 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
         Verb::Check(args) => check::run(&args, start),
         Verb::Load(args) => load::run(&args, disabled, start),
         Verb::Keep(args) => keep::run(&args, start),
-        Verb::Doctor(args) => doctor::run(&args, start),
-        Verb::Fleet(args) => fleet::run(&args),
-        Verb::Timeline(args) => timeline::run(&args, start),
         Verb::Rebuild(args) => rebuild::run(&args, start),
         Verb::Install(args) => install::run(&args),
     }

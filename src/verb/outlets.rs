@@ -69,7 +69,13 @@ impl<'a> Outlets<'a> {
         }
         if let Some(file) = &self.files.status {
             let status = Status {
-                report: Report::new(watch.node(), &seen.kernel, verdict, clock::wall()),
+                report: Report::new(
+                    env!("CARGO_PKG_VERSION"),
+                    watch.node(),
+                    &seen.kernel,
+                    verdict,
+                    clock::wall(),
+                ),
                 keep: Summary::of(keep, &self.holders.0, self.heartbeat, now()),
             };
             // None of our types fails.

@@ -10,13 +10,14 @@ use crate::act::last_words::LastWords;
 use crate::act::log;
 use crate::act::supervisor::Terms;
 use crate::act::workshop::{self, Closed, Workshop};
+use crate::cli::Rebuild;
 use crate::cli::RebuildArgs;
 use crate::condition::{ConditionType, Reason};
 use crate::ending::Ending;
 use crate::environment::{Misuse, value_of};
 use crate::gate::Policy;
 use crate::node::{Node, PeermemExpected};
-use crate::rebuild::{Kind, Obstacle, Wish};
+use crate::rebuild::{Kind, Obstacle};
 use crate::verdict::Outcome as Verdicts;
 use crate::wake::Signals;
 use std::path::Path;
@@ -55,7 +56,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     // What is judged must be what modprobe finds in that root.
     node.places.finds_driver = false;
     let last_words = last_words(&node.places.marker, start)?;
-    let wish = if args.heal.rebuild == Wish::Off { Wish::Auto } else { args.heal.rebuild.clone() };
+    let wish = if args.heal.rebuild == Rebuild::Off { Rebuild::Auto } else { args.heal.rebuild.clone() };
     let mut healer = Healer::new(wish, args.heal.rebuild_timeout, start.variables);
     healer.is_asked = true;
     let asked = Hold { node, policy: POLICY, metrics: None };

@@ -3,16 +3,16 @@
 
 use super::held::{Held, Hold};
 use super::looking::{Outcome, Outputs, end_hung, limit, say_briefly, signals, supervised};
-use super::{Start, Stop, expected, toolkit, window};
+use super::{Start, Stop, expected, root, toolkit};
 use crate::act::exec::Program;
 use crate::act::log;
 use crate::act::supervisor::Terms;
+use crate::cli::Rebuild;
 use crate::cli::WaitArgs;
 use crate::ending::Ending;
 use crate::environment::value_of;
 use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
-use crate::rebuild::Wish;
 use crate::wake::Signals;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
 fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
     // A typing error should not cost forty minutes.
     program(args, start)?;
-    let root = window::asked(args.look.root.as_deref(), &args.node)?;
+    let root = root::asked(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
     // A wait in the operator's own containers has the operator's variables; one look is asked by others.
     let node = if policy.timeout == Some(Duration::ZERO) {
@@ -63,7 +63,7 @@ fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Re
     let mut held = Held::new(&asked, signals);
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
-        Effect::Open(Opening::Ready) if args.rebuild == Wish::Auto => {
+        Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
             match toolkit::order_when_open(&toolkit::directory(start.variables), &asked.node) {
                 Some(Ok(said)) => tracing::warn!("{said}"),
                 Some(Err(obstacle)) => tracing::error!("{obstacle}"),

@@ -4,8 +4,8 @@
 use crate::clock::now;
 use crate::condition::ConditionType;
 use crate::consumer::Consumer;
-use crate::judge::swap::Glimpse;
-use crate::judge::{in_transit, judge, next_build};
+use crate::judge::swap::{self, Glimpse};
+use crate::judge::{applies, in_transit, judge, next_build, worth_reading_symbols};
 use crate::keep::Sight;
 use crate::look::{Cause, Look, Recorded};
 use crate::node::Node;
@@ -73,7 +73,7 @@ impl<'a> Watch<'a> {
 
     /// The gate applies, as far as the first look shows.
     pub(super) fn applies(&mut self) -> bool {
-        self.probe.applies()
+        applies(&self.node.expected, &self.probe.nic())
     }
 
     /// From now on no look outlasts the beginning of a swap.
@@ -117,11 +117,13 @@ impl<'a> Watch<'a> {
 
     fn look_once(&mut self, cause: &Cause) -> Option<Look> {
         let (node, wakes, was_marked, deadline) = (self.node, &self.wakes, self.was_marked, self.deadline);
-        let swaps = || self.is_alert && wakes.pending() && probe::glimpse(node, was_marked).must_go();
+        let swaps = || self.is_alert && wakes.pending() && glimpse(node, was_marked).must_go();
         let is_late = || deadline.is_some_and(|deadline| now() >= deadline);
         // Broken off by the deadline, by a signal, by the marker's loss, or by what a module does: the events of
         // the last three are still there to wake us.
-        let seen = self.probe.look(Depth::Frugal, &mut || is_late() || wakes.signalled() || swaps())?;
+        let seen = self
+            .probe
+            .look(Depth::Frugal(worth_reading_symbols), &mut || is_late() || wakes.signalled() || swaps())?;
         let seen = self.recorded(cause, seen);
         self.in_transit =
             in_transit(&node.expected, &seen).then(|| self.in_transit.unwrap_or(self.last_look));
@@ -142,7 +144,7 @@ impl<'a> Watch<'a> {
     pub(super) fn glimpse(&mut self) -> Glimpse {
         self.arm();
         self.last_look = now();
-        probe::glimpse(self.node, self.was_marked)
+        glimpse(self.node, self.was_marked)
     }
 
     /// Why `nvidia_peermem` has to go at once, where somebody is alert to that.
@@ -156,7 +158,7 @@ impl<'a> Watch<'a> {
 
     /// Why MOFED is about to swap its modules, if it is, at this very moment.
     pub(super) fn swap_begins(&self) -> Option<String> {
-        probe::glimpse(self.node, self.was_marked).swap
+        glimpse(self.node, self.was_marked).swap
     }
 
     /// A look as `keep` takes it in.
@@ -223,6 +225,14 @@ impl<'a> Watch<'a> {
     pub(super) fn elapsed(&self) -> Duration {
         now().saturating_sub(self.started)
     }
+}
+
+/// Is MOFED about to swap its modules? Who holds its lock is looked for only if `nvidia_peermem` has to go.
+fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
+    let (marker, modules) = probe::glimpse(node);
+    let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);
+    let holder = glimpse.must_go().then(|| probe::lock_holder(&node.places)).flatten();
+    Glimpse { holder, ..glimpse }
 }
 
 fn awaited(node: &Node) -> Vec<Awaited> {

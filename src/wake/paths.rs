@@ -2,8 +2,8 @@
 //! inotify on the directories of paths that are waited for, or on the nearest ones that exist.
 
 use crate::errno;
+use crate::files::root::nearest;
 use crate::look::Cause;
-use crate::probe::root::nearest;
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use std::ffi::OsString;
 use std::io;

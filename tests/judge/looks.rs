@@ -2,7 +2,7 @@
 //! What the judge asks of the next look, and remedies that depend on where MOFED is.
 
 use super::*;
-use peermem_gate::judge::{asks_for_symbols, in_transit, worth_reading_symbols};
+use peermem_gate::judge::{in_transit, worth_reading_symbols};
 
 /// All of MOFED's modules are live, with this taint; nothing else is known.
 fn seen(taint: &str) -> Observation {
@@ -54,7 +54,7 @@ fn without(seen: Observation, name: &str) -> Observation {
 fn symbols_are_read_once_the_modules_may_export_them() {
     let (container, host) = (expectations(MofedPlace::Container), expectations(MofedPlace::Host));
     let fabric = Expectations { consumers: vec![Consumer::Fabric], ..expectations(MofedPlace::Container) };
-    assert!(asks_for_symbols(&container) && !asks_for_symbols(&fabric));
+    assert!(container.needs_symbols() && !fabric.needs_symbols());
     assert!(worth_reading_symbols(&container, &seen("OE")));
     assert!(!worth_reading_symbols(&container, &seen("")), "the kernel's own export none");
     assert!(!worth_reading_symbols(&container, &without(seen("OE"), "mlx5_ib")));

@@ -29,7 +29,14 @@ use std::time::{Duration, Instant};
 pub(crate) use suite::{note, skip, suite};
 use tempfile::TempDir;
 
-pub(crate) const GATE: &str = env!("CARGO_BIN_EXE_peermem-gate");
+/// The program of the package that is tested.
+pub(crate) const GATE: &str = match option_env!("CARGO_BIN_EXE_peermem-doctor") {
+    Some(program) => program,
+    None => match option_env!("CARGO_BIN_EXE_peermem-gate") {
+        Some(program) => program,
+        None => "",
+    },
+};
 
 /// The architecture that the tests run on.
 pub(crate) const HOST: &str = std::env::consts::ARCH;

@@ -7,7 +7,6 @@ use crate::act::exec::Unrunnable;
 use crate::act::executable::{self, NotExecutable};
 use crate::ending::Ending;
 use crate::errno;
-use crate::probe;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, metadata};
 use std::io::{self, Read};
@@ -179,7 +178,7 @@ fn runnable(root: &Path, path: &Path) -> Result<(), Not> {
         _ => Not::Executable(errno::words(&error)),
     };
     let inside = path.strip_prefix("/").unwrap_or(path);
-    let real = probe::root::resolve(root, &root.join(inside)).map_err(not)?;
+    let real = crate::files::root::resolve(root, &root.join(inside)).map_err(not)?;
     executable::check(&real).map_err(|why| match why {
         NotExecutable::NotAFile => Not::Executable("not a regular file".to_owned()),
         NotExecutable::Io(error) => not(error),

@@ -2,11 +2,11 @@
 //! Where modprobe would find a module: in modules.dep, or else where depmod would find it once
 //! somebody runs it.
 
+use crate::files::read::{entries, lines, unreadable};
+use crate::files::root::resolve;
 use crate::node::below;
 use crate::observation::{Seen, Unreadable};
 use crate::order;
-use crate::probe::read::{entries, lines, unreadable};
-use crate::probe::root::resolve;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, Metadata};

@@ -14,7 +14,7 @@ pub(super) use info::build_id_of_notes;
 
 use self::elf::Elf;
 use self::unpack::Contents;
-use super::read::unreadable;
+use crate::files::read::unreadable;
 use crate::observation::{ModuleInfo, Unreadable};
 use std::io;
 use std::path::Path;

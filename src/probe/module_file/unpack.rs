@@ -3,7 +3,7 @@
 //! begins, as for kmod, not how its name ends.
 
 use super::{Fault, Interrupted, damaged};
-use crate::probe::read::open;
+use crate::files::read::open;
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use object::elf::ELFMAG;

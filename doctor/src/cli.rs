@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line as typed: clap structs, one for each verb. The variables `PEERMEM_GATE_<OPTION>` mirror the
+//! options, as they do for peermem-gate.
+#![expect(
+    missing_docs,
+    reason = "clap prints the comments of options: a field without one is a group of them"
+)]
+
+use crate::help;
+use crate::stamp;
+use crate::timeline::Since;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use peermem_gate::cli::value::{boolean, directory, duration, root};
+use peermem_gate::cli::{Cli as Gate, Format, LogArgs, NodeArgs};
+use peermem_gate::environment::{Misuse, Surface, Variables};
+use peermem_gate::hint::{Hint, LOADING, WAITING, mirror};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Below the short help.
+const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
+
+const ANY: &[&str] = &[];
+
+/// Why a verb does not have an option that others have. The first row that fits counts.
+pub const HINTS: &[Hint] = &[
+    (&["fleet"], ANY, "merges reports and does not look at a node"),
+    (&["timeline"], ANY, "draws what happened: it does not judge, wait or change anything"),
+    (&["doctor"], WAITING, "looks once and does not wait"),
+    (&["doctor"], LOADING, "does not load or unload modules"),
+    (&["doctor"], &["since"], "looks at the node as it is now"),
+    (&["doctor"], &["node", "nodes"], "looks at the node that it runs on"),
+];
+
+/// Diagnoses GPUDirect RDMA on a GPU node: root causes, evidence, fixes
+#[derive(Debug, Parser)]
+#[command(name = "peermem-doctor", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
+#[expect(clippy::doc_markdown, reason = "clap prints it")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What was asked for.
+#[derive(Debug, Subcommand)]
+// Only the options of the verb that is asked for are built.
+#[command(defer = true)]
+pub enum Verb {
+    /// Diagnose this node: root causes, evidence, fixes
+    Doctor(DoctorArgs),
+    /// Merge the reports of many nodes
+    Fleet(FleetArgs),
+    /// Draw what happened on a node, from what its logs and files still show
+    Timeline(TimelineArgs),
+}
+
+/// Reads the command line and its mirrors, of which the command line wins.
+///
+/// # Errors
+/// A word, an option, a value or a variable that is refused.
+pub fn parse(args: &[OsString], variables: &Variables) -> Result<Verb, Misuse> {
+    let mut surface = Surface { command: Cli::command(), hints: HINTS, is_elsewhere: is_of_gate };
+    let typed = surface.matches(args)?;
+    let matches = surface.with_mirrors(typed, args, variables)?;
+    Ok(Cli::from_arg_matches(&matches).map_err(Misuse::Usage)?.verb)
+}
+
+/// A pod may run both programs with one environment.
+fn is_of_gate(name: &str) -> bool {
+    let mut gate = Gate::command();
+    gate.build();
+    let mut options = gate.get_subcommands().flat_map(clap::Command::get_arguments);
+    options.any(|option| option.get_long().is_some_and(|long| mirror(long) == name))
+}
+
+/// How a timeline is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it")]
+pub enum Picture {
+    Text,
+    Svg,
+    Json,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("doctor"))]
+pub struct DoctorArgs {
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show all evidence and conditions
+    #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Show all evidence, remedies and conditions; by default the answer fits a screen")]
+    pub verbose: bool,
+    /// Prefix for every path that is read
+    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
+    pub root: Option<PathBuf>,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("fleet"))]
+pub struct FleetArgs {
+    /// Reports of `doctor --format json`, one a line [default: standard input]
+    #[arg(
+        value_name = "FILE",
+        long_help = "Reports of `doctor --format json`, one a line; a prefix by `kubectl logs` is skipped.\n\n[default: standard input]"
+    )]
+    pub files: Vec<PathBuf>,
+    /// Output of `kubectl get nodes,pods -A -o json`
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = "Output of `kubectl get nodes,pods -A -o json`.\n\nAdds nodes without a report, and driver pods that are missing or have no gate."
+    )]
+    pub nodes: Option<PathBuf>,
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("timeline"))]
+pub struct TimelineArgs {
+    /// Logs, must-gathers or sosreports of one node [default: this node]
+    #[arg(value_name = "FILE|DIR")]
+    pub files: Vec<PathBuf>,
+    /// How to draw
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Picture,
+    /// Only what happened since then [default: the last boot]
+    #[arg(long, value_name = "TIME|DUR", value_parser = since, long_help = "Only what happened since then: 2025-11-21T11:50:00Z, or 3h before the end\n\n[default: the last boot]")]
+    pub since: Option<Since>,
+    /// The node, where files are of several
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Prefix for every path
+    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
+    pub root: Option<PathBuf>,
+    /// The proc file system [default: proc below --root]
+    #[arg(long, value_name = "DIR", value_parser = directory)]
+    pub proc: Option<PathBuf>,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// A moment with a zone, or a duration before the end.
+fn since(text: &str) -> Result<Since, String> {
+    if let Some((stamp, _)) = stamp::rfc3339(text.as_bytes()).filter(|(_, length)| *length == text.len()) {
+        return Ok(Since::Moment(stamp.ns));
+    }
+    let why = || {
+        format!("{text:?} is neither a time with a zone, like 2025-11-21T11:50:00Z, nor a duration, like 3h")
+    };
+    let duration = duration(text).map_err(|_| why())?;
+    i64::try_from(duration.as_nanos()).map(Since::Last).map_err(|_| why())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The NICs and the GPUs on the PCI bus.
+
+use super::{Case, DEVICES, unreadable};
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use crate::symptoms::PciFunction;
+use peermem_gate::condition::Reason;
+
+const VFIO: &str = "vfio-pci";
+/// PCI base class of network controllers; `InfiniBand` is one of its subclasses.
+const NETWORK: u32 = 0x02;
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if case.has(Reason::NoRdmaDevice) {
+        found.extend(requested_without(case));
+    } else if !case.has(Reason::RdmaNotRequested) || case.wants_devices() {
+        match &case.symptoms.nics {
+            Ok(nics) => {
+                found.extend([without_driver(case, nics), firmware(case, nics)].into_iter().flatten());
+            }
+            // The condition says it.
+            Err(_) if case.has(Reason::DevicesUnreadable) => {}
+            Err(why) => found.push(unreadable(why)),
+        }
+    }
+    if case.symptoms.nvidias.is_ok() && case.symptoms.gpus().next().is_none() && case.line("nvidia").is_none()
+    {
+        found.push(Finding::new(Id::NoGpu, DEVICES, "no display device is of vendor 0x10de"));
+    }
+    found
+}
+
+/// Since 26.3 the driver container says what the operator waits for; before, nobody waited.
+fn requested_without(case: &Case<'_>) -> Option<Finding> {
+    let (path, ready) = &case.symptoms.survey.driver_ready;
+    let without = |finding: Finding| finding.seen(DEVICES, "no PCI device is of vendor 0x15b3");
+    let finding =
+        |source: String, seen: &str| Some(without(Finding::new(Id::RdmaRequestedWithoutNic, source, seen)));
+    match ready {
+        _ if case.line("nvidia_peermem").is_some() => None,
+        Some(text) => {
+            let line =
+                text.lines().map(str::trim).find(|line| line.starts_with("GPU_DIRECT_RDMA_ENABLED:"))?;
+            line.ends_with("true").then(|| finding(path.display().to_string(), line))?
+        }
+        _ if case.expected.rdma_requested.as_deref() == Some("true") => {
+            finding("GPU_DIRECT_RDMA_ENABLED".to_owned(), "true")
+        }
+        _ => None,
+    }
+}
+
+fn without_driver(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
+    // Bridges and DMA engines of a BlueField have none, and virtual functions are left unbound on purpose.
+    let is_nic = |nic: &&PciFunction| !nic.is_virtual && nic.class.is_none_or(|class| class >> 16 == NETWORK);
+    let nics: Vec<_> = nics.iter().filter(is_nic).collect();
+    let source = |nic: &PciFunction| format!("{DEVICES}/{}/driver", nic.address);
+    if !nics.is_empty() && nics.iter().all(|nic| nic.driver.as_deref() == Some(VFIO)) {
+        let all = nics.iter().map(|nic| Finding::new(Id::NicOnlyVfio, source(nic), VFIO));
+        return all.reduce(Finding::and);
+    }
+    let unbound = nics.iter().filter(|nic| nic.driver.is_none() && nic.class.is_some());
+    let told = unbound
+        .map(|nic| Finding::new(Id::NicWithoutDriver, source(nic), "does not exist, and mlx5_core is live"));
+    let finding = told.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))?;
+    Some(case.and_word(finding, case.heard(&[Meaning::NicProbeFailed], &[])))
+}
+
+/// The kernel's word on a NIC that has no driver, or no RDMA device any more.
+fn firmware(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
+    let said = case.heard(&[Meaning::NicFirmwareFailed], &[])?;
+    let devices = case.symptoms.rdma.devices.as_ref().ok().and_then(Option::as_deref).unwrap_or_default();
+    let has_device = |nic: &PciFunction| devices.iter().any(|one| one.address.as_ref() == Some(&nic.address));
+    let is_it = |nic: &PciFunction| {
+        nic.address == Case::field(said, "bdf") && (nic.driver.is_none() || !has_device(nic))
+    };
+    nics.iter().any(is_it).then(|| case.by_word(Id::NicFirmwareFailed, said))
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! NVIDIA's driver: loaded, of one version, with its files and its device nodes.
+
+use super::{Case, DEVICES};
+use crate::chain::{DRIVER_CTR_READY, span};
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use crate::symptoms::{PciFunction, Whose};
+use peermem_gate::condition::ConditionType;
+use peermem_gate::judge::next_build;
+use peermem_gate::judge::next_build::{NextBuild, cures};
+use peermem_gate::observation::ModuleFile;
+use peermem_gate::survey::process::Role;
+use peermem_gate::verdict::Outcome;
+use std::collections::BTreeSet;
+
+const NVIDIA: &str = "nvidia";
+const NODE: &str = "nvidiactl";
+/// In seconds. No build takes longer than this; a script that still has nothing to show then hangs.
+const LONG: i64 = 45 * 60;
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let mut found: Vec<_> =
+        [building(case), build_failed(case), beside(case)].into_iter().flatten().collect();
+    if !case.is_live(NVIDIA) {
+        found.extend(other_kernel(case));
+        found.extend(not_loaded(case));
+        return found;
+    }
+    let root = root(case);
+    let is_known = root.as_ref().is_some_and(|finding| finding.id == Id::UserspaceOnlyInstall);
+    let skipped = skipped(case).filter(|_| !is_known);
+    found.extend([version(case), root, skipped, nodes(case), char_links(case)].into_iter().flatten());
+    found
+}
+
+/// GPUs that are there for this node, and not for a virtual machine.
+fn gpus<'a>(case: &'a Case<'_>) -> Vec<&'a PciFunction> {
+    let gpus = case.symptoms.gpus();
+    gpus.filter(|gpu| gpu.driver.as_deref() != Some("vfio-pci")).collect()
+}
+
+/// A GPU of another driver's says so itself, and on a node without NVIDIA's software nobody misses the module.
+fn not_loaded(case: &Case<'_>) -> Option<Finding> {
+    let gpu = *gpus(case).first()?;
+    let settings = &case.symptoms.settings;
+    let driver = &case.symptoms.driver;
+    let is_wanted = settings.operator.is_some()
+        || case.has_driver_pod()
+        || settings.rdma.is_on()
+        || settings.implied.is_some()
+        || matches!(driver.nvidia_file, Ok(Some(_)))
+        || !driver.other_kernels.is_empty()
+        || case.symptoms.chain.has_directory == Ok(true);
+    if !is_wanted || case.line(NVIDIA).is_some() || case.seen.modules.proc.is_err() {
+        return None;
+    }
+    let driver =
+        gpu.driver.as_ref().map_or_else(|| "no driver".to_owned(), |driver| format!("driver {driver}"));
+    let source = format!("{DEVICES}/{}", gpu.address);
+    let finding = Finding::new(Id::DriverNotLoaded, "/proc/modules", "nvidia is not loaded");
+    let refused = case.heard(&[Meaning::ModuleRefused], &[Meaning::DriverReady, Meaning::NvidiaLoaded]);
+    Some(case.and_word(finding.seen(source, format!("a GPU, with {driver}")), refused))
+}
+
+/// Its script lives, and has not come to its end: whatever is not there yet may be coming.
+fn building(case: &Case<'_>) -> Option<Finding> {
+    let seen = &case.symptoms.chain;
+    let script = case.symptoms.survey.processes.first(Role::Driver)?;
+    let is_ready = seen.stamp(DRIVER_CTR_READY).written() >= script.started && script.started.is_some();
+    let has_root =
+        case.is_live(NVIDIA) && case.symptoms.driver.has_modules && !case.symptoms.driver.is_on_host;
+    if is_ready || has_root {
+        return None;
+    }
+    let age = script.started.and_then(|started| seen.clock.age(started)).filter(|age| *age < LONG)?;
+    let source = script.directory.join("cmdline");
+    let finding = Finding::new(Id::DriverBuilding, source.display(), script.arguments.join(" "));
+    let finding = finding.seen(script.directory.join("stat").display(), format!("started {} ago", span(age)));
+    Some(case.and_word(finding, case.heard(&[Meaning::DriverBuildStarted], &[Meaning::DriverReady])))
+}
+
+fn build_failed(case: &Case<'_>) -> Option<Finding> {
+    let overcome = [
+        Meaning::DriverReady,
+        Meaning::DriverMounted,
+        Meaning::DriverInstalled,
+        Meaning::DriverBuildFinished,
+    ];
+    let failed = case.heard(&[Meaning::DriverBuildFailed], &overcome);
+    // A repository that was out of reach for a moment does not matter to a build that has started since.
+    let has_gone_on = [overcome.as_slice(), &[Meaning::DriverBuildStarted]].concat();
+    let said = failed.or_else(|| case.heard(&[Meaning::DriverPackagesUnreachable], &has_gone_on))?;
+    (!case.is_listed_live(NVIDIA)).then(|| case.by_word(Id::DriverBuildFailed, said))
+}
+
+/// The host's own driver for this kernel, and a container that brings another, or tries to.
+fn beside(case: &Case<'_>) -> Option<Finding> {
+    let file = case.symptoms.driver.on_host.as_ref()?;
+    if case.heard(&[Meaning::DriverPreinstalled], &[Meaning::DriverReady]).is_some() {
+        return None;
+    }
+    let finding = Finding::new(Id::HostDriverBesideContainer, file.display(), "belongs to the host");
+    let runs = case.symptoms.survey.processes.first(Role::Driver).filter(|driver| driver.pod.is_some());
+    if let Some(container) = runs {
+        return Some(finding.seen(container.directory.display(), "is a driver container's script"));
+    }
+    let refused = case.heard(&[Meaning::DriverInUse], &[Meaning::DriverReady, Meaning::DriverManagerDone])?;
+    Some(case.and_word(finding, Some(refused)))
+}
+
+/// As after a kernel update: the files are there, for the kernel before.
+fn other_kernel(case: &Case<'_>) -> Option<Finding> {
+    let driver = &case.symptoms.driver;
+    let first = driver.other_kernels.first()?;
+    let is_waiting = case.symptoms.survey.processes.first(Role::DriverManager).is_some();
+    (driver.is_on_host && !is_waiting && !case.has_driver_pod()).then(|| {
+        let kernels = driver.other_kernels.join(", ");
+        let source = driver.root.join("lib/modules").join(first);
+        let release = &case.seen.kernel.release;
+        Finding::new(Id::DriverForOtherKernel, source.display(), format!("nvidia.ko exists for {kernels}"))
+            .seen("/proc/sys/kernel/osrelease", format!("{release} is running and has none"))
+    })
+}
+
+/// runc allows devices by these links once systemd writes its own device rules again.
+fn char_links(case: &Case<'_>) -> Option<Finding> {
+    /// The device files' major number (linux/Documentation/admin-guide/devices.txt).
+    const MAJOR: &str = "195:";
+    let links = case.symptoms.driver.char_links.as_ref().ok()?.as_deref().unwrap_or_default();
+    let (dir, nodes) = case.symptoms.driver.nodes.iter().find(|(_, names)| names.is_ok())?;
+    let has_nodes = nodes.iter().flatten().any(|node| node == NODE);
+    let is_operators = case.symptoms.chain.stamp(crate::chain::DRIVER_READY).written().is_some();
+    let is_missing = !links.iter().any(|link| link.starts_with(MAJOR));
+    (has_nodes && is_operators && is_missing && !is_private(case)).then(|| {
+        let seen = format!("no link begins with {MAJOR}, the number of NVIDIA's devices");
+        Finding::new(Id::DevCharLinksMissing, dir.join("char").display(), seen)
+    })
+}
+
+/// What is loaded, by the kernel's two words for it, against the files.
+fn version(case: &Case<'_>) -> Option<Finding> {
+    let driver = &case.symptoms.driver;
+    let told = driver.version_file.1.iter().flatten().find_map(|line| number(line));
+    let loaded = driver.loaded.1.iter().flatten().find_map(|text| number(text));
+    let (source, loaded) = match (loaded, told) {
+        (Some(loaded), Some(told)) if loaded != told => {
+            let finding = Finding::new(Id::DriverVersionMismatch, driver.version_file.0.display(), told);
+            return Some(finding.seen(driver.loaded.0.display(), loaded));
+        }
+        (Some(loaded), _) => (&driver.loaded.0, loaded),
+        (None, told) => (&driver.version_file.0, told?),
+    };
+    if let Some((path, version)) = driver
+        .library
+        .as_ref()
+        .filter(|(_, version)| number(version).is_some_and(|version| version != loaded))
+    {
+        let finding =
+            Finding::new(Id::DriverVersionMismatch, source.display(), format!("nvidia {loaded} is loaded"));
+        return Some(finding.seen(path.display(), format!("programs use the library of {version}")));
+    }
+    let ModuleFile::Read { path, info, .. } = &case.seen.peermem.as_ref()?.file else { return None };
+    let file = info.version.as_deref().filter(|version| *version != loaded)?;
+    let finding =
+        Finding::new(Id::DriverVersionMismatch, source.display(), format!("nvidia {loaded} is loaded"));
+    Some(finding.seen(path.display(), format!("is of {file}")))
+}
+
+/// `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.45.04  Release Build`.
+fn number(line: &str) -> Option<&str> {
+    let is_number =
+        |word: &&str| word.contains('.') && word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    line.split_whitespace().find(is_number)
+}
+
+fn root(case: &Case<'_>) -> Option<Finding> {
+    let driver = &case.symptoms.driver;
+    let ModuleFile::Missing(directory) = &case.seen.peermem.as_ref()?.file else { return None };
+    // Loaded is loaded, wherever its file has gone; and without RDMA nobody needs the file.
+    if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
+        return None;
+    }
+    let by_word = case.heard(&[Meaning::UserspaceOnlyInstall], &[]);
+    if !driver.has_modules && by_word.is_none() {
+        let seen = "it has no lib/modules, but nvidia is live";
+        return Some(Finding::new(Id::DriverRootMissing, driver.root.display(), seen));
+    }
+    let is_missing = matches!(driver.nvidia_file, Ok(None));
+    let seen = "has neither nvidia.ko nor nvidia-peermem.ko, but nvidia is live";
+    let finding = is_missing.then(|| Finding::new(Id::UserspaceOnlyInstall, directory.display(), seen))?;
+    let finding = case.and_word(finding, by_word);
+    let (path, state) = &driver.state;
+    Some(match state {
+        Ok(Some(digest)) => {
+            finding.seen(path.display(), format!("{digest}: the settings with which nvidia was loaded"))
+        }
+        _ => finding,
+    })
+}
+
+/// Whatever is wrong with nvidia-peermem.ko, a new driver pod does not cure it.
+fn skipped(case: &Case<'_>) -> Option<Finding> {
+    next_build(case.expected, case.seen).filter(NextBuild::is_skipped)?;
+    let digest = case.expected.driver_digest.as_deref()?;
+    let usable = case.verdict.get(ConditionType::PeermemUsable);
+    usable.filter(|condition| cures(condition.reason) && case.verdict.counts(condition))?;
+    let state = case.symptoms.driver.state.0.display();
+    let finding = Finding::new(Id::BuildSkipped, state, format!("{digest}: it equals DRIVER_CONFIG_DIGEST"));
+    Some(finding.seen("/proc/modules", "nvidia is loaded"))
+}
+
+fn nodes(case: &Case<'_>) -> Option<Finding> {
+    let nodes = &case.symptoms.driver.nodes;
+    // A virtual function is its physical function's: it gets no node of its own.
+    let is_shown = |gpu: &&&PciFunction| gpu.driver.as_deref() == Some(NVIDIA) && !gpu.is_virtual;
+    let gpus = gpus(case).iter().filter(is_shown).count();
+    if gpus == 0 || is_private(case) {
+        return None;
+    }
+    let all = || nodes.iter().filter_map(|(_, names)| names.as_ref().ok()).flatten();
+    let has = |name: &str| all().any(|node| node == name);
+    let is_numbered = |node: &&String| {
+        let number = node.strip_prefix(NVIDIA).unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    // Numbers may leave gaps, where a GPU was taken out.
+    let too_few = all().filter(is_numbered).collect::<BTreeSet<_>>().len() < gpus;
+    let uvm = case.is_listed_live("nvidia_uvm").then_some("nvidia-uvm");
+    let named = [Some(NODE), uvm].into_iter().flatten().filter(|name| !has(name));
+    let missing: Vec<_> = named.chain(too_few.then_some("one with a number for each GPU")).collect();
+    let (dir, _) = nodes.iter().find(|(_, names)| names.is_ok())?;
+    let seen = format!("missing: {}; GPUs bound to nvidia: {gpus}", missing.join(", "));
+    (!missing.is_empty()).then(|| Finding::new(Id::DeviceNodesMissing, dir.display(), seen))
+}
+
+/// A container has a `/dev` of its own, which says nothing of the host's.
+fn is_private(case: &Case<'_>) -> bool {
+    let own = case.symptoms.views.iter().find(|view| view.whose == Whose::Own);
+    let devices = own.and_then(|view| view.mounts.as_ref().ok()?.devices.as_ref());
+    devices.is_some_and(|mount| mount.fs_type != "devtmpfs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_word_of_digits_and_dots() {
+        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.45.04  Release Build  (x@y)";
+        assert_eq!(number(open), Some("595.45.04"));
+        let closed =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023";
+        assert_eq!(number(closed), Some("535.104.05"));
+        assert_eq!(number("nothing of that kind."), None);
+    }
+}

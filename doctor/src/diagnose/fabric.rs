@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The race for Fabric Manager on an `NVLink` 5 machine: before, during and after. All GPUs of a node that lost it
+//! end with CUDA error 802, whether or not the cluster asks for nvidia-peermem.
+
+use super::Case;
+use crate::chain::MARKER;
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use peermem_gate::consumer::UMAD;
+use peermem_gate::observation::Management;
+use peermem_gate::survey::process::{Process, Role};
+
+const IB: &str = "mlx5_ib";
+const RDMA_DEVICES: &str = "/sys/class/infiniband";
+/// nvidia-driver-ctr starts nvidia-persistenced, and right behind it Fabric Manager. It takes that long at most.
+const START: i64 = 60;
+/// What nvidia-driver-ctr says when it has seen the management device (gpu-driver-container).
+const FOUND: &str = "NVLink5";
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let Some(race) = Race::of(case) else { return Vec::new() };
+    let missing = race.missing();
+    let began = race.began_without();
+    let waits = match (&missing, &began) {
+        (Some(what), None) => Some(race.finding(Id::FabricNotReady).seen(what.0, what.1.clone())),
+        _ => None,
+    };
+    race.without_umad().into_iter().chain(waits).chain(began).collect()
+}
+
+struct Race<'a> {
+    case: &'a Case<'a>,
+    /// The PCI addresses of the management devices.
+    management: &'a [String],
+}
+
+impl<'a> Race<'a> {
+    /// `None` where there is no management device.
+    fn of(case: &'a Case<'a>) -> Option<Self> {
+        match &case.seen.fabric.as_ref()?.management {
+            Management::Found(management) => Some(Self { case, management }),
+            Management::None | Management::Unreadable(_) => None,
+        }
+    }
+
+    fn finding(&self, id: Id) -> Finding {
+        let first = self.management.first().map_or("", String::as_str);
+        Finding::new(id, format!("/sys/bus/pci/devices/{first}/vpd"), "holds SW_MNG: an NVLink 5 machine")
+    }
+
+    /// What Fabric Manager would not find if it started now, and where that was seen.
+    fn missing(&self) -> Option<(&'static str, String)> {
+        if self.is_umad_missing() {
+            return Some(("/proc/modules", format!("{UMAD} is not loaded")));
+        }
+        let devices = self.case.seen.fabric.as_ref()?.rdma_devices.as_ref().ok()?;
+        let without: Vec<_> = self.management.iter().filter(|a| !devices.contains_key(*a)).cloned().collect();
+        (!without.is_empty()).then(|| (RDMA_DEVICES, format!("no device of {}", without.join(", "))))
+    }
+
+    fn is_umad_missing(&self) -> bool {
+        self.case.seen.modules.proc.is_ok() && self.case.line(UMAD).is_none()
+    }
+
+    /// The rest of the stack is live, or no MOFED is to come: nobody is going to load it.
+    fn without_umad(&self) -> Option<Finding> {
+        let (case, settings) = (self.case, &self.case.symptoms.settings);
+        let has_ib = case.line(IB).is_some();
+        let is_ours =
+            case.is_live("mlx5_core") && settings.in_container.is_none() && settings.on_host.is_none();
+        if !self.is_umad_missing() || !(case.is_live(IB) || is_ours && !has_ib) {
+            return None;
+        }
+        let finding = self.finding(Id::UmadNotLoaded);
+        let is_is_not = if has_ib { "is live, and" } else { "is not loaded, and" };
+        let finding = finding.seen("/proc/modules", format!("{IB} {is_is_not} {UMAD} is not loaded"));
+        let missing: Vec<_> = [IB, UMAD].into_iter().filter(|name| case.symptoms.host.lacks(name)).collect();
+        Some(if missing.is_empty() {
+            finding
+        } else {
+            let seen = format!("this kernel has no {}: its package is not installed", missing.join(", no "));
+            finding.seen("modules.dep", seen)
+        })
+    }
+
+    /// Fabric Manager has begun, and did not see the management device, or cannot see it now.
+    fn began_without(&self) -> Option<Finding> {
+        let manager = self.case.symptoms.survey.processes.first(Role::FabricManager);
+        let told = self.told_other_path();
+        let early = manager.and_then(|manager| self.is_older_than_mofed(manager));
+        let skipped = self.skipped().filter(|_| manager.is_none());
+        let blind = manager.zip(self.missing()).map(|(manager, (source, what))| {
+            (format!("{}, {source}", manager.directory.display()), format!("Fabric Manager runs, and {what}"))
+        });
+        let signs: Vec<_> = [told, early, skipped, blind].into_iter().flatten().collect();
+        let finding = (!signs.is_empty()).then(|| self.finding(Id::FabricManagerTooEarly))?;
+        Some(signs.into_iter().fold(finding, |finding, (source, seen)| finding.seen(source, seen)))
+    }
+
+    /// The driver container's last word was that of a machine without `NVLink` 5.
+    fn told_other_path(&self) -> Option<(String, String)> {
+        let logs = &self.case.symptoms.logs;
+        let last = logs.saying(Meaning::FabricManagerStarted).next_back()?;
+        let path = logs.file(last)?.path.display().to_string();
+        (!last.saying.text.contains(FOUND)).then(|| (path, last.saying.text.clone()))
+    }
+
+    /// The driver's container has gone past the place where it starts Fabric Manager, and has not started it: it saw
+    /// no management device. With one and without `ib_umad` it waits at that place, and nothing is lost yet.
+    fn skipped(&self) -> Option<(String, String)> {
+        let survey = &self.case.symptoms.survey;
+        let devices = self.case.seen.fabric.as_ref()?.rdma_devices.as_ref().ok()?;
+        let waits = self.is_umad_missing() && self.management.iter().any(|a| devices.contains_key(a));
+        let persistenced = survey.processes.first(Role::Persistenced).filter(|_| !waits)?;
+        let age = survey.clock.age(persistenced.started?).filter(|age| *age > START)?;
+        self.case.is_listed_live("nvidia").then(|| {
+            let seen = format!("nvidia-persistenced has run for {age} s, but Fabric Manager was not started");
+            (persistenced.directory.display().to_string(), seen)
+        })
+    }
+
+    /// Started before the marker that is there now, and not connected: who has a umad device open uses `ib_umad`. A
+    /// marker that is set again without a swap proves nothing.
+    fn is_older_than_mofed(&self, manager: &Process) -> Option<(String, String)> {
+        let marked = self.case.symptoms.chain.stamp(MARKER).written()?;
+        let is_unused = self.case.line(UMAD)?.refcount == Some(0);
+        let seconds = marked.checked_sub(manager.started?).filter(|seconds| *seconds > 0 && is_unused)?;
+        let source = format!("{}, {}", manager.directory.display(), self.case.expected.marker.display());
+        Some((
+            source,
+            format!("Fabric Manager is {seconds} s older than MOFED's marker, and no process uses {UMAD}"),
+        ))
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known of the node that decides which remedy helps, and the names for its commands.
+
+use super::Case;
+use crate::finding::fact::{DRM_LOADED, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE};
+use crate::sentence::Meaning;
+use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts};
+use peermem_gate::mofed::MofedPlace;
+use peermem_gate::remedy::Facts;
+use peermem_gate::remedy::fact::{
+    BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED, MOFED_POD, MOFED_POD_UNNAMED,
+    STATE_FILE,
+};
+use peermem_gate::survey::process::Role;
+
+const DRIVER: &str = "nvidia-driver-ctr";
+const MOFED: &str = "mofed-container";
+/// The containers of the pods that [`SELECTORS`] select, in that order.
+const CONTAINERS: [&str; 5] =
+    [DRIVER, MOFED, "nvidia-container-toolkit-ctr", "nvidia-operator-validator", "nvidia-device-plugin"];
+
+impl Case<'_> {
+    /// The driver's pod is or was here.
+    pub(super) fn has_driver_pod(&self) -> bool {
+        let survey = &self.symptoms.survey;
+        let roles = [Role::Driver, Role::DriverManager, Role::Peermem, Role::DriverToolkit];
+        let runs = roles.iter().any(|role| survey.processes.of(*role).any(|process| process.pod.is_some()));
+        let containers = [DRIVER, "k8s-driver-manager", "nvidia-peermem-ctr", "openshift-driver-toolkit-ctr"];
+        let is_left = containers.iter().any(|name| survey.pods.with(name).is_some());
+        runs || is_left || survey.pods.builds().next().is_some()
+    }
+
+    /// What the look knows, and what all the rest shows.
+    pub(super) fn facts(&self) -> Facts {
+        let survey = &self.symptoms.survey;
+        let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());
+        let is_told = self.expected.use_host_mofed.is_some() || self.symptoms.settings.in_container.is_some();
+        let has_mofed_pod = match self.symptoms.settings.in_container {
+            Some(_) => Some(true),
+            None => survey.pods.is_complete.then_some(false),
+        };
+        let named = |container: &str| {
+            survey.pods.with(container).and_then(peermem_gate::survey::pod::Pod::arguments).is_some()
+        };
+        let third_party = self.heard(&[Meaning::MofedThirdPartyModulesLoaded], &[]);
+        let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
+        let holders = &self.symptoms.holders;
+        let facts = facts(self.expected, self.seen)
+            .with(DRIVER_POD, self.is_container_driver())
+            .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
+            .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
+            .with(STATE_FILE, has_state)
+            .with(HOST_MOFED, is_told.then_some(self.expected.mofed == MofedPlace::Host))
+            .with(MOFED_POD, has_mofed_pod)
+            .with(DRIVER_POD_UNNAMED, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
+            .with(MOFED_POD_UNNAMED, Some(!named(MOFED) && !self.is_host_mofed()))
+            .with(REFUSES_IW_CM, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
+            .with(OPENSHIFT, self.symptoms.host.is_openshift)
+            .with(VIRTUAL_MACHINE, Some(self.symptoms.host.is_virtual))
+            .with(DRM_LOADED, self.is_loaded(&["nvidia_drm"]))
+            .with(THIRD_PARTY_LOADED, self.is_loaded(&super::mofed::THIRD_PARTY))
+            .word("holders", listed(holders.iter()))
+            .word("rdma-holders", listed(holders.iter().filter(|holder| !is_daemon(holder))))
+            .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))
+            .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
+            .word("rdma-modules", self.missing_for_programs());
+        let facts = match build {
+            Some((_, build)) => facts.word("pod-directory", build.pod_directory.display().to_string()),
+            None => facts,
+        };
+        self.pods(facts)
+    }
+
+    /// `-n NAMESPACE NAME` where the pod is known.
+    fn pods(&self, facts: Facts) -> Facts {
+        let pods = &self.symptoms.survey.pods;
+        let known = |container| pods.with(container).and_then(peermem_gate::survey::pod::Pod::arguments);
+        let validation = known("driver-validation").unwrap_or_else(|| UNKNOWN_POD.to_owned());
+        CONTAINERS.iter().zip(SELECTORS).fold(
+            facts.word("validation-logs", validation),
+            |facts, (container, (pod, logs, _))| match known(container) {
+                Some(arguments) => facts.word(pod, arguments.clone()).word(logs, arguments),
+                None => facts,
+            },
+        )
+    }
+
+    /// A port of this node speaks InfiniBand.
+    pub(super) fn has_infiniband(&self) -> bool {
+        let ports = super::rdma::devices(self).iter().flat_map(|device| &device.ports);
+        ports.into_iter().any(|port| port.link_layer.as_deref() == Some("InfiniBand"))
+    }
+
+    /// A driver container's, or the host's; `None` where neither shows.
+    pub(super) fn is_container_driver(&self) -> Option<bool> {
+        let on_host = self.symptoms.driver.has_modules && self.symptoms.driver.is_on_host;
+        if self.has_driver_pod() { Some(true) } else { on_host.then_some(false) }
+    }
+
+    fn loaded(&self, names: &[&str], otherwise: &str) -> String {
+        let loaded: Vec<_> = names.iter().copied().filter(|name| self.line(name).is_some()).collect();
+        if loaded.is_empty() { otherwise.to_owned() } else { loaded.join(" ") }
+    }
+
+    /// Whether one of them is; `None` where the modules cannot be read.
+    fn is_loaded(&self, names: &[&str]) -> Option<bool> {
+        self.seen.modules.proc.is_ok().then(|| names.iter().any(|name| self.line(name).is_some()))
+    }
+
+    fn missing_for_programs(&self) -> String {
+        let all = super::rdma::FOR_PROGRAMS.iter().map(|(module, _)| *module);
+        all.filter(|module| self.line(module).is_none()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// `: NAME (PID), …` behind the words that name them; nothing where there are none.
+fn listed<'a>(holders: impl Iterator<Item = &'a String>) -> String {
+    let holders: Vec<_> = holders.map(String::as_str).collect();
+    if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) }
+}
+
+/// NVIDIA's daemons have GPUs open and do no RDMA. The kernel cuts names after 15 bytes.
+fn is_daemon(holder: &str) -> bool {
+    const DAEMONS: [&str; 3] = ["nvidia-persiste", "nv-fabricmanage", "nv-hostengine"];
+    DAEMONS.iter().any(|name| holder.starts_with(name))
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The GPU's side of the bus: who has it, whether it was given memory, and whether the kernel takes its driver.
+
+use super::{Case, DEVICES};
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use crate::symptoms::PciFunction;
+use peermem_gate::condition::Reason;
+use peermem_gate::observation::{Lock, ProcState};
+use peermem_gate::order;
+use peermem_gate::survey::process::Role;
+
+const NVIDIA: &str = "nvidia";
+/// Modules that hold nvidia and that a driver container may not know how to unload.
+pub(super) const HOLDERS: [&str; 4] = ["gdrdrv", "nvidia_fs", "nvidia_vgpu_vfio", "nv_peer_mem"];
+/// nvidia's own, which every driver container unloads.
+const FAMILY: [&str; 5] = ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"];
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let one_of =
+        [bound(case), bar(case), signature(case), not_initialised(case), held(case), in_transit(case)];
+    one_of.into_iter().chain([fabric_manager(case)]).flatten().collect()
+}
+
+fn source(gpu: &PciFunction) -> String {
+    format!("{DEVICES}/{}/driver", gpu.address)
+}
+
+/// Another driver has every GPU, and somebody wants NVIDIA's.
+fn bound(case: &Case<'_>) -> Option<Finding> {
+    let whose = |name: &str| -> Vec<_> {
+        case.symptoms.gpus().filter(|gpu| gpu.driver.as_deref() == Some(name)).collect()
+    };
+    let all = |id: Id, gpus: &[&PciFunction], driver: &str| {
+        let told = gpus.iter().map(|gpu| Finding::new(id, source(gpu), driver.to_owned()));
+        told.reduce(Finding::and)
+    };
+    if let nouveau @ [_, ..] = whose("nouveau").as_slice() {
+        return all(Id::NouveauHasGpu, nouveau, "nouveau");
+    }
+    let is_wanted = case.symptoms.settings.operator.is_some() || case.has_driver_pod();
+    if !is_wanted || case.is_for_machines() {
+        return None;
+    }
+    let vfio = whose("vfio-pci");
+    if !vfio.is_empty() && vfio.len() == case.symptoms.gpus().count() {
+        return all(Id::GpuBoundToVfio, &vfio, "vfio-pci");
+    }
+    let manager = case.line("nvidia_vgpu_vfio")?;
+    Some(Finding::new(Id::VgpuManagerOnHost, "/proc/modules", super::listing(manager)))
+}
+
+fn bar(case: &Case<'_>) -> Option<Finding> {
+    let gpus = case.symptoms.gpus().filter(|gpu| !gpu.is_virtual);
+    let told = gpus.flat_map(|gpu| {
+        let missing = gpu.regions.iter().enumerate().filter(|(_, region)| region.is_unassigned());
+        missing.map(|(number, region)| {
+            let source = format!("{DEVICES}/{}/resource", gpu.address);
+            let seen = format!("BAR {number} has no address (flags {:#x})", region.flags);
+            Finding::new(Id::GpuBarUnassigned, source, seen)
+        })
+    });
+    told.reduce(Finding::and)
+}
+
+fn signature(case: &Case<'_>) -> Option<Finding> {
+    if case.is_listed_live(NVIDIA) {
+        return None;
+    }
+    let refused = case.heard(&[Meaning::ModuleRefused], &[Meaning::NvidiaLoaded, Meaning::DriverReady]);
+    let by_key = refused.filter(|said| {
+        let why = Case::field(said, "why");
+        ["Key was rejected", "Required key not available", "Operation not permitted"]
+            .iter()
+            .any(|key| why.contains(key))
+    });
+    let kernel = [Meaning::ModuleSignatureRejected, Meaning::KernelLockdown];
+    let said = case.heard(&kernel, &[Meaning::NvidiaLoaded]).filter(|said| {
+        said.saying.meaning == Meaning::ModuleSignatureRejected || Case::field(said, "program") == "modprobe"
+    });
+    let lockdown = case.symptoms.host.signatures.lockdown.as_ref().ok().and_then(Option::as_deref);
+    let lockdown = lockdown.filter(|lockdown| *lockdown != "none");
+    let finding = if let Some(first) = said.or(by_key) {
+        case.and_word(case.by_word(Id::ModuleSignatureRejected, first), by_key.filter(|_| said.is_some()))
+    } else {
+        // What is unsigned beside it is so too.
+        let condition = case.verdict.conditions.iter().find(|one| one.reason == Reason::UnsignedModule)?;
+        Finding::new(Id::ModuleSignatureRejected, "nvidia-peermem.ko", condition.message.clone())
+    };
+    Some(match lockdown {
+        Some(lockdown) => finding.seen("/sys/kernel/security/lockdown", lockdown),
+        None => finding,
+    })
+}
+
+fn not_initialised(case: &Case<'_>) -> Option<Finding> {
+    let unbound = case.symptoms.gpus().find(|gpu| gpu.driver.is_none() && !gpu.is_virtual);
+    let said = case.heard(&[Meaning::NvidiaProbeFailed], &[Meaning::NvidiaLoaded]);
+    let unbound = unbound.filter(|_| case.is_listed_live(NVIDIA));
+    match (said, unbound) {
+        (Some(said), _) => Some(case.by_word(Id::GpuNotInitialised, said)),
+        (None, Some(gpu)) => {
+            Some(Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live"))
+        }
+        (None, None) => None,
+    }
+}
+
+/// The driver container wants to replace a loaded driver, and cannot.
+fn held(case: &Case<'_>) -> Option<Finding> {
+    let nvidia = case.line(NVIDIA)?;
+    let overcome =
+        [Meaning::DriverReady, Meaning::DriverMounted, Meaning::DriverManagerDone, Meaning::DriverKept];
+    let said = case.heard(&[Meaning::DriverInUse, Meaning::ModuleNotUnloaded], &overcome);
+    let runs = case.symptoms.chain.driver == Lock::Held || case.symptoms.chain.driver_runs == Some(true);
+    if said.is_none() || runs {
+        return None;
+    }
+    let foreign: Vec<_> = nvidia.users.iter().filter(|user| !FAMILY.contains(&user.as_str())).collect();
+    let known =
+        HOLDERS.iter().filter(|holder| case.line(holder).is_some()).map(|holder| (*holder).to_owned());
+    let mut holders: Vec<String> = foreign.into_iter().cloned().chain(known).collect();
+    order::sort(&mut holders);
+    holders.dedup();
+    let (id, seen) = if holders.is_empty() {
+        let seen = match case.symptoms.holders.as_slice() {
+            [] => format!("nvidia is in use (refcount {})", nvidia.refcount.unwrap_or_default()),
+            processes => format!("open in {}", processes.join(", ")),
+        };
+        (Id::DriverInUse, seen)
+    } else {
+        (Id::DriverHeldByModule, format!("nvidia is used by {}", holders.join(", ")))
+    };
+    Some(case.and_word(Finding::new(id, "/proc/modules", seen), said))
+}
+
+/// Coming or going, and no container is at work on it.
+fn in_transit(case: &Case<'_>) -> Option<Finding> {
+    let proc = case.seen.modules.proc.as_ref().ok()?;
+    let moving = proc.modules.iter().filter(|module| {
+        module.state != ProcState::Live
+            && FAMILY.contains(&module.name.as_str())
+            && module.name != "nvidia_peermem"
+    });
+    let told = moving.map(|module| {
+        Finding::new(Id::NvidiaInTransit, "/proc/modules", format!("{} is {:?}", module.name, module.state))
+    });
+    told.reduce(Finding::and)
+}
+
+/// `NVSwitches` of the generations that a fabric manager drives. A virtual machine's are its host's.
+fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
+    let processes = &case.symptoms.survey.processes;
+    let switch = case.symptoms.switches().find(|switch| switch.driver.as_deref() != Some("vfio-pci"))?;
+    let runs = processes.hidden().is_some() || processes.first(Role::FabricManager).is_some();
+    (!runs && case.is_listed_live(NVIDIA)).then(|| {
+        Finding::new(Id::GpuFabricManagerMissing, format!("{DEVICES}/{}", switch.address), "an NVSwitch")
+            .seen("/proc", "no process has the name nv-fabricmanager")
+    })
+}
+
+impl Case<'_> {
+    /// The node's label says that its GPUs are for virtual machines.
+    fn is_for_machines(&self) -> bool {
+        let stamp = self.symptoms.chain.stamp(crate::chain::WORKLOAD_TYPE);
+        stamp.text().starts_with("vm-")
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what was seen to what is wrong, and what to do. Pure, like all judging.
+//!
+//! Each group of judges gives its findings; [`diagnose`] puts them in order. What follows from what
+//! is in the table of findings, and nowhere here.
+
+mod build;
+mod chain;
+mod conditions;
+mod devices;
+mod driver;
+mod fabric;
+mod facts;
+mod gpu;
+mod heard;
+mod helm;
+mod mofed;
+mod peermem;
+mod rdma;
+mod restarts;
+mod runtime;
+mod said;
+mod views;
+
+use crate::chain::Link;
+use crate::finding::{Finding, Id, Severity, ordered};
+use crate::symptoms::Symptoms;
+use peermem_gate::condition::Reason;
+use peermem_gate::judge::modules::{ModuleState, state};
+use peermem_gate::mofed::MofedPlace;
+use peermem_gate::node::Expectations;
+use peermem_gate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
+use peermem_gate::survey::process::Role;
+use peermem_gate::survey::setting::Setting;
+use peermem_gate::verdict::{Outcome, Verdict};
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+
+/// All that a judge may know.
+pub(crate) struct Case<'a> {
+    expected: &'a Expectations,
+    seen: &'a Observation,
+    symptoms: &'a Symptoms,
+    verdict: &'a Verdict,
+}
+
+/// The readiness chain, judged by all that was seen.
+#[must_use]
+pub fn links(
+    expected: &Expectations,
+    seen: &Observation,
+    symptoms: &Symptoms,
+    verdict: &Verdict,
+) -> Vec<Link> {
+    Case { expected, seen, symptoms, verdict }.links()
+}
+
+/// What is wrong on this node, root cause first.
+#[must_use]
+pub fn diagnose(
+    expected: &Expectations,
+    seen: &Observation,
+    symptoms: &Symptoms,
+    verdict: &Verdict,
+) -> Vec<Finding> {
+    let case = Case { expected, seen, symptoms, verdict };
+    let mut found = devices::judge(&case);
+    if case.has_gpu() {
+        found.extend(gpu::judge(&case));
+        found.extend(driver::judge(&case));
+        found.extend(views::sources(&case));
+    }
+    found.extend(said::judge(&case));
+    if case.has_gpu() && (case.has_driver_pod() || case.symptoms.settings.operator.is_some()) {
+        found.extend(views::private(&case));
+    }
+    // Where the gate has no business, what it would wait for is no finding.
+    if verdict.outcome != Outcome::NotApplicable {
+        found.extend(of_rdma(&case, &found));
+    }
+    if case.wants_devices() {
+        found.extend(rdma::judge(&case));
+        if verdict.outcome == Outcome::NotApplicable {
+            found.extend(mofed::blacklist(&case));
+        }
+    }
+    found.extend(fabric::judge(&case));
+    found.extend(views::inotify(&case));
+    found.extend(chain::judge(&case));
+    found.extend(runtime::judge(&case));
+    found.extend(restarts::judge(&case, &found));
+    let facts = case.facts();
+    let mut findings = ordered(found, &facts);
+    findings.extend(ordered(peermem::hints(&case, &findings), &facts));
+    findings
+}
+
+/// What concerns MOFED and nvidia-peermem. `found` so far is what they may come from.
+fn of_rdma(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
+    let mut rdma = Vec::new();
+    if let Setting::Unreadable(why) = &case.symptoms.settings.rdma {
+        rdma.push(unreadable(why));
+    }
+    if !case.is_anybodys_guess() {
+        rdma.extend(conditions::judge(case));
+        rdma.extend(mofed::judge(case));
+        rdma.extend(build::judge(case));
+    }
+    rdma.extend(views::judge(case));
+    rdma.extend(peermem::judge(case, found));
+    if !case.symptoms.settings.rdma.is_on() && !case.symptoms.settings.rdma.is_off() {
+        // Nobody says that RDMA is wanted; something was only brought that is made for it.
+        for finding in &mut rdma {
+            finding.severity = finding.severity.max(Severity::Warning);
+        }
+    }
+    rdma
+}
+
+impl Case<'_> {
+    /// One that is there, or cannot be looked for, or whose driver is loaded.
+    fn has_gpu(&self) -> bool {
+        let is_seen = self.symptoms.nvidias.is_err() || self.symptoms.gpus().next().is_some();
+        is_seen || self.line("nvidia").is_some()
+    }
+
+    fn is_host_mofed(&self) -> bool {
+        self.expected.mofed == MofedPlace::Host
+    }
+
+    /// The operator cannot be heard, and no MOFED container has left a trace: RDMA may be off, or the
+    /// host's MOFED meant, and then nothing is wrong. What no wait can cure is wrong all the same.
+    fn is_anybodys_guess(&self) -> bool {
+        let traces = &self.symptoms.mofed;
+        let is_traceless = traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_));
+        let is_unheard = matches!(self.symptoms.settings.rdma, Setting::Unreadable(_));
+        is_unheard && is_traceless && self.verdict.outcome != Outcome::Blocked
+    }
+
+    fn has(&self, reason: Reason) -> bool {
+        self.verdict.conditions.iter().any(|condition| condition.reason == reason)
+    }
+
+    /// Programs on this node are to use RDMA: for GPUs, or by the shared device plugin.
+    fn wants_devices(&self) -> bool {
+        let for_gpus = self.verdict.outcome != Outcome::NotApplicable && self.symptoms.settings.rdma.is_on();
+        for_gpus || self.symptoms.survey.processes.first(Role::RdmaDevicePlugin).is_some()
+    }
+
+    /// By both witnesses.
+    fn is_live(&self, name: &str) -> bool {
+        matches!(state(&self.seen.modules, name), ModuleState::Live(_))
+    }
+
+    /// By the first witness alone: sysfs is asked for the modules of the conditions only.
+    fn is_listed_live(&self, name: &str) -> bool {
+        self.line(name).is_some_and(|line| line.state == ProcState::Live)
+    }
+
+    /// The line of /proc/modules, whatever its state.
+    fn line<'a>(&'a self, name: &'a str) -> Option<&'a ProcModule> {
+        self.seen.modules.proc.as_ref().ok()?.named(name).next()
+    }
+}
+
+/// What could not be read and would have shown more.
+fn unreadable(why: &Unreadable) -> Finding {
+    Finding::new(Id::SourceUnreadable, why.path.display(), why.why.clone())
+}
+
+/// A line of /proc/modules as it matters to people.
+fn listing(module: &ProcModule) -> String {
+    let users =
+        if module.users.is_empty() { String::new() } else { format!(" by {}", module.users.join(", ")) };
+    let used = match module.refcount {
+        Some(count) if count > 0 => format!(" and in use{users} (refcount {count})"),
+        _ => ", not in use".to_owned(),
+    };
+    format!("{} is loaded{used}", module.name)
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Why MOFED is not there: doca-driver-build's entrypoints say what keeps them, and what they leave.
+
+use super::{Case, listing, unreadable};
+use crate::chain::span;
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use crate::symptoms::logs::Said;
+use crate::symptoms::{View, Whose};
+use peermem_gate::condition::Reason;
+use peermem_gate::observation::{Lock, Marker, ProcState};
+use peermem_gate::survey::process::Role;
+use peermem_gate::survey::setting::Setting;
+
+const PROC_MODULES: &str = "/proc/modules";
+/// Seconds in which a node may get its pods: scheduling, and the pull of MOFED's image of gigabytes.
+const JUST_BOOTED: i64 = 15 * 60;
+
+/// The lists of doca-driver-build, entrypoint/pkg/mofedmodules.
+const STORAGE: [&str; 8] =
+    ["ib_iser", "ib_isert", "ib_srp", "ib_srpt", "nvme_rdma", "nvmet_rdma", "rpcrdma", "xprtrdma"];
+pub(super) const THIRD_PARTY: [&str; 15] = [
+    "bnxt_re",
+    "efa",
+    "erdma",
+    "iw_cxgb4",
+    "hfi1",
+    "hns_roce",
+    "ionic_rdma",
+    "irdma",
+    "ib_qib",
+    "mana_ib",
+    "ocrdma",
+    "qedr",
+    "rdma_rxe",
+    "siw",
+    "vmw_pvrdma",
+];
+
+/// What frees a module that MOFED cannot unload, by who holds it.
+const CURES: [(&str, &str); 5] = [
+    (
+        "ko2iblnd",
+        "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is ready, or this \
+            comes again.",
+    ),
+    ("beegfs", "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`."),
+    ("rds_rdma", "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`."),
+    (
+        "smc",
+        "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
+    ),
+    ("nvmet_rdma", "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`."),
+];
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    if case.is_host_mofed() {
+        return host(case);
+    }
+    let stale = stale_marker(case);
+    let mut found: Vec<_> = management(case).into_iter().collect();
+    let is_absent = matches!(case.seen.marker, Marker::Absent | Marker::ParentMissing(_));
+    let is_left = stale.is_some() || case.has(Reason::MarkerSuspect) && !case.has(Reason::OutOfTree);
+    found.extend(stale.into_iter().chain(blacklist(case)));
+    if let Some(announce) = of_the_host(case).filter(|_| is_absent) {
+        found.push(announce);
+    } else if is_absent || is_left {
+        found.extend(where_it_is(case).filter(|_| is_absent));
+        found.extend(keepers(case));
+        found.extend(by_its_word(case));
+    }
+    found.extend(stale_headers(case));
+    found
+}
+
+/// Modules by their names in /proc/modules. A MOFED that holds its lock has gone past its checks.
+fn keepers(case: &Case<'_>) -> Vec<Finding> {
+    if case.symptoms.mofed.lock == Lock::Held {
+        return Vec::new();
+    }
+    let loaded = |names: &[&str], id| {
+        let lines = names.iter().filter_map(|name| case.line(name));
+        lines.map(|line| Finding::new(id, PROC_MODULES, listing(line))).reduce(Finding::and)
+    };
+    let storage = loaded(&STORAGE, Id::StorageModulesLoaded).map(|finding| with_mounts(case, finding));
+    let peermem = case.line("nvidia_peermem").filter(|line| line.refcount.is_some_and(|count| count > 0));
+    let in_use = peermem.map(|line| Finding::new(Id::PeermemInUse, PROC_MODULES, listing(line)));
+    // The entrypoint that minds them keeps a lock, and leaves its file when it refuses; the older one
+    // knows neither.
+    let third_party = loaded(&THIRD_PARTY, Id::ThirdPartyRdmaModulesLoaded).filter(|_| {
+        case.symptoms.mofed.lock == Lock::Free || case.has(Reason::MixedStack) || holds_the_old(case)
+    });
+    storage.into_iter().chain(third_party).chain(in_use).collect()
+}
+
+/// A third party's module uses the RDMA core that MOFED must replace, and MOFED could not unload it.
+fn holds_the_old(case: &Case<'_>) -> bool {
+    let said = case.heard(&[Meaning::MofedModuleInUse], &DONE);
+    said.is_some_and(|said| {
+        let holders = Case::field(said, "holders");
+        THIRD_PARTY.iter().any(|name| holders.split([' ', ',']).any(|holder| holder == *name))
+    })
+}
+
+/// What MOFED says when it has got over it.
+const DONE: [Meaning; 2] = [Meaning::MofedMarkerSet, Meaning::MofedReady];
+
+/// What its container says of its own failure, while no marker has come since.
+fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
+    let in_use = match case.heard(&[Meaning::MofedModuleInUse], &DONE) {
+        Some(_) => Meaning::MofedModuleInUse,
+        None => Meaning::MofedUnloadFailed,
+    };
+    let rows: [(Id, &[Meaning]); 7] = [
+        (Id::StorageModulesLoaded, &[Meaning::MofedStorageModulesLoaded]),
+        (Id::ThirdPartyRdmaModulesLoaded, &[Meaning::MofedThirdPartyModulesLoaded]),
+        (Id::PeermemInUse, &[Meaning::MofedPeermemInUse]),
+        (Id::MofedModuleInUse, &[in_use]),
+        (Id::DiskFull, &[Meaning::MofedDiskFull]),
+        (Id::MofedBuildFailed, &[Meaning::MofedBuildFailed]),
+        (Id::MofedCannotBuild, &[Meaning::MofedPackagesUnreachable, Meaning::MofedBuildTimedOut]),
+    ];
+    let said = rows.into_iter().filter_map(|(id, meanings)| {
+        let said = case.heard(meanings, &DONE)?;
+        // A module that is gone blocks nothing; the next start will show.
+        let module = Case::field(said, "module");
+        let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
+        (!is_gone).then(|| Finding { remedy: cures(said), ..case.by_word(id, said) })
+    });
+    said.collect()
+}
+
+fn cures(said: &Said) -> Vec<String> {
+    let holds = |name: &str| Case::field(said, "holders").split([' ', ',']).any(|holder| holder == name);
+    CURES.iter().filter(|(name, _)| holds(name)).map(|(_, cure)| (*cure).to_owned()).collect()
+}
+
+/// MOFED's reload takes its NICs down, and the node's own network with them.
+fn management(case: &Case<'_>) -> Option<Finding> {
+    let network = &case.symptoms.rdma.network;
+    if !network.default.as_ref().ok()?.as_ref()?.is_empty() {
+        return None;
+    }
+    let is_up = |name: &String| network.interface(name).is_some_and(|one| one.state.as_deref() == Some("up"));
+    let told = network.configured.iter().filter(|file| !file.interfaces.iter().any(is_up)).map(|file| {
+        let seen = format!("configures {}, of Mellanox NICs: none of them is up", file.interfaces.join(", "));
+        Finding::new(Id::ManagementOnMellanox, file.path.display(), seen)
+    });
+    let finding = told.reduce(Finding::and)?;
+    Some(finding.seen(network.routes.display(), "has no default route"))
+}
+
+/// The init container's process, long after the host's MOFED was live: 0.9.0 waits for a marker that never comes.
+fn driver_manager(case: &Case<'_>) -> Option<Finding> {
+    /// In seconds: it looks every five.
+    const LONG: i64 = 3 * 60;
+    let Setting::On(told) = &case.symptoms.settings.host_mofed else { return None };
+    let manager = case.symptoms.survey.processes.first(Role::DriverManager)?;
+    let age = manager.started.and_then(|started| case.symptoms.chain.clock.age(started))?;
+    let is_live = case.line("mlx5_core").is_some_and(|line| line.state == ProcState::Live);
+    let is_absent = !matches!(case.symptoms.mofed.marker, Marker::Present(_));
+    let said = case.heard(
+        &[Meaning::DriverManagerWaitsForMofed, Meaning::DriverManagerAsksForMofed],
+        &[Meaning::DriverManagerDone],
+    );
+    (age >= LONG && is_live && is_absent && case.line("nvidia").is_none()).then(|| {
+        let finding = Finding::new(Id::DriverManagerWaitsWrongly, &told.source, told.seen.clone());
+        let finding = finding.seen("/proc/modules", "mlx5_core is live");
+        let seen = format!("{} has been waiting for {}", manager.name, span(age));
+        case.and_word(finding.seen(manager.directory.display(), seen), said)
+    })
+}
+
+/// As after a kernel update of the host.
+fn other_kernel(case: &Case<'_>) -> Option<Finding> {
+    let traces = &case.symptoms.mofed;
+    let is_out = case.has(Reason::OutOfTree);
+    let kernels = traces.other_kernels.join(", ");
+    (!kernels.is_empty() && traces.host_file.is_none() && !is_out).then(|| {
+        let release = &case.seen.kernel.release;
+        Finding::new(
+            Id::HostMofedForOtherKernel,
+            "/lib/modules",
+            format!("MOFED's mlx5_core.ko exists for {kernels}"),
+        )
+        .seen("/proc/sys/kernel/osrelease", format!("{release} is running and has none of MOFED's"))
+    })
+}
+
+/// Who uses rpcrdma is in no list of modules.
+fn with_mounts(case: &Case<'_>, mut finding: Finding) -> Finding {
+    for View { source, mounts, .. } in case.symptoms.views.iter().filter(|view| view.whose == Whose::Host) {
+        match mounts {
+            Ok(mounts) => {
+                for mount in &mounts.nfs_rdma {
+                    finding = finding.seen(source.display(), format!("{mount} is mounted with proto=rdma"));
+                }
+            }
+            Err(why) => {
+                finding = finding.seen(why.path.display(), format!("NFS mounts cannot be read: {}", why.why));
+            }
+        }
+    }
+    finding
+}
+
+/// MOFED's modules without any trace of its container, and a MOFED on the host's own disk.
+fn of_the_host(case: &Case<'_>) -> Option<Finding> {
+    let traces = &case.symptoms.mofed;
+    let on_host = case.symptoms.settings.on_host.as_ref();
+    let sign = on_host.filter(|_| traces.lock == Lock::NoFile && case.has(Reason::OutOfTree))?;
+    let finding = Finding::new(Id::HostMofedNotAnnounced, &sign.source, sign.seen.clone());
+    Some(announced(case, finding.seen(PROC_MODULES, "MOFED's modules are live")))
+}
+
+/// At work, gone, or never been here.
+fn where_it_is(case: &Case<'_>) -> Option<Finding> {
+    let lock = case.expected.lock.display();
+    let gone = |source: String, seen: &str| {
+        let finding = Finding::new(Id::MofedNotRunning, source, seen);
+        Some(case.and_trouble_of(finding, "mofed-container"))
+    };
+    match &case.symptoms.mofed.lock {
+        Lock::Held => {
+            Some(Finding::new(Id::MofedBuilding, "/proc/locks", format!("a running MOFED holds {lock}")))
+        }
+        Lock::Free => gone(lock.to_string(), "exists, and no process holds it (/proc/locks)"),
+        // A directory that is not there may be one that is not mounted here.
+        Lock::NoFile if case.seen.marker != Marker::Absent => None,
+        Lock::NoFile if is_any_of_mofed(case) => {
+            gone(PROC_MODULES.to_owned(), "MOFED's modules are loaded, but its marker does not exist")
+        }
+        Lock::NoFile => never_came(case),
+        Lock::HolderHidden => Some(Finding::new(
+            Id::SourceUnreadable,
+            "/proc/locks",
+            "does not show the host's locks: unknown whether MOFED is running",
+        )),
+        Lock::Unreadable(why) => Some(unreadable(why)),
+    }
+}
+
+/// Only where its trace would have to be there: kubelet's pods were read. No wrong thing on a node that has just
+/// booted.
+fn never_came(case: &Case<'_>) -> Option<Finding> {
+    if case.symptoms.settings.in_container.is_some() {
+        let pod = case.symptoms.survey.pods.with("mofed-container")?;
+        let is_hidden = case.symptoms.survey.processes.hidden().is_some();
+        let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
+        let runs = is_hidden || case.symptoms.survey.processes.first(Role::Mofed).is_some();
+        return if runs {
+            let seen = "is running and has not set its marker";
+            Some(Finding::new(Id::MofedBuilding, format!("pod {name}"), seen))
+        } else {
+            let finding = Finding::new(Id::MofedNotRunning, format!("pod {name}"), "it has no process");
+            Some(case.and_trouble_of(finding, "mofed-container"))
+        };
+    }
+    let uptime = case.symptoms.chain.clock.uptime.as_ref().ok().filter(|uptime| **uptime < JUST_BOOTED);
+    let pods = &case.symptoms.survey.pods;
+    if uptime.is_none() && !pods.is_complete {
+        return None;
+    }
+    let id = if uptime.is_some() { Id::MofedNotYetHere } else { Id::MofedNeverCame };
+    let finding = Finding::new(id, case.expected.lock.display(), "does not exist")
+        .seen(case.expected.marker.display(), "does not exist");
+    Some(match uptime {
+        Some(seconds) => finding.seen("/proc/uptime", format!("booted {seconds} s ago")),
+        None => finding.seen("/var/lib/kubelet/pods", "no pod has a container mofed-container"),
+    })
+}
+
+/// What the operator says, where the driver container's environment can be read.
+fn announced(case: &Case<'_>, finding: Finding) -> Finding {
+    match &case.symptoms.settings.host_mofed {
+        Setting::Off(told) => finding.seen(&told.source, told.seen.clone()),
+        _ => finding
+            .seen("USE_HOST_MOFED", "is not true here, and there is no driver container to read it from"),
+    }
+}
+
+/// A lock reveals a stale marker better; an older entrypoint keeps none.
+fn stale_marker(case: &Case<'_>) -> Option<Finding> {
+    let is_there = matches!(case.seen.marker, Marker::Present(_));
+    let what = match () {
+        () if !is_there || case.symptoms.mofed.lock == Lock::Held => return None,
+        () if case.has(Reason::ModuleInTree) => "the kernel's own modules are live",
+        () if !is_any_loaded(case) => "no RDMA module is loaded",
+        () => return None,
+    };
+    Some(Finding::new(Id::StaleMarker, case.expected.marker.display(), "exists").seen(PROC_MODULES, what))
+}
+
+/// MOFED mounts its headers right before it sets its marker. A mount that shows none, or another
+/// kernel's, beside a marker belongs to a container that is gone (doca-driver-build d64b068).
+fn stale_headers(case: &Case<'_>) -> Option<Finding> {
+    let is_wrong = case.has(Reason::HeadersMissing) || case.has(Reason::HeadersForOtherKernel);
+    let is_ready = matches!(case.seen.marker, Marker::Present(_)) && case.has(Reason::OutOfTree);
+    let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let mount =
+        view.mounts.as_ref().ok()?.headers.as_ref().filter(|mount| mount.point.ends_with("usr/src"))?;
+    (is_wrong && is_ready).then(|| {
+        Finding::new(Id::HeaderMountStale, view.source.display(), format!("{mount} is mounted")).seen(
+            case.seen.headers.root.display(),
+            "shows no headers for this kernel, although MOFED's marker is set",
+        )
+    })
+}
+
+fn is_any_of_mofed(case: &Case<'_>) -> bool {
+    case.expected.modules.iter().filter_map(|name| case.line(name)).any(|line| line.taint.contains('O'))
+}
+
+fn is_any_loaded(case: &Case<'_>) -> bool {
+    case.seen.modules.proc.is_err() || case.expected.modules.iter().any(|name| case.line(name).is_some())
+}
+
+/// MOFED has it while it loads, and takes it away: one beside a marker, without a MOFED, or from
+/// before the boot was left.
+pub(super) fn blacklist(case: &Case<'_>) -> Option<Finding> {
+    let traces = &case.symptoms.mofed;
+    let made = match &traces.blacklisted {
+        Ok(made) => (*made)?,
+        Err(why) => return Some(unreadable(why)),
+    };
+    let why = match () {
+        () if matches!(case.seen.marker, Marker::Present(_)) => "exists, although MOFED has set its marker",
+        () if traces.lock == Lock::Free => "exists, although no MOFED is running",
+        () if case.symptoms.chain.clock.boot.as_ref().is_ok_and(|booted| made < *booted) => {
+            "is older than this boot"
+        }
+        () => return None,
+    };
+    Some(Finding::new(Id::BlacklistLeftBehind, traces.blacklist.display(), why))
+}
+
+/// nvidia-peermem is loaded at boot, and no MOFED is on the host's disk that could be started.
+fn without_any(case: &Case<'_>) -> Option<Finding> {
+    let settings = &case.symptoms.settings;
+    let sign =
+        settings.by_itself.as_ref().filter(|_| settings.on_host.is_none() && !case.has(Reason::OutOfTree))?;
+    let finding = Finding::new(Id::PeermemWithoutMofed, &sign.source, sign.seen.clone());
+    Some(finding.seen("/usr/src/ofa_kernel, /etc/infiniband", "no MOFED is installed on the host"))
+}
+
+/// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
+fn host(case: &Case<'_>) -> Vec<Finding> {
+    let traces = &case.symptoms.mofed;
+    let says =
+        |finding: Finding| match (&case.symptoms.settings.host_mofed, &case.symptoms.settings.by_itself) {
+            (Setting::On(told), _) => finding.seen(&told.source, told.seen.clone()),
+            (_, Some(sign)) => {
+                finding.seen(&sign.source, format!("{}, and no setting says who provides MOFED", sign.seen))
+            }
+            _ => finding,
+        };
+    let mut found: Vec<_> = driver_manager(case).into_iter().chain(other_kernel(case)).collect();
+    if let Some(sign) = case.symptoms.settings.by_itself.as_ref().filter(|_| case.has(Reason::OutOfTree)) {
+        let finding = Finding::new(Id::HostMofedAssumed, &sign.source, sign.seen.clone());
+        let finding =
+            finding.seen(case.expected.lock.display(), "does not exist: no MOFED container has run here");
+        found.push(finding.seen(PROC_MODULES, "MOFED's modules are live"));
+    }
+    if traces.lock == Lock::Held || matches!(traces.marker, Marker::Present(_)) {
+        let (file, seen) = match traces.lock {
+            Lock::Held => (&case.expected.lock, "a running MOFED container holds it"),
+            _ => (&case.expected.marker, "a MOFED container has set it"),
+        };
+        found.push(says(Finding::new(Id::ContainerMofedIgnored, file.display(), seen)));
+    }
+    let is_in_transit = case
+        .seen
+        .modules
+        .proc
+        .iter()
+        .flat_map(|proc| &proc.modules)
+        .any(|module| case.expected.modules.contains(&module.name) && module.state != ProcState::Live);
+    if let Some(sign) = without_any(case).filter(|_| case.has(Reason::SymbolMissing)) {
+        found.push(sign);
+    } else if !is_in_transit && (case.has(Reason::ModuleInTree) || case.has(Reason::ModuleNotLoaded)) {
+        let conditions = case
+            .verdict
+            .holding()
+            .filter(|c| matches!(c.reason, Reason::ModuleInTree | Reason::ModuleNotLoaded));
+        for condition in conditions {
+            found.push(says(Finding::new(Id::HostMofedNotLive, PROC_MODULES, condition.message.clone())));
+        }
+    }
+    found
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! nvidia-peermem beyond its condition: who is registered, and whether one could do without it.
+
+use super::{Case, listing};
+use crate::finding::{Finding, Group, Id, Severity};
+use peermem_gate::condition::Reason;
+use peermem_gate::survey::process::Role;
+use peermem_gate::verdict::Outcome;
+
+/// nvidia-peermem-ctr looks every ten seconds; so may `keep`, after a swap.
+const JUST_STARTED: i64 = 5 * 60;
+
+pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
+    let all = [legacy_client(case), two_clients(case), not_loaded(case, found), consumer_cards(case)];
+    all.into_iter().flatten().collect()
+}
+
+/// An alternative, or a help, is offered only where a root cause is one that it would cure.
+pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
+    let is_of_rdma = |finding: &Finding| {
+        let is_about = matches!(finding.id.group(), Group::View | Group::Mofed | Group::Peermem);
+        finding.severity == Severity::Critical && finding.follows_from.is_none() && is_about
+    };
+    if !found.iter().any(is_of_rdma) || case.verdict.outcome == Outcome::NotApplicable {
+        return Vec::new();
+    }
+    [dma_buf(case), gate(case)].into_iter().flatten().collect()
+}
+
+/// `GeForce` cards: NVIDIA's driver registers none of their memory for RDMA (NVIDIA's list of supported GPUs).
+fn consumer_cards(case: &Case<'_>) -> Option<Finding> {
+    let (source, models) = &case.symptoms.driver.models;
+    let is_consumer = |model: &String| model.contains("GeForce");
+    let all = !models.is_empty() && models.iter().all(is_consumer);
+    let is_used = case.symptoms.settings.rdma.is_on() || case.line("nvidia_peermem").is_some();
+    (all && is_used).then(|| Finding::new(Id::GpuWithoutRdma, source.display(), models.join(", ")))
+}
+
+/// Usable is not loaded: somebody must load it, and not everybody who does is here.
+fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
+    let wished = case.symptoms.settings.rdma.clone();
+    let peermem_gate::survey::setting::Setting::On(told) = wished else { return None };
+    let is_due =
+        case.has(Reason::Usable) && case.line("nvidia_peermem").is_none() && case.is_listed_live("nvidia");
+    if !is_due || found.iter().any(|finding| finding.id == Id::DriverBuilding) {
+        return None;
+    }
+    let processes = &case.symptoms.survey.processes;
+    let is_fresh = |started: Option<i64>| {
+        let age = started.and_then(|started| case.symptoms.chain.clock.age(started));
+        age.is_some_and(|age| age < JUST_STARTED)
+    };
+    let loader = processes.first(Role::Peermem).or_else(|| keeper(case));
+    if loader.is_some_and(|loader| is_fresh(loader.started))
+        || processes.of(Role::Driver).any(|driver| is_fresh(driver.started))
+    {
+        return None;
+    }
+    let finding = Finding::new(Id::PeermemNotLoaded, "/proc/modules", "nvidia_peermem is not loaded")
+        .seen(told.source, told.seen);
+    let finding = case.and_trouble_of(finding, "nvidia-peermem-ctr");
+    Some(match loader {
+        Some(loader) => {
+            let seen = format!("{} is running, should load it, and has not", loader.name);
+            finding.seen(loader.directory.display(), seen)
+        }
+        None => {
+            finding.seen("/proc", "neither nvidia-peermem-ctr nor `peermem-gate keep` is running to load it")
+        }
+    })
+}
+
+fn keeper<'a>(case: &'a Case<'_>) -> Option<&'a peermem_gate::survey::process::Process> {
+    let mut gates = case.symptoms.survey.processes.of(Role::Gate);
+    gates.find(|gate| gate.arguments.iter().any(|argument| argument == "keep"))
+}
+
+/// A driver pod without the gate's container, where RDMA is asked for and a driver pod is here.
+fn gate(case: &Case<'_>) -> Option<Finding> {
+    let survey = &case.symptoms.survey;
+    let pod = survey
+        .pods
+        .with("nvidia-driver-ctr")
+        .filter(|pod| pod.is_here && case.symptoms.settings.rdma.is_on())?;
+    let has_gate = pod.containers.iter().any(|name| name.contains("peermem-gate"))
+        || survey.processes.of(Role::Gate).any(|gate| gate.pod.as_ref() == Some(&pod.uid));
+    let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
+    (!has_gate).then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no peermem-gate container"))
+}
+
+/// Whatever else keeps nvidia-peermem from loading, and the condition says first.
+fn legacy_client(case: &Case<'_>) -> Option<Finding> {
+    let line = case.line("nv_peer_mem")?;
+    Some(Finding::new(Id::LegacyClientLoaded, "/proc/modules", listing(line)))
+}
+
+/// Both register the name `nv_mem`, whose version is nvidia's only if `nvidia_peermem` was first.
+fn two_clients(case: &Case<'_>) -> Option<Finding> {
+    let driver = &case.symptoms.driver;
+    // What is cut off or garbled is no other version.
+    let version = |text: &&String| text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('.');
+    let loaded = driver.loaded.1.iter().flatten().find(version);
+    let client = driver.client.1.iter().flatten().find(version);
+    let foreign = client.zip(loaded).filter(|(client, loaded)| client != loaded).map(|(client, loaded)| {
+        Finding::new(Id::TwoPeerClients, driver.client.0.display(), client.clone())
+            .seen(driver.loaded.0.display(), loaded.clone())
+    });
+    let listed = ["nv_peer_mem", "nvidia_peermem"].map(|name| case.line(name));
+    let both = listed.iter().all(Option::is_some).then(|| {
+        Finding::new(Id::TwoPeerClients, "/proc/modules", "both nv_peer_mem and nvidia_peermem are loaded")
+    });
+    both.or(foreign)
+}
+
+/// NVIDIA's terms for it: open kernel modules, and Linux 5.12 (cloud-native-docs, gpu-operator-rdma.rst).
+fn dma_buf(case: &Case<'_>) -> Option<Finding> {
+    let (path, told) = &case.symptoms.driver.version_file;
+    let open = told.iter().flatten().find(|line| line.contains("Open Kernel Module"))?;
+    let release = &case.seen.kernel.release;
+    (is_since_5_12(release) && case.symptoms.host.without_p2pdma.is_none()).then(|| {
+        Finding::new(Id::DmaBufPossible, path.display(), open.clone())
+            .seen("/proc/sys/kernel/osrelease", release.clone())
+    })
+}
+
+fn is_since_5_12(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (5, 12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        assert!(is_since_5_12("5.14.0-427.96.1.el9_4.aarch64+64k") && is_since_5_12("6.1.0-56-amd64"));
+        assert!(!is_since_5_12("5.4.0-1-generic") && !is_since_5_12("4.18.0-553.el8") && !is_since_5_12(""));
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! RDMA beyond the modules, where somebody wants it: devices, ports, device files, and what keeps programs from using
+//! them.
+
+use super::{Case, DEVICES, unreadable};
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use crate::stamp::SECOND;
+use crate::symptoms::PciFunction;
+use crate::symptoms::logs::Said;
+use crate::symptoms::rdma::{Device, Port};
+use peermem_gate::survey::process::Role;
+
+/// Modules that make the device files of programs, and the name that each makes below /dev/infiniband.
+pub(super) const FOR_PROGRAMS: [(&str, &str); 2] = [("rdma_ucm", "rdma_cm"), ("ib_umad", "umad")];
+/// In seconds. Until then a node's links come up.
+const BOOT: i64 = 15 * 60;
+/// Below this much locked memory no RDMA program gets far.
+const LITTLE: u64 = 1 << 30;
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    if !case.is_live("mlx5_core") {
+        return Vec::new();
+    }
+    let network = case.symptoms.rdma.network.interfaces.as_ref().err().map(unreadable);
+    let some = [device(case), ports(case), lost(case), without_guid(case), user_access(case), netns(case)];
+    some.into_iter().chain([iommu(case), memlock(case), plugin(case), network]).flatten().collect()
+}
+
+fn nics<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a PciFunction> {
+    let nics = case.symptoms.nics.iter().flatten();
+    nics.filter(|nic| nic.is_network() && nic.driver.as_deref() == Some("mlx5_core"))
+}
+
+pub(super) fn devices<'a>(case: &'a Case<'_>) -> &'a [Device] {
+    case.symptoms.rdma.devices.as_ref().ok().and_then(|devices| devices.as_deref()).unwrap_or_default()
+}
+
+/// Of a device that one NIC has, the others are not proven wrong: RoCE may be off on purpose.
+fn device(case: &Case<'_>) -> Option<Finding> {
+    let known = case.symptoms.rdma.devices.as_ref().ok()?;
+    let has_one = |nic: &PciFunction| {
+        known
+            .iter()
+            .flatten()
+            .any(|device| device.address.as_ref().is_none_or(|address| *address == nic.address))
+    };
+    let without: Vec<_> = nics(case).filter(|nic| !has_one(nic)).collect();
+    let all = !without.is_empty() && without.len() == nics(case).count();
+    let class = case.symptoms.rdma.class.display();
+    let told = without.iter().map(|nic| {
+        let seen = format!("no device of {}", nic.address);
+        Finding::new(Id::RdmaDeviceMissing, &class, seen)
+    });
+    told.reduce(Finding::and).filter(|_| all)
+}
+
+/// One that is active is enough: others may be for storage, or not be plugged in.
+fn ports(case: &Case<'_>) -> Option<Finding> {
+    let nics: Vec<_> = nics(case).map(|nic| nic.address.as_str()).collect();
+    let ours = |device: &&Device| device.address.as_deref().is_none_or(|address| nics.contains(&address));
+    let ports: Vec<(&Device, &Port)> = devices(case)
+        .iter()
+        .filter(ours)
+        .flat_map(|device| device.ports.iter().map(move |port| (device, port)))
+        .collect();
+    let is = |port: &Port, state: &str| port.state.as_deref() == Some(state);
+    let is_known = ports.iter().all(|(_, port)| port.state.is_some());
+    if ports.is_empty() || !is_known || ports.iter().any(|(_, port)| is(port, "ACTIVE")) {
+        return None;
+    }
+    let waits = |port: &Port| is(port, "INIT") && port.link_layer.as_deref() != Some("Ethernet");
+    let id =
+        if ports.iter().any(|(_, port)| waits(port)) { Id::SubnetManagerMissing } else { Id::RdmaPortsDown };
+    let told = ports.iter().map(|(device, port)| {
+        let source =
+            case.symptoms.rdma.class.join(&device.name).join("ports").join(&port.number).join("state");
+        let layer = port.link_layer.as_deref().unwrap_or("unknown link layer");
+        let state = port.state.as_deref().unwrap_or_default();
+        let manager = port.sm_lid.as_deref().map(|lid| format!(", subnet manager {lid}")).unwrap_or_default();
+        Finding::new(id, source.display(), format!("{state}, {layer}{manager}"))
+    });
+    told.reduce(Finding::and)
+}
+
+/// A port that had its link, while others of the node have theirs. At boot the kernel says the same of a port that
+/// never had a cable.
+fn lost(case: &Case<'_>) -> Option<Finding> {
+    let logs = &case.symptoms.logs;
+    let clock = &case.symptoms.chain.clock;
+    let is_late = |said: &Said| {
+        let at = said.saying.until.or(said.saying.at).and_then(|at| logs.on_wall(at));
+        let since_boot = at.zip(clock.boot.as_ref().ok()).map(|(at, boot)| at.ns / SECOND - boot);
+        since_boot.is_some_and(|seconds| seconds > BOOT)
+    };
+    let is_active = |device: &Device| device.ports.iter().any(|port| port.state.as_deref() == Some("ACTIVE"));
+    let down = devices(case).iter().filter(|device| !is_active(device));
+    let told = down.filter_map(|device| {
+        let address = device.address.as_deref()?;
+        let said = logs.saying(Meaning::PortDown).rfind(|said| Case::field(said, "bdf") == address)?;
+        is_late(said).then(|| {
+            let seen = format!("{} of {address} is not active", device.name);
+            case.by_word(Id::RdmaPortLost, said).seen(case.symptoms.rdma.class.display(), seen)
+        })
+    });
+    told.reduce(Finding::and).filter(|_| devices(case).iter().any(is_active))
+}
+
+/// A virtual function of `InfiniBand` comes without one, and its port stays down until it has one.
+fn without_guid(case: &Case<'_>) -> Option<Finding> {
+    let is_unnamed = |device: &&Device| {
+        let is_down = |port: &Port| {
+            port.state.as_deref() == Some("DOWN") && port.link_layer.as_deref() != Some("Ethernet")
+        };
+        let guid = device.guid.as_deref().unwrap_or_default();
+        !guid.is_empty()
+            && guid.bytes().all(|byte| matches!(byte, b'0' | b':'))
+            && device.ports.iter().any(is_down)
+    };
+    let told = devices(case).iter().filter(is_unnamed).map(|device| {
+        let source = case.symptoms.rdma.class.join(&device.name).join("node_guid");
+        let port = device.address.as_deref().unwrap_or_default();
+        let seen = format!("is zero, and the port of virtual function {port} is DOWN");
+        Finding::new(Id::VirtualFunctionWithoutGuid, source.display(), seen)
+    });
+    told.reduce(Finding::and)
+}
+
+fn user_access(case: &Case<'_>) -> Option<Finding> {
+    if devices(case).is_empty() || !case.is_live("ib_uverbs") {
+        return None;
+    }
+    let nodes = case.symptoms.rdma.nodes.as_ref().ok()?;
+    let missing = FOR_PROGRAMS.iter().filter(|(module, node)| {
+        case.line(module).is_none() && !nodes.iter().any(|name| name.starts_with(node))
+    });
+    let told = missing.map(|(module, node)| {
+        Finding::new(Id::RdmaUserAccessMissing, "/proc/modules", format!("{module} is not loaded"))
+            .seen("/dev/infiniband", format!("{node} is missing"))
+    });
+    told.reduce(Finding::and)
+}
+
+/// The shared device plugin offers none, though devices are there.
+fn plugin(case: &Case<'_>) -> Option<Finding> {
+    let said = case.heard(&[Meaning::RdmaPluginExposes], &[])?;
+    let offers_none = Case::field(said, "number").bytes().all(|digit| digit == b'0');
+    (offers_none && !devices(case).is_empty()).then(|| {
+        let finding = case.by_word(Id::RdmaPluginOffersNone, said);
+        let finding = case.and_word(finding, case.heard(&[Meaning::RdmaPluginMisses], &[]));
+        case.and_word(finding, case.heard(&[Meaning::RdmaPluginSelectsNone], &[]))
+    })
+}
+
+fn netns(case: &Case<'_>) -> Option<Finding> {
+    let (path, mode) = &case.symptoms.rdma.netns_mode;
+    let is_exclusive = mode.as_ref().ok()?.as_deref() == Some("N");
+    let plugin = case.symptoms.survey.processes.first(Role::RdmaDevicePlugin);
+    let said = case.heard(&[Meaning::RdmaPluginNetns], &[Meaning::RdmaPluginExposes]);
+    (is_exclusive && (plugin.is_some() || said.is_some())).then(|| {
+        let finding = Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive");
+        let finding = match plugin {
+            Some(plugin) => {
+                let seen = format!("{} is the shared device plugin", plugin.name);
+                finding.seen(plugin.directory.display(), seen)
+            }
+            None => finding,
+        };
+        case.and_word(finding, said)
+    })
+}
+
+/// Not on Arm: its servers are made to translate for GPUs.
+fn iommu(case: &Case<'_>) -> Option<Finding> {
+    if case.seen.kernel.machine == "aarch64" || !case.has_gpu() {
+        return None;
+    }
+    let translated =
+        |function: &&PciFunction| function.iommu.as_deref().is_some_and(|r#type| r#type.starts_with("DMA"));
+    let told = case.symptoms.gpus().chain(nics(case)).filter(translated).map(|function| {
+        let source = format!("{DEVICES}/{}/iommu_group/type", function.address);
+        Finding::new(Id::IommuTranslates, source, function.iommu.clone().unwrap_or_default())
+    });
+    told.reduce(Finding::and).or_else(|| iommu_by_command_line(case))
+}
+
+/// Without a group, the kernel's arguments decide.
+fn iommu_by_command_line(case: &Case<'_>) -> Option<Finding> {
+    let has_types = case.symptoms.gpus().any(|gpu| gpu.iommu.is_some());
+    let line = case.symptoms.host.command_line.as_ref().ok()?.as_ref().filter(|_| !has_types)?;
+    let has = |argument: &str| line.split_ascii_whitespace().any(|word| word == argument);
+    let is_on = ["intel_iommu=on", "amd_iommu=on", "iommu=force", "iommu.passthrough=0", "iommu.strict=1"]
+        .into_iter()
+        .find(|argument| has(argument))?;
+    let passes = has("iommu=pt") || has("iommu.passthrough=1");
+    (!passes).then(|| {
+        Finding::new(
+            Id::IommuTranslates,
+            "/proc/cmdline",
+            format!("{is_on}, and neither iommu=pt nor iommu.passthrough=1"),
+        )
+    })
+}
+
+fn memlock(case: &Case<'_>) -> Option<Finding> {
+    let (path, limit) = case.symptoms.host.memlock.as_ref()?;
+    let soft = limit.split_ascii_whitespace().next()?;
+    let bytes: u64 = soft.parse().ok()?;
+    (bytes < LITTLE).then(|| {
+        Finding::new(Id::MemlockLimited, path.display(), format!("Max locked memory: {bytes} bytes"))
+    })
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What keeps a container from seeing what MOFED does: its mounts, and inotify's limits.
+
+use super::{Case, unreadable};
+use crate::finding::{Finding, Id};
+use crate::sentence::Meaning;
+use crate::symptoms::{Mounts, View, Whose};
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if !case.is_host_mofed() {
+        found.extend(private(case));
+        found
+            .extend(case.symptoms.views.iter().filter_map(|view| view.mounts.as_ref().err().map(unreadable)));
+        let containers = case.symptoms.views.iter().filter(|view| view.whose != Whose::Host);
+        found.extend(containers.filter_map(|view| mounts(case, view)));
+    }
+    found
+}
+
+fn host<'a>(case: &'a Case<'_>) -> Option<&'a Mounts> {
+    let host = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    host.mounts.as_ref().ok()
+}
+
+/// What the host has private no container gets to see, whatever its own mounts say: neither MOFED's marker nor the
+/// root of the driver's container.
+pub(super) fn private(case: &Case<'_>) -> Option<Finding> {
+    let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let mount = host(case)?.marker.as_ref().filter(|mount| !mount.propagates)?;
+    let seen = format!("{mount}, which holds the containers' directories, is private on the host");
+    Some(Finding::new(Id::RunNotShared, view.source.display(), seen))
+}
+
+fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Finding> {
+    let own = mounts.as_ref().ok()?.marker.as_ref().filter(|mount| mount.is_volume())?;
+    let who = if *whose == Whose::Driver { "the driver container" } else { "this process" };
+    let seen_at_host = host(case).and_then(|host| host.marker.as_ref());
+    if own.root.to_string_lossy().ends_with("//deleted") {
+        let seen = format!("{own}, as {who} sees it, is a deleted directory");
+        return Some(Finding::new(Id::MountPinned, source.display(), seen));
+    }
+    if let Some(host) = seen_at_host.filter(|host| host.device != own.device) {
+        let seen =
+            format!("{who} sees {own} on file system {}, the host has {host} on {}", own.device, host.device);
+        return Some(Finding::new(Id::MountPinned, source.display(), seen));
+    }
+    // With precompiled modules the headers do not matter, and the marker needs no mount to come.
+    (!own.propagates && !case.expected.precompiled).then(|| {
+        let seen = format!("{own}, as {who} sees it, is private: neither master nor shared");
+        Finding::new(Id::MountPropagationMissing, source.display(), seen)
+    })
+}
+
+/// Logs and kubelet's directories that cannot be read would have told more of a node with GPUs.
+pub(super) fn sources(case: &Case<'_>) -> Vec<Finding> {
+    let symptoms = case.symptoms;
+    let unread = symptoms.logs.unreadable.iter().chain(&symptoms.survey.pods.unreadable);
+    unread.map(super::unreadable).collect()
+}
+
+/// Asked for and refused; or counted, and all used up; or a container said so.
+pub(super) fn inotify(case: &Case<'_>) -> Vec<Finding> {
+    let watching = &case.symptoms.inotify;
+    let limit = |index: usize| -> Option<(String, u64)> {
+        let (path, says) = watching.limits.get(index)?;
+        let text = says.as_ref().ok()?.as_deref()?;
+        let limit: u64 = text.parse().ok()?;
+        // Zeros without end are no number that a kernel has printed.
+        (limit.to_string() == text).then(|| (path.display().to_string(), limit))
+    };
+    let none = [limit(0), limit(1)].into_iter().flatten().find(|(_, limit)| *limit == 0);
+    let used_up =
+        watching.most.as_ref().zip(limit(0)).filter(|((_, count), (_, limit))| *count as u64 >= *limit);
+    let said = case.heard(&[Meaning::TooManyOpenFiles], &[]);
+    let finding = match (&watching.refused, none, used_up, said) {
+        (Some(why), ..) => Finding::new(Id::InotifyExhausted, "inotify_init1(2)", why.clone()),
+        (_, Some((path, _)), ..) => Finding::new(Id::InotifyExhausted, path, "0"),
+        (_, _, Some(((user, count), _)), _) => Finding::new(
+            Id::InotifyExhausted,
+            "/proc/*/fd",
+            format!("user {user} has {count} inotify instances"),
+        ),
+        (.., Some(said)) if limit(0).is_none_or(|(_, limit)| limit <= 1024) => {
+            case.by_word(Id::InotifyExhausted, said)
+        }
+        _ => return Vec::new(),
+    };
+    let told = limit(0).into_iter().chain(limit(1));
+    let with_limits = told.fold(finding, |finding, (path, limit)| {
+        let is_told = finding.evidence.iter().any(|evidence| evidence.source == path);
+        if is_told { finding } else { finding.seen(path, limit.to_string()) }
+    });
+    vec![with_limits]
+}

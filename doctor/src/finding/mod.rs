@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `doctor` finds: the words for it, and which of them follows from which.
+//!
+//! A finding's id decides its severity, title, remedy and possible causes ([`Id`]); the evidence is
+//! the node's. Where a finding is a condition's reason, it has the reason's name.
+
+pub mod fact;
+mod table;
+
+use peermem_gate::condition::Reason;
+use peermem_gate::observation::Evidence;
+use peermem_gate::order;
+use peermem_gate::remedy::{Facts, MOST};
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+pub use table::Id;
+
+/// How bad it is, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Does not pass by itself.
+    Critical,
+    /// Wrong, or suspicious; may pass.
+    Warning,
+    /// It cannot be seen: a permission or a mount is missing.
+    Unknown,
+    /// Worth knowing; nothing is wrong with it.
+    Info,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Critical => "critical",
+            Self::Warning => "warning",
+            Self::Unknown => "unknown",
+            Self::Info => "info",
+        })
+    }
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// A source that cannot be read.
+    Source,
+    /// What a container sees of the host.
+    View,
+    /// A GPU.
+    Gpu,
+    /// The node itself: its disk, its memory, its images.
+    Node,
+    /// MOFED: who provides it, its marker, modules and headers.
+    Mofed,
+    /// Fabric Manager and the `NVLink` switches.
+    Fabric,
+    /// RDMA devices beyond MOFED's readiness.
+    Rdma,
+    /// nvidia-peermem and its build.
+    Peermem,
+    /// NVIDIA's driver.
+    Driver,
+    /// The GPU Operator's readiness chain.
+    Chain,
+    /// The container runtime, the toolkit and the device plugin.
+    Runtime,
+    /// Networks of pods.
+    Network,
+    /// Nothing is wrong with it: an alternative, or a help.
+    Hint,
+}
+
+/// One thing that is wrong, or worth knowing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Stable; docs/findings.md explains each.
+    pub id: Id,
+    /// `id.severity()`; `Info` for a finding that follows from another, because the cause has the alarm.
+    pub severity: Severity,
+    /// Always `id.title()`.
+    pub title: &'static str,
+    /// What it was seen by; never empty.
+    pub evidence: Vec<Evidence>,
+    /// Steps that a person can take, in this order. A judge may put steps of its own here; [`ordered`] adds the
+    /// id's.
+    pub remedy: Vec<String>,
+    /// The finding that it comes from: it goes when that goes. Set by [`ordered`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub follows_from: Option<Id>,
+}
+
+impl Finding {
+    /// With all that the id says; [`Finding::seen`] adds more evidence.
+    #[must_use]
+    pub fn new(id: Id, source: impl fmt::Display, seen: impl Into<String>) -> Self {
+        Self {
+            id,
+            severity: id.severity(),
+            title: id.title(),
+            evidence: vec![Evidence::new(source.to_string(), seen)],
+            remedy: Vec::new(),
+            follows_from: None,
+        }
+    }
+
+    /// The same, with one more piece of evidence.
+    #[must_use]
+    pub fn seen(mut self, source: impl fmt::Display, seen: impl Into<String>) -> Self {
+        self.evidence.push(Evidence::new(source.to_string(), seen));
+        self
+    }
+
+    /// The same, with the evidence of another of its id; the same evidence is reported once.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for evidence in other.evidence {
+            if !self.evidence.contains(&evidence) {
+                self.evidence.push(evidence);
+            }
+        }
+        self
+    }
+}
+
+impl Id {
+    /// The finding of a reason; every reason that keeps the gate closed has one.
+    #[must_use]
+    pub fn of(reason: Reason) -> Option<Self> {
+        Self::ALL.iter().copied().find(|id| id.reason() == Some(reason))
+    }
+
+    /// Whether something that is wrong in this group may stop this step of the readiness chain. The toolkit and the
+    /// validation come after the driver, and only they need the container runtime.
+    fn is_stopped_by(self, group: Group) -> bool {
+        let is_late = matches!(self, Self::ToolkitNotReady | Self::ValidationIncomplete);
+        is_late || !matches!(group, Group::Runtime | Group::Network)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One finding an id, with the evidence of all; root causes first, worst first, and under each what
+/// follows from it. The remedies are chosen by what is known of this node.
+#[must_use]
+pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
+    let mut all = merged(found);
+    order::sort_by_key(&mut all, |finding| finding.id);
+    let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
+    for finding in &mut all {
+        // A cause stands above what follows from it in the table, so there is no circle.
+        finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
+        let own = facts.choose(finding.id.remedy());
+        let mut steps: Vec<_> = finding.remedy.iter().map(|step| facts.fill(step)).collect();
+        steps.extend(own);
+        steps.truncate(MOST);
+        finding.remedy = steps;
+    }
+    stopped_by_the_worst(&mut all);
+    for finding in all.iter_mut().filter(|finding| finding.follows_from.is_some()) {
+        finding.severity = Severity::Info;
+    }
+    let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
+    order::sort_by_key(&mut roots, |id| (urgency(*id, &all), id.severity(), *id));
+    let mut order = Vec::with_capacity(ids.len());
+    for root in roots {
+        descend(root, &all, &mut order);
+    }
+    order::sort_by_key(&mut all, |finding| order.iter().position(|id| *id == finding.id));
+    all
+}
+
+/// The readiness chain stops because of whatever else is wrong, though nothing says which.
+fn stopped_by_the_worst(all: &mut [Finding]) {
+    let is_of_chain = |finding: &Finding| finding.id.group() == Group::Chain;
+    let roots = all.iter().filter(|finding| finding.follows_from.is_none() && !is_of_chain(finding));
+    let worst = roots.min_by_key(|finding| (finding.severity, finding.id));
+    let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
+    let Some(worst) = worst.filter(is_loud).map(|finding| finding.id) else { return };
+    for finding in all.iter_mut().filter(|finding| is_of_chain(finding)) {
+        let may_follow = finding.id.is_stopped_by(worst.group());
+        finding.follows_from = finding.follows_from.or(may_follow.then_some(worst));
+    }
+}
+
+fn merged(found: Vec<Finding>) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::with_capacity(found.len());
+    for finding in found {
+        match all.iter_mut().find(|other| other.id == finding.id) {
+            None => all.push(finding),
+            Some(other) => *other = other.clone().and(finding),
+        }
+    }
+    all
+}
+
+/// What is harmless by itself comes before the unknown, if others come from it: it explains
+/// them. But that there is no GPU explains nothing that is wrong.
+#[must_use]
+pub fn urgency(root: Id, all: &[Finding]) -> Severity {
+    let explains = root != Id::NoGpu && all.iter().any(|finding| finding.follows_from == Some(root));
+    if explains { root.severity().min(Severity::Warning) } else { root.severity() }
+}
+
+fn descend(cause: Id, all: &[Finding], order: &mut Vec<Id>) {
+    order.push(cause);
+    for finding in all.iter().filter(|finding| finding.follows_from == Some(cause)) {
+        descend(finding.id, all, order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peermem_gate::condition::Consequence;
+
+    #[test]
+    fn every_reason_that_holds_has_its_finding() {
+        for reason in Reason::ALL {
+            let holds = matches!(reason.consequence(), Consequence::Holds | Consequence::Blocks);
+            assert_eq!(Id::of(*reason).is_some(), holds, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_cause_stands_above_what_follows_from_it() {
+        for id in Id::ALL {
+            assert!(id.causes().iter().all(|cause| cause < id), "{id}: {:?}", id.causes());
+        }
+    }
+
+    #[test]
+    fn titles_and_remedies_are_for_people() {
+        for id in Id::ALL {
+            assert!(id.title().len() <= 110 && !id.title().ends_with('.'), "{id}");
+            assert!(!id.remedy().is_empty(), "{id} has no remedy");
+            for step in id.remedy() {
+                let step = step.text;
+                assert!(step.ends_with(['.', ':']) && step.matches('`').count() % 2 == 0, "{id}: {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_harmless_cause_is_as_urgent_as_what_comes_of_it() {
+        use Id::{MarkerAbsent, MofedBuilding, SourceUnreadable};
+        let found =
+            [SourceUnreadable, MarkerAbsent, MofedBuilding].map(|id| Finding::new(id, "source", "seen"));
+        let ids: Vec<_> = ordered(found.into(), &Facts::default()).iter().map(|finding| finding.id).collect();
+        assert_eq!(ids, [MofedBuilding, MarkerAbsent, SourceUnreadable]);
+    }
+
+    #[test]
+    fn the_root_cause_is_first_and_its_consequences_stand_under_it() {
+        use Id::{HeadersMissing, LegacyClientLoaded, MarkerAbsent, ModuleInTree, StorageModulesLoaded};
+        let mixed = [ModuleInTree, LegacyClientLoaded, HeadersMissing, StorageModulesLoaded, MarkerAbsent];
+        let found = mixed.iter().chain(&mixed).map(|id| Finding::new(*id, "source", "seen"));
+        let ordered = ordered(
+            found.collect(),
+            &Facts::default()
+                .node(&peermem_gate::remedy::NodeName { name: "node-1".into(), is_guess: false }),
+        );
+        let ids: Vec<_> = ordered.iter().map(|finding| finding.id).collect();
+        assert_eq!(ids[0], StorageModulesLoaded);
+        assert_eq!(ids.last(), Some(&LegacyClientLoaded), "of the same severity, and no consequence");
+        assert!(ordered[1..4].iter().all(|finding| finding.follows_from.is_some()), "{ids:?}");
+        assert!(
+            ordered.iter().all(|finding| finding.evidence.len() == 1),
+            "the same evidence is reported once"
+        );
+        assert!(!format!("{ordered:?}").contains("{node}"));
+    }
+}

@@ -1,0 +1,1355 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every finding there is, with its remedy. docs/findings.md lists them.
+
+use super::fact::{DRM_LOADED, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE};
+use super::{Group, Severity};
+use peermem_gate::condition::Reason;
+use peermem_gate::remedy::fact::{
+    BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, MOFED_POD_UNNAMED, STATE_FILE,
+};
+use peermem_gate::remedy::text::{
+    AS_HOST_ROOT, BUILD_ON_THIS_NODE, FAST_PATH, FIND_MOFED, MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD,
+    NEW_MOFED_POD, NO_FORCE_REINSTALL, REMOUNT, TOOLKIT_BUILD,
+};
+use peermem_gate::remedy::{
+    self, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, STALE_MARKER, Step, UMAD_NOT_LOADED,
+};
+use peermem_gate::steps;
+
+const FIND_DRIVER: &str = "Find it: \
+    `kubectl get pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.";
+const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver-logs} -c nvidia-driver-ctr`, with \
+    `--previous` if it restarts; and `dmesg` on the node.";
+const MANAGER_LOG: &str =
+    "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
+const GATE: &str = "To prevent this at the next boot, run `peermem-gate wait` before the build.";
+
+/// A row's remedy: steps of its own, those of a reason (`of_reason`), or those of a state that reasons share.
+macro_rules! remedy {
+    ($name:ident, of_reason) => {
+        remedy::of(Reason::$name)
+    };
+    ($name:ident, like $steps:ident) => {
+        $steps
+    };
+    ($name:ident, [$($steps:tt)*]) => {
+        steps![$($steps)*]
+    };
+}
+
+macro_rules! reason {
+    ($name:ident, of_reason) => {
+        Some(Reason::$name)
+    };
+    ($name:ident, $($other:tt)*) => {
+        None
+    };
+}
+
+macro_rules! findings {
+    ($($group:ident { $($name:ident: $severity:ident, $title:literal, after [$($cause:ident),* $(,)?],
+        $remedy:tt $($like:ident)?;)* })*) => {
+        #[expect(clippy::doc_markdown, reason = "the titles are shown as plain text")]
+        /// A finding's name: stable. A cause is above what follows from it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Id { $($(#[doc = $title] $name,)*)* }
+
+        named!(Id: $($($name),*),*);
+
+        impl Id {
+            /// What it is about.
+            #[must_use]
+            pub fn group(self) -> Group {
+                match self { $($(Self::$name => Group::$group,)*)* }
+            }
+
+            /// How bad it is.
+            #[must_use]
+            pub fn severity(self) -> Severity {
+                match self { $($(Self::$name => Severity::$severity,)*)* }
+            }
+
+            /// What is wrong, in a few words.
+            #[must_use]
+            pub fn title(self) -> &'static str {
+                match self { $($(Self::$name => $title,)*)* }
+            }
+
+            /// What it may come from: the first of these that was found too is its cause.
+            #[must_use]
+            pub fn causes(self) -> &'static [Self] {
+                match self { $($(Self::$name => &[$(Self::$cause),*],)*)* }
+            }
+
+            /// What a person can do, step by step.
+            #[must_use]
+            pub fn remedy(self) -> &'static [Step] {
+                match self { $($(Self::$name => remedy!($name, $remedy $($like)?),)*)* }
+            }
+
+            /// The reason that it is the finding of.
+            #[must_use]
+            pub fn reason(self) -> Option<Reason> {
+                match self { $($(Self::$name => reason!($name, $remedy $($like)?),)*)* }
+            }
+        }
+    };
+}
+
+findings! {
+    // What cannot be seen.
+    Source {
+        SourceUnreadable: Unknown, "a source of further evidence cannot be read",
+            after [],
+            [AS_HOST_ROOT];
+        DevicesUnreadable: Unknown, "the PCI devices cannot be read",
+            after [],
+            of_reason;
+        VpdUnreadable: Unknown, "unknown whether this is an NVLink 5 machine: a device's vpd cannot be read",
+            after [],
+            of_reason;
+        RdmaDevicesUnreadable: Unknown, "RDMA devices cannot be read",
+            after [],
+            of_reason;
+        MarkerUnreadable: Unknown, "MOFED's marker cannot be examined",
+            after [],
+            of_reason;
+        LocksUnreadable: Unknown, "the system's locks cannot be read",
+            after [],
+            of_reason;
+        ModulesUnreadable: Unknown, "module states cannot be read",
+            after [],
+            of_reason;
+        VersionUnreadable: Unknown, "mlx5_core's version cannot be read",
+            after [],
+            of_reason;
+        SymbolsNotRead: Unknown, "the kernel's symbols were not read",
+            after [],
+            of_reason;
+        HeadersUnreadable: Unknown, "MOFED's headers cannot be read",
+            after [],
+            of_reason;
+        SignatureUnknown: Unknown, "unknown whether the kernel loads unsigned modules",
+            after [],
+            of_reason;
+        ModuleFileUnreadable: Unknown, "nvidia-peermem.ko cannot be read",
+            after [],
+            of_reason;
+    }
+
+    // The view: what keeps this process, or the driver container, from seeing what MOFED does.
+    View {
+        MarkerDirectoryUnlinked: Critical, "this mount shows a deleted directory: no marker can appear in it",
+            after [],
+            of_reason;
+        RunNotShared: Critical, "the host's /run is a private mount: containers do not see each other's mounts",
+            after [],
+            [
+                "Make the mount shared on the node: `mount --make-rshared /run`, then delete the pods of both operators on it.",
+                "Find what made it private: `findmnt -o TARGET,PROPAGATION /run`; systemd makes it shared at boot.",
+            ];
+        MountPinned: Critical, "a container's mount shows a tree that the host has replaced",
+            after [MarkerDirectoryUnlinked],
+            [REMOUNT, MOUNT_PARENT];
+        MountPropagationMissing: Warning, "a container does not see what MOFED mounts after the container's start",
+            after [RunNotShared],
+            like MOUNT_PROPAGATION_MISSING;
+        InotifyExhausted: Warning, "the limit of inotify instances is reached",
+            after [],
+            [
+                "Raise the limit on the node: `sysctl -w fs.inotify.max_user_instances=8192`, and write it to \
+                    `/etc/sysctl.d/90-inotify.conf`.",
+                "Find what uses them: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
+                "Then delete the pods that failed with `too many open files`.",
+            ];
+        MarkerNotAFile: Critical, "the marker's path is not a regular file",
+            after [],
+            of_reason;
+    }
+
+    // The buses.
+    Rdma {
+        RdmaRequestedWithoutNic: Warning, "RDMA is requested on a node without a Mellanox device",
+            after [],
+            [
+                "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own, selected \
+                    by nodeSelector, with \
+                    `rdma.enabled: false`. From GPU Operator 26.3 on the validator waits here without end.",
+                "If the node should have such a device, repair the hardware or the pass-through.",
+            ];
+        NicOnlyVfio: Warning, "every Mellanox device is bound to vfio-pci, for virtual machines",
+            after [],
+            [
+                "If this node should use RDMA itself, bind one back: remove it from the `vfio-pci` configuration and reboot, or \
+                    `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
+                "Otherwise, set `driver.rdma.enabled: false` for such nodes.",
+            ];
+    }
+
+    Gpu {
+        NouveauHasGpu: Critical, "nouveau is bound to the GPU: NVIDIA's driver cannot use it",
+            after [],
+            [
+                @OPENSHIFT "Add the kernel argument `modprobe.blacklist=nouveau` with a MachineConfig; the node reboots.",
+                "Blacklist nouveau: write `blacklist nouveau` and `options nouveau modeset=0` to \
+                    `/etc/modprobe.d/blacklist-nouveau.conf`, run `update-initramfs -u` (or `dracut --force`), \
+                    and reboot the node.",
+            ];
+        GpuBoundToVfio: Warning, "the GPUs are bound to vfio-pci, for virtual machines: NVIDIA's driver cannot use them",
+            after [],
+            [
+                "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs, and reboot it.",
+                "Remove the GPUs from the host's vfio configuration (`/etc/modprobe.d`, kernel argument \
+                    `vfio-pci.ids`) if it has one.",
+                "Otherwise, label it `nvidia.com/gpu.workload.config=vm-passthrough`: then no driver container is placed here.",
+            ];
+        VgpuManagerOnHost: Warning, "the host's vGPU manager uses the GPUs: a driver container cannot run beside it",
+            after [],
+            [
+                "Label the node `nvidia.com/gpu.workload.config=vm-vgpu` if virtual machines use its GPUs.",
+                "Remove the vGPU manager from the host and reboot if containers are to use them.",
+            ];
+        GpuBarUnassigned: Critical, "the firmware assigned no address space (BAR) to a GPU: the driver cannot use it",
+            after [],
+            [
+                "Enable `Above 4G decoding` (and `Resizable BAR`, or a large MMIO size) in the firmware's setup, and reboot.",
+                "Update the firmware, or add the kernel argument `pci=realloc`, if the setting is already there.",
+                "Enlarge the MMIO window of a virtual machine (`pciPassthru.64bitMMIOSizeGB`, OVMF's `X-PciMmio64Mb`).",
+            ];
+    }
+
+    Driver {
+        ModuleSignatureRejected: Critical, "the kernel rejected a module's signature (Secure Boot)",
+            after [],
+            [
+                "Use a driver whose modules are signed with a key that this machine trusts: a precompiled driver \
+                    of the distribution.",
+                "Enroll the key that signed them: `mokutil --import KEY.der`, then reboot and confirm.",
+                "Turn Secure Boot off in the firmware's setup if nothing else needs it.",
+            ];
+        SelinuxRefuses: Critical, "SELinux refuses the driver's modules: permission denied",
+            after [],
+            [
+                "Read the denial on the node: `ausearch -m avc -c modprobe`.",
+                "Update `container-selinux` on the node and the GPU Operator: their policies let the driver's container load modules.",
+                "Add a policy module of your own that allows it: `ausearch -m avc -c modprobe | audit2allow -M nvidia-driver`, then \
+                    `semodule -i nvidia-driver.pp`.",
+            ];
+    }
+
+    Gpu {
+        GpuNeedsOpenModules: Critical, "a GPU needs NVIDIA's open kernel modules, and the proprietary ones were loaded",
+            after [],
+            [
+                @DRIVER_POD "Set `driver.kernelModuleType: open` in the ClusterPolicy (`auto` chooses by the GPU since GPU Operator \
+                    25.3); the driver pods then start again.",
+                @HOST_DRIVER "Install the open kernel modules on the host (`nvidia-open`, `nvidia-driver-VERSION-open`, or the \
+                    installer's `--kernel-module-type=open`), and reboot.",
+                "Remove `KERNEL_MODULE_TYPE=proprietary` from the driver's environment if it is set there.",
+            ];
+        GpuNeedsProprietaryModules: Critical, "a GPU is too old for NVIDIA's open kernel modules, and they were loaded",
+            after [],
+            [
+                @DRIVER_POD "Set `driver.kernelModuleType: proprietary` in the ClusterPolicy, or in an NVIDIADriver for nodes with such GPUs.",
+                @HOST_DRIVER "Install the proprietary kernel modules on the host, and reboot.",
+            ];
+        GpuNotSupported: Critical, "this release of NVIDIA's driver does not support a GPU of this node",
+            after [GpuNeedsOpenModules, GpuNeedsProprietaryModules],
+            [
+                "Read which release supports it: `dmesg | grep -A 4 'NVRM: The NVIDIA GPU'`.",
+                @DRIVER_POD "Set `driver.version` to such a release, in an NVIDIADriver of its own if other nodes have newer GPUs.",
+                @HOST_DRIVER "Install such a release on the host, and reboot.",
+                @VIRTUAL_MACHINE "If its GPU is a vGPU, use NVIDIA's vGPU guest driver (GRID) and a licence instead: the data centre driver \
+                    supports no vGPU. Or pass the whole GPU through.",
+            ];
+        GpuFirmwareMissing: Critical, "nvidia finds no firmware (GSP) for a GPU: it cannot start it",
+            after [],
+            [
+                @DRIVER_POD "Delete this node's driver pod: it brings the firmware, and writes its place to \
+                    `/sys/module/firmware_class/parameters/path`: `kubectl delete pod {driver}`.",
+                @HOST_DRIVER "Install the firmware of exactly the loaded driver's version below `/lib/firmware/nvidia/VERSION` (package \
+                    `nvidia-firmware-VERSION`, or the driver's installer), then load nvidia again.",
+                "Compare the version in the message with `/sys/module/nvidia/version`: an update on disk without a reboot takes the \
+                    old firmware away. Reboot then.",
+            ];
+        GpuLost: Critical, "a GPU has fallen off the bus: nothing reaches it until a reset",
+            after [],
+            [
+                "Drain the node and reboot it, or power it off and on: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`.",
+                "Replace or reseat the GPU, its cable or riser, and check power and temperature, if it comes back: collect \
+                    `nvidia-bug-report.sh` for the vendor.",
+            ];
+        GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
+            after [GpuLost],
+            [
+                "Drain the node and switch it off and on; if the message stays, have the GPU replaced.",
+                "Take the GPU out of use until then: bind it to vfio-pci (`driverctl set-override ADDRESS vfio-pci`), and delete the driver's and the validator's pods.",
+            ];
+        GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
+            after [GpuLost],
+            [
+                "Look up the Xid of the evidence in NVIDIA's Xid catalogue, and see what the driver advises: `nvidia-smi -q | grep -A 3 \
+                    'GPU Recovery'`.",
+                "End the pods on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
+                "Replace the GPU if the error comes back; collect `nvidia-bug-report.sh` for the vendor.",
+            ];
+        GpuNotInitialised: Critical, "nvidia is loaded but cannot initialise a GPU",
+            after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost],
+            [
+                "Read the reason: `dmesg | grep -iE 'NVRM|Xid'`.",
+                "Choose the other kind of kernel modules if NVRM says that the GPU needs it: `driver.kernelModuleType: open` \
+                    from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
+                "Power the node off and on; if a GPU has fallen off the bus again, replace or reseat it.",
+            ];
+    }
+
+    // What takes the ground from under any container.
+    Node {
+        DiskFull: Critical, "no space is left on the disk: a driver's container cannot write its files",
+            after [],
+            [
+                "Find what fills it: `df -h /var/lib/containerd /var/lib/containers /var/lib/kubelet`, `du -xh --max-depth=2 /var/lib | sort -h | tail`.",
+                "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
+                "Raise the limit if only the container has one: `ephemeral-storage` in its resources, or the size of an emptyDir.",
+            ];
+        ImageNotPulled: Critical, "kubelet cannot pull the image of a driver's container",
+            after [],
+            [
+                "Read the reason and the image's name: `kubectl describe pod` of the pod that the evidence names, under `Events`.",
+                "If no image has that tag, set `driver.usePrecompiled: false` with a full `driver.version`, or boot a kernel that has an \
+                    image: a precompiled driver needs one for exactly this kernel.",
+                "Give the node its way to the registry if it is out of reach: pull secret (`imagePullSecrets`), proxy, mirror, DNS.",
+            ];
+        KilledForMemory: Critical, "the kernel killed a process of a driver's container: its memory limit is too low",
+            after [],
+            [
+                "Raise the memory limit of that container or remove it: a build takes some GiB. MOFED: `spec.ofedDriver.containerResources` \
+                    of the NicClusterPolicy; GPU driver: `driver.resources` of the ClusterPolicy.",
+                "Look for a LimitRange that sets one for the namespace: `kubectl get limitrange -A`.",
+            ];
+    }
+
+    // What keeps MOFED out.
+    Mofed {
+        StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED refuses to start",
+            after [],
+            [
+                "End what uses them: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
+                    (`rmmod rpcrdma`, `rmmod nvme_rdma`), and MOFED starts by itself.",
+                "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. What is mounted over RDMA \
+                    then stalls while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
+                "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
+            ];
+        ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
+            after [],
+            [
+                @REFUSES_IW_CM "Update the MOFED image: this release takes the kernel's own iw_cm for a third party's, a newer one \
+                    does not.",
+                @THIRD_PARTY_LOADED "Unload them if nothing uses them (`rmmod {third-party}`), and blacklist them in \
+                    `/etc/modprobe.d`; then delete this \
+                    node's MOFED pod: `kubectl delete pod {mofed}`.",
+                "Or set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy: what uses those \
+                    devices loses RDMA.",
+            ];
+        PeermemInUse: Critical, "nvidia_peermem is in use, so MOFED cannot unload the old RDMA driver",
+            after [],
+            like PEERMEM_IN_USE;
+        LoadedOnGoneStack: Critical, "nvidia_peermem is loaded against RDMA modules that have been replaced, and blocks MOFED",
+            after [PeermemInUse],
+            of_reason;
+        MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
+            after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
+            [
+                "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
+                NEW_MOFED_POD,
+                "If something keeps them loaded, drain and reboot the node.",
+            ];
+        MofedBuildFailed: Critical, "MOFED's build fails: most likely this MOFED release does not support this kernel",
+            after [DiskFull, KilledForMemory],
+            [
+                "Use a MOFED release that supports this kernel and distribution: set a newer image in `spec.ofedDriver.version` of the \
+                    NicClusterPolicy. Its release notes list the kernels.",
+                "Or boot a kernel that this release supports, or use a precompiled image for this kernel.",
+                "Read the compiler's error: `kubectl logs {mofed-logs} -c mofed-container --previous`; the log names the build's own log.",
+                @MOFED_POD_UNNAMED FIND_MOFED,
+            ];
+        MofedCannotBuild: Critical, "MOFED's container cannot build its driver, or cannot get its packages",
+            after [DiskFull, KilledForMemory, MofedBuildFailed],
+            [
+                "Make the package repositories reachable from the node: check DNS, the proxy \
+                    (`spec.ofedDriver.env`) and the mirror; \
+                    the log names the repository.",
+                "Give the node a valid entitlement (subscription) on RHEL, or use the driver toolkit on OpenShift.",
+                "Use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`) if repositories stay out of reach.",
+                MOFED_LOG,
+                @MOFED_POD_UNNAMED FIND_MOFED,
+            ];
+        ManagementOnMellanox: Critical, "the node's own network uses a Mellanox NIC, which goes down when MOFED reloads",
+            after [],
+            [
+                "Bring the network up again from the console: `networkctl reconfigure INTERFACE`, `netplan apply`, or \
+                    `nmcli connection up NAME`.",
+                "Keep the node's management network off the NICs that MOFED drives: use another NIC for the default route.",
+                "Set `RESTORE_DRIVER_ON_POD_TERMINATION=false` and drain the node before MOFED is updated if it must stay there.",
+            ];
+
+    // Who provides MOFED.
+        DriverManagerWaitsWrongly: Critical, "k8s-driver-manager 0.9.0 waits for a MOFED container although the \
+            host provides MOFED",
+            after [],
+            [
+                "Update k8s-driver-manager to 0.9.1 or newer (GPU Operator 25.10.1 or newer): 0.9.0 has the two cases swapped. \
+                    `driver.manager.version: v0.9.1` is enough.",
+                "Or create the marker for this boot: `mkdir -p /run/mellanox/drivers && touch \
+                    /run/mellanox/drivers/.driver-ready` on \
+                    the node. Remove it after the update.",
+            ];
+        HostMofedNotAnnounced: Critical, "MOFED is installed on the host, but the operator is set to wait for a MOFED container",
+            after [],
+            [
+                "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy: it gives the containers `USE_HOST_MOFED=true`.",
+                "Or remove MOFED from the host and let the Network Operator's container provide it. Never use both.",
+                "If the operator is already set so, run this look with `USE_HOST_MOFED=true`.",
+            ];
+        HostMofedAssumed: Info, "no setting says who provides MOFED; the host's MOFED is live and is assumed",
+            after [],
+            [
+                "Do nothing if that is right, as on DGX OS. Where the GPU Operator runs, set `driver.rdma.useHostMofed: true`.",
+                "Set `USE_HOST_MOFED=true` to confirm it here, or `USE_HOST_MOFED=false` if a container should provide it.",
+            ];
+        ContainerMofedIgnored: Critical, "a MOFED container is here, but the operator is set to use the host's MOFED",
+            after [],
+            [
+                "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy: otherwise nothing waits for that container.",
+                "Or exclude this node from the NicClusterPolicy's `ofedDriver`. Never use both.",
+            ];
+        HostMofedForOtherKernel: Critical, "the host's MOFED was installed for another kernel, so this kernel \
+            has only its own modules",
+            after [],
+            [
+                "Build MOFED for this kernel and restart it: `dkms autoinstall -k $(uname -r)`, or run `mlnxofedinstall \
+                    --add-kernel-support`; then `/etc/init.d/openibd restart`.",
+                "Or boot the kernel for which it was installed.",
+            ];
+        PeermemWithoutMofed: Warning, "nvidia-peermem is to be loaded, and nothing on this node provides peer memory",
+            after [ContainerMofedIgnored],
+            [
+                "Use DMA-BUF, and stop loading nvidia-peermem at boot: remove it from the file that the evidence names (Talos: from \
+                    `machine.kernel.modules`). DMA-BUF takes Linux 5.12, the open kernel modules and CUDA 11.7.",
+                "Or install MOFED (DOCA-OFED) on the host, and build the driver's modules again after it.",
+                "Set `USE_HOST_MOFED=false` for this look if a container is to bring MOFED.",
+            ];
+        HostMofedNotLive: Critical, "MOFED is installed on the host, but the kernel's own modules are live",
+            after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel],
+            [
+                "Start the host's MOFED and read its output: `/etc/init.d/openibd restart`. Reboot if modules are in use.",
+                "Rebuild the initramfs if the kernel's own modules come back at boot: `update-initramfs -u` or `dracut --force`.",
+                "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy if a container should provide MOFED.",
+            ];
+
+    // The marker.
+        UnsupportedModulesRefused: Critical, "modprobe refuses one of MOFED's modules: SUSE does not support it",
+            after [],
+            [
+                "Use a newer MOFED image, which passes `--allow-unsupported`.",
+                "Write `allow_unsupported_modules 1` to `/etc/modprobe.d/10-unsupported-modules.conf` where that modprobe runs: in MOFED's \
+                    container, or on the node if MOFED is the host's own.",
+            ];
+        MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
+            after [KilledForMemory],
+            [
+                "Give it more time: raise `startupProbe` (`failureThreshold`, `periodSeconds`) in `spec.ofedDriver` of the NicClusterPolicy. A \
+                    build takes 5 to 40 minutes, longer on few processors.",
+                "Use a precompiled MOFED image for this kernel, which builds nothing.",
+                "Look for `Startup probe failed`: `kubectl describe pod {mofed}`.",
+            ];
+        MofedBuilding: Info, "MOFED is starting: its container builds or loads the driver",
+            after [MofedStopped],
+            [
+                "Wait: a build takes 5 to 40 minutes.",
+                "Read its log if it takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
+                @MOFED_POD_UNNAMED FIND_MOFED,
+            ];
+        MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
+            after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
+                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused],
+            [
+                MOFED_LOG,
+                @MOFED_POD_UNNAMED FIND_MOFED,
+                "If there is no such pod, see why its DaemonSet places none here: node labels, taints, and the \
+                    DaemonSet of this kernel.",
+            ];
+        MofedNotYetHere: Info, "the node has just booted, and no MOFED container has started yet",
+            after [PeermemInUse],
+            ["Wait: its pod starts some minutes after the node.", FIND_MOFED];
+        MofedNeverCame: Critical, "no MOFED container has run on this node since it booted",
+            after [PeermemInUse, HostMofedNotAnnounced],
+            [
+                "See whether a MOFED pod is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector \
+                    spec.nodeName={node}`.",
+                "Check the node's labels: `kubectl get node {node} --show-labels` must have \
+                    `feature.node.kubernetes.io/pci-15b3.present=true`, and the kernel and OS version that the DaemonSet selects.",
+                "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy if the host should provide MOFED.",
+            ];
+        MarkerSuspect: Critical, "suspect marker: no process holds MOFED's lock, so MOFED may have been killed",
+            after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
+                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild],
+            of_reason;
+        StaleMarker: Critical, "stale marker: MOFED's marker exists but its modules are not loaded",
+            after [MarkerSuspect, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack,
+                MofedModuleInUse, MofedCannotBuild],
+            like STALE_MARKER;
+        BlacklistLeftBehind: Warning, "MOFED's blacklist was left behind: the NIC driver does not load at boot",
+            after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning],
+            [
+                "Wait if MOFED's container is starting: it removes the file itself.",
+                "If MOFED does not come back, remove it: `rm /etc/modprobe.d/blacklist-ofed-modules.conf` on the node.",
+            ];
+        MarkerAbsent: Warning, "MOFED has not set its marker",
+            after [MarkerDirectoryUnlinked, RunNotShared, MountPinned, DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded,
+                ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild,
+                MofedNotRunning, MofedNeverCame, MofedNotYetHere, MofedStopped, MofedBuilding, MountPropagationMissing],
+            of_reason;
+        MarkerParentMissing: Warning, "the marker's directory does not exist",
+            after [DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded,
+                PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedNotRunning, MofedNeverCame,
+                MofedNotYetHere, MofedBuilding],
+            of_reason;
+
+    // The modules.
+        ModuleLoading: Warning, "a module is still loading",
+            after [],
+            of_reason;
+        ModuleUnloading: Warning, "a module is being unloaded",
+            after [],
+            of_reason;
+        WitnessesDisagree: Warning, "/proc/modules and /sys/module disagree on a module",
+            after [ModuleLoading, ModuleUnloading],
+            of_reason;
+        MixedStack: Critical, "MOFED's and in-tree modules are mixed",
+            after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, LoadedOnGoneStack, MofedModuleInUse, MofedBuilding],
+            of_reason;
+        ModuleInTree: Warning, "the kernel's own RDMA modules are live instead of MOFED's",
+            after [PeermemWithoutMofed, DriverManagerWaitsWrongly, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, HostMofedForOtherKernel, HostMofedNotLive,
+                MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
+            of_reason;
+        ModuleNotLoaded: Warning, "an RDMA module is not loaded",
+            after [PeermemWithoutMofed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker,
+                BlacklistLeftBehind, MarkerAbsent, MarkerParentMissing, ModuleLoading, ModuleUnloading],
+            of_reason;
+        VersionMismatch: Warning, "mlx5_core does not have the expected version",
+            after [HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
+                ModuleInTree, ModuleNotLoaded],
+            of_reason;
+        SymbolMissing: Warning, "no live module exports peer memory",
+            after [PeermemWithoutMofed, HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
+                ModuleInTree, ModuleNotLoaded, ModuleLoading, ModuleUnloading, WitnessesDisagree],
+            of_reason;
+    }
+
+    // Fabric Manager, on a machine with NVLink 5 switches.
+    Fabric {
+        UmadNotLoaded: Critical, "ib_umad is not loaded: Fabric Manager cannot reach the NVLink 5 switches",
+            after [MixedStack],
+            like UMAD_NOT_LOADED;
+        FabricDeviceMissing: Warning, "an NVLink 5 management device has no RDMA device",
+            after [MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded, ModuleLoading,
+                ModuleUnloading],
+            of_reason;
+        NvlsmMissing: Critical, "Fabric Manager does not start: NVLSM, NVIDIA's NVLink subnet manager, is not installed",
+            after [],
+            [
+                @HOST_DRIVER "Install the package `nvlsm` (its versions are dates), then `systemctl restart nvidia-fabricmanager`.",
+                @DRIVER_POD "Use a driver image that contains `nvlsm`.",
+            ];
+        FabricManagerTooEarly: Critical, "Fabric Manager started without the NVLink 5 devices: CUDA error 802 on all GPUs",
+            after [NvlsmMissing, UmadNotLoaded],
+            [
+                @DRIVER_POD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this \
+                    node's driver pod, because \
+                    Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
+                @HOST_DRIVER "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
+                    `systemctl restart nvidia-fabricmanager`.",
+                "Put `peermem-gate wait --for any` before the driver's container (`manifests/overlays/nvlink5`), \
+                    or this can happen \
+                    again.",
+            ];
+        FabricNotReady: Warning, "not ready for Fabric Manager: a start now would end in CUDA error 802",
+            after [UmadNotLoaded, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleNotLoaded,
+                ModuleLoading, ModuleUnloading, FabricDeviceMissing],
+            [
+                "Wait until MOFED has loaded its driver: `peermem-gate wait --for fabric`. Do not restart the driver's container \
+                    earlier.",
+                "Put `peermem-gate wait --for any` before the driver's container: `manifests/overlays/nvlink5`.",
+            ];
+    }
+
+    // The headers.
+    Mofed {
+        HeaderMountStale: Critical, "stale header mount: it shows the headers of a MOFED container that has ended",
+            after [MarkerSuspect],
+            [NEW_MOFED_POD, "If it stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, \
+                then delete the MOFED pod once more."];
+        HeadersMissing: Critical, "MOFED's headers are missing",
+            after [PeermemWithoutMofed, HeaderMountStale, MarkerDirectoryUnlinked, RunNotShared, MountPinned, MountPropagationMissing, DriverManagerWaitsWrongly,
+                HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree],
+            of_reason;
+        HeadersForOtherKernel: Critical, "MOFED's headers are for another kernel",
+            after [HeaderMountStale, MountPinned, HostMofedForOtherKernel, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
+            of_reason;
+        HeadersIncomplete: Warning, "MOFED's Module.symvers is incomplete: NVIDIA's build would fail",
+            after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
+            of_reason;
+        HeadersWithoutPeerMemory: Critical, "MOFED's headers lack peer memory: nvidia-peermem would become a stub",
+            after [MountPinned, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
+            of_reason;
+    }
+
+    // The NIC behind the modules.
+    Rdma {
+        NicFirmwareFailed: Warning, "the firmware of a Mellanox NIC does not start or does not answer",
+            after [],
+            [
+                "Power the node off and on: a reboot alone does not always restart the NIC's firmware.",
+                "Reset or update the firmware: `mstfwreset -d ADDRESS reset`, `mstflint -d ADDRESS query`, `mlxfwmanager --query`.",
+                "Replace the NIC if its firmware does not start after that.",
+            ];
+        NicWithoutDriver: Warning, "a Mellanox network device has no driver",
+            after [NicFirmwareFailed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, BlacklistLeftBehind, HostMofedNotLive],
+            [
+                "Read why: `dmesg | grep -i mlx5` (old firmware, firmware that does not start, no memory for its BAR).",
+                "Offer it to the driver again: `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
+                "Query the firmware (`mlxfwmanager --query`, `mstflint -d ADDRESS query`), update it, or power \
+                    the node off and on.",
+            ];
+        RdmaDeviceMissing: Warning, "a Mellanox NIC has a driver but no RDMA device",
+            after [NicFirmwareFailed, UmadNotLoaded, MofedBuilding, MixedStack, ModuleInTree, ModuleNotLoaded, MarkerAbsent, MarkerSuspect, StaleMarker],
+            [
+                "Load mlx5_ib if it is missing: `modprobe mlx5_ib`; read `dmesg | grep -i mlx5`.",
+                "Enable RoCE on the device if it is off: `devlink dev param show pci/ADDRESS name enable_roce`.",
+                "Reset the device, or reboot the node, if mlx5_ib could not take it.",
+            ];
+        RdmaPortsDown: Warning, "no RDMA port of this node is active",
+            after [RdmaDeviceMissing, ManagementOnMellanox],
+            [
+                "Check cable, switch port and link type: `ibstat`, `mlxlink -d DEVICE`; `ip link set INTERFACE up` for Ethernet.",
+                "Start a subnet manager if ports are in state INIT: enable it on the InfiniBand switch, or run opensm.",
+            ];
+        RdmaPortLost: Warning, "an RDMA port has lost its link, and others of this node have theirs",
+            after [NicFirmwareFailed, ManagementOnMellanox],
+            [
+                "Check the cable, the transceiver and the switch port: `mlxlink -d DEVICE`, `ibstat DEVICE`; reseat or replace them.",
+                "Keep jobs off that port until then: leave it out of `NCCL_IB_HCA`, or cordon the node: `kubectl cordon {node}`.",
+            ];
+        VirtualFunctionWithoutGuid: Warning, "InfiniBand virtual functions have no GUID: their ports stay down",
+            after [],
+            [
+                "Give each one a node and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid \
+                    GUID`; in a cluster ib-kubernetes does that.",
+                "Let its port follow the physical one: `ip link set PF vf N state auto`.",
+                "Turn virtualization on in the subnet manager: `virt_enabled 2` in `opensm.conf`.",
+            ];
+        SubnetManagerMissing: Warning, "InfiniBand ports wait in state INIT: no subnet manager configures them",
+            after [RdmaDeviceMissing],
+            [
+                "Start a subnet manager in this fabric: on the switch, with UFM, or `opensm` on one host.",
+                "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`.",
+            ];
+        RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
+            after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker],
+            [
+                "Load it: `modprobe {rdma-modules}`, and name it in `/etc/modules-load.d/rdma.conf`.",
+                "Delete the RDMA device plugin's pod afterwards: it looks for devices only at its start.",
+            ];
+        ModuleOfAnotherStack: Warning, "the kernel refuses a module that was built for another RDMA stack",
+            after [MixedStack, ModuleInTree],
+            [
+                "Build that module again for the RDMA stack that is loaded, or install the package that is made for it. Lustre: `--with-o2ib=/usr/src/ofa_kernel/default`.",
+                "Install MOFED with `--with-nvmf` (`mlnx-nvme`) for `nvme_rdma` or another NVMe-oF module.",
+                "If nothing needs the module, stop loading it: see `/etc/modules-load.d` and the service that asks for it.",
+            ];
+        SriovLockedDown: Warning, "the SR-IOV operator cannot change the NICs' firmware: the kernel is locked down (Secure Boot)",
+            after [],
+            [
+                "Set the firmware once without Secure Boot: `mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=N`, then reboot.",
+                "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
+                "Turn Secure Boot off if neither is possible.",
+            ];
+        VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
+            after [],
+            [
+                "Enable SR-IOV and `Above 4G Decoding` in the BIOS (UEFI).",
+                "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions.",
+            ];
+        RdmaPluginOffersNone: Warning, "the RDMA shared device plugin offers no device, and the node has RDMA devices",
+            after [RdmaUserAccessMissing, MofedBuilding, MarkerAbsent, ModuleNotLoaded],
+            [
+                "Delete the device plugin's pod: it may have looked before MOFED had made the devices.",
+                "Compare the selectors of its ConfigMap (`vendors`, `deviceIDs`, `drivers`, `ifNames`, `linkTypes`) with the node's NICs: \
+                    `lspci -nn -d 15b3:`, `ip -br link`.",
+            ];
+        NetnsExclusive: Warning, "RDMA devices are in exclusive network namespace mode: pods with the shared \
+            device plugin see none",
+            after [],
+            [
+                "Set the shared mode: `rdma system set netns shared` on the node, before any pod uses RDMA.",
+                "Write `options ib_core netns_mode=1` to `/etc/modprobe.d/ib_core.conf` to keep it after a reboot.",
+                "Or keep the exclusive mode and use host-device or SR-IOV networks with the RDMA CNI in place of \
+                    the shared device plugin.",
+            ];
+        IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
+            after [],
+            [
+                "Set the IOMMU to pass-through: add the kernel argument `iommu=pt` and reboot; or turn the IOMMU \
+                    (VT-d, AMD-Vi) off in the firmware's setup.",
+                "If it stays slow, turn PCIe ACS off on the bridges between GPU and NIC (`lspci -vvv | grep ACSCtl`).",
+            ];
+        MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
+            after [],
+            [
+                "Raise the limit: `systemctl edit containerd` (or `crio`), add `[Service]` and `LimitMEMLOCK=infinity`, then \
+                    `systemctl restart` it.",
+                "Or give the pods the capability `IPC_LOCK`.",
+            ];
+    }
+
+    Driver {
+        DriverVersionMismatch: Warning, "the driver's files and the loaded nvidia have different versions",
+            after [],
+            [
+                @STATE_FILE FAST_PATH,
+                @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
+                @HOST_DRIVER "Reboot the node, or unload nvidia and load it again.",
+            ];
+    }
+
+    // The build of nvidia-peermem.
+    Peermem {
+        BuildWithoutMofed: Critical, "the driver is being built without MOFED's headers: nvidia-peermem will be a stub",
+            after [],
+            [
+                "Delete the driver pod as soon as MOFED has set its marker; only a new pod builds again: \
+                    `kubectl delete pod {driver}`.",
+                @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
+                GATE,
+            ];
+        StubModule: Critical, "nvidia-peermem.ko was built without MOFED: it is a stub that no kernel loads",
+            after [PeermemWithoutMofed, HostMofedForOtherKernel],
+            of_reason;
+        SymbolVersionMismatch: Critical, "nvidia-peermem.ko is for another ABI: symbol versions (CRC) differ",
+            after [DriverVersionMismatch, MixedStack, HostMofedForOtherKernel],
+            of_reason;
+        WrongKernel: Critical, "nvidia-peermem.ko is for another kernel",
+            after [],
+            of_reason;
+        SymbolVersionMissing: Critical, "nvidia-peermem.ko lacks symbol versions",
+            after [],
+            of_reason;
+        UnsignedModule: Critical, "nvidia-peermem.ko is not signed, and the kernel loads only signed modules",
+            after [ModuleSignatureRejected],
+            of_reason;
+        ModuleFileDamaged: Critical, "nvidia-peermem.ko is damaged",
+            after [],
+            of_reason;
+        BadParameter: Critical, "a parameter of nvidia-peermem has a bad value",
+            after [],
+            of_reason;
+        InstallLine: Critical, "modprobe.d runs a command instead of loading nvidia-peermem",
+            after [],
+            of_reason;
+        GpuWithoutRdma: Warning, "the GPUs are GeForce cards: NVIDIA's driver does not support GPUDirect RDMA on them",
+            after [],
+            [
+                "Use data centre or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
+                "Run without GPUDirect RDMA if you keep the cards: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
+            ];
+        LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place",
+            after [],
+            of_reason;
+        TwoPeerClients: Warning, "a peer-memory client other than nvidia_peermem is registered",
+            after [LegacyClientLoaded],
+            ["Unload it (`rmmod nv_peer_mem`), then load nvidia_peermem again: `rmmod nvidia_peermem`, `peermem-gate load`."];
+        BuiltBeforeMofed: Critical, "the driver was built before MOFED was ready: its nvidia-peermem is a stub",
+            after [StubModule, SymbolVersionMismatch],
+            [
+                @STATE_FILE FAST_PATH,
+                @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
+                NEW_DRIVER_POD,
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
+                GATE,
+            ];
+        PeermemRefused: Critical, "the kernel refused nvidia-peermem: most likely it was built before MOFED was \
+            ready, and is a stub",
+            after [PeermemWithoutMofed, ModuleSignatureRejected, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule,
+                BadParameter, LegacyClientLoaded, BuiltBeforeMofed, MarkerSuspect, StaleMarker, MixedStack, MofedNotRunning],
+            [
+                @STATE_FILE FAST_PATH,
+                @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
+                "Delete the driver pod once MOFED has set its marker; only a new pod builds again: `kubectl delete pod {driver}`.",
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
+                GATE,
+            ];
+    }
+
+    // NVIDIA's driver.
+    Driver {
+        NoGpu: Info, "this node has no NVIDIA GPU",
+            after [],
+            ["If the node should have a GPU, repair the hardware or the pass-through. Otherwise, do nothing."];
+        HostDriverBesideContainer: Critical, "a driver is installed on the host, and the driver container installs another",
+            after [],
+            [
+                "Set `driver.enabled: false` in the ClusterPolicy (or label the node \
+                    `nvidia.com/gpu.deploy.driver=false`) to use the \
+                    host's driver.",
+                "Or remove the driver from the host (`apt purge 'nvidia-*'`, `dnf remove 'nvidia-*'`, \
+                    `nvidia-uninstall`) and reboot.",
+            ];
+        DriverToolkitUnfit: Critical, "the driver toolkit image does not fit this kernel: the driver container needs packages instead",
+            after [],
+            [
+                "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a \
+                    disconnected cluster mirror its image.",
+                "See that Node Feature Discovery shows this node's present release: `oc get node {node} --show-labels | tr , '\\n' | grep \
+                    OSTREE_VERSION`. After an upgrade an old label picks an old image; restart the nfd-worker, and update NFD.",
+                "Give the cluster an entitlement for the RHEL repositories if neither helps: the container then installs the headers itself.",
+                DRIVER_LOG,
+            ];
+        DriverHeldByModule: Critical, "another module holds nvidia: the driver container cannot unload the old driver",
+            after [],
+            [
+                "Unload the module that holds it: `rmmod {nvidia-holders}`; then the container's next start continues.",
+                "Use a newer driver image and GPU Operator: they unload gdrdrv and nvidia_fs themselves.",
+                "If something keeps them loaded, drain and reboot the node.",
+            ];
+        EvictionBlocked: Critical, "k8s-driver-manager cannot drain the node: a disruption budget keeps a pod with a GPU",
+            after [],
+            [
+                "End the pod that the evidence names yourself, if its work allows it; k8s-driver-manager then goes on.",
+                "Make the PodDisruptionBudget allow one more, or give its Deployment one more replica on another node: `kubectl get pdb -A`.",
+            ];
+        DriverInUse: Critical, "processes use the GPUs: the driver container cannot unload the old driver",
+            after [HostDriverBesideContainer, DriverHeldByModule, EvictionBlocked],
+            [
+                "End the processes that have GPUs open{holders}, or drain the node: `kubectl drain {node} --ignore-daemonsets \
+                    --delete-emptydir-data`.",
+                "Stop services on the host that use GPUs (nvidia-persistenced, dcgm, a display manager).",
+                "If something still holds the driver, reboot the node.",
+            ];
+        DriverForOtherKernel: Critical, "the driver was built for another kernel: this kernel has no nvidia.ko",
+            after [],
+            [
+                @DRIVER_POD "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set \
+                    `driver.usePrecompiled: false` with a full `driver.version`: the container then builds the driver.",
+                @HOST_DRIVER "Install this kernel's headers and build the driver for it: `dkms autoinstall -k $(uname -r)`, then `modprobe nvidia`.",
+                "Or boot the kernel that the driver was built for.",
+                @STATE_FILE FAST_PATH,
+                @DRIVER_POD NEW_DRIVER_POD,
+            ];
+        DriverCompilerUnfit: Critical, "the driver container's compiler is too old for this kernel: it does not know the kernel's options",
+            after [],
+            [
+                "Use a newer driver image (`driver.version`) or GPU Operator: its compiler (gcc) must not be older than the kernel's. \
+                    `cat /proc/version` shows the kernel's.",
+                "Or use a precompiled driver for this kernel (`driver.usePrecompiled: true`).",
+                "Or boot a kernel that the image's own gcc can build for, such as the distribution's default kernel.",
+            ];
+        DriverModuleRefused: Critical, "the kernel refuses a module of NVIDIA's driver: a symbol is missing",
+            after [DriverForOtherKernel],
+            [
+                "Find the module that has the symbol and load it: `modprobe --resolve-alias symbol:SYMBOL`. Install \
+                    `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`) if there is none.",
+                "Use a driver release that supports this kernel if no module of the kernel has it.",
+                @DRIVER_POD DRIVER_LOG,
+            ];
+        DriverBuildFailed: Critical, "the driver container cannot build or install the driver",
+            after [DiskFull, KilledForMemory, DriverToolkitUnfit, DriverCompilerUnfit, HeadersIncomplete, MofedBuilding],
+            [
+                DRIVER_LOG,
+                "Make the package repositories reachable from the node (DNS, proxy in `driver.env`, mirror, \
+                    entitlement) if the log names one.",
+                "Use a driver release that supports this kernel, or a precompiled one, if the compiler failed.",
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
+            ];
+        DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
+            after [KilledForMemory, GpuLost, GpuNotInitialised],
+            [
+                "Look for `Startup probe failed`: `kubectl describe pod {driver}`.",
+                "Give it more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first \
+                    `nvidia-smi` takes a minute and more with many GPUs.",
+                "Read `dmesg | grep -iE 'NVRM|Xid'` if it never ends: then a GPU does not start.",
+            ];
+        SecondDriverPod: Warning, "two driver pods are on this node: the second ends again and again",
+            after [],
+            [
+                "Find both: `kubectl get pod -A -o wide -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
+                "Delete the DaemonSet that is left over. A node belongs to the ClusterPolicy's driver or to one NVIDIADriver, never to \
+                    both: `kubectl get nvidiadriver,daemonset -A`.",
+            ];
+        DriverBuilding: Info, "the GPU driver is being built, installed or loaded by its container",
+            after [BuildWithoutMofed, StubModule, SymbolVersionMismatch, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse,
+                DiskFull, KilledForMemory, DriverToolkitUnfit, DriverForOtherKernel, DriverCompilerUnfit, DriverModuleRefused,
+                DriverBuildFailed, NouveauHasGpu, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses],
+            [
+                "Wait: a build takes 5 to 20 minutes.",
+                "Read its log if it takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
+            ];
+        NvidiaInTransit: Warning, "an NVIDIA module is still loading or unloading",
+            after [DriverBuilding],
+            ["Wait a minute and look again.", "If it stays so, read `dmesg` and reboot the node: a module that \
+                hangs cannot be unloaded."];
+        DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
+            after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
+                GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
+                ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
+                DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
+                MofedNotRunning, MofedNeverCame, MarkerSuspect, StaleMarker,
+                BuildWithoutMofed, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, ModuleFileDamaged,
+                BadParameter, LegacyClientLoaded, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse, HostDriverBesideContainer,
+                DriverToolkitUnfit, DriverForOtherKernel, DriverCompilerUnfit, DriverModuleRefused, DriverBuildFailed, DriverStopped,
+                DriverBuilding, NvidiaInTransit, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded,
+                HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory],
+            [
+                @DRIVER_POD DRIVER_LOG,
+                @DRIVER_POD MANAGER_LOG,
+                @HOST_DRIVER "Load it, and read the reason if it is refused: `modprobe nvidia`, then `dmesg | tail`.",
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
+                "If the gate holds the driver back, wait: the gate's log says for what.",
+            ];
+        DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
+            after [DriverHeldByModule, DriverInUse, DriverBuilding],
+            [
+                @STATE_FILE FAST_PATH,
+                @DRIVER_POD "Delete this node's driver pod: the container that loaded nvidia is gone: `kubectl \
+                    delete pod {driver}`.",
+                "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver \
+                    container's, `/` for the host's).",
+            ];
+        UserspaceOnlyInstall: Critical, "the driver container installed no kernel modules (userspace only): \
+            nvidia-peermem.ko is missing",
+            after [DriverBuilding],
+            [
+                BUILD_ON_THIS_NODE,
+                "Or reboot the node: then nothing is loaded, and the next container builds.",
+                NO_FORCE_REINSTALL,
+            ];
+    }
+
+    Fabric {
+        FabricManagerUnfit: Critical, "Fabric Manager is of another version than the driver and refuses to start: CUDA fails with error 802",
+            after [DriverBuilding, DriverNotLoaded],
+            [
+                @DRIVER_POD "Use another driver image (`driver.version`): this one holds a Fabric Manager of another version than its driver.",
+                @HOST_DRIVER "Install the fabric manager of exactly the driver's version and hold both: `apt install \
+                    nvidia-fabricmanager-BRANCH=VERSION-1`, `apt-mark hold`; then `systemctl restart nvidia-fabricmanager`.",
+            ];
+        GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
+            after [FabricManagerUnfit, DriverBuilding, DriverNotLoaded],
+            [
+                @DRIVER_POD DRIVER_LOG,
+                @HOST_DRIVER "Start it, in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
+                "If it refuses to start, install the fabric manager of exactly the driver's version.",
+            ];
+    }
+
+    Driver {
+        GdsNeedsOpenModules: Critical, "nvidia_fs (GPUDirect Storage) cannot use NVIDIA's proprietary kernel modules: it needs the open ones",
+            after [],
+            [
+                @DRIVER_POD "Set `driver.kernelModuleType: open` in the ClusterPolicy; the driver pods then start again.",
+                @HOST_DRIVER "Install the open kernel modules on the host (`nvidia-open`), and reboot.",
+                "If nothing uses GPUDirect Storage, set `gds.enabled: false`.",
+            ];
+    }
+
+    Fabric {
+        ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it",
+            after [],
+            [
+                "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own.",
+                "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
+            ];
+        CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
+            after [FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
+            [
+                "Load the modules by which Fabric Manager reaches NVLink 5 switches (HGX B200 and B300): `modprobe -a mlx5_ib ib_umad`, \
+                    with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
+                @DRIVER_POD "Delete this node's driver pod afterwards: Fabric Manager looks for the switches only at its start: \
+                    `kubectl delete pod {driver}`.",
+                @HOST_DRIVER "Start Fabric Manager in the driver's own version: `systemctl restart nvidia-fabricmanager`, and read its log.",
+                "See the state of the fabric: `nvidia-smi -q | grep -A 3 Fabric`. A state `In Progress` that stays means that no Fabric Manager sets it up.",
+            ];
+    }
+
+    Driver {
+        VgpuUnlicensed: Warning, "the vGPU has no licence: NVIDIA's driver slows it down and then refuses CUDA",
+            after [],
+            [
+                "Put a valid client configuration token into `/etc/nvidia/ClientConfigToken/` (GPU Operator: `driver.licensingConfig`), and restart nvidia-gridd.",
+                "Check that the node reaches the licence server: DNS, firewall, proxy, and its clock.",
+                "Read the state: `nvidia-smi -q | grep -A 2 License`.",
+            ];
+        CudaFails: Warning, "a CUDA test program fails on this node",
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CudaNotInitialised],
+            [
+                "Look the error up that the evidence names. `driver version is insufficient` wants a newer driver, or an older CUDA image.",
+                "Run it by hand: `kubectl logs {validator-logs} -c cuda-validation`, and `nvidia-smi` in the driver's container.",
+            ];
+        MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused, and the node offers no GPU",
+            after [],
+            [
+                @DRM_LOADED "Unload nvidia_drm, which holds every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
+                "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager \
+                    --field-selector spec.nodeName={node}`.",
+                "If labels `nvidia.com/gpu.deploy.*` still have the value `paused-for-mig-change`, set each to `true`: `kubectl label node {node} \
+                    --overwrite nvidia.com/gpu.deploy.device-plugin=true`.",
+                "End the pods that use the GPUs before you change `nvidia.com/mig.config`.",
+            ];
+        MigMisconfigured: Warning, "the device plugin refuses the GPUs: MIG is on, and its instances do not fit the plugin's strategy",
+            after [],
+            [
+                "Give every GPU in MIG mode its instances: label the node `nvidia.com/mig.config=all-1g.10gb` (or another layout of \
+                    `default-mig-parted-config`), and the MIG manager makes them.",
+                "Set `mig.strategy: mixed` in the ClusterPolicy if the GPUs of the node have different layouts: `single` wants one.",
+                "Turn MIG off if the node needs none: label the node `nvidia.com/mig.config=all-disabled`.",
+            ];
+        DeviceNodesMissing: Warning, "device files of the loaded driver are missing below /dev",
+            after [DriverBuilding],
+            [
+                "Make them: `nvidia-modprobe -c 0 -u` on the node; in a driver container run `nvidia-smi`.",
+                "If they vanish again, check udev and what is mounted over `/dev`.",
+            ];
+        DevCharLinksMissing: Warning, "links below /dev/char to NVIDIA's devices are missing: pods lose their \
+            GPUs at the next systemd reload",
+            after [DeviceNodesMissing, DriverBuilding],
+            [
+                "Make them: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and at every boot.",
+                "If `DISABLE_DEV_CHAR_SYMLINK_CREATION` is set, unset it and restart the driver's validator, which makes them too.",
+            ];
+    }
+
+    // nvidia-peermem.
+    Peermem {
+        ModuleFileMissing: Critical, "modprobe finds no nvidia-peermem.ko",
+            after [PeermemWithoutMofed, DriverRootMissing, UserspaceOnlyInstall, DriverForOtherKernel, GpuBoundToVfio, VgpuManagerOnHost, DriverBuilding, NvidiaInTransit,
+                DriverNotLoaded, NoGpu],
+            of_reason;
+        OtherDriverLoaded: Critical, "nvidia-peermem.ko and the loaded nvidia have different versions",
+            after [DriverVersionMismatch],
+            of_reason;
+        BuildSkipped: Critical, "a new driver pod will build nothing: its configuration equals the loaded driver's",
+            after [StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, ModuleFileDamaged, DriverRootMissing, ModuleFileMissing,
+                OtherDriverLoaded],
+            of_reason;
+        DependencyNotLive: Warning, "a module that nvidia-peermem needs is not live",
+            after [DriverBuilding, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded,
+                SymbolMissing, NvidiaInTransit, DriverNotLoaded],
+            of_reason;
+        SymbolVersionUnknown: Unknown, "symbol versions cannot be compared",
+            after [DriverBuilding, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, ModuleInTree, ModuleNotLoaded,
+                HeadersMissing, DriverVersionMismatch],
+            of_reason;
+        PeermemNotLoaded: Warning, "nvidia_peermem is not loaded, and nothing will load it",
+            after [GpuNotInitialised, DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, NvidiaInTransit],
+            [
+                @HOST_DRIVER "Load it: `modprobe nvidia-peermem` on the node. Name it in `/etc/modules-load.d/nvidia-peermem.conf` for the \
+                    next boot.",
+                @DRIVER_POD "Load it: `peermem-gate load` on the node, or `chroot /run/nvidia/driver modprobe nvidia-peermem`.",
+                "Run `peermem-gate keep` on such nodes: it loads nvidia_peermem again after every reload of MOFED.",
+                @DRIVER_POD "Restart nvidia-peermem-ctr only, which loads it once at its start: `crictl stop $(crictl ps -q --name \
+                    nvidia-peermem-ctr)` on the node.",
+            ];
+    }
+
+    Chain {
+        ContainerRestarts: Warning, "a container of the operators ends with an error, again and again",
+            after [],
+            [
+                "Correct what that line names: a setting, a file, a version or a right. Compare the values of the ClusterPolicy and the \
+                    NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
+                "Update the operator if a newer release has repaired that container.",
+            ];
+
+    // The GPU Operator's readiness chain.
+        DriverCtrReadyStale: Warning, "`.driver-ctr-ready` was left behind by a driver container that ended",
+            after [DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing,
+                UnsignedModule, BadParameter, ModuleFileDamaged],
+            [
+                "Read why the driver container ended: `kubectl logs {driver-logs} -c nvidia-driver-ctr \
+                    --previous`. Its next complete start \
+                    replaces the file.",
+                @DRIVER_POD_UNNAMED FIND_DRIVER,
+                "If no driver container is starting, remove the file: nvidia-peermem-ctr and driver-validation rely on it.",
+            ];
+        DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
+            after [DriverBuilding, DriverNotLoaded, HeadersForOtherKernel, HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule,
+                SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
+                ModuleFileDamaged],
+            [DRIVER_LOG, MANAGER_LOG, @DRIVER_POD_UNNAMED FIND_DRIVER];
+        DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
+            after [RunNotShared, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady, ContainerRestarts],
+            [
+                "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
+                "Set `driver.enabled: false` in the ClusterPolicy if the driver is installed on the host: then \
+                    the validation accepts it.",
+                "Check RDMA on this node: from GPU Operator 26.3 on the validation waits for nvidia_peermem too, \
+                    where GPUDirect RDMA \
+                    is on for the cluster.",
+            ];
+
+        ChainUnderWay: Info, "the operator's readiness chain is still in progress",
+            after [],
+            ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-gate doctor` again."];
+    }
+
+    // The container runtime.
+    Runtime {
+        ContainerdWithoutCri: Critical, "containerd refuses the configuration of its CRI plugin and runs without it: kubelet cannot work",
+            after [],
+            [
+                "Correct the setting that the evidence names in `/etc/containerd/config.toml`, and restart containerd. For `systemd_cgroup`: remove it, and set `SystemdCgroup = true` in the `options` of each runtime.",
+                "Compare with the defaults: `containerd config default`.",
+            ];
+        RuntimeCgroupsDiffer: Critical, "the container runtime does not use systemd's cgroups, and kubelet does: systemd ends the pods",
+            after [],
+            [
+                "Set `SystemdCgroup = true` in the `options` of every runtime of containerd's configuration, the nvidia one included, and restart containerd and kubelet.",
+                "Write the file again if `nvidia-ctk` made it from nothing: back it up, write `containerd config default`, set `SystemdCgroup = true` for runc, then run \
+                    `nvidia-ctk runtime configure`.",
+            ];
+        ToolkitRootMissing: Critical, "the container toolkit looks for the driver in a directory that does not exist: no container with a GPU starts",
+            after [DriverRootMissing],
+            [
+                "Remove the line `root = …` from `/etc/nvidia-container-runtime/config.toml` (or set `root = \"/\"`) where the driver is the host's own.",
+                "Check which configuration counts if the toolkit's container wrote it: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`.",
+            ];
+        DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)",
+            after [],
+            [
+                "Set `net.core.bpf_jit_harden` to 1 if it is 2: `sysctl -w net.core.bpf_jit_harden=1`, and in `/etc/sysctl.d`.",
+                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
+                "Update nvidia-container-toolkit (libnvidia-container).",
+            ];
+        ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts",
+            after [],
+            [
+                "Use the toolkit's image for an older system: `toolkit.version`, such as `v1.17.8-ubi8`.",
+                "Install the toolkit of the host's own distribution if there is no such image, and set `toolkit.enabled: false`.",
+                "Move the node to a newer operating system if neither helps.",
+            ];
+        CudaNotSatisfied: Warning, "images require a newer CUDA than the GPU driver supports: their containers do not start",
+            after [],
+            [
+                @DRIVER_POD "Update the driver: `driver.version` in the ClusterPolicy.",
+                @HOST_DRIVER "Install a newer driver on the host, and reboot.",
+                "Use images of an older CUDA if the driver must stay; for the operator's validator an older release of the operator.",
+            ];
+    }
+
+    Network {
+        CniPluginMissing: Warning, "pods get no network: a CNI plugin is not in its directory on the node",
+            after [],
+            [
+                "Install the plugin that the evidence names: `secondaryNetwork` in the NicClusterPolicy brings the RDMA networks' plugins; `ib-sriov` comes with ib-sriov-cni of the SR-IOV operator.",
+                "Check its DaemonSet's pod on this node, which copies it to `/opt/cni/bin`.",
+            ];
+        MultusUnauthorized: Warning, "pods get no second network: the API server rejects the token of multus",
+            after [],
+            [
+                "Restart multus on the node, which writes a new token: `kubectl delete pod -A -l app=multus --field-selector spec.nodeName={node}`.",
+                "Use a multus that refreshes its token: the thick plugin, or a newer release.",
+            ];
+        MacvlanOnInfiniband: Warning, "pods get no network: a macvlan cannot be made on an InfiniBand interface",
+            after [],
+            [
+                "Use an IPoIBNetwork in place of the MacvlanNetwork: macvlan needs Ethernet.",
+                "Give pods a device of their own if they need one: HostDeviceNetwork or SR-IOV (ib-sriov).",
+            ];
+    }
+
+    Runtime {
+        RuntimeConfigBroken: Critical, "the container runtime's configuration is broken: its next start fails",
+            after [],
+            [
+                "Correct the file at the line that the evidence names, or remove the drop-in if you do not need it.",
+                "Check it before you restart the runtime: `containerd --config FILE config dump >/dev/null`.",
+            ];
+        KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
+            after [ContainerdWithoutCri, RuntimeConfigBroken],
+            [
+                "Correct what its last words name: `journalctl -u kubelet -n 20`.",
+                "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
+            ];
+        DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
+            after [],
+            [
+                "Let the toolkit read the file instead of `containerd config dump`: set \
+                    `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`, \
+                    and remove the drop-in.",
+                "Or bring the main file to the same version: `containerd config migrate`. With different \
+                    versions containerd refuses \
+                    the drop-in, or ignores the main file's settings (registry mirrors, sandbox image).",
+            ];
+        DropInNotImported: Critical, "NVIDIA's drop-in is not covered by `imports`: containerd does not read it",
+            after [],
+            [
+                "Add its directory to `imports` at the top of the main configuration, such as \
+                    `imports = [\"/etc/containerd/conf.d/*.toml\"]`, and restart the runtime.",
+                "Update nvidia-container-toolkit to 1.18.1 or newer if the drop-in is in `config.d`: 1.18.0 put it there.",
+            ];
+        CriTableIgnored: Critical, "NVIDIA's runtime is in a table that this configuration version ignores",
+            after [],
+            [
+                "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 \
+                    and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`.",
+            ];
+        RuntimeTemplateIncomplete: Critical, "a template replaces the runtime's whole configuration: k3s' or RKE2's own settings are missing",
+            after [],
+            [
+                "Remove the template, or begin it with `{{ template \"base\" . }}`; then restart k3s or RKE2. They write the configuration from \
+                    the template only, so CNI, runc and the sandbox image are missing.",
+                "Let the toolkit write a drop-in instead: set `CONTAINERD_CONFIG` in `toolkit.env` to a file in the directory \
+                    `config.toml.d`, not to the template. Current k3s and RKE2 find the toolkit's runtime by themselves.",
+            ];
+        RuntimeTypeMissing: Critical, "NVIDIA's runtime has no `runtime_type`: containerd starts no container with it",
+            after [],
+            [
+                "Add `runtime_type = \"io.containerd.runc.v2\"` to the runtime's table in the file that the evidence names, and restart containerd.",
+                "Update the container toolkit (`toolkit.version`): a newer one does not copy a table without it.",
+            ];
+        ToolkitTooOld: Critical, "the container toolkit cannot read the configuration of this containerd: it is too old",
+            after [],
+            [
+                "Remove `toolkit.version` from the GPU Operator's values, so it uses its own, or set a newer toolkit: containerd 2 needs 1.17.4 \
+                    or newer (configuration version 3).",
+                "Update the GPU Operator if its own toolkit is older.",
+            ];
+        NvidiaRuntimeElsewhere: Critical, "NVIDIA's runtime is configured in a runtime that kubelet does not use",
+            after [],
+            ["Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
+        NvidiaRuntimeMissing: Critical, "the toolkit runs, but kubelet's container runtime has no nvidia runtime",
+            after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
+            ["Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
+        NvidiaRuntimeUnclear: Unknown, "no nvidia runtime is configured, which is right only in NRI mode",
+            after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
+            [
+                "Check whether the cluster uses NRI (`cdi.nriPluginEnabled`): then nothing is wrong. `kubectl get clusterpolicy \
+                    -o jsonpath='{.items[*].spec.cdi}'`.",
+                AS_HOST_ROOT,
+            ];
+        NvidiaProgramMissing: Critical, "NVIDIA's runtime is configured, but its program is not on the host",
+            after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded],
+            [
+                "Restart the toolkit's pod, which installs it: `kubectl delete pod {toolkit}`.",
+                "If its path is not the toolkit's (`/usr/local/nvidia/toolkit` unless `toolkit.installDir` is \
+                    set), correct or remove \
+                    the entry: it belongs to another installation.",
+            ];
+        DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
+            after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored],
+            ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or add that runtime, and restart the container runtime."];
+        RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
+            after [],
+            [
+                "Give the RuntimeClass's handler and the configured runtime one name, in lower case: `kubectl get \
+                    runtimeclass nvidia -o jsonpath={.handler}` shows the first.",
+                "Set `operator.runtimeClass` in the GPU Operator's values, or `NVIDIA_RUNTIME_NAME` in \
+                    `toolkit.env`, to that name.",
+            ];
+        CdiSpecMissing: Warning, "CDI is enabled, but NVIDIA's CDI specification is not on the node: pods with GPUs do not start",
+            after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing],
+            [
+                "Restart the toolkit's pod, which writes it: `kubectl delete pod {toolkit}`; its log says why if it does not.",
+                "Write it by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
+            ];
+        CdiSpecStale: Warning, "NVIDIA's CDI specification is of another driver version: pods with GPUs miss libraries",
+            after [DriverVersionMismatch],
+            [
+                "Write it again on the node: `nvidia-ctk cdi generate --output=FILE`, FILE as in the evidence; or start \
+                    `nvidia-cdi-refresh.service`.",
+                "If the toolkit's container writes one as well (`/var/run/cdi`), remove the old file.",
+            ];
+        RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
+            after [],
+            ["Restart it: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
+                Running containers continue."];
+    }
+
+    Chain {
+        ToolkitNotReady: Warning, "toolkit-ready is missing: no container with a GPU has been shown to run",
+            after [DriverCtrReadyStale, DriverNotValidated, RuntimeConfigBroken, DropInVersionTooHigh, NvidiaRuntimeMissing, NvidiaProgramMissing,
+                DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
+                RuntimeConfigNotInForce, NvidiaRuntimeUnclear, RuntimeTemplateIncomplete, RuntimeTypeMissing, ToolkitTooOld, GdsNeedsOpenModules, ContainerRestarts,
+                ContainerdWithoutCri, KubeletFails, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld,
+                CudaNotSatisfied],
+            [
+                "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
+                "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator}`.",
+            ];
+    }
+
+    Runtime {
+        DevicePluginWithoutDriver: Warning, "the device plugin runs without NVIDIA's runtime: it sees no driver, and offers no GPU",
+            after [NvidiaRuntimeElsewhere, NvidiaRuntimeMissing],
+            [
+                "Let its pod use NVIDIA's runtime: `runtimeClassName: nvidia` in its DaemonSet, or nvidia as the runtime's default \
+                    (`nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then `systemctl restart containerd`).",
+                "Delete the device plugin's pod afterwards: it looks for the driver only at its start.",
+            ];
+        MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU",
+            after [],
+            [
+                "Let its DaemonSet run here: it needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
+                "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration.",
+            ];
+        DevicePluginFailed: Warning, "the device plugin ends with an error: the node offers no GPU",
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing],
+            [
+                "Read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
+                "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
+            ];
+    }
+
+    Chain {
+        ValidationIncomplete: Warning, "cuda-ready or plugin-ready is missing: the operator's final validation has not finished",
+            after [ToolkitNotReady, FabricManagerUnfit, GpuFabricManagerMissing, CudaNotInitialised, CudaFails, MigMisconfigured,
+                DevicePluginWithoutDriver, DevicePluginFailed, MpsDaemonMissing, InotifyExhausted, MigManagerFailed, ContainerRestarts],
+            ["Read the validator's log: `kubectl logs {validator-logs} --all-containers`."];
+    }
+
+    Runtime {
+        RuntimeConfigUnreadable: Unknown, "the container runtime's configuration cannot be read",
+            after [],
+            [AS_HOST_ROOT];
+        RuntimeInUseUnknown: Unknown, "unknown which container runtime kubelet uses",
+            after [],
+            ["Let the gate see the host's processes: `hostPID: true`, and `--proc` or `--root` of the host.", AS_HOST_ROOT];
+        SeveralRuntimes: Info, "more than one container runtime is on this node",
+            after [],
+            ["Do nothing if NVIDIA's tools are configured for the one that kubelet uses."];
+        RuntimeNotSeen: Info, "no container runtime's configuration is visible from here",
+            after [],
+            [AS_HOST_ROOT];
+    }
+
+    Hint {
+        DmaBufPossible: Info, "DMA-BUF would work without nvidia-peermem here",
+            after [],
+            [
+                "Set `driver.rdma.enabled: false` in the ClusterPolicy to use DMA-BUF: this kernel (5.12 and later) and these open \
+                    kernel modules can share GPU memory that way, and NVIDIA recommends it. It needs CUDA 11.7 \
+                    and libraries that support it \
+                    (UCX, NCCL).",
+            ];
+        GateMissing: Info, "this node's driver pod was created without the gate",
+            after [],
+            ["Install the gate's policy; then the next driver pod waits for MOFED: see docs/integration.md."];
+    }
+
+    Mofed {
+        Settling: Info, "everything holds; the gate waits for the settle time",
+            after [],
+            of_reason;
+    }
+}

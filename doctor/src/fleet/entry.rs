@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One report as it comes in: of this version or another one, from `doctor` or from `check`. What
+//! other versions add is passed over; what they lack is not made up.
+
+use super::{CauseKey, VERSIONS};
+use peermem_gate::condition::{Consequence, Reason};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// The schemas of all versions begin so.
+const SCHEMA: &str = "peermem-gate/";
+/// Stands for the node's name in a remedy that is reported once for all nodes.
+const NODE: &str = "NODE";
+
+/// Our own reports have a handful of root causes, and some ten steps for the longest. Others may send anything.
+const MAX_CAUSES: usize = 100;
+const MAX_STEPS: usize = 20;
+/// Far above any of our titles or steps, in bytes.
+const LONGEST: usize = 2000;
+
+/// What is kept of a word.
+pub(super) fn shortened(word: &str) -> String {
+    let mut end = word.len().min(LONGEST);
+    while !word.is_char_boundary(end) {
+        end -= 1;
+    }
+    word[..end].to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Entry<'a> {
+    #[serde(borrow, default)]
+    schema: Cow<'a, str>,
+    #[serde(borrow, default)]
+    version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) node: Cow<'a, str>,
+    #[serde(borrow, default)]
+    kernel: Cow<'a, str>,
+    #[serde(borrow, default)]
+    arch: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) time: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) verdict: Cow<'a, str>,
+    #[serde(borrow)]
+    findings: Option<Vec<Found<'a>>>,
+    #[serde(borrow, default)]
+    chain: Vec<Link<'a>>,
+    #[serde(borrow, default)]
+    drivers: Drivers<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Drivers<'a> {
+    #[serde(borrow)]
+    mofed: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    nvidia: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Found<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    severity: Cow<'a, str>,
+    #[serde(borrow, default)]
+    title: Cow<'a, str>,
+    #[serde(borrow, default)]
+    remedy: Vec<Cow<'a, str>>,
+    #[serde(borrow)]
+    follows_from: Option<Cow<'a, str>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Link<'a> {
+    #[serde(borrow, default)]
+    file: Cow<'a, str>,
+    #[serde(default)]
+    broken: bool,
+    waited_s: Option<i64>,
+}
+
+/// Only of reports without findings.
+#[derive(Debug, Deserialize)]
+struct Judged<'a> {
+    #[serde(borrow)]
+    conditions: Vec<Condition<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition<'a> {
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    #[serde(borrow)]
+    remedy: Option<Cow<'a, str>>,
+}
+
+impl<'a> Entry<'a> {
+    /// The report with which this begins, and how many bytes it has.
+    ///
+    /// # Errors
+    /// In words, when it is no report that names a node and a verdict.
+    pub(super) fn read(object: &'a [u8]) -> Result<(Self, usize), String> {
+        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Self>();
+        let entry = match all.next() {
+            Some(Ok(entry)) => entry,
+            Some(Err(error)) if error.is_eof() => {
+                return Err(format!("cut off after {} bytes", object.len()));
+            }
+            Some(Err(error)) => return Err(format!("not a report: {error}")),
+            None => return Err("not a report".to_owned()),
+        };
+        if !entry.schema.starts_with(SCHEMA) {
+            return Err(format!("not a report of peermem-gate (schema {:?})", entry.schema));
+        }
+        if entry.node.is_empty() || entry.verdict.is_empty() {
+            return Err(format!("a report of schema {:?} without a node or a verdict", entry.schema));
+        }
+        Ok((entry, all.byte_offset()))
+    }
+
+    /// In the order of [`VERSIONS`]; empty where it does not tell.
+    pub(super) fn versions(&self) -> [Cow<'a, str>; VERSIONS.len()] {
+        let Drivers { mofed, nvidia } = &self.drivers;
+        let driver = |version: &Option<Cow<'a, str>>| version.clone().unwrap_or_default();
+        let [schema, version, kernel, arch] =
+            [&self.schema, &self.version, &self.kernel, &self.arch].map(Clone::clone);
+        [schema, version, kernel, arch, driver(mofed), driver(nvidia)]
+    }
+
+    /// Where the readiness chain stops, and for how many seconds it has.
+    pub(super) fn wait(&self) -> Option<(&str, i64)> {
+        let broken = self.chain.iter().find(|step| step.broken)?;
+        Some((broken.file.as_ref(), broken.waited_s?))
+    }
+
+    /// A root cause is wrong, whatever the verdict. What follows from one carries no alarm of its own.
+    pub(super) fn is_wrong(&self) -> bool {
+        let mut findings = self.findings.iter().flatten();
+        let is_alarm = |found: &Found<'_>| matches!(found.severity.as_ref(), "critical" | "warning");
+        findings.any(|found| found.follows_from.is_none() && is_alarm(found))
+    }
+
+    /// What is wrong, without what only follows from it. `object` is the report itself.
+    pub(super) fn causes(&self, object: &[u8]) -> Vec<CauseKey> {
+        let Some(findings) = &self.findings else { return self.deciding(object).into_iter().collect() };
+        let followed: HashSet<_> =
+            findings.iter().filter_map(|other| other.follows_from.as_deref()).collect();
+        let is_cause = |found: &&Found<'_>| {
+            found.follows_from.is_none() && (found.severity != "info" || followed.contains(&*found.id))
+        };
+        let roots = findings.iter().filter(is_cause).take(MAX_CAUSES);
+        let cause = |found: &Found<'_>| CauseKey {
+            severity: shortened(&found.severity),
+            id: shortened(&found.id),
+            title: shortened(&found.title),
+            remedy: self.remedy(found.remedy.iter()),
+        };
+        let mut known = HashSet::new();
+        roots.map(cause).filter(|cause| known.insert(cause.clone())).collect()
+    }
+
+    fn remedy<'b>(&self, steps: impl Iterator<Item = &'b Cow<'b, str>>) -> Vec<String> {
+        steps.take(MAX_STEPS).map(|step| shortened(&self.without_name(step))).collect()
+    }
+
+    /// `check` reports conditions only: the one that decides is the cause.
+    fn deciding(&self, object: &[u8]) -> Option<CauseKey> {
+        if super::rollup::is_ready(&self.verdict) {
+            return None;
+        }
+        let is_blocked = self.verdict == "Blocked";
+        let wanted = if is_blocked { Consequence::Blocks } else { Consequence::Holds };
+        let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Judged<'_>>();
+        let conditions = all.next().and_then(Result::ok).map(|judged| judged.conditions).unwrap_or_default();
+        let known = |condition: &Condition<'_>| {
+            Reason::ALL.iter().copied().find(|reason| reason.to_string() == condition.reason)
+        };
+        let decides = |condition: &&Condition<'_>| match known(condition) {
+            Some(reason) => reason.consequence() == wanted,
+            // A reason of another version: what is False holds.
+            None => condition.status == "False",
+        };
+        let severity = if is_blocked { "critical" } else { "warning" }.to_owned();
+        let Some(condition) = conditions.iter().find(decides) else {
+            let title = "no condition says why".to_owned();
+            return Some(CauseKey { severity, id: shortened(&self.verdict), title, remedy: Vec::new() });
+        };
+        let title = known(condition).map_or("a reason of another version of peermem-gate", Reason::summary);
+        Some(CauseKey {
+            severity,
+            id: shortened(&condition.reason),
+            title: title.to_owned(),
+            remedy: self.remedy(condition.remedy.iter()),
+        })
+    }
+
+    /// A command that names the node names any. Words that happen to be the node's name are left
+    /// alone: only behind what stands before a name in a command.
+    fn without_name(&self, step: &str) -> String {
+        let name = self.node.as_ref();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+        let mut text = String::with_capacity(step.len());
+        let mut rest = step;
+        while let Some(at) = rest.find(name) {
+            let (before, after) = (&rest[..at], &rest[at + name.len()..]);
+            text += before;
+            let is_named = before.ends_with(['=', '/', '`', '\'', '"']) && !after.starts_with(is_part);
+            text += if is_named { NODE } else { name };
+            rest = after;
+        }
+        text + rest
+    }
+}

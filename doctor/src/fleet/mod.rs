@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reports of many nodes, rolled up. Pure: lines go in one at a time, and of each no more is kept than
+//! the roll-up needs, so a fleet of any size streams through.
+
+mod cluster;
+mod entry;
+mod rollup;
+mod text;
+
+pub use cluster::Cluster;
+use peermem_gate::order;
+pub use rollup::{Cause, Damage, Rollup, Wait};
+
+use entry::{Entry, shortened};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::rc::Rc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Root causes that are kept apart. There are some hundred; only remedies of other versions add to them.
+const MAX_CAUSES: usize = 5000;
+/// Damaged lines that are named; the rest is only counted.
+const NAMED: usize = 20;
+
+/// What the roll-up keeps of each node's newest report.
+#[derive(Debug)]
+struct Newest {
+    /// Seconds since 1970.
+    time: u64,
+    /// The line that it came from, counted over all sources: of two at the same time the later wins.
+    order: usize,
+    verdict: u32,
+    /// Some finding is critical or a warning.
+    is_wrong: bool,
+    /// Its root causes.
+    causes: Vec<u32>,
+    /// The values of [`VERSIONS`].
+    versions: [u32; VERSIONS.len()],
+    /// What it has waited for, and for how many seconds.
+    wait: Option<(u32, i64)>,
+}
+
+/// What may differ across a fleet, by the report's keys.
+const VERSIONS: [&str; 6] = ["schema", "version", "kernel", "arch", "mofed", "nvidia"];
+
+/// A root cause, whichever nodes have it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CauseKey {
+    severity: String,
+    id: String,
+    title: String,
+    remedy: Vec<String>,
+}
+
+impl CauseKey {
+    /// For causes that are no longer kept apart.
+    fn others() -> Self {
+        let title = format!(
+            "more than {MAX_CAUSES} different root causes were reported: the rest are counted together"
+        );
+        Self { severity: "critical".to_owned(), id: "OtherCauses".to_owned(), title, remedy: Vec::new() }
+    }
+}
+
+/// Lines in, a [`Rollup`] out.
+#[derive(Debug, Default)]
+pub struct Fleet {
+    nodes: HashMap<String, Newest>,
+    words: Table<String>,
+    causes: Table<CauseKey>,
+    lines: usize,
+    reports: usize,
+    superseded: usize,
+    /// Lines without any object in them.
+    others: usize,
+    damaged: usize,
+    damages: Vec<Damage>,
+}
+
+impl Fleet {
+    /// Takes one line, without its newline; `source` and `number` are for naming it when it is damaged.
+    pub fn line(&mut self, source: &str, number: usize, line: &[u8]) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        self.lines += 1;
+        let begin = |text: &[u8]| text.iter().position(|byte| *byte == b'{');
+        let Some(mut at) = begin(line) else {
+            self.others += 1;
+            return;
+        };
+        // Files that lack their last newline make one line of two reports. What else some collectors
+        // put behind a report is passed over.
+        loop {
+            let (prefix, object) = line.split_at(at);
+            match self.report(object) {
+                Ok(length) => match begin(&object[length..]) {
+                    Some(next) => at += length + next,
+                    None => return,
+                },
+                Err(why) => return self.damage(source, number, prefix, why),
+            }
+        }
+    }
+
+    /// A line that is too long to be kept.
+    pub fn overlong(&mut self, source: &str, number: usize, limit: usize) {
+        self.lines += 1;
+        self.damage(source, number, b"", format!("longer than {limit} bytes"));
+    }
+
+    fn damage(&mut self, source: &str, number: usize, prefix: &[u8], why: String) {
+        self.damaged += 1;
+        if self.damages.len() < NAMED {
+            // The pod's name, and not a whole report that stands before this one.
+            let prefix = prefix.split(|byte| *byte == b'{').next().unwrap_or_default();
+            let prefix = String::from_utf8_lossy(prefix).trim().to_owned();
+            self.damages.push(Damage { source: source.to_owned(), line: number, prefix, why });
+        }
+    }
+
+    /// How long the report is that was taken.
+    fn report(&mut self, object: &[u8]) -> Result<usize, String> {
+        let (entry, length) = Entry::read(object)?;
+        let object = &object[..length];
+        let name = entry.node.as_ref();
+        self.reports += 1;
+        let (time, order) = (seconds(&entry.time), self.lines);
+        let known = self.nodes.get(name);
+        self.superseded += usize::from(known.is_some());
+        if known.is_some_and(|known| (known.time, known.order) > (time, order)) {
+            return Ok(length);
+        }
+        let mut causes = entry.causes(object);
+        if self.causes.all.len() >= MAX_CAUSES {
+            causes.retain(|cause| self.causes.numbers.contains_key(cause));
+            causes.push(CauseKey::others());
+        }
+        let versions = entry.versions().map(|value| self.words.number(shortened(&value)));
+        let kept = Newest {
+            time,
+            order,
+            verdict: self.words.number(shortened(&entry.verdict)),
+            is_wrong: entry.is_wrong(),
+            causes: causes.into_iter().map(|cause| self.causes.number(cause)).collect(),
+            versions,
+            wait: entry.wait().map(|(file, seconds)| (self.words.number(shortened(file)), seconds)),
+        };
+        self.nodes.insert(shortened(name), kept);
+        Ok(length)
+    }
+
+    /// The same, with what the API server also knows.
+    #[must_use]
+    pub fn rollup_in(self, cluster: &Cluster) -> Rollup {
+        let causes = cluster.causes(|node| self.nodes.contains_key(node));
+        self.rollup().with(causes)
+    }
+
+    /// All that was said, added up.
+    #[must_use]
+    pub fn rollup(self) -> Rollup {
+        let mut nodes: Vec<_> = self.nodes.into_iter().collect();
+        order::sort_by(&mut nodes, |one, other| one.0.cmp(&other.0));
+        let word = |number: u32| self.words.all[number as usize].as_str();
+        let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut causes: Vec<Vec<String>> = vec![Vec::new(); self.causes.all.len()];
+        let mut versions: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
+        let mut slowest = Vec::new();
+        let mut not_ready = 0;
+        for (name, kept) in &nodes {
+            let verdict = word(kept.verdict);
+            *verdicts.entry(verdict.to_owned()).or_default() += 1;
+            not_ready += usize::from(!rollup::is_ready(verdict) || kept.is_wrong);
+            for cause in &kept.causes {
+                causes[*cause as usize].push(name.clone());
+            }
+            for (key, value) in VERSIONS.iter().zip(kept.versions) {
+                *versions.entry(key).or_default().entry(word(value).to_owned()).or_default() += 1;
+            }
+            if let Some((file, seconds)) = kept.wait {
+                slowest.push(Wait { node: name.clone(), file: word(file).to_owned(), seconds });
+            }
+        }
+        // What a report does not tell is no version that differs.
+        for values in versions.values_mut() {
+            values.remove("");
+        }
+        versions.retain(|_, values| values.len() > 1);
+        Rollup {
+            nodes: nodes.len(),
+            not_ready,
+            verdicts,
+            causes: rollup::causes(self.causes.all, causes),
+            versions: versions.into_iter().map(|(key, values)| (key.to_owned(), values)).collect(),
+            slowest: rollup::slowest(slowest),
+            reports: self.reports,
+            superseded: self.superseded,
+            other_lines: self.others,
+            damaged: self.damaged,
+            damages: self.damages,
+            ..Rollup::default()
+        }
+    }
+}
+
+/// The same value once, by a number.
+#[derive(Debug)]
+struct Table<T> {
+    all: Vec<Rc<T>>,
+    numbers: HashMap<Rc<T>, u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), numbers: HashMap::new() }
+    }
+}
+
+impl<T: Eq + Hash> Table<T> {
+    fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let value = Rc::new(value);
+        self.all.push(Rc::clone(&value));
+        self.numbers.insert(value, number);
+        number
+    }
+}
+
+/// A time that cannot be read is older than any that can.
+fn seconds(time: &str) -> u64 {
+    let since =
+        humantime::parse_rfc3339_weak(time).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.as_ref().map_or(0, Duration::as_secs)
+}

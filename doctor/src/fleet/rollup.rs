@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a fleet comes to.
+
+use super::CauseKey;
+use super::cluster::NO_REPORT;
+use peermem_gate::ending::Ending;
+use peermem_gate::order;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Waits that are reported.
+const SLOWEST: usize = 10;
+
+/// A damaged line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// The file, or `standard input`.
+    pub source: String,
+    /// Which line of it, from 1.
+    pub line: usize,
+    /// What stands before the report, as `kubectl logs --prefix` writes it: the pod.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// A root cause, and the nodes that have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// The finding's id, or the condition's reason.
+    pub id: String,
+    /// The finding's; `info` only where something worse follows from it.
+    pub severity: String,
+    /// What is wrong.
+    pub title: String,
+    /// What to do, with NODE for a node's name.
+    pub remedy: Vec<String>,
+    /// How many nodes have it.
+    pub count: usize,
+    /// Which, by name.
+    pub nodes: Vec<String>,
+}
+
+/// A node whose readiness chain has stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    /// The node.
+    pub node: String,
+    /// The file that is waited for.
+    pub file: String,
+    /// For how long, at the time of the report.
+    pub seconds: i64,
+}
+
+/// All of it. Its JSON form is stable (`peermem-gate-fleet/v1`).
+#[derive(Clone, Debug, Serialize)]
+pub struct Rollup {
+    /// What this is.
+    pub schema: &'static str,
+    /// Nodes that have a report.
+    pub nodes: usize,
+    /// Those that are not ready, or have a finding that is critical or a warning.
+    pub not_ready: usize,
+    /// Nodes by verdict.
+    pub verdicts: BTreeMap<String, usize>,
+    /// Root causes, worst first, then those of most nodes.
+    pub causes: Vec<Cause>,
+    /// What differs between nodes: nodes by value.
+    pub versions: BTreeMap<String, BTreeMap<String, usize>>,
+    /// The longest waits.
+    pub slowest: Vec<Wait>,
+    /// Nodes with a GPU that should have reported and did not, where the cluster's nodes are known.
+    pub without_report: usize,
+    /// The cluster's nodes and pods show something wrong.
+    #[serde(skip)]
+    pub is_cluster_wrong: bool,
+    /// Reports that were read.
+    pub reports: usize,
+    /// Of these, those in whose place a newer one of the same node counts.
+    pub superseded: usize,
+    /// Lines without an object in them: logs of something else.
+    pub other_lines: usize,
+    /// Lines that should have been reports.
+    pub damaged: usize,
+    /// The first of them.
+    pub damages: Vec<Damage>,
+}
+
+impl Default for Rollup {
+    fn default() -> Self {
+        Self {
+            schema: "peermem-gate-fleet/v1",
+            nodes: 0,
+            not_ready: 0,
+            verdicts: BTreeMap::new(),
+            causes: Vec::new(),
+            versions: BTreeMap::new(),
+            slowest: Vec::new(),
+            without_report: 0,
+            is_cluster_wrong: false,
+            reports: 0,
+            superseded: 0,
+            other_lines: 0,
+            damaged: 0,
+            damages: Vec::new(),
+        }
+    }
+}
+
+impl Rollup {
+    /// One object on one line.
+    ///
+    /// # Errors
+    /// None for these types; the signature is serde's.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+
+    /// The same, with more causes.
+    pub(super) fn with(mut self, causes: Vec<Cause>) -> Self {
+        let silent = causes.iter().filter(|cause| cause.id == NO_REPORT).map(|cause| cause.count);
+        self.without_report = silent.sum();
+        self.is_cluster_wrong = causes.iter().any(|cause| rank(&cause.severity) < rank("unknown"));
+        self.causes.extend(causes);
+        sort(&mut self.causes);
+        self
+    }
+
+    /// 1 when any node is not ready; 2 when that is unknown for some: a damaged line may be a node's, and a node
+    /// without a report may be in any state.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        match self {
+            Self { not_ready: 1.., .. } | Self { is_cluster_wrong: true, .. } => Ending::NotReady,
+            Self { nodes: 0, .. } | Self { damaged: 1.., .. } | Self { without_report: 1.., .. } => {
+                Ending::CannotTell
+            }
+            _ => Ending::Opened,
+        }
+    }
+}
+
+pub(super) fn is_ready(verdict: &str) -> bool {
+    matches!(verdict, "Ready" | "NotApplicable")
+}
+
+pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<Cause> {
+    let cause = |(key, nodes): (Rc<CauseKey>, Vec<String>)| Cause {
+        id: key.id.clone(),
+        severity: key.severity.clone(),
+        title: key.title.clone(),
+        remedy: key.remedy.clone(),
+        count: nodes.len(),
+        nodes,
+    };
+    // A superseded report may have been the only one with its cause.
+    let mut causes: Vec<_> = keys.into_iter().zip(nodes).map(cause).filter(|cause| cause.count > 0).collect();
+    sort(&mut causes);
+    causes
+}
+
+fn sort(causes: &mut [Cause]) {
+    order::sort_by_key(causes, |cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
+}
+
+fn rank(severity: &str) -> u8 {
+    match severity {
+        "critical" => 0,
+        "warning" => 1,
+        "unknown" => 2,
+        _ => 3,
+    }
+}
+
+pub(super) fn slowest(mut waits: Vec<Wait>) -> Vec<Wait> {
+    order::sort_by(&mut waits, |one, other| {
+        other.seconds.cmp(&one.seconds).then_with(|| one.node.cmp(&other.node))
+    });
+    waits.truncate(SLOWEST);
+    waits
+}

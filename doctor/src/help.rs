@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a verb's help has behind its options. The rows are of the same kind as peermem-gate's.
+
+use peermem_gate::help::{BUG, Guide, MIRRORS, NEIGHBOURS, REFUSED, REPORTED};
+
+/// One row a verb.
+pub const GUIDES: &[Guide] = &[
+    Guide {
+        verb: "",
+        exits: &[
+            ("0", "nothing is wrong"),
+            ("1", "something is wrong, or not ready"),
+            ("2", "refused, or cannot tell"),
+            BUG,
+        ],
+        examples: &[
+            ("peermem-gate doctor", "what is wrong with GPUDirect RDMA on this node? What to do?"),
+            ("peermem-doctor doctor", "the same"),
+        ],
+        variables: &[MIRRORS],
+    },
+    Guide {
+        verb: "timeline",
+        exits: &[("0", "drawn"), REFUSED, BUG],
+        examples: &[
+            ("peermem-gate timeline", "on the node, as root: the last boot"),
+            (
+                "peermem-gate timeline --format svg must-gather/ >race.svg",
+                "a picture from a must-gather, for an issue",
+            ),
+        ],
+        variables: &[MIRRORS, REPORTED],
+    },
+    Guide {
+        verb: "doctor",
+        exits: &[
+            ("0", "nothing is wrong, or RDMA is not used on this node"),
+            ("1", "a finding is critical or a warning, or the node is not ready"),
+            ("2", "cannot tell: something needed cannot be read; or bad usage"),
+            BUG,
+        ],
+        examples: &[
+            ("peermem-gate doctor", "on the node, as root"),
+            (
+                "peermem-gate doctor --root /host --format json",
+                "in a pod with the host at /host; the JSON is for bug reports and for `fleet`",
+            ),
+        ],
+        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+    },
+    Guide {
+        verb: "fleet",
+        exits: &[
+            ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),
+            ("1", "some node is not ready, or has a critical finding or a warning"),
+            ("2", "cannot tell: no report, or one that cannot be read; or bad usage"),
+            BUG,
+        ],
+        examples: &[
+            ("peermem-gate fleet reports.ndjson", "one `doctor --format json` report a line"),
+            ("peermem-gate fleet --format json", "from standard input"),
+        ],
+        variables: &[MIRRORS],
+    },
+];
+
+/// What stands below the options in the long help; for the empty word the program's own.
+#[must_use]
+pub fn long(verb: &str) -> String {
+    GUIDES.iter().find(|guide| guide.verb == verb).map(Guide::text).unwrap_or_default()
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Diagnoses `GPUDirect` RDMA on a GPU node: what is wrong, what happened, how a fleet stands.
+//!
+//! ```text
+//!  peermem_gate: survey, look ─► Observation ─► judge ─► Verdict ──┐
+//!  probe: logs, runtimes, chain ─► Symptoms ───────────────────────┴─► diagnose ─► Findings ─► report, fleet
+//!  probe: logs, gathered logs ─► History ─► timeline
+//! ```
+//!
+//! It changes with the world: a new release's log line is a row here. The gate, which sits in every driver pod, does
+//! not depend on it.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod names;
+
+pub mod chain;
+pub mod cli;
+pub mod diagnose;
+pub mod finding;
+pub mod fleet;
+pub mod help;
+pub mod probe;
+pub mod record;
+pub mod report;
+pub mod sentence;
+pub mod stamp;
+pub mod symptoms;
+pub mod timeline;
+pub mod verb;
+
+/// Version, commit and target of this build.
+pub const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ", ", env!("BUILD_TARGET"), ")");

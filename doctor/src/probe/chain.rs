@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The readiness chain's files: whether they are there, when they were written, and the few words
+//! that some of them hold.
+
+use crate::chain::FILES;
+use crate::symptoms::chain::{Chain, Stamp};
+use peermem_gate::files::read::{small, unreadable};
+use peermem_gate::files::root;
+use peermem_gate::node::{Places, below};
+use peermem_gate::observation::{Seen, Unreadable};
+use peermem_gate::probe::{clock, driver_root, lock};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// gpu-operator, cmd/nvidia-validator/main.go.
+const VALIDATIONS: &str = "/run/nvidia/validations";
+
+/// Looks at all files of the chain.
+pub(super) fn read(places: &Places) -> Chain {
+    let directory = below(&places.root, Path::new(VALIDATIONS));
+    let driver_pid = below(&places.root, Path::new(driver_root::PID_FILE));
+    let files = FILES.iter().map(|file| {
+        let path = if file.is_mofeds() { places.marker.clone() } else { directory.join(file.name) };
+        let seen = stamp(&places.root, &path);
+        (file.name.to_owned(), (path, seen))
+    });
+    Chain {
+        clock: clock::read(&places.proc),
+        has_directory: is_there(&places.root, &directory),
+        files: files.collect(),
+        driver: lock::read(&places.root, &places.proc, &driver_pid).0,
+        driver_runs: driver_root::script_runs(&places.root, &places.proc),
+        directory,
+        driver_pid,
+    }
+}
+
+fn is_there(root: &Path, path: &Path) -> Seen<bool> {
+    match root::resolve(root, path).and_then(|real| real.metadata()) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+fn stamp(root: &Path, path: &Path) -> Stamp {
+    let real = match root::resolve(root, path) {
+        Ok(real) => real,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Stamp::Absent,
+        Err(error) => return Stamp::Unreadable(unreadable(path, &error)),
+    };
+    match real.metadata() {
+        // Some are for root alone; that one is there says enough.
+        Ok(metadata) if metadata.is_file() => Stamp::Present {
+            written: metadata.mtime(),
+            text: small(&real).ok().flatten().unwrap_or_default(),
+        },
+        Ok(_) => {
+            Stamp::Unreadable(Unreadable { path: path.to_owned(), why: "not a regular file".to_owned() })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Stamp::Absent,
+        Err(error) => Stamp::Unreadable(unreadable(path, &error)),
+    }
+}

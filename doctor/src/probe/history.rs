@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a node still knows of its past: logs, the times of files, and when processes were started.
+
+use super::logs::{self, Gathered, Limits};
+use crate::chain::FILES;
+use crate::stamp::{SECOND, Stamp};
+use crate::timeline::{History, Sight, Trace};
+use peermem_gate::PEER_MEMORY_SYMBOLS;
+use peermem_gate::clock;
+use peermem_gate::files::root::resolve;
+use peermem_gate::node::{Places, below};
+use peermem_gate::observation::Kernel;
+use peermem_gate::probe::{
+    clock as node_clock, driver_root, headers, is_this_machine, kernel, module_file, pods, processes,
+};
+use peermem_gate::survey::pod::Build;
+use peermem_gate::survey::process::{Process, Role};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+const VALIDATIONS: &str = "/run/nvidia/validations";
+/// doca-driver-build, config.go: `OFED_BLACKLIST_MODULES_FILE`, as the host sees it.
+const BLACKLIST: &str = "/etc/modprobe.d/blacklist-ofed-modules.conf";
+
+/// What the node below `places.root` knows.
+#[must_use]
+pub fn of_node(places: &Places, name: Option<String>) -> History {
+    let kernel = kernel::read(&places.proc);
+    let is_here = is_this_machine(&kernel);
+    let logs = logs::read(&places.root, &places.proc, is_here, &Limits::HISTORY);
+    let booted = node_clock::read(&places.proc).boot.ok();
+    let mut traces = files(places, &kernel);
+    traces.extend(pods::built(&places.root).iter().flat_map(|build| built(places, build)));
+    traces.extend(peermem(places, &kernel));
+    let processes = processes::read(&places.proc, booted);
+    traces.extend(processes.0.iter().flatten().filter_map(started));
+    let wall = clock::wall().duration_since(UNIX_EPOCH).ok().filter(|_| is_here);
+    let now = wall.and_then(|wall| i64::try_from(wall.as_nanos()).ok()).map(|ns| Stamp::wall(ns, 1));
+    let node = name.unwrap_or_else(|| kernel.hostname.to_lowercase());
+    History { node: Some(node).filter(|node| !node.is_empty()), logs, traces, now, ..History::default() }
+}
+
+/// What files and directories from elsewhere hold.
+#[must_use]
+pub fn gathered(paths: &[PathBuf]) -> History {
+    let Gathered { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY);
+    History { logs, traces: looks, nodes, ..History::default() }
+}
+
+/// The times of files with fixed places.
+fn files(places: &Places, kernel: &Kernel) -> Vec<Trace> {
+    let at_root = |path: &str| below(&places.root, Path::new(path));
+    let mut files = vec![
+        (Sight::MarkerWritten, places.marker.clone(), String::new()),
+        (Sight::LockWritten, places.lock.clone(), String::new()),
+        (Sight::BlacklistWritten, at_root(BLACKLIST), String::new()),
+    ];
+    let symvers =
+        headers::candidates(&places.mofed_root, kernel).map(|directory| directory.join("Module.symvers"));
+    let is_there = |path: &PathBuf| resolve(&places.mofed_root, path).is_ok_and(|real| real.is_file());
+    files.extend(symvers.into_iter().find(is_there).map(|path| (Sight::SymversWritten, path, String::new())));
+    let of_chain = FILES.iter().filter(|file| !file.is_mofeds());
+    files.extend(of_chain.map(|file| {
+        let path = at_root(VALIDATIONS).join(file.name);
+        (Sight::ValidationWritten, path, file.name.to_owned())
+    }));
+    let trace = |(sight, path, it)| written(&places.root, sight, path, it);
+    files.into_iter().filter_map(trace).collect()
+}
+
+fn written(root: &Path, sight: Sight, path: PathBuf, it: String) -> Option<Trace> {
+    let metadata =
+        resolve(root, &path).and_then(|real| real.metadata()).ok().filter(std::fs::Metadata::is_file)?;
+    let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
+    Some(Trace { sight, at, it, path })
+}
+
+/// What a driver toolkit leaves in its pod's volume.
+fn built(places: &Places, build: &Build) -> Vec<Trace> {
+    let file = |sight, name: &str| written(&places.root, sight, build.directory.join(name), String::new());
+    let marks =
+        [file(Sight::DriverBuildBegun, "driver_build_started"), file(Sight::DriverBuilt, "driver_built")];
+    let module = build.peermem.as_ref().and_then(|path| module(&places.root, path.clone()));
+    marks.into_iter().flatten().chain(module).collect()
+}
+
+/// The nvidia-peermem.ko that would be loaded, where a driver's root shows one.
+fn peermem(places: &Places, kernel: &Kernel) -> Option<Trace> {
+    let root = driver_root::driver_root(places, &kernel.release);
+    let found = module_file::find(&root, &kernel.release, peermem_gate::probe::PEERMEM).ok()??;
+    let metadata = found.real.metadata().ok()?;
+    let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
+    Some(Trace { sight: sight(&found.real)?, at, it: String::new(), path: found.path })
+}
+
+fn module(root: &Path, path: PathBuf) -> Option<Trace> {
+    let real = resolve(root, &path).ok()?;
+    written(root, sight(&real)?, path, String::new())
+}
+
+/// A stub does not ask for MOFED's symbols. A file that cannot be read as a module says nothing.
+fn sight(real: &Path) -> Option<Sight> {
+    let info = module_file::inspect(real, &mut || false).ok()?;
+    let is_stub = !info.imports.contains(PEER_MEMORY_SYMBOLS[0]);
+    Some(if is_stub { Sight::StubWritten } else { Sight::PeermemWritten })
+}
+
+fn started(process: &Process) -> Option<Trace> {
+    let (sight, it) = match process.role {
+        Role::Mofed => (Sight::MofedProcess, "MOFED's entrypoint"),
+        Role::MofedToolkit => (Sight::MofedProcess, "MOFED's driver toolkit"),
+        Role::DriverManager => (Sight::GpuProcess, "k8s-driver-manager"),
+        Role::Driver => (Sight::GpuProcess, "nvidia-driver-ctr's script"),
+        Role::DriverToolkit => (Sight::GpuProcess, "the GPU driver's driver toolkit"),
+        Role::Peermem => (Sight::GpuProcess, "nvidia-peermem-ctr"),
+        Role::FabricManager => (Sight::GpuProcess, "Fabric Manager"),
+        Role::Persistenced => (Sight::GpuProcess, "nvidia-persistenced"),
+        Role::Gate => (Sight::GpuProcess, "peermem-gate"),
+        Role::Kubelet
+        | Role::Runtime
+        | Role::Validator
+        | Role::Toolkit
+        | Role::DevicePlugin
+        | Role::RdmaDevicePlugin
+        | Role::Build => return None,
+    };
+    let at = Stamp::wall(process.started?.checked_mul(SECOND)?, SECOND);
+    let it = format!("{it} (process {})", process.pid);
+    Some(Trace { sight, at, it, path: process.directory.clone() })
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host itself: its distribution, its boot, what it loads by itself and what it allows.
+
+use crate::symptoms::host::Host;
+use flate2::read::GzDecoder;
+use peermem_gate::files::read::{Ended, lines, open, small, unreadable, whole};
+use peermem_gate::files::root::resolve;
+use peermem_gate::node::{Places, below};
+use peermem_gate::probe::privilege::signatures;
+use peermem_gate::survey::process::{Processes, Role};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+const FILE: u64 = 64 * 1024;
+/// A kernel's configuration has some 300 KiB.
+const CONFIGURATION: u64 = 4 * 1024 * 1024;
+const P2PDMA_OFF: &str = "# CONFIG_PCI_P2PDMA is not set";
+/// Who sells no machine of its own that has GPUs.
+const HYPERVISORS: [&str; 6] = ["QEMU", "OpenStack", "VMware", "Red Hat", "Nutanix", "Xen"];
+/// A kernel has some thousands of modules, and for each a line of some hundred bytes.
+const DEPENDENCIES: u64 = 16 * 1024 * 1024;
+const OF_FABRIC: [&str; 2] = ["mlx5_ib", "ib_umad"];
+const LIMITS: u64 = 16 * 1024;
+const MEMLOCK: &[u8] = b"Max locked memory";
+
+pub(super) fn read(places: &Places, processes: &Processes, release: &str) -> Host {
+    let root = &places.root;
+    let full = |path: &str| below(root, Path::new(path));
+    let text = |path: &str| match resolve(root, &full(path)).and_then(|real| whole(&real, FILE)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(&full(path), &error)),
+    };
+    let os_release = match text("/etc/os-release") {
+        Ok(None) => text("/usr/lib/os-release"),
+        found => found,
+    };
+    let os_release = os_release.map(Option::unwrap_or_default);
+    let distribution = os_release.clone().map(|text| value(&text, "ID").unwrap_or_default());
+    let is_openshift = os_release.is_ok_and(|text| value(&text, "OPENSHIFT_VERSION").is_some());
+    let vendor = small(&places.sys.join("class/dmi/id/sys_vendor")).ok().flatten().unwrap_or_default();
+    Host {
+        is_openshift: distribution.as_ref().ok().map(|id| id == "rhcos" || is_openshift),
+        distribution,
+        is_virtual: HYPERVISORS.iter().any(|name| vendor.contains(name)),
+        command_line: small(&places.proc.join("cmdline")),
+        signatures: signatures(&places.sys),
+        without_p2pdma: without_p2pdma(places, release),
+        lacks: lacks(root, release),
+        memlock: memlock(processes),
+    }
+}
+
+/// A value of os-release(5).
+fn value(text: &str, name: &str) -> Option<String> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
+    Some(value.trim_matches(['"', '\'']).to_owned())
+}
+
+fn without_p2pdma(places: &Places, release: &str) -> Option<PathBuf> {
+    let packed = places.proc.join("config.gz");
+    let plain = below(&places.root, Path::new("/boot")).join(format!("config-{release}"));
+    let in_packed = || -> Option<bool> {
+        let text = GzDecoder::new(open(&packed).ok()?).take(CONFIGURATION);
+        Some(BufReader::new(text).lines().map_while(Result::ok).any(|line| line == P2PDMA_OFF))
+    };
+    let in_plain = || -> Option<bool> {
+        let text = whole(&resolve(&places.root, &plain).ok()?, CONFIGURATION).ok()?;
+        Some(text.lines().any(|line| line == P2PDMA_OFF))
+    };
+    match in_packed() {
+        Some(is_off) => is_off.then_some(packed),
+        None => in_plain()?.then_some(plain),
+    }
+}
+
+/// None where there is no modules.dep: then nobody knows.
+fn lacks(root: &Path, release: &str) -> Vec<&'static str> {
+    let path = below(root, Path::new("/lib/modules")).join(release).join("modules.dep");
+    let mut lacks = OF_FABRIC.to_vec();
+    let read = resolve(root, &path).and_then(|real| {
+        lines(&real, DEPENDENCIES, |line| {
+            let name =
+                line.split(|byte| *byte == b':').next().and_then(|file| file.rsplit(|b| *b == b'/').next());
+            let stem = name.and_then(|name| name.split(|byte| *byte == b'.').next()).unwrap_or_default();
+            lacks.retain(|module| module.as_bytes() != stem);
+            ControlFlow::Continue(())
+        })
+    });
+    if matches!(read, Ok(Ended::Whole)) { lacks } else { Vec::new() }
+}
+
+fn memlock(processes: &Processes) -> Option<(PathBuf, String)> {
+    let path = processes.first(Role::Runtime)?.directory.join("limits");
+    let mut found = None;
+    let read = lines(&path, LIMITS, |line| match line.strip_prefix(MEMLOCK) {
+        Some(limits) => {
+            found = Some(String::from_utf8_lossy(limits).trim().to_owned());
+            ControlFlow::Break(())
+        }
+        None => ControlFlow::Continue(()),
+    });
+    read.ok()?;
+    Some((path, found?))
+}

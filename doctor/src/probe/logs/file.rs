@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One log's bytes: its beginning and its end, or all of it; packed or not.
+
+use crate::sentence::Listener;
+use crate::stamp::Stamp;
+use flate2::read::MultiGzDecoder;
+use peermem_gate::files::read::open;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// How much one read asks for.
+const CHUNK: usize = 64 * 1024;
+
+/// A log that is open.
+pub(super) struct Log {
+    file: File,
+    pub(super) size: u64,
+    pub(super) modified: Stamp,
+}
+
+/// How much of a log was read, and how much was not.
+#[derive(Debug)]
+pub(super) struct Extent {
+    pub(super) read: u64,
+    pub(super) left_out: u64,
+}
+
+impl Log {
+    /// # Errors
+    /// As open(2); `InvalidInput` for what is no regular file.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        let modified = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
+        Ok(Self { file, size: metadata.len(), modified })
+    }
+
+    /// Gives the first `head` and the last `tail` bytes to the listener.
+    ///
+    /// # Errors
+    /// As read(2).
+    pub(super) fn ends(self, head: u64, tail: u64, listener: &mut Listener<'_>) -> io::Result<Extent> {
+        let Self { mut file, size, .. } = self;
+        let Some(from) = size.checked_sub(tail).filter(|from| *from > head) else {
+            // What is written meanwhile belongs to the next look.
+            return Ok(Extent { read: push(&mut file.take(size), listener)?, left_out: 0 });
+        };
+        let mut read = push(&mut (&file).take(head), listener)?;
+        listener.gap();
+        // One byte earlier: where that is a newline, the tail begins with a whole line.
+        file.seek(SeekFrom::Start(from - 1))?;
+        read += push(&mut file.take(tail + 1), listener)?;
+        Ok(Extent { read, left_out: size.saturating_sub(read) })
+    }
+
+    /// Gives the last `most` bytes.
+    ///
+    /// # Errors
+    /// As read(2).
+    pub(super) fn tail(mut self, most: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+        self.file.seek(SeekFrom::Start(self.size.saturating_sub(most)))?;
+        feed(&mut self.file.take(most), each)
+    }
+
+    /// It is packed by gzip.
+    ///
+    /// # Errors
+    /// As read(2).
+    pub(super) fn is_gz(&self) -> io::Result<bool> {
+        let mut magic = [0; 2];
+        let read = self.file.read_at(&mut magic, 0)?;
+        Ok(read == 2 && magic == [0x1f, 0x8b])
+    }
+
+    /// Gives its first `most` bytes, unpacked where they are packed.
+    ///
+    /// # Errors
+    /// As read(2); `InvalidInput` or `InvalidData` for what does not unpack.
+    pub(super) fn decoded(self, most: u64, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+        if self.is_gz()? {
+            return feed(&mut MultiGzDecoder::new(self.file).take(most), each);
+        }
+        feed(&mut self.file.take(most), each)
+    }
+
+    /// Unpacks a log that gzip has packed, and gives its first `most` bytes to the listener. How many more there are
+    /// nobody knows.
+    ///
+    /// # Errors
+    /// As read(2); `InvalidInput` or `InvalidData` for what does not unpack.
+    pub(super) fn unpacked(self, most: u64, listener: &mut Listener<'_>) -> io::Result<Extent> {
+        let read = push(&mut MultiGzDecoder::new(self.file).take(most), listener)?;
+        Ok(Extent { read, left_out: 0 })
+    }
+}
+
+fn push(from: &mut dyn Read, listener: &mut Listener<'_>) -> io::Result<u64> {
+    feed(from, &mut |bytes| listener.push(bytes))
+}
+
+fn feed(from: &mut dyn Read, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+    let mut buffer = vec![0; CHUNK];
+    let mut all = 0;
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(all),
+            Ok(read) => {
+                each(&buffer[..read]);
+                all += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Logs that somebody gathered elsewhere: must-gathers, sosreports, what `kubectl logs` and journalctl printed,
+//! and the gate's own log with its looks.
+
+mod sniff;
+mod streams;
+mod walk;
+
+use super::file::Log;
+use super::{ContainerLog, Limits, LogFile, Logs, Reader, Table, system_speakers};
+use crate::record::place::{self, Gathered as Place};
+use crate::record::{PodFacts, PodList};
+use crate::sentence::{Speakers, Who};
+use crate::timeline::Trace;
+use peermem_gate::files::read::{lines, unreadable};
+use peermem_gate::observation::Unreadable;
+use sniff::Kind;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use streams::Streams;
+use walk::Found;
+
+/// A list of all pods of a large cluster.
+const YAML: u64 = 256 << 20;
+
+/// What files from elsewhere hold.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// What was said.
+    pub logs: Logs,
+    /// What the gate's recorded looks show.
+    pub looks: Vec<Trace>,
+    /// The nodes of pods, by the pod's name.
+    pub nodes: BTreeMap<String, String>,
+}
+
+/// Reads files, and all that directories hold.
+#[must_use]
+pub fn gather(paths: &[PathBuf], limits: &Limits) -> Gathered {
+    let mut reader = Reader::new(Path::new("/"), limits);
+    let mut found = Vec::new();
+    for path in paths {
+        walk::walk(path, &mut found, &mut |path, error| reader.cannot_read(path, error));
+    }
+    let (lists, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_list(&found.path));
+    let mut gatherer = Gatherer { reader, pods: pods(&lists), looks: Vec::new(), tables: tables() };
+    for found in &found {
+        gatherer.file(found, found_beside(&found.path).as_ref());
+    }
+    let Gatherer { reader, pods, looks, .. } = gatherer;
+    let nodes = pods.into_iter().filter_map(|(pod, facts)| Some((pod, facts.node?))).collect();
+    Gathered { logs: reader.done(), looks, nodes }
+}
+
+struct Gatherer<'a> {
+    reader: Reader<'a>,
+    pods: BTreeMap<String, PodFacts>,
+    looks: Vec<Trace>,
+    /// By container.
+    tables: BTreeMap<&'static str, Table>,
+}
+
+/// The sentences of every container that is known.
+fn tables() -> BTreeMap<&'static str, Table> {
+    let names = Who::ALL.iter().flat_map(|who| who.containers()).copied();
+    names.map(|name| (name, Table::of(Speakers::in_container(name)))).collect()
+}
+
+fn is_list(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+fn pods(lists: &[Found]) -> BTreeMap<String, PodFacts> {
+    let mut list = PodList::default();
+    for found in lists {
+        // One that cannot be read says no less than one that is not there.
+        let _ = lines(&found.path, YAML, |line| {
+            list.line(line);
+            ControlFlow::Continue(())
+        });
+    }
+    list.end()
+}
+
+/// The log of the instance before, where it is gathered too.
+fn found_beside(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let previous = match name {
+        "current.log" => "previous.log".to_owned(),
+        name => format!("{}.previous.log", name.strip_suffix(".log")?),
+    };
+    let previous = path.with_file_name(previous);
+    previous.metadata().is_ok_and(|metadata| metadata.len() > 0).then_some(previous)
+}
+
+impl Gatherer<'_> {
+    fn file(&mut self, found: &Found, previous: Option<&PathBuf>) {
+        let path = &found.path;
+        let components: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+        if let [.., directory, container, file] = components.as_slice() {
+            if let (Some((namespace, pod, uid)), Some(log)) = (place::pod(directory), place::log(file)) {
+                let [namespace, pod, uid, container] = [namespace, pod, uid, container].map(str::to_owned);
+                let restart = log.restart;
+                let of = ContainerLog { namespace, pod, uid, container, restart };
+                return self.kubelets(path.clone(), of, log.is_gz);
+            }
+        }
+        let is_previous = components.last().is_some_and(|name| name.contains("previous"));
+        if let Some(place) = place::gathered(&components) {
+            let Place { namespace, pod, container, is_previous } = place;
+            let of = self.container(namespace, pod, container, is_previous, previous.is_some());
+            if self.tables.contains_key(container) {
+                self.streams(path, Some(of));
+            }
+            return;
+        }
+        match sniff::kind(path, found.is_named, &self.tables) {
+            Ok(Kind::Streams(container)) => {
+                let of = container
+                    .map(|container| self.container("", "", container, is_previous, previous.is_some()));
+                self.streams(path, of);
+            }
+            Ok(Kind::System { is_gz }) => {
+                let table = Table::of(system_speakers());
+                self.reader.listen(path.clone(), None, is_gz, &table);
+            }
+            Ok(Kind::Other(why)) if found.is_named => {
+                self.reader.name(Unreadable { path: path.clone(), why: why.to_owned() });
+            }
+            Ok(Kind::Other(_)) => {}
+            Err(error) => self.reader.cannot_read(path, &error),
+        }
+    }
+
+    /// In kubelet's own form and place.
+    fn kubelets(&mut self, path: PathBuf, of: ContainerLog, is_gz: bool) {
+        let speakers = Speakers::in_container(&of.container);
+        if !speakers.is_empty() {
+            self.reader.listen(path, Some(of), is_gz, &Table::of(speakers));
+        }
+    }
+
+    /// What does not say how often the container was restarted is asked of the lists of pods.
+    fn container(
+        &self,
+        namespace: &str,
+        pod: &str,
+        container: &str,
+        is_previous: bool,
+        has_previous: bool,
+    ) -> ContainerLog {
+        let known = self.pods.get(pod).and_then(|facts| facts.restarts.get(container)).copied();
+        let current = known.unwrap_or(u32::from(has_previous || is_previous));
+        let restart = if is_previous { current.saturating_sub(1) } else { current };
+        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
+        ContainerLog { namespace, pod, uid: String::new(), container, restart }
+    }
+
+    /// Lines of one container or, with a prefix each, of several.
+    fn streams(&mut self, path: &Path, own: Option<ContainerLog>) {
+        let limits = self.reader.limits;
+        if self.reader.logs.files.len() >= limits.files
+            || self.reader.bytes_left == 0
+            || self.reader.room() == 0
+        {
+            self.reader.logs.left_out.files += 1;
+            return;
+        }
+        let heard = self.heard(path, own);
+        match heard {
+            Ok(logs) => {
+                for (file, heard) in logs {
+                    self.reader.keep(file, heard);
+                }
+            }
+            Err(error) => self.reader.name(unreadable(path, &error)),
+        }
+    }
+
+    fn heard(&mut self, path: &Path, own: Option<ContainerLog>) -> io::Result<streams::Heards> {
+        let log = Log::open(path)?;
+        let (size, modified) = (log.size, log.modified);
+        let is_previous = path.file_name().is_some_and(|name| name.to_string_lossy().contains("previous"));
+        let has_previous = found_beside(path).is_some();
+        let container =
+            |pod: &str, container: &str| self.container("", pod, container, is_previous, has_previous);
+        let mut streams = Streams::new(&self.tables, modified, self.reader.room(), own);
+        let read = log.decoded(self.reader.bytes_left, &mut |bytes| streams.push(bytes))?;
+        let file =
+            LogFile { path: path.to_owned(), size, modified: Some(modified), read, ..LogFile::default() };
+        let (heards, looks) = streams.end(&file, &container);
+        self.looks.extend(looks);
+        Ok(heards)
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `kubectl logs` printed: lines of one container, or of several with a prefix each; and the looks that the
+//! gate logs at `--log-level trace`.
+
+use super::super::{ContainerLog, LogFile};
+use crate::record::{Lines, prefixed, printed};
+use crate::sentence::{Heard, Listener, Table, own_stamp};
+use crate::stamp::Stamp;
+use crate::timeline::{Sight, Trace};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// In nanoseconds: clocks differ, and local time may be ahead of UTC.
+const DAY: i64 = 86_400 * crate::stamp::SECOND;
+/// Pods and containers in one file.
+const STREAMS: usize = 2000;
+/// A look of a node with thousands of modules.
+const LOOK: &[u8] = b"look {";
+
+/// A log each.
+pub(super) type Heards = Vec<(LogFile, Heard)>;
+type Name<'a> = &'a dyn Fn(&str, &str) -> ContainerLog;
+
+pub(super) struct Streams<'t> {
+    tables: &'t BTreeMap<&'static str, Table>,
+    not_after_ns: i64,
+    room: usize,
+    lines: Lines,
+    heard: Hearing<'t>,
+}
+
+struct Hearing<'t> {
+    own: Option<(ContainerLog, Listener<'t>)>,
+    of: BTreeMap<(String, String), Option<Listener<'t>>>,
+    /// Of containers of which nothing is known.
+    others: u64,
+    looks: Vec<(Stamp, Shown)>,
+}
+
+impl<'t> Streams<'t> {
+    pub(super) fn new(
+        tables: &'t BTreeMap<&'static str, Table>,
+        modified: Stamp,
+        room: usize,
+        own: Option<ContainerLog>,
+    ) -> Self {
+        let not_after_ns = modified.ns.saturating_add(DAY);
+        let listener =
+            |container: &str| tables.get(container).map(|table| listener(table, not_after_ns, room));
+        let own = own.and_then(|of| listener(&of.container).map(|listener| (of, listener)));
+        let heard = Hearing { own, of: BTreeMap::new(), others: 0, looks: Vec::new() };
+        Self { tables, not_after_ns, room, lines: Lines::of_any_length(), heard }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let Self { tables, not_after_ns, room, lines, heard } = self;
+        lines.push(bytes, |line| heard.line(line, tables, *not_after_ns, *room));
+    }
+
+    pub(super) fn end(mut self, file: &LogFile, name: Name<'_>) -> (Heards, Vec<Trace>) {
+        let Self { tables, not_after_ns, room, lines, heard } = &mut self;
+        lines.end(|line| heard.line(line, tables, *not_after_ns, *room));
+        let Hearing { own, of, others, looks } = self.heard;
+        let looks = shown(&looks, &file.path);
+        let mut logs: Heards = Vec::new();
+        let with = |container| LogFile { container, read: 0, ..file.clone() };
+        logs.extend(own.map(|(of, listener)| (with(Some(of)), listener.end())));
+        for ((pod, container), listener) in of {
+            if let Some(listener) = listener {
+                logs.push((with(Some(name(&pod, &container))), listener.end()));
+            }
+        }
+        if logs.is_empty() || others > 0 {
+            logs.push((with(None), Heard { lines: others, ..Heard::default() }));
+        }
+        // What was read counts once.
+        logs[0].0.read = file.read;
+        (logs, looks)
+    }
+}
+
+fn listener(table: &Table, not_after_ns: i64, room: usize) -> Listener<'_> {
+    Listener::new(table, crate::sentence::Form::Container, not_after_ns, room)
+}
+
+impl<'t> Hearing<'t> {
+    fn line(
+        &mut self,
+        line: &[u8],
+        tables: &'t BTreeMap<&'static str, Table>,
+        not_after_ns: i64,
+        room: usize,
+    ) {
+        let Some((pod, container, text)) = prefixed(line) else {
+            self.look(line, not_after_ns);
+            match &mut self.own {
+                Some((_, listener)) => listener.record(printed(line)),
+                None => self.others += 1,
+            }
+            return;
+        };
+        self.look(text, not_after_ns);
+        let key = (pod.to_owned(), container.to_owned());
+        if !self.of.contains_key(&key) && self.of.len() < STREAMS {
+            let listener = tables.get(container).map(|table| listener(table, not_after_ns, room));
+            self.of.insert(key.clone(), listener);
+        }
+        match self.of.get_mut(&key) {
+            Some(Some(listener)) => listener.record(printed(text)),
+            _ => self.others += 1,
+        }
+    }
+
+    fn look(&mut self, line: &[u8], not_after_ns: i64) {
+        if memchr::memmem::find(line, LOOK).is_none() {
+            return;
+        }
+        let record = printed(line);
+        let stamp = own_stamp(&record.text, not_after_ns).or_else(|| record.written.stamp(not_after_ns));
+        if let Some(look) = stamp.zip(recorded(&record.text)) {
+            self.looks.push(look);
+        }
+    }
+}
+
+/// `… look {…}`, or the same as a string in an object ([`peermem_gate::look::Recorded`]).
+fn recorded(text: &[u8]) -> Option<Shown> {
+    let look: Value = if text.first() == Some(&b'{') {
+        let object: Value = serde_json::from_slice(text).ok()?;
+        serde_json::from_str(object.get("message")?.as_str()?.strip_prefix("look ")?).ok()?
+    } else {
+        let at = memchr::memmem::find(text, LOOK)? + LOOK.len() - 1;
+        serde_json::from_slice(&text[at..]).ok()?
+    };
+    Shown::of(look.get("seen")?)
+}
+
+/// What changed from one look to the next.
+fn shown(looks: &[(Stamp, Shown)], path: &Path) -> Vec<Trace> {
+    let mut traces = Vec::new();
+    let mut before = Shown::default();
+    for (at, now) in looks {
+        let mut add =
+            |sight, it: &str| traces.push(Trace { sight, at: *at, it: it.to_owned(), path: path.to_owned() });
+        if now.is_marked != before.is_marked {
+            add(if now.is_marked { Sight::LookMarkerSet } else { Sight::LookMarkerGone }, "");
+        }
+        if now.stack != before.stack {
+            match now.stack {
+                Some(whose) => add(Sight::LookStackLive, whose),
+                None => add(Sight::LookStackGone, "the RDMA modules are"),
+            }
+        }
+        if now.has_peermem != before.has_peermem {
+            add(if now.has_peermem { Sight::LookPeermemLive } else { Sight::LookPeermemGone }, "");
+        }
+        before = *now;
+    }
+    traces
+}
+
+/// As much of a look as a timeline shows. An [`peermem_gate::observation::Observation`] is not read as a whole: what a later
+/// release adds to it does not matter here.
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    is_marked: bool,
+    stack: Option<&'static str>,
+    has_peermem: bool,
+}
+
+impl Shown {
+    fn of(seen: &Value) -> Option<Self> {
+        let modules = seen.get("modules")?;
+        let listed = modules.pointer("/proc/Ok/modules").and_then(Value::as_array);
+        let is_peermem =
+            |module: &Value| module.get("name").and_then(Value::as_str) == Some("nvidia_peermem");
+        Some(Self {
+            is_marked: seen.get("marker")?.get("Present").is_some(),
+            stack: stack(modules.get("sys")?),
+            has_peermem: listed.is_some_and(|listed| listed.iter().any(is_peermem)),
+        })
+    }
+}
+
+/// Whose RDMA modules are live, where all of them are.
+fn stack(sys: &Value) -> Option<&'static str> {
+    const STACK: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
+    let modules: Vec<_> = STACK.iter().map(|name| sys.get(name)).collect::<Option<_>>()?;
+    let is_live = |module: &&Value| module.get("state").and_then(Value::as_str) == Some("Live");
+    let is_mofeds = |module: &&Value| {
+        module.pointer("/taint/Ok").and_then(Value::as_str).is_some_and(|taint| taint.contains('O'))
+    };
+    let whose =
+        if modules.iter().all(is_mofeds) { "MOFED's RDMA modules" } else { "RDMA modules of the kernel" };
+    modules.iter().all(is_live).then_some(whose)
+}

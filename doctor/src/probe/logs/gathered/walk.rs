@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files below a directory. Links are not followed: they may lead out of it, and what they lead to within it is
+//! found anyway.
+
+use peermem_gate::order;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A sosreport has tens of thousands.
+const ENTRIES: usize = 500_000;
+
+/// A file, and whether it was named itself.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) is_named: bool,
+}
+
+/// Adds what `path` is or holds, in the order of names.
+pub(super) fn walk(path: &Path, found: &mut Vec<Found>, cannot_read: &mut dyn FnMut(&Path, &io::Error)) {
+    // What somebody names may be a link.
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => below(path.to_owned(), found, cannot_read),
+        Ok(_) => found.push(Found { path: path.to_owned(), is_named: true }),
+        Err(error) => cannot_read(path, &error),
+    }
+}
+
+fn below(directory: PathBuf, found: &mut Vec<Found>, cannot_read: &mut dyn FnMut(&Path, &io::Error)) {
+    let mut left = ENTRIES;
+    let mut todo = vec![directory];
+    while let Some(directory) = todo.pop() {
+        let entries = match directory.read_dir() {
+            Ok(entries) => entries,
+            Err(error) => {
+                cannot_read(&directory, &error);
+                continue;
+            }
+        };
+        let mut entries: Vec<_> = entries.take(left).filter_map(Result::ok).collect();
+        left -= entries.len();
+        order::sort_by_key(&mut entries, std::fs::DirEntry::file_name);
+        for entry in &entries {
+            match entry.file_type() {
+                Ok(kind) if kind.is_file() => found.push(Found { path: entry.path(), is_named: false }),
+                _ => {}
+            }
+        }
+        // Last in, first out.
+        let directories =
+            entries.iter().rev().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        todo.extend(directories.map(std::fs::DirEntry::path));
+    }
+}

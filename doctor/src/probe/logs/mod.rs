@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What containers and the kernel have said: kubelet's logs below /var/log/pods, the kernel's in /dev/kmsg and
+//! syslog's files.
+//!
+//! Only the logs of containers whose sentences are known are opened. Everything is bounded, and what a bound
+//! leaves out is counted; what cannot be read is named with its path.
+
+mod file;
+mod gathered;
+mod pods;
+mod system;
+
+pub use gathered::{Gathered, gather};
+use peermem_gate::order;
+
+use crate::sentence::{Form, Heard, Listener, Speakers, Table, Who};
+use crate::stamp::{Clock, SECOND, Stamp};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Said};
+use file::{Extent, Log};
+use peermem_gate::clock;
+use peermem_gate::files::read::unreadable;
+use peermem_gate::files::root::resolve;
+use peermem_gate::observation::Unreadable;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// How much of the logs is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Directories of pods that are looked into.
+    pub pods: usize,
+    /// Logs of one container.
+    pub logs: usize,
+    /// Logs in all.
+    pub files: usize,
+    /// Bytes from a log's beginning, which show when its container started.
+    pub head: u64,
+    /// Bytes from a log's end.
+    pub tail: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Records of /dev/kmsg.
+    pub records: u64,
+    /// Sayings of one log.
+    pub said: usize,
+    /// Sayings in all.
+    pub said_in_all: usize,
+}
+
+impl Limits {
+    /// For one look: milliseconds, and some megabytes.
+    pub const LOOK: Self = Self {
+        pods: 1000,
+        logs: 4,
+        files: 200,
+        head: 64 << 10,
+        tail: 256 << 10,
+        bytes: 8 << 20,
+        records: 40_000,
+        said: 500,
+        said_in_all: 5000,
+    };
+    /// For a history: nearly everything.
+    pub const HISTORY: Self = Self {
+        pods: 10_000,
+        logs: 1000,
+        files: 20_000,
+        head: 0,
+        tail: u64::MAX,
+        bytes: 64 << 30,
+        records: 1_000_000,
+        said: 5000,
+        said_in_all: 10_000,
+    };
+}
+
+/// Sources that cannot be read are named up to here.
+const NAMED: usize = 50;
+/// In nanoseconds.
+const DAY: i64 = 86_400 * SECOND;
+
+/// Reads the logs of the node below `root`. `is_here` says that it is this machine: only then the kernel's ring is
+/// its.
+#[must_use]
+pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits) -> Logs {
+    let mut reader = Reader::new(root, limits);
+    reader.logs.booted = booted(proc, is_here);
+    reader.pods();
+    reader.system(is_here);
+    reader.done()
+}
+
+/// What is read, and what may still be.
+struct Reader<'a> {
+    root: &'a Path,
+    limits: &'a Limits,
+    bytes_left: u64,
+    logs: Logs,
+}
+
+impl<'a> Reader<'a> {
+    fn new(root: &'a Path, limits: &'a Limits) -> Self {
+        Self { root, limits, bytes_left: limits.bytes, logs: Logs::default() }
+    }
+
+    /// A failed read is named; that something is not there says nothing.
+    fn cannot_read(&mut self, path: &Path, error: &io::Error) {
+        if error.kind() != io::ErrorKind::NotFound {
+            self.name(unreadable(path, error));
+        }
+    }
+
+    fn name(&mut self, unreadable: Unreadable) {
+        if self.logs.unreadable.len() < NAMED {
+            self.logs.unreadable.push(unreadable);
+        } else {
+            self.logs.left_out.unreadable += 1;
+        }
+    }
+
+    /// Opens a log, if there is still room for it, and keeps what it says.
+    fn listen(&mut self, path: PathBuf, container: Option<ContainerLog>, is_gz: bool, table: &Table) {
+        let form = if container.is_some() { Form::Container } else { Form::System };
+        self.listen_as(path, container, form, is_gz, table);
+    }
+
+    fn listen_as(
+        &mut self,
+        path: PathBuf,
+        container: Option<ContainerLog>,
+        form: Form,
+        is_gz: bool,
+        table: &Table,
+    ) {
+        if self.logs.files.len() >= self.limits.files || self.bytes_left == 0 || self.room() == 0 {
+            self.logs.left_out.files += 1;
+            return;
+        }
+        match self.heard(&path, is_gz, form, table) {
+            Ok((file, heard)) => self.keep(LogFile { path, container, ..file }, heard),
+            Err(error) => self.cannot_read(&path, &error),
+        }
+    }
+
+    /// For more sayings.
+    fn room(&self) -> usize {
+        self.limits.said.min(self.limits.said_in_all.saturating_sub(self.logs.said.len()))
+    }
+
+    fn heard(&self, path: &Path, is_gz: bool, form: Form, table: &Table) -> io::Result<(LogFile, Heard)> {
+        let log = resolve(self.root, path).and_then(|real| Log::open(&real))?;
+        let (size, modified) = (log.size, log.modified);
+        // Clocks differ, and local time may be ahead of UTC by 14 hours.
+        let not_after_ns = modified.ns.saturating_add(DAY);
+        let mut listener = Listener::new(table, form, not_after_ns, self.room());
+        let (head, tail) = (self.limits.head.min(self.bytes_left), self.limits.tail.min(self.bytes_left));
+        let Extent { read, left_out } = if is_gz {
+            log.unpacked(head.saturating_add(tail), &mut listener)?
+        } else {
+            log.ends(head, tail, &mut listener)?
+        };
+        let file = LogFile { size, modified: Some(modified), read, left_out, ..LogFile::default() };
+        Ok((file, listener.end()))
+    }
+
+    fn keep(&mut self, file: LogFile, heard: Heard) {
+        let index = self.logs.files.len();
+        let Heard { sayings, first, last, steps, lines, damaged, forgotten, .. } = heard;
+        self.bytes_left = self.bytes_left.saturating_sub(file.read);
+        self.logs.left_out.bytes += file.left_out;
+        self.logs.left_out.said += forgotten;
+        self.logs.files.push(LogFile { lines, damaged, forgotten, first, last, steps, ..file });
+        self.logs.said.extend(sayings.into_iter().map(|saying| Said { file: index, saying }));
+    }
+
+    fn done(mut self) -> Logs {
+        let booted = self.logs.booted;
+        let wall =
+            |said: &Said| said.saying.at.and_then(|at| at.on_wall(booted)).map_or(i64::MAX, |at| at.ns);
+        // Stable: what has the same time, or none, stays in the order of its log.
+        order::sort_by_key(&mut self.logs.said, wall);
+        order::sort(&mut self.logs.pods);
+        self.logs
+    }
+}
+
+/// When the kernel was started, by the clock as it is now. `btime` is cut to a second.
+fn booted(proc: &Path, is_here: bool) -> Option<Stamp> {
+    if is_here {
+        let wall = clock::wall().duration_since(UNIX_EPOCH).ok()?;
+        let booted = i64::try_from(wall.checked_sub(clock::now())?.as_nanos()).ok()?;
+        return Some(Stamp::wall(booted, crate::stamp::MILLISECOND));
+    }
+    let seconds = peermem_gate::probe::clock::read(proc).boot.ok()?;
+    Some(Stamp { clock: Clock::Wall, ns: seconds.checked_mul(SECOND)?, precision_ns: SECOND })
+}
+
+/// The sentences of the system's log.
+fn system_speakers() -> Speakers {
+    services().or([Who::Kernel, Who::Clock].into_iter().collect())
+}
+
+/// Those of them that a log of the kernel alone does not have.
+fn services() -> Speakers {
+    [Who::Kubelet, Who::Containerd, Who::Gridd, Who::FabricManagerStart].into_iter().collect()
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//! kubelet's logs: `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/N.log`, or links from there to Docker's files.
+
+use super::file::Log;
+use super::{DAY, Reader, Speakers, Table};
+use crate::record::place::{self, LogName};
+use crate::sentence::trouble;
+use crate::stamp::SECOND;
+use crate::symptoms::logs::{ContainerLog, Pod, PodContainer, Trouble};
+use peermem_gate::files::root::resolve;
+use peermem_gate::order;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const PODS: &str = "var/log/pods";
+
+/// Pods of the two operators, and ours, by what is in their namespaces and names: they come first where there are
+/// too many.
+const OURS: [&str; 7] = ["nvidia", "mofed", "gpu", "network-operator", "doca", "peermem", "ofed"];
+
+/// The namespaces of the two operators have one of these in their names.
+const OPERATORS: [&str; 4] = ["gpu-operator", "network-operator", "nvidia", "mellanox"];
+
+/// A container that was started as often has not come through.
+const OFTEN: u32 = 3;
+
+/// Of a log whose sentences nobody knows, in bytes.
+const TAIL: u64 = 16 * 1024;
+
+/// A log that may be opened.
+struct Candidate {
+    name: LogName,
+    path: PathBuf,
+    container: ContainerLog,
+}
+
+impl Reader<'_> {
+    /// All pods' names, and what their containers said.
+    pub(super) fn pods(&mut self) {
+        let mut rounds: Vec<Vec<Candidate>> = Vec::new();
+        for directory in self.pod_directories() {
+            for logs in self.pod(&directory) {
+                for (round, log) in logs.into_iter().enumerate() {
+                    if round == rounds.len() {
+                        rounds.push(Vec::new());
+                    }
+                    rounds[round].push(log);
+                }
+            }
+        }
+        // The newest log of every container before the second newest of any.
+        for Candidate { name, path, container } in rounds.into_iter().flatten() {
+            let table = Table::of(Speakers::in_container(&container.container));
+            self.listen(path, Some(container), name.is_gz, &table);
+        }
+    }
+
+    fn pod_directories(&mut self) -> Vec<PathBuf> {
+        let pods = self.root.join(PODS);
+        let names = resolve(self.root, &pods).and_then(|real| names(&real));
+        let mut names = names.unwrap_or_else(|error| {
+            self.cannot_read(&pods, &error);
+            Vec::new()
+        });
+        names.retain(|name| place::pod(name).is_some());
+        order::sort_by_key(&mut names, |name| (!OURS.iter().any(|ours| name.contains(ours)), name.clone()));
+        self.logs.left_out.pods += names.len().saturating_sub(self.limits.pods) as u64;
+        names.truncate(self.limits.pods);
+        names.into_iter().map(|name| pods.join(name)).collect()
+    }
+
+    /// The logs of each container of a pod, newest first.
+    fn pod(&mut self, directory: &Path) -> Vec<Vec<Candidate>> {
+        let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let Some((namespace, pod, uid)) = place::pod(name) else { return Vec::new() };
+        let [namespace, pod, uid] = [namespace, pod, uid].map(str::to_owned);
+        let mut containers =
+            resolve(self.root, directory).and_then(|real| names(&real)).unwrap_or_else(|error| {
+                self.cannot_read(directory, &error);
+                Vec::new()
+            });
+        order::sort(&mut containers);
+        let (mut listed, mut logs) = (Vec::new(), Vec::new());
+        let is_operators = OPERATORS.iter().any(|operator| namespace.contains(operator));
+        for container in containers {
+            let is_known = !Speakers::in_container(&container).is_empty();
+            let candidates = if is_known || is_operators {
+                self.logs_of(directory, (&namespace, &pod, &uid), &container)
+            } else {
+                Vec::new()
+            };
+            let restart = candidates.first().map(|log| log.name.restart);
+            let is_restarted = is_operators && restart.is_some_and(|count| count >= OFTEN);
+            let mut trouble = candidates.iter().take(2).filter(|_| is_restarted);
+            listed.push(PodContainer {
+                trouble: trouble.find_map(|log| self.trouble(&log.path)),
+                restart,
+                name: container,
+            });
+            logs.push(if is_known { candidates } else { Vec::new() });
+        }
+        self.logs.pods.push(Pod { namespace, name: pod, uid, containers: listed });
+        logs
+    }
+
+    /// What a container's log ends with.
+    fn trouble(&self, path: &Path) -> Option<Trouble> {
+        let log = resolve(self.root, path).and_then(|real| Log::open(&real)).ok()?;
+        let modified = log.modified.ns;
+        let mut tail = Vec::new();
+        log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
+        let (_, line) = trouble(&tail, modified.saturating_add(DAY))?;
+        Some(Trouble { path: path.to_owned(), modified: modified / SECOND, line })
+    }
+
+    fn logs_of(&mut self, pod: &Path, of: (&str, &str, &str), container: &str) -> Vec<Candidate> {
+        let directory = pod.join(container);
+        let names = resolve(self.root, &directory).and_then(|real| names(&real)).unwrap_or_else(|error| {
+            self.cannot_read(&directory, &error);
+            Vec::new()
+        });
+        let log = |file: String| Some((place::log(&file)?, directory.join(file)));
+        let mut logs: Vec<_> = names.into_iter().filter_map(log).collect();
+        order::sort_by(&mut logs, |one, other| other.cmp(one));
+        self.logs.left_out.files += logs.len().saturating_sub(self.limits.logs) as u64;
+        logs.truncate(self.limits.logs);
+        let candidate = |(name, path): (LogName, PathBuf)| {
+            let (namespace, pod, uid) = of;
+            let container = ContainerLog {
+                namespace: namespace.to_owned(),
+                pod: pod.to_owned(),
+                uid: uid.to_owned(),
+                container: container.to_owned(),
+                restart: name.restart,
+            };
+            Candidate { name, path, container }
+        };
+        logs.into_iter().map(candidate).collect()
+    }
+}
+
+/// The names in a directory that are text; any other is none of kubelet's.
+fn names(directory: &Path) -> io::Result<Vec<String>> {
+    /// Far more than a directory of kubelet's has, and a bound on the memory for one that somebody has filled.
+    const NAMES: usize = 100_000;
+    let names = fs::read_dir(directory)?.take(NAMES).filter_map(Result::ok);
+    Ok(names.filter_map(|entry| entry.file_name().into_string().ok()).collect())
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is read of a node beyond the gate's own look.
+
+mod chain;
+mod history;
+mod host;
+pub mod logs;
+mod pci;
+mod rdma;
+pub mod runtime;
+mod symptoms;
+
+pub use history::{gathered, of_node};
+pub use pci::has_no_gpu;
+pub use symptoms::read as symptoms;
+
+use crate::symptoms::logs::Logs;
+use logs::Limits;
+use peermem_gate::probe::{self as gate, is_this_machine};
+use peermem_gate::survey::Survey;
+use std::path::Path;
+
+/// What the gate's survey sees, completed by logs, and the logs.
+#[must_use]
+pub fn survey(root: &Path, proc: &Path) -> (Survey, Logs) {
+    let is_here = is_this_machine(&gate::kernel::read(proc));
+    let logs = logs::read(root, proc, is_here, &Limits::LOOK);
+    let survey = gate::survey(root, proc);
+    let pods = logs.name(survey.pods);
+    (Survey { pods, logged: logs.settings(), ..survey }, logs)
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The functions of a vendor on the PCI bus.
+
+use crate::symptoms::{PciFunction, Region};
+use peermem_gate::files::read::{small, unreadable};
+use peermem_gate::node::Places;
+use peermem_gate::observation::{ProcModules, Seen};
+use peermem_gate::order;
+use peermem_gate::probe::{modules, vendor};
+use std::path::Path;
+
+/// The PCI vendor.
+pub(super) const NVIDIA: u16 = 0x10de;
+
+/// The bus was read, no GPU of NVIDIA's is on it, and nvidia is not loaded.
+#[must_use]
+pub fn has_no_gpu(places: &Places) -> bool {
+    let is_loaded = |proc: ProcModules| proc.named("nvidia").next().is_some();
+    let is_bare = functions(&places.sys, NVIDIA).is_ok_and(|all| !all.iter().any(PciFunction::is_gpu));
+    is_bare && !modules::read_proc(&places.proc.join("modules")).is_ok_and(is_loaded)
+}
+
+/// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.
+pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
+    let devices = sys.join("bus/pci/devices");
+    let entries = devices.read_dir().map_err(|error| unreadable(&devices, &error))?;
+    let mut functions = Vec::new();
+    for entry in entries {
+        let directory = entry.map_err(|error| unreadable(&devices, &error))?.path();
+        if vendor(&directory.join("vendor"))? == wanted {
+            functions.push(function(&directory));
+        }
+    }
+    order::sort_by(&mut functions, |one, other| one.address.cmp(&other.address));
+    Ok(functions)
+}
+
+fn function(directory: &Path) -> PciFunction {
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let says = |file: &str| small(&directory.join(file)).ok().flatten();
+    let class = says("class").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+    let mut function = PciFunction {
+        address: name(directory).unwrap_or_default(),
+        class,
+        device: says("device").and_then(|text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
+        driver: directory.join("driver").read_link().ok().as_deref().and_then(name),
+        is_virtual: directory.join("physfn").symlink_metadata().is_ok(),
+        regions: Vec::new(),
+        iommu: says("iommu_group/type"),
+    };
+    if function.is_gpu() {
+        function.regions = says("resource").map(|text| regions(&text)).unwrap_or_default();
+    }
+    function
+}
+
+/// Of the first six lines, the device's own BARs: `0x00000000f0000000 0x00000000f0ffffff 0x0000000000040200`.
+fn regions(resource: &str) -> Vec<Region> {
+    let number = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let region = |line: &str| {
+        let mut words = line.split_ascii_whitespace().map(number);
+        Some(Region { start: words.next()??, end: words.next()??, flags: words.next()?? })
+    };
+    resource.lines().take(6).filter_map(region).collect()
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! NVIDIA's container toolkit: whether its container runs, how it should configure the runtime,
+//! and whether a container was seen to work (nvidia-container-toolkit, cmd/nvidia-ctk-installer).
+
+use super::{entries, exists, text};
+use crate::symptoms::runtime::{TOOLKIT_PID, Toolkit};
+use peermem_gate::files::read::unreadable;
+use peermem_gate::files::root;
+use peermem_gate::node::{Places, below};
+use peermem_gate::observation::Seen;
+use peermem_gate::survey::process::VARIABLES;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const TOOLKIT_READY: &str = "/run/nvidia/validations/toolkit-ready";
+const NRI_SOCKET: &str = "/run/nri/nri.sock";
+const PROGRAMS: [&str; 2] =
+    ["/usr/local/nvidia/toolkit/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"];
+const CDI: [&str; 2] = ["/etc/cdi", "/run/cdi"];
+const HOOKS: [&str; 2] = [
+    "/run/containers/oci/hooks.d/oci-nvidia-hook.json",
+    "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
+];
+
+pub(super) fn read(places: &Places) -> Toolkit {
+    let root = &places.root;
+    let full = |path: &str| below(root, Path::new(path));
+    let written = |path: &str| {
+        let metadata = root::resolve(root, &full(path)).and_then(|real| real.metadata()).ok()?;
+        metadata.is_file().then(|| metadata.mtime())
+    };
+    Toolkit {
+        started: written(TOOLKIT_PID),
+        environment: environment(places),
+        programs: PROGRAMS.iter().filter(|path| exists(root, path)).map(|path| full(path)).collect(),
+        proven: written(TOOLKIT_READY),
+        cdi_specs: cdi_specs(root),
+        has_nri_socket: exists(root, NRI_SOCKET),
+        has_hook: HOOKS.iter().any(|path| exists(root, path)),
+    }
+}
+
+fn cdi_specs(root: &Path) -> Seen<BTreeMap<PathBuf, BTreeSet<String>>> {
+    let mut specs = BTreeMap::new();
+    for directory in CDI {
+        let is_nvidias =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("nvidia"));
+        for path in entries(root, &below(root, Path::new(directory)))?.into_iter().filter(is_nvidias) {
+            let text = text(root, &path).map_err(|error| unreadable(&path, &error))?;
+            specs.insert(path, super::settings::library_versions(&text));
+        }
+    }
+    Ok(specs)
+}
+
+/// Its pid file holds a pid of the node, because its pod has `hostPID`.
+fn environment(places: &Places) -> Option<BTreeMap<String, String>> {
+    let pid: u32 =
+        text(&places.root, &below(&places.root, Path::new(TOOLKIT_PID))).ok()?.trim().parse().ok()?;
+    let process = places.proc.join(pid.to_string());
+    let name = peermem_gate::files::read::small(&process.join("comm")).ok()??;
+    if !name.starts_with("nvidia-") {
+        return None;
+    }
+    let variables = peermem_gate::files::read::whole(&process.join("environ"), 1024 * 1024).ok()?;
+    let pairs = variables.split('\0').filter_map(|pair| pair.split_once('='));
+    let ours = pairs.filter(|(name, _)| VARIABLES.contains(name));
+    Some(ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}

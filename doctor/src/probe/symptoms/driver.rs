@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//! NVIDIA's driver: its root, its versions, its devices.
+
+use crate::symptoms::Driver;
+use peermem_gate::files::read::{names, small, unreadable, whole};
+use peermem_gate::node::{Places, below};
+use peermem_gate::observation::{STATE_FILE as STATE, Seen, Unreadable};
+use peermem_gate::order;
+use peermem_gate::probe::driver_root::driver_root;
+use peermem_gate::probe::{PEERMEM, module_file};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The most that is read of a GPU's `information`; the driver writes some 500 bytes.
+const INFORMATION: u64 = 4096;
+
+pub(super) fn read(places: &Places, release: &str) -> Driver {
+    let file = |path: PathBuf| {
+        let line =
+            small(&path).map(|text| text.map(|text| text.lines().next().unwrap_or_default().to_owned()));
+        (path, line)
+    };
+    let root = driver_root(places, release);
+    let dev = below(&places.root, Path::new("/dev"));
+    let char = names(&dev.join("char"));
+    let mut dev_dirs = vec![dev, root.join("dev")];
+    dev_dirs.dedup();
+    let nvidia_file = module_file::find(&root, release, "nvidia").map(|found| found.map(|found| found.path));
+    let peermem = module_file::find(&root, release, PEERMEM).ok().flatten().map(|found| found.real);
+    let peermem = peermem.or_else(|| peermem_gate::probe::driver_root::built_for_a_container(places));
+    Driver {
+        is_on_host: root == places.root,
+        has_modules: module_file::directory(&root, "").is_dir(),
+        other_kernels: match nvidia_file {
+            Ok(None) => module_file::other_kernels(&root, release, "nvidia", |_| true),
+            _ => Vec::new(),
+        },
+        on_host: module_file::find(&places.root, release, "nvidia").ok().flatten().map(|found| found.path),
+        nvidia_file,
+        version_file: file(places.proc.join("driver/nvidia/version")),
+        models: models(places.proc.join("driver/nvidia/gpus")),
+        loaded: file(places.sys.join("module/nvidia/version")),
+        library: library(&root),
+        client: file(places.sys.join("kernel/mm/memory_peers/nv_mem/version")),
+        state: file(below(&places.root, Path::new(STATE))),
+        nodes: dev_dirs.into_iter().map(|dir| (dir.clone(), nodes(&dir))).collect(),
+        char_links: char,
+        peermem_written: peermem.and_then(|path| path.metadata().ok()).map(|metadata| metadata.mtime()),
+        root,
+    }
+}
+
+/// `Model: \t\t NVIDIA H100 80GB HBM3`, in the file `information` of each GPU's directory; none where one of them
+/// cannot be read.
+fn models(directory: PathBuf) -> (PathBuf, Vec<String>) {
+    let gpus = names(&directory).ok().flatten().unwrap_or_default();
+    let model = |gpu: &String| {
+        let text = whole(&directory.join(gpu).join("information"), INFORMATION).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Model:"))?;
+        Some(line.trim().to_owned())
+    };
+    let models: Option<BTreeSet<_>> = gpus.iter().map(model).collect();
+    (directory, models.into_iter().flatten().collect())
+}
+
+/// ldconfig links the name to the version that is installed last.
+fn library(root: &Path) -> Option<(PathBuf, String)> {
+    const DIRECTORIES: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"];
+    const NAME: &str = "libnvidia-ml.so.";
+    let links =
+        DIRECTORIES.iter().map(|directory| below(root, Path::new(directory)).join(NAME.to_owned() + "1"));
+    links.into_iter().find_map(|link| {
+        let target = link.read_link().ok()?;
+        let version = target.file_name()?.to_str()?.strip_prefix(NAME)?.to_owned();
+        Some((link, version))
+    })
+}
+
+fn nodes(directory: &Path) -> Seen<Vec<String>> {
+    let failed = |error: std::io::Error| -> Unreadable { unreadable(directory, &error) };
+    let mut names = Vec::new();
+    for entry in directory.read_dir().map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("nvidia") {
+            names.push(name);
+        }
+    }
+    order::sort(&mut names);
+    Ok(names)
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The mounts of the host, of the driver container, and our own.
+
+use crate::symptoms::{Mounts, View, Whose};
+use peermem_gate::files::mount::Mount;
+use peermem_gate::files::mount::{all, covering};
+use peermem_gate::node::{Places, below};
+use peermem_gate::probe::lock::shows_the_host;
+use std::path::{Path, PathBuf};
+
+/// `container`: the mountinfo of the driver container. `is_here`: the tree is this machine's, so our own mounts mean
+/// something.
+pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> Vec<View> {
+    let mut views = Vec::new();
+    let mut add = |whose, source: PathBuf, root: &Path| {
+        views.push(View {
+            whose,
+            mounts: all(&source).map(|all| those_that_matter(&all, places, root)),
+            source,
+        });
+    };
+    let root = Path::new("/");
+    let host = places.proc.join("1/mountinfo");
+    if shows_the_host(&places.proc) && host.symlink_metadata().is_ok() {
+        add(Whose::Host, host, root);
+    }
+    if let Some(container) = container {
+        add(Whose::Driver, container.to_owned(), root);
+    }
+    if is_here {
+        add(Whose::Own, "/proc/self/mountinfo".into(), &places.root);
+    }
+    views
+}
+
+/// `root` is where that process sees what we see below `places.root`.
+fn those_that_matter(all: &[Mount], places: &Places, root: &Path) -> Mounts {
+    let seen_at = |path: &Path| below(root, path.strip_prefix(&places.root).unwrap_or(path));
+    let directory = seen_at(places.marker.parent().unwrap_or(&places.marker));
+    let is_nfs_rdma = |mount: &&Mount| {
+        mount.fs_type.starts_with("nfs") && mount.options.split(',').any(|option| option == "proto=rdma")
+    };
+    Mounts {
+        headers: covering(all, &directory.join("usr/src")).cloned(),
+        marker: covering(all, &directory).cloned(),
+        devices: covering(all, &below(root, Path::new("/dev"))).cloned(),
+        nfs_rdma: all.iter().filter(is_nfs_rdma).cloned().collect(),
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The whole answer of `doctor`: the verdict first, then root causes, and under each what follows
+//! from it, then the chain, the runtimes and the conditions. `screen` has the short form.
+
+use super::runtime;
+use crate::chain::{self, Link};
+use crate::finding::{Finding, Severity, urgency};
+use crate::symptoms::Symptoms;
+use peermem_gate::observation::Evidence;
+use peermem_gate::observation::Observation;
+use peermem_gate::report::style::{Style, Tone};
+use peermem_gate::report::{self, Report};
+use peermem_gate::text::{Lead, Page};
+use peermem_gate::verdict::Outcome;
+use serde::Serialize;
+
+/// What follows stands under its cause.
+const INDENT: usize = 8;
+
+/// A report, and what is wrong. Its JSON form is stable (contract: `peermem-gate/v1`).
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnosis<'a> {
+    #[serde(flatten)]
+    report: Report<'a>,
+    pub(super) findings: &'a [Finding],
+    drivers: Drivers<'a>,
+    pub(super) chain: &'a [Link],
+    runtimes: Vec<runtime::RuntimeSummary<'a>>,
+    #[serde(skip)]
+    pub(super) symptoms: &'a Symptoms,
+}
+
+/// Versions on the node, by which `fleet` compares nodes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drivers<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mofed: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nvidia: Option<&'a str>,
+}
+
+impl<'a> Drivers<'a> {
+    /// By the modules that are loaded; of MOFED's only `mlx5_core` has a version.
+    #[must_use]
+    pub fn of(seen: &'a Observation) -> Self {
+        let version = |name| seen.modules.sys.get(name)?.version.as_ref().ok()?.as_deref();
+        Self { mofed: version("mlx5_core"), nvidia: version("nvidia") }
+    }
+}
+
+impl<'a> Diagnosis<'a> {
+    /// `findings` are in order, and so is `chain`.
+    #[must_use]
+    pub fn new(
+        report: Report<'a>,
+        drivers: Drivers<'a>,
+        findings: &'a [Finding],
+        chain: &'a [Link],
+        symptoms: &'a Symptoms,
+    ) -> Self {
+        Self { report, findings, drivers, chain, runtimes: runtime::summaries(&symptoms.runtimes), symptoms }
+    }
+
+    /// One object on one line.
+    ///
+    /// # Errors
+    /// None for these types; the signature is serde's.
+    pub fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
+    }
+
+    /// The verdict, all findings, the chain, the runtimes, and every condition.
+    #[must_use]
+    pub fn text(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns);
+        self.headline(style, &mut page);
+        page.line(self.about());
+        let mut is_under_root = false;
+        for finding in self.findings {
+            match (finding.follows_from.is_some(), is_under_root) {
+                (false, _) => page.blank(),
+                (true, true) => page.line("    and so"),
+                (true, false) => {}
+            }
+            is_under_root = finding.follows_from.is_none();
+            if is_under_root { root(finding, style, &mut page) } else { consequence(finding, &mut page) }
+        }
+        page.blank();
+        chain::draw(&self.symptoms.chain, self.chain, &mut page);
+        runtime::text(&self.symptoms.runtimes, &mut page);
+        page.blank();
+        page.line("conditions");
+        report::conditions(self.report.verdict, style, &mut page);
+        page.into_text()
+    }
+
+    /// The verdict, and the first root cause or what the conditions say.
+    pub(super) fn headline(&self, style: Style, page: &mut Page) {
+        let outcome = self.report.verdict.outcome;
+        // A driver that is being built cures a missing file: nothing is blocked for good.
+        let is_quiet = self.findings.iter().all(|finding| finding.severity == Severity::Info);
+        let outcome = if outcome == Outcome::Blocked && is_quiet { Outcome::Waiting } else { outcome };
+        let Some(root) = self.first_cause() else {
+            let said = self.report.verdict.headline();
+            // Only of Ready the conditions' headline begins with the verdict.
+            let verdict = if outcome == Outcome::Ready { String::new() } else { format!("{outcome}: ") };
+            return page.painted(verdict + &said, style.outcome(outcome));
+        };
+        let but = match outcome {
+            Outcome::Ready | Outcome::NotApplicable => ", but",
+            Outcome::Waiting | Outcome::Blocked | Outcome::Unknown => ":",
+        };
+        page.painted(format_args!("{outcome}{but} {}: {}", root.id, root.title), tone(style, root.severity));
+    }
+
+    /// The root cause that the headline names, if anything is wrong.
+    pub(super) fn first_cause(&self) -> Option<&Finding> {
+        self.findings.first().filter(|root| urgency(root.id, self.findings) != Severity::Info)
+    }
+
+    /// Which node, and how much was found.
+    pub(super) fn about(&self) -> String {
+        let Report { node, kernel, arch, .. } = &self.report;
+        let (roots, following): (Vec<_>, Vec<_>) =
+            self.findings.iter().partition(|finding| finding.follows_from.is_none());
+        let count = |severity| roots.iter().filter(|root| root.severity == severity).count();
+        let all = [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Info];
+        let counts =
+            all.map(|severity| (count(severity), severity)).into_iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<_> = counts.map(|(count, severity)| format!("{count} {severity}")).collect();
+        let found = match (roots.len(), following.len()) {
+            (0, _) => "nothing found".to_owned(),
+            (1, 0) => format!("1 root cause ({})", roots[0].severity),
+            (1, more) => format!("1 root cause ({}); {}", roots[0].severity, follow(more)),
+            (n, 0) => format!("{n} root causes ({})", counts.join(", ")),
+            (n, more) => format!("{n} root causes ({}); {}", counts.join(", "), follow(more)),
+        };
+        format!("{node}, kernel {kernel} ({arch}): {found}")
+    }
+}
+
+fn tone(style: Style, severity: Severity) -> Option<&'static str> {
+    style.tone(match severity {
+        Severity::Critical => Tone::Bad,
+        Severity::Warning => Tone::Doubtful,
+        Severity::Unknown => Tone::Unknown,
+        Severity::Info => Tone::Plain,
+    })
+}
+
+fn follow(more: usize) -> String {
+    if more == 1 { "1 more finding follows".to_owned() } else { format!("{more} more findings follow") }
+}
+
+fn root(finding: &Finding, style: Style, page: &mut Page) {
+    page.entry(&label(finding, style), title(finding));
+    for evidence in &finding.evidence {
+        page.entry(&Lead::new(4, "seen  "), line_of(evidence));
+    }
+    for step in &finding.remedy {
+        page.entry(&Lead::new(4, "do    "), step);
+    }
+}
+
+/// The cure of a root cause is the cure of what follows from it, which carries no alarm of its own.
+fn consequence(finding: &Finding, page: &mut Page) {
+    let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
+    page.entry(&Lead::new(INDENT, ""), format_args!("{}{from}", title(finding)));
+    for evidence in &finding.evidence {
+        page.entry(&Lead::new(INDENT + 4, "seen  "), line_of(evidence));
+    }
+}
+
+pub(super) fn label(finding: &Finding, style: Style) -> Lead {
+    Lead::new(0, &format!("{:<8} ", finding.severity)).coloured(tone(style, finding.severity))
+}
+
+pub(super) fn title(finding: &Finding) -> String {
+    format!("{}: {}", finding.id, finding.title)
+}
+
+/// What was seen and where; a source that the words name already is not named twice.
+pub(super) fn line_of(evidence: &Evidence) -> String {
+    let Evidence { source, seen } = evidence;
+    let is_named = |source: &&str| !seen.contains(*source);
+    let sources: Vec<_> = source.split(", ").filter(is_named).collect();
+    if sources.is_empty() { seen.clone() } else { format!("{}: {seen}", sources.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_named_once() {
+        for (source, seen, text) in [
+            ("/a/b", "/a/b is not there", "/a/b is not there"),
+            ("/proc/locks, /a/lock", "nobody holds /a/lock", "/proc/locks: nobody holds /a/lock"),
+            ("/a/b", "is there", "/a/b: is there"),
+        ] {
+            assert_eq!(line_of(&Evidence::new(source, seen)), text);
+        }
+    }
+}

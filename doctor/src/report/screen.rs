@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The answer of `doctor` that fits a screen: the verdict, the root causes with the first evidence
+//! and remedies, and where the readiness chain stops.
+
+use super::doctor::{Diagnosis, label, line_of, title};
+use crate::chain;
+use crate::finding::{Finding, Severity, urgency};
+use peermem_gate::order;
+use peermem_gate::report::style::Style;
+use peermem_gate::text::{Lead, Page, width};
+use std::borrow::Cow;
+
+/// A terminal's first window has 24 lines of 80 columns.
+const LINES: usize = 24;
+/// A sentence above or below the root causes, and a title, is cut after so many lines.
+const SENTENCE: usize = 2;
+/// Evidence is cut after so many lines.
+const EVIDENCE: usize = 3;
+/// A path with more columns is shortened, to leave room for the observation.
+const PATH: usize = 48;
+/// A remedy is cut after so many lines. In 80 columns none is so long.
+const REMEDY: usize = 10;
+const MORE: &str = "all evidence, remedies and conditions: peermem-gate doctor --verbose";
+
+/// A root cause in parts: its title and first evidence, then a part for each remedy. A part is shown
+/// whole or not at all, and never without those before it.
+struct Block {
+    id: String,
+    parts: Vec<Page>,
+    is_alarm: bool,
+    shown: usize,
+}
+
+impl Diagnosis<'_> {
+    /// At most 24 lines.
+    #[must_use]
+    pub fn screen(&self, style: Style) -> String {
+        let mut page = Page::new(style.columns).with_entries_of(SENTENCE);
+        self.headline(style, &mut page);
+        page.line(self.about());
+        let mut tail = page.sibling();
+        tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
+        tail.line(MORE);
+        // Above the tail are an empty line and one that names the causes that are not shown.
+        let room = LINES.saturating_sub(page.height() + tail.height() + 2);
+        let blocks = chosen(self.blocks(style), room);
+        let left_out: Vec<_> = blocks.iter().filter(|block| block.shown == 0).collect();
+        let names: Vec<_> = left_out.iter().map(|block| &*block.id).collect();
+        let mut rest = page.sibling().with_entries_of(1);
+        if !names.is_empty() {
+            rest.line(format_args!("not shown here: {}", names.join(", ")));
+        }
+        for block in blocks.into_iter().filter(|block| block.shown > 0) {
+            page.blank();
+            block.parts.into_iter().take(block.shown).for_each(|part| page.append(part));
+        }
+        page.blank();
+        page.append(rest);
+        page.append(tail);
+        page.into_text()
+    }
+
+    fn blocks(&self, style: Style) -> Vec<Block> {
+        let roots = self.findings.iter().filter(|finding| finding.follows_from.is_none());
+        roots.map(|root| self.block(root, style)).collect()
+    }
+
+    fn block(&self, root: &Finding, style: Style) -> Block {
+        let is_in_headline = self.first_cause().is_some_and(|first| first.id == root.id);
+        let part = |lines| Page::new(style.columns).with_entries_of(lines);
+        let mut first = part(SENTENCE);
+        first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
+        if let Some(evidence) = root.evidence.first() {
+            let mut seen = part(EVIDENCE);
+            seen.entry(&Lead::new(2, "seen  "), shortened(&line_of(evidence)));
+            first.append(seen);
+        }
+        let remedy = |step| {
+            let mut remedy = part(REMEDY);
+            remedy.entry(&Lead::new(2, "do    "), step);
+            remedy
+        };
+        let urgency = urgency(root.id, self.findings);
+        Block {
+            id: root.id.to_string(),
+            parts: std::iter::once(first).chain(root.remedy.iter().map(remedy)).collect(),
+            is_alarm: matches!(urgency, Severity::Critical | Severity::Warning),
+            shown: 0,
+        }
+    }
+}
+
+/// The same blocks, with as much of each as all together have room for.
+fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
+    let parts = |(at, block): (usize, &Block)| (0..block.parts.len()).map(move |part| (at, part)).collect();
+    let mut wanted: Vec<(usize, usize)> = blocks.iter().enumerate().flat_map::<Vec<_>, _>(parts).collect();
+    order::sort_by_key(&mut wanted, |(at, part)| (rank(*at, *part, blocks[*at].is_alarm), *part, *at));
+    for (at, part) in wanted {
+        let block = &mut blocks[at];
+        // An empty line stands above each block.
+        let height = block.parts[part].height() + usize::from(part == 0);
+        if block.shown == part && height <= room {
+            block.shown += 1;
+            room -= height;
+        }
+    }
+    blocks
+}
+
+/// What is shown first: the first cause and its remedy, then every alarm with all its remedies, then the rest.
+fn rank(at: usize, part: usize, is_alarm: bool) -> usize {
+    match part {
+        0 | 1 if at == 0 => 0,
+        0..=2 if is_alarm => 1 + part,
+        _ if is_alarm => 4,
+        0 => 5,
+        _ => 6,
+    }
+}
+
+/// The same with the last two names of each long path.
+fn shortened(text: &str) -> String {
+    text.split(' ').map(end_of_path).collect::<Vec<_>>().join(" ")
+}
+
+fn end_of_path(word: &str) -> Cow<'_, str> {
+    if !word.starts_with('/') || width(word) <= PATH {
+        return Cow::Borrowed(word);
+    }
+    let mut slashes = word.rmatch_indices('/').map(|(at, _)| at);
+    match slashes.nth(1) {
+        Some(at) if at > 0 => Cow::Owned(format!("…{}", &word[at..])),
+        _ => Cow::Borrowed(word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_is_shown_by_its_end() {
+        for (text, shown) in [
+            ("/proc/locks: nobody holds it", "/proc/locks: nobody holds it"),
+            (
+                "/var/lib/kubelet/pods/0c9b/volumes/modules/video/nvidia-peermem.ko is a stub",
+                "…/video/nvidia-peermem.ko is a stub",
+            ),
+            (
+                "x /a_name_that_is_longer_than_any_other_name_of_a_directory/b",
+                "x /a_name_that_is_longer_than_any_other_name_of_a_directory/b",
+            ),
+        ] {
+            let text = shortened(text);
+            assert_eq!(text, shown);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files by which the GPU Operator's containers signal each other that they are ready, as seen.
+
+use peermem_gate::observation::{Lock, Seen, Unreadable};
+use peermem_gate::survey::clock::{Clock, not_looked_at};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What is at the path of one file of the chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stamp {
+    /// Nothing.
+    Absent,
+    /// A file.
+    Present {
+        /// When it was last written, in seconds since 1970.
+        written: i64,
+        /// What is in it, as far as it means something.
+        text: String,
+    },
+    /// Unknown.
+    Unreadable(Unreadable),
+}
+
+impl Stamp {
+    /// When it was written, if it is there.
+    #[must_use]
+    pub fn written(&self) -> Option<i64> {
+        match self {
+            Self::Present { written, .. } => Some(*written),
+            Self::Absent | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// What is in it; empty where it is not there.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Present { text, .. } => text,
+            Self::Absent | Self::Unreadable(_) => "",
+        }
+    }
+}
+
+/// Everything that one look saw of the chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chain {
+    /// The node's clock.
+    pub clock: Clock,
+    /// Where the GPU Operator's files are.
+    pub directory: PathBuf,
+    /// That directory is there.
+    pub has_directory: Seen<bool>,
+    /// Full paths and what is there, by the file's name.
+    pub files: BTreeMap<String, (PathBuf, Stamp)>,
+    /// Where nvidia-driver-ctr writes its pid, and holds a lock on it as long as it runs.
+    pub driver_pid: PathBuf,
+    /// Who holds that lock.
+    pub driver: Lock,
+    /// The process of that pid is the driver's script; `None` where there is no pid to be read.
+    pub driver_runs: Option<bool>,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self {
+            clock: Clock::default(),
+            directory: PathBuf::new(),
+            has_directory: Err(not_looked_at()),
+            files: BTreeMap::new(),
+            driver_pid: PathBuf::new(),
+            driver: Lock::NoFile,
+            driver_runs: None,
+        }
+    }
+}
+
+impl Chain {
+    /// One file by its name; what was not looked for is absent.
+    #[must_use]
+    pub fn stamp(&self, name: &str) -> &Stamp {
+        self.files.get(name).map_or(&Stamp::Absent, |(_, stamp)| stamp)
+    }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the host itself is: its distribution, how it was booted, what it loads and what it allows.
+
+use peermem_gate::observation::{Seen, Signatures};
+use std::path::PathBuf;
+
+/// The host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// `ID` of os-release; empty where it does not say.
+    pub distribution: Seen<String>,
+    /// It is `OpenShift`'s; `None` where os-release cannot be read.
+    pub is_openshift: Option<bool>,
+    /// The firmware says that it is a virtual machine's.
+    pub is_virtual: bool,
+    /// The kernel's command line.
+    pub command_line: Seen<Option<String>>,
+    /// What the kernel demands of a module's signature.
+    pub signatures: Signatures,
+    /// The kernel's configuration says that PCI peer-to-peer memory is off (`CONFIG_PCI_P2PDMA`).
+    pub without_p2pdma: Option<PathBuf>,
+    /// Of the modules that Fabric Manager needs, those that the running kernel's modules.dep does not list.
+    pub lacks: Vec<&'static str>,
+    /// How far the runtime lets its containers lock memory: the line of `limits`.
+    pub memlock: Option<(PathBuf, String)>,
+}
+
+impl Host {
+    /// The running kernel's modules.dep does not list this one of them.
+    #[must_use]
+    pub fn lacks(&self, module: &str) -> bool {
+        self.lacks.contains(&module)
+    }
+}

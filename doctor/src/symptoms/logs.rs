@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What containers and the kernel have said, as far as their logs are still there. Plain data.
+
+use crate::sentence::{ClockStep, Meaning, Saying};
+use crate::stamp::Stamp;
+use peermem_gate::observation::Evidence;
+use peermem_gate::observation::Unreadable;
+use peermem_gate::survey::pod::Pods;
+use peermem_gate::survey::{self, Logged};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// All that was heard.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logs {
+    /// What was said, in the order of time; what has no time comes last.
+    pub said: Vec<Said>,
+    /// The logs that were read.
+    pub files: Vec<LogFile>,
+    /// The pods that kubelet has or had here, by namespace and name.
+    pub pods: Vec<Pod>,
+    /// What could not be read.
+    pub unreadable: Vec<Unreadable>,
+    /// What was left out because there was too much.
+    pub left_out: LeftOut,
+    /// When the kernel was started, by the wall clock.
+    pub booted: Option<Stamp>,
+}
+
+/// A saying, and which log it is in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// An index into [`Logs::files`].
+    pub file: usize,
+    /// What was said.
+    #[serde(flatten)]
+    pub saying: Saying,
+}
+
+/// A log that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFile {
+    /// Its path as kubelet or syslog names it, below the root that was asked for.
+    pub path: PathBuf,
+    /// The container that writes it; `None` for the kernel's.
+    pub container: Option<ContainerLog>,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was written to last.
+    pub modified: Option<Stamp>,
+    /// Bytes that were read, unpacked where they are packed.
+    pub read: u64,
+    /// Bytes that were left out: the middle of a long log. 0 for a packed one of which it is not known.
+    pub left_out: u64,
+    /// Lines that were read, and how many of them are not in a log's form.
+    pub lines: u64,
+    /// Of these, not in the form of such a log.
+    pub damaged: u64,
+    /// Sayings that were forgotten because there were too many; the last are kept.
+    pub forgotten: u64,
+    /// The stamp of the first line: about when the container started.
+    pub first: Option<Stamp>,
+    /// The stamp of the last line.
+    pub last: Option<Stamp>,
+    /// Where the wall clock was set while it was written.
+    pub steps: Vec<ClockStep>,
+}
+
+/// Whose log it is, by its path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ContainerLog {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's UID.
+    pub uid: String,
+    /// The container's name.
+    pub container: String,
+    /// How often the container had been restarted before.
+    pub restart: u32,
+}
+
+/// A pod that kubelet has or had on this node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its containers that have a log.
+    pub containers: Vec<PodContainer>,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodContainer {
+    /// Its name.
+    pub name: String,
+    /// The restart count of its newest log; `None` where it has none, or where nobody looked: it is not the
+    /// operators', and no sentence of such a container is known.
+    pub restart: Option<u32>,
+    /// Why it ends, where it is the operators' and has been restarted again and again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trouble: Option<Trouble>,
+}
+
+/// The last line of trouble in a container's log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Trouble {
+    /// The log.
+    pub path: PathBuf,
+    /// When it was written to last, in seconds since 1970.
+    pub modified: i64,
+    /// The line, shortened, as it came: escape it where it is printed.
+    pub line: String,
+}
+
+/// How much was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Directories of pods that were not looked into.
+    pub pods: u64,
+    /// Logs that were not opened.
+    pub files: u64,
+    /// Bytes of the logs that were opened.
+    pub bytes: u64,
+    /// Sayings.
+    pub said: u64,
+    /// Sources that cannot be read, beyond those that are named.
+    pub unreadable: u64,
+}
+
+impl Logs {
+    /// The log that a saying is in.
+    #[must_use]
+    pub fn file(&self, said: &Said) -> Option<&LogFile> {
+        self.files.get(said.file)
+    }
+
+    /// Who said this, in the order of time.
+    #[must_use = "an iterator does nothing by itself"]
+    pub fn saying(&self, meaning: Meaning) -> impl DoubleEndedIterator<Item = &Said> {
+        self.said.iter().filter(move |said| said.saying.meaning == meaning)
+    }
+
+    /// What they say about settings. The driver's script loads nvidia-peermem only where it was told so.
+    #[must_use]
+    pub fn settings(&self) -> Logged {
+        let requests = [
+            Meaning::RdmaRequested,
+            Meaning::PeermemModprobe,
+            Meaning::PeermemWaits,
+            Meaning::PeermemRefused,
+        ];
+        let last = |meaning| -> Option<Evidence> {
+            let said = self.saying(meaning).next_back()?;
+            Some(Evidence::new(self.file(said)?.path.display().to_string(), said.saying.text.clone()))
+        };
+        Logged {
+            requested: requests.into_iter().find_map(last),
+            requested_by_host: last(Meaning::HostPeermemRefused),
+        }
+    }
+
+    /// The pods that kubelet has, with the names that the paths of their logs have, and those of which only logs are
+    /// left.
+    #[must_use]
+    pub fn name(&self, pods: Pods) -> Pods {
+        let mut all: BTreeMap<_, _> = pods.all.into_iter().map(|pod| (pod.uid.clone(), pod)).collect();
+        for logged in &self.pods {
+            let pod = all.entry(logged.uid.clone()).or_insert_with(|| survey::pod::Pod {
+                uid: logged.uid.clone(),
+                ..survey::pod::Pod::default()
+            });
+            pod.name = Some((logged.namespace.clone(), logged.name.clone()));
+            pod.containers.extend(logged.containers.iter().map(|container| container.name.clone()));
+        }
+        Pods { all: all.into_values().collect(), ..pods }
+    }
+
+    /// A stamp on the wall clock, where the kernel's start is known or not needed.
+    #[must_use]
+    pub fn on_wall(&self, stamp: Stamp) -> Option<Stamp> {
+        stamp.on_wall(self.booted)
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From events to the rows of a picture: restarts that end alike are one row, and so is what the kernel repeats.
+
+use super::event::Tone;
+use super::{Event, Lane};
+use crate::stamp::SECOND;
+use peermem_gate::order;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A pause that is longer is named.
+const PAUSE: i64 = 5 * 60 * SECOND;
+/// One step in two sentences.
+const NEAR: i64 = 10 * SECOND;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    /// The event that it shows, or the first of them.
+    pub(super) event: usize,
+    /// How often it happened, all in all.
+    pub(super) count: u64,
+    /// When it happened last, in nanoseconds since 1970; `None` where it happened once.
+    pub(super) until_ns: Option<i64>,
+    /// Restarts that it stands for.
+    pub(super) restarts: Option<Restarts>,
+    /// How long nothing happened before it, where that is long.
+    pub(super) pause_ns: Option<i64>,
+}
+
+/// Restarts of a container that all went the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Restarts {
+    pub(super) container: String,
+    /// The restart that is shown in full.
+    pub(super) like: u32,
+    /// The last of them.
+    pub(super) last: u32,
+    /// How many logs of them were read.
+    pub(super) logs: usize,
+}
+
+impl Restarts {
+    /// How many there were: those whose logs are gone lie between.
+    pub(super) fn times(&self) -> u32 {
+        self.last - self.like
+    }
+}
+
+/// All rows, in the order of the events.
+pub(super) fn rows(events: &[Event]) -> Vec<Row> {
+    let (mut rows, hidden) = restarts(events);
+    let single = |(event, e): (usize, &Event)| Row {
+        event,
+        count: e.count,
+        until_ns: e.until.map(|until| until.ns),
+        restarts: None,
+        pause_ns: None,
+    };
+    let shown = events.iter().enumerate().filter(|(at, _)| !hidden.contains(at));
+    rows.extend(shown.map(single));
+    order::sort_by_key(&mut rows, |row| row.event);
+    let mut rows = repeated(rows, events);
+    pauses(&mut rows, events);
+    rows
+}
+
+/// A row for each run of restarts that are like the one before, and the events that it hides.
+fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
+    let mut containers: BTreeMap<(&str, &str), BTreeMap<u32, Vec<usize>>> = BTreeMap::new();
+    for (at, event) in events.iter().enumerate() {
+        if let Some(instance) = &event.instance {
+            let restarts = containers.entry((&instance.pod, &instance.container)).or_default();
+            restarts.entry(instance.restart).or_default().push(at);
+        }
+    }
+    let (mut rows, mut hidden) = (Vec::new(), BTreeSet::new());
+    for ((_, container), restarts) in containers {
+        let all: Vec<_> = restarts.into_iter().collect();
+        let is_alike = |one: &(u32, Vec<usize>), other: &(u32, Vec<usize>)| {
+            // How long one waited makes no difference.
+            let steps = |at: &&usize| !events[**at].what.is_polled();
+            let told = |at: &usize| (events[*at].what, events[*at].text.as_str());
+            one.1.iter().filter(steps).map(told).eq(other.1.iter().filter(steps).map(told))
+        };
+        for run in all.chunk_by(is_alike).filter(|run| run.len() > 1) {
+            let (like, last) = (run[0].0, run[run.len() - 1].0);
+            let folded: Vec<usize> = run[1..].iter().flat_map(|(_, events)| events.iter().copied()).collect();
+            let times = folded.iter().filter_map(|at| events[*at].end_ns());
+            rows.push(Row {
+                event: outcome(&run[1].1, events),
+                count: 1,
+                until_ns: times.max(),
+                restarts: Some(Restarts { container: container.to_owned(), like, last, logs: run.len() - 1 }),
+                pause_ns: None,
+            });
+            hidden.extend(folded);
+        }
+    }
+    (rows, hidden)
+}
+
+/// What a restart came to: what went wrong last, or else what came last.
+fn outcome(restart: &[usize], events: &[Event]) -> usize {
+    let wrong = restart.iter().rev().find(|at| events[**at].what.tone() == Tone::Bad);
+    wrong.or(restart.last()).copied().unwrap_or_default()
+}
+
+/// One program says the same in several sentences, and the kernel at each restart: once is enough, until something
+/// else happens on either side.
+fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
+    let mut kept: Vec<Row> = Vec::with_capacity(rows.len());
+    let mut since_a_step: BTreeMap<&str, usize> = BTreeMap::new();
+    for row in rows {
+        let event = &events[row.event];
+        if let Some(last) =
+            kept.last_mut().filter(|last| row.restarts.is_none() && is_same(last, event, events))
+        {
+            last.count = last.count.max(row.count);
+            continue;
+        }
+        if event.lane != Lane::Kernel {
+            // A run of restarts is no step.
+            if row.restarts.is_none() {
+                since_a_step.clear();
+            }
+            kept.push(row);
+            continue;
+        }
+        if let Some(at) = since_a_step.get(event.text.as_str()) {
+            kept[*at].count += row.count;
+            kept[*at].until_ns = event.end_ns().or(kept[*at].until_ns);
+        } else {
+            since_a_step.insert(&event.text, kept.len());
+            kept.push(row);
+        }
+    }
+    kept
+}
+
+/// The same words of the same instance, at once.
+fn is_same(last: &Row, event: &Event, events: &[Event]) -> bool {
+    let before = &events[last.event];
+    let is_near = before.ns().zip(event.ns()).is_some_and(|(one, two)| two.saturating_sub(one) < NEAR);
+    last.restarts.is_none()
+        && event.instance.is_some()
+        && before.instance == event.instance
+        && before.text == event.text
+        && is_near
+}
+
+fn pauses(rows: &mut [Row], events: &[Event]) {
+    let mut last: Option<i64> = None;
+    for row in rows {
+        let at = events[row.event].anchor_ns();
+        row.pause_ns = last.zip(at).map(|(last, at)| at.saturating_sub(last)).filter(|pause| *pause >= PAUSE);
+        last = at.into_iter().chain(row.until_ns).chain(last).max();
+    }
+}

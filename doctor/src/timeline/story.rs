@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the events come to: when MOFED was ready, when nvidia-peermem was built, when it was asked for.
+
+use super::{Event, Sight, What};
+use crate::sentence::Meaning;
+use crate::stamp::SECOND;
+use peermem_gate::order;
+
+/// A file's time and the sentence about it are the same step where they are this near.
+const SAME_STEP: i64 = 5 * SECOND;
+/// modprobe may wait for modules that are on their way.
+const ATTEMPT: i64 = 60 * SECOND;
+const PEERMEM: &str = "nvidia_peermem";
+
+/// A build of the GPU driver. Times are nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// When it began; `None` where only its end is known.
+    pub started: Option<i64>,
+    /// When it ended; `None` where it did not, as far as is known.
+    pub finished: Option<i64>,
+    /// Whether nvidia-peermem.ko is a stub; `None` where the file itself could not be looked at.
+    pub is_stub: Option<bool>,
+}
+
+/// The steps that decide, in nanoseconds since 1970, each list in the order of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// MOFED's containers start.
+    pub starts: Vec<i64>,
+    /// MOFED's marker: when it was set (`true`) or became void.
+    pub marker: Vec<(i64, bool)>,
+    /// Builds of the GPU driver.
+    pub builds: Vec<Build>,
+    /// Somebody ran modprobe for nvidia-peermem.
+    pub modprobes: Vec<i64>,
+    /// nvidia-peermem was refused, and why.
+    pub refusals: Vec<(i64, String)>,
+    /// The highest number of restarts of a container in which it was refused: most of their logs may be gone.
+    pub restarts: u32,
+    /// nvidia-peermem is loaded.
+    pub loads: Vec<i64>,
+    /// k8s-driver-manager began to ask for MOFED.
+    pub asked: Vec<i64>,
+    /// k8s-driver-manager was done.
+    pub done: Vec<i64>,
+    /// MOFED refused to start: because of what.
+    pub refuses: Vec<(i64, Meaning)>,
+    /// The kernel itself names MOFED's modules.
+    pub kernel_mofed: Vec<i64>,
+    /// The first and the last time that is known.
+    pub span: Option<(i64, i64)>,
+}
+
+impl Story {
+    /// Reads it out of events in the order of time.
+    #[must_use]
+    pub fn of(events: &[Event]) -> Self {
+        let mut story = Self::default();
+        for event in events {
+            let Some(ns) = event.ns() else { continue };
+            let end = event.end_ns().unwrap_or(ns);
+            let (first, last) = story.span.unwrap_or((ns, end));
+            story.span = Some((first.min(ns), last.max(end)));
+            match event.what {
+                What::Said(meaning) => story.said(meaning, ns, event),
+                What::Seen(sight) => story.seen(sight, ns),
+                What::ClockSet => {}
+            }
+        }
+        order::sort(&mut story.marker);
+        order::sort_by_key(&mut story.builds, |build| build.started.or(build.finished));
+        story
+    }
+
+    fn said(&mut self, meaning: Meaning, ns: i64, event: &Event) {
+        use Meaning as M;
+        let is_peermem = event.module.as_deref() == Some(PEERMEM);
+        match meaning {
+            M::MofedStarted => {
+                self.starts.push(ns);
+                self.marker.push((ns, false));
+            }
+            M::MofedMarkerUnset | M::MofedTerminated | M::KernelStarted => self.marker.push((ns, false)),
+            M::MofedMarkerSet => self.marker.push((ns, true)),
+            M::MofedStorageModulesLoaded
+            | M::MofedThirdPartyModulesLoaded
+            | M::MofedPeermemInUse
+            | M::MofedPeermemNotUnloaded => self.refuses.push((ns, meaning)),
+            M::MofedModuleInUse if event.text.contains(PEERMEM) => {
+                self.refuses.push((ns, M::MofedPeermemInUse));
+            }
+            M::DriverBuildStarted => self.build_starts(ns),
+            M::DriverRelinked | M::DriverBuildFinished | M::DriverInstalled => self.build_ends(ns, meaning),
+            M::DriverManagerAsksForMofed | M::DriverManagerWaitsForMofed | M::RdmaRequested => {
+                self.asked.push(ns);
+            }
+            M::DriverManagerDone => self.done.push(ns),
+            M::PeermemModprobe => self.modprobes.push(ns),
+            M::PeermemRefused | M::PeermemFileMissing | M::PeermemLoadFailed => {
+                let restart = event.instance.as_ref().map(|instance| instance.restart);
+                self.restarts = self.restarts.max(restart.unwrap_or_default());
+                self.refused(ns, &event.text);
+            }
+            M::KernelDisagreesAboutVersion | M::KernelUnknownSymbol | M::ModuleRefused if is_peermem => {
+                self.refused(ns, &event.text);
+            }
+            M::PeermemLoaded => self.loads.push(ns),
+            M::MofedCompatLoaded => self.kernel_mofed.push(ns),
+            _ => {}
+        }
+    }
+
+    /// modprobe and the kernel report the same refusal.
+    fn refused(&mut self, ns: i64, text: &str) {
+        if self.refusals.last().is_none_or(|(last, _)| ns.saturating_sub(*last) > SAME_STEP) {
+            self.refusals.push((ns, text.to_owned()));
+            // The kernel refuses only what somebody has asked for.
+            if self.modprobes.last().is_none_or(|last| ns.saturating_sub(*last) > ATTEMPT) {
+                self.modprobes.push(ns);
+            }
+        }
+    }
+
+    fn seen(&mut self, sight: Sight, ns: i64) {
+        let is_new = |all: &[i64]| all.iter().all(|known| known.abs_diff(ns) > SAME_STEP.unsigned_abs());
+        match sight {
+            Sight::MarkerWritten | Sight::LookMarkerSet => {
+                let set: Vec<_> =
+                    self.marker.iter().filter(|(_, is_set)| *is_set).map(|(at, _)| *at).collect();
+                // A look comes after the event: what is set already is not set again.
+                let is_set = self.marker.last().is_some_and(|(_, is_set)| *is_set);
+                if is_new(&set) && !(is_set && sight == Sight::LookMarkerSet) {
+                    self.marker.push((ns, true));
+                }
+            }
+            Sight::LookMarkerGone => self.marker.push((ns, false)),
+            Sight::LookPeermemLive => self.loads.push(ns),
+            Sight::MofedProcess if is_new(&self.starts) => self.starts.push(ns),
+            Sight::DriverBuildBegun => self.build_starts(ns),
+            Sight::DriverBuilt => self.build_ends(ns, Meaning::DriverBuildFinished),
+            Sight::PeermemWritten | Sight::StubWritten => {
+                self.peermem_written(ns, sight == Sight::StubWritten);
+            }
+            _ => {}
+        }
+    }
+
+    fn build_starts(&mut self, ns: i64) {
+        match self.builds.last_mut() {
+            // One build has several sentences for its beginning.
+            Some(Build { finished: None, .. }) => {}
+            _ => self.builds.push(Build { started: Some(ns), finished: None, is_stub: None }),
+        }
+    }
+
+    /// The last word for its end counts; what is installed without having been built here is no build.
+    fn build_ends(&mut self, ns: i64, meaning: Meaning) {
+        let is_install = meaning == Meaning::DriverInstalled;
+        match self.builds.last_mut() {
+            Some(build @ Build { finished: None, .. }) => build.finished = Some(ns),
+            Some(Build { finished: Some(finished), .. })
+                if !is_install && ns.saturating_sub(*finished) < BUILD_TAIL =>
+            {
+                *finished = ns;
+            }
+            _ if meaning == Meaning::DriverBuildFinished => {
+                self.builds.push(Build { started: None, finished: Some(ns), is_stub: None });
+            }
+            _ => {}
+        }
+    }
+
+    fn peermem_written(&mut self, ns: i64, is_stub: bool) {
+        let is_of = |build: &&mut Build| {
+            let from = build.started.or(build.finished).unwrap_or(i64::MIN);
+            let until = build.finished.map_or(i64::MAX, |finished| finished.saturating_add(BUILD_TAIL));
+            (from.saturating_sub(SAME_STEP)..=until).contains(&ns)
+        };
+        match self.builds.iter_mut().rev().find(is_of) {
+            Some(build) => build.is_stub = Some(is_stub),
+            // A good file's time proves nothing: it may be as old as its package.
+            None if is_stub => {
+                self.builds.push(Build { started: None, finished: Some(ns), is_stub: Some(true) });
+            }
+            None => {}
+        }
+    }
+
+    /// When the marker was set that stands at this moment; `None` where none does.
+    #[must_use]
+    pub fn marked(&self, ns: i64) -> Option<i64> {
+        let until = self.marker.iter().rev().find(|(at, _)| *at <= ns);
+        until.filter(|(_, is_set)| *is_set)?;
+        // A marker that is written again is still the first one's.
+        let run = self.marker.iter().rev().skip_while(|(at, _)| *at > ns).take_while(|(_, is_set)| *is_set);
+        run.last().map(|(at, _)| *at)
+    }
+
+    /// When it is set the next time.
+    #[must_use]
+    pub fn next_marker(&self, ns: i64) -> Option<i64> {
+        self.marker.iter().find(|(at, is_set)| *is_set && *at > ns).map(|(at, _)| *at)
+    }
+
+    /// When it was set the last time.
+    #[must_use]
+    pub fn last_marker(&self) -> Option<i64> {
+        self.marker.iter().rev().find(|(_, is_set)| *is_set).map(|(at, _)| *at)
+    }
+}
+
+/// From the last module that is linked to the toolkit's word that it is done.
+const BUILD_TAIL: i64 = 10 * 60 * SECOND;

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `doctor`: one look, and all that is wrong.
+
+use crate::cli::DoctorArgs;
+use crate::diagnose::{diagnose, links};
+use crate::finding::{Finding, Id, Severity};
+use crate::probe::{has_no_gpu, survey, symptoms};
+use crate::report::doctor::{Diagnosis, Drivers};
+use anyhow::Context;
+use peermem_gate::act;
+use peermem_gate::cli::Format;
+use peermem_gate::clock;
+use peermem_gate::ending::Ending;
+use peermem_gate::judge::judge;
+use peermem_gate::judge::settings::{completed, settings};
+use peermem_gate::node::{Node, PeermemExpected};
+use peermem_gate::probe::{Depth, Probe};
+use peermem_gate::rebuild::is_all_that_is_missing;
+use peermem_gate::report::Report;
+use peermem_gate::report::style::Style;
+use peermem_gate::verb::one_look::one_look;
+use peermem_gate::verb::{Start, Stop, heal, root};
+use peermem_gate::verdict::Outcome;
+
+/// Looks once, at more than `check` does, and prints what is wrong.
+pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
+    one_look(&args.log, args.format.into(), start, |style| look(args, style, start))
+}
+
+fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
+    let root = root::on_host(args.root.as_deref(), &args.node)?;
+    let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
+    // A debug pod lacks the operator's variables: only the operator's containers have them.
+    let (survey, logs) = survey(&root, &proc);
+    let settings = settings(&survey, start.variables);
+    let peermem = Some(PeermemExpected::default());
+    let mut node = Node::new(&args.node, &root, peermem, &completed(&settings, start.variables))?;
+    node.expected.node_name = node.expected.node_name.or_else(|| settings.node.clone());
+    node.expected.nobody_asks = !settings.is_rdma_used() || has_no_gpu(&node.places);
+    // A host that does without a container has its nvidia-peermem: no headers are missed.
+    node.expected.precompiled |=
+        settings.precompiled.is_some() || settings.by_itself.is_some() && survey.has_peermem.is_some();
+    let mut probe = Probe::new(&node);
+    let mut seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
+    probe.look_at_fabric(&mut seen);
+    let mut symptoms = symptoms(&node.places, &seen, survey, logs, settings);
+    let verdict = judge(&node.expected, &seen);
+    symptoms.rebuild =
+        is_all_that_is_missing(&verdict).then(|| heal::possible(&node.places, &seen, &verdict));
+    let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
+    let chain = links(&node.expected, &seen, &symptoms, &verdict);
+    let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
+    let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
+    let text = match args.format {
+        Format::Text if args.verbose => diagnosis.text(style),
+        Format::Text => diagnosis.screen(style),
+        Format::Json => diagnosis.json().context("cannot write the report")? + "\n",
+    };
+    act::answer(&text).context("cannot write to standard output")?;
+    Ok(ending(verdict.outcome, &findings))
+}
+
+/// As `check` ends, unless something is wrong.
+fn ending(outcome: Outcome, findings: &[Finding]) -> Ending {
+    let is_wrong = |f: &Finding| matches!(f.severity, Severity::Critical | Severity::Warning);
+    // Nothing wrong is found in a chain that is not at its end, and yet no pod gets a GPU.
+    let is_open = findings.iter().any(|finding| finding.id == Id::ChainUnderWay);
+    if is_open || findings.iter().any(is_wrong) { Ending::NotReady } else { Ending::of_check(outcome) }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `fleet`: the reports of many nodes, rolled up. It looks at no node.
+
+use crate::cli::FleetArgs;
+use crate::fleet::{Cluster, Fleet};
+use anyhow::Context;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use peermem_gate::act::{self, log};
+use peermem_gate::cli::Format;
+use peermem_gate::ending::Ending;
+use peermem_gate::environment::Misuse;
+use peermem_gate::errno;
+use peermem_gate::verb::Stop;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Far more than a report is, far less than would hurt.
+const LINE: usize = 1024 * 1024;
+const BUFFER: usize = 128 * 1024;
+/// Some hundred thousand pods.
+const CLUSTER: u64 = 8 * 1024 * 1024 * 1024;
+
+/// Where reports come from, open.
+struct Source {
+    name: String,
+    reader: Box<dyn Read>,
+}
+
+impl Source {
+    /// Opens all that was named, before anything is read; standard input where nothing was.
+    ///
+    /// # Errors
+    /// When a file is not there, or cannot be read.
+    fn all(paths: &[PathBuf]) -> Result<Vec<Self>, Misuse> {
+        if paths.is_empty() {
+            return Ok(vec![Self::standard_input()]);
+        }
+        paths.iter().map(|path| Self::named(path)).collect()
+    }
+
+    fn named(path: &Path) -> Result<Self, Misuse> {
+        if path == Path::new("-") {
+            return Ok(Self::standard_input());
+        }
+        let name = path.display().to_string();
+        let refused = |why: &str| Misuse::Said(format!("cannot read reports from {name}: {why}"));
+        let file = open(path).map_err(|error| {
+            refused(&format!(
+                "{}: name a file of what `doctor --format json` printed, one report a line",
+                errno::words(&error)
+            ))
+        })?;
+        if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(refused("it is a directory; name the files in it"));
+        }
+        Ok(Self { name, reader: Box::new(file) })
+    }
+
+    fn standard_input() -> Self {
+        Self { name: "standard input".to_owned(), reader: Box::new(io::stdin()) }
+    }
+}
+
+/// Reads all sources and prints the roll-up.
+pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
+    log::start(&args.log);
+    let cluster = args.nodes.as_deref().map(cluster).transpose()?;
+    let mut fleet = Fleet::default();
+    for Source { name, reader } in Source::all(&args.files)? {
+        feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
+            .with_context(|| format!("cannot read all of {name}"))?;
+    }
+    let rollup = match cluster {
+        Some(cluster) => fleet.rollup_in(&cluster),
+        None => fleet.rollup(),
+    };
+    let text = match args.format {
+        Format::Text => rollup.text(),
+        Format::Json => rollup.json().context("cannot write the summary")? + "\n",
+    };
+    act::answer(&text).context("cannot write to standard output")?;
+    Ok(rollup.ending())
+}
+
+/// Reads the list of nodes and pods.
+///
+/// # Errors
+/// When the file is not there, or is no such list.
+fn cluster(path: &Path) -> Result<Cluster, Misuse> {
+    let refused = |why: String| {
+        Misuse::Said(format!(
+            "cannot read nodes from {}: {why}: name a file of what `kubectl get nodes,pods -A -o json` printed",
+            path.display()
+        ))
+    };
+    let file = open(path).map_err(|error| refused(errno::words(&error)))?;
+    let reader = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
+    serde_json::from_reader(reader).map_err(|error| refused(error.to_string()))
+}
+
+/// Opens without waiting for somebody who writes, and then reads as usual: a FIFO that nobody writes to is empty.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let flags = OFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GETFL)?);
+    fcntl(&file, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(file)
+}
+
+/// Line by line; no more of a line is kept than one may have.
+fn feed(fleet: &mut Fleet, source: &str, mut reader: impl BufRead) -> io::Result<()> {
+    let mut line = Vec::new();
+    let mut number = 0;
+    let mut is_overlong = false;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            break;
+        }
+        let end = memchr::memchr(b'\n', buffer);
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        is_overlong |= line.len() + part.len() > LINE;
+        if !is_overlong {
+            line.extend_from_slice(part);
+        }
+        let taken = end.map_or(buffer.len(), |end| end + 1);
+        reader.consume(taken);
+        if end.is_some() {
+            number += 1;
+            finish(fleet, source, number, &mut line, &mut is_overlong);
+        }
+    }
+    if !line.is_empty() || is_overlong {
+        finish(fleet, source, number + 1, &mut line, &mut is_overlong);
+    }
+    Ok(())
+}
+
+fn finish(fleet: &mut Fleet, source: &str, number: usize, line: &mut Vec<u8>, is_overlong: &mut bool) {
+    if std::mem::take(is_overlong) {
+        fleet.overlong(source, number, LINE);
+    } else {
+        fleet.line(source, number, line);
+    }
+    line.clear();
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file a verb.
+
+mod doctor;
+mod fleet;
+mod timeline;
+
+use crate::cli::Verb;
+use peermem_gate::ending::Ending;
+use peermem_gate::verb::{Start, Stop};
+
+/// Does what was asked for.
+///
+/// # Errors
+/// Why the verb did not begin, or did not come to its end.
+pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
+    match verb {
+        Verb::Doctor(args) => doctor::run(args, start),
+        Verb::Fleet(args) => fleet::run(args),
+        Verb::Timeline(args) => timeline::run(args, start),
+    }
+}

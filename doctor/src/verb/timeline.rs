@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `timeline`: what happened, from what is left of it.
+
+use crate::cli::{Picture, TimelineArgs};
+use crate::probe;
+use crate::timeline::{Timeline, only, text};
+use anyhow::Context;
+use peermem_gate::act::supervisor::Terms;
+use peermem_gate::act::{self, log};
+use peermem_gate::config::places;
+use peermem_gate::ending::Ending;
+use peermem_gate::environment::{Misuse, value_of};
+use peermem_gate::errno;
+use peermem_gate::verb::looking::{Outcome, say_briefly, signals, supervised};
+use peermem_gate::verb::{Start, Stop, root};
+use std::time::Duration;
+
+/// All logs of a node take seconds; those of a slow disk that holds gigabytes of them, minutes.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// A terminal that does not say how wide it is.
+const USUAL: usize = 80;
+
+/// Gathers, draws, prints.
+pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false };
+    let columns = columns();
+    match supervised(terms, start, |_| draw(args, columns, start))? {
+        Outcome::Ended(ending) => Ok(ending),
+        Outcome::Hung(hung) => {
+            say_briefly(|| log::exclaim(&hung.sentence()));
+            Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
+        }
+    }
+}
+
+fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, Stop> {
+    let history = if args.files.is_empty() {
+        let root = root::of_logs(args.root.as_deref())?;
+        let name = value_of(start.variables, "NODE_NAME").map(|name| name.to_string_lossy().into_owned());
+        let places = places(&root, args.proc.as_deref(), start.variables)?;
+        probe::of_node(&places, name.filter(|name| !name.is_empty()))
+    } else {
+        args.files.iter().try_for_each(|file| refuse_unreadable(file))?;
+        probe::gathered(&args.files)
+    };
+    let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Said(mixed.to_string()))?;
+    let timeline = Timeline::new(history, args.since.unwrap_or_default());
+    let answer = match args.format {
+        Picture::Text => timeline.text(columns),
+        Picture::Svg => timeline.svg(),
+        Picture::Json => timeline.json().context("cannot write the timeline")? + "\n",
+    };
+    act::answer(&answer).context("cannot write to standard output")?;
+    Ok(Ending::Opened)
+}
+
+/// What is not there was typed wrong.
+fn refuse_unreadable(file: &std::path::Path) -> Result<(), Misuse> {
+    let Err(error) = file.metadata() else { return Ok(()) };
+    Err(Misuse::Said(format!("cannot read {}: {}", file.display(), errno::words(&error))))
+}
+
+/// A terminal's width; a file may be as wide as any picture is.
+fn columns() -> usize {
+    match act::terminal::columns() {
+        None => text::WIDEST,
+        Some(0) => USUAL,
+        Some(columns) => columns.into(),
+    }
+}

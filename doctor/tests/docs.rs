@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The documents say what the code says.
+
+mod tree;
+
+use clap::CommandFactory;
+use peermem_doctor::chain::LinkState;
+use peermem_doctor::finding::Id;
+use peermem_gate::cli::Cli;
+use peermem_gate::condition::{Reason, Status};
+use peermem_gate::consumer::Consumer;
+use peermem_gate::ending::Ending;
+use peermem_gate::keep;
+use peermem_gate::rebuild::Kind;
+use peermem_gate::verdict::Outcome;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tree::{documents, read, root};
+
+const CONDITIONS: &str = "docs/conditions.md";
+const USAGE: &str = "docs/usage.md";
+const SIDECAR: &str = "docs/sidecar.md";
+const HEAL: &str = "docs/heal.md";
+const FINDINGS: &str = "docs/findings.md";
+
+#[test]
+fn every_reason_is_explained_with_its_status_and_consequence() {
+    let text = read(CONDITIONS);
+    for reason in Reason::ALL {
+        let stands_for =
+            format!("{}, {}", reason.status(), format!("{:?}", reason.consequence()).to_lowercase());
+        let row = format!("| `{reason}` | {stands_for} | ");
+        let heading = format!("### `{reason}`\n\n{stands_for}.");
+        let found = text.matches(&row).count() + text.matches(&heading).count();
+        assert_eq!(found, 1, "{CONDITIONS} must have one row or one heading: {row:?} or {heading:?}");
+    }
+}
+
+/// The remedy is the program's to say. A reason that exempts a node has none.
+#[test]
+fn a_reason_that_does_not_pass_says_what_to_look_at() {
+    let text = read(CONDITIONS);
+    for section in text.split("\n### `").skip(1) {
+        let section = section.split("\n## ").next().unwrap();
+        let name = section.split('`').next().unwrap();
+        let is_finding = Id::ALL.iter().any(|id| id.name() == name);
+        let mut parts = vec!["- **Meaning**: ", "- **Look at**"];
+        parts.extend((!is_finding).then_some("- **Do**: "));
+        for part in parts {
+            assert!(section.contains(part), "{part:?} is missing: {section}");
+        }
+    }
+}
+
+#[test]
+fn every_finding_is_listed_as_the_program_has_it() {
+    let mut text = read(FINDINGS);
+    let head = "| finding | severity | what is wrong |\n|---|---|---|\n";
+    text.truncate(text.find(head).expect("the table's head") + head.len());
+    for id in Id::ALL {
+        text += &format!("| `{id}` | {} | {} |\n", id.severity(), id.title());
+    }
+    assert_same(FINDINGS, &text);
+}
+
+/// The diagram of the sidecar's states, and what leads from one to another.
+#[test]
+fn the_sidecars_transitions_are_those_of_the_program() {
+    let text = read(SIDECAR);
+    let (before, rest) = text.split_once("```mermaid\n").expect("a diagram");
+    let (_, after) = rest.split_once("```\n").expect("its end");
+    let mut diagram = "stateDiagram-v2\n    [*] --> Waiting\n".to_owned();
+    for (from, to, why) in keep::State::TRANSITIONS {
+        diagram += &format!("    {from} --> {to}: {why}\n");
+    }
+    assert_same(SIDECAR, &format!("{before}```mermaid\n{diagram}```\n{after}"));
+}
+
+fn assert_same(path: &str, text: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(root().join(path), text).unwrap();
+    }
+    assert!(read(path) == text, "{path} does not say what the program says: BLESS=1 writes it again");
+}
+
+#[test]
+fn every_obstacle_to_a_rebuild_is_explained_as_the_program_says() {
+    let mut text = read(HEAL);
+    text.truncate(text.find("| reason | meaning |").unwrap_or(text.len()));
+    text = text.trim_end().to_owned() + "\n\n| reason | meaning | what to do |\n|---|---|---|\n";
+    for kind in Kind::ALL {
+        text += &format!("| `{kind}` | {} | {} |\n", kind.meaning(), kind.remedy());
+    }
+    assert_same(HEAL, &text);
+}
+
+#[test]
+fn every_condition_is_explained_in_its_order() {
+    let types = condition_types();
+    let headings: Vec<_> =
+        read(CONDITIONS).lines().filter_map(|l| l.strip_prefix("## ")).map(str::to_owned).collect();
+    assert_eq!(headings, types, "{CONDITIONS}");
+    let rows = |line: &str| line.strip_prefix("| `")?.split_once("` | ").map(|(name, _)| name.to_owned());
+    let readme: Vec<_> = read("README.md").lines().filter_map(rows).collect();
+    assert_eq!(readme, types, "README.md");
+}
+
+/// The table of consumers is the program's: `BLESS=1` writes it again.
+#[test]
+fn every_consumer_is_described_as_the_program_says() {
+    const HEAD: &str = "| `--for` | asked for by | needs live, beyond `--module` | once it is ready | pins |\n|---|---|---|---|---|\n";
+    let mut table = HEAD.to_owned();
+    for row in Consumer::ALL.map(Consumer::row) {
+        let modules = if row.modules.is_empty() { "nothing".to_owned() } else { row.modules.join(", ") };
+        table +=
+            &format!("| `{}` | {} | {modules} | {} | {} |\n", row.name, row.asked_by, row.ready, row.pins);
+    }
+    let text = read("docs/integration.md");
+    let (before, rest) = text.split_once(HEAD).expect("a table of consumers");
+    let after = rest.trim_start_matches(|c| c != '\n').split_once("\n\n").expect("an end of the table").1;
+    assert_same("docs/integration.md", &format!("{before}{table}\n{after}"));
+}
+
+#[test]
+fn no_reason_is_named_that_does_not_exist() {
+    let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
+    known.extend(Id::ALL.iter().map(ToString::to_string));
+    known.extend(condition_types());
+    known.extend(Kind::ALL.iter().map(ToString::to_string));
+    known.extend(
+        [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
+            .map(|s| s.to_string()),
+    );
+    known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));
+    known.extend(
+        [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown]
+            .map(|o| o.to_string()),
+    );
+    for path in [CONDITIONS, USAGE, "README.md"] {
+        for quoted in read(path).split('`').skip(1).step_by(2) {
+            if is_camel_case(quoted) {
+                assert!(known.contains(quoted), "{path}: `{quoted}` is no word of the gate");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_exit_code_is_in_the_readme() {
+    let endings = [
+        Ending::Opened,
+        Ending::NotReady,
+        Ending::CannotTell,
+        Ending::Refused,
+        Ending::Blocked,
+        Ending::TimedOut,
+        Ending::Failed,
+        Ending::NotExecutable,
+        Ending::NotFound,
+    ];
+    let readme = read("README.md");
+    for ending in endings {
+        assert!(readme.contains(&format!("\n| {} | ", ending.code())), "{ending:?}");
+    }
+    assert_eq!(Ending::Signal(15).code(), 143);
+    assert!(readme.contains("\n| 128+n | "));
+}
+
+#[test]
+fn every_option_is_described_with_its_verbs_and_its_default() {
+    let text = read(USAGE);
+    let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `--")).collect();
+    let mut commands = [Cli::command(), peermem_doctor::cli::Cli::command()];
+    commands.iter_mut().for_each(clap::Command::build);
+    let all = commands.iter().flat_map(clap::Command::get_subcommands);
+    let verbs: Vec<_> = all.filter(|verb| verb.get_name() != "help").collect();
+    let mut options = BTreeSet::new();
+    for verb in &verbs {
+        for option in verb.get_arguments().filter_map(clap::Arg::get_long).filter(|long| *long != "help") {
+            options.insert(option);
+        }
+    }
+    for option in &options {
+        let row: Vec<_> = rows
+            .iter()
+            .map(|row| row.split(" | ").collect::<Vec<_>>())
+            .find(|cells| cells[0].trim_start_matches("| `--").split([' ', '`']).next() == Some(option))
+            .unwrap_or_else(|| panic!("{USAGE} has no row for --{option}"));
+        let having = |verb: &&&clap::Command| verb.get_arguments().any(|a| a.get_long() == Some(option));
+        let names: Vec<_> = verbs.iter().filter(having).map(|verb| verb.get_name()).collect();
+        assert_eq!(row[2], names.join(", "), "--{option}");
+        let has_it = verbs.iter().find(having).unwrap();
+        let argument = has_it.get_arguments().find(|a| a.get_long() == Some(option)).unwrap();
+        for default in argument.get_default_values() {
+            let default = default.to_str().unwrap();
+            assert!(row[1].contains(&format!("`{default}`")), "--{option} has the default {default}");
+        }
+    }
+    assert_eq!(rows.len(), options.len(), "{USAGE} describes an option that does not exist");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for path in documents() {
+        for target in read(&path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.starts_with("https://") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let linked = match file {
+                "" => path.clone(),
+                file => Path::new(&path).with_file_name(file).display().to_string().replace("docs/../", ""),
+            };
+            let text = fs::read_to_string(root().join(&linked))
+                .unwrap_or_else(|_| panic!("{path} links to {target}"));
+            let anchors = text.lines().filter(|line| line.starts_with('#')).map(|line| {
+                let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+                title.replace(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'), "")
+            });
+            assert!(
+                anchor.is_empty() || anchors.into_iter().any(|a| a == anchor),
+                "{path} links to {target}"
+            );
+        }
+    }
+}
+
+/// As `check` reports them, whatever it sees: all, and in order.
+fn condition_types() -> Vec<String> {
+    let nowhere = tempfile::tempdir().unwrap();
+    // The least that is taken for a host's root.
+    fs::create_dir(nowhere.path().join("proc")).unwrap();
+    fs::write(nowhere.path().join("proc/modules"), "").unwrap();
+    let gate = Path::new(env!("CARGO_BIN_EXE_peermem-doctor")).with_file_name("peermem-gate");
+    let output = Command::new(gate)
+        .args(["check", "--for", "any", "--format", "json", "--root"])
+        .arg(nowhere.path())
+        .arg("--proc")
+        .arg(nowhere.path())
+        .arg("--sys")
+        .arg(nowhere.path())
+        .env_clear()
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |condition: &Value| condition["type"].as_str().unwrap().to_owned();
+    report["conditions"].as_array().unwrap().iter().map(name).collect()
+}
+
+fn is_camel_case(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_alphanumeric())
+        && text.contains(|c: char| c.is_ascii_lowercase())
+}
+
+#[test]
+fn a_reasons_name_is_told_from_other_words() {
+    assert!(is_camel_case("NoSuchReason") && is_camel_case("Nonsense"));
+    assert!(!is_camel_case("Module.symvers") && !is_camel_case("KREL") && !is_camel_case("check"));
+}

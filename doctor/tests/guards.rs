@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What brings a finding of `doctor`, and what keeps it from being said. Each paragraph of tests/guards is a node in
+//! the language of tests/fixture, which differs in one thing from a known one, with its own expectations: those of
+//! the nodes that it includes do not count here. Most paragraphs are survivors of `tests/mutants doctor`.
+
+mod expected;
+#[path = "../../tests/fixture/mod.rs"]
+mod fixture;
+
+use expected::{Expectation, Said};
+use fixture::{Node, Variant};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+fn unmet(paragraph: &str) -> Result<(), Failed> {
+    let lines = paragraph.lines().filter_map(|line| line.strip_prefix("expect "));
+    let own: Vec<_> = lines.map(Expectation::parse).collect();
+    if own.is_empty() {
+        return Err("it expects nothing".into());
+    }
+    let description = tempfile::NamedTempFile::new()?;
+    fs::write(&description, paragraph)?;
+    let said = Said::of(&Node::described(description.path(), Variant::Faulty));
+    let unmet: Vec<_> = own.iter().filter_map(|expected| expected.unmet(&said)).collect();
+    if unmet.is_empty() { Ok(()) } else { Err(unmet.join("\n").into()) }
+}
+
+/// A test for each paragraph, which has its first line as its name.
+fn tests(file: &Path) -> Vec<Trial> {
+    let room = file.file_name().expect("a name").to_string_lossy();
+    let text = fs::read_to_string(file).expect("paragraphs");
+    let paragraphs = text.split("\n\n").map(|paragraph| {
+        let what = paragraph.lines().next().unwrap_or_default().trim_start_matches("# ");
+        let own = paragraph.to_owned();
+        Trial::test(format!("{room}: {what}"), move || unmet(&own))
+    });
+    paragraphs.collect()
+}
+
+fn main() -> ExitCode {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guards");
+    let files = fs::read_dir(directory).expect("tests/guards").map(|file| file.expect("a file").path());
+    let mut tests: Vec<_> = files.flat_map(|file| tests(&file)).collect();
+    tests.sort_by(|one, other| one.name().cmp(other.name()));
+    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
+}

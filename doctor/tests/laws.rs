@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What holds of `doctor`'s answer on nodes that are broken here in many ways: chains that stop anywhere, and logs of
+//! any content. tests/nodes.rs holds every described node to the laws of remedies and exit codes.
+
+mod expected;
+#[path = "../../tests/fixture/mod.rs"]
+mod fixture;
+
+use expected::{Said, text};
+use fixture::{Node, Variant, nodes};
+use peermem_doctor::diagnose::diagnose;
+use peermem_doctor::finding::Id;
+use peermem_doctor::probe::{survey, symptoms};
+use peermem_doctor::symptoms::{Mounts, Symptoms, View, Whose};
+use peermem_gate::cli::Verb;
+use peermem_gate::environment::{Variables, parse};
+use peermem_gate::files::mount::Mount;
+use peermem_gate::judge::judge;
+use peermem_gate::judge::settings::settings;
+use peermem_gate::node::{self, PeermemExpected};
+use peermem_gate::observation::Observation;
+use peermem_gate::probe::{Depth, Probe};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+const LOGS: &str = "var/log/pods";
+
+/// Wherever a whole chain breaks off, for longer than its next file takes, that is a finding, and the exit code is 1.
+#[test]
+fn a_chain_that_stands_still_is_a_finding() {
+    let files = [
+        "run/mellanox/drivers/.driver-ready",
+        "run/nvidia/validations/.driver-ctr-ready",
+        "run/nvidia/validations/driver-ready",
+        "run/nvidia/validations/toolkit-ready",
+        "run/nvidia/validations/cuda-ready",
+    ];
+    let plugin = "run/nvidia/validations/plugin-ready";
+    let whole = nodes().join("healthy-both-operators/node");
+    assert!(Said::of(&Node::described(&whole, Variant::Faulty)).is_quiet());
+    for first in 0..files.len() {
+        let node = Node::described(&whole, Variant::Faulty);
+        let gone: Vec<_> = files[first..].iter().chain([&plugin]).collect();
+        for file in &gone {
+            fs::remove_file(node.path(file)).expect("a file of the chain");
+        }
+        let said = Said::of(&node);
+        assert_eq!(said.code, 1, "without {gone:?}: {:#?}", said.findings);
+        assert!(!said.findings.is_empty(), "without {gone:?}");
+    }
+    // Without its successors a file that is missing says as much.
+    for file in files {
+        let node = Node::described(&whole, Variant::Faulty);
+        fs::remove_file(node.path(file)).expect("a file of the chain");
+        let said = Said::of(&node);
+        assert!(said.code == 1 && !said.findings.is_empty(), "without {file}: {:#?}", said.report["chain"]);
+    }
+}
+
+/// Pods that no operator has made, one of them with an operator's words and a container of its name.
+fn workloads(node: &Node, lines: &str) {
+    let write = |path: &str, text: &str| {
+        let path = node.path(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, text).expect("a log");
+    };
+    let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+    write(&format!("{LOGS}/default_train-0_{uid}/train/0.log"), lines);
+    write(&format!("var/lib/kubelet/pods/{uid}/containers/train/x"), "");
+}
+
+fn cri(lines: &[&str]) -> String {
+    let written: Vec<_> =
+        lines.iter().map(|line| format!("2025-08-22T00:00:00.000000000Z stderr F {line}\n")).collect();
+    written.concat()
+}
+
+const HEALTHY: &str = "healthy-both-operators/node";
+
+/// A workload may print what it likes.
+#[test]
+fn the_words_of_a_workload_count_for_nothing() {
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    let sentences: Vec<_> =
+        peermem_doctor::sentence::SENTENCES.iter().map(|sentence| sentence.words).collect();
+    workloads(&node, &cri(&sentences));
+    let said = Said::of(&node);
+    assert!(said.is_quiet(), "{:#?}", said.findings);
+}
+
+/// What a line of an operator's container holds does not get out as it is.
+#[test]
+fn hostile_lines_neither_alarm_nor_get_out() {
+    let hostile = [
+        "\u{1b}[2J\u{1b}]0;owned\u{7} modprobe: ERROR",
+        "modprobe: ERROR: could not insert 'nvidia_peermem",
+        "could not insert 'nvidia_peermem': Invalid argument said the user",
+        "\0\0\0\0",
+        "{\"log\": \"Storage modules are loaded\", \"stream\"",
+        "Setting driver ready state\r Storage modules are loaded for current driver",
+        "P P P F F",
+    ];
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    for entry in fs::read_dir(node.path(LOGS)).expect("logs").flatten() {
+        for container in fs::read_dir(entry.path()).expect("containers").flatten() {
+            let log = container.path().join("0.log");
+            let before = fs::read_to_string(&log).expect("a log");
+            fs::write(log, cri(&hostile) + &before + &cri(&hostile)).expect("a log");
+        }
+    }
+    let said = Said::of(&node);
+    assert!(said.is_quiet(), "{:#?}", said.findings);
+    for args in [&[][..], &["--format", "json"], &["--verbose"]] {
+        let out = node.asked("doctor", args, "80").stdout;
+        let is_odd = |byte: &u8| byte.is_ascii_control() && *byte != b'\n';
+        assert!(!out.iter().any(is_odd), "{}", String::from_utf8_lossy(&out));
+    }
+}
+
+/// Bytes without any order, for a log and for the kernel's.
+#[test]
+fn noise_gives_no_finding() {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut noise = |length: usize| -> Vec<u8> {
+        let next = |_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed.to_le_bytes()[3]
+        };
+        (0..length).map(next).collect()
+    };
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    let logs = fs::read_dir(node.path(LOGS)).expect("logs").flatten();
+    let logs: Vec<_> = logs.flat_map(|pod| fs::read_dir(pod.path()).expect("containers").flatten()).collect();
+    for log in &logs {
+        fs::write(log.path().join("0.log"), noise(50_000)).expect("a log");
+    }
+    fs::write(node.path("var/log/kern.log"), noise(50_000)).expect("a log");
+    assert!(logs.len() >= 2, "logs are missing");
+    let said = Said::of(&node);
+    assert!(said.is_quiet(), "{:#?}", said.findings);
+}
+
+/// A log that is not a file and one that may not be read are no reason to say that something is wrong.
+#[test]
+fn odd_files_do_not_alarm() {
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    let pod = fs::read_dir(node.path(LOGS)).expect("logs").flatten().next().expect("a pod").path();
+    let container = fs::read_dir(&pod).expect("containers").flatten().next().expect("one").path();
+    for (name, target) in
+        [("1.log", "/dev/zero"), ("2.log", "2.log"), ("3.log", "../../../../../../../../dev/random")]
+    {
+        std::os::unix::fs::symlink(target, container.join(name)).expect("a link");
+    }
+    fs::create_dir(container.join("4.log")).expect("a directory");
+    nix::unistd::mkfifo(&container.join("5.log"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    fs::create_dir_all(node.path(&format!("{LOGS}/no pod at all/x"))).expect("a directory");
+    let said = Said::of(&node);
+    let is_alarm = |finding: &&Value| ["critical", "warning"].contains(&text(finding, "severity"));
+    assert_eq!(said.findings.iter().find(is_alarm), None);
+    assert_eq!(said.code, 0, "{:#?}", said.findings);
+    assert!(Path::new(&container).exists());
+}
+
+/// What `doctor` saw of a tree, before it judged.
+struct Sight {
+    node: node::Node,
+    seen: Observation,
+    symptoms: Symptoms,
+}
+
+impl Sight {
+    fn of(root: &Path) -> Self {
+        let variables = Variables::new();
+        let arguments = ["peermem-gate", "check", "--root", root.to_str().expect("a plain path")];
+        let Ok(invocation) = parse(&arguments.map(OsString::from), &variables) else {
+            panic!("these are options")
+        };
+        let Verb::Check(arguments) = invocation.verb else { panic!("that is check") };
+        let (survey, logs) = survey(root, &root.join("proc"));
+        let settings = settings(&survey, &variables);
+        let node = node::Node::new(&arguments.node, root, Some(PeermemExpected::default()), &variables);
+        let node = node.expect("a node");
+        let mut probe = Probe::new(&node);
+        let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
+        let symptoms = symptoms(&node.places, &seen, survey, logs, settings);
+        Self { node, seen, symptoms }
+    }
+
+    fn shows(&self, id: Id) -> bool {
+        let verdict = judge(&self.node.expected, &self.seen);
+        let findings = diagnose(&self.node.expected, &self.seen, &self.symptoms, &verdict);
+        findings.iter().any(|finding| finding.id == id)
+    }
+}
+
+/// Only a container sees its own `/dev`: no tree shows it.
+#[test]
+fn a_containers_own_dev_says_nothing_of_the_hosts() {
+    let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
+    fs::remove_file(tree.path("dev/nvidia1")).expect("a device file");
+    let mut sight = Sight::of(tree.root());
+    assert!(sight.shows(Id::DeviceNodesMissing));
+    for (fs_type, is_the_hosts) in [("devtmpfs", true), ("tmpfs", false)] {
+        let devices = Mount {
+            device: "0:94".to_owned(),
+            root: "/".into(),
+            point: "/dev".into(),
+            propagates: false,
+            fs_type: fs_type.to_owned(),
+            options: String::new(),
+        };
+        let mounts = Ok(Mounts { devices: Some(devices), ..Mounts::default() });
+        let own = View { whose: Whose::Own, source: "/proc/self/mountinfo".into(), mounts };
+        sight.symptoms.views = vec![own];
+        assert_eq!(sight.shows(Id::DeviceNodesMissing), is_the_hosts, "{fs_type}");
+    }
+}
+
+/// Only this machine's kernel can refuse this process an inotify instance.
+#[test]
+fn an_inotify_instance_that_is_refused_is_a_finding() {
+    let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
+    let mut sight = Sight::of(tree.root());
+    assert!(!sight.shows(Id::InotifyExhausted));
+    sight.symptoms.inotify.refused = Some("Too many open files".to_owned());
+    assert!(sight.shows(Id::InotifyExhausted));
+}

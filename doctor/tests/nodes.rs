@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whole nodes, described in `tests/nodes/<scenario>/node` (the language is in tests/fixture) and judged by the real
+//! `check`, or the verb that the description names. Each directory is up to four tests of its name:
+//!
+//! - `NAME`: the text report (of `doctor`: the whole one) equals `report` beside it; `BLESS=1` writes the reports;
+//! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
+//! - `NAME::expected`: `doctor` says what the description expects, and keeps the laws of fixture/law.rs;
+//! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
+//!
+//! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does
+//! not say yet; a test of that list fails once it does.
+
+mod expected;
+#[path = "../../tests/fixture/mod.rs"]
+mod fixture;
+
+use expected::law;
+use expected::not_yet::NOT_YET;
+use expected::{Expectation, Said};
+use fixture::{Node, Variant, scenarios};
+use libtest_mimic::{Arguments, Failed, Trial};
+use similar::TextDiff;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The difference between the report beside the node and the one that it gets now, a line each.
+fn difference(expected: &str, report: &str) -> String {
+    let lines = TextDiff::from_lines(expected, report);
+    lines.unified_diff().context_radius(2).header("expected", "found").to_string()
+}
+
+fn description(scenario: &Path) -> PathBuf {
+    scenario.join("node")
+}
+
+fn judged(scenario: &Path) -> Result<(), Failed> {
+    let report = Node::described(&description(scenario), Variant::Faulty).report();
+    compared(&scenario.join("report"), &report)
+}
+
+fn compared(expected: &Path, text: &str) -> Result<(), Failed> {
+    if std::env::var_os("BLESS").is_some() {
+        return Ok(fs::write(expected, text)?);
+    }
+    let expected = fs::read_to_string(expected).unwrap_or_default();
+    if expected == text { Ok(()) } else { Err(difference(&expected, text).into()) }
+}
+
+fn widest(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+}
+
+/// At most 24 lines of 80 columns, with the verdict, the ending and every root cause of the whole report.
+fn fits(scenario: &Path) -> Result<(), Failed> {
+    let node = Node::described(&description(scenario), Variant::Faulty);
+    let whole = node.report();
+    let screen = node.answer(&[], "80");
+    let wrapped = node.answer(&["--verbose"], "80");
+    let (text, ending) = screen.rsplit_once("exit ").ok_or("no exit code")?;
+    let first = text.lines().next().unwrap_or_default().trim_end_matches('…');
+    let severities = ["critical ", "warning  ", "unknown  ", "info     "];
+    let root = |line: &str| {
+        let found = severities.iter().find_map(|severity| line.strip_prefix(severity))?;
+        Some(found.split(':').next()?.to_owned())
+    };
+    let faults = [
+        (text.lines().count() > 24, "more than 24 lines"),
+        (widest(text) > 80 || widest(&wrapped) > 80, "more than 80 columns"),
+        (!whole.ends_with(&format!("exit {ending}")), "another ending"),
+        (!whole.starts_with(first), "another headline"),
+        (!whole.lines().filter_map(root).all(|id| text.contains(&id)), "a root cause is missing"),
+    ];
+    if let Some((_, fault)) = faults.iter().find(|(is_so, _)| *is_so) {
+        return Err(format!("{fault}:\n{screen}\n{wrapped}").into());
+    }
+    let expected = scenario.join("screen");
+    if expected.exists() { compared(&expected, &screen) } else { Ok(()) }
+}
+
+/// What is not as expected, a line each.
+fn unmet(scenario: &Path) -> Vec<String> {
+    let node = Node::described(&description(scenario), Variant::Faulty);
+    let said = Said::of(&node);
+    let expected = node.expectations.iter().map(|line| Expectation::parse(line));
+    let unmet = expected.filter_map(|expected| expected.unmet(&said));
+    unmet.chain(law::broken(&node, &said)).collect()
+}
+
+fn alarms(scenario: &Path) -> Vec<String> {
+    let said = Said::of(&Node::described(&description(scenario), Variant::Healthy));
+    Expectation::Quiet.unmet(&said).into_iter().collect()
+}
+
+/// A case of the list must be wrong, any other right.
+fn held_against_the_list(name: &str, wrong: &[String]) -> Result<(), Failed> {
+    let listed = NOT_YET.iter().find(|(listed, _)| *listed == name);
+    match listed {
+        None if wrong.is_empty() => Ok(()),
+        None => Err(wrong.join("\n").into()),
+        Some(_) if wrong.is_empty() => Err(format!("{name} is right now: take it out of NOT_YET").into()),
+        Some(_) => Ok(()),
+    }
+}
+
+fn tests(scenario: &Path) -> Vec<Trial> {
+    let name = scenario.file_name().and_then(|name| name.to_str()).expect("a plain name").to_owned();
+    let text = fs::read_to_string(description(scenario)).unwrap_or_default();
+    let has = |directive: &str| text.lines().any(|line| line.split(' ').next() == Some(directive));
+    let trial = |suffix: &str, wrong: fn(&Path) -> Vec<String>| {
+        let (name, scenario) = (format!("{name}::{suffix}"), scenario.to_owned());
+        Trial::test(name.clone(), move || held_against_the_list(&name, &wrong(&scenario)))
+    };
+    let is_doctors = has("expect") || text.lines().any(|line| line == "verb doctor");
+    let own = scenario.to_owned();
+    let mut tests = vec![Trial::test(name.clone(), move || judged(&own))];
+    let own = scenario.to_owned();
+    tests.extend(is_doctors.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
+    tests.extend(is_doctors.then(|| trial("expected", unmet)));
+    tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
+    tests
+}
+
+fn main() -> ExitCode {
+    let mut tests: Vec<_> = scenarios().iter().flat_map(|scenario| tests(scenario)).collect();
+    let names: Vec<_> = tests.iter().map(|test| test.name().to_owned()).collect();
+    tests.push(Trial::test("not_yet_names_tests", move || {
+        let gone: Vec<_> =
+            NOT_YET.iter().filter(|(name, _)| !names.iter().any(|other| other == name)).collect();
+        if gone.is_empty() { Ok(()) } else { Err(format!("no such test: {gone:?}").into()) }
+    }));
+    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
+}

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Timelines: drawn from logs on disk, gathered elsewhere or on a node, and compared with what happened.
+
+#[path = "timeline/elsewhere.rs"]
+mod elsewhere;
+#[path = "timeline/files.rs"]
+mod files;
+#[path = "timeline/hostile.rs"]
+mod hostile;
+#[path = "timeline/races.rs"]
+mod races;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use files::{DRIVER, GPU, MOFED, MOFED_GO, REFUSED, Tree, at, bracketed, cri, restarts, zap};
+use peermem_doctor::probe::gathered;
+use peermem_doctor::sentence::{Meaning, SENTENCES, Who};
+use peermem_doctor::timeline::{Event, Race, Since, Timeline, What, only};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use support::{GATE, output};
+
+fn drawn(tree: &Tree) -> Timeline {
+    drawn_since(tree, Since::Boot)
+}
+
+fn drawn_since(tree: &Tree, since: Since) -> Timeline {
+    let history = only(gathered(&[tree.root().to_owned()]), None).expect("one node");
+    Timeline::new(history, since)
+}
+
+fn meanings(timeline: &Timeline) -> Vec<Meaning> {
+    let said = |event: &Event| match event.what {
+        What::Said(meaning) => Some(meaning),
+        What::Seen(_) | What::ClockSet => None,
+    };
+    timeline.events.iter().filter_map(said).collect()
+}
+
+fn gaps(timeline: &Timeline) -> Vec<&str> {
+    timeline.gaps.iter().map(|gap| gap.text.as_str()).collect()
+}
+
+/// Seconds after the start.
+fn times(timeline: &Timeline) -> Vec<i64> {
+    let seconds = |event: &Event| event.ns().expect("a time") / 1_000_000_000 - files::START;
+    timeline.events.iter().map(seconds).collect()
+}
+
+fn timeline(args: &[&str]) -> Output {
+    output(Command::new(GATE).arg("timeline").args(args).current_dir(env!("CARGO_MANIFEST_DIR")).env_clear())
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+/// `BLESS=1` writes what is drawn.
+fn golden(file: &str, drawn: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timelines").join(file);
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, drawn).expect("written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(drawn == expected, "{} differs (BLESS=1 writes it):\n{drawn}", path.display());
+}
+
+#[test]
+fn the_incident_is_redrawn() {
+    let drawn = |format: &str| stdout(&timeline(&["--format", format, "tests/timelines/incident"]));
+    golden("incident.txt", &drawn("text"));
+    golden("incident.svg", &drawn("svg"));
+    let mut json: Value = serde_json::from_str(&drawn("json")).expect("JSON");
+    json["version"] = "".into();
+    golden("incident.json", &(serde_json::to_string_pretty(&json).expect("JSON") + "\n"));
+    let incident = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timelines/incident");
+    let narrow = Timeline::new(gathered(&[incident]), Since::Boot).text(80);
+    golden("incident.80.txt", &narrow);
+    for (text, columns) in [(drawn("text"), 100), (narrow, 80)] {
+        assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        assert_eq!(text.lines().filter(|line| line.contains("× 64")).count(), 1, "{text}");
+    }
+}
+
+/// docs/timeline.md has the gaps and the verdict below the same picture.
+#[test]
+fn the_document_says_what_is_drawn() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/timeline.md");
+    let mut document = fs::read_to_string(&path).expect("docs/timeline.md");
+    let drawn = stdout(&timeline(&["tests/timelines/incident"]));
+    let gaps = &drawn[drawn.find("\n- ").expect("gaps") + 1..];
+    if std::env::var_os("BLESS").is_some() {
+        let (before, behind) = document.split_once("```text\n").expect("the gaps");
+        let (_, behind) = behind.split_once("```").expect("their end");
+        document = format!("{before}```text\n{gaps}```{behind}");
+        fs::write(&path, &document).expect("written");
+    }
+    assert!(document.contains(gaps), "docs/timeline.md says something else than:\n{gaps}");
+}
+
+#[test]
+fn parts_rotation_and_gzip_are_one_log() {
+    let tree = Tree::new();
+    let (one, two) = REFUSED.split_at(30);
+    let parts = format!("{} stderr P {one}\n{} stderr F {two}\n", at(400), at(401));
+    tree.write(&DRIVER.log("0.log"), parts);
+    tree.write(
+        &MOFED.log("0.log.20251121-115200"),
+        cri(0, &[bracketed(0, "NVIDIA driver container exec start")]),
+    );
+    tree.gz(
+        &MOFED.log("0.log.20251121-115100.gz"),
+        &cri(-60, &[bracketed(-60, "Unsetting driver ready state")]),
+    );
+    tree.write(&MOFED.log("0.log"), cri(500, &[bracketed(500, "Setting driver ready state")]));
+    let expected =
+        [Meaning::MofedMarkerUnset, Meaning::MofedStarted, Meaning::PeermemRefused, Meaning::MofedMarkerSet];
+    let timeline = drawn(&tree);
+    assert_eq!(meanings(&timeline), expected);
+    assert_eq!(timeline.events[2].stamp().map(|stamp| stamp.to_string()), Some(at(400)), "of the first part");
+
+    // The same below a node's root.
+    tree.write("proc/stat", format!("btime {}\n", files::START - 120));
+    let node = tree.root().to_str().expect("a path");
+    let json: Value =
+        serde_json::from_str(&stdout(&self::timeline(&["--root", node, "--format", "json"]))).expect("JSON");
+    let what: Vec<_> =
+        json["events"].as_array().expect("events").iter().map(|e| e["what"].as_str().unwrap()).collect();
+    assert_eq!(what, expected.map(Meaning::name));
+}
+
+/// What kubelet says about a pod of anybody's is no step of MOFED's or the driver's.
+#[test]
+fn a_pod_of_anybodys_is_no_event() {
+    let tree = Tree::new();
+    let kubelet = |text: &str| {
+        format!(
+            "{} gpu-1 kubelet[1500]: E1121 11:52:00.000000    1500 {text}\n",
+            at(10).replace('Z', "+00:00")
+        )
+    };
+    let refused = "kuberuntime_sandbox.go:72] \"Failed to create sandbox for pod\" \
+        err=\"failed to find plugin \\\"ib-sriov\\\" in path [/opt/cni/bin]\" pod=\"default/x\"";
+    let unshared = "pod_workers.go:1301] \"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" \
+        for \\\"nvidia-driver-ctr\\\" with CreateContainerError: it is not a shared mount\" pod=\"x/y\"";
+    tree.write("var/log/syslog", kubelet(refused) + &kubelet(unshared));
+    assert_eq!(meanings(&drawn(&tree)), [Meaning::MountNotShared]);
+}
+
+#[test]
+fn sixty_four_restarts_are_one_row() {
+    let tree = Tree::new();
+    tree.stub_race();
+    restarts(&tree, 1..=64);
+    let timeline = drawn(&tree);
+    let text = timeline.text(100);
+    // The one that built, the first that did not, and all others.
+    assert_eq!(text.matches("is refused: Invalid argument").count(), 3, "{text}");
+    assert!(text.contains("nvidia-driver-ctr restarts × 63, each time:"), "{text}");
+    assert!(
+        gaps(&timeline).contains(&"nvidia-peermem was refused 65 times in 5 h 19 m"),
+        "{:?}",
+        gaps(&timeline)
+    );
+    assert!(!text.contains("note:"), "{text}");
+
+    // kubelet keeps two.
+    let tree = Tree::new();
+    restarts(&tree, 63..=64);
+    let timeline = drawn(&tree);
+    let text = timeline.text(100);
+    let note = "the first 63 logs of nvidia-driver-ctr are gone; when it built the driver is not known";
+    assert_eq!(timeline.notes, [note], "{text}");
+    assert_eq!(timeline.verdict.race, Race::RefusedUnexplained);
+    assert!(timeline.verdict.opens_ns.is_none());
+}
+
+#[test]
+fn a_clock_that_is_set_at_boot_is_found_and_corrected() {
+    let tree = Tree::new();
+    // The clock is an hour late for the first 60 s: MOFED's container starts before it is set.
+    let line =
+        |wall: i64, boot: i64, text: &str| format!("{} gpu-1 kernel: [{boot:5}.000000] {text}\n", at(wall));
+    let log = [
+        line(-3630, 0, "Linux version 5.14.0 (x) #1"),
+        line(-3580, 50, "x"),
+        line(30, 60, "Compat-mlnx-ofed backport release: 25.07"),
+        line(40, 70, "x"),
+    ];
+    tree.write("var/log/kern.log", log.concat());
+    tree.write(
+        &MOFED.log("0.log"),
+        [
+            cri(-3590, &[bracketed(-3590, "Unsetting driver ready state")]),
+            cri(100, &[bracketed(100, "Setting driver ready state")]),
+        ]
+        .concat(),
+    );
+    let timeline = drawn(&tree);
+    assert_eq!(times(&timeline), [-30, 10, 30, 30, 100], "{:#?}", timeline.events);
+    assert_eq!(timeline.events[1].corrected_ns, 3600 * 1_000_000_000);
+    assert!(
+        timeline.notes[0].starts_with("the clock is set forward by 1 h at 2025-11-21 11:51:36"),
+        "{:?}",
+        timeline.notes
+    );
+    assert!(timeline.text(100).contains("───── the clock is set forward by 1 h"));
+
+    // One that goes back shows in the container's own log.
+    let tree = Tree::new();
+    let lines = [
+        cri(3600, &[bracketed(3600, "Unsetting driver ready state")]),
+        cri(10, &[bracketed(10, "Setting driver ready state")]),
+    ];
+    tree.write(&MOFED.log("0.log"), lines.concat());
+    let timeline = drawn(&tree);
+    assert_eq!(meanings(&timeline), [Meaning::MofedMarkerUnset, Meaning::MofedMarkerSet]);
+    assert!(timeline.notes[0].starts_with("the clock is set back by"), "{:?}", timeline.notes);
+}
+
+#[test]
+fn chronyds_own_word_is_one_jump() {
+    let tree = Tree::new();
+    let log = format!(
+        "{} gpu-1 kernel: Linux version 5.14.0 (x) #1\n{} gpu-1 chronyd[812]: System clock was stepped by 3600.000000 seconds\n",
+        at(-3600),
+        at(60)
+    );
+    tree.write("var/log/messages", log);
+    let timeline = drawn(&tree);
+    assert_eq!(times(&timeline), [0, 60], "{:#?}", timeline.events);
+}
+
+#[test]
+fn pods_that_follow_each_other_are_named_and_pods_side_by_side_are_of_two_nodes() {
+    let tree = Tree::new();
+    tree.stub_race();
+    let second = DRIVER.of("nvidia-driver-daemonset-new42");
+    tree.write(&second.log("0.log"), cri(3000, &files::driver_build()));
+    let timeline = drawn(&tree);
+    let text = timeline.text(100);
+    assert!(text.contains("[564xm]") && text.contains("[new42]"), "{text}");
+    assert_eq!(timeline.verdict.race, Race::StubBuilt);
+    assert!(timeline.verdict.text.ends_with("cured it."), "{}", timeline.verdict.text);
+
+    let other = MOFED.of("mofed-rhcos-ds-other");
+    tree.write(
+        &other.log("0.log"),
+        cri(
+            100,
+            &[bracketed(100, "Unsetting driver ready state"), bracketed(500, "Setting driver ready state")]
+                .map(|l| l),
+        ),
+    );
+    tree.write(&other.log("1.log"), cri(300, &[bracketed(300, "Setting driver ready state")]));
+    let refused = self::timeline(&[tree.root().to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("both ran mofed-container at the same time"), "{said}");
+}
+
+#[test]
+fn both_entrypoints_tell_the_same() {
+    let bash = [
+        (0, "NVIDIA driver container exec start"),
+        (100, "Apply blacklisted mofed modules file to host (/host/x)"),
+        (300, "Setting driver ready state"),
+    ];
+    let go = [
+        (0, "NVIDIA driver container exec preStart"),
+        (100, "NVIDIA driver container exec start"),
+        (300, "driver ready indicator set\t{\"path\": \"/run/mellanox/drivers/.driver-ready\"}"),
+    ];
+    let expected = [Meaning::MofedStarted, Meaning::MofedLoads, Meaning::MofedMarkerSet];
+    let logs: [(&files::Container, Vec<String>); 2] = [
+        (&MOFED, bash.iter().map(|(s, text)| cri(*s, &[bracketed(*s, text)])).collect()),
+        (&MOFED_GO, go.iter().map(|(s, text)| cri(*s, &[zap(*s, text)])).collect()),
+    ];
+    for (container, lines) in logs {
+        let tree = Tree::new();
+        tree.write(&container.log("0.log"), lines.concat());
+        tree.write(&DRIVER.log("0.log"), cri(400, &files::driver_build()));
+        let timeline = drawn(&tree);
+        let mofed: Vec<_> = meanings(&timeline).into_iter().filter(|m| expected.contains(m)).collect();
+        assert_eq!(mofed, expected);
+        assert_eq!(timeline.verdict.race, Race::NoRace, "{}", timeline.text(100));
+        assert_eq!(
+            gaps(&timeline),
+            [
+                "the GPU driver's build began 1 m 40 s after MOFED's marker",
+                "MOFED took 5 m from its start to its marker"
+            ]
+        );
+    }
+}
+
+#[test]
+fn files_and_processes_of_a_node_have_times_too() {
+    let tree = Tree::new();
+    let volume =
+        format!("var/lib/kubelet/pods/{GPU}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit");
+    for (path, seconds) in [
+        (format!("{volume}/driver_build_started"), 172),
+        (format!("{volume}/driver_built"), 236),
+        ("run/mellanox/drivers/.driver-ready".to_owned(), 453),
+        ("run/nvidia/validations/driver-ready".to_owned(), 900),
+    ] {
+        tree.write(&path, "");
+        tree.touch(&path, seconds);
+    }
+    tree.write("proc/stat", format!("btime {}\n", files::START - 100));
+    tree.write("proc/sys/kernel/hostname", "gpu-1\n");
+    tree.write("proc/2/comm", "kthreadd\n");
+    tree.write("proc/700/comm", "nvidia-driver\n");
+    tree.write("proc/700/cmdline", "bash\0/usr/local/bin/nvidia-driver\0init\0");
+    tree.write(
+        "proc/700/stat",
+        "700 (nvidia-driver) S 1 700 700 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 9 0 35000 1 1",
+    );
+    let json = stdout(&timeline(&["--root", tree.root().to_str().unwrap(), "--format", "json"]));
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    let events: Vec<_> = json["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| (e["what"].as_str().unwrap(), e["time"].as_str().unwrap()))
+        .collect();
+    let second = |seconds: i64| files::rounded(&at(seconds));
+    assert_eq!(
+        events,
+        [
+            ("DriverBuildBegun", second(172).as_str()),
+            ("DriverBuilt", &second(236)),
+            ("GpuProcess", &second(250)),
+            ("MarkerWritten", &second(453)),
+            ("ValidationWritten", &second(900)),
+        ]
+    );
+    assert_eq!(json["node"], "gpu-1");
+    assert_eq!(json["verdict"]["id"], "StubBuilt");
+    assert_eq!(json["verdict"]["held_from"], at(172));
+    assert_eq!(json["verdict"]["opens"], at(454));
+    assert_eq!(json["gaps"][0]["seconds"], 217.0);
+}
+
+#[test]
+fn a_hosts_mofed_sets_no_marker() {
+    let tree = Tree::new();
+    let kernel =
+        |seconds: i64, text: &str| format!("{} gpu-1 kernel: {text}\n", at(seconds).replace('Z', "+00:00"));
+    tree.write(
+        "journal",
+        [
+            kernel(0, "Linux version 5.14.0 (x) #1"),
+            kernel(20, "Compat-mlnx-ofed backport release: 24.10-1.1.4"),
+        ]
+        .concat(),
+    );
+    tree.write(&DRIVER.log("0.log"), cri(60, &files::driver_build()));
+    let timeline = drawn(&tree);
+    assert_eq!(timeline.verdict.race, Race::NoRace, "{}", timeline.text(100));
+}
+
+#[test]
+fn how_long_mofed_waited_is_named() {
+    let tree = Tree::new();
+    let pinned = "Module nvidia_peermem is used and will FAIL driver reload, aborting execution.";
+    for (restart, seconds) in [0, 300, 600].into_iter().enumerate() {
+        tree.write(&MOFED.log(&format!("{restart}.log")), cri(seconds, &[bracketed(seconds, pinned)]));
+    }
+    tree.write(&MOFED.log("3.log"), cri(720, &[bracketed(720, "Setting driver ready state")]));
+    let timeline = drawn(&tree);
+    assert_eq!(gaps(&timeline), ["MOFED waited 12 m for nvidia_peermem to go: it refused to start 3 times"]);
+}
+
+#[test]
+fn since_leaves_out_what_came_before() {
+    let tree = Tree::new();
+    tree.stub_race();
+    let all = drawn(&tree).events.len();
+    let moment = Since::Moment((files::START + 174) * 1_000_000_000);
+    let later = drawn_since(&tree, moment);
+    assert!(
+        later.events.len() < all
+            && later.events.iter().all(|event| event.ns().unwrap() >= (files::START + 174) * 1_000_000_000)
+    );
+    assert!(later.notes[0].contains("earlier event"), "{:?}", later.notes);
+    let last = drawn_since(&tree, Since::Last(1_000_000_000));
+    assert!(!last.events.is_empty() && last.events.len() < later.events.len());
+    for (value, is_right) in [
+        ("2025-11-21T11:50:00Z", true),
+        ("3h", true),
+        ("2025-11-21T11:50:00", false),
+        ("3", false),
+        ("yesterday", false),
+    ] {
+        let code = timeline(&[tree.root().to_str().unwrap(), "--since", value]).status.code();
+        assert_eq!(code, Some(if is_right { 0 } else { 2 }), "{value}");
+    }
+}
+
+/// Every sentence of the table becomes an event, no matter which program says it.
+#[test]
+fn every_sentence_is_drawn() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sentences"))
+        .expect("tests/sentences");
+    let mut who = String::new();
+    let mut words = String::new();
+    let mut drawn_sentences = 0;
+    for line in text.lines() {
+        if let Some(line) = line.strip_prefix("+ ") {
+            let line = line.replace("<TAB>", "\t").replace("<ESC>", "\u{1b}");
+            let sentence = SENTENCES
+                .iter()
+                .find(|s| format!("{:?}", s.who) == who && s.words == words)
+                .expect("a sentence");
+            let tree = Tree::new();
+            match sentence.who.containers().first() {
+                Some(container) => {
+                    tree.write(&files::Container { pod: "pod-x", container }.log("0.log"), cri(0, &[&line]));
+                }
+                None if who == "Clock" => {
+                    tree.write("var/log/messages", format!("{} gpu-1 chronyd[1]: {line}\n", at(0)));
+                }
+                None => {
+                    let program = match sentence.who {
+                        Who::Kubelet => "kubelet[1500]",
+                        Who::Containerd => "containerd[880]",
+                        Who::Gridd => "nvidia-gridd[1200]",
+                        Who::FabricManagerStart => "nvidia-fabricmanager-start.sh[1300]",
+                        _ => "kernel",
+                    };
+                    tree.write("var/log/messages", format!("{} gpu-1 {program}: {line}\n", at(0)));
+                }
+            }
+            let timeline = drawn(&tree);
+            let what: Vec<_> = timeline.events.iter().map(|event| event.what).collect();
+            let expected = if who == "Clock" { What::ClockSet } else { What::Said(sentence.meaning) };
+            let is_drawn = !sentence.meaning.is_of_any_pod();
+            assert_eq!(what, is_drawn.then_some(expected).into_iter().collect::<Vec<_>>(), "{line:?}");
+            drawn_sentences += 1;
+        } else if let Some((speaker, sentence)) =
+            line.split_once(": ").filter(|_| !line.starts_with(['-', '#']))
+        {
+            (who, words) = (speaker.to_owned(), sentence.to_owned());
+        }
+    }
+    assert!(drawn_sentences >= SENTENCES.len(), "{drawn_sentences}");
+}
+
+/// 1 GiB in logs as a build leaves them. `cargo test --release --test timeline -- --ignored a_gibibyte --nocapture`.
+#[test]
+#[ignore = "writes 1 GiB; docs/measurements.md has the figures"]
+fn a_gibibyte_takes_seconds_and_little_memory() {
+    let tree = Tree::new();
+    let noise: Vec<_> = (0..600_000)
+        .map(|n| format!("  CC [M]  /usr/src/nvidia-570.195.03/kernel-open/nvidia-uvm/uvm_{n}.o"))
+        .collect();
+    let log = cri(0, &noise);
+    let copies = (1 << 30) / log.len() + 1;
+    for restart in 0..copies {
+        tree.write(&DRIVER.log(&format!("{restart}.log")), [log.as_str(), &cri(3600, &[REFUSED])].concat());
+    }
+    tree.write("proc/stat", format!("btime {}\n", files::START - 100));
+    let root = tree.root().to_str().unwrap();
+    for args in [vec!["--root", root], vec![root]] {
+        // The second time from memory: a disk is not what is measured.
+        let mut figures = Vec::new();
+        for _ in 0..3 {
+            let started = std::time::Instant::now();
+            let measured = output(Command::new("/usr/bin/time").args(["-v", GATE, "timeline"]).args(&args));
+            let took = started.elapsed();
+            assert!(measured.status.success(), "{measured:?}");
+            let said = String::from_utf8_lossy(&measured.stderr).into_owned();
+            let kib = said
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("Maximum resident set size (kbytes): "));
+            figures.push((took, kib.expect("a size").parse::<u64>().expect("a number")));
+        }
+        println!("{copies} logs, {} bytes: {figures:?} {args:?}", copies * log.len());
+        let (fastest, _) = figures.iter().min().unwrap();
+        assert!(fastest.as_secs_f64() < 3.0 && figures.iter().all(|(_, kib)| *kib < 32 << 10), "{figures:?}");
+    }
+}

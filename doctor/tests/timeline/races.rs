@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every race that a timeline names.
+
+use super::drawn;
+use super::files::{DRIVER, MOFED, MOFED_GO, REFUSED, START, Tree, bracketed, cri, zap};
+use peermem_doctor::probe::gathered;
+use peermem_doctor::stamp::{SECOND, Stamp};
+use peermem_doctor::timeline::{Race, Sight, Since, Timeline, Trace};
+
+/// What the story of each is, by the sentences of those who tell it.
+#[test]
+fn every_race_has_its_name() {
+    let storage = "Storage modules are loaded for current driver, terminating prior driver reload failure due to UNLOAD_STORAGE_MODULES not set to \"true\"";
+    let pinned = "Module nvidia_peermem is used and will FAIL driver reload, aborting execution.";
+    let set = "Setting driver ready state";
+    let start = "NVIDIA driver container exec start";
+    let third = "third-party RDMA modules are loaded";
+    let mofed = |lines: &[(i64, &str)]| {
+        (MOFED.log("0.log"), lines.iter().map(|(s, t)| cri(*s, &[bracketed(*s, t)])).collect::<String>())
+    };
+    let driver = |from: i64, lines: &[&str]| (DRIVER.log("0.log"), cri(from, lines));
+    let (build, done) =
+        ("Compiling NVIDIA driver kernel modules...", "Relinking NVIDIA driver kernel modules...");
+    let modprobe = "+ modprobe nvidia-peermem";
+    let cases: Vec<(Race, Vec<(String, String)>)> = vec![
+        (
+            Race::StubBuilt,
+            vec![mofed(&[(0, start), (300, set)]), driver(100, &[build, done, modprobe, REFUSED])],
+        ),
+        (
+            Race::StubPossible,
+            vec![mofed(&[(0, start), (101, set)]), driver(100, &[build, "x", done, modprobe, REFUSED])],
+        ),
+        (Race::LoadedTooEarly, vec![mofed(&[(0, start), (300, set)]), driver(100, &[modprobe, REFUSED])]),
+        (
+            Race::SwappedAfterBuild,
+            vec![
+                mofed(&[(0, start), (50, set), (500, start), (600, set)]),
+                (
+                    DRIVER.log("0.log"),
+                    [cri(100, &[build, done, modprobe]), cri(700, &[modprobe, REFUSED])].concat(),
+                ),
+            ],
+        ),
+        (Race::PeermemPinsMofed, vec![mofed(&[(0, start), (1, pinned), (300, start), (301, pinned)])]),
+        (Race::PeermemPinsMofed, vec![mofed(&[(0, start), (1, pinned), (300, start), (720, set)])]),
+        (
+            Race::StorageHoldsMofed,
+            vec![mofed(&[(0, start), (1, storage)]), driver(100, &[build, done, modprobe, REFUSED])],
+        ),
+        (Race::ThirdPartyHoldsMofed, vec![(MOFED_GO.log("0.log"), cri(0, &[zap(0, third)]))]),
+        (Race::MofedNotReady, vec![mofed(&[(0, start)]), driver(100, &[build, done])]),
+        (Race::RefusedUnexplained, vec![driver(100, &[modprobe, REFUSED])]),
+        (Race::NoRace, vec![mofed(&[(0, start), (50, set)]), driver(100, &[build, done, modprobe])]),
+        (Race::NothingKnown, vec![driver(100, &["Mounting NVIDIA driver rootfs..."])]),
+    ];
+    for race in Race::ALL {
+        assert!(cases.iter().any(|(named, _)| named == race), "{}", race.name());
+    }
+    for (race, logs) in cases {
+        let tree = Tree::new();
+        for (path, text) in &logs {
+            tree.write(path, text);
+        }
+        let timeline = drawn(&tree);
+        assert_eq!(timeline.verdict.race, race, "{}", timeline.text(100));
+        let last = timeline.text(100);
+        let words = timeline.verdict.text.split(' ').next_back().unwrap();
+        assert!(last.trim_end().ends_with(words), "the verdict comes last: {last}");
+    }
+}
+
+/// A file that was looked at goes before its time.
+#[test]
+fn a_module_file_speaks_for_itself() {
+    let race = |sight: Sight| {
+        let tree = Tree::new();
+        tree.stub_race();
+        let mut history = gathered(&[tree.root().to_owned()]);
+        let at = Stamp::wall((START + 173) * SECOND, 1);
+        history.traces.push(Trace { sight, at, it: String::new(), path: "nvidia-peermem.ko".into() });
+        Timeline::new(history, Since::Boot).verdict.race
+    };
+    assert_eq!(race(Sight::StubWritten), Race::StubBuilt);
+    assert_eq!(race(Sight::PeermemWritten), Race::LoadedTooEarly);
+}

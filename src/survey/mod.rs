@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be seen of a node before it is known what to expect of it: who is here, with which settings.
+
+pub mod clock;
+pub mod pod;
+pub mod process;
+pub mod setting;
+
+use crate::observation::Evidence;
+use clock::Clock;
+use pod::Pods;
+use process::Processes;
+use std::path::PathBuf;
+
+/// What the logs of the operators' containers say about settings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Logged {
+    /// A driver container was told to load nvidia-peermem.
+    pub requested: Option<Evidence>,
+    /// The host tries to load nvidia-peermem by itself.
+    pub requested_by_host: Option<Evidence>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// The node's clock.
+    pub clock: Clock,
+    /// The processes that matter.
+    pub processes: Processes,
+    /// What logs add, where they were read.
+    pub logged: Logged,
+    /// The pods that kubelet has.
+    pub pods: Pods,
+    /// `.driver-ctr-ready`, which since GPU Operator 26.3 says what was asked of the driver.
+    pub driver_ready: (PathBuf, Option<String>),
+    /// Files that have nvidia-peermem loaded at boot.
+    pub loads_peermem: Vec<PathBuf>,
+    /// `nvidia_peermem` is in /proc/modules.
+    pub has_peermem: Option<PathBuf>,
+    /// The first sign of a MOFED that is installed on the host itself.
+    pub installed: Option<PathBuf>,
+    /// The first sign of a MOFED container: its lock, its marker.
+    pub left: Option<PathBuf>,
+    /// The kernel's release.
+    pub release: String,
+}

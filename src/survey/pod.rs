@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pods that kubelet has on this node, by its own directories and those of their logs.
+
+use crate::observation::Unreadable;
+use crate::survey::process::Environment;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A pod, as far as the node knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// Its UID.
+    pub uid: String,
+    /// Its namespace and its name, where it has logs.
+    pub name: Option<(String, String)>,
+    /// Its containers.
+    pub containers: BTreeSet<String>,
+    /// kubelet has a directory of it: logs may outlive their pod.
+    pub is_here: bool,
+    /// What its containers build, where they share a volume for that.
+    pub build: Option<Build>,
+}
+
+impl Pod {
+    /// `-n NAMESPACE NAME`, as kubectl takes it.
+    #[must_use]
+    pub fn arguments(&self) -> Option<String> {
+        self.name.as_ref().map(|(namespace, name)| format!("-n {namespace} {name}"))
+    }
+}
+
+/// What nvidia-driver-ctr and openshift-driver-toolkit-ctr share (gpu-driver-container, `ocp_dtk_entrypoint`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Build {
+    /// The volume.
+    pub directory: PathBuf,
+    /// kubelet's directory of the pod, as the node itself names it.
+    pub pod_directory: PathBuf,
+    /// When `driver_build_started` was made, in seconds since 1970.
+    pub started: Option<i64>,
+    /// When `driver_built` was made.
+    pub finished: Option<i64>,
+    /// The environment of nvidia-driver-ctr, which it leaves for its driver toolkit.
+    pub environment: Option<Environment>,
+    /// The nvidia-peermem.ko that was built.
+    pub peermem: Option<PathBuf>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pods {
+    /// In the order of their UIDs.
+    pub all: Vec<Pod>,
+    /// kubelet's directory was read: what is not in it is not on this node.
+    pub is_complete: bool,
+    /// What could not be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl Pods {
+    /// The pod that has this container; one that kubelet still has rather than one of which only logs are left.
+    #[must_use]
+    pub fn with(&self, container: &str) -> Option<&Pod> {
+        let mut having = self.all.iter().filter(|pod| pod.containers.contains(container));
+        let first = having.clone().next();
+        having.find(|pod| pod.is_here).or(first)
+    }
+
+    /// By its UID.
+    #[must_use]
+    pub fn of(&self, uid: &str) -> Option<&Pod> {
+        self.all.iter().find(|pod| pod.uid == uid)
+    }
+
+    /// What is or was built on this node for the driver's containers.
+    pub fn builds(&self) -> impl Iterator<Item = (&Pod, &Build)> {
+        self.all.iter().filter_map(|pod| Some((pod, pod.build.as_ref()?)))
+    }
+}

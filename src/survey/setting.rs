@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who wants `GPUDirect` RDMA on this node, and who is to provide MOFED. Three-valued: that nobody says is neither
+//! yes nor no.
+
+use crate::observation::Evidence;
+use crate::observation::Unreadable;
+
+/// One question, and what the node says to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Setting {
+    /// Somebody says yes.
+    On(Evidence),
+    /// Somebody says no, who would say yes if it were so.
+    Off(Evidence),
+    /// Nobody says anything.
+    #[default]
+    Unset,
+    /// Who would say it cannot be heard.
+    Unreadable(Unreadable),
+}
+
+impl Setting {
+    /// Somebody says so.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        matches!(self, Self::On(_))
+    }
+
+    /// Somebody says that it is not so.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        matches!(self, Self::Off(_))
+    }
+}
+
+impl Settings {
+    /// Somebody asks for RDMA, or has brought what is made for it, or cannot be heard.
+    #[must_use]
+    pub fn is_rdma_used(&self) -> bool {
+        match self.rdma {
+            Setting::On(_) | Setting::Unreadable(_) => true,
+            Setting::Off(_) => false,
+            Setting::Unset => self.implied.is_some(),
+        }
+    }
+}
+
+/// All that is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Is `GPUDirect` RDMA asked for?
+    pub rdma: Setting,
+    /// Is the host to provide MOFED?
+    pub host_mofed: Setting,
+    /// The driver's modules come with its image.
+    pub precompiled: Option<Evidence>,
+    /// What a MOFED, or `nvidia_peermem`, has left here: who brings it wants it, though nobody says so.
+    pub implied: Option<Evidence>,
+    /// The host has a MOFED of its own.
+    pub on_host: Option<Evidence>,
+    /// Nobody says who provides MOFED, no container of MOFED's was here, and the host does without one by this sign.
+    pub by_itself: Option<Evidence>,
+    /// A MOFED container is or was here.
+    pub in_container: Option<Evidence>,
+    /// A container of the GPU Operator runs here.
+    pub operator: Option<Evidence>,
+    /// The digest of the configuration that the driver container is to install.
+    pub digest: Option<String>,
+    /// The node's name, as the operator gives it to its containers.
+    pub node: Option<String>,
+}
