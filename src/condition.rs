@@ -202,6 +202,23 @@ reasons! {
     NotRequired: True Passes, "not required";
 }
 
+impl Reason {
+    /// The file of nvidia-peermem is what is wrong: a rebuild of that file alone cures it.
+    #[must_use]
+    pub fn is_cured_by_rebuild(self) -> bool {
+        matches!(
+            self,
+            Self::BuildSkipped
+                | Self::StubModule
+                | Self::SymbolVersionMismatch
+                | Self::SymbolVersionMissing
+                | Self::ModuleFileMissing
+                | Self::WrongKernel
+                | Self::ModuleFileDamaged
+        )
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}"))

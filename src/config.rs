@@ -3,9 +3,8 @@
 //! the machine is checked here, before the first look.
 
 use crate::cli::{self, HoldArgs, NodeArgs, OnTimeout, PaceArgs, Timeout, WaitArgs};
-use crate::environment::{Misuse, Variables, value_of};
+use crate::environment::{DIGEST, HOST_MOFED, Misuse, RDMA, Variables, value_of};
 use crate::gate::Policy;
-use crate::judge::settings::DIGEST;
 use crate::mofed::MofedPlace;
 use crate::node::{Expectations, Node, PeermemExpected, Places, below};
 use std::path::{Path, PathBuf};
@@ -67,7 +66,7 @@ impl Node {
             None => neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
         };
         let lock = neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?;
-        let mofed = match value_of(variables, "USE_HOST_MOFED") {
+        let mofed = match value_of(variables, HOST_MOFED) {
             Some(value) if value == "true" => MofedPlace::Host,
             _ => MofedPlace::Container,
         };
@@ -91,8 +90,8 @@ impl Node {
         let expected = Expectations {
             node_name: text("NODE_NAME").filter(|name| !name.is_empty()),
             consumers: cli::consumers(&args.r#for),
-            rdma_requested: text("GPU_DIRECT_RDMA_ENABLED"),
-            use_host_mofed: text("USE_HOST_MOFED"),
+            rdma_requested: text(RDMA),
+            use_host_mofed: text(HOST_MOFED),
             nobody_asks: false,
             mofed,
             precompiled: args.precompiled,
@@ -108,26 +107,11 @@ impl Node {
     }
 }
 
-/// Where `timeline` looks: below `root`, at what the neighbours' variables name.
-pub fn places(root: &Path, proc: Option<&Path>, variables: &Variables) -> Result<Places, Misuse> {
-    let mofed_root = below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?);
-    Ok(Places {
-        root: root.to_owned(),
-        proc: proc.map_or_else(|| root.join("proc"), Path::to_owned),
-        sys: root.join("sys"),
-        marker: below(
-            root,
-            &neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
-        ),
-        lock: below(root, &neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?),
-        mofed_root,
-        driver_root: root.to_owned(),
-        finds_driver: true,
-    })
-}
-
 /// A path that an operator's variable may name; set but empty is as good as not set.
-fn neighbour(variables: &Variables, name: &str, default: &str) -> Result<PathBuf, Misuse> {
+///
+/// # Errors
+/// It is not absolute.
+pub fn neighbour(variables: &Variables, name: &str, default: &str) -> Result<PathBuf, Misuse> {
     let value = value_of(variables, name).filter(|value| !value.is_empty());
     let text = value.map_or(default.into(), |value| value.to_string_lossy());
     cli::absolute(&text).map_err(|why| Misuse::Said(format!("{name}={why}")))

@@ -41,6 +41,13 @@ pub struct Surface {
     pub is_elsewhere: fn(&str) -> bool,
 }
 
+/// The operator's variable that asks for RDMA.
+pub const RDMA: &str = "GPU_DIRECT_RDMA_ENABLED";
+/// The operator's variable that says who provides MOFED.
+pub const HOST_MOFED: &str = "USE_HOST_MOFED";
+/// The digest of the driver's configuration: the driver container builds nothing for one that is loaded already.
+pub const DIGEST: &str = "DRIVER_CONFIG_DIGEST";
+
 /// The environment, as pairs.
 pub type Variables = Vec<(OsString, OsString)>;
 

@@ -31,6 +31,7 @@ pub mod hint;
 pub mod judge;
 pub mod keep;
 pub mod look;
+pub mod module_file;
 pub mod mofed;
 pub mod node;
 pub mod observation;

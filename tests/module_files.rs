@@ -5,7 +5,7 @@
 mod support;
 
 use peermem_gate::judge::{judge, worth_reading_symbols};
-use peermem_gate::probe::module_file::inspect;
+use peermem_gate::module_file::inspect;
 use peermem_gate::probe::{Depth, Probe};
 use peermem_gate::verdict::Outcome;
 use std::collections::BTreeSet;

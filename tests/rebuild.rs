@@ -6,7 +6,7 @@
 mod support;
 
 use nix::sys::signal::Signal;
-use peermem_gate::probe::module_file;
+use peermem_gate::module_file;
 use peermem_gate::rebuild::Kind;
 use serde_json::Value;
 use std::fs;

@@ -109,7 +109,9 @@ fn every_verb_is_listed_with_its_sentence() {
             let answer = program.answer(&[help]);
             for verb in program.command.get_subcommands() {
                 let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
-                let line = answer.lines().find(|line| line.trim_start().starts_with(verb.get_name()));
+                let line = answer
+                    .lines()
+                    .find(|line| line.trim_start().starts_with(&format!("{} ", verb.get_name())));
                 let line = line.unwrap_or_else(|| panic!("{help} does not list {}", verb.get_name()));
                 assert!(about.len() > 20 && line.ends_with(&about), "{help}: {line:?}: {about:?}");
                 assert!(line.chars().count() <= LIST, "{help}: {line}");

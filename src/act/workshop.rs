@@ -8,8 +8,8 @@
 use super::directory::fd_path;
 use crate::clock::now;
 use crate::files::root::resolve;
+use crate::module_file::build_id_of_file;
 use crate::node::below;
-use crate::probe::build_id_of_file;
 use crate::rebuild::{Pair, Plan, recipe, target};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};

@@ -43,9 +43,9 @@ pub enum Verb {
     Check(CheckArgs),
     /// Wait, inspect nvidia-peermem.ko, load it, prove it live
     Load(LoadArgs),
-    /// Sidecar: load nvidia-peermem, unload it before MOFED swaps its modules, reload it
+    /// Sidecar: keep nvidia-peermem loaded, except while MOFED swaps modules
     Keep(KeepArgs),
-    /// Rebuild nvidia-peermem.ko for this kernel, nvidia and MOFED, or report why not
+    /// Rebuild only nvidia-peermem.ko, or report why that is not possible
     Rebuild(RebuildArgs),
     /// Copy this program and the modprobe shim into a shared volume
     Install(InstallArgs),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files, read so that nothing can hang or deceive: bounded reads, links that are followed below another root, mounts.
+//! Bounded reads that cannot hang, links followed below another root, and mounts.
 
 pub mod mount;
 pub mod read;

@@ -102,7 +102,7 @@ pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> boo
         MofedPlace::Container => !modules::from_mofed(expected, seen).holds(),
         MofedPlace::Host => true,
     };
-    may_export && !modules::live(expected, seen).holds()
+    expected.needs_symbols() && may_export && !modules::live(expected, seen).holds()
 }
 
 /// True when a module is on its way in or out, so the next look should come soon.

@@ -9,7 +9,6 @@ use super::applies;
 use crate::condition::{Reason, Status};
 use crate::node::Expectations;
 use crate::observation::{DriverState, Observation, STATE_FILE as STATE, Seen};
-use crate::rebuild;
 use serde::Serialize;
 use std::fmt;
 
@@ -46,7 +45,7 @@ impl NextBuild {
 /// A build of the whole driver is what cures it.
 #[must_use]
 pub fn cures(reason: Reason) -> bool {
-    rebuild::cures(reason) || reason == Reason::OtherDriverLoaded
+    reason.is_cured_by_rebuild() || reason == Reason::OtherDriverLoaded
 }
 
 /// What a driver container will do next; `None` where none is known that may skip its build, or nobody needs a build.

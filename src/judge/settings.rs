@@ -5,21 +5,13 @@
 //! (gpu-operator, assets/state-driver/0500_daemonset.yaml): of k8s-driver-manager and nvidia-driver-ctr, which would
 //! have them, silence is a no; of others it is nothing.
 
-use crate::environment::{Variables, value_of};
+use crate::environment::{DIGEST, HOST_MOFED, RDMA, Variables, value_of};
 use crate::observation::Evidence;
 use crate::observation::Unreadable;
 use crate::survey::Survey;
 use crate::survey::process::{Environment, Process, Role};
 use crate::survey::setting::{Setting, Settings};
 use std::fmt::Display;
-
-/// The variable that asks for RDMA.
-pub const RDMA: &str = "GPU_DIRECT_RDMA_ENABLED";
-/// The variable that says who provides MOFED.
-pub const HOST_MOFED: &str = "USE_HOST_MOFED";
-
-/// The digest of the driver's configuration: the driver container builds nothing for one that is loaded already.
-pub const DIGEST: &str = "DRIVER_CONFIG_DIGEST";
 
 /// Would have the variables where they are true.
 const DECISIVE: [Role; 2] = [Role::Driver, Role::DriverManager];

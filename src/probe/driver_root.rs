@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the GPU driver's files are, found in one way for every verb that looks for them.
 
-use super::module_file;
 use super::pods::built;
 use crate::files::read::small;
 use crate::files::root::resolve;
+use crate::module_file;
 use crate::node::{Places, below};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

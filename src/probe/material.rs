@@ -2,7 +2,6 @@
 //! What a rebuild of nvidia-peermem finds on the node: sources, headers, symbols, programs, room.
 
 use super::driver_root::driver_root;
-use super::module_file;
 use super::peermem::loaded_build_id;
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::{entries, is_program, unreadable, whole};
@@ -176,10 +175,4 @@ fn free(root: &Path) -> Option<u64> {
     let space = statvfs(&real).ok()?;
     // A file system without an end of its own has no blocks at all.
     (space.blocks() > 0).then(|| space.blocks_available().saturating_mul(space.fragment_size()))
-}
-
-/// The build id of a module's file.
-#[must_use]
-pub fn build_id_of_file(path: &Path) -> Option<String> {
-    module_file::build_id(path, &mut || false).ok().flatten()
 }

@@ -14,7 +14,6 @@ pub mod lock;
 pub mod marker;
 mod material;
 pub mod modprobe_conf;
-pub mod module_file;
 pub mod modules;
 mod pci;
 mod peermem;
@@ -28,7 +27,7 @@ pub use fabric::address;
 pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
-pub use material::{build_id_of_file, material, pair};
+pub use material::{material, pair};
 pub use modules::parse_line;
 pub use pci::{MELLANOX, vendor};
 pub use pods::module_in;
@@ -76,7 +75,7 @@ impl Depth {
     fn needs_symbols(self, expected: &Expectations, seen: &Observation) -> bool {
         match self {
             Self::Full => expected.needs_symbols(),
-            Self::Frugal(matter) => expected.needs_symbols() && matter(expected, seen),
+            Self::Frugal(matter) => matter(expected, seen),
         }
     }
 }

@@ -4,12 +4,12 @@
 
 use super::driver_root::{built_for_a_container, driver_root};
 use super::modprobe_conf::{self, Given};
-use super::module_file::{self, Found, Interrupted, NotAModule};
 use super::privilege::signatures;
 use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::{open, small, unreadable};
 use crate::files::root::resolve;
+use crate::module_file::{self, Found, Interrupted, NotAModule};
 use crate::node::Places;
 use crate::observation::{
     Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols, Unreadable,

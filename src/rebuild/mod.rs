@@ -19,29 +19,14 @@ use crate::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The reasons of `PeermemUsable` that a rebuild cures.
-const CURABLE: [Reason; 7] = [
-    Reason::BuildSkipped,
-    Reason::StubModule,
-    Reason::SymbolVersionMismatch,
-    Reason::SymbolVersionMissing,
-    Reason::ModuleFileMissing,
-    Reason::WrongKernel,
-    Reason::ModuleFileDamaged,
-];
-
-/// A rebuild cures it, where all that it takes is there.
-#[must_use]
-pub fn cures(reason: Reason) -> bool {
-    CURABLE.contains(&reason)
-}
-
 /// The file of nvidia-peermem is all that is wrong, and a rebuild cures that.
 #[must_use]
 pub fn is_all_that_is_missing(verdict: &Verdict) -> bool {
     let others = verdict.holding().filter(|c| c.r#type != ConditionType::Settled);
     let mut others = others.map(|c| (c.r#type, c.reason));
-    let is_curable = |(r#type, reason)| r#type == ConditionType::PeermemUsable && cures(reason);
+    let is_curable = |(r#type, reason): (_, Reason)| {
+        r#type == ConditionType::PeermemUsable && reason.is_cured_by_rebuild()
+    };
     verdict.outcome == Outcome::Blocked && others.next().is_some_and(is_curable) && others.next().is_none()
 }
 
@@ -106,7 +91,7 @@ mod tests {
         use ConditionType::{HeadersReady, MarkerPresent, PeermemUsable, Settled};
         for reason in Reason::ALL.iter().copied() {
             let alone = verdict(&[(PeermemUsable, reason), (Settled, Reason::Settling)]);
-            assert_eq!(is_all_that_is_missing(&alone), CURABLE.contains(&reason), "{reason}");
+            assert_eq!(is_all_that_is_missing(&alone), reason.is_cured_by_rebuild(), "{reason}");
             let late = verdict(&[(PeermemUsable, reason), (MarkerPresent, Reason::MarkerAbsent)]);
             assert!(!is_all_that_is_missing(&late), "{reason}");
             let unseen = verdict(&[(PeermemUsable, reason), (HeadersReady, Reason::HeadersUnreadable)]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was found to what will be done, or to what is in the way.
 
-use super::{Kind, Material, Obstacle, Sources, Tool, cures, is_all_that_is_missing, recipe};
+use super::{Kind, Material, Obstacle, Sources, Tool, is_all_that_is_missing, recipe};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::is_not_loaded;
@@ -102,7 +102,8 @@ pub fn target(release: &str) -> PathBuf {
     Path::new("/lib/modules").join(release).join("updates").join(recipe::MODULE)
 }
 
-/// What will be done, by the user's program or from NVIDIA's sources; what is in the way comes in the order of [`Kind::ALL`].
+/// What will be done: by the user's program, or from NVIDIA's sources. Obstacles come in the order of
+/// [`Kind::ALL`].
 ///
 /// # Errors
 /// The first obstacle.
@@ -152,7 +153,9 @@ fn curable(verdict: &Verdict, seen: &Observation) -> Result<Reason, Obstacle> {
         return Err(Obstacle::new(Kind::NotReady, says(other)));
     }
     match verdict.get(ConditionType::PeermemUsable) {
-        Some(peermem) if cures(peermem.reason) && is_all_that_is_missing(verdict) => Ok(peermem.reason),
+        Some(peermem) if peermem.reason.is_cured_by_rebuild() && is_all_that_is_missing(verdict) => {
+            Ok(peermem.reason)
+        }
         Some(peermem) if peermem.reason == Reason::UnsignedModule => {
             Err(Obstacle::new(Kind::SignaturesEnforced, peermem.message.clone()))
         }

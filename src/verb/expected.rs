@@ -3,8 +3,8 @@
 //! Operator's containers, where they can be seen.
 
 use crate::cli::NodeArgs;
-use crate::environment::{Misuse, Variables, value_of};
-use crate::judge::settings::{RDMA, completed, settings};
+use crate::environment::{Misuse, RDMA, Variables, value_of};
+use crate::judge::settings::{completed, settings};
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
 use std::path::Path;

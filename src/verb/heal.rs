@@ -16,10 +16,11 @@ use crate::environment::{Variables, value_of};
 use crate::gate::Gate;
 use crate::judge::judge;
 use crate::look::Look;
+use crate::module_file::build_id_of_file;
+use crate::module_file::{NotAModule, inspect};
 use crate::node::{Places, below};
 use crate::observation::{ModuleFile, ModuleInfo, Observation};
-use crate::probe::module_file::{NotAModule, inspect};
-use crate::probe::{self, build_id_of_file};
+use crate::probe;
 use crate::rebuild::{
     Builder, Conclusion, Kind, Material, Obstacle, Pair, Plan, is_all_that_is_missing, plan, recipe,
 };

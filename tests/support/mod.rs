@@ -29,14 +29,32 @@ use std::time::{Duration, Instant};
 pub(crate) use suite::{note, skip, suite};
 use tempfile::TempDir;
 
-/// The program of the package that is tested.
-pub(crate) const GATE: &str = match option_env!("CARGO_BIN_EXE_peermem-doctor") {
-    Some(program) => program,
-    None => match option_env!("CARGO_BIN_EXE_peermem-gate") {
-        Some(program) => program,
-        None => "",
+/// The gate. The doctor's tests find it beside the doctor, as a user does the doctor beside the gate.
+pub(crate) const GATE: &str = match option_env!("CARGO_BIN_EXE_peermem-gate") {
+    Some(gate) => gate,
+    None => match std::str::from_utf8(&beside_the_doctor::GATE) {
+        Ok(gate) => gate,
+        Err(_) => panic!("a path with odd bytes"),
     },
 };
+
+mod beside_the_doctor {
+    const DOCTOR: &str = match option_env!("CARGO_BIN_EXE_peermem-doctor") {
+        Some(doctor) => doctor,
+        None => "./peermem-doctor",
+    };
+    const NAME: &str = "peermem-gate";
+    const DIRECTORY: usize = DOCTOR.len() - "peermem-doctor".len();
+    pub(super) const GATE: [u8; DIRECTORY + NAME.len()] = {
+        let mut path = [0; DIRECTORY + NAME.len()];
+        let mut at = 0;
+        while at < path.len() {
+            path[at] = if at < DIRECTORY { DOCTOR.as_bytes()[at] } else { NAME.as_bytes()[at - DIRECTORY] };
+            at += 1;
+        }
+        path
+    };
+}
 
 /// The architecture that the tests run on.
 pub(crate) const HOST: &str = std::env::consts::ARCH;
@@ -253,9 +271,7 @@ pub(crate) fn mofed() -> PathBuf {
 
 /// The note that sysfs shows of a module that was loaded from this file.
 pub(crate) fn build_id_note(file: &Path) -> Vec<u8> {
-    let id = peermem_gate::probe::module_file::build_id(file, &mut || false)
-        .expect("a module")
-        .expect("a build id");
+    let id = peermem_gate::module_file::build_id(file, &mut || false).expect("a module").expect("a build id");
     let byte = |at| u8::from_str_radix(&id[at..at + 2], 16).expect("hexadecimal");
     let id: Vec<_> = (0..id.len()).step_by(2).map(byte).collect();
     let length = u32::try_from(id.len()).expect("a short one").to_ne_bytes();

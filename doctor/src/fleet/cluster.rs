@@ -2,7 +2,7 @@
 //! What the API server knows of the fleet (`kubectl get nodes,pods -A -o json`): nodes that should have reported and
 //! did not, and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
-use super::rollup::Cause;
+use super::rollup::{Cause, NO_REPORT};
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -190,9 +190,6 @@ impl Cluster {
         causes
     }
 }
-
-/// A node without a report may be in any state.
-pub(super) const NO_REPORT: &str = "NoReport";
 
 fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&str]) -> Cause {
     Cause {

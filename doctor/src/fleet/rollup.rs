@@ -2,12 +2,14 @@
 //! What a fleet comes to.
 
 use super::CauseKey;
-use super::cluster::NO_REPORT;
 use peermem_gate::ending::Ending;
 use peermem_gate::order;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// A node without a report may be in any state.
+pub(super) const NO_REPORT: &str = "NoReport";
 
 /// Waits that are reported.
 const SLOWEST: usize = 10;

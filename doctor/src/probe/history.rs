@@ -8,10 +8,11 @@ use crate::timeline::{History, Sight, Trace};
 use peermem_gate::PEER_MEMORY_SYMBOLS;
 use peermem_gate::clock;
 use peermem_gate::files::root::resolve;
+use peermem_gate::module_file;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::Kernel;
 use peermem_gate::probe::{
-    clock as node_clock, driver_root, headers, is_this_machine, kernel, module_file, pods, processes,
+    clock as node_clock, driver_root, headers, is_this_machine, kernel, pods, processes,
 };
 use peermem_gate::survey::pod::Build;
 use peermem_gate::survey::process::{Process, Role};

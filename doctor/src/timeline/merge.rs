@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All sources of one node on one clock and in one order.
 
+use super::words::span;
 use super::{Event, History, Instance, Lane, Sight, Source, Trace, What, When};
 use crate::sentence::{ClockStep, Meaning, Saying, Who};
 use crate::stamp::{Clock, SECOND, Stamp};
@@ -65,6 +66,12 @@ impl Jump {
     /// By how much the clock was set.
     pub(super) fn by(&self) -> i64 {
         self.after.ns.saturating_sub(self.before.ns)
+    }
+
+    /// In words.
+    pub(super) fn text(&self) -> String {
+        let direction = if self.by() < 0 { "back" } else { "forward" };
+        format!("the clock is set {direction} by {}", span(self.by()))
     }
 
     fn of(step: &ClockStep, file: usize) -> Self {
@@ -224,7 +231,7 @@ fn of_jump(history: &History, jump: &Jump) -> Event {
         lane: Lane::Kernel,
         who: Who::Clock.name(),
         what: What::ClockSet,
-        text: super::words::jump(jump),
+        text: jump.text(),
         module: None,
         instance: None,
         source: Source { path, line: Some(jump.line + 1) },

@@ -14,6 +14,7 @@ mod history;
 pub mod json;
 mod merge;
 mod nodes;
+mod notes;
 mod story;
 mod svg;
 pub mod text;
@@ -70,8 +71,8 @@ impl Timeline {
         let story = Story::of(&events);
         let gaps = gap::gaps(&story);
         let verdict = verdict::of(&story, &gaps);
-        let mut notes = words::notes(&history, &merged.jumps, &earlier);
-        notes.extend(words::lost_logs(&history, &story));
+        let mut notes = notes::notes(&history, &merged.jumps, &earlier);
+        notes.extend(notes::lost_logs(&history, &story));
         let rows = fold::rows(&events);
         Self { node: history.node, events, gaps, verdict, notes, sources, rows }
     }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lengths of time, times of day, and what one must know to trust a timeline.
+//! Lengths of time and times of day.
 
-use super::merge::Jump;
-use super::{Event, History, Story};
 use crate::stamp::{MILLISECOND, SECOND, Stamp};
-use std::collections::BTreeMap;
 
 /// A length of time in its two largest units: `3 m 37 s`, `2.4 s`, `350 ms`.
 pub(super) fn span(ns: i64) -> String {
@@ -57,59 +54,6 @@ pub(super) fn times(count: u64) -> String {
 /// `1 line`, `2 lines`.
 pub(super) fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
-
-/// What a jump of the clock is, in words.
-pub(super) fn jump(jump: &Jump) -> String {
-    let direction = if jump.by() < 0 { "back" } else { "forward" };
-    format!("the clock is set {direction} by {}", span(jump.by()))
-}
-
-/// What was corrected, left out or not read.
-pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
-    for jump in jumps {
-        let to = moment(jump.after.ns);
-        notes.push(format!("{} at {to}: earlier times are corrected by that much", self::jump(jump)));
-    }
-    if let Some(last) = earlier.iter().filter_map(Event::end_ns).max() {
-        let left_out = counted(earlier.len() as u64, "earlier event");
-        notes.push(format!("{left_out}, up to {}, left out: --since shows them", moment(last)));
-    }
-    for unreadable in &history.logs.unreadable {
-        notes.push(format!("cannot read {unreadable}"));
-    }
-    let left_out = &history.logs.left_out;
-    let amounts = [
-        (left_out.pods, "pod"),
-        (left_out.files, "log"),
-        (left_out.bytes, "byte"),
-        (left_out.said, "sentence"),
-        (left_out.unreadable, "more source that cannot be read"),
-    ];
-    let named = amounts.iter().filter(|(count, _)| *count > 0).map(|(count, noun)| counted(*count, noun));
-    let named: Vec<_> = named.collect();
-    if !named.is_empty() {
-        notes.push(format!("too much to read, left out: {}", named.join(", ")));
-    }
-    notes
-}
-
-/// Containers whose first logs are gone: what they did then is not known.
-pub(super) fn lost_logs(history: &History, story: &Story) -> Vec<String> {
-    let mut first: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-    for log in history.logs.files.iter().filter_map(|file| file.container.as_ref()) {
-        let least = first.entry((&log.pod, &log.container)).or_insert(log.restart);
-        *least = (*least).min(log.restart);
-    }
-    let lost = first.into_iter().filter(|(_, restart)| *restart > 0);
-    let sentence = |((_, container), restart): ((&str, &str), u32)| {
-        let builds = container == "nvidia-driver-ctr" && story.builds.is_empty();
-        let what = if builds { "; when it built the driver is not known" } else { "" };
-        let logs = if restart == 1 { "log".to_owned() } else { format!("{restart} logs") };
-        format!("the first {logs} of {container} {} gone{what}", if restart == 1 { "is" } else { "are" })
-    };
-    lost.map(sentence).collect()
 }
 
 /// Lines of at most so many characters, broken at blanks where there are any.

@@ -7,12 +7,15 @@ use crate::timeline::{Timeline, only, text};
 use anyhow::Context;
 use peermem_gate::act::supervisor::Terms;
 use peermem_gate::act::{self, log};
-use peermem_gate::config::places;
+use peermem_gate::config::neighbour;
 use peermem_gate::ending::Ending;
+use peermem_gate::environment::Variables;
 use peermem_gate::environment::{Misuse, value_of};
 use peermem_gate::errno;
+use peermem_gate::node::{Places, below};
 use peermem_gate::verb::looking::{Outcome, say_briefly, signals, supervised};
 use peermem_gate::verb::{Start, Stop, root};
+use std::path::Path;
 use std::time::Duration;
 
 /// All logs of a node take seconds; those of a slow disk that holds gigabytes of them, minutes.
@@ -57,7 +60,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
 }
 
 /// What is not there was typed wrong.
-fn refuse_unreadable(file: &std::path::Path) -> Result<(), Misuse> {
+fn refuse_unreadable(file: &Path) -> Result<(), Misuse> {
     let Err(error) = file.metadata() else { return Ok(()) };
     Err(Misuse::Said(format!("cannot read {}: {}", file.display(), errno::words(&error))))
 }
@@ -69,4 +72,22 @@ fn columns() -> usize {
         Some(0) => USUAL,
         Some(columns) => columns.into(),
     }
+}
+
+/// Where `timeline` looks: below `root`, at what the neighbours' variables name.
+fn places(root: &Path, proc: Option<&Path>, variables: &Variables) -> Result<Places, Misuse> {
+    let mofed_root = below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?);
+    Ok(Places {
+        root: root.to_owned(),
+        proc: proc.map_or_else(|| root.join("proc"), Path::to_owned),
+        sys: root.join("sys"),
+        marker: below(
+            root,
+            &neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
+        ),
+        lock: below(root, &neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?),
+        mofed_root,
+        driver_root: root.to_owned(),
+        finds_driver: true,
+    })
 }

@@ -3,11 +3,12 @@
 
 use crate::symptoms::Driver;
 use peermem_gate::files::read::{names, small, unreadable, whole};
+use peermem_gate::module_file;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::{STATE_FILE as STATE, Seen, Unreadable};
 use peermem_gate::order;
+use peermem_gate::probe::PEERMEM;
 use peermem_gate::probe::driver_root::driver_root;
-use peermem_gate::probe::{PEERMEM, module_file};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

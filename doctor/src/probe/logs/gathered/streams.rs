@@ -160,8 +160,8 @@ fn shown(looks: &[(Stamp, Shown)], path: &Path) -> Vec<Trace> {
     traces
 }
 
-/// As much of a look as a timeline shows. An [`peermem_gate::observation::Observation`] is not read as a whole: what a later
-/// release adds to it does not matter here.
+/// As much of a look as a timeline shows. An `Observation` is not read as a whole: what a later release adds to it
+/// does not matter here.
 #[derive(Clone, Copy, Default)]
 struct Shown {
     is_marked: bool,

@@ -45,7 +45,7 @@ pub(super) fn build_id(elf: &Elf) -> Result<Option<String>, Fault> {
 
 /// The GNU build id in an ELF note section, as a file has it or as the kernel keeps it in
 /// `/sys/module/NAME/notes`. In hexadecimal.
-pub(in crate::probe) fn build_id_of_notes(bytes: &[u8]) -> Option<String> {
+pub fn build_id_of_notes(bytes: &[u8]) -> Option<String> {
     let notes = NoteIterator::<FileHeader64<Little>>::new(Little, NOTE_ALIGN, bytes).ok()?;
     let mut notes = notes.map_while(Result::ok);
     let note = notes.find(|note| note.name() == ELF_NOTE_GNU && note.n_type(Little) == NT_GNU_BUILD_ID)?;

@@ -10,7 +10,7 @@ mod tests;
 mod unpack;
 
 pub use find::{Found, directory, find, other_kernels};
-pub(super) use info::build_id_of_notes;
+pub use info::build_id_of_notes;
 
 use self::elf::Elf;
 use self::unpack::Contents;
@@ -73,4 +73,10 @@ pub fn build_id(path: &Path, interrupted: Interrupted<'_>) -> Result<Option<Stri
         .and_then(Elf::parse)
         .and_then(|elf| info::build_id(&elf))
         .map_err(|fault| fault.at(path))
+}
+
+/// The build id of a module's file; `None` where it has none, or cannot be read.
+#[must_use]
+pub fn build_id_of_file(path: &Path) -> Option<String> {
+    build_id(path, &mut || false).ok().flatten()
 }

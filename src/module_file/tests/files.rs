@@ -3,9 +3,9 @@
 
 use super::image::Image;
 use super::{PACKINGS, pack, parse, unpack};
+use crate::module_file::unpack::{IN_MEMORY, Packing};
+use crate::module_file::{self, Fault, NotAModule};
 use crate::observation::ModuleInfo;
-use crate::probe::module_file::unpack::{IN_MEMORY, Packing};
-use crate::probe::module_file::{self, Fault, NotAModule};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};

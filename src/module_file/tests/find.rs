@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trees of modules, whole and broken.
 
-use crate::probe::module_file::{Found, directory, find};
+use crate::module_file::{Found, directory, find};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
