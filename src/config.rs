@@ -42,7 +42,7 @@ impl Policy {
         };
         let settle = args.pace.settle;
         if let Some(timeout) = timeout.filter(|t| !t.is_zero() && settle >= *t) {
-            return Err(Misuse::Said(format!(
+            return Err(Misuse::Message(format!(
                 "--settle {} is not shorter than --timeout {}: the gate could never open; shorten --settle \
                     or lengthen --timeout",
                 humantime::format_duration(settle),
@@ -114,5 +114,5 @@ impl Node {
 pub fn neighbour(variables: &Variables, name: &str, default: &str) -> Result<PathBuf, Misuse> {
     let value = value_of(variables, name).filter(|value| !value.is_empty());
     let text = value.map_or(default.into(), |value| value.to_string_lossy());
-    cli::absolute(&text).map_err(|why| Misuse::Said(format!("{name}={why}")))
+    cli::absolute(&text).map_err(|why| Misuse::Message(format!("{name}={why}")))
 }

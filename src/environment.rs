@@ -57,7 +57,7 @@ pub enum Misuse {
     /// clap's own answer: a usage error, or the help that was asked for.
     Usage(clap::Error),
     /// A sentence from us.
-    Said(String),
+    Message(String),
     /// The same, of a file that must not be written, last words included.
     Misplaced(String),
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Misuse {
                 lines.join("\n").fmt(f)
             }
             Self::Usage(error) => error.render().fmt(f),
-            Self::Said(sentence) | Self::Misplaced(sentence) => write!(f, "error: {}", escaped(sentence)),
+            Self::Message(sentence) | Self::Misplaced(sentence) => write!(f, "error: {}", escaped(sentence)),
         }
     }
 }
@@ -122,7 +122,7 @@ pub fn disabled(variables: &Variables) -> Result<Option<String>, Misuse> {
     let Some(reason) = value_of(variables, "PEERMEM_GATE_DISABLED") else { return Ok(None) };
     let reason = reason.to_string_lossy();
     match reason.trim() {
-        "" | "0" | "false" => Err(Misuse::Said(format!(
+        "" | "0" | "false" => Err(Misuse::Message(format!(
             "PEERMEM_GATE_DISABLED={reason:?} gives no reason: set it to the reason why the gate is off, or unset it"
         ))),
         reason => Ok(Some(reason.to_owned())),
@@ -225,7 +225,7 @@ impl Surface {
         let similar = hint::similar_mirror(&self.command, mirror);
         let guess = similar.map(|similar| format!("did you mean {PREFIX}{similar}? ")).unwrap_or_default();
         let program = self.command.get_name();
-        Misuse::Said(format!(
+        Misuse::Message(format!(
             "{name} is not a variable of peermem-gate: {guess}correct or remove it (`{program} {verb} --help` \
                 lists the options)"
         ))
@@ -243,7 +243,7 @@ impl Surface {
         let why: Vec<_> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
         let why = why.join(" ");
         let value = value.to_string_lossy();
-        Err(Misuse::Said(format!("{name}={value:?} is refused: {}", why.trim_start_matches("error: "))))
+        Err(Misuse::Message(format!("{name}={value:?} is refused: {}", why.trim_start_matches("error: "))))
     }
 
     /// With a hint where clap has none, or the wrong one.
@@ -312,7 +312,7 @@ fn plain(mut error: clap::Error) -> clap::Error {
 }
 
 fn said(sentence: &str) -> Misuse {
-    Misuse::Said(sentence.to_owned())
+    Misuse::Message(sentence.to_owned())
 }
 
 /// The value of one variable.

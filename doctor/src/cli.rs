@@ -51,7 +51,7 @@ pub enum Verb {
     Doctor(DoctorArgs),
     /// Merge the reports of many nodes
     Fleet(FleetArgs),
-    /// Draw what happened on a node, from what its logs and files still show
+    /// Draw what happened on a node, from its logs and files
     Timeline(TimelineArgs),
 }
 

@@ -7,7 +7,7 @@ mod expected;
 #[path = "../../tests/fixture/mod.rs"]
 mod fixture;
 
-use expected::{Expectation, Said};
+use expected::{Answer, Expectation};
 use fixture::{Node, Variant};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::fs;
@@ -22,8 +22,8 @@ fn unmet(paragraph: &str) -> Result<(), Failed> {
     }
     let description = tempfile::NamedTempFile::new()?;
     fs::write(&description, paragraph)?;
-    let said = Said::of(&Node::described(description.path(), Variant::Faulty));
-    let unmet: Vec<_> = own.iter().filter_map(|expected| expected.unmet(&said)).collect();
+    let answer = Answer::of(&Node::described(description.path(), Variant::Faulty));
+    let unmet: Vec<_> = own.iter().filter_map(|expected| expected.unmet(&answer)).collect();
     if unmet.is_empty() { Ok(()) } else { Err(unmet.join("\n").into()) }
 }
 

@@ -6,7 +6,7 @@ mod expected;
 #[path = "../../tests/fixture/mod.rs"]
 mod fixture;
 
-use expected::{Said, text};
+use expected::{Answer, text};
 use fixture::{Node, Variant, nodes};
 use peermem_doctor::diagnose::diagnose;
 use peermem_doctor::finding::Id;
@@ -39,23 +39,27 @@ fn a_chain_that_stands_still_is_a_finding() {
     ];
     let plugin = "run/nvidia/validations/plugin-ready";
     let whole = nodes().join("healthy-both-operators/node");
-    assert!(Said::of(&Node::described(&whole, Variant::Faulty)).is_quiet());
+    assert!(Answer::of(&Node::described(&whole, Variant::Faulty)).is_quiet());
     for first in 0..files.len() {
         let node = Node::described(&whole, Variant::Faulty);
         let gone: Vec<_> = files[first..].iter().chain([&plugin]).collect();
         for file in &gone {
             fs::remove_file(node.path(file)).expect("a file of the chain");
         }
-        let said = Said::of(&node);
-        assert_eq!(said.code, 1, "without {gone:?}: {:#?}", said.findings);
-        assert!(!said.findings.is_empty(), "without {gone:?}");
+        let answer = Answer::of(&node);
+        assert_eq!(answer.code, 1, "without {gone:?}: {:#?}", answer.findings);
+        assert!(!answer.findings.is_empty(), "without {gone:?}");
     }
     // Without its successors a file that is missing says as much.
     for file in files {
         let node = Node::described(&whole, Variant::Faulty);
         fs::remove_file(node.path(file)).expect("a file of the chain");
-        let said = Said::of(&node);
-        assert!(said.code == 1 && !said.findings.is_empty(), "without {file}: {:#?}", said.report["chain"]);
+        let answer = Answer::of(&node);
+        assert!(
+            answer.code == 1 && !answer.findings.is_empty(),
+            "without {file}: {:#?}",
+            answer.report["chain"]
+        );
     }
 }
 
@@ -83,11 +87,11 @@ const HEALTHY: &str = "healthy-both-operators/node";
 #[test]
 fn the_words_of_a_workload_count_for_nothing() {
     let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
-    let sentences: Vec<_> =
-        peermem_doctor::sentence::SENTENCES.iter().map(|sentence| sentence.words).collect();
-    workloads(&node, &cri(&sentences));
-    let said = Said::of(&node);
-    assert!(said.is_quiet(), "{:#?}", said.findings);
+    let patterns = peermem_doctor::log::RULES.iter().flat_map(|rule| rule.patterns);
+    let lines: Vec<_> = patterns.map(|pattern| pattern.words).collect();
+    workloads(&node, &cri(&lines));
+    let answer = Answer::of(&node);
+    assert!(answer.is_quiet(), "{:#?}", answer.findings);
 }
 
 /// What a line of an operator's container holds does not get out as it is.
@@ -110,8 +114,8 @@ fn hostile_lines_neither_alarm_nor_get_out() {
             fs::write(log, cri(&hostile) + &before + &cri(&hostile)).expect("a log");
         }
     }
-    let said = Said::of(&node);
-    assert!(said.is_quiet(), "{:#?}", said.findings);
+    let answer = Answer::of(&node);
+    assert!(answer.is_quiet(), "{:#?}", answer.findings);
     for args in [&[][..], &["--format", "json"], &["--verbose"]] {
         let out = node.asked("doctor", args, "80").stdout;
         let is_odd = |byte: &u8| byte.is_ascii_control() && *byte != b'\n';
@@ -140,8 +144,8 @@ fn noise_gives_no_finding() {
     }
     fs::write(node.path("var/log/kern.log"), noise(50_000)).expect("a log");
     assert!(logs.len() >= 2, "logs are missing");
-    let said = Said::of(&node);
-    assert!(said.is_quiet(), "{:#?}", said.findings);
+    let answer = Answer::of(&node);
+    assert!(answer.is_quiet(), "{:#?}", answer.findings);
 }
 
 /// A log that is not a file and one that may not be read are no reason to say that something is wrong.
@@ -158,10 +162,10 @@ fn odd_files_do_not_alarm() {
     fs::create_dir(container.join("4.log")).expect("a directory");
     nix::unistd::mkfifo(&container.join("5.log"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     fs::create_dir_all(node.path(&format!("{LOGS}/no pod at all/x"))).expect("a directory");
-    let said = Said::of(&node);
+    let answer = Answer::of(&node);
     let is_alarm = |finding: &&Value| ["critical", "warning"].contains(&text(finding, "severity"));
-    assert_eq!(said.findings.iter().find(is_alarm), None);
-    assert_eq!(said.code, 0, "{:#?}", said.findings);
+    assert_eq!(answer.findings.iter().find(is_alarm), None);
+    assert_eq!(answer.code, 0, "{:#?}", answer.findings);
     assert!(Path::new(&container).exists());
 }
 

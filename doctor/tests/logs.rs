@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What containers and the kernel have said, read from logs on disk.
+//! Logs of containers and of the kernel, read from disk.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use peermem_doctor::log::{Form, LogEvent, LogMatch, LogSource, LogSources, scan};
 use peermem_doctor::probe::logs::{Limits, read};
-use peermem_doctor::sentence::{Form, Meaning, Speakers, Who, hear};
-use peermem_doctor::symptoms::logs::{Logs, Said};
+use peermem_doctor::symptoms::logs::Logs;
 use peermem_gate::observation::Unreadable;
 use proptest::prelude::*;
 use std::fs::{self, File};
@@ -89,21 +89,21 @@ const MOFED: &str = "nvidia-network-operator_mofed-rhcos4.18-554bdbd7cf-ds-x7k2p
 const DRIVER: &str = "gpu-operator_nvidia-driver-daemonset-564xm";
 const REFUSED: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
 
-fn meanings(logs: &Logs) -> Vec<Meaning> {
-    logs.said.iter().map(|said| said.saying.meaning).collect()
+fn meanings(logs: &Logs) -> Vec<LogEvent> {
+    logs.matches.iter().map(|found| found.event).collect()
 }
 
-fn at(said: &Said) -> String {
-    said.saying.at.map(|at| at.to_string()).unwrap_or_default()
+fn at(found: &LogMatch) -> String {
+    found.at.map(|at| at.to_string()).unwrap_or_default()
 }
 
-fn only(logs: &Logs, meaning: Meaning) -> &Said {
-    let all: Vec<_> = logs.saying(meaning).collect();
+fn only(logs: &Logs, meaning: LogEvent) -> &LogMatch {
+    let all: Vec<_> = logs.of(meaning).collect();
     assert_eq!(all.len(), 1, "{meaning}: {all:#?}");
     all[0]
 }
 
-fn a_saying_tells_who_when_and_where() {
+fn a_match_has_its_source_time_and_file() {
     let node = Node::new();
     node.log(
         DRIVER,
@@ -121,15 +121,15 @@ fn a_saying_tells_who_when_and_where() {
     );
     node.log(MOFED, "train", "0.log", "2025-11-21T11:58:39Z", &["Setting driver ready state"]);
     let logs = node.read();
-    assert_eq!(meanings(&logs), [Meaning::PeermemModprobe, Meaning::PeermemRefused, Meaning::MofedMarkerSet]);
-    let refused = only(&logs, Meaning::PeermemRefused);
-    assert_eq!(at(refused), "2025-11-21T11:57:59.500000000Z");
-    assert_eq!((refused.saying.who, refused.saying.text.as_str()), (Who::Driver, REFUSED));
-    assert_eq!(refused.saying.fields["why"], "Invalid argument");
     assert_eq!(
-        refused.saying.meaning.text(&refused.saying.fields),
-        "nvidia_peermem is refused: Invalid argument"
+        meanings(&logs),
+        [LogEvent::PeermemModprobe, LogEvent::PeermemRefused, LogEvent::MofedMarkerSet]
     );
+    let refused = only(&logs, LogEvent::PeermemRefused);
+    assert_eq!(at(refused), "2025-11-21T11:57:59.500000000Z");
+    assert_eq!((refused.source, refused.text.as_str()), (LogSource::Driver, REFUSED));
+    assert_eq!(refused.fields["why"], "Invalid argument");
+    assert_eq!(refused.event.text(&refused.fields), "nvidia_peermem is refused: Invalid argument");
     let file = logs.file(refused).expect("its log");
     let container = file.container.as_ref().expect("a container's");
     assert_eq!(file.path, node.path(&log_path(DRIVER, "nvidia-driver-ctr", "64.log")));
@@ -154,7 +154,7 @@ fn a_saying_tells_who_when_and_where() {
     assert_eq!(logs.unreadable, []);
 }
 
-fn it_can_be_told_to_others_and_read_back() {
+fn logs_survive_a_round_trip_through_json() {
     let node = Node::new();
     node.log(DRIVER, "nvidia-driver-ctr", "64.log", "2025-11-21T11:57:58Z", &[REFUSED]);
     let logs = node.read();
@@ -171,13 +171,13 @@ fn parts_of_a_line_are_one() {
     );
     node.write(&log_path(DRIVER, "nvidia-driver-ctr", "0.log"), parts);
     let logs = node.read();
-    assert_eq!(at(only(&logs, Meaning::PeermemRefused)), "2025-11-21T11:57:58Z", "of the first part");
+    assert_eq!(at(only(&logs, LogEvent::PeermemRefused)), "2025-11-21T11:57:58Z", "of the first part");
     assert_eq!(logs.files[0].lines, 4);
 
     // A line of parts that never ends takes no more memory than its first ones.
     let endless = format!("2025-11-21T11:57:58Z stderr P {}\n", "x".repeat(16 * 1024)).repeat(200);
     node.write(&log_path(DRIVER, "nvidia-driver-ctr", "0.log"), endless);
-    assert_eq!((node.read().said.len(), node.read().files[0].damaged), (0, 1));
+    assert_eq!((node.read().matches.len(), node.read().files[0].damaged), (0, 1));
 }
 
 fn rotated_and_packed_logs_belong_to_it() {
@@ -201,13 +201,13 @@ fn rotated_and_packed_logs_belong_to_it() {
     let logs = node.read();
     assert_eq!(
         meanings(&logs),
-        [Meaning::MofedMarkerUnset, Meaning::MofedBuildStarted, Meaning::MofedMarkerSet]
+        [LogEvent::MofedMarkerUnset, LogEvent::MofedBuildStarted, LogEvent::MofedMarkerSet]
     );
     assert_eq!(logs.files.len(), 3);
 
     node.write(&name("0.log.20251121-115200.gz"), "no gzip");
     let logs = node.read();
-    assert_eq!((logs.said.len(), logs.unreadable.len()), (2, 1), "{:#?}", logs.unreadable);
+    assert_eq!((logs.matches.len(), logs.unreadable.len()), (2, 1), "{:#?}", logs.unreadable);
     assert_eq!(logs.unreadable[0].path, node.path(&name("0.log.20251121-115200.gz")));
 }
 
@@ -223,10 +223,10 @@ fn of_many_restarts_the_last_count() {
     assert_eq!(logs.left_out.files, 61);
     assert_eq!(logs.pods[0].containers[0].restart, Some(64));
     let all = node.read_within(&Limits::HISTORY);
-    assert_eq!((all.said.len(), all.left_out.files), (65, 0));
+    assert_eq!((all.matches.len(), all.left_out.files), (65, 0));
 }
 
-fn of_many_sayings_the_newest_restarts_count() {
+fn of_too_many_matches_those_of_the_newest_restarts_stay() {
     let node = Node::new();
     for restart in 0..4 {
         node.log(
@@ -237,12 +237,12 @@ fn of_many_sayings_the_newest_restarts_count() {
             &[REFUSED; 3],
         );
     }
-    let logs = node.read_within(&Limits { said_in_all: 5, said: 3, ..Limits::LOOK });
+    let logs = node.read_within(&Limits { matches_in_all: 5, matches: 3, ..Limits::LOOK });
     let mut restarts: Vec<_> =
-        logs.said.iter().filter_map(|said| Some(logs.file(said)?.container.as_ref()?.restart)).collect();
+        logs.matches.iter().filter_map(|found| Some(logs.file(found)?.container.as_ref()?.restart)).collect();
     restarts.sort_unstable_by(|one, other| other.cmp(one));
     assert_eq!(restarts, [3, 3, 3, 2, 2]);
-    assert_eq!((logs.left_out.said, logs.left_out.files), (1, 2));
+    assert_eq!((logs.left_out.matches, logs.left_out.files), (1, 2));
 }
 
 fn dockers_logs_lie_behind_links() {
@@ -258,7 +258,7 @@ fn dockers_logs_lie_behind_links() {
     fs::create_dir_all(link.parent().unwrap()).unwrap();
     symlink(format!("/{real}"), &link).unwrap();
     let logs = node.read();
-    assert_eq!(at(only(&logs, Meaning::PeermemRefused)), "2025-11-21T11:57:58.123456789Z");
+    assert_eq!(at(only(&logs, LogEvent::PeermemRefused)), "2025-11-21T11:57:58.123456789Z");
     assert_eq!(logs.files[0].path, link);
 
     // A link that leads out of the tree leads into it.
@@ -267,14 +267,14 @@ fn dockers_logs_lie_behind_links() {
     assert_eq!(node.read().files.len(), 0);
 }
 
-fn what_polls_is_one_saying() {
+fn polled_lines_are_one_match() {
     let node = Node::new();
     let waits = ["waiting for mellanox ofed and nvidia drivers to be installed"; 100];
     node.log(DRIVER, "nvidia-peermem-ctr", "0.log", "2025-11-21T11:51:00Z", &waits);
     let logs = node.read();
-    let saying = &only(&logs, Meaning::PeermemWaits).saying;
+    let found = only(&logs, LogEvent::PeermemWaits);
     assert_eq!(
-        (saying.count, saying.until.map(|until| until.to_string()).as_deref()),
+        (found.count, found.until.map(|until| until.to_string()).as_deref()),
         (100, Some("2025-11-21T11:52:39.000000000Z"))
     );
 
@@ -293,13 +293,10 @@ fn what_polls_is_one_saying() {
         &turns,
     );
     let logs = node.read();
-    assert_eq!(only(&logs, Meaning::DriverNotValid).saying.count, 30);
+    assert_eq!(only(&logs, LogEvent::DriverNotValid).count, 30);
     let waits = [waits[0], waits[0], "failed to load nvidia-peermem module", waits[0]];
     node.log(DRIVER, "nvidia-peermem-ctr", "0.log", "2025-11-21T11:51:00Z", &waits);
-    assert_eq!(
-        node.read().saying(Meaning::PeermemWaits).map(|said| said.saying.count).collect::<Vec<_>>(),
-        [2, 1]
-    );
+    assert_eq!(node.read().of(LogEvent::PeermemWaits).map(|found| found.count).collect::<Vec<_>>(), [2, 1]);
 }
 
 fn the_kernels_log_is_in_one_of_three_files() {
@@ -312,10 +309,10 @@ fn the_kernels_log_is_in_one_of_three_files() {
         node.write(&format!("var/log/{file}"), format!("{kernel}{others}"));
         node.touch(&format!("var/log/{file}"), "2025-11-21T12:00:00Z");
         let logs = node.read();
-        assert_eq!(meanings(&logs), [Meaning::ClockStepped, Meaning::KernelUnknownSymbol], "{file}");
-        let unknown = only(&logs, Meaning::KernelUnknownSymbol);
+        assert_eq!(meanings(&logs), [LogEvent::ClockStepped, LogEvent::KernelUnknownSymbol], "{file}");
+        let unknown = only(&logs, LogEvent::KernelUnknownSymbol);
         assert_eq!(at(unknown), "2025-11-21T11:57:59Z");
-        assert_eq!(unknown.saying.fields["module"], "nvidia_peermem");
+        assert_eq!(unknown.fields["module"], "nvidia_peermem");
         fs::remove_file(node.path(&format!("var/log/{file}"))).unwrap();
     }
 }
@@ -333,7 +330,7 @@ fn each_start_of_the_kernel_has_a_clock_of_its_own() {
     ];
     node.write("var/log/kern.log", lines.concat());
     let logs = node.read();
-    let times: Vec<_> = logs.said.iter().map(at).collect();
+    let times: Vec<_> = logs.matches.iter().map(at).collect();
     assert_eq!(times, ["2025-11-20T10:00:25.000Z", "2025-11-21T11:50:03.500Z", "2025-11-21T11:50:30.000Z"]);
     assert!(logs.files[0].steps.is_empty());
 }
@@ -350,7 +347,7 @@ fn the_kernels_last_log_but_one_is_read_too() {
     node.write("var/log/messages-20251121.gz", gz.finish().unwrap());
     node.write("var/log/messages-other", line(40, "ib_umad"));
     let logs = node.read();
-    let modules: Vec<_> = logs.said.iter().map(|said| said.saying.fields["module"].as_str()).collect();
+    let modules: Vec<_> = logs.matches.iter().map(|found| found.fields["module"].as_str()).collect();
     assert_eq!(modules, ["ib_core", "nvidia_peermem"]);
 }
 
@@ -436,7 +433,7 @@ fn child_reads(root: &Path) {
     let logs = read(root, &root.join("proc"), false, &Limits::LOOK);
     let (took, grown) = (begun.elapsed(), high_water() - before);
     let read = serde_json::json!({
-        "unreadable": logs.unreadable, "ms": took.as_millis(), "kib": grown, "said": logs.said.len(),
+        "unreadable": logs.unreadable, "ms": took.as_millis(), "kib": grown, "said": logs.matches.len(),
         "files": logs.files.len(), "left_out": logs.left_out,
     });
     println!("READ {read}");
@@ -477,7 +474,7 @@ fn a_gigabyte_costs_no_more_than_its_ends() {
     file.set_len(1 << 30).unwrap();
     file.write_all(format!("\n{}", cri("2025-11-21T11:57:58Z", &[REFUSED])).as_bytes()).unwrap();
     let logs = node.read();
-    assert_eq!(meanings(&logs), [Meaning::DriverLoads, Meaning::PeermemRefused]);
+    assert_eq!(meanings(&logs), [LogEvent::DriverLoads, LogEvent::PeermemRefused]);
     assert!(logs.files[0].left_out > 1 << 29 && logs.left_out.bytes == logs.files[0].left_out);
     let measured = measured(&node);
     assert!(measured["ms"].as_u64().unwrap() < SLOW, "{measured}");
@@ -533,11 +530,11 @@ fn what_is_no_file_is_named_and_does_not_hang() {
     node.write("var/log/pods/a file", "");
     node.write("var/log/pods/default_pod_file", "");
     let logs = node.read();
-    let mut said: Vec<_> = logs.unreadable.iter().map(|u| (u.path.clone(), u.why.as_str())).collect();
-    said.sort();
+    let mut unreadable: Vec<_> = logs.unreadable.iter().map(|u| (u.path.clone(), u.why.as_str())).collect();
+    unreadable.sort();
     let pods = node.path("var/log/pods/default_pod_file");
     assert_eq!(
-        said,
+        unreadable,
         [
             (pods, "Not a directory"),
             (path("0.log"), "not a regular file"),
@@ -572,52 +569,52 @@ fn our_own_log_is_understood() {
         let mut wait = support::gate();
         wait.args(["wait", "--timeout", "100ms", "--settle", "50ms", "--log-format", format, "--root"])
             .arg(node.root());
-        let said = output(&mut wait).stderr;
-        let heard = hear(Speakers::in_container("peermem-gate"), Form::Bare, &said, i64::MAX);
-        let waits = heard.sayings.iter().find(|saying| saying.meaning == Meaning::GateWaits);
-        assert!(waits.is_some_and(|saying| saying.at.is_some()), "{}", String::from_utf8_lossy(&said));
+        let log = output(&mut wait).stderr;
+        let scanned = scan(LogSources::in_container("peermem-gate"), Form::Bare, &log, i64::MAX);
+        let waits = scanned.matches.iter().find(|found| found.event == LogEvent::GateWaits);
+        assert!(waits.is_some_and(|found| found.at.is_some()), "{}", String::from_utf8_lossy(&log));
     }
     let node = support::Node::ready();
-    let said = output(node.wait().args(["--settle", "50ms", "--timeout", "10s"])).stderr;
-    let heard = hear(Speakers::in_container("peermem-gate"), Form::Bare, &said, i64::MAX);
+    let log = output(node.wait().args(["--settle", "50ms", "--timeout", "10s"])).stderr;
+    let scanned = scan(LogSources::in_container("peermem-gate"), Form::Bare, &log, i64::MAX);
     assert!(
-        heard.sayings.iter().any(|saying| saying.meaning == Meaning::GateOpened),
+        scanned.matches.iter().any(|found| found.event == LogEvent::GateOpened),
         "{}",
-        String::from_utf8_lossy(&said)
+        String::from_utf8_lossy(&log)
     );
 }
 
-fn everybody() -> Speakers {
-    Who::ALL.iter().copied().collect()
+fn everybody() -> LogSources {
+    LogSource::ALL.iter().copied().collect()
 }
 
 proptest! {
     fn random_bytes_say_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         for form in [Form::Container, Form::System, Form::Bare] {
-            prop_assert_eq!(hear(everybody(), form, &bytes, i64::MAX).sayings, []);
+            prop_assert_eq!(scan(everybody(), form, &bytes, i64::MAX).matches, []);
         }
     }
 
     fn random_texts_say_nothing(texts in proptest::collection::vec("[ -~]{0,120}", 0..20)) {
         let lines: Vec<_> = texts.iter().map(String::as_str).collect();
-        prop_assert_eq!(hear(everybody(), Form::Container, cri("2025-11-21T11:51:00Z", &lines).as_bytes(), 0).sayings, []);
+        prop_assert_eq!(scan(everybody(), Form::Container, cri("2025-11-21T11:51:00Z", &lines).as_bytes(), 0).matches, []);
         let kernel: String = texts.iter().fold(String::new(), |log, text| log + "Nov 21 11:57:59 gpu-1 kernel: " + text + "\n");
-        prop_assert_eq!(hear(everybody(), Form::System, kernel.as_bytes(), i64::MAX).sayings, []);
+        prop_assert_eq!(scan(everybody(), Form::System, kernel.as_bytes(), i64::MAX).matches, []);
     }
 
-    /// Whatever stands around a sentence, and however the bytes come, it is heard once.
-    fn a_sentence_is_heard_among_anything(before in "[ -~\n]{0,200}", after in "[ -~\n]{0,200}") {
+    /// Whatever stands around a known line, and however the bytes come, it is found once.
+    fn a_known_line_is_found_among_anything(before in "[ -~\n]{0,200}", after in "[ -~\n]{0,200}") {
         let noise = |text: &str| cri("2025-11-21T11:51:00Z", &text.lines().collect::<Vec<_>>());
         let log = [noise(&before), cri("2025-11-21T11:57:58Z", &[REFUSED]), noise(&after)].concat();
-        let heard = hear(Speakers::in_container("nvidia-driver-ctr"), Form::Container, log.as_bytes(), 0);
-        prop_assert_eq!(heard.sayings.iter().map(|s| s.meaning).collect::<Vec<_>>(), [Meaning::PeermemRefused]);
+        let scanned = scan(LogSources::in_container("nvidia-driver-ctr"), Form::Container, log.as_bytes(), 0);
+        prop_assert_eq!(scanned.matches.iter().map(|s| s.event).collect::<Vec<_>>(), [LogEvent::PeermemRefused]);
     }
 
     fn hostile_texts_stay_short(text in "\\PC{0,2000}") {
         let line = format!("modprobe: ERROR: could not insert 'nvidia_peermem': {text}\n");
-        let heard = hear(Speakers::in_container("nvidia-driver-ctr"), Form::Bare, line.as_bytes(), 0);
-        for saying in &heard.sayings {
-            prop_assert!(saying.text.len() < 1000 && saying.fields.values().all(|field| field.len() < 1000));
+        let scanned = scan(LogSources::in_container("nvidia-driver-ctr"), Form::Bare, line.as_bytes(), 0);
+        for found in &scanned.matches {
+            prop_assert!(found.text.len() < 1000 && found.fields.values().all(|field| field.len() < 1000));
         }
     }
 }
@@ -628,14 +625,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     suite![
-        a_saying_tells_who_when_and_where,
-        it_can_be_told_to_others_and_read_back,
+        a_match_has_its_source_time_and_file,
+        logs_survive_a_round_trip_through_json,
         parts_of_a_line_are_one,
         rotated_and_packed_logs_belong_to_it,
         of_many_restarts_the_last_count,
-        of_many_sayings_the_newest_restarts_count,
+        of_too_many_matches_those_of_the_newest_restarts_stay,
         dockers_logs_lie_behind_links,
-        what_polls_is_one_saying,
+        polled_lines_are_one_match,
         the_kernels_log_is_in_one_of_three_files,
         each_start_of_the_kernel_has_a_clock_of_its_own,
         the_kernels_last_log_but_one_is_read_too,
@@ -651,7 +648,7 @@ fn main() -> ExitCode {
         our_own_log_is_understood,
         random_bytes_say_nothing,
         random_texts_say_nothing,
-        a_sentence_is_heard_among_anything,
+        a_known_line_is_found_among_anything,
         hostile_texts_stay_short
     ]
 }

@@ -16,7 +16,7 @@ mod fixture;
 
 use expected::law;
 use expected::not_yet::NOT_YET;
-use expected::{Expectation, Said};
+use expected::{Answer, Expectation};
 use fixture::{Node, Variant, scenarios};
 use libtest_mimic::{Arguments, Failed, Trial};
 use similar::TextDiff;
@@ -81,15 +81,15 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
 /// What is not as expected, a line each.
 fn unmet(scenario: &Path) -> Vec<String> {
     let node = Node::described(&description(scenario), Variant::Faulty);
-    let said = Said::of(&node);
+    let answer = Answer::of(&node);
     let expected = node.expectations.iter().map(|line| Expectation::parse(line));
-    let unmet = expected.filter_map(|expected| expected.unmet(&said));
-    unmet.chain(law::broken(&node, &said)).collect()
+    let unmet = expected.filter_map(|expected| expected.unmet(&answer));
+    unmet.chain(law::broken(&node, &answer)).collect()
 }
 
 fn alarms(scenario: &Path) -> Vec<String> {
-    let said = Said::of(&Node::described(&description(scenario), Variant::Healthy));
-    Expectation::Quiet.unmet(&said).into_iter().collect()
+    let answer = Answer::of(&Node::described(&description(scenario), Variant::Healthy));
+    Expectation::Quiet.unmet(&answer).into_iter().collect()
 }
 
 /// A case of the list must be wrong, any other right.

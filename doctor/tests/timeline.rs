@@ -3,6 +3,7 @@
 
 #[path = "timeline/elsewhere.rs"]
 mod elsewhere;
+mod examples;
 #[path = "timeline/files.rs"]
 mod files;
 #[path = "timeline/hostile.rs"]
@@ -13,8 +14,8 @@ mod races;
 mod support;
 
 use files::{DRIVER, GPU, MOFED, MOFED_GO, REFUSED, Tree, at, bracketed, cri, restarts, zap};
+use peermem_doctor::log::{Drawn, LogEvent, LogSource};
 use peermem_doctor::probe::gathered;
-use peermem_doctor::sentence::{Meaning, SENTENCES, Who};
 use peermem_doctor::timeline::{Event, Race, Since, Timeline, What, only};
 use serde_json::Value;
 use std::fs;
@@ -31,12 +32,12 @@ fn drawn_since(tree: &Tree, since: Since) -> Timeline {
     Timeline::new(history, since)
 }
 
-fn meanings(timeline: &Timeline) -> Vec<Meaning> {
-    let said = |event: &Event| match event.what {
-        What::Said(meaning) => Some(meaning),
+fn logged(timeline: &Timeline) -> Vec<LogEvent> {
+    let of_log = |event: &Event| match event.what {
+        What::Logged(logged) => Some(logged),
         What::Seen(_) | What::ClockSet => None,
     };
-    timeline.events.iter().filter_map(said).collect()
+    timeline.events.iter().filter_map(of_log).collect()
 }
 
 fn gaps(timeline: &Timeline) -> Vec<&str> {
@@ -116,10 +117,14 @@ fn parts_rotation_and_gzip_are_one_log() {
         &cri(-60, &[bracketed(-60, "Unsetting driver ready state")]),
     );
     tree.write(&MOFED.log("0.log"), cri(500, &[bracketed(500, "Setting driver ready state")]));
-    let expected =
-        [Meaning::MofedMarkerUnset, Meaning::MofedStarted, Meaning::PeermemRefused, Meaning::MofedMarkerSet];
+    let expected = [
+        LogEvent::MofedMarkerUnset,
+        LogEvent::MofedStarted,
+        LogEvent::PeermemRefused,
+        LogEvent::MofedMarkerSet,
+    ];
     let timeline = drawn(&tree);
-    assert_eq!(meanings(&timeline), expected);
+    assert_eq!(logged(&timeline), expected);
     assert_eq!(timeline.events[2].stamp().map(|stamp| stamp.to_string()), Some(at(400)), "of the first part");
 
     // The same below a node's root.
@@ -129,7 +134,7 @@ fn parts_rotation_and_gzip_are_one_log() {
         serde_json::from_str(&stdout(&self::timeline(&["--root", node, "--format", "json"]))).expect("JSON");
     let what: Vec<_> =
         json["events"].as_array().expect("events").iter().map(|e| e["what"].as_str().unwrap()).collect();
-    assert_eq!(what, expected.map(Meaning::name));
+    assert_eq!(what, expected.map(LogEvent::name));
 }
 
 /// What kubelet says about a pod of anybody's is no step of MOFED's or the driver's.
@@ -147,7 +152,7 @@ fn a_pod_of_anybodys_is_no_event() {
     let unshared = "pod_workers.go:1301] \"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" \
         for \\\"nvidia-driver-ctr\\\" with CreateContainerError: it is not a shared mount\" pod=\"x/y\"";
     tree.write("var/log/syslog", kubelet(refused) + &kubelet(unshared));
-    assert_eq!(meanings(&drawn(&tree)), [Meaning::MountNotShared]);
+    assert_eq!(logged(&drawn(&tree)), [LogEvent::MountNotShared]);
 }
 
 #[test]
@@ -217,7 +222,7 @@ fn a_clock_that_is_set_at_boot_is_found_and_corrected() {
     ];
     tree.write(&MOFED.log("0.log"), lines.concat());
     let timeline = drawn(&tree);
-    assert_eq!(meanings(&timeline), [Meaning::MofedMarkerUnset, Meaning::MofedMarkerSet]);
+    assert_eq!(logged(&timeline), [LogEvent::MofedMarkerUnset, LogEvent::MofedMarkerSet]);
     assert!(timeline.notes[0].starts_with("the clock is set back by"), "{:?}", timeline.notes);
 }
 
@@ -257,9 +262,9 @@ fn pods_that_follow_each_other_are_named_and_pods_side_by_side_are_of_two_nodes(
     );
     tree.write(&other.log("1.log"), cri(300, &[bracketed(300, "Setting driver ready state")]));
     let refused = self::timeline(&[tree.root().to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("both ran mofed-container at the same time"), "{said}");
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("both ran mofed-container at the same time"), "{error}");
 }
 
 #[test]
@@ -274,7 +279,7 @@ fn both_entrypoints_tell_the_same() {
         (100, "NVIDIA driver container exec start"),
         (300, "driver ready indicator set\t{\"path\": \"/run/mellanox/drivers/.driver-ready\"}"),
     ];
-    let expected = [Meaning::MofedStarted, Meaning::MofedLoads, Meaning::MofedMarkerSet];
+    let expected = [LogEvent::MofedStarted, LogEvent::MofedLoads, LogEvent::MofedMarkerSet];
     let logs: [(&files::Container, Vec<String>); 2] = [
         (&MOFED, bash.iter().map(|(s, text)| cri(*s, &[bracketed(*s, text)])).collect()),
         (&MOFED_GO, go.iter().map(|(s, text)| cri(*s, &[zap(*s, text)])).collect()),
@@ -284,7 +289,7 @@ fn both_entrypoints_tell_the_same() {
         tree.write(&container.log("0.log"), lines.concat());
         tree.write(&DRIVER.log("0.log"), cri(400, &files::driver_build()));
         let timeline = drawn(&tree);
-        let mofed: Vec<_> = meanings(&timeline).into_iter().filter(|m| expected.contains(m)).collect();
+        let mofed: Vec<_> = logged(&timeline).into_iter().filter(|m| expected.contains(m)).collect();
         assert_eq!(mofed, expected);
         assert_eq!(timeline.verdict.race, Race::NoRace, "{}", timeline.text(100));
         assert_eq!(
@@ -402,53 +407,29 @@ fn since_leaves_out_what_came_before() {
     }
 }
 
-/// Every sentence of the table becomes an event, no matter which program says it.
+/// Every line of the table becomes an event, no matter which program writes it.
 #[test]
-fn every_sentence_is_drawn() {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sentences"))
-        .expect("tests/sentences");
-    let mut who = String::new();
-    let mut words = String::new();
-    let mut drawn_sentences = 0;
-    for line in text.lines() {
-        if let Some(line) = line.strip_prefix("+ ") {
-            let line = line.replace("<TAB>", "\t").replace("<ESC>", "\u{1b}");
-            let sentence = SENTENCES
-                .iter()
-                .find(|s| format!("{:?}", s.who) == who && s.words == words)
-                .expect("a sentence");
+fn every_known_line_is_drawn() {
+    for examples::Example { event, pattern, fits, .. } in examples::examples() {
+        for line in fits {
             let tree = Tree::new();
-            match sentence.who.containers().first() {
-                Some(container) => {
+            match (pattern.source.containers(), pattern.source.identifiers()) {
+                ([container, ..], _) => {
                     tree.write(&files::Container { pod: "pod-x", container }.log("0.log"), cri(0, &[&line]));
                 }
-                None if who == "Clock" => {
-                    tree.write("var/log/messages", format!("{} gpu-1 chronyd[1]: {line}\n", at(0)));
+                (_, [program, ..]) => {
+                    let id = if *program == "kernel" { "" } else { "[1500]" };
+                    tree.write("var/log/messages", format!("{} gpu-1 {program}{id}: {line}\n", at(0)));
                 }
-                None => {
-                    let program = match sentence.who {
-                        Who::Kubelet => "kubelet[1500]",
-                        Who::Containerd => "containerd[880]",
-                        Who::Gridd => "nvidia-gridd[1200]",
-                        Who::FabricManagerStart => "nvidia-fabricmanager-start.sh[1300]",
-                        _ => "kernel",
-                    };
-                    tree.write("var/log/messages", format!("{} gpu-1 {program}: {line}\n", at(0)));
-                }
+                _ => panic!("{} writes nowhere", pattern.source),
             }
-            let timeline = drawn(&tree);
-            let what: Vec<_> = timeline.events.iter().map(|event| event.what).collect();
-            let expected = if who == "Clock" { What::ClockSet } else { What::Said(sentence.meaning) };
-            let is_drawn = !sentence.meaning.is_of_any_pod();
-            assert_eq!(what, is_drawn.then_some(expected).into_iter().collect::<Vec<_>>(), "{line:?}");
-            drawn_sentences += 1;
-        } else if let Some((speaker, sentence)) =
-            line.split_once(": ").filter(|_| !line.starts_with(['-', '#']))
-        {
-            (who, words) = (speaker.to_owned(), sentence.to_owned());
+            let drawn: Vec<_> = drawn(&tree).events.iter().map(|event| event.what).collect();
+            let is_step = pattern.source == LogSource::Clock;
+            let expected = if is_step { What::ClockSet } else { What::Logged(event) };
+            let is_drawn = event.rule().drawn != Drawn::Never;
+            assert_eq!(drawn, is_drawn.then_some(expected).into_iter().collect::<Vec<_>>(), "{line:?}");
         }
     }
-    assert!(drawn_sentences >= SENTENCES.len(), "{drawn_sentences}");
 }
 
 /// 1 GiB in logs as a build leaves them. `cargo test --release --test timeline -- --ignored a_gibibyte --nocapture`.

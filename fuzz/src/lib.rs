@@ -5,10 +5,10 @@
 mod node;
 
 use peermem_doctor::fleet::{Cluster, Fleet};
+use peermem_doctor::log::{Form, LogSource, LogSources, scan, trouble};
 use peermem_doctor::probe::gathered;
 use peermem_doctor::probe::runtime::settings;
 use peermem_doctor::record;
-use peermem_doctor::sentence::{Form, Speakers, Who, hear, trouble};
 use peermem_doctor::stamp;
 use peermem_doctor::timeline::{Since, Timeline, only};
 use peermem_gate::arguments;
@@ -174,9 +174,9 @@ pub fn timeline(data: &[u8]) {
 
 /// A whole log, in each of its forms.
 pub fn logs(data: &[u8]) {
-    let everybody: Speakers = Who::ALL.iter().copied().collect();
+    let everybody: LogSources = LogSource::ALL.iter().copied().collect();
     for form in [Form::Container, Form::System, Form::Bare] {
-        let _ = hear(everybody, form, data, i64::MAX);
+        let _ = scan(everybody, form, data, i64::MAX);
     }
     let _ = trouble(data, i64::MAX);
 }
@@ -186,7 +186,7 @@ pub fn records(data: &[u8]) {
     let _ = record::container(data);
     let _ = record::prefixed(data);
     let _ = record::printed(data);
-    let _ = record::spoken(data);
+    let _ = record::system_line(data);
     let _ = record::ring(data);
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = record::place::pod(text);

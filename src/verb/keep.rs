@@ -117,7 +117,7 @@ impl Service {
     fn of(args: &KeepArgs, start: &Start) -> Result<Self, Misuse> {
         if args.no_yield && args.unload_on_exit {
             let why = "--no-yield never unloads, but --unload-on-exit does: omit one of them";
-            return Err(Misuse::Said(why.to_owned()));
+            return Err(Misuse::Message(why.to_owned()));
         }
         if let Some(reason) = value_of(start.variables, "PEERMEM_GATE_DISABLED") {
             tracing::warn!(

@@ -116,7 +116,7 @@ pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
     if cli::consumers(&args.r#for).contains(&Consumer::Peermem) {
         return Ok(());
     }
-    Err(Misuse::Said(format!(
+    Err(Misuse::Message(format!(
         "`{verb}` is for peermem, but --for (PEERMEM_GATE_FOR) names only others: omit it, or use `wait`"
     )))
 }

@@ -109,7 +109,7 @@ impl From<Unrunnable> for Stop {
 impl From<NotInstalled> for Stop {
     fn from(why: NotInstalled) -> Self {
         match why {
-            NotInstalled::Refused(sentence) => Self::Refused(Misuse::Said(sentence)),
+            NotInstalled::Refused(sentence) => Self::Refused(Misuse::Message(sentence)),
             NotInstalled::Failed(sentence) => Self::Failed(anyhow::Error::msg(sentence)),
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
     log::start(&args.log);
     if args.dry_run && args.undo {
         let why = "--dry-run builds nothing, but --undo removes the built module: omit one of them";
-        return Err(Misuse::Said(why.to_owned()).into());
+        return Err(Misuse::Message(why.to_owned()).into());
     }
     // Looks before and after, and depmod.
     let limit = Some(args.heal.rebuild_timeout + ONE_LOOK * 4);

@@ -18,7 +18,7 @@ const HOST: &str = "/host";
 pub fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
     let Some(root) = root else { return Ok(OWN.into()) };
     if !root.is_dir() {
-        return Err(Misuse::Said(format!(
+        return Err(Misuse::Message(format!(
             "--root {} is not a directory here: mount the host there, or correct the option",
             root.display()
         )));
@@ -27,7 +27,7 @@ pub fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
     if has_both || probe::may_be_host(root) {
         return Ok(root.to_owned());
     }
-    Err(Misuse::Said(format!(
+    Err(Misuse::Message(format!(
         "--root {} has neither proc nor sys, so it is not a host's root: mount the host's root with \
             everything mounted below it, or add --proc and --sys",
         root.display()
@@ -55,7 +55,7 @@ pub fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> 
 pub fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
     match root {
         Some(root) if root.is_dir() => Ok(root.to_owned()),
-        Some(root) => Err(Misuse::Said(format!(
+        Some(root) => Err(Misuse::Message(format!(
             "--root {} is not a directory here: mount the host there, or correct the option",
             root.display()
         ))),

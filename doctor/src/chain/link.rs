@@ -180,9 +180,10 @@ fn is_needed(file: &ChainFile, seen: &Chain, around: Around) -> bool {
 /// `driver-ready` says whose driver was validated. Before that, one that is loaded without the pid file
 /// of a driver container is nobody else's.
 fn has_host_driver(seen: &Chain, around: Around) -> bool {
-    let told = seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true");
+    let is_host_driver =
+        seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true");
     let by_nobody_else = seen.driver == Lock::NoFile && seen.stamp(DAEMONS_STATUS).written().is_none();
-    told || around.has_driver == Some(true) && by_nobody_else
+    is_host_driver || around.has_driver == Some(true) && by_nobody_else
 }
 
 /// Why `.driver-ctr-ready` cannot be believed: kubelet runs no preStop hook for a container that

@@ -4,7 +4,7 @@
 use super::Case;
 use crate::chain::span;
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::{Marker, ModuleFile};
 use peermem_gate::survey::pod::Build;
@@ -66,23 +66,23 @@ fn before_mofed(case: &Case<'_>) -> Option<Finding> {
 
 /// The driver container's log, where the disk shows nothing more.
 fn refused(case: &Case<'_>) -> Option<Finding> {
-    let overcome = [Meaning::PeermemLoaded, Meaning::DriverReady, Meaning::DriverMounted];
-    let said = case.heard(&[Meaning::PeermemRefused], &overcome)?;
-    let started = case.heard(&[Meaning::DriverBuildStarted, Meaning::DriverStarted], &[]);
-    let marked = case.heard(&[Meaning::MofedMarkerSet], &[]);
-    let finding = case.by_word(Id::PeermemRefused, said);
-    let finding = case.and_word(finding, case.heard(&[Meaning::MofedSymversMissing], &[]));
-    Some(case.and_word(case.and_word(finding, started), marked))
+    let overcome = [LogEvent::PeermemLoaded, LogEvent::DriverReady, LogEvent::DriverMounted];
+    let found = case.logged(&[LogEvent::PeermemRefused], &overcome)?;
+    let started = case.logged(&[LogEvent::DriverBuildStarted, LogEvent::DriverStarted], &[]);
+    let marked = case.logged(&[LogEvent::MofedMarkerSet], &[]);
+    let finding = case.by_log(Id::PeermemRefused, found);
+    let finding = case.and_log(finding, case.logged(&[LogEvent::MofedSymversMissing], &[]));
+    Some(case.and_log(case.and_log(finding, started), marked))
 }
 
 /// The kernel's own word for another ABI: modprobe says `Invalid argument` to everything.
 fn other_abi(case: &Case<'_>) -> Option<Finding> {
-    let said = case.heard(&[Meaning::KernelDisagreesAboutVersion], &[Meaning::PeermemLoaded])?;
-    let is_peermem = Case::field(said, "module").replace('-', "_") == "nvidia_peermem";
+    let found = case.logged(&[LogEvent::KernelDisagreesAboutVersion], &[LogEvent::PeermemLoaded])?;
+    let is_peermem = Case::field(found, "module").replace('-', "_") == "nvidia_peermem";
     let known = [Reason::StubModule, Reason::BuildSkipped, Reason::SymbolVersionMismatch];
     let is_known = known.into_iter().any(|reason| case.has(reason));
     let is_usable = case.has(Reason::Usable);
-    (is_peermem && !is_known && !is_usable).then(|| case.by_word(Id::SymbolVersionMismatch, said))
+    (is_peermem && !is_known && !is_usable).then(|| case.by_log(Id::SymbolVersionMismatch, found))
 }
 
 impl Case<'_> {

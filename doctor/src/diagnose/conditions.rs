@@ -25,13 +25,13 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         Some(if is_of_file { rebuild(case, finding) } else { finding })
     };
     // That their origin is open while not all are loaded says nothing new.
-    let is_said =
+    let is_logged =
         |c: &&Condition| c.r#type == ConditionType::ModulesFromMofed && c.reason == Reason::ModuleNotLoaded;
     // Without settings, headers may be searched in the wrong place; a live nvidia-peermem needs none.
     let is_guessed = |c: &&Condition| {
         c.r#type == ConditionType::HeadersReady && case.symptoms.settings.by_itself.is_some()
     };
-    case.verdict.holding().filter(|c| !is_said(c) && !is_guessed(c)).filter_map(finding).collect()
+    case.verdict.holding().filter(|c| !is_logged(c) && !is_guessed(c)).filter_map(finding).collect()
 }
 
 /// Whether `rebuild` cures it, where the file is all that is wrong. Without a live nvidia, and with the driver

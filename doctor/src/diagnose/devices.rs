@@ -3,7 +3,7 @@
 
 use super::{Case, DEVICES, unreadable};
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use crate::symptoms::PciFunction;
 use peermem_gate::condition::Reason;
 
@@ -62,19 +62,19 @@ fn without_driver(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
         return all.reduce(Finding::and);
     }
     let unbound = nics.iter().filter(|nic| nic.driver.is_none() && nic.class.is_some());
-    let told = unbound
+    let findings = unbound
         .map(|nic| Finding::new(Id::NicWithoutDriver, source(nic), "does not exist, and mlx5_core is live"));
-    let finding = told.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))?;
-    Some(case.and_word(finding, case.heard(&[Meaning::NicProbeFailed], &[])))
+    let finding = findings.reduce(Finding::and).filter(|_| case.is_live("mlx5_core"))?;
+    Some(case.and_log(finding, case.logged(&[LogEvent::NicProbeFailed], &[])))
 }
 
 /// The kernel's word on a NIC that has no driver, or no RDMA device any more.
 fn firmware(case: &Case<'_>, nics: &[PciFunction]) -> Option<Finding> {
-    let said = case.heard(&[Meaning::NicFirmwareFailed], &[])?;
+    let found = case.logged(&[LogEvent::NicFirmwareFailed], &[])?;
     let devices = case.symptoms.rdma.devices.as_ref().ok().and_then(Option::as_deref).unwrap_or_default();
     let has_device = |nic: &PciFunction| devices.iter().any(|one| one.address.as_ref() == Some(&nic.address));
     let is_it = |nic: &PciFunction| {
-        nic.address == Case::field(said, "bdf") && (nic.driver.is_none() || !has_device(nic))
+        nic.address == Case::field(found, "bdf") && (nic.driver.is_none() || !has_device(nic))
     };
-    nics.iter().any(is_it).then(|| case.by_word(Id::NicFirmwareFailed, said))
+    nics.iter().any(is_it).then(|| case.by_log(Id::NicFirmwareFailed, found))
 }

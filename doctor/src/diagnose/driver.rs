@@ -4,7 +4,7 @@
 use super::{Case, DEVICES};
 use crate::chain::{DRIVER_CTR_READY, span};
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use crate::symptoms::{PciFunction, Whose};
 use peermem_gate::condition::ConditionType;
 use peermem_gate::judge::next_build;
@@ -59,8 +59,8 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
         gpu.driver.as_ref().map_or_else(|| "no driver".to_owned(), |driver| format!("driver {driver}"));
     let source = format!("{DEVICES}/{}", gpu.address);
     let finding = Finding::new(Id::DriverNotLoaded, "/proc/modules", "nvidia is not loaded");
-    let refused = case.heard(&[Meaning::ModuleRefused], &[Meaning::DriverReady, Meaning::NvidiaLoaded]);
-    Some(case.and_word(finding.seen(source, format!("a GPU, with {driver}")), refused))
+    let refused = case.logged(&[LogEvent::ModuleRefused], &[LogEvent::DriverReady, LogEvent::NvidiaLoaded]);
+    Some(case.and_log(finding.seen(source, format!("a GPU, with {driver}")), refused))
 }
 
 /// Its script lives, and has not come to its end: whatever is not there yet may be coming.
@@ -77,27 +77,27 @@ fn building(case: &Case<'_>) -> Option<Finding> {
     let source = script.directory.join("cmdline");
     let finding = Finding::new(Id::DriverBuilding, source.display(), script.arguments.join(" "));
     let finding = finding.seen(script.directory.join("stat").display(), format!("started {} ago", span(age)));
-    Some(case.and_word(finding, case.heard(&[Meaning::DriverBuildStarted], &[Meaning::DriverReady])))
+    Some(case.and_log(finding, case.logged(&[LogEvent::DriverBuildStarted], &[LogEvent::DriverReady])))
 }
 
 fn build_failed(case: &Case<'_>) -> Option<Finding> {
     let overcome = [
-        Meaning::DriverReady,
-        Meaning::DriverMounted,
-        Meaning::DriverInstalled,
-        Meaning::DriverBuildFinished,
+        LogEvent::DriverReady,
+        LogEvent::DriverMounted,
+        LogEvent::DriverInstalled,
+        LogEvent::DriverBuildFinished,
     ];
-    let failed = case.heard(&[Meaning::DriverBuildFailed], &overcome);
+    let failed = case.logged(&[LogEvent::DriverBuildFailed], &overcome);
     // A repository that was out of reach for a moment does not matter to a build that has started since.
-    let has_gone_on = [overcome.as_slice(), &[Meaning::DriverBuildStarted]].concat();
-    let said = failed.or_else(|| case.heard(&[Meaning::DriverPackagesUnreachable], &has_gone_on))?;
-    (!case.is_listed_live(NVIDIA)).then(|| case.by_word(Id::DriverBuildFailed, said))
+    let has_gone_on = [overcome.as_slice(), &[LogEvent::DriverBuildStarted]].concat();
+    let found = failed.or_else(|| case.logged(&[LogEvent::DriverPackagesUnreachable], &has_gone_on))?;
+    (!case.is_listed_live(NVIDIA)).then(|| case.by_log(Id::DriverBuildFailed, found))
 }
 
 /// The host's own driver for this kernel, and a container that brings another, or tries to.
 fn beside(case: &Case<'_>) -> Option<Finding> {
     let file = case.symptoms.driver.on_host.as_ref()?;
-    if case.heard(&[Meaning::DriverPreinstalled], &[Meaning::DriverReady]).is_some() {
+    if case.logged(&[LogEvent::DriverPreinstalled], &[LogEvent::DriverReady]).is_some() {
         return None;
     }
     let finding = Finding::new(Id::HostDriverBesideContainer, file.display(), "belongs to the host");
@@ -105,8 +105,9 @@ fn beside(case: &Case<'_>) -> Option<Finding> {
     if let Some(container) = runs {
         return Some(finding.seen(container.directory.display(), "is a driver container's script"));
     }
-    let refused = case.heard(&[Meaning::DriverInUse], &[Meaning::DriverReady, Meaning::DriverManagerDone])?;
-    Some(case.and_word(finding, Some(refused)))
+    let refused =
+        case.logged(&[LogEvent::DriverInUse], &[LogEvent::DriverReady, LogEvent::DriverManagerDone])?;
+    Some(case.and_log(finding, Some(refused)))
 }
 
 /// As after a kernel update: the files are there, for the kernel before.
@@ -141,15 +142,15 @@ fn char_links(case: &Case<'_>) -> Option<Finding> {
 /// What is loaded, by the kernel's two words for it, against the files.
 fn version(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
-    let told = driver.version_file.1.iter().flatten().find_map(|line| number(line));
+    let read = driver.version_file.1.iter().flatten().find_map(|line| number(line));
     let loaded = driver.loaded.1.iter().flatten().find_map(|text| number(text));
-    let (source, loaded) = match (loaded, told) {
-        (Some(loaded), Some(told)) if loaded != told => {
-            let finding = Finding::new(Id::DriverVersionMismatch, driver.version_file.0.display(), told);
+    let (source, loaded) = match (loaded, read) {
+        (Some(loaded), Some(read)) if loaded != read => {
+            let finding = Finding::new(Id::DriverVersionMismatch, driver.version_file.0.display(), read);
             return Some(finding.seen(driver.loaded.0.display(), loaded));
         }
         (Some(loaded), _) => (&driver.loaded.0, loaded),
-        (None, told) => (&driver.version_file.0, told?),
+        (None, read) => (&driver.version_file.0, read?),
     };
     if let Some((path, version)) = driver
         .library
@@ -181,15 +182,15 @@ fn root(case: &Case<'_>) -> Option<Finding> {
     if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
         return None;
     }
-    let by_word = case.heard(&[Meaning::UserspaceOnlyInstall], &[]);
-    if !driver.has_modules && by_word.is_none() {
+    let by_log = case.logged(&[LogEvent::UserspaceOnlyInstall], &[]);
+    if !driver.has_modules && by_log.is_none() {
         let seen = "it has no lib/modules, but nvidia is live";
         return Some(Finding::new(Id::DriverRootMissing, driver.root.display(), seen));
     }
     let is_missing = matches!(driver.nvidia_file, Ok(None));
     let seen = "has neither nvidia.ko nor nvidia-peermem.ko, but nvidia is live";
     let finding = is_missing.then(|| Finding::new(Id::UserspaceOnlyInstall, directory.display(), seen))?;
-    let finding = case.and_word(finding, by_word);
+    let finding = case.and_log(finding, by_log);
     let (path, state) = &driver.state;
     Some(match state {
         Ok(Some(digest)) => {

@@ -5,7 +5,7 @@
 use super::Case;
 use crate::chain::MARKER;
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use peermem_gate::consumer::UMAD;
 use peermem_gate::observation::Management;
 use peermem_gate::survey::process::{Process, Role};
@@ -86,23 +86,23 @@ impl<'a> Race<'a> {
     /// Fabric Manager has begun, and did not see the management device, or cannot see it now.
     fn began_without(&self) -> Option<Finding> {
         let manager = self.case.symptoms.survey.processes.first(Role::FabricManager);
-        let told = self.told_other_path();
+        let elsewhere = self.has_other_path();
         let early = manager.and_then(|manager| self.is_older_than_mofed(manager));
         let skipped = self.skipped().filter(|_| manager.is_none());
         let blind = manager.zip(self.missing()).map(|(manager, (source, what))| {
             (format!("{}, {source}", manager.directory.display()), format!("Fabric Manager runs, and {what}"))
         });
-        let signs: Vec<_> = [told, early, skipped, blind].into_iter().flatten().collect();
+        let signs: Vec<_> = [elsewhere, early, skipped, blind].into_iter().flatten().collect();
         let finding = (!signs.is_empty()).then(|| self.finding(Id::FabricManagerTooEarly))?;
         Some(signs.into_iter().fold(finding, |finding, (source, seen)| finding.seen(source, seen)))
     }
 
     /// The driver container's last word was that of a machine without `NVLink` 5.
-    fn told_other_path(&self) -> Option<(String, String)> {
+    fn has_other_path(&self) -> Option<(String, String)> {
         let logs = &self.case.symptoms.logs;
-        let last = logs.saying(Meaning::FabricManagerStarted).next_back()?;
+        let last = logs.of(LogEvent::FabricManagerStarted).next_back()?;
         let path = logs.file(last)?.path.display().to_string();
-        (!last.saying.text.contains(FOUND)).then(|| (path, last.saying.text.clone()))
+        (!last.text.contains(FOUND)).then(|| (path, last.text.clone()))
     }
 
     /// The driver's container has gone past the place where it starts Fabric Manager, and has not started it: it saw

@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::finding::fact::{DRM_LOADED, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts};
 use peermem_gate::mofed::MofedPlace;
 use peermem_gate::remedy::Facts;
@@ -34,7 +34,8 @@ impl Case<'_> {
     pub(super) fn facts(&self) -> Facts {
         let survey = &self.symptoms.survey;
         let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());
-        let is_told = self.expected.use_host_mofed.is_some() || self.symptoms.settings.in_container.is_some();
+        let is_known =
+            self.expected.use_host_mofed.is_some() || self.symptoms.settings.in_container.is_some();
         let has_mofed_pod = match self.symptoms.settings.in_container {
             Some(_) => Some(true),
             None => survey.pods.is_complete.then_some(false),
@@ -42,7 +43,7 @@ impl Case<'_> {
         let named = |container: &str| {
             survey.pods.with(container).and_then(peermem_gate::survey::pod::Pod::arguments).is_some()
         };
-        let third_party = self.heard(&[Meaning::MofedThirdPartyModulesLoaded], &[]);
+        let third_party = self.logged(&[LogEvent::MofedThirdPartyModulesLoaded], &[]);
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;
         let facts = facts(self.expected, self.seen)
@@ -50,11 +51,11 @@ impl Case<'_> {
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
             .with(STATE_FILE, has_state)
-            .with(HOST_MOFED, is_told.then_some(self.expected.mofed == MofedPlace::Host))
+            .with(HOST_MOFED, is_known.then_some(self.expected.mofed == MofedPlace::Host))
             .with(MOFED_POD, has_mofed_pod)
             .with(DRIVER_POD_UNNAMED, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
             .with(MOFED_POD_UNNAMED, Some(!named(MOFED) && !self.is_host_mofed()))
-            .with(REFUSES_IW_CM, Some(third_party.is_some_and(|said| said.saying.text.contains("iw_cm"))))
+            .with(REFUSES_IW_CM, Some(third_party.is_some_and(|found| found.text.contains("iw_cm"))))
             .with(OPENSHIFT, self.symptoms.host.is_openshift)
             .with(VIRTUAL_MACHINE, Some(self.symptoms.host.is_virtual))
             .with(DRM_LOADED, self.is_loaded(&["nvidia_drm"]))

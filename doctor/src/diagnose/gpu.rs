@@ -3,7 +3,7 @@
 
 use super::{Case, DEVICES};
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use crate::symptoms::PciFunction;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::{Lock, ProcState};
@@ -32,8 +32,8 @@ fn bound(case: &Case<'_>) -> Option<Finding> {
         case.symptoms.gpus().filter(|gpu| gpu.driver.as_deref() == Some(name)).collect()
     };
     let all = |id: Id, gpus: &[&PciFunction], driver: &str| {
-        let told = gpus.iter().map(|gpu| Finding::new(id, source(gpu), driver.to_owned()));
-        told.reduce(Finding::and)
+        let findings = gpus.iter().map(|gpu| Finding::new(id, source(gpu), driver.to_owned()));
+        findings.reduce(Finding::and)
     };
     if let nouveau @ [_, ..] = whose("nouveau").as_slice() {
         return all(Id::NouveauHasGpu, nouveau, "nouveau");
@@ -52,7 +52,7 @@ fn bound(case: &Case<'_>) -> Option<Finding> {
 
 fn bar(case: &Case<'_>) -> Option<Finding> {
     let gpus = case.symptoms.gpus().filter(|gpu| !gpu.is_virtual);
-    let told = gpus.flat_map(|gpu| {
+    let findings = gpus.flat_map(|gpu| {
         let missing = gpu.regions.iter().enumerate().filter(|(_, region)| region.is_unassigned());
         missing.map(|(number, region)| {
             let source = format!("{DEVICES}/{}/resource", gpu.address);
@@ -60,28 +60,28 @@ fn bar(case: &Case<'_>) -> Option<Finding> {
             Finding::new(Id::GpuBarUnassigned, source, seen)
         })
     });
-    told.reduce(Finding::and)
+    findings.reduce(Finding::and)
 }
 
 fn signature(case: &Case<'_>) -> Option<Finding> {
     if case.is_listed_live(NVIDIA) {
         return None;
     }
-    let refused = case.heard(&[Meaning::ModuleRefused], &[Meaning::NvidiaLoaded, Meaning::DriverReady]);
-    let by_key = refused.filter(|said| {
-        let why = Case::field(said, "why");
+    let refused = case.logged(&[LogEvent::ModuleRefused], &[LogEvent::NvidiaLoaded, LogEvent::DriverReady]);
+    let by_key = refused.filter(|found| {
+        let why = Case::field(found, "why");
         ["Key was rejected", "Required key not available", "Operation not permitted"]
             .iter()
             .any(|key| why.contains(key))
     });
-    let kernel = [Meaning::ModuleSignatureRejected, Meaning::KernelLockdown];
-    let said = case.heard(&kernel, &[Meaning::NvidiaLoaded]).filter(|said| {
-        said.saying.meaning == Meaning::ModuleSignatureRejected || Case::field(said, "program") == "modprobe"
+    let kernel = [LogEvent::ModuleSignatureRejected, LogEvent::KernelLockdown];
+    let found = case.logged(&kernel, &[LogEvent::NvidiaLoaded]).filter(|found| {
+        found.event == LogEvent::ModuleSignatureRejected || Case::field(found, "program") == "modprobe"
     });
     let lockdown = case.symptoms.host.signatures.lockdown.as_ref().ok().and_then(Option::as_deref);
     let lockdown = lockdown.filter(|lockdown| *lockdown != "none");
-    let finding = if let Some(first) = said.or(by_key) {
-        case.and_word(case.by_word(Id::ModuleSignatureRejected, first), by_key.filter(|_| said.is_some()))
+    let finding = if let Some(first) = found.or(by_key) {
+        case.and_log(case.by_log(Id::ModuleSignatureRejected, first), by_key.filter(|_| found.is_some()))
     } else {
         // What is unsigned beside it is so too.
         let condition = case.verdict.conditions.iter().find(|one| one.reason == Reason::UnsignedModule)?;
@@ -95,10 +95,10 @@ fn signature(case: &Case<'_>) -> Option<Finding> {
 
 fn not_initialised(case: &Case<'_>) -> Option<Finding> {
     let unbound = case.symptoms.gpus().find(|gpu| gpu.driver.is_none() && !gpu.is_virtual);
-    let said = case.heard(&[Meaning::NvidiaProbeFailed], &[Meaning::NvidiaLoaded]);
+    let found = case.logged(&[LogEvent::NvidiaProbeFailed], &[LogEvent::NvidiaLoaded]);
     let unbound = unbound.filter(|_| case.is_listed_live(NVIDIA));
-    match (said, unbound) {
-        (Some(said), _) => Some(case.by_word(Id::GpuNotInitialised, said)),
+    match (found, unbound) {
+        (Some(found), _) => Some(case.by_log(Id::GpuNotInitialised, found)),
         (None, Some(gpu)) => {
             Some(Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live"))
         }
@@ -110,10 +110,10 @@ fn not_initialised(case: &Case<'_>) -> Option<Finding> {
 fn held(case: &Case<'_>) -> Option<Finding> {
     let nvidia = case.line(NVIDIA)?;
     let overcome =
-        [Meaning::DriverReady, Meaning::DriverMounted, Meaning::DriverManagerDone, Meaning::DriverKept];
-    let said = case.heard(&[Meaning::DriverInUse, Meaning::ModuleNotUnloaded], &overcome);
+        [LogEvent::DriverReady, LogEvent::DriverMounted, LogEvent::DriverManagerDone, LogEvent::DriverKept];
+    let found = case.logged(&[LogEvent::DriverInUse, LogEvent::ModuleNotUnloaded], &overcome);
     let runs = case.symptoms.chain.driver == Lock::Held || case.symptoms.chain.driver_runs == Some(true);
-    if said.is_none() || runs {
+    if found.is_none() || runs {
         return None;
     }
     let foreign: Vec<_> = nvidia.users.iter().filter(|user| !FAMILY.contains(&user.as_str())).collect();
@@ -131,7 +131,7 @@ fn held(case: &Case<'_>) -> Option<Finding> {
     } else {
         (Id::DriverHeldByModule, format!("nvidia is used by {}", holders.join(", ")))
     };
-    Some(case.and_word(Finding::new(id, "/proc/modules", seen), said))
+    Some(case.and_log(Finding::new(id, "/proc/modules", seen), found))
 }
 
 /// Coming or going, and no container is at work on it.
@@ -142,10 +142,10 @@ fn in_transit(case: &Case<'_>) -> Option<Finding> {
             && FAMILY.contains(&module.name.as_str())
             && module.name != "nvidia_peermem"
     });
-    let told = moving.map(|module| {
+    let findings = moving.map(|module| {
         Finding::new(Id::NvidiaInTransit, "/proc/modules", format!("{} is {:?}", module.name, module.state))
     });
-    told.reduce(Finding::and)
+    findings.reduce(Finding::and)
 }
 
 /// `NVSwitches` of the generations that a fabric manager drives. A virtual machine's are its host's.

@@ -12,14 +12,14 @@ mod driver;
 mod fabric;
 mod facts;
 mod gpu;
-mod heard;
 mod helm;
+mod log_matches;
+mod log_rules;
 mod mofed;
 mod peermem;
 mod rdma;
 mod restarts;
 mod runtime;
-mod said;
 mod views;
 
 use crate::chain::Link;
@@ -70,7 +70,7 @@ pub fn diagnose(
         found.extend(driver::judge(&case));
         found.extend(views::sources(&case));
     }
-    found.extend(said::judge(&case));
+    found.extend(log_rules::judge(&case));
     if case.has_gpu() && (case.has_driver_pod() || case.symptoms.settings.operator.is_some()) {
         found.extend(views::private(&case));
     }
@@ -128,7 +128,7 @@ impl Case<'_> {
         self.expected.mofed == MofedPlace::Host
     }
 
-    /// The operator cannot be heard, and no MOFED container has left a trace: RDMA may be off, or the
+    /// The operator cannot be logged, and no MOFED container has left a trace: RDMA may be off, or the
     /// host's MOFED meant, and then nothing is wrong. What no wait can cure is wrong all the same.
     fn is_anybodys_guess(&self) -> bool {
         let traces = &self.symptoms.mofed;

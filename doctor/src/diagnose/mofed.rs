@@ -4,8 +4,8 @@
 use super::{Case, listing, unreadable};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
-use crate::symptoms::logs::Said;
+use crate::log::LogEvent;
+use crate::log::LogMatch;
 use crate::symptoms::{View, Whose};
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::{Lock, Marker, ProcState};
@@ -95,43 +95,43 @@ fn keepers(case: &Case<'_>) -> Vec<Finding> {
 
 /// A third party's module uses the RDMA core that MOFED must replace, and MOFED could not unload it.
 fn holds_the_old(case: &Case<'_>) -> bool {
-    let said = case.heard(&[Meaning::MofedModuleInUse], &DONE);
-    said.is_some_and(|said| {
-        let holders = Case::field(said, "holders");
+    let found = case.logged(&[LogEvent::MofedModuleInUse], &DONE);
+    found.is_some_and(|found| {
+        let holders = Case::field(found, "holders");
         THIRD_PARTY.iter().any(|name| holders.split([' ', ',']).any(|holder| holder == *name))
     })
 }
 
 /// What MOFED says when it has got over it.
-const DONE: [Meaning; 2] = [Meaning::MofedMarkerSet, Meaning::MofedReady];
+const DONE: [LogEvent; 2] = [LogEvent::MofedMarkerSet, LogEvent::MofedReady];
 
 /// What its container says of its own failure, while no marker has come since.
 fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
-    let in_use = match case.heard(&[Meaning::MofedModuleInUse], &DONE) {
-        Some(_) => Meaning::MofedModuleInUse,
-        None => Meaning::MofedUnloadFailed,
+    let in_use = match case.logged(&[LogEvent::MofedModuleInUse], &DONE) {
+        Some(_) => LogEvent::MofedModuleInUse,
+        None => LogEvent::MofedUnloadFailed,
     };
-    let rows: [(Id, &[Meaning]); 7] = [
-        (Id::StorageModulesLoaded, &[Meaning::MofedStorageModulesLoaded]),
-        (Id::ThirdPartyRdmaModulesLoaded, &[Meaning::MofedThirdPartyModulesLoaded]),
-        (Id::PeermemInUse, &[Meaning::MofedPeermemInUse]),
+    let rows: [(Id, &[LogEvent]); 7] = [
+        (Id::StorageModulesLoaded, &[LogEvent::MofedStorageModulesLoaded]),
+        (Id::ThirdPartyRdmaModulesLoaded, &[LogEvent::MofedThirdPartyModulesLoaded]),
+        (Id::PeermemInUse, &[LogEvent::MofedPeermemInUse]),
         (Id::MofedModuleInUse, &[in_use]),
-        (Id::DiskFull, &[Meaning::MofedDiskFull]),
-        (Id::MofedBuildFailed, &[Meaning::MofedBuildFailed]),
-        (Id::MofedCannotBuild, &[Meaning::MofedPackagesUnreachable, Meaning::MofedBuildTimedOut]),
+        (Id::DiskFull, &[LogEvent::MofedDiskFull]),
+        (Id::MofedBuildFailed, &[LogEvent::MofedBuildFailed]),
+        (Id::MofedCannotBuild, &[LogEvent::MofedPackagesUnreachable, LogEvent::MofedBuildTimedOut]),
     ];
-    let said = rows.into_iter().filter_map(|(id, meanings)| {
-        let said = case.heard(meanings, &DONE)?;
+    let findings = rows.into_iter().filter_map(|(id, events)| {
+        let found = case.logged(events, &DONE)?;
         // A module that is gone blocks nothing; the next start will show.
-        let module = Case::field(said, "module");
+        let module = Case::field(found, "module");
         let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
-        (!is_gone).then(|| Finding { remedy: cures(said), ..case.by_word(id, said) })
+        (!is_gone).then(|| Finding { remedy: cures(found), ..case.by_log(id, found) })
     });
-    said.collect()
+    findings.collect()
 }
 
-fn cures(said: &Said) -> Vec<String> {
-    let holds = |name: &str| Case::field(said, "holders").split([' ', ',']).any(|holder| holder == name);
+fn cures(found: &LogMatch) -> Vec<String> {
+    let holds = |name: &str| Case::field(found, "holders").split([' ', ',']).any(|holder| holder == name);
     CURES.iter().filter(|(name, _)| holds(name)).map(|(_, cure)| (*cure).to_owned()).collect()
 }
 
@@ -142,11 +142,11 @@ fn management(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let is_up = |name: &String| network.interface(name).is_some_and(|one| one.state.as_deref() == Some("up"));
-    let told = network.configured.iter().filter(|file| !file.interfaces.iter().any(is_up)).map(|file| {
+    let down = network.configured.iter().filter(|file| !file.interfaces.iter().any(is_up)).map(|file| {
         let seen = format!("configures {}, of Mellanox NICs: none of them is up", file.interfaces.join(", "));
         Finding::new(Id::ManagementOnMellanox, file.path.display(), seen)
     });
-    let finding = told.reduce(Finding::and)?;
+    let finding = down.reduce(Finding::and)?;
     Some(finding.seen(network.routes.display(), "has no default route"))
 }
 
@@ -154,20 +154,20 @@ fn management(case: &Case<'_>) -> Option<Finding> {
 fn driver_manager(case: &Case<'_>) -> Option<Finding> {
     /// In seconds: it looks every five.
     const LONG: i64 = 3 * 60;
-    let Setting::On(told) = &case.symptoms.settings.host_mofed else { return None };
+    let Setting::On(set) = &case.symptoms.settings.host_mofed else { return None };
     let manager = case.symptoms.survey.processes.first(Role::DriverManager)?;
     let age = manager.started.and_then(|started| case.symptoms.chain.clock.age(started))?;
     let is_live = case.line("mlx5_core").is_some_and(|line| line.state == ProcState::Live);
     let is_absent = !matches!(case.symptoms.mofed.marker, Marker::Present(_));
-    let said = case.heard(
-        &[Meaning::DriverManagerWaitsForMofed, Meaning::DriverManagerAsksForMofed],
-        &[Meaning::DriverManagerDone],
+    let found = case.logged(
+        &[LogEvent::DriverManagerWaitsForMofed, LogEvent::DriverManagerAsksForMofed],
+        &[LogEvent::DriverManagerDone],
     );
     (age >= LONG && is_live && is_absent && case.line("nvidia").is_none()).then(|| {
-        let finding = Finding::new(Id::DriverManagerWaitsWrongly, &told.source, told.seen.clone());
+        let finding = Finding::new(Id::DriverManagerWaitsWrongly, &set.source, set.seen.clone());
         let finding = finding.seen("/proc/modules", "mlx5_core is live");
         let seen = format!("{} has been waiting for {}", manager.name, span(age));
-        case.and_word(finding.seen(manager.directory.display(), seen), said)
+        case.and_log(finding.seen(manager.directory.display(), seen), found)
     })
 }
 
@@ -273,7 +273,7 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
 /// What the operator says, where the driver container's environment can be read.
 fn announced(case: &Case<'_>, finding: Finding) -> Finding {
     match &case.symptoms.settings.host_mofed {
-        Setting::Off(told) => finding.seen(&told.source, told.seen.clone()),
+        Setting::Off(set) => finding.seen(&set.source, set.seen.clone()),
         _ => finding
             .seen("USE_HOST_MOFED", "is not true here, and there is no driver container to read it from"),
     }
@@ -348,7 +348,7 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
     let traces = &case.symptoms.mofed;
     let says =
         |finding: Finding| match (&case.symptoms.settings.host_mofed, &case.symptoms.settings.by_itself) {
-            (Setting::On(told), _) => finding.seen(&told.source, told.seen.clone()),
+            (Setting::On(set), _) => finding.seen(&set.source, set.seen.clone()),
             (_, Some(sign)) => {
                 finding.seen(&sign.source, format!("{}, and no setting says who provides MOFED", sign.seen))
             }

@@ -39,7 +39,7 @@ fn consumer_cards(case: &Case<'_>) -> Option<Finding> {
 /// Usable is not loaded: somebody must load it, and not everybody who does is here.
 fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
     let wished = case.symptoms.settings.rdma.clone();
-    let peermem_gate::survey::setting::Setting::On(told) = wished else { return None };
+    let peermem_gate::survey::setting::Setting::On(set) = wished else { return None };
     let is_due =
         case.has(Reason::Usable) && case.line("nvidia_peermem").is_none() && case.is_listed_live("nvidia");
     if !is_due || found.iter().any(|finding| finding.id == Id::DriverBuilding) {
@@ -57,7 +57,7 @@ fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
         return None;
     }
     let finding = Finding::new(Id::PeermemNotLoaded, "/proc/modules", "nvidia_peermem is not loaded")
-        .seen(told.source, told.seen);
+        .seen(set.source, set.seen);
     let finding = case.and_trouble_of(finding, "nvidia-peermem-ctr");
     Some(match loader {
         Some(loader) => {
@@ -114,8 +114,8 @@ fn two_clients(case: &Case<'_>) -> Option<Finding> {
 
 /// NVIDIA's terms for it: open kernel modules, and Linux 5.12 (cloud-native-docs, gpu-operator-rdma.rst).
 fn dma_buf(case: &Case<'_>) -> Option<Finding> {
-    let (path, told) = &case.symptoms.driver.version_file;
-    let open = told.iter().flatten().find(|line| line.contains("Open Kernel Module"))?;
+    let (path, lines) = &case.symptoms.driver.version_file;
+    let open = lines.iter().flatten().find(|line| line.contains("Open Kernel Module"))?;
     let release = &case.seen.kernel.release;
     (is_since_5_12(release) && case.symptoms.host.without_p2pdma.is_none()).then(|| {
         Finding::new(Id::DmaBufPossible, path.display(), open.clone())

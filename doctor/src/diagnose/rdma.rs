@@ -4,10 +4,10 @@
 
 use super::{Case, DEVICES, unreadable};
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
+use crate::log::LogMatch;
 use crate::stamp::SECOND;
 use crate::symptoms::PciFunction;
-use crate::symptoms::logs::Said;
 use crate::symptoms::rdma::{Device, Port};
 use peermem_gate::survey::process::Role;
 
@@ -48,11 +48,11 @@ fn device(case: &Case<'_>) -> Option<Finding> {
     let without: Vec<_> = nics(case).filter(|nic| !has_one(nic)).collect();
     let all = !without.is_empty() && without.len() == nics(case).count();
     let class = case.symptoms.rdma.class.display();
-    let told = without.iter().map(|nic| {
+    let findings = without.iter().map(|nic| {
         let seen = format!("no device of {}", nic.address);
         Finding::new(Id::RdmaDeviceMissing, &class, seen)
     });
-    told.reduce(Finding::and).filter(|_| all)
+    findings.reduce(Finding::and).filter(|_| all)
 }
 
 /// One that is active is enough: others may be for storage, or not be plugged in.
@@ -72,7 +72,7 @@ fn ports(case: &Case<'_>) -> Option<Finding> {
     let waits = |port: &Port| is(port, "INIT") && port.link_layer.as_deref() != Some("Ethernet");
     let id =
         if ports.iter().any(|(_, port)| waits(port)) { Id::SubnetManagerMissing } else { Id::RdmaPortsDown };
-    let told = ports.iter().map(|(device, port)| {
+    let findings = ports.iter().map(|(device, port)| {
         let source =
             case.symptoms.rdma.class.join(&device.name).join("ports").join(&port.number).join("state");
         let layer = port.link_layer.as_deref().unwrap_or("unknown link layer");
@@ -80,7 +80,7 @@ fn ports(case: &Case<'_>) -> Option<Finding> {
         let manager = port.sm_lid.as_deref().map(|lid| format!(", subnet manager {lid}")).unwrap_or_default();
         Finding::new(id, source.display(), format!("{state}, {layer}{manager}"))
     });
-    told.reduce(Finding::and)
+    findings.reduce(Finding::and)
 }
 
 /// A port that had its link, while others of the node have theirs. At boot the kernel says the same of a port that
@@ -88,22 +88,22 @@ fn ports(case: &Case<'_>) -> Option<Finding> {
 fn lost(case: &Case<'_>) -> Option<Finding> {
     let logs = &case.symptoms.logs;
     let clock = &case.symptoms.chain.clock;
-    let is_late = |said: &Said| {
-        let at = said.saying.until.or(said.saying.at).and_then(|at| logs.on_wall(at));
+    let is_late = |found: &LogMatch| {
+        let at = found.until.or(found.at).and_then(|at| logs.on_wall(at));
         let since_boot = at.zip(clock.boot.as_ref().ok()).map(|(at, boot)| at.ns / SECOND - boot);
         since_boot.is_some_and(|seconds| seconds > BOOT)
     };
     let is_active = |device: &Device| device.ports.iter().any(|port| port.state.as_deref() == Some("ACTIVE"));
     let down = devices(case).iter().filter(|device| !is_active(device));
-    let told = down.filter_map(|device| {
+    let findings = down.filter_map(|device| {
         let address = device.address.as_deref()?;
-        let said = logs.saying(Meaning::PortDown).rfind(|said| Case::field(said, "bdf") == address)?;
-        is_late(said).then(|| {
+        let found = logs.of(LogEvent::PortDown).rfind(|found| Case::field(found, "bdf") == address)?;
+        is_late(found).then(|| {
             let seen = format!("{} of {address} is not active", device.name);
-            case.by_word(Id::RdmaPortLost, said).seen(case.symptoms.rdma.class.display(), seen)
+            case.by_log(Id::RdmaPortLost, found).seen(case.symptoms.rdma.class.display(), seen)
         })
     });
-    told.reduce(Finding::and).filter(|_| devices(case).iter().any(is_active))
+    findings.reduce(Finding::and).filter(|_| devices(case).iter().any(is_active))
 }
 
 /// A virtual function of `InfiniBand` comes without one, and its port stays down until it has one.
@@ -117,13 +117,13 @@ fn without_guid(case: &Case<'_>) -> Option<Finding> {
             && guid.bytes().all(|byte| matches!(byte, b'0' | b':'))
             && device.ports.iter().any(is_down)
     };
-    let told = devices(case).iter().filter(is_unnamed).map(|device| {
+    let findings = devices(case).iter().filter(is_unnamed).map(|device| {
         let source = case.symptoms.rdma.class.join(&device.name).join("node_guid");
         let port = device.address.as_deref().unwrap_or_default();
         let seen = format!("is zero, and the port of virtual function {port} is DOWN");
         Finding::new(Id::VirtualFunctionWithoutGuid, source.display(), seen)
     });
-    told.reduce(Finding::and)
+    findings.reduce(Finding::and)
 }
 
 fn user_access(case: &Case<'_>) -> Option<Finding> {
@@ -134,21 +134,21 @@ fn user_access(case: &Case<'_>) -> Option<Finding> {
     let missing = FOR_PROGRAMS.iter().filter(|(module, node)| {
         case.line(module).is_none() && !nodes.iter().any(|name| name.starts_with(node))
     });
-    let told = missing.map(|(module, node)| {
+    let findings = missing.map(|(module, node)| {
         Finding::new(Id::RdmaUserAccessMissing, "/proc/modules", format!("{module} is not loaded"))
             .seen("/dev/infiniband", format!("{node} is missing"))
     });
-    told.reduce(Finding::and)
+    findings.reduce(Finding::and)
 }
 
 /// The shared device plugin offers none, though devices are there.
 fn plugin(case: &Case<'_>) -> Option<Finding> {
-    let said = case.heard(&[Meaning::RdmaPluginExposes], &[])?;
-    let offers_none = Case::field(said, "number").bytes().all(|digit| digit == b'0');
+    let found = case.logged(&[LogEvent::RdmaPluginExposes], &[])?;
+    let offers_none = Case::field(found, "number").bytes().all(|digit| digit == b'0');
     (offers_none && !devices(case).is_empty()).then(|| {
-        let finding = case.by_word(Id::RdmaPluginOffersNone, said);
-        let finding = case.and_word(finding, case.heard(&[Meaning::RdmaPluginMisses], &[]));
-        case.and_word(finding, case.heard(&[Meaning::RdmaPluginSelectsNone], &[]))
+        let finding = case.by_log(Id::RdmaPluginOffersNone, found);
+        let finding = case.and_log(finding, case.logged(&[LogEvent::RdmaPluginMisses], &[]));
+        case.and_log(finding, case.logged(&[LogEvent::RdmaPluginSelectsNone], &[]))
     })
 }
 
@@ -156,8 +156,8 @@ fn netns(case: &Case<'_>) -> Option<Finding> {
     let (path, mode) = &case.symptoms.rdma.netns_mode;
     let is_exclusive = mode.as_ref().ok()?.as_deref() == Some("N");
     let plugin = case.symptoms.survey.processes.first(Role::RdmaDevicePlugin);
-    let said = case.heard(&[Meaning::RdmaPluginNetns], &[Meaning::RdmaPluginExposes]);
-    (is_exclusive && (plugin.is_some() || said.is_some())).then(|| {
+    let found = case.logged(&[LogEvent::RdmaPluginNetns], &[LogEvent::RdmaPluginExposes]);
+    (is_exclusive && (plugin.is_some() || found.is_some())).then(|| {
         let finding = Finding::new(Id::NetnsExclusive, path.display(), "N: exclusive");
         let finding = match plugin {
             Some(plugin) => {
@@ -166,7 +166,7 @@ fn netns(case: &Case<'_>) -> Option<Finding> {
             }
             None => finding,
         };
-        case.and_word(finding, said)
+        case.and_log(finding, found)
     })
 }
 
@@ -177,11 +177,11 @@ fn iommu(case: &Case<'_>) -> Option<Finding> {
     }
     let translated =
         |function: &&PciFunction| function.iommu.as_deref().is_some_and(|r#type| r#type.starts_with("DMA"));
-    let told = case.symptoms.gpus().chain(nics(case)).filter(translated).map(|function| {
+    let findings = case.symptoms.gpus().chain(nics(case)).filter(translated).map(|function| {
         let source = format!("{DEVICES}/{}/iommu_group/type", function.address);
         Finding::new(Id::IommuTranslates, source, function.iommu.clone().unwrap_or_default())
     });
-    told.reduce(Finding::and).or_else(|| iommu_by_command_line(case))
+    findings.reduce(Finding::and).or_else(|| iommu_by_command_line(case))
 }
 
 /// Without a group, the kernel's arguments decide.

@@ -11,7 +11,7 @@ const BACK_OFF: i64 = 10 * 60;
 /// `found` has what is known already.
 pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let all = case.troubles().filter(|(_, _, trouble)| !is_known(found, trouble));
-    let told = all.map(|(pod, container, trouble)| {
+    let findings = all.map(|(pod, container, trouble)| {
         let times = container.restart.map_or_else(String::new, |count| format!(" (restarted {count} times)"));
         let seen = format!("{}{times}", trouble.line);
         let mut finding = Finding::new(Id::ContainerRestarts, trouble.path.display(), seen);
@@ -21,7 +21,7 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
         ));
         finding
     });
-    told.collect()
+    findings.collect()
 }
 
 /// A finding that alarms rests on a line of the same container.

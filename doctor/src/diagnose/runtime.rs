@@ -67,13 +67,13 @@ fn several(seen: &Runtimes) -> Vec<Finding> {
     if rest.is_empty() {
         return Vec::new();
     }
-    let told = |runtime: &Runtime| {
+    let findings = |runtime: &Runtime| {
         let used = seen.used().is_some_and(|used| used.config == runtime.config);
         let whose = if used { ", which kubelet uses" } else { "" };
         format!("{}, configured by {}{whose}", runtime.distribution, runtime.config.display())
     };
-    let finding = Finding::new(Id::SeveralRuntimes, &first.socket, told(first));
-    vec![rest.iter().fold(finding, |finding, runtime| finding.seen(&runtime.socket, told(runtime)))]
+    let finding = Finding::new(Id::SeveralRuntimes, &first.socket, findings(first));
+    vec![rest.iter().fold(finding, |finding, runtime| finding.seen(&runtime.socket, findings(runtime)))]
 }
 
 /// The runtime that kubelet uses, among all that was seen.
@@ -145,13 +145,13 @@ impl RuntimeCase<'_> {
     fn version(&self) -> Option<Finding> {
         let (main, settings) = self.main_file()?;
         let higher = self.used.settings().skip(1).filter(|(_, other)| other.version > settings.version);
-        let told = higher.map(|(file, other)| {
+        let findings = higher.map(|(file, other)| {
             (
                 file.path.display(),
                 format!("version {}, and {main} has version {}", other.version, settings.version),
             )
         });
-        collected(Id::DropInVersionTooHigh, told)
+        collected(Id::DropInVersionTooHigh, findings)
     }
 
     fn import(&self) -> Option<Finding> {
@@ -166,16 +166,16 @@ impl RuntimeCase<'_> {
         let is_nvidias = |settings: &Settings| settings.handlers.iter().any(Handler::is_nvidias);
         let left = self.used.not_imported.iter();
         let left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
-        let told = left
+        let findings = left
             .map(|file| (file.path.display(), format!("it names NVIDIA's runtime, and {main} {imports}")));
-        self.with_values(collected(Id::DropInNotImported, told))
+        self.with_values(collected(Id::DropInNotImported, findings))
     }
 
     fn table(&self) -> Option<Finding> {
         if self.has_nvidias() {
             return None;
         }
-        let told = self.used.settings().flat_map(|(file, settings)| {
+        let findings = self.used.settings().flat_map(|(file, settings)| {
             settings.other_tables.iter().map(move |table| {
                 let (version, right) = (settings.version, cri_table(settings.version));
                 let seen =
@@ -183,7 +183,7 @@ impl RuntimeCase<'_> {
                 (file.path.display(), seen)
             })
         });
-        self.with_values(collected(Id::CriTableIgnored, told))
+        self.with_values(collected(Id::CriTableIgnored, findings))
     }
 
     fn default(&self) -> Option<Finding> {
@@ -204,7 +204,7 @@ impl RuntimeCase<'_> {
         let is_installing = self.toolkit_age().is_some_and(|age| age < TOOLKIT);
         let handlers = self.used.handlers();
         let nvidias = handlers.values().filter(|(_, handler)| handler.is_nvidias() && !is_installing);
-        let told = nvidias.filter_map(|(file, handler)| {
+        let findings = nvidias.filter_map(|(file, handler)| {
             let binary = handler.binary.as_deref()?;
             let wrong = match self.seen.programs.get(binary)? {
                 Program::Missing => "is not there",
@@ -213,7 +213,7 @@ impl RuntimeCase<'_> {
             };
             Some((file.path.display(), format!("runtime {:?}: {binary} {wrong}", handler.name)))
         });
-        collected(Id::NvidiaProgramMissing, told)
+        collected(Id::NvidiaProgramMissing, findings)
     }
 
     /// A `RuntimeClass`'s handler is a DNS label, so in lower case; the toolkit's default is `nvidia`.
@@ -224,7 +224,7 @@ impl RuntimeCase<'_> {
         if nvidias.is_empty() || nvidias.iter().any(|(_, handler)| handler.name == asked) {
             return None;
         }
-        let told = nvidias.iter().map(|(file, handler)| {
+        let findings = nvidias.iter().map(|(file, handler)| {
             let differs =
                 if handler.name.eq_ignore_ascii_case(asked) { ", which differs by case" } else { "" };
             (
@@ -232,7 +232,7 @@ impl RuntimeCase<'_> {
                 format!("NVIDIA's runtime has the name {:?} there, not {asked:?}{differs}", handler.name),
             )
         });
-        collected(Id::RuntimeNameMismatch, told)
+        collected(Id::RuntimeNameMismatch, findings)
     }
 
     /// The toolkit writes one at its start.
@@ -251,21 +251,21 @@ impl RuntimeCase<'_> {
         let loaded = self.loaded?;
         let specs = self.seen.toolkit.cdi_specs.as_ref().ok()?.iter();
         let stale = specs.filter(|(_, versions)| !versions.is_empty() && !versions.contains(loaded));
-        let told = stale.map(|(path, versions)| {
+        let findings = stale.map(|(path, versions)| {
             let versions: Vec<_> = versions.iter().map(String::as_str).collect();
             (path.display(), format!("names libraries of driver {}; {loaded} is loaded", versions.join(", ")))
         });
-        collected(Id::CdiSpecStale, told)
+        collected(Id::CdiSpecStale, findings)
     }
 
     fn template(&self) -> Option<Finding> {
-        let told = self.used.bare_templates.iter().map(|path| {
+        let findings = self.used.bare_templates.iter().map(|path| {
             (
                 path.display(),
                 format!("replaces the configuration of {}: it has no `{{{{`", self.used.distribution),
             )
         });
-        collected(Id::RuntimeTemplateIncomplete, told)
+        collected(Id::RuntimeTemplateIncomplete, findings)
     }
 
     /// In none of the files that name it: containerd merges their tables.
@@ -274,10 +274,10 @@ impl RuntimeCase<'_> {
         let has_type = |name: &str| all().any(|handler| handler.name == name && handler.has_type);
         let handlers = self.used.handlers();
         let untyped = handlers.values().filter(|(_, one)| one.is_nvidias() && !has_type(&one.name));
-        let told = untyped.map(|(file, handler)| {
+        let findings = untyped.map(|(file, handler)| {
             (file.path.display(), format!("runtime {:?} has no runtime_type", handler.name))
         });
-        collected(Id::RuntimeTypeMissing, told)
+        collected(Id::RuntimeTypeMissing, findings)
     }
 
     fn not_in_force(&self) -> Option<Finding> {
@@ -287,13 +287,13 @@ impl RuntimeCase<'_> {
         }
         let started = self.used.process.as_ref()?.started?;
         let newer = self.used.files.iter().filter_map(|file| Some((file, file.written? - started)));
-        let told = newer.filter(|(_, late)| *late > GRAIN).map(|(file, late)| {
+        let findings = newer.filter(|(_, late)| *late > GRAIN).map(|(file, late)| {
             (
                 file.path.display(),
                 format!("written {} after {} was started", span(late), self.used.distribution),
             )
         });
-        collected(Id::RuntimeConfigNotInForce, told)
+        collected(Id::RuntimeConfigNotInForce, findings)
     }
 
     fn missing(&self) -> Option<Finding> {
@@ -319,18 +319,18 @@ impl RuntimeCase<'_> {
 
     fn elsewhere(&self) -> Option<Finding> {
         let others = self.seen.all.iter().filter(|other| other.config != self.used.config);
-        let told = others.flat_map(|other| {
+        let findings = others.flat_map(|other| {
             let nvidias = other.handlers().into_values().filter(|(_, handler)| handler.is_nvidias());
-            let told = nvidias.map(|(file, handler)| {
+            let findings = nvidias.map(|(file, handler)| {
                 (
                     file.path.display(),
                     format!("runtime {:?}, in the configuration of {}", handler.name, other.distribution),
                 )
             });
-            told.collect::<Vec<_>>()
+            findings.collect::<Vec<_>>()
         });
         let (used, endpoint) = (self.used, self.seen.endpoint.as_ref().ok()?);
-        let finding = collected(Id::NvidiaRuntimeElsewhere, told)?.seen(
+        let finding = collected(Id::NvidiaRuntimeElsewhere, findings)?.seen(
             &endpoint.source,
             format!("kubelet uses {} at {}, which has none", used.distribution, endpoint.socket),
         );

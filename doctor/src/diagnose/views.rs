@@ -3,7 +3,7 @@
 
 use super::{Case, unreadable};
 use crate::finding::{Finding, Id};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use crate::symptoms::{Mounts, View, Whose};
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -72,8 +72,8 @@ pub(super) fn inotify(case: &Case<'_>) -> Vec<Finding> {
     let none = [limit(0), limit(1)].into_iter().flatten().find(|(_, limit)| *limit == 0);
     let used_up =
         watching.most.as_ref().zip(limit(0)).filter(|((_, count), (_, limit))| *count as u64 >= *limit);
-    let said = case.heard(&[Meaning::TooManyOpenFiles], &[]);
-    let finding = match (&watching.refused, none, used_up, said) {
+    let found = case.logged(&[LogEvent::TooManyOpenFiles], &[]);
+    let finding = match (&watching.refused, none, used_up, found) {
         (Some(why), ..) => Finding::new(Id::InotifyExhausted, "inotify_init1(2)", why.clone()),
         (_, Some((path, _)), ..) => Finding::new(Id::InotifyExhausted, path, "0"),
         (_, _, Some(((user, count), _)), _) => Finding::new(
@@ -81,15 +81,15 @@ pub(super) fn inotify(case: &Case<'_>) -> Vec<Finding> {
             "/proc/*/fd",
             format!("user {user} has {count} inotify instances"),
         ),
-        (.., Some(said)) if limit(0).is_none_or(|(_, limit)| limit <= 1024) => {
-            case.by_word(Id::InotifyExhausted, said)
+        (.., Some(found)) if limit(0).is_none_or(|(_, limit)| limit <= 1024) => {
+            case.by_log(Id::InotifyExhausted, found)
         }
         _ => return Vec::new(),
     };
-    let told = limit(0).into_iter().chain(limit(1));
-    let with_limits = told.fold(finding, |finding, (path, limit)| {
-        let is_told = finding.evidence.iter().any(|evidence| evidence.source == path);
-        if is_told { finding } else { finding.seen(path, limit.to_string()) }
+    let limits = limit(0).into_iter().chain(limit(1));
+    let with_limits = limits.fold(finding, |finding, (path, limit)| {
+        let is_shown = finding.evidence.iter().any(|evidence| evidence.source == path);
+        if is_shown { finding } else { finding.seen(path, limit.to_string()) }
     });
     vec![with_limits]
 }

@@ -103,7 +103,7 @@ fn nodes(n: usize) -> String {
 
 fn shown(cause: &Cause) -> String {
     let Cause { severity, id, title, count, .. } = cause;
-    let [severity, id, title] = [severity, id, title].map(|said| escaped(said));
+    let [severity, id, title] = [severity, id, title].map(|text| escaped(text));
     let mut text = format!("\n{severity:<8} {id}: {title} ({})\n", nodes(*count));
     let mut names: Vec<_> = cause.nodes.iter().take(NAMED).map(|name| escaped(name).into_owned()).collect();
     let more = format!("and {} more", count - names.len());

@@ -6,7 +6,7 @@ use crate::stamp::{self, Stamp};
 
 /// A line of a system log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spoken<'a> {
+pub struct SystemLine<'a> {
     /// When, by the wall clock.
     pub written: Written<'a>,
     /// When, by the kernel's own clock, where the line has that too.
@@ -20,7 +20,7 @@ pub struct Spoken<'a> {
 /// Splits `STAMP HOST PROGRAM[PID]: text`, as rsyslog and journalctl write it, with an RFC 3339 or a classic
 /// stamp; also what dmesg prints, which has no host and is always the kernel's. `None` for anything else.
 #[must_use]
-pub fn spoken(line: &[u8]) -> Option<Spoken<'_>> {
+pub fn system_line(line: &[u8]) -> Option<SystemLine<'_>> {
     if line.first() == Some(&b'[') {
         return printed(line);
     }
@@ -30,13 +30,13 @@ pub fn spoken(line: &[u8]) -> Option<Spoken<'_>> {
     let program = rest[..colon].split(|byte| *byte == b'[').next()?;
     let text = rest[colon + 1..].strip_prefix(b" ")?;
     let (since_boot, text) = if program == b"kernel" { boot(text) } else { (None, text) };
-    Some(Spoken { written, since_boot, program, text })
+    Some(SystemLine { written, since_boot, program, text })
 }
 
 /// dmesg's `[ 1234.567890] text`, or `[Fri Nov 21 11:58:39 2025] text`.
-fn printed(line: &[u8]) -> Option<Spoken<'_>> {
+fn printed(line: &[u8]) -> Option<SystemLine<'_>> {
     if let (Some(since_boot), text) = boot(line) {
-        return Some(Spoken {
+        return Some(SystemLine {
             written: Written::Nothing,
             since_boot: Some(since_boot),
             program: b"kernel",
@@ -45,7 +45,7 @@ fn printed(line: &[u8]) -> Option<Spoken<'_>> {
     }
     let (stamp, length) = stamp::date(&line[1..])?;
     let text = line[1 + length..].strip_prefix(b"] ")?;
-    Some(Spoken { written: Written::Read(stamp), since_boot: None, program: b"kernel", text })
+    Some(SystemLine { written: Written::Read(stamp), since_boot: None, program: b"kernel", text })
 }
 
 fn written(line: &[u8]) -> Option<(Written<'_>, &[u8])> {
@@ -99,15 +99,15 @@ mod tests {
     const END_OF_2025: i64 = 1_767_225_599 * stamp::SECOND;
 
     fn is(line: &str, written: &str, since_boot: &str, program: &str, text: &str) {
-        let spoken = spoken(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
+        let system_line = system_line(line.as_bytes()).unwrap_or_else(|| panic!("{line}"));
         let show = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.to_string()).unwrap_or_default();
         let lossy = |bytes| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(
             (
-                show(spoken.written.stamp(END_OF_2025)),
-                show(spoken.since_boot),
-                lossy(spoken.program),
-                lossy(spoken.text)
+                show(system_line.written.stamp(END_OF_2025)),
+                show(system_line.since_boot),
+                lossy(system_line.program),
+                lossy(system_line.text)
             ),
             (written.to_owned(), since_boot.to_owned(), program.to_owned(), text.to_owned()),
             "{line}"
@@ -149,7 +149,7 @@ mod tests {
             "[  OK  ] Started x",
             "-- Boot 6f1f2c1e --",
         ] {
-            assert_eq!(spoken(almost.as_bytes()), None, "{almost}");
+            assert_eq!(system_line(almost.as_bytes()), None, "{almost}");
         }
     }
 
@@ -170,9 +170,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (spoken(&bytes), ring(&bytes));
-            let _ = spoken(&[b"Nov 21 11:58:39 ", bytes.as_slice()].concat());
-            let _ = spoken(&[b"[", bytes.as_slice()].concat());
+            let _ = (system_line(&bytes), ring(&bytes));
+            let _ = system_line(&[b"Nov 21 11:58:39 ", bytes.as_slice()].concat());
+            let _ = system_line(&[b"[", bytes.as_slice()].concat());
         }
     }
 }

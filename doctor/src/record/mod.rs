@@ -15,7 +15,7 @@ mod pods;
 pub use container::container;
 pub(crate) use container::string_end;
 pub use gathered::{prefixed, printed};
-pub use kernel::{Spoken, ring, spoken};
+pub use kernel::{SystemLine, ring, system_line};
 pub use lines::Lines;
 pub use pods::{PodFacts, PodList};
 

@@ -101,10 +101,10 @@ impl<'a> Diagnosis<'a> {
         let is_quiet = self.findings.iter().all(|finding| finding.severity == Severity::Info);
         let outcome = if outcome == Outcome::Blocked && is_quiet { Outcome::Waiting } else { outcome };
         let Some(root) = self.first_cause() else {
-            let said = self.report.verdict.headline();
+            let headline = self.report.verdict.headline();
             // Only of Ready the conditions' headline begins with the verdict.
             let verdict = if outcome == Outcome::Ready { String::new() } else { format!("{outcome}: ") };
-            return page.painted(verdict + &said, style.outcome(outcome));
+            return page.painted(verdict + &headline, style.outcome(outcome));
         };
         let but = match outcome {
             Outcome::Ready | Outcome::NotApplicable => ", but",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What containers and the kernel have said, as far as their logs are still there. Plain data.
+//! What the logs of containers, of the kernel and of services show. Plain data.
 
-use crate::sentence::{ClockStep, Meaning, Saying};
+use crate::log::{ClockStep, LogEvent, LogMatch};
 use crate::stamp::Stamp;
 use peermem_gate::observation::Evidence;
 use peermem_gate::observation::Unreadable;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// All that was heard.
+/// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logs {
-    /// What was said, in the order of time; what has no time comes last.
-    pub said: Vec<Said>,
+    /// The lines that fit a log rule, in the order of time; those without a time come last.
+    pub matches: Vec<LogMatch>,
     /// The logs that were read.
     pub files: Vec<LogFile>,
     /// The pods that kubelet has or had here, by namespace and name.
@@ -26,16 +26,6 @@ pub struct Logs {
     pub left_out: LeftOut,
     /// When the kernel was started, by the wall clock.
     pub booted: Option<Stamp>,
-}
-
-/// A saying, and which log it is in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
-    /// An index into [`Logs::files`].
-    pub file: usize,
-    /// What was said.
-    #[serde(flatten)]
-    pub saying: Saying,
 }
 
 /// A log that was read.
@@ -57,7 +47,7 @@ pub struct LogFile {
     pub lines: u64,
     /// Of these, not in the form of such a log.
     pub damaged: u64,
-    /// Sayings that were forgotten because there were too many; the last are kept.
+    /// Matches that were dropped because there were too many; the last are kept.
     pub forgotten: u64,
     /// The stamp of the first line: about when the container started.
     pub first: Option<Stamp>,
@@ -128,41 +118,48 @@ pub struct LeftOut {
     pub files: u64,
     /// Bytes of the logs that were opened.
     pub bytes: u64,
-    /// Sayings.
-    pub said: u64,
+    /// Matches.
+    pub matches: u64,
     /// Sources that cannot be read, beyond those that are named.
     pub unreadable: u64,
 }
 
 impl Logs {
-    /// The log that a saying is in.
+    /// The log that has this line.
     #[must_use]
-    pub fn file(&self, said: &Said) -> Option<&LogFile> {
-        self.files.get(said.file)
+    pub fn file(&self, found: &LogMatch) -> Option<&LogFile> {
+        self.files.get(found.file)
     }
 
-    /// Who said this, in the order of time.
+    /// The lines of one event, in the order of time.
     #[must_use = "an iterator does nothing by itself"]
-    pub fn saying(&self, meaning: Meaning) -> impl DoubleEndedIterator<Item = &Said> {
-        self.said.iter().filter(move |said| said.saying.meaning == meaning)
+    pub fn of(&self, event: LogEvent) -> impl DoubleEndedIterator<Item = &LogMatch> {
+        self.matches.iter().filter(move |found| found.event == event)
+    }
+
+    /// The lines after this one, in the order of time.
+    #[must_use = "an iterator does nothing by itself"]
+    pub fn after(&self, found: &LogMatch) -> impl Iterator<Item = &LogMatch> {
+        let is_it = |other: &LogMatch| (other.file, other.line) == (found.file, found.line);
+        self.matches.iter().skip_while(move |other| !is_it(other)).skip(1)
     }
 
     /// What they say about settings. The driver's script loads nvidia-peermem only where it was told so.
     #[must_use]
     pub fn settings(&self) -> Logged {
         let requests = [
-            Meaning::RdmaRequested,
-            Meaning::PeermemModprobe,
-            Meaning::PeermemWaits,
-            Meaning::PeermemRefused,
+            LogEvent::RdmaRequested,
+            LogEvent::PeermemModprobe,
+            LogEvent::PeermemWaits,
+            LogEvent::PeermemRefused,
         ];
-        let last = |meaning| -> Option<Evidence> {
-            let said = self.saying(meaning).next_back()?;
-            Some(Evidence::new(self.file(said)?.path.display().to_string(), said.saying.text.clone()))
+        let last = |event| -> Option<Evidence> {
+            let found = self.of(event).next_back()?;
+            Some(Evidence::new(self.file(found)?.path.display().to_string(), found.text.clone()))
         };
         Logged {
             requested: requests.into_iter().find_map(last),
-            requested_by_host: last(Meaning::HostPeermemRefused),
+            requested_by_host: last(LogEvent::HostPeermemRefused),
         }
     }
 

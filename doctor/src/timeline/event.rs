@@ -2,7 +2,7 @@
 //! One thing that happened.
 
 use super::Sight;
-use crate::sentence::{Meaning, SENTENCES, Who};
+use crate::log::{Drawn, LogEvent, LogSource};
 use crate::stamp::Stamp;
 use std::path::Path;
 use std::rc::Rc;
@@ -31,28 +31,28 @@ impl Lane {
 
     /// The lane of who speaks.
     #[must_use]
-    pub fn of(who: Who) -> Self {
+    pub fn of(who: LogSource) -> Self {
         match who {
-            Who::MofedBash | Who::MofedGo | Who::MofedToolkit => Self::Mofed,
-            Who::Kernel
-            | Who::Clock
-            | Who::Talos
-            | Who::Containerd
-            | Who::Gridd
-            | Who::FabricManagerStart => Self::Kernel,
-            Who::DriverManager
-            | Who::Driver
-            | Who::DriverToolkit
-            | Who::Peermem
-            | Who::Validator
-            | Who::Toolkit
-            | Who::DevicePlugin
-            | Who::RdmaPlugin
-            | Who::MigManager
-            | Who::SriovDaemon
-            | Who::ImexDaemon
-            | Who::Kubelet
-            | Who::Gate => Self::Gpu,
+            LogSource::MofedBash | LogSource::MofedGo | LogSource::MofedToolkit => Self::Mofed,
+            LogSource::Kernel
+            | LogSource::Clock
+            | LogSource::Talos
+            | LogSource::Containerd
+            | LogSource::Gridd
+            | LogSource::FabricManagerStart => Self::Kernel,
+            LogSource::DriverManager
+            | LogSource::Driver
+            | LogSource::DriverToolkit
+            | LogSource::Peermem
+            | LogSource::Validator
+            | LogSource::Toolkit
+            | LogSource::DevicePlugin
+            | LogSource::RdmaPlugin
+            | LogSource::MigManager
+            | LogSource::SriovDaemon
+            | LogSource::ImexDaemon
+            | LogSource::Kubelet
+            | LogSource::Gate => Self::Gpu,
         }
     }
 }
@@ -60,9 +60,9 @@ impl Lane {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
-    /// Somebody said so.
-    Said(Meaning),
-    /// Something shows it.
+    /// A log line.
+    Logged(LogEvent),
+    /// A file, a process or a look of the gate shows it.
     Seen(Sight),
     /// The wall clock was set.
     ClockSet,
@@ -73,7 +73,7 @@ impl What {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Said(meaning) => meaning.name(),
+            Self::Logged(event) => event.name(),
             Self::Seen(sight) => sight.name(),
             Self::ClockSet => "ClockSet",
         }
@@ -92,47 +92,23 @@ pub enum Tone {
 }
 
 impl What {
-    /// It is said again and again while nothing changes.
+    /// Its program repeats the line while nothing changes.
     #[must_use]
     pub fn is_polled(self) -> bool {
-        let is = |meaning| SENTENCES.iter().any(|sentence| sentence.meaning == meaning && sentence.is_polled);
-        matches!(self, Self::Said(meaning) if is(meaning))
+        matches!(self, Self::Logged(event) if event.rule().patterns.iter().any(|pattern| pattern.is_polled))
     }
 
     /// How it turned out.
     #[must_use]
     pub fn tone(self) -> Tone {
-        use Meaning as M;
-        let Self::Said(meaning) = self else {
-            return if self == Self::Seen(Sight::StubWritten) { Tone::Bad } else { Tone::Plain };
-        };
-        match meaning {
-            M::MofedMarkerSet | M::DriverReady | M::PeermemLoaded | M::GateOpened => Tone::Good,
-            M::PeermemRefused
-            | M::PeermemFileMissing
-            | M::PeermemLoadFailed
-            | M::PeermemRegistrationFailed
-            | M::ModuleRefused
-            | M::DriverBuildFailed
-            | M::MofedStorageModulesLoaded
-            | M::MofedThirdPartyModulesLoaded
-            | M::MofedPeermemInUse
-            | M::MofedPeermemNotUnloaded
-            | M::MofedLoadFailed
-            | M::MofedUnloadFailed
-            | M::MofedModuleRefused
-            | M::MofedModuleInUse
-            | M::MofedBuildTimedOut
-            | M::MofedFailed
-            | M::MofedStartFailed
-            | M::MofedSymversMissing
-            | M::GateGaveUp
-            | M::KernelDisagreesAboutVersion
-            | M::KernelUnknownSymbol
-            | M::KernelVersionMagic
-            | M::KernelNoSymbolVersion
-            | M::ModuleSignatureRejected => Tone::Bad,
-            _ => Tone::Plain,
+        match self {
+            Self::Logged(event) => match event.rule().drawn {
+                Drawn::Bad => Tone::Bad,
+                Drawn::Good => Tone::Good,
+                Drawn::Plain | Drawn::Never => Tone::Plain,
+            },
+            Self::Seen(Sight::StubWritten) => Tone::Bad,
+            Self::Seen(_) | Self::ClockSet => Tone::Plain,
         }
     }
 }
@@ -231,9 +207,9 @@ impl Event {
         self.until.map(|until| until.ns).or(self.anchor_ns())
     }
 
-    /// It is this saying.
+    /// It is this event of a log.
     #[must_use]
-    pub fn is_said(&self, meaning: Meaning) -> bool {
-        self.what == What::Said(meaning)
+    pub fn is_logged(&self, event: LogEvent) -> bool {
+        self.what == What::Logged(event)
     }
 }

@@ -79,8 +79,8 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
         let is_alike = |one: &(u32, Vec<usize>), other: &(u32, Vec<usize>)| {
             // How long one waited makes no difference.
             let steps = |at: &&usize| !events[**at].what.is_polled();
-            let told = |at: &usize| (events[*at].what, events[*at].text.as_str());
-            one.1.iter().filter(steps).map(told).eq(other.1.iter().filter(steps).map(told))
+            let words = |at: &usize| (events[*at].what, events[*at].text.as_str());
+            one.1.iter().filter(steps).map(words).eq(other.1.iter().filter(steps).map(words))
         };
         for run in all.chunk_by(is_alike).filter(|run| run.len() > 1) {
             let (like, last) = (run[0].0, run[run.len() - 1].0);

@@ -3,7 +3,7 @@
 
 use super::Story;
 use super::words::{day, moment, span, time_of_day, times};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use crate::stamp::SECOND;
 use std::borrow::Borrow;
 
@@ -56,9 +56,9 @@ const RULES: &[Rule] = &[
     ("RefusedAgainAndAgain", refused_again_and_again),
 ];
 
-pub(super) const PINNED: &[Meaning] = &[Meaning::MofedPeermemInUse, Meaning::MofedPeermemNotUnloaded];
-pub(super) const STORAGE: &[Meaning] = &[Meaning::MofedStorageModulesLoaded];
-pub(super) const THIRD_PARTY: &[Meaning] = &[Meaning::MofedThirdPartyModulesLoaded];
+pub(super) const PINNED: &[LogEvent] = &[LogEvent::MofedPeermemInUse, LogEvent::MofedPeermemNotUnloaded];
+pub(super) const STORAGE: &[LogEvent] = &[LogEvent::MofedStorageModulesLoaded];
+pub(super) const THIRD_PARTY: &[LogEvent] = &[LogEvent::MofedThirdPartyModulesLoaded];
 
 /// All of a story.
 pub(super) fn gaps(story: &Story) -> Vec<Gap> {
@@ -154,9 +154,9 @@ fn mofed_took(story: &Story) -> Vec<Found> {
 }
 
 /// From the first refusal up to the marker, or to the last one where none came.
-fn mofed_refused(story: &Story, why: &[Meaning], what: &str) -> Vec<Found> {
+fn mofed_refused(story: &Story, why: &[LogEvent], what: &str) -> Vec<Found> {
     let refused: Vec<i64> =
-        story.refuses.iter().filter(|(_, meaning)| why.contains(meaning)).map(|(at, _)| *at).collect();
+        story.refuses.iter().filter(|(_, event)| why.contains(event)).map(|(at, _)| *at).collect();
     let (Some(first), Some(last)) = (refused.first(), refused.last()) else { return Vec::new() };
     let refusals = times(refused.len() as u64);
     let (end, text) = match story.next_marker(*last) {

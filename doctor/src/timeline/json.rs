@@ -33,9 +33,9 @@ pub struct Log {
 
 pub(super) fn logs(logs: &Logs) -> Vec<Log> {
     let mut known = vec![0; logs.files.len()];
-    for said in &logs.said {
-        if let Some(known) = known.get_mut(said.file) {
-            *known += said.saying.count;
+    for found in &logs.matches {
+        if let Some(known) = known.get_mut(found.file) {
+            *known += found.count;
         }
     }
     let log = |(file, known): (&crate::symptoms::logs::LogFile, u64)| {

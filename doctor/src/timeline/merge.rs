@@ -3,9 +3,9 @@
 
 use super::words::span;
 use super::{Event, History, Instance, Lane, Sight, Source, Trace, What, When};
-use crate::sentence::{ClockStep, Meaning, Saying, Who};
+use crate::log::{ClockStep, Drawn, LogEvent, LogMatch, LogSource};
 use crate::stamp::{Clock, SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, Said};
+use crate::symptoms::logs::ContainerLog;
 use peermem_gate::order;
 use std::collections::BTreeSet;
 use std::mem;
@@ -42,17 +42,17 @@ type Corrected = (Stamp, i64);
 /// Takes what was said out of the history: it may be long, and is not needed any more.
 pub(super) fn merged(history: &mut History) -> Merged {
     let jumps = jumps(history);
-    let mut by_file: Vec<Vec<Saying>> = Vec::new();
+    let mut by_file: Vec<Vec<LogMatch>> = Vec::new();
     by_file.resize_with(history.logs.files.len(), Vec::new);
-    let all = mem::take(&mut history.logs.said);
-    for Said { file, saying } in all.into_iter().filter(|said| !said.saying.meaning.is_of_any_pod()) {
-        if let Some(of) = by_file.get_mut(file) {
-            of.push(saying);
+    let all = mem::take(&mut history.logs.matches);
+    for found in all.into_iter().filter(|found| found.event.rule().drawn != Drawn::Never) {
+        if let Some(of) = by_file.get_mut(found.file) {
+            of.push(found);
         }
     }
     let mut events = Vec::new();
-    for (at, said) in by_file.into_iter().enumerate() {
-        events.extend(of_log(history, at, said, &jumps));
+    for (at, matches) in by_file.into_iter().enumerate() {
+        events.extend(of_log(history, at, matches, &jumps));
     }
     events = once(events);
     events.extend(history.traces.iter().map(|trace| of_trace(trace, &jumps)));
@@ -113,14 +113,14 @@ fn jumps(history: &History) -> Vec<Jump> {
 
 /// chronyd's own word: it is written once the clock is set.
 fn stepped(history: &History) -> Vec<Jump> {
-    let said = history.logs.saying(Meaning::ClockStepped);
-    let jump = |said: &Said| {
-        let after = said.saying.at.filter(|at| at.clock == Clock::Wall)?;
-        let by = nanoseconds(said.saying.fields.get("seconds")?)?;
+    let steps = history.logs.of(LogEvent::ClockStepped);
+    let jump = |found: &LogMatch| {
+        let after = found.at.filter(|at| at.clock == Clock::Wall)?;
+        let by = nanoseconds(found.fields.get("seconds")?)?;
         let before = Stamp::wall(after.ns.checked_sub(by)?, after.precision_ns);
-        Some(Jump { before, after, since_boot_ns: None, file: said.file, line: said.saying.line })
+        Some(Jump { before, after, since_boot_ns: None, file: found.file, line: found.line })
     };
-    said.filter_map(jump).collect()
+    steps.filter_map(jump).collect()
 }
 
 /// `-3.217154` as chronyd prints it, to the microsecond.
@@ -142,43 +142,43 @@ fn corrected(stamp: Stamp, jumps: &[Jump], file: Option<usize>, line: u64) -> Co
     (Stamp { ns: stamp.ns.saturating_add(by), ..stamp }, by)
 }
 
-fn of_log(history: &History, file: usize, mut said: Vec<Saying>, jumps: &[Jump]) -> Vec<Event> {
-    order::sort_by_key(&mut said, |saying| saying.line);
-    let wall = |saying: &Saying, at: Option<Stamp>| {
+fn of_log(history: &History, file: usize, mut matches: Vec<LogMatch>, jumps: &[Jump]) -> Vec<Event> {
+    order::sort_by_key(&mut matches, |found| found.line);
+    let wall = |found: &LogMatch, at: Option<Stamp>| {
         let at = at?;
         let stamp = at.on_wall(history.logs.booted)?;
         // The kernel's own clock is never set.
         let jumps = if at.clock == Clock::Boot { &[] } else { jumps };
-        Some(corrected(stamp, jumps, Some(file), saying.line))
+        Some(corrected(stamp, jumps, Some(file), found.line))
     };
-    let stamps: Vec<_> = said.iter().map(|saying| wall(saying, saying.at)).collect();
+    let stamps: Vec<_> = matches.iter().map(|found| wall(found, found.at)).collect();
     let next = |from: usize| stamps[from..].iter().flatten().next().map(|(stamp, _)| *stamp);
     let log = &history.logs.files[file];
     let (path, instance): (Rc<Path>, _) =
         (log.path.as_path().into(), log.container.as_ref().map(|log| Rc::new(instance(log))));
     let mut last = None;
-    let mut events = Vec::with_capacity(said.len());
-    for (at, saying) in said.into_iter().enumerate() {
+    let mut events = Vec::with_capacity(matches.len());
+    for (at, found) in matches.into_iter().enumerate() {
         let (when, corrected_ns) = match stamps[at] {
             Some((stamp, by)) => (When::At(stamp), by),
             None => (When::Between { after: last, before: next(at) }, 0),
         };
         last = stamps[at].map(|(stamp, _)| stamp).or(last);
         // A jump is an event of its own.
-        if saying.who == Who::Clock {
+        if found.source == LogSource::Clock {
             continue;
         }
         events.push(Event {
             when,
-            until: wall(&saying, saying.until).map(|(until, _)| until).filter(|_| saying.count > 1),
-            count: saying.count,
-            lane: Lane::of(saying.who),
-            who: saying.who.name(),
-            what: What::Said(saying.meaning),
-            text: text_of(&saying),
-            module: saying.fields.get("module").map(|module| module.replace('-', "_")),
+            until: wall(&found, found.until).map(|(until, _)| until).filter(|_| found.count > 1),
+            count: found.count,
+            lane: Lane::of(found.source),
+            who: found.source.name(),
+            what: What::Logged(found.event),
+            text: text_of(&found),
+            module: found.fields.get("module").map(|module| module.replace('-', "_")),
             instance: instance.clone(),
-            source: Source { path: Rc::clone(&path), line: Some(saying.line + 1) },
+            source: Source { path: Rc::clone(&path), line: Some(found.line + 1) },
             corrected_ns,
         });
     }
@@ -186,10 +186,10 @@ fn of_log(history: &History, file: usize, mut said: Vec<Saying>, jumps: &[Jump])
 }
 
 /// The gate's log has keys behind its sentences.
-fn text_of(saying: &Saying) -> String {
+fn text_of(found: &LogMatch) -> String {
     const KEYS: [&str; 3] = [" condition=", " cause=", " elapsed_s="];
-    let mut text = saying.meaning.text(&saying.fields);
-    if saying.who == Who::Gate {
+    let mut text = found.event.text(&found.fields);
+    if found.source == LogSource::Gate {
         let end = KEYS.iter().filter_map(|key| text.find(key)).min();
         text.truncate(end.unwrap_or(text.len()));
     }
@@ -229,7 +229,7 @@ fn of_jump(history: &History, jump: &Jump) -> Event {
         until: None,
         count: 1,
         lane: Lane::Kernel,
-        who: Who::Clock.name(),
+        who: LogSource::Clock.name(),
         what: What::ClockSet,
         text: jump.text(),
         module: None,

@@ -99,9 +99,9 @@ fn last(events: &[Event], history: &History) -> Option<i64> {
 
 /// The kernel's last start, by its own first sentence or by its clock.
 fn booted(events: &[Event], history: &History) -> Option<i64> {
-    use crate::sentence::Meaning::KernelStarted;
-    let said = events.iter().rev().find(|event| event.what == What::Said(KernelStarted));
-    let said = said.and_then(Event::ns);
+    use crate::log::LogEvent::KernelStarted;
+    let logged = events.iter().rev().find(|event| event.what == What::Logged(KernelStarted));
+    let logged = logged.and_then(Event::ns);
     let by_clock = history.logs.booted.map(|Stamp { ns, .. }| ns.saturating_sub(SECOND));
-    said.max(by_clock)
+    logged.max(by_clock)
 }

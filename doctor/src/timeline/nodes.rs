@@ -60,7 +60,7 @@ pub fn only(mut history: History, asked: Option<&str>) -> Result<History, Mixed>
             pod.and_then(|pod| history.nodes.get(pod)).is_some_and(|of| of != node)
         };
         let elsewhere: BTreeSet<_> = (0..files.len()).filter(|at| is_elsewhere(&files[*at])).collect();
-        history.logs.said.retain(|said| !elsewhere.contains(&said.file));
+        history.logs.matches.retain(|found| !elsewhere.contains(&found.file));
         history.node.get_or_insert_with(|| node.clone());
     }
     match beside(&history) {
@@ -71,7 +71,7 @@ pub fn only(mut history: History, asked: Option<&str>) -> Result<History, Mixed>
 
 /// Logs that say something, with whose they are.
 fn containers(history: &History) -> impl Iterator<Item = (usize, &ContainerLog)> {
-    let speaking: BTreeSet<_> = history.logs.said.iter().map(|said| said.file).collect();
+    let speaking: BTreeSet<_> = history.logs.matches.iter().map(|found| found.file).collect();
     let files = history.logs.files.iter().enumerate().filter(move |(at, _)| speaking.contains(at));
     files.filter_map(|(at, file)| Some((at, file.container.as_ref()?)))
 }
@@ -81,12 +81,12 @@ fn beside(history: &History) -> Option<Mixed> {
     /// By name, one a node.
     const ONCE: [&str; 3] = ["mofed-container", "nvidia-driver-ctr", "k8s-driver-manager"];
     let mut spans: BTreeMap<(&str, &str), (i64, i64)> = BTreeMap::new();
-    for said in &history.logs.said {
-        let Some(log) = history.logs.files.get(said.file).and_then(|file| file.container.as_ref()) else {
+    for found in &history.logs.matches {
+        let Some(log) = history.logs.files.get(found.file).and_then(|file| file.container.as_ref()) else {
             continue;
         };
-        let Some(at) = said.saying.at.and_then(|at| history.logs.on_wall(at)) else { continue };
-        let until = said.saying.until.map_or(at.ns, |until| until.ns);
+        let Some(at) = found.at.and_then(|at| history.logs.on_wall(at)) else { continue };
+        let until = found.until.map_or(at.ns, |until| until.ns);
         if let Some(container) = ONCE.iter().find(|name| **name == log.container && !log.pod.is_empty()) {
             let span = spans.entry((container, &log.pod)).or_insert((at.ns, until));
             *span = (span.0.min(at.ns), span.1.max(until));

@@ -25,7 +25,7 @@ pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec
         (left_out.pods, "pod"),
         (left_out.files, "log"),
         (left_out.bytes, "byte"),
-        (left_out.said, "sentence"),
+        (left_out.matches, "known line"),
         (left_out.unreadable, "more source that cannot be read"),
     ];
     let named = amounts.iter().filter(|(count, _)| *count > 0).map(|(count, noun)| counted(*count, noun));

@@ -2,7 +2,7 @@
 //! What the events come to: when MOFED was ready, when nvidia-peermem was built, when it was asked for.
 
 use super::{Event, Sight, What};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use crate::stamp::SECOND;
 use peermem_gate::order;
 
@@ -45,7 +45,7 @@ pub struct Story {
     /// k8s-driver-manager was done.
     pub done: Vec<i64>,
     /// MOFED refused to start: because of what.
-    pub refuses: Vec<(i64, Meaning)>,
+    pub refuses: Vec<(i64, LogEvent)>,
     /// The kernel itself names MOFED's modules.
     pub kernel_mofed: Vec<i64>,
     /// The first and the last time that is known.
@@ -63,7 +63,7 @@ impl Story {
             let (first, last) = story.span.unwrap_or((ns, end));
             story.span = Some((first.min(ns), last.max(end)));
             match event.what {
-                What::Said(meaning) => story.said(meaning, ns, event),
+                What::Logged(logged) => story.logged(logged, ns, event),
                 What::Seen(sight) => story.seen(sight, ns),
                 What::ClockSet => {}
             }
@@ -73,40 +73,40 @@ impl Story {
         story
     }
 
-    fn said(&mut self, meaning: Meaning, ns: i64, event: &Event) {
-        use Meaning as M;
+    fn logged(&mut self, logged: LogEvent, ns: i64, event: &Event) {
+        use LogEvent as E;
         let is_peermem = event.module.as_deref() == Some(PEERMEM);
-        match meaning {
-            M::MofedStarted => {
+        match logged {
+            E::MofedStarted => {
                 self.starts.push(ns);
                 self.marker.push((ns, false));
             }
-            M::MofedMarkerUnset | M::MofedTerminated | M::KernelStarted => self.marker.push((ns, false)),
-            M::MofedMarkerSet => self.marker.push((ns, true)),
-            M::MofedStorageModulesLoaded
-            | M::MofedThirdPartyModulesLoaded
-            | M::MofedPeermemInUse
-            | M::MofedPeermemNotUnloaded => self.refuses.push((ns, meaning)),
-            M::MofedModuleInUse if event.text.contains(PEERMEM) => {
-                self.refuses.push((ns, M::MofedPeermemInUse));
+            E::MofedMarkerUnset | E::MofedTerminated | E::KernelStarted => self.marker.push((ns, false)),
+            E::MofedMarkerSet => self.marker.push((ns, true)),
+            E::MofedStorageModulesLoaded
+            | E::MofedThirdPartyModulesLoaded
+            | E::MofedPeermemInUse
+            | E::MofedPeermemNotUnloaded => self.refuses.push((ns, logged)),
+            E::MofedModuleInUse if event.text.contains(PEERMEM) => {
+                self.refuses.push((ns, E::MofedPeermemInUse));
             }
-            M::DriverBuildStarted => self.build_starts(ns),
-            M::DriverRelinked | M::DriverBuildFinished | M::DriverInstalled => self.build_ends(ns, meaning),
-            M::DriverManagerAsksForMofed | M::DriverManagerWaitsForMofed | M::RdmaRequested => {
+            E::DriverBuildStarted => self.build_starts(ns),
+            E::DriverRelinked | E::DriverBuildFinished | E::DriverInstalled => self.build_ends(ns, logged),
+            E::DriverManagerAsksForMofed | E::DriverManagerWaitsForMofed | E::RdmaRequested => {
                 self.asked.push(ns);
             }
-            M::DriverManagerDone => self.done.push(ns),
-            M::PeermemModprobe => self.modprobes.push(ns),
-            M::PeermemRefused | M::PeermemFileMissing | M::PeermemLoadFailed => {
+            E::DriverManagerDone => self.done.push(ns),
+            E::PeermemModprobe => self.modprobes.push(ns),
+            E::PeermemRefused | E::PeermemFileMissing | E::PeermemLoadFailed => {
                 let restart = event.instance.as_ref().map(|instance| instance.restart);
                 self.restarts = self.restarts.max(restart.unwrap_or_default());
                 self.refused(ns, &event.text);
             }
-            M::KernelDisagreesAboutVersion | M::KernelUnknownSymbol | M::ModuleRefused if is_peermem => {
+            E::KernelDisagreesAboutVersion | E::KernelUnknownSymbol | E::ModuleRefused if is_peermem => {
                 self.refused(ns, &event.text);
             }
-            M::PeermemLoaded => self.loads.push(ns),
-            M::MofedCompatLoaded => self.kernel_mofed.push(ns),
+            E::PeermemLoaded => self.loads.push(ns),
+            E::MofedCompatLoaded => self.kernel_mofed.push(ns),
             _ => {}
         }
     }
@@ -138,7 +138,7 @@ impl Story {
             Sight::LookPeermemLive => self.loads.push(ns),
             Sight::MofedProcess if is_new(&self.starts) => self.starts.push(ns),
             Sight::DriverBuildBegun => self.build_starts(ns),
-            Sight::DriverBuilt => self.build_ends(ns, Meaning::DriverBuildFinished),
+            Sight::DriverBuilt => self.build_ends(ns, LogEvent::DriverBuildFinished),
             Sight::PeermemWritten | Sight::StubWritten => {
                 self.peermem_written(ns, sight == Sight::StubWritten);
             }
@@ -155,8 +155,8 @@ impl Story {
     }
 
     /// The last word for its end counts; what is installed without having been built here is no build.
-    fn build_ends(&mut self, ns: i64, meaning: Meaning) {
-        let is_install = meaning == Meaning::DriverInstalled;
+    fn build_ends(&mut self, ns: i64, logged: LogEvent) {
+        let is_install = logged == LogEvent::DriverInstalled;
         match self.builds.last_mut() {
             Some(build @ Build { finished: None, .. }) => build.finished = Some(ns),
             Some(Build { finished: Some(finished), .. })
@@ -164,7 +164,7 @@ impl Story {
             {
                 *finished = ns;
             }
-            _ if meaning == Meaning::DriverBuildFinished => {
+            _ if logged == LogEvent::DriverBuildFinished => {
                 self.builds.push(Build { started: None, finished: Some(ns), is_stub: None });
             }
             _ => {}

@@ -178,9 +178,9 @@ impl Timeline {
 impl Picture {
     fn row(&mut self, row: &Row, event: &Event, pods: &BTreeMap<String, String>) {
         let column = COLUMNS.iter().find(|column| column.lane == event.lane).unwrap_or(&COLUMNS[1]);
-        let said = row.text(event, pods, self.with_milliseconds);
+        let label = row.text(event, pods, self.with_milliseconds);
         let characters = usize::try_from((column.width - 2 * PADDING) / CHARACTER).unwrap_or(1);
-        let parts = wrapped(&said, characters);
+        let parts = wrapped(&label, characters);
         let height = i64::try_from(parts.len()).unwrap_or(1) * LINE + 2 * PADDING - 4;
         let middle = self.y + height / 2;
         let time = event.ns().map_or(String::new(), |ns| time_of_day(ns, self.with_milliseconds));

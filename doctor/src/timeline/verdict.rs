@@ -4,7 +4,7 @@
 use super::gap::{Gap, PINNED, STORAGE, THIRD_PARTY};
 use super::words::{day, span, time_of_day};
 use super::{Build, Story};
-use crate::sentence::Meaning;
+use crate::log::LogEvent;
 use crate::stamp::SECOND;
 
 /// How long a gate sees everything hold before it opens: `--settle`'s default.
@@ -100,11 +100,11 @@ pub(super) fn of(story: &Story, gaps: &[Gap]) -> Verdict {
 /// The first that fits counts: what keeps MOFED from starting lies deeper than what comes of it.
 fn race(story: &Story, gaps: &[Gap]) -> Race {
     let has = |id: &str| gaps.iter().any(|gap| gap.id == id);
-    let refuses = |why: &[Meaning]| {
-        let last = story.refuses.iter().rev().find(|(_, meaning)| why.contains(meaning));
+    let refuses = |why: &[LogEvent]| {
+        let last = story.refuses.iter().rev().find(|(_, event)| why.contains(event));
         last.is_some_and(|(at, _)| story.next_marker(*at).is_none())
     };
-    let was_refused = |why: &[Meaning]| story.refuses.iter().any(|(_, meaning)| why.contains(meaning));
+    let was_refused = |why: &[LogEvent]| story.refuses.iter().any(|(_, event)| why.contains(event));
     let is_stub = story.builds.iter().any(|build| build.is_stub == Some(true));
     let is_refused = !story.refusals.is_empty();
     let is_marked = story.last_marker().is_some();

@@ -45,7 +45,7 @@ impl Source {
             return Ok(Self::standard_input());
         }
         let name = path.display().to_string();
-        let refused = |why: &str| Misuse::Said(format!("cannot read reports from {name}: {why}"));
+        let refused = |why: &str| Misuse::Message(format!("cannot read reports from {name}: {why}"));
         let file = open(path).map_err(|error| {
             refused(&format!(
                 "{}: name a file of what `doctor --format json` printed, one report a line",
@@ -90,7 +90,7 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
 /// When the file is not there, or is no such list.
 fn cluster(path: &Path) -> Result<Cluster, Misuse> {
     let refused = |why: String| {
-        Misuse::Said(format!(
+        Misuse::Message(format!(
             "cannot read nodes from {}: {why}: name a file of what `kubectl get nodes,pods -A -o json` printed",
             path.display()
         ))

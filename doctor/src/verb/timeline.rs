@@ -48,7 +48,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
         args.files.iter().try_for_each(|file| refuse_unreadable(file))?;
         probe::gathered(&args.files)
     };
-    let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Said(mixed.to_string()))?;
+    let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Message(mixed.to_string()))?;
     let timeline = Timeline::new(history, args.since.unwrap_or_default());
     let answer = match args.format {
         Picture::Text => timeline.text(columns),
@@ -62,7 +62,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
 /// What is not there was typed wrong.
 fn refuse_unreadable(file: &Path) -> Result<(), Misuse> {
     let Err(error) = file.metadata() else { return Ok(()) };
-    Err(Misuse::Said(format!("cannot read {}: {}", file.display(), errno::words(&error))))
+    Err(Misuse::Message(format!("cannot read {}: {}", file.display(), errno::words(&error))))
 }
 
 /// A terminal's width; a file may be as wide as any picture is.

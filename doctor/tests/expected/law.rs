@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What holds of `doctor`'s answer on every node.
 
-use super::{Said, text};
+use super::{Answer, text};
 use crate::fixture::Node;
 use std::fs;
 
@@ -17,10 +17,10 @@ struct Traces {
 }
 
 /// Every law that `doctor` breaks on this node, a line each.
-pub(crate) fn broken(node: &Node, said: &Said) -> Vec<String> {
+pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
     let traces = Traces::of(node);
     let mut broken = Vec::new();
-    for finding in &said.findings {
+    for finding in &answer.findings {
         let id = text(finding, "id");
         let steps = finding["remedy"].as_array().expect("a remedy");
         let steps: Vec<_> = steps.iter().map(|step| step.as_str().expect("a step")).collect();
@@ -38,12 +38,12 @@ pub(crate) fn broken(node: &Node, said: &Said) -> Vec<String> {
             );
         }
         let is_loud = ["critical", "warning"].contains(&text(finding, "severity"));
-        if is_loud && finding["follows_from"].is_null() && said.code == 0 {
+        if is_loud && finding["follows_from"].is_null() && answer.code == 0 {
             broken.push(format!("exit code 0 beside {id}"));
         }
     }
-    if said.findings.is_empty() && said.code != 0 {
-        broken.push(format!("exit code {}, and nothing found", said.code));
+    if answer.findings.is_empty() && answer.code != 0 {
+        broken.push(format!("exit code {}, and nothing found", answer.code));
     }
     broken
 }

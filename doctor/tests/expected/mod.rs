@@ -35,7 +35,7 @@ pub(crate) enum Expectation {
 }
 
 /// What `doctor` said.
-pub(crate) struct Said {
+pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) findings: Vec<Value>,
     pub(crate) report: Value,
@@ -88,9 +88,9 @@ impl Expectation {
     }
 
     /// Why it is not met.
-    pub(crate) fn unmet(&self, said: &Said) -> Option<String> {
-        let first = said.findings.first();
-        let ids = || said.findings.iter().map(|finding| text(finding, "id")).collect::<Vec<_>>().join(" ");
+    pub(crate) fn unmet(&self, answer: &Answer) -> Option<String> {
+        let first = answer.findings.first();
+        let ids = || answer.findings.iter().map(|finding| text(finding, "id")).collect::<Vec<_>>().join(" ");
         let (is_met, why) = match self {
             Self::NoTwin => (true, String::new()),
             Self::Root(wanted) => {
@@ -111,28 +111,28 @@ impl Expectation {
                 (is_met, format!("no step of the first of {} has {words:?}", ids()))
             }
             Self::Never(words) => {
-                let who = said.findings.iter().find(|finding| has(&all(finding), words));
+                let who = answer.findings.iter().find(|finding| has(&all(finding), words));
                 (who.is_none(), format!("{} says {words:?}", who.map_or("", |who| text(who, "id"))))
             }
             Self::Says(words) => (
-                said.findings.iter().any(|finding| has(&all(finding), words)),
+                answer.findings.iter().any(|finding| has(&all(finding), words)),
                 format!("nothing says {words:?}"),
             ),
             Self::Has(id) => {
-                let is_met = said.findings.iter().any(|finding| text(finding, "id") == id);
+                let is_met = answer.findings.iter().any(|finding| text(finding, "id") == id);
                 (is_met, format!("no {id} in: {}", ids()))
             }
             Self::No(id) => {
-                (said.findings.iter().all(|finding| text(finding, "id") != id), format!("{id} is there"))
+                (answer.findings.iter().all(|finding| text(finding, "id") != id), format!("{id} is there"))
             }
-            Self::Calm => (said.loud().is_empty(), said.loud()),
-            Self::Quiet => (said.is_quiet(), format!("exit {} and {}", said.code, said.loud())),
+            Self::Calm => (answer.loud().is_empty(), answer.loud()),
+            Self::Quiet => (answer.is_quiet(), format!("exit {} and {}", answer.code, answer.loud())),
         };
         (!is_met).then_some(why)
     }
 }
 
-impl Said {
+impl Answer {
     /// What it says of this node.
     pub(crate) fn of(node: &Node) -> Self {
         let out = node.asked("doctor", &["--format", "json"], "80");

@@ -2,8 +2,8 @@
 //! Logs that were gathered elsewhere: must-gathers, kubectl's output, the gate's own log.
 
 use super::files::{DRIVER, REFUSED, Tree, at, bracketed, logrus};
-use super::{drawn, meanings, stdout, timeline, times};
-use peermem_doctor::sentence::Meaning;
+use super::{drawn, logged, stdout, timeline, times};
+use peermem_doctor::log::LogEvent;
 use peermem_doctor::timeline::When;
 use serde_json::Value;
 use std::fs;
@@ -55,13 +55,13 @@ fn what_has_no_times_keeps_its_order() {
     tree.write("gpu_operand_pod_driver-564xm.log", log.concat());
     let timeline = drawn(&tree);
     let order = [
-        Meaning::DriverManagerAsksForMofed,
-        Meaning::DriverManagerDone,
-        Meaning::DriverBuildStarted,
-        Meaning::PeermemModprobe,
-        Meaning::PeermemRefused,
+        LogEvent::DriverManagerAsksForMofed,
+        LogEvent::DriverManagerDone,
+        LogEvent::DriverBuildStarted,
+        LogEvent::PeermemModprobe,
+        LogEvent::PeermemRefused,
     ];
-    assert_eq!(meanings(&timeline), order);
+    assert_eq!(logged(&timeline), order);
     assert!(
         timeline.events[2..]
             .iter()
@@ -99,7 +99,7 @@ fn the_gates_own_log_counts_as_text_and_as_json() {
             .concat(),
         );
         let timeline = drawn(&tree);
-        assert_eq!(meanings(&timeline), [Meaning::GateWaits, Meaning::GateOpened]);
+        assert_eq!(logged(&timeline), [LogEvent::GateWaits, LogEvent::GateOpened]);
         assert_eq!(times(&timeline), [0, 453]);
         assert_eq!(timeline.events[0].text, "the gate waits: MOFED has not set its marker /x");
     }
@@ -169,7 +169,7 @@ fn what_is_typed_wrong_is_refused_and_what_is_no_log_is_named() {
     for (file, why) in [
         ("a.tar.gz", "an archive: unpack it"),
         ("binary", "not a text"),
-        ("novel.txt", "none of its sentences is known"),
+        ("novel.txt", "none of its lines is known"),
         ("both.log", "two containers may have written it"),
     ] {
         let path = tree.root().join(file);

@@ -3,7 +3,7 @@
 
 use super::files::{DRIVER, Tree, at, cri};
 use super::{drawn, gathered};
-use peermem_doctor::sentence::SENTENCES;
+use peermem_doctor::log::RULES;
 use peermem_doctor::timeline::{History, Since, Timeline};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -78,22 +78,21 @@ proptest! {
         is_well_formed(&all(&timeline)[1]);
     }
 
-    /// Whatever was said, and whenever.
+    /// Any events, at any times.
     #[test]
-    fn random_stories_are_drawn(said in proptest::collection::vec((0..SENTENCES.len(), any::<i64>(), 0..3_u32), 0..40), columns in 0..200_usize) {
-        use peermem_doctor::sentence::Saying;
+    fn random_stories_are_drawn(story in proptest::collection::vec((0..RULES.len(), any::<i64>(), 0..3_usize), 0..40), columns in 0..200_usize) {
+        use peermem_doctor::log::LogMatch;
         use peermem_doctor::stamp::Stamp;
-        use peermem_doctor::symptoms::logs::{LogFile, Said};
+        use peermem_doctor::symptoms::logs::LogFile;
         let mut history = History::default();
         history.logs.files = vec![LogFile::default(); 3];
-        for (row, ns, file) in said {
+        for (rule, ns, file) in story {
             let at = Some(Stamp::wall(ns, 1)).filter(|_| ns % 5 != 0);
-            let sentence = &SENTENCES[row];
-            let saying = Saying {
-                meaning: sentence.meaning, who: sentence.who, at, until: at, count: 1,
-                fields: [("module".to_owned(), "nvidia_peermem".to_owned())].into(), text: String::new(), line: u64::from(file),
-            };
-            history.logs.said.push(Said { file: file as usize, saying });
+            let rule = &RULES[rule];
+            history.logs.matches.push(LogMatch {
+                event: rule.event, source: rule.patterns[0].source, at, until: at, count: 1, file, line: file as u64,
+                fields: [("module".to_owned(), "nvidia_peermem".to_owned())].into(), text: String::new(),
+            });
         }
         let timeline = Timeline::new(history, Since::Boot);
         let text = timeline.text(columns);

@@ -7,7 +7,7 @@ use peermem_doctor::probe::gathered;
 use peermem_doctor::stamp::{SECOND, Stamp};
 use peermem_doctor::timeline::{Race, Sight, Since, Timeline, Trace};
 
-/// What the story of each is, by the sentences of those who tell it.
+/// What the story of each is, by the log lines of its programs.
 #[test]
 fn every_race_has_its_name() {
     let storage = "Storage modules are loaded for current driver, terminating prior driver reload failure due to UNLOAD_STORAGE_MODULES not set to \"true\"";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One log's bytes: its beginning and its end, or all of it; packed or not.
 
-use crate::sentence::Listener;
+use crate::log::LogScanner;
 use crate::stamp::Stamp;
 use flate2::read::MultiGzDecoder;
 use peermem_gate::files::read::open;
@@ -40,21 +40,21 @@ impl Log {
         Ok(Self { file, size: metadata.len(), modified })
     }
 
-    /// Gives the first `head` and the last `tail` bytes to the listener.
+    /// Gives the first `head` and the last `tail` bytes to the scanner.
     ///
     /// # Errors
     /// As read(2).
-    pub(super) fn ends(self, head: u64, tail: u64, listener: &mut Listener<'_>) -> io::Result<Extent> {
+    pub(super) fn ends(self, head: u64, tail: u64, scanner: &mut LogScanner<'_>) -> io::Result<Extent> {
         let Self { mut file, size, .. } = self;
         let Some(from) = size.checked_sub(tail).filter(|from| *from > head) else {
             // What is written meanwhile belongs to the next look.
-            return Ok(Extent { read: push(&mut file.take(size), listener)?, left_out: 0 });
+            return Ok(Extent { read: push(&mut file.take(size), scanner)?, left_out: 0 });
         };
-        let mut read = push(&mut (&file).take(head), listener)?;
-        listener.gap();
+        let mut read = push(&mut (&file).take(head), scanner)?;
+        scanner.gap();
         // One byte earlier: where that is a newline, the tail begins with a whole line.
         file.seek(SeekFrom::Start(from - 1))?;
-        read += push(&mut file.take(tail + 1), listener)?;
+        read += push(&mut file.take(tail + 1), scanner)?;
         Ok(Extent { read, left_out: size.saturating_sub(read) })
     }
 
@@ -88,19 +88,19 @@ impl Log {
         feed(&mut self.file.take(most), each)
     }
 
-    /// Unpacks a log that gzip has packed, and gives its first `most` bytes to the listener. How many more there are
+    /// Unpacks a log that gzip has packed, and gives its first `most` bytes to the scanner. How many more there are
     /// nobody knows.
     ///
     /// # Errors
     /// As read(2); `InvalidInput` or `InvalidData` for what does not unpack.
-    pub(super) fn unpacked(self, most: u64, listener: &mut Listener<'_>) -> io::Result<Extent> {
-        let read = push(&mut MultiGzDecoder::new(self.file).take(most), listener)?;
+    pub(super) fn unpacked(self, most: u64, scanner: &mut LogScanner<'_>) -> io::Result<Extent> {
+        let read = push(&mut MultiGzDecoder::new(self.file).take(most), scanner)?;
         Ok(Extent { read, left_out: 0 })
     }
 }
 
-fn push(from: &mut dyn Read, listener: &mut Listener<'_>) -> io::Result<u64> {
-    feed(from, &mut |bytes| listener.push(bytes))
+fn push(from: &mut dyn Read, scanner: &mut LogScanner<'_>) -> io::Result<u64> {
+    feed(from, &mut |bytes| scanner.push(bytes))
 }
 
 fn feed(from: &mut dyn Read, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {

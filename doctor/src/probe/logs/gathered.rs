@@ -7,10 +7,10 @@ mod streams;
 mod walk;
 
 use super::file::Log;
-use super::{ContainerLog, Limits, LogFile, Logs, Reader, Table, system_speakers};
+use super::{ContainerLog, Limits, LogFile, Logs, Reader, RuleSet};
+use crate::log::{LogSource, LogSources};
 use crate::record::place::{self, Gathered as Place};
 use crate::record::{PodFacts, PodList};
-use crate::sentence::{Speakers, Who};
 use crate::timeline::Trace;
 use peermem_gate::files::read::{lines, unreadable};
 use peermem_gate::observation::Unreadable;
@@ -45,7 +45,7 @@ pub fn gather(paths: &[PathBuf], limits: &Limits) -> Gathered {
         walk::walk(path, &mut found, &mut |path, error| reader.cannot_read(path, error));
     }
     let (lists, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_list(&found.path));
-    let mut gatherer = Gatherer { reader, pods: pods(&lists), looks: Vec::new(), tables: tables() };
+    let mut gatherer = Gatherer { reader, pods: pods(&lists), looks: Vec::new(), rule_sets: rule_sets() };
     for found in &found {
         gatherer.file(found, found_beside(&found.path).as_ref());
     }
@@ -59,13 +59,13 @@ struct Gatherer<'a> {
     pods: BTreeMap<String, PodFacts>,
     looks: Vec<Trace>,
     /// By container.
-    tables: BTreeMap<&'static str, Table>,
+    rule_sets: BTreeMap<&'static str, RuleSet>,
 }
 
-/// The sentences of every container that is known.
-fn tables() -> BTreeMap<&'static str, Table> {
-    let names = Who::ALL.iter().flat_map(|who| who.containers()).copied();
-    names.map(|name| (name, Table::of(Speakers::in_container(name)))).collect()
+/// The rules for every container that is known.
+fn rule_sets() -> BTreeMap<&'static str, RuleSet> {
+    let names = LogSource::ALL.iter().flat_map(|source| source.containers()).copied();
+    names.map(|name| (name, RuleSet::of(LogSources::in_container(name)))).collect()
 }
 
 fn is_list(path: &Path) -> bool {
@@ -111,20 +111,20 @@ impl Gatherer<'_> {
         if let Some(place) = place::gathered(&components) {
             let Place { namespace, pod, container, is_previous } = place;
             let of = self.container(namespace, pod, container, is_previous, previous.is_some());
-            if self.tables.contains_key(container) {
+            if self.rule_sets.contains_key(container) {
                 self.streams(path, Some(of));
             }
             return;
         }
-        match sniff::kind(path, found.is_named, &self.tables) {
+        match sniff::kind(path, found.is_named, &self.rule_sets) {
             Ok(Kind::Streams(container)) => {
                 let of = container
                     .map(|container| self.container("", "", container, is_previous, previous.is_some()));
                 self.streams(path, of);
             }
             Ok(Kind::System { is_gz }) => {
-                let table = Table::of(system_speakers());
-                self.reader.listen(path.clone(), None, is_gz, &table);
+                let rules = RuleSet::of(LogSources::of_the_system());
+                self.reader.scan(path.clone(), None, is_gz, &rules);
             }
             Ok(Kind::Other(why)) if found.is_named => {
                 self.reader.name(Unreadable { path: path.clone(), why: why.to_owned() });
@@ -136,9 +136,9 @@ impl Gatherer<'_> {
 
     /// In kubelet's own form and place.
     fn kubelets(&mut self, path: PathBuf, of: ContainerLog, is_gz: bool) {
-        let speakers = Speakers::in_container(&of.container);
-        if !speakers.is_empty() {
-            self.reader.listen(path, Some(of), is_gz, &Table::of(speakers));
+        let sources = LogSources::in_container(&of.container);
+        if !sources.is_empty() {
+            self.reader.scan(path, Some(of), is_gz, &RuleSet::of(sources));
         }
     }
 
@@ -168,25 +168,25 @@ impl Gatherer<'_> {
             self.reader.logs.left_out.files += 1;
             return;
         }
-        let heard = self.heard(path, own);
-        match heard {
+        let scanned = self.scanned(path, own);
+        match scanned {
             Ok(logs) => {
-                for (file, heard) in logs {
-                    self.reader.keep(file, heard);
+                for (file, scanned) in logs {
+                    self.reader.keep(file, scanned);
                 }
             }
             Err(error) => self.reader.name(unreadable(path, &error)),
         }
     }
 
-    fn heard(&mut self, path: &Path, own: Option<ContainerLog>) -> io::Result<streams::Heards> {
+    fn scanned(&mut self, path: &Path, own: Option<ContainerLog>) -> io::Result<streams::ScannedLogs> {
         let log = Log::open(path)?;
         let (size, modified) = (log.size, log.modified);
         let is_previous = path.file_name().is_some_and(|name| name.to_string_lossy().contains("previous"));
         let has_previous = found_beside(path).is_some();
         let container =
             |pod: &str, container: &str| self.container("", pod, container, is_previous, has_previous);
-        let mut streams = Streams::new(&self.tables, modified, self.reader.room(), own);
+        let mut streams = Streams::new(&self.rule_sets, modified, self.reader.room(), own);
         let read = log.decoded(self.reader.bytes_left, &mut |bytes| streams.push(bytes))?;
         let file =
             LogFile { path: path.to_owned(), size, modified: Some(modified), read, ..LogFile::default() };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What containers and the kernel have said: kubelet's logs below /var/log/pods, the kernel's in /dev/kmsg and
+//! Logs of containers and of the kernel: kubelet's below /var/log/pods, the kernel's in /dev/kmsg and
 //! syslog's files.
 //!
-//! Only the logs of containers whose sentences are known are opened. Everything is bounded, and what a bound
+//! Only the logs of containers of which log rules are known are opened. Everything is bounded, and what a bound
 //! leaves out is counted; what cannot be read is named with its path.
 
 mod file;
@@ -13,9 +13,9 @@ mod system;
 pub use gathered::{Gathered, gather};
 use peermem_gate::order;
 
-use crate::sentence::{Form, Heard, Listener, Speakers, Table, Who};
+use crate::log::{Form, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
 use crate::stamp::{Clock, SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Said};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs};
 use file::{Extent, Log};
 use peermem_gate::clock;
 use peermem_gate::files::read::unreadable;
@@ -42,10 +42,10 @@ pub struct Limits {
     pub bytes: u64,
     /// Records of /dev/kmsg.
     pub records: u64,
-    /// Sayings of one log.
-    pub said: usize,
-    /// Sayings in all.
-    pub said_in_all: usize,
+    /// Matches of one log.
+    pub matches: usize,
+    /// Matches in all.
+    pub matches_in_all: usize,
 }
 
 impl Limits {
@@ -58,8 +58,8 @@ impl Limits {
         tail: 256 << 10,
         bytes: 8 << 20,
         records: 40_000,
-        said: 500,
-        said_in_all: 5000,
+        matches: 500,
+        matches_in_all: 5000,
     };
     /// For a history: nearly everything.
     pub const HISTORY: Self = Self {
@@ -70,8 +70,8 @@ impl Limits {
         tail: u64::MAX,
         bytes: 64 << 30,
         records: 1_000_000,
-        said: 5000,
-        said_in_all: 10_000,
+        matches: 5000,
+        matches_in_all: 10_000,
     };
 }
 
@@ -120,66 +120,71 @@ impl<'a> Reader<'a> {
     }
 
     /// Opens a log, if there is still room for it, and keeps what it says.
-    fn listen(&mut self, path: PathBuf, container: Option<ContainerLog>, is_gz: bool, table: &Table) {
+    fn scan(&mut self, path: PathBuf, container: Option<ContainerLog>, is_gz: bool, rules: &RuleSet) {
         let form = if container.is_some() { Form::Container } else { Form::System };
-        self.listen_as(path, container, form, is_gz, table);
+        self.scan_as(path, container, form, is_gz, rules);
     }
 
-    fn listen_as(
+    fn scan_as(
         &mut self,
         path: PathBuf,
         container: Option<ContainerLog>,
         form: Form,
         is_gz: bool,
-        table: &Table,
+        rules: &RuleSet,
     ) {
         if self.logs.files.len() >= self.limits.files || self.bytes_left == 0 || self.room() == 0 {
             self.logs.left_out.files += 1;
             return;
         }
-        match self.heard(&path, is_gz, form, table) {
-            Ok((file, heard)) => self.keep(LogFile { path, container, ..file }, heard),
+        match self.scanned(&path, is_gz, form, rules) {
+            Ok((file, scanned)) => self.keep(LogFile { path, container, ..file }, scanned),
             Err(error) => self.cannot_read(&path, &error),
         }
     }
 
-    /// For more sayings.
+    /// For more matches.
     fn room(&self) -> usize {
-        self.limits.said.min(self.limits.said_in_all.saturating_sub(self.logs.said.len()))
+        self.limits.matches.min(self.limits.matches_in_all.saturating_sub(self.logs.matches.len()))
     }
 
-    fn heard(&self, path: &Path, is_gz: bool, form: Form, table: &Table) -> io::Result<(LogFile, Heard)> {
+    fn scanned(
+        &self,
+        path: &Path,
+        is_gz: bool,
+        form: Form,
+        rules: &RuleSet,
+    ) -> io::Result<(LogFile, Scanned)> {
         let log = resolve(self.root, path).and_then(|real| Log::open(&real))?;
         let (size, modified) = (log.size, log.modified);
         // Clocks differ, and local time may be ahead of UTC by 14 hours.
         let not_after_ns = modified.ns.saturating_add(DAY);
-        let mut listener = Listener::new(table, form, not_after_ns, self.room());
+        let mut scanner = LogScanner::new(rules, form, not_after_ns, self.room());
         let (head, tail) = (self.limits.head.min(self.bytes_left), self.limits.tail.min(self.bytes_left));
         let Extent { read, left_out } = if is_gz {
-            log.unpacked(head.saturating_add(tail), &mut listener)?
+            log.unpacked(head.saturating_add(tail), &mut scanner)?
         } else {
-            log.ends(head, tail, &mut listener)?
+            log.ends(head, tail, &mut scanner)?
         };
         let file = LogFile { size, modified: Some(modified), read, left_out, ..LogFile::default() };
-        Ok((file, listener.end()))
+        Ok((file, scanner.end()))
     }
 
-    fn keep(&mut self, file: LogFile, heard: Heard) {
+    fn keep(&mut self, file: LogFile, scanned: Scanned) {
         let index = self.logs.files.len();
-        let Heard { sayings, first, last, steps, lines, damaged, forgotten, .. } = heard;
+        let Scanned { matches, first, last, steps, lines, damaged, forgotten, .. } = scanned;
         self.bytes_left = self.bytes_left.saturating_sub(file.read);
         self.logs.left_out.bytes += file.left_out;
-        self.logs.left_out.said += forgotten;
+        self.logs.left_out.matches += forgotten;
         self.logs.files.push(LogFile { lines, damaged, forgotten, first, last, steps, ..file });
-        self.logs.said.extend(sayings.into_iter().map(|saying| Said { file: index, saying }));
+        self.logs.matches.extend(matches.into_iter().map(|found| LogMatch { file: index, ..found }));
     }
 
     fn done(mut self) -> Logs {
         let booted = self.logs.booted;
-        let wall =
-            |said: &Said| said.saying.at.and_then(|at| at.on_wall(booted)).map_or(i64::MAX, |at| at.ns);
+        let wall = |found: &LogMatch| found.at.and_then(|at| at.on_wall(booted)).map_or(i64::MAX, |at| at.ns);
         // Stable: what has the same time, or none, stays in the order of its log.
-        order::sort_by_key(&mut self.logs.said, wall);
+        order::sort_by_key(&mut self.logs.matches, wall);
         order::sort(&mut self.logs.pods);
         self.logs
     }
@@ -196,12 +201,8 @@ fn booted(proc: &Path, is_here: bool) -> Option<Stamp> {
     Some(Stamp { clock: Clock::Wall, ns: seconds.checked_mul(SECOND)?, precision_ns: SECOND })
 }
 
-/// The sentences of the system's log.
-fn system_speakers() -> Speakers {
-    services().or([Who::Kernel, Who::Clock].into_iter().collect())
-}
-
-/// Those of them that a log of the kernel alone does not have.
-fn services() -> Speakers {
-    [Who::Kubelet, Who::Containerd, Who::Gridd, Who::FabricManagerStart].into_iter().collect()
+/// The programs that write to the system's log, but not to a log of the kernel alone. Both show the clock's steps.
+fn services() -> LogSources {
+    let is_service = |source: &LogSource| !matches!(source, LogSource::Kernel | LogSource::Clock);
+    LogSources::of_the_system().iter().filter(is_service).collect()
 }

@@ -2,9 +2,9 @@
 //! kubelet's logs: `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/N.log`, or links from there to Docker's files.
 
 use super::file::Log;
-use super::{DAY, Reader, Speakers, Table};
+use super::{DAY, LogSources, Reader, RuleSet};
+use crate::log::trouble;
 use crate::record::place::{self, LogName};
-use crate::sentence::trouble;
 use crate::stamp::SECOND;
 use crate::symptoms::logs::{ContainerLog, Pod, PodContainer, Trouble};
 use peermem_gate::files::root::resolve;
@@ -52,8 +52,8 @@ impl Reader<'_> {
         }
         // The newest log of every container before the second newest of any.
         for Candidate { name, path, container } in rounds.into_iter().flatten() {
-            let table = Table::of(Speakers::in_container(&container.container));
-            self.listen(path, Some(container), name.is_gz, &table);
+            let rules = RuleSet::of(LogSources::in_container(&container.container));
+            self.scan(path, Some(container), name.is_gz, &rules);
         }
     }
 
@@ -85,7 +85,7 @@ impl Reader<'_> {
         let (mut listed, mut logs) = (Vec::new(), Vec::new());
         let is_operators = OPERATORS.iter().any(|operator| namespace.contains(operator));
         for container in containers {
-            let is_known = !Speakers::in_container(&container).is_empty();
+            let is_known = !LogSources::in_container(&container).is_empty();
             let candidates = if is_known || is_operators {
                 self.logs_of(directory, (&namespace, &pod, &uid), &container)
             } else {

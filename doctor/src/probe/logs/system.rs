@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's log: the ring that /dev/kmsg shows, and what syslog has put on disk.
 
-use super::{Form, LogFile, Reader, Speakers, Table, Who, services, system_speakers};
-use crate::sentence::Listener;
+use super::{Form, LogFile, LogSource, LogSources, Reader, RuleSet, services};
+use crate::log::LogScanner;
 use peermem_gate::files::read::open;
 use peermem_gate::files::root::resolve;
 use std::fs;
@@ -21,24 +21,30 @@ const SYSLOG: &str = "syslog";
 const TALOS: &str = "var/log/controller-runtime.log";
 
 impl Reader<'_> {
-    /// What the kernel said, now and before.
+    /// The log of the kernel and of services, of this boot and before.
     pub(super) fn system(&mut self, is_here: bool) {
-        let table = Table::of(system_speakers());
+        let rules = RuleSet::of(LogSources::of_the_system());
         if is_here {
-            self.ring(&table);
+            self.ring(&rules);
         }
         for path in self.files() {
             let is_gz = path.extension().is_some_and(|extension| extension == "gz");
-            self.listen(path, None, is_gz, &table);
+            self.scan(path, None, is_gz, &rules);
         }
         // Beside a kern.log, Debian's syslog has the kernel's lines once more, and the services'.
         let syslog = self.root.join(DIRECTORY).join(SYSLOG);
         if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
-            self.listen(syslog, None, false, &Table::of(services()));
+            self.scan(syslog, None, false, &RuleSet::of(services()));
         }
         let talos = self.root.join(TALOS);
         if resolve(self.root, &talos).is_ok_and(|real| real.is_file()) {
-            self.listen_as(talos, None, Form::Bare, false, &Table::of(Speakers::from_iter([Who::Talos])));
+            self.scan_as(
+                talos,
+                None,
+                Form::Bare,
+                false,
+                &RuleSet::of(LogSources::from_iter([LogSource::Talos])),
+            );
         }
     }
 
@@ -63,14 +69,14 @@ impl Reader<'_> {
         files
     }
 
-    fn ring(&mut self, table: &Table) {
+    fn ring(&mut self, rules: &RuleSet) {
         let path = Path::new(RING);
         // Its stamps are the kernel's own: no year is guessed.
-        let mut listener = Listener::new(table, Form::System, 0, self.room());
-        match ring(self.limits.records, &mut listener) {
+        let mut scanner = LogScanner::new(rules, Form::System, 0, self.room());
+        match ring(self.limits.records, &mut scanner) {
             Ok(read) => {
                 let file = LogFile { path: path.to_owned(), size: read, read, ..LogFile::default() };
-                self.keep(file, listener.end());
+                self.keep(file, scanner.end());
             }
             Err(error) => self.cannot_read(path, &error),
         }
@@ -93,7 +99,7 @@ fn rotated(directory: &Path, name: &str) -> io::Result<Option<String>> {
 }
 
 /// Record by record, from the oldest that is still there.
-fn ring(most: u64, listener: &mut Listener<'_>) -> io::Result<u64> {
+fn ring(most: u64, scanner: &mut LogScanner<'_>) -> io::Result<u64> {
     let mut file = open(Path::new(RING))?;
     let mut record = [0; RECORD];
     let mut all = 0;
@@ -101,7 +107,7 @@ fn ring(most: u64, listener: &mut Listener<'_>) -> io::Result<u64> {
         match file.read(&mut record) {
             Ok(0) => break,
             Ok(length) => {
-                listener.ring(&record[..length]);
+                scanner.ring(&record[..length]);
                 all += length as u64;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,

@@ -2,8 +2,8 @@
 //! What a file is, by its name and its beginning.
 
 use super::super::file::Log;
+use crate::log::{LogSource, RuleSet};
 use crate::record::{self, Lines};
-use crate::sentence::{Table, speaker};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(super) enum Kind {
 struct Seen {
     /// Kinds of lines, as bits.
     kinds: u8,
-    /// Sentences that a container of this name may have said.
+    /// Lines that a container of this name may have written.
     votes: BTreeMap<&'static str, u64>,
 }
 
@@ -42,7 +42,11 @@ const SYSTEM: u8 = 2;
 const LOOKS: u8 = 4;
 const BINARY: u8 = 8;
 
-pub(super) fn kind(path: &Path, is_named: bool, tables: &BTreeMap<&'static str, Table>) -> io::Result<Kind> {
+pub(super) fn kind(
+    path: &Path,
+    is_named: bool,
+    rule_sets: &BTreeMap<&'static str, RuleSet>,
+) -> io::Result<Kind> {
     const ARCHIVES: [&str; 7] = [".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip", ".xz"];
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if ARCHIVES.iter().any(|archive| name.ends_with(archive)) {
@@ -50,11 +54,13 @@ pub(super) fn kind(path: &Path, is_named: bool, tables: &BTreeMap<&'static str, 
     }
     let log = Log::open(path)?;
     let is_gz = log.is_gz()?;
-    let seen = seen(log, if is_named { NAMED_HEAD } else { HEAD }, tables)?;
+    let seen = seen(log, if is_named { NAMED_HEAD } else { HEAD }, rule_sets)?;
     // The longest: `nvidia-driver-ctr` is a part of other names.
-    let by_name =
-        tables.keys().filter(|container| name.contains(**container)).max_by_key(|container| container.len());
-    Ok(match (by_name, seen.winner(tables)) {
+    let by_name = rule_sets
+        .keys()
+        .filter(|container| name.contains(**container))
+        .max_by_key(|container| container.len());
+    Ok(match (by_name, seen.winner(rule_sets)) {
         _ if seen.has(BINARY) => Kind::Other("not a text"),
         _ if seen.has(PREFIXED) => Kind::Streams(None),
         (Some(container), _) => Kind::Streams(Some(container)),
@@ -66,19 +72,19 @@ pub(super) fn kind(path: &Path, is_named: bool, tables: &BTreeMap<&'static str, 
         (None, Winner::Nobody) if seen.has(LOOKS) => Kind::Streams(Some("peermem-gate")),
         (None, Winner::Nobody) if seen.has(SYSTEM) => Kind::System { is_gz },
         (None, Winner::Nobody) => Kind::Other(
-            "none of its sentences is known: name it after its container (nvidia-driver-ctr.log), or take \
+            "none of its lines is known: name it after its container (nvidia-driver-ctr.log), or take \
                 `kubectl logs --prefix`",
         ),
     })
 }
 
-fn seen(log: Log, head: u64, tables: &BTreeMap<&'static str, Table>) -> io::Result<Seen> {
+fn seen(log: Log, head: u64, rule_sets: &BTreeMap<&'static str, RuleSet>) -> io::Result<Seen> {
     let (mut seen, mut lines) = (Seen::default(), Lines::of_any_length());
     log.decoded(head, &mut |bytes| {
         seen.mark(BINARY, memchr::memchr(0, bytes).is_some());
-        lines.push(bytes, |line| seen.line(line, tables));
+        lines.push(bytes, |line| seen.line(line, rule_sets));
     })?;
-    lines.end(|line| seen.line(line, tables));
+    lines.end(|line| seen.line(line, rule_sets));
     Ok(seen)
 }
 
@@ -97,31 +103,31 @@ impl Seen {
         self.kinds |= if is_it { kind } else { 0 };
     }
 
-    fn line(&mut self, line: &[u8], tables: &BTreeMap<&'static str, Table>) {
+    fn line(&mut self, line: &[u8], rule_sets: &BTreeMap<&'static str, RuleSet>) {
         if record::prefixed(line).is_some() {
             return self.mark(PREFIXED, true);
         }
         let text = record::printed(line).text;
         self.mark(LOOKS, memchr::memmem::find(&text, LOOK).is_some());
-        for (container, table) in tables {
-            if table.understand(&text).is_some() {
+        for (container, rules) in rule_sets {
+            if rules.fit(&text).is_some() {
                 *self.votes.entry(container).or_default() += 1;
             }
         }
-        let known = |program: &[u8]| program == b"systemd" || speaker(program).is_some();
-        self.mark(SYSTEM, record::spoken(line).is_some_and(|spoken| known(spoken.program)));
+        let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
+        self.mark(SYSTEM, record::system_line(line).is_some_and(|system_line| known(system_line.program)));
     }
 
-    /// The container whose sentences are the most; where several may say them, the one with the fewest programs in
-    /// it.
-    fn winner(&self, tables: &BTreeMap<&'static str, Table>) -> Winner {
+    /// The container of which the log has the most lines; where several may have written them, the one with the
+    /// fewest programs.
+    fn winner(&self, rule_sets: &BTreeMap<&'static str, RuleSet>) -> Winner {
         let Some(most) = self.votes.values().max() else { return Winner::Nobody };
         let first: Vec<_> =
             self.votes.iter().filter(|(_, votes)| *votes == most).map(|(name, _)| *name).collect();
-        let speakers = |name: &&str| tables[name].speakers();
-        let fewest = first.iter().map(|name| speakers(name).count()).min();
-        let fewest: Vec<_> = first.iter().filter(|name| Some(speakers(name).count()) == fewest).collect();
-        if fewest.iter().all(|name| speakers(name) == speakers(fewest[0])) {
+        let sources = |name: &&str| rule_sets[name].sources();
+        let fewest = first.iter().map(|name| sources(name).count()).min();
+        let fewest: Vec<_> = first.iter().filter(|name| Some(sources(name).count()) == fewest).collect();
+        if fewest.iter().all(|name| sources(name) == sources(fewest[0])) {
             Winner::One(fewest[0])
         } else {
             Winner::Several

@@ -3,8 +3,8 @@
 //! gate logs at `--log-level trace`.
 
 use super::super::{ContainerLog, LogFile};
+use crate::log::{LogScanner, RuleSet, Scanned, own_stamp};
 use crate::record::{Lines, prefixed, printed};
-use crate::sentence::{Heard, Listener, Table, own_stamp};
 use crate::stamp::Stamp;
 use crate::timeline::{Sight, Trace};
 use serde_json::Value;
@@ -19,20 +19,20 @@ const STREAMS: usize = 2000;
 const LOOK: &[u8] = b"look {";
 
 /// A log each.
-pub(super) type Heards = Vec<(LogFile, Heard)>;
+pub(super) type ScannedLogs = Vec<(LogFile, Scanned)>;
 type Name<'a> = &'a dyn Fn(&str, &str) -> ContainerLog;
 
 pub(super) struct Streams<'t> {
-    tables: &'t BTreeMap<&'static str, Table>,
+    rule_sets: &'t BTreeMap<&'static str, RuleSet>,
     not_after_ns: i64,
     room: usize,
     lines: Lines,
-    heard: Hearing<'t>,
+    scanners: Scanners<'t>,
 }
 
-struct Hearing<'t> {
-    own: Option<(ContainerLog, Listener<'t>)>,
-    of: BTreeMap<(String, String), Option<Listener<'t>>>,
+struct Scanners<'t> {
+    own: Option<(ContainerLog, LogScanner<'t>)>,
+    of: BTreeMap<(String, String), Option<LogScanner<'t>>>,
     /// Of containers of which nothing is known.
     others: u64,
     looks: Vec<(Stamp, Shown)>,
@@ -40,39 +40,39 @@ struct Hearing<'t> {
 
 impl<'t> Streams<'t> {
     pub(super) fn new(
-        tables: &'t BTreeMap<&'static str, Table>,
+        rule_sets: &'t BTreeMap<&'static str, RuleSet>,
         modified: Stamp,
         room: usize,
         own: Option<ContainerLog>,
     ) -> Self {
         let not_after_ns = modified.ns.saturating_add(DAY);
-        let listener =
-            |container: &str| tables.get(container).map(|table| listener(table, not_after_ns, room));
-        let own = own.and_then(|of| listener(&of.container).map(|listener| (of, listener)));
-        let heard = Hearing { own, of: BTreeMap::new(), others: 0, looks: Vec::new() };
-        Self { tables, not_after_ns, room, lines: Lines::of_any_length(), heard }
+        let scanner =
+            |container: &str| rule_sets.get(container).map(|rules| scanner(rules, not_after_ns, room));
+        let own = own.and_then(|of| scanner(&of.container).map(|scanner| (of, scanner)));
+        let scanners = Scanners { own, of: BTreeMap::new(), others: 0, looks: Vec::new() };
+        Self { rule_sets, not_after_ns, room, lines: Lines::of_any_length(), scanners }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let Self { tables, not_after_ns, room, lines, heard } = self;
-        lines.push(bytes, |line| heard.line(line, tables, *not_after_ns, *room));
+        let Self { rule_sets, not_after_ns, room, lines, scanners } = self;
+        lines.push(bytes, |line| scanners.line(line, rule_sets, *not_after_ns, *room));
     }
 
-    pub(super) fn end(mut self, file: &LogFile, name: Name<'_>) -> (Heards, Vec<Trace>) {
-        let Self { tables, not_after_ns, room, lines, heard } = &mut self;
-        lines.end(|line| heard.line(line, tables, *not_after_ns, *room));
-        let Hearing { own, of, others, looks } = self.heard;
+    pub(super) fn end(mut self, file: &LogFile, name: Name<'_>) -> (ScannedLogs, Vec<Trace>) {
+        let Self { rule_sets, not_after_ns, room, lines, scanners } = &mut self;
+        lines.end(|line| scanners.line(line, rule_sets, *not_after_ns, *room));
+        let Scanners { own, of, others, looks } = self.scanners;
         let looks = shown(&looks, &file.path);
-        let mut logs: Heards = Vec::new();
+        let mut logs: ScannedLogs = Vec::new();
         let with = |container| LogFile { container, read: 0, ..file.clone() };
-        logs.extend(own.map(|(of, listener)| (with(Some(of)), listener.end())));
-        for ((pod, container), listener) in of {
-            if let Some(listener) = listener {
-                logs.push((with(Some(name(&pod, &container))), listener.end()));
+        logs.extend(own.map(|(of, scanner)| (with(Some(of)), scanner.end())));
+        for ((pod, container), scanner) in of {
+            if let Some(scanner) = scanner {
+                logs.push((with(Some(name(&pod, &container))), scanner.end()));
             }
         }
         if logs.is_empty() || others > 0 {
-            logs.push((with(None), Heard { lines: others, ..Heard::default() }));
+            logs.push((with(None), Scanned { lines: others, ..Scanned::default() }));
         }
         // What was read counts once.
         logs[0].0.read = file.read;
@@ -80,22 +80,22 @@ impl<'t> Streams<'t> {
     }
 }
 
-fn listener(table: &Table, not_after_ns: i64, room: usize) -> Listener<'_> {
-    Listener::new(table, crate::sentence::Form::Container, not_after_ns, room)
+fn scanner(rules: &RuleSet, not_after_ns: i64, room: usize) -> LogScanner<'_> {
+    LogScanner::new(rules, crate::log::Form::Container, not_after_ns, room)
 }
 
-impl<'t> Hearing<'t> {
+impl<'t> Scanners<'t> {
     fn line(
         &mut self,
         line: &[u8],
-        tables: &'t BTreeMap<&'static str, Table>,
+        rule_sets: &'t BTreeMap<&'static str, RuleSet>,
         not_after_ns: i64,
         room: usize,
     ) {
         let Some((pod, container, text)) = prefixed(line) else {
             self.look(line, not_after_ns);
             match &mut self.own {
-                Some((_, listener)) => listener.record(printed(line)),
+                Some((_, scanner)) => scanner.record(printed(line)),
                 None => self.others += 1,
             }
             return;
@@ -103,11 +103,11 @@ impl<'t> Hearing<'t> {
         self.look(text, not_after_ns);
         let key = (pod.to_owned(), container.to_owned());
         if !self.of.contains_key(&key) && self.of.len() < STREAMS {
-            let listener = tables.get(container).map(|table| listener(table, not_after_ns, room));
-            self.of.insert(key.clone(), listener);
+            let scanner = rule_sets.get(container).map(|rules| scanner(rules, not_after_ns, room));
+            self.of.insert(key.clone(), scanner);
         }
         match self.of.get_mut(&key) {
-            Some(Some(listener)) => listener.record(printed(text)),
+            Some(Some(scanner)) => scanner.record(printed(text)),
             _ => self.others += 1,
         }
     }

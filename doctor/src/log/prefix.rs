@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What loggers put before a sentence: a time, a level, a line of source.
+//! What loggers put before a message: a time, a level, a line of source.
 
 use super::LONGEST;
 use crate::record::string_end;
 use crate::stamp::{self, Stamp};
 use std::borrow::Cow;
 
-/// How a line is dressed.
+/// How a line is stripped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dress {
-    /// The sentence alone.
-    Bare,
-    /// `[21-Nov-25_11:51:13] sentence`: entrypoint.sh.
+pub(super) enum LinePrefix {
+    /// The message alone.
+    None,
+    /// `[21-Nov-25_11:51:13] message`: entrypoint.sh.
     Bracketed,
-    /// `2026-09-09T15:56:46.385Z INFO ready/ready.go:85 sentence {"key": …}`: zap's console.
+    /// `2026-09-09T15:56:46.385Z INFO ready/ready.go:85 message {"key": …}`: zap's console.
     Zap,
-    /// `time=2025-11-21T11:51:41Z level=info msg=sentence`, quoted or not, with a time or without: logrus, slog.
+    /// `time=2025-11-21T11:51:41Z level=info msg=message`, quoted or not, with a time or without: logrus, slog.
     Logrus,
-    /// `I1121 11:51:41.123456       1 main.go:27] sentence`: klog.
+    /// `I1121 11:51:41.123456       1 main.go:27] message`: klog.
     Klog,
-    /// `2025/11/21 11:54:07 sentence`: Go's own log.
+    /// `2025/11/21 11:54:07 message`: Go's own log.
     GoLog,
-    /// `Fri Nov 21 11:54:07 UTC 2025 sentence`: date(1).
+    /// `Fri Nov 21 11:54:07 UTC 2025 message`: date(1).
     Dated,
-    /// `[Nov 21 2025 11:52:57] [INFO] [tid 12] sentence`: fabric manager, IMEX.
+    /// `[Nov 21 2025 11:52:57] [INFO] [tid 12] message`: fabric manager, IMEX.
     Threaded,
-    /// `2025-11-21T11:51:41.123456Z  INFO sentence key=value`, or an object: tracing, our own.
+    /// `2025-11-21T11:51:41.123456Z  INFO message key=value`, or an object: tracing, our own.
     Tracing,
 }
 
-/// A sentence out of its dress.
-pub(super) struct Undressed<'a> {
-    pub(super) dress: Dress,
+/// A message out of its prefix.
+pub(super) struct Stripped<'a> {
+    pub(super) prefix: LinePrefix,
     pub(super) text: Cow<'a, [u8]>,
 }
 
-/// Takes the dress off. The text begins with a sentence's first byte.
-pub(super) fn undress(line: &[u8]) -> Undressed<'_> {
+/// Takes the prefix off. The text begins with a message's first byte.
+pub(super) fn strip(line: &[u8]) -> Stripped<'_> {
     let line = line.trim_ascii_start();
-    let dressed = match line.first() {
+    let stripped = match line.first() {
         Some(b'[') => bracketed(line).or_else(|| threaded(line)),
         Some(b'0'..=b'9') => leveled(line).or_else(|| go_log(line)),
         Some(b't' | b'l') => logrus(line),
@@ -47,10 +47,10 @@ pub(super) fn undress(line: &[u8]) -> Undressed<'_> {
         Some(b'{') => object(line),
         _ => None,
     };
-    dressed.unwrap_or(Undressed { dress: Dress::Bare, text: Cow::Borrowed(line) })
+    stripped.unwrap_or(Stripped { prefix: LinePrefix::None, text: Cow::Borrowed(line) })
 }
 
-/// The time in a line's dress, where it has one.
+/// The time in a line's prefix, where it has one.
 pub(super) fn stamp(line: &[u8], not_after_ns: i64) -> Option<Stamp> {
     let line = line.trim_ascii_start();
     let parsed = match line.first()? {
@@ -66,25 +66,25 @@ pub(super) fn stamp(line: &[u8], not_after_ns: i64) -> Option<Stamp> {
     parsed.map(|(stamp, _)| stamp)
 }
 
-const fn dressed(dress: Dress, text: &[u8]) -> Undressed<'_> {
-    Undressed { dress, text: Cow::Borrowed(text) }
+const fn stripped(prefix: LinePrefix, text: &[u8]) -> Stripped<'_> {
+    Stripped { prefix, text: Cow::Borrowed(text) }
 }
 
-fn bracketed(line: &[u8]) -> Option<Undressed<'_>> {
+fn bracketed(line: &[u8]) -> Option<Stripped<'_>> {
     let (_, length) = stamp::entrypoint(&line[1..])?;
     // What its commands print is indented.
-    Some(dressed(Dress::Bracketed, line[1 + length..].strip_prefix(b"] ")?.trim_ascii_start()))
+    Some(stripped(LinePrefix::Bracketed, line[1 + length..].strip_prefix(b"] ")?.trim_ascii_start()))
 }
 
-fn threaded(line: &[u8]) -> Option<Undressed<'_>> {
+fn threaded(line: &[u8]) -> Option<Stripped<'_>> {
     const THREAD: &[u8] = b"] [tid ";
     let at = memchr::memmem::find(&line[..line.len().min(60)], THREAD)? + THREAD.len();
     let end = line[at..].iter().position(|byte| !byte.is_ascii_digit())?;
-    Some(dressed(Dress::Threaded, line[at + end..].strip_prefix(b"] ")?))
+    Some(stripped(LinePrefix::Threaded, line[at + end..].strip_prefix(b"] ")?))
 }
 
 /// A stamp, a level, and in Go's case the line of source.
-fn leveled(line: &[u8]) -> Option<Undressed<'_>> {
+fn leveled(line: &[u8]) -> Option<Stripped<'_>> {
     const LEVELS: [&str; 5] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR"];
     if line.get(10) != Some(&b'T') {
         return None;
@@ -95,17 +95,17 @@ fn leveled(line: &[u8]) -> Option<Undressed<'_>> {
         return None;
     }
     match word(rest) {
-        Some((caller, rest)) if is_caller(caller) => Some(dressed(Dress::Zap, rest)),
-        _ => Some(dressed(Dress::Tracing, rest.trim_ascii_start())),
+        Some((caller, rest)) if is_caller(caller) => Some(stripped(LinePrefix::Zap, rest)),
+        _ => Some(stripped(LinePrefix::Tracing, rest.trim_ascii_start())),
     }
 }
 
 /// Digits where `2025/11/21 11:54:07 ` has them, and nothing else between.
-fn go_log(line: &[u8]) -> Option<Undressed<'_>> {
+fn go_log(line: &[u8]) -> Option<Stripped<'_>> {
     const STAMP: &[u8] = b"0000/00/00 00:00:00 ";
     let (stamp, text) = line.split_at_checked(STAMP.len())?;
     let fits = |(is, shape): (&u8, &u8)| if *shape == b'0' { is.is_ascii_digit() } else { is == shape };
-    stamp.iter().zip(STAMP).all(fits).then(|| dressed(Dress::GoLog, text))
+    stamp.iter().zip(STAMP).all(fits).then(|| stripped(LinePrefix::GoLog, text))
 }
 
 /// `ready/ready.go:85`
@@ -121,8 +121,8 @@ fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], bytes[end..].trim_ascii_start()))
 }
 
-/// Keys before the message are few and short; what follows it belongs to the sentence.
-fn logrus(line: &[u8]) -> Option<Undressed<'_>> {
+/// Keys before the message are few and short; what follows it belongs to the message.
+fn logrus(line: &[u8]) -> Option<Stripped<'_>> {
     const HEAD: usize = 120;
     const MESSAGE: &[u8] = b"msg=";
     if !line.starts_with(b"time=") && !line.starts_with(b"level=") {
@@ -131,16 +131,16 @@ fn logrus(line: &[u8]) -> Option<Undressed<'_>> {
     let at = memchr::memmem::find(&line[..line.len().min(HEAD)], MESSAGE)? + MESSAGE.len();
     let message = &line[at..];
     let Some(quoted) = message.strip_prefix(b"\"") else {
-        return Some(dressed(Dress::Logrus, message));
+        return Some(stripped(LinePrefix::Logrus, message));
     };
     // Of a line that was cut, such as containerd's with its whole configuration, the end is missing.
     let end = string_end(quoted).or((line.len() == LONGEST).then_some(quoted.len()))?;
     let mut text = unescaped(&quoted[..end]);
     text.extend_from_slice(quoted.get(end + 1..).unwrap_or_default());
-    Some(Undressed { dress: Dress::Logrus, text: Cow::Owned(text) })
+    Some(Stripped { prefix: LinePrefix::Logrus, text: Cow::Owned(text) })
 }
 
-/// Go's quoting, as far as sentences need it: `\"` and `\\`; any other escape becomes a blank.
+/// Go's quoting, as far as messages need it: `\"` and `\\`; any other escape becomes a blank.
 fn unescaped(quoted: &[u8]) -> Vec<u8> {
     let mut bytes = quoted.iter().copied();
     let mut text = Vec::with_capacity(quoted.len());
@@ -151,27 +151,27 @@ fn unescaped(quoted: &[u8]) -> Vec<u8> {
     text
 }
 
-fn klog(line: &[u8]) -> Option<Undressed<'_>> {
+fn klog(line: &[u8]) -> Option<Stripped<'_>> {
     // The year does not matter here.
     let (_, length) = stamp::klog(&line[1..], i64::MAX)?;
     let rest = &line[1 + length..];
     let end = memchr::memmem::find(&rest[..rest.len().min(120)], b"] ")?;
-    Some(dressed(Dress::Klog, &rest[end + 2..]))
+    Some(stripped(LinePrefix::Klog, &rest[end + 2..]))
 }
 
-fn dated(line: &[u8]) -> Option<Undressed<'_>> {
+fn dated(line: &[u8]) -> Option<Stripped<'_>> {
     let (_, length) = stamp::date(line)?;
-    Some(dressed(Dress::Dated, line[length..].strip_prefix(b" ")?))
+    Some(stripped(LinePrefix::Dated, line[length..].strip_prefix(b" ")?))
 }
 
 /// Our own log for machines.
-fn object(line: &[u8]) -> Option<Undressed<'_>> {
+fn object(line: &[u8]) -> Option<Stripped<'_>> {
     if !line.starts_with(b"{\"timestamp\":\"") {
         return None;
     }
     let object: serde_json::Value = serde_json::from_slice(line).ok()?;
     let message = object.get("message")?.as_str()?.to_owned();
-    Some(Undressed { dress: Dress::Tracing, text: Cow::Owned(message.into_bytes()) })
+    Some(Stripped { prefix: LinePrefix::Tracing, text: Cow::Owned(message.into_bytes()) })
 }
 
 #[cfg(test)]
@@ -179,70 +179,70 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn is(line: &str, dress: Dress, text: &str) {
-        let undressed = undress(line.as_bytes());
+    fn is(line: &str, prefix: LinePrefix, text: &str) {
+        let undressed = strip(line.as_bytes());
         let seen = String::from_utf8_lossy(&undressed.text).into_owned();
-        assert_eq!((undressed.dress, seen.as_str()), (dress, text), "{line}");
+        assert_eq!((undressed.prefix, seen.as_str()), (prefix, text), "{line}");
     }
 
     #[test]
-    fn every_dress_comes_off() {
-        is("a sentence", Dress::Bare, "a sentence");
-        is("[21-Nov-25_11:51:13] a sentence", Dress::Bracketed, "a sentence");
+    fn every_prefix_comes_off() {
+        is("a message", LinePrefix::None, "a message");
+        is("[21-Nov-25_11:51:13] a message", LinePrefix::Bracketed, "a message");
         is(
-            "2026-09-09T15:56:46.385Z\tINFO\tready/ready.go:85\ta sentence\t{\"path\": \"x\"}",
-            Dress::Zap,
-            "a sentence\t{\"path\": \"x\"}",
+            "2026-09-09T15:56:46.385Z\tINFO\tready/ready.go:85\ta message\t{\"path\": \"x\"}",
+            LinePrefix::Zap,
+            "a message\t{\"path\": \"x\"}",
         );
-        is("2026-09-09T15:56:46.385Z INFO ready/ready.go:85 a sentence", Dress::Zap, "a sentence");
-        is("2025-11-21T11:51:41.123456Z  INFO a sentence key=1", Dress::Tracing, "a sentence key=1");
+        is("2026-09-09T15:56:46.385Z INFO ready/ready.go:85 a message", LinePrefix::Zap, "a message");
+        is("2025-11-21T11:51:41.123456Z  INFO a message key=1", LinePrefix::Tracing, "a message key=1");
         is(
-            "{\"timestamp\":\"2025-11-21T11:51:41Z\",\"level\":\"INFO\",\"message\":\"a sentence\"}",
-            Dress::Tracing,
-            "a sentence",
+            "{\"timestamp\":\"2025-11-21T11:51:41Z\",\"level\":\"INFO\",\"message\":\"a message\"}",
+            LinePrefix::Tracing,
+            "a message",
         );
-        is("time=2025-11-21T11:51:41Z level=info msg=a sentence", Dress::Logrus, "a sentence");
+        is("time=2025-11-21T11:51:41Z level=info msg=a message", LinePrefix::Logrus, "a message");
         is(
-            "time=\"2025-11-21T11:51:41Z\" level=info msg=\"a \\\"sentence\\\"\\n\" key=1",
-            Dress::Logrus,
-            "a \"sentence\"  key=1",
+            "time=\"2025-11-21T11:51:41Z\" level=info msg=\"a \\\"message\\\"\\n\" key=1",
+            LinePrefix::Logrus,
+            "a \"message\"  key=1",
         );
-        is("level=error msg=\"a sentence\"", Dress::Logrus, "a sentence");
-        is("2025/11/21 11:54:07 a sentence", Dress::GoLog, "a sentence");
-        is("[Nov 21 2025 11:52:57] [INFO] [tid 12] a sentence", Dress::Threaded, "a sentence");
-        is("I1121 11:51:41.123456       1 main.go:27] a sentence", Dress::Klog, "a sentence");
-        is("Fri Nov 21 11:54:07 UTC 2025 a sentence", Dress::Dated, "a sentence");
-        is("Fri Nov 21 11:54:07 AM UTC 2025 a sentence", Dress::Dated, "a sentence");
+        is("level=error msg=\"a message\"", LinePrefix::Logrus, "a message");
+        is("2025/11/21 11:54:07 a message", LinePrefix::GoLog, "a message");
+        is("[Nov 21 2025 11:52:57] [INFO] [tid 12] a message", LinePrefix::Threaded, "a message");
+        is("I1121 11:51:41.123456       1 main.go:27] a message", LinePrefix::Klog, "a message");
+        is("Fri Nov 21 11:54:07 UTC 2025 a message", LinePrefix::Dated, "a message");
+        is("Fri Nov 21 11:54:07 AM UTC 2025 a message", LinePrefix::Dated, "a message");
     }
 
     #[test]
     fn of_a_line_that_was_cut_the_beginning_counts() {
         let line = format!("time=1 level=info msg=\"Start cri plugin {}", "x".repeat(LONGEST));
-        let cut = undress(&line.as_bytes()[..LONGEST]);
-        assert!(cut.dress == Dress::Logrus && cut.text.starts_with(b"Start cri plugin x"));
-        assert_eq!(undress(&line.as_bytes()[..LONGEST - 1]).dress, Dress::Bare);
+        let cut = strip(&line.as_bytes()[..LONGEST]);
+        assert!(cut.prefix == LinePrefix::Logrus && cut.text.starts_with(b"Start cri plugin x"));
+        assert_eq!(strip(&line.as_bytes()[..LONGEST - 1]).prefix, LinePrefix::None);
     }
 
     #[test]
-    fn what_is_almost_a_dress_is_a_part_of_the_sentence() {
+    fn an_almost_complete_prefix_belongs_to_the_words() {
         for line in [
-            "[21-Nov-25] a sentence",
-            "[Nov 21 2025 11:52:57] [INFO] [tid x] a sentence",
-            "2026-09-09T15:56:46.385Z NOTE a sentence",
-            "2026-09-09 INFO a sentence",
-            "2026/09/09 a sentence",
-            "level=info a sentence",
+            "[21-Nov-25] a message",
+            "[Nov 21 2025 11:52:57] [INFO] [tid x] a message",
+            "2026-09-09T15:56:46.385Z NOTE a message",
+            "2026-09-09 INFO a message",
+            "2026/09/09 a message",
+            "level=info a message",
             "time=1 msg=\"no end",
-            "I1121 a sentence",
-            "Friday a sentence",
+            "I1121 a message",
+            "Friday a message",
             "{\"timestamp\":\"x\"",
         ] {
-            is(line, Dress::Bare, line);
+            is(line, LinePrefix::None, line);
         }
     }
 
     #[test]
-    fn a_dress_may_tell_the_time() {
+    fn a_prefix_may_have_the_time() {
         for line in [
             "[21-Nov-25_11:51:41] x",
             "2025-11-21T11:51:41Z\tINFO\tx.go:1\tx",
@@ -264,7 +264,7 @@ mod tests {
         fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200), head in 0..8_usize) {
             let heads: [&[u8]; 8] = [b"", b"[", b"2026-09-09T15:56:46.385Z INFO ", b"time=\"x\" msg=\"", b"I1121 11:51:41.1", b"Fri Nov 21 ", b"{\"timestamp\":\"", b"level="];
             let line = [heads[head], bytes.as_slice()].concat();
-            let _ = (undress(&line), stamp(&line, 0));
+            let _ = (strip(&line), stamp(&line, 0));
         }
     }
 }

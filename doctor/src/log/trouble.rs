@@ -26,12 +26,12 @@ const WORDS: [&str; 13] = [
 #[must_use]
 pub fn trouble(tail: &[u8], not_after_ns: i64) -> Option<(Option<Stamp>, String)> {
     let records = tail.split(|byte| *byte == b'\n').rev().filter_map(container);
-    let mut told = records.filter_map(|record| {
+    let mut lines = records.filter_map(|record| {
         let text = String::from_utf8_lossy(record.text.trim_ascii()).into_owned();
-        let is_told = WORDS.iter().any(|word| text.contains(word));
-        is_told.then(|| (record.written.stamp(not_after_ns), shortened(text.as_bytes())))
+        let is_trouble = WORDS.iter().any(|word| text.contains(word));
+        is_trouble.then(|| (record.written.stamp(not_after_ns), shortened(text.as_bytes())))
     });
-    told.next()
+    lines.next()
 }
 
 #[cfg(test)]

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Findings that rest on a line of a log: [`RULES`] says which, and when the line counts.
+
+use super::Case;
+use crate::finding::{Finding, Id};
+use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
+use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
+use crate::stamp::SECOND;
+use peermem_gate::observation::Marker;
+use peermem_gate::survey::process::{Process, Role};
+use std::collections::BTreeMap;
+
+const DRIVER: &str = "nvidia-driver-ctr";
+const DRIVERS: [&str; 3] = [DRIVER, "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
+const MOFED: [&str; 1] = ["mofed-container"];
+/// A container that was restarted as often has not come through.
+const OFTEN: u32 = 3;
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let rules = RULES.iter().flat_map(|rule| rule.findings.iter().map(|row| (rule.event, row)));
+    let mut found: Vec<_> =
+        rules.filter_map(|(event, row)| Some((row.id, counting(case, event, row)?))).collect();
+    // The kernel knows why it refuses, a program only that it was refused.
+    found.sort_by_key(|(_, found)| found.source != LogSource::Kernel);
+    let findings = found.into_iter().map(|(id, found)| case.by_log(id, found));
+    let findings = findings.chain(killed(case)).chain(of_another_stack(case));
+    findings.map(|finding| explained(case, finding)).collect()
+}
+
+/// With what else of the node shows why.
+fn explained(case: &Case<'_>, finding: Finding) -> Finding {
+    match finding.id {
+        Id::CudaNotInitialised => with_modules(case, finding),
+        Id::CudaNotSatisfied => with_driver(case, finding),
+        Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
+            finding.seen("/proc/modules", "nvidia_drm is loaded: it holds every GPU, so none can be reset")
+        }
+        _ => finding,
+    }
+}
+
+fn with_driver(case: &Case<'_>, finding: Finding) -> Finding {
+    match &case.symptoms.driver.loaded {
+        (source, Ok(Some(version))) => finding.seen(source.display(), format!("the driver is {version}")),
+        _ => finding,
+    }
+}
+
+/// Where no switch is on the bus it may be one that Fabric Manager reaches by RDMA.
+fn with_modules(case: &Case<'_>, finding: Finding) -> Finding {
+    if case.symptoms.switches().next().is_some() {
+        return finding;
+    }
+    let missing = ["mlx5_ib", "ib_umad"].into_iter().filter(|name| case.line(name).is_none());
+    missing.fold(finding, |finding, name| {
+        finding
+            .seen("/proc/modules", format!("{name} is not loaded: without it no NVLink 5 switch is reached"))
+    })
+}
+
+/// The line of this event that counts for this finding.
+fn counting<'c>(case: &'c Case<'_>, event: LogEvent, row: &FindingRule) -> Option<&'c LogMatch> {
+    let found =
+        if row.is_fleeting { case.logged_lately(event)? } else { case.logged_apart(&[event], row.until)? };
+    (is_active(row.when, case, found) && is_about(row, found)).then_some(found)
+}
+
+fn is_about(row: &FindingRule, found: &LogMatch) -> bool {
+    let Some((field, words)) = row.about else { return true };
+    let text = Case::field(found, field);
+    words.iter().any(|word| if field == "module" { text == *word } else { text.contains(word) })
+}
+
+/// True when the node is in the state in which this line counts.
+fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
+    let is_live = case.is_listed_live("nvidia");
+    let processes = &case.symptoms.survey.processes;
+    match when {
+        ActiveWhen::NoDriver => !is_live,
+        ActiveWhen::Driver => is_live,
+        ActiveWhen::NoFabricManager => is_live && processes.first(Role::FabricManager).is_none(),
+        ActiveWhen::Plugin => {
+            is_live && processes.first(Role::DevicePlugin).is_none_or(|plugin| is_its(case, plugin, found))
+        }
+        ActiveWhen::Unmended(role) => {
+            processes.first(role).is_none_or(|process| is_its(case, process, found))
+        }
+        ActiveWhen::NoVirtualFunction => {
+            case.symptoms.nics.as_ref().is_ok_and(|nics| nics.iter().all(|nic| !nic.is_virtual))
+        }
+        ActiveWhen::TwoDriverPods => {
+            let pods = case.symptoms.survey.pods.all.iter();
+            pods.filter(|pod| pod.is_here && pod.containers.contains(DRIVER)).count() > 1
+        }
+        ActiveWhen::Restarted => {
+            let container = case.symptoms.logs.file(found).and_then(|file| file.container.as_ref());
+            container.is_some_and(|container| {
+                container.restart >= OFTEN && is_missed(case, &[container.container.as_str()])
+            })
+        }
+        ActiveWhen::Missed => is_missed(case, &[Case::field(found, "container")]),
+        ActiveWhen::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
+        ActiveWhen::Unloaded(module) => case.seen.modules.proc.is_ok() && case.line(module).is_none(),
+        ActiveWhen::Infiniband => case.has_infiniband(),
+        ActiveWhen::HostDriver => case.is_container_driver() == Some(false),
+        ActiveWhen::Without(file) => case.symptoms.chain.stamp(file).written().is_none(),
+        ActiveWhen::Always => true,
+    }
+}
+
+/// A process that has run for a while since the line came has got over it, whatever its log shows.
+fn is_its(case: &Case<'_>, process: &Process, found: &LogMatch) -> bool {
+    let at = case.logged_at(found);
+    let is_older = process.started.zip(at).is_none_or(|(started, at)| started * SECOND <= at);
+    let is_new = process
+        .started
+        .and_then(|started| case.symptoms.chain.clock.age(started))
+        .is_some_and(|age| age < 60);
+    is_older || is_new
+}
+
+/// What these containers are to bring has not come.
+fn is_missed(case: &Case<'_>, containers: &[&str]) -> bool {
+    let are = |names: &[&str]| containers.iter().any(|name| names.contains(name));
+    are(&MOFED) && !matches!(case.seen.marker, Marker::Present(_)) && !case.is_host_mofed()
+        || are(&DRIVERS) && !case.is_listed_live("nvidia")
+}
+
+/// A module of neither stack that needs RDMA. Drivers of other NICs are refused on nodes that work with MOFED.
+fn of_another_stack(case: &Case<'_>) -> Option<Finding> {
+    const USERS: [&str; 10] = [
+        "beegfs",
+        "ib_iser",
+        "ib_isert",
+        "ib_srp",
+        "ib_srpt",
+        "ko2iblnd",
+        "nvme_rdma",
+        "nvmet_rdma",
+        "rds_rdma",
+        "rpcrdma",
+    ];
+    let is_rdma = |symbol: &str| {
+        let symbol = symbol.trim_start_matches('_');
+        symbol.starts_with("ib_") || symbol.starts_with("rdma_")
+    };
+    let found = case.symptoms.logs.of(KernelDisagreesAboutVersion).rfind(|found| {
+        let module = Case::field(found, "module");
+        USERS.contains(&module) && is_rdma(Case::field(found, "symbol")) && case.line(module).is_none()
+    })?;
+    let is_known = case.seen.modules.proc.is_ok() && case.is_of_this_boot(found);
+    is_known.then(|| case.by_log(Id::ModuleOfAnotherStack, found))
+}
+
+/// The kernel names the control group, and that the pod.
+fn killed(case: &Case<'_>) -> Option<Finding> {
+    let found = case.logged(&[KernelOutOfMemory], &[])?;
+    let group = Case::field(found, "cgroup").replace('_', "-");
+    let pods = &case.symptoms.survey.pods.all;
+    let pod = pods.iter().find(|pod| !pod.uid.is_empty() && group.contains(&pod.uid))?;
+    let containers: Vec<_> = pod.containers.iter().map(String::as_str).collect();
+    let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
+    let seen = format!("{} was killed in the control group of this pod", Case::field(found, "program"));
+    is_missed(case, &containers)
+        .then(|| case.by_log(Id::KilledForMemory, found).seen(format!("pod {name}"), seen))
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The lines of the upstream programs' logs and of the kernel's, and what they mean. Pure.
+//!
+//! [`RULES`] is the whole knowledge. A line fits if a program that may have written that log has exactly this line,
+//! behind the prefix of that program's logger. A line that almost fits means nothing. [`LogScanner`] reads a log.
+
+mod boots;
+mod pattern;
+mod prefix;
+mod rule;
+mod scan;
+mod source;
+mod table;
+mod trouble;
+
+pub use rule::{ActiveWhen, Drawn, Pattern};
+pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, scan};
+pub use source::{LogSource, LogSources};
+pub use table::{FindingRule, LogEvent, LogRule, RULES};
+pub use trouble::trouble;
+
+use crate::stamp::Stamp;
+use prefix::LinePrefix;
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Of a field and of a text as much as fits a line.
+const FIELD: usize = 200;
+/// No pattern is longer.
+const LONGEST: usize = 4096;
+
+/// A line that fits a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// What it means.
+    pub event: LogEvent,
+    /// The pattern.
+    pub pattern: &'static Pattern,
+    /// The text of the pattern's fields; hostile, like all that comes out of a log.
+    pub fields: BTreeMap<String, String>,
+}
+
+/// The rules of some programs.
+#[derive(Clone, Debug)]
+pub struct RuleSet {
+    sources: LogSources,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    event: LogEvent,
+    pattern: &'static Pattern,
+    /// The pattern's words up to its first field: nearly every line of a log is settled by them.
+    opening: &'static [u8],
+}
+
+impl RuleSet {
+    /// The rules of these programs.
+    #[must_use]
+    pub fn of(sources: LogSources) -> Self {
+        let rows = RULES.iter().flat_map(|rule| {
+            let row = |pattern: &'static Pattern| Row {
+                event: rule.event,
+                pattern,
+                opening: pattern::opening(pattern.words).as_bytes(),
+            };
+            rule.patterns.iter().filter(move |pattern| sources.contain(pattern.source)).map(row)
+        });
+        Self { sources, rows: rows.collect() }
+    }
+
+    /// The programs.
+    #[must_use]
+    pub fn sources(&self) -> LogSources {
+        self.sources
+    }
+
+    /// What this line means, if a rule is known for it. Of several patterns that fit, the one with the most words
+    /// of its own counts.
+    #[must_use]
+    pub fn fit(&self, line: &[u8]) -> Option<Fit> {
+        let line = smoothed(&line[..line.len().min(LONGEST)]);
+        let stripped = prefix::strip(&line);
+        let text = smoothed(&stripped.text);
+        let has_prefix = |source: LogSource| {
+            stripped.prefix == LinePrefix::None || source.prefixes().contains(&stripped.prefix)
+        };
+        let rows =
+            self.rows.iter().filter(|row| text.starts_with(row.opening) && has_prefix(row.pattern.source));
+        let fitting = rows.filter_map(|row| Some((row, pattern::fit(row.pattern.words, &text)?)));
+        let own_words = |row: &Row| pattern::own_words(row.pattern.words);
+        let (row, fields) = fitting.max_by_key(|(row, _)| (own_words(row), Reverse(row.event)))?;
+        let short = if row.pattern.source == LogSource::Kubelet { ending } else { shortened };
+        let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), short(field)));
+        Some(Fit { event: row.event, pattern: row.pattern, fields: fields.collect() })
+    }
+}
+
+const ESCAPE: u8 = 0x1b;
+
+/// Without a terminal's escape sequences, and with one blank where there are several: openibd puts its `[ OK ]` into
+/// column 60 by one or the other.
+fn smoothed(text: &[u8]) -> Cow<'_, [u8]> {
+    let is_smooth = memchr::memchr3(ESCAPE, b'\t', b'\r', text).is_none()
+        && memchr::memmem::find(text, b"  ").is_none()
+        && !text.ends_with(b" ");
+    if is_smooth {
+        return Cow::Borrowed(text);
+    }
+    let mut smooth = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            ESCAPE => {
+                // CSI: `ESC [`, parameters, and a letter.
+                let _ = bytes.find(u8::is_ascii_alphabetic);
+            }
+            b' ' | b'\t' | b'\r' if smooth.last() == Some(&b' ') => {}
+            b'\t' | b'\r' => smooth.push(b' '),
+            byte => smooth.push(byte),
+        }
+    }
+    while smooth.last() == Some(&b' ') {
+        smooth.pop();
+    }
+    Cow::Owned(smooth)
+}
+
+/// Hostile bytes as a text of bounded length. Control characters stay: who prints it escapes them.
+fn shortened(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(FIELD)]);
+    if bytes.len() > FIELD { format!("{}…", text.trim_end_matches('\u{fffd}')) } else { text.into_owned() }
+}
+
+/// The same of its end: kubelet puts what it did before what went wrong, and the pod's name behind it.
+fn ending(bytes: &[u8]) -> String {
+    let end = memchr::memmem::find(bytes, b"\" pod=").unwrap_or(bytes.len());
+    let bytes = bytes[..end].strip_suffix(b"\"").unwrap_or(&bytes[..end]);
+    // Go has quoted it again and again.
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(FIELD)..]).replace("\\n", " ");
+    let text = text.replace('\\', "");
+    if bytes.len() > FIELD { format!("…{}", text.trim_start_matches('\u{fffd}')) } else { text }
+}
+
+/// The time in a line's own prefix, for logs without times of their own.
+#[must_use]
+pub fn own_stamp(line: &[u8], not_after_ns: i64) -> Option<Stamp> {
+    prefix::stamp(line, not_after_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns() -> impl Iterator<Item = &'static Pattern> {
+        RULES.iter().flat_map(|rule| rule.patterns)
+    }
+
+    #[test]
+    fn every_row_is_sound() {
+        for row in patterns() {
+            let opens = row.words.matches('<').count();
+            assert_eq!(opens, row.words.matches('>').count(), "{}", row.words);
+            assert!(row.words.len() <= LONGEST && !row.words.is_empty(), "{}", row.words);
+            // Smoothed texts have no such blanks: such a row would never fit.
+            assert_eq!(smoothed(row.words.as_bytes()), row.words.as_bytes(), "{}", row.words);
+            let inner = row.words.matches("..>").count() - usize::from(row.words.ends_with("..>"));
+            assert!(inner <= 1, "{}: two fields without an end take time without one", row.words);
+        }
+    }
+
+    #[test]
+    fn no_pattern_is_listed_twice() {
+        for row in patterns() {
+            let same = |other: &&Pattern| other.source == row.source && other.words == row.words;
+            assert_eq!(patterns().filter(same).count(), 1, "{}", row.words);
+        }
+    }
+
+    #[test]
+    fn every_field_of_a_phrase_is_in_a_pattern() {
+        for rule in RULES {
+            for field in rule.phrase.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
+                let has = |pattern: &Pattern| {
+                    pattern.words.contains(&format!("<{field}>"))
+                        || pattern.words.contains(&format!("<{field}..>"))
+                };
+                assert!(rule.patterns.iter().any(has), "{}: no pattern has {field}", rule.event);
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_is_a_row_of_the_table() {
+        assert!(RULES.iter().all(|rule| std::ptr::eq(rule.event.rule(), rule)));
+    }
+
+    #[test]
+    fn a_line_fits_only_in_the_log_of_its_program() {
+        let means = |container: &str, line: &str| {
+            RuleSet::of(LogSources::in_container(container)).fit(line.as_bytes()).map(|fit| fit.event)
+        };
+        let set = "[21-Nov-25_11:58:39] Setting driver ready state";
+        assert_eq!(means("mofed-container", set), Some(LogEvent::MofedMarkerSet));
+        assert_eq!(means("nvidia-driver-ctr", set), None, "another container");
+        assert_eq!(means("train", set), None);
+        // The same words mean something else behind another program's prefix.
+        let start = "NVIDIA driver container exec start";
+        assert_eq!(
+            means("mofed-container", &format!("[21-Nov-25_11:51:06] {start}")),
+            Some(LogEvent::MofedStarted)
+        );
+        let go = format!("2026-09-09T15:56:46.385Z\tINFO\tentrypoint/entrypoint.go:106\t{start}");
+        assert_eq!(means("mofed-container", &go), Some(LogEvent::MofedLoads));
+        assert_eq!(
+            means("mofed-container", &format!("level=info msg=\"{start}\"")),
+            Some(LogEvent::MofedLoads)
+        );
+        assert_eq!(means("mofed-container", &format!("Fri Nov 21 11:54:07 UTC 2025 {start}")), None);
+    }
+
+    #[test]
+    fn terminals_leave_no_trace() {
+        let rules = RuleSet::of(LogSources::in_container("mofed-container"));
+        for line in [
+            "Loading HCA driver and Access Layer:\u{1b}[60G[\u{1b}[0;32m  OK  \u{1b}[0;39m]",
+            "Loading HCA driver and Access Layer:                       [  OK  ]\r",
+            "Loading HCA driver and Access Layer:[60G[  OK  ]",
+        ] {
+            let event = rules.fit(line.as_bytes()).map(|fit| fit.event);
+            assert_eq!(event, Some(LogEvent::MofedLoaded), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The parts of a log rule.
+
+use super::source::LogSource;
+use peermem_gate::survey::process::Role;
+
+/// A line of a program's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The program that writes it.
+    pub source: LogSource,
+    /// The first release that does.
+    pub since: &'static str,
+    /// The line's words, with fields in angle brackets.
+    pub words: &'static str,
+    /// The program repeats the line while nothing changes.
+    pub is_polled: bool,
+}
+
+/// How a timeline draws an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawn {
+    /// As a failure.
+    Bad,
+    /// As something that others wait for.
+    Good,
+    /// As a step like others.
+    Plain,
+    /// Not at all: kubelet's words about any pod, which may be no step of MOFED's or the driver's.
+    Never,
+}
+
+/// The state of the node in which an event still counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActiveWhen {
+    /// nvidia is not live.
+    NoDriver,
+    /// nvidia is live.
+    Driver,
+    /// nvidia is live, and no fabric manager runs.
+    NoFabricManager,
+    /// nvidia is live, and the device plugin that runs is the one that wrote the line.
+    Plugin,
+    /// kubelet has two driver pods on this node.
+    TwoDriverPods,
+    /// The container that wrote the line was restarted several times, and its driver is not there.
+    Restarted,
+    /// The driver, or MOFED, of the container is not there.
+    Missed,
+    /// No CDI specification of NVIDIA's is on the node.
+    NoCdi,
+    /// This module is not loaded.
+    Unloaded(&'static str),
+    /// This file of the readiness chain is missing.
+    Without(&'static str),
+    /// The driver is installed on the host.
+    HostDriver,
+    /// The program that wrote the line was not started again since, or only a moment ago.
+    Unmended(Role),
+    /// No NIC has a virtual function.
+    NoVirtualFunction,
+    /// The node has an `InfiniBand` port.
+    Infiniband,
+    /// Any.
+    Always,
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The programs whose logs are read: in which containers they run, and how they print a line.
+
+use super::prefix::LinePrefix;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! sources {
+    ($($source:ident: $name:literal, $read_in:literal
+        $(, in [$($container:literal),*])? $(, as [$($identifier:literal),*])? $(, prefixes [$($prefix:ident),*])?;)*
+    ) => {
+        /// A program with known log lines.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum LogSource { $(#[doc = $name] $source,)* }
+
+        impl LogSource {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$source,)*];
+
+            /// Its name for people.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$source => $name,)* }
+            }
+
+            /// The upstream source that its patterns come from.
+            #[must_use]
+            pub fn read_in(self) -> &'static str {
+                match self { $(Self::$source => $read_in,)* }
+            }
+
+            /// The containers that it runs in, by name.
+            #[must_use]
+            pub fn containers(self) -> &'static [&'static str] {
+                match self { $(Self::$source => &[$($($container),*)?],)* }
+            }
+
+            /// Its names in the system's log.
+            #[must_use]
+            pub fn identifiers(self) -> &'static [&'static str] {
+                match self { $(Self::$source => &[$($($identifier),*)?],)* }
+            }
+
+            /// The prefixes of its lines. A line without a prefix may be its too: some lines are of programs that it
+            /// runs, and logs are passed on without prefixes.
+            pub(super) fn prefixes(self) -> &'static [LinePrefix] {
+                match self { $(Self::$source => &[$($(LinePrefix::$prefix),*)?],)* }
+            }
+        }
+    };
+}
+
+sources! {
+    MofedBash: "MOFED (bash entrypoint)", "doca-driver-build, entrypoint.sh",
+        in ["mofed-container"], prefixes [Bracketed];
+    MofedGo: "MOFED (Go entrypoint)", "doca-driver-build, entrypoint/",
+        in ["mofed-container"], prefixes [Zap, Tracing, Logrus];
+    MofedToolkit: "MOFED's driver toolkit", "doca-driver-build, dtk_nic_driver_build.sh and entrypoint/internal/dtk",
+        in ["openshift-driver-toolkit-ctr"], prefixes [Bracketed, Zap];
+    DriverManager: "k8s-driver-manager", "k8s-driver-manager, cmd/driver-manager and driver-manager",
+        in ["k8s-driver-manager"], prefixes [Logrus];
+    Driver: "nvidia-driver-ctr", "gpu-driver-container, nvidia-driver and ocp_dtk_entrypoint",
+        in ["nvidia-driver-ctr"], prefixes [Dated];
+    DriverToolkit: "the GPU driver's driver toolkit", "gpu-driver-container, ocp_dtk_entrypoint",
+        in ["openshift-driver-toolkit-ctr"];
+    Peermem: "nvidia-peermem-ctr", "gpu-driver-container, nvidia-driver reload_nvidia_peermem",
+        in ["nvidia-peermem-ctr"];
+    Validator: "the operator's validator", "gpu-operator, cmd/nvidia-validator and assets/",
+        in ["driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation", "mofed-validation",
+            "nvidia-operator-validator"],
+        prefixes [Logrus];
+    Toolkit: "nvidia-container-toolkit", "nvidia-container-toolkit, cmd/nvidia-ctk-installer",
+        in ["nvidia-container-toolkit-ctr"], prefixes [Logrus];
+    DevicePlugin: "nvidia-device-plugin", "k8s-device-plugin, cmd/nvidia-device-plugin",
+        in ["nvidia-device-plugin", "nvidia-device-plugin-ctr"], prefixes [Klog];
+    MigManager: "nvidia-mig-manager", "mig-parted, cmd/nvidia-mig-manager and pkg/mig/reconfigure",
+        in ["nvidia-mig-manager"], prefixes [Logrus];
+    RdmaPlugin: "the RDMA shared device plugin", "k8s-rdma-shared-dev-plugin, pkg/resources",
+        in ["rdma-shared-dp", "k8s-rdma-shared-dp-ds", "kube-rdma-shared-dp"], prefixes [GoLog];
+    SriovDaemon: "the SR-IOV operator's daemon", "sriov-network-operator, pkg/plugins/mellanox",
+        in ["sriov-network-config-daemon"], prefixes [Zap];
+    ImexDaemon: "nvidia-imex", "nvidia-imex; k8s-dra-driver-gpu, cmd/compute-domain-daemon",
+        in ["compute-domain-daemon"], prefixes [Threaded];
+    Gate: "peermem-gate", "this program",
+        in ["peermem-gate", "peermem-gate-keep", "nvidia-driver-ctr", "nvidia-peermem-ctr", "k8s-driver-manager"],
+        prefixes [Tracing];
+    Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat",
+        as ["kernel"];
+    Kubelet: "kubelet", "kubernetes, pkg/kubelet/pod_workers.go; containerd",
+        as ["kubelet", "k3s", "rke2", "microk8s.daemon-kubelite"], prefixes [Klog];
+    Containerd: "containerd", "containerd, cmd/containerd/server and internal/cri",
+        as ["containerd"], prefixes [Logrus];
+    Gridd: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
+    FabricManagerStart: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
+        as ["nvidia-fabricmanager-start.sh"];
+    // A service, whose log has that name.
+    Talos: "Talos", "talos, internal/app/machined, KernelModuleSpecController",
+        in ["controller-runtime"], prefixes [Tracing];
+    Clock: "chronyd", "chrony, sys_generic.c and reference.c", as ["chronyd"];
+}
+
+impl LogSource {
+    /// The program that has this name in the system's log.
+    #[must_use]
+    pub fn identified(name: &[u8]) -> Option<Self> {
+        let is_its = |source: &Self| source.identifiers().iter().any(|own| own.as_bytes() == name);
+        Self::ALL.iter().copied().find(is_its)
+    }
+}
+
+impl fmt::Display for LogSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Programs that may have written a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSources(u32);
+
+impl LogSources {
+    /// Those that run in a container of this name; none where no line of such a container is known.
+    #[must_use]
+    pub fn in_container(name: &str) -> Self {
+        LogSource::ALL.iter().copied().filter(|source| source.containers().contains(&name)).collect()
+    }
+
+    /// Those that write to the system's log.
+    #[must_use]
+    pub fn of_the_system() -> Self {
+        LogSource::ALL.iter().copied().filter(|source| !source.identifiers().is_empty()).collect()
+    }
+
+    /// Is it among them?
+    #[must_use]
+    pub fn contain(self, source: LogSource) -> bool {
+        self.0 & 1 << source as u16 != 0
+    }
+
+    /// Each of them.
+    #[must_use = "an iterator does nothing by itself"]
+    pub fn iter(self) -> impl Iterator<Item = LogSource> {
+        LogSource::ALL.iter().copied().filter(move |source| self.contain(*source))
+    }
+
+    /// There is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Any of these.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+}
+
+impl FromIterator<LogSource> for LogSources {
+    fn from_iter<I: IntoIterator<Item = LogSource>>(all: I) -> Self {
+        Self(all.into_iter().fold(0, |set, source| set | 1 << source as u16))
+    }
+}

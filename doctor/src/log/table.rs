@@ -1,0 +1,803 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every log line that is understood: a block for each event.
+//!
+//! ```text
+//! Event: "phrase for people", how it is drawn {
+//!     Source "first release" "pattern" polled;                 one or more lines that mean it
+//!     => Finding while When about "field" [words] until [events];  a finding that rests on it
+//!     ~> Finding …;                                            one that counts only for minutes
+//! }
+//! ```
+//!
+//! The patterns are upstream's own words ([`LogSource::read_in`]), with fields in angle brackets. The release is the
+//! first that has the line (`-` where no release is known to lack it). `polled`: the program repeats the line while
+//! nothing changes. Each new pattern needs a line in `tests/log_lines` that fits and one that almost does.
+#![allow(clippy::enum_glob_use, reason = "a row is a line")]
+
+use super::rule::{ActiveWhen, Drawn, Pattern};
+use super::source::LogSource;
+use crate::finding::Id;
+use peermem_gate::survey::process::Role;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A row of the table: an event, the lines that mean it, and the findings that rest on it.
+#[derive(Clone, Copy, Debug)]
+pub struct LogRule {
+    /// What happened.
+    pub event: LogEvent,
+    /// In words for people; `<why>` is replaced by that field of the line.
+    pub phrase: &'static str,
+    /// How a timeline draws it.
+    pub drawn: Drawn,
+    /// The lines that mean it.
+    pub patterns: &'static [Pattern],
+    /// The findings that rest on it.
+    pub findings: &'static [FindingRule],
+}
+
+/// A finding that rests on an event.
+#[derive(Clone, Copy, Debug)]
+pub struct FindingRule {
+    /// The finding.
+    pub id: Id,
+    /// The state of the node in which the event still counts.
+    pub when: ActiveWhen,
+    /// A field of the line, and words of which it must have one. The field `module` must equal one.
+    pub about: Option<(&'static str, &'static [&'static str])>,
+    /// Later events that clear it.
+    pub until: &'static [LogEvent],
+    /// The line must have been written in the last minutes: kubelet repeats what is still so.
+    pub is_fleeting: bool,
+}
+
+impl LogEvent {
+    /// Its row of the table.
+    #[must_use]
+    pub fn rule(self) -> &'static LogRule {
+        &RULES[self as usize]
+    }
+
+    /// Its phrase with the line's fields in it, as they came: escape it where it is printed.
+    #[must_use]
+    pub fn text(self, fields: &BTreeMap<String, String>) -> String {
+        let mut text = self.rule().phrase.to_owned();
+        for (name, value) in fields {
+            text = text.replace(&format!("<{name}>"), value);
+        }
+        text
+    }
+}
+
+impl fmt::Display for LogEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+macro_rules! active_when {
+    () => {
+        ActiveWhen::Always
+    };
+    ($when:ident) => {
+        ActiveWhen::$when
+    };
+    ($when:ident $argument:expr) => {
+        ActiveWhen::$when($argument)
+    };
+}
+
+macro_rules! drawn {
+    () => {
+        Drawn::Plain
+    };
+    ($drawn:ident) => {
+        Drawn::$drawn
+    };
+}
+
+macro_rules! about {
+    () => {
+        None
+    };
+    ($field:literal $words:tt) => {
+        Some(($field, &$words))
+    };
+}
+
+macro_rules! is_polled {
+    () => {
+        false
+    };
+    (polled) => {
+        true
+    };
+}
+
+macro_rules! finding_rule {
+    ($is_fleeting:literal, $id:ident, ($($when:tt)*), ($($about:tt)*), [$($until:ident),*]) => {
+        FindingRule {
+            id: Id::$id,
+            when: active_when!($($when)*),
+            about: about!($($about)*),
+            until: &[$(LogEvent::$until),*],
+            is_fleeting: $is_fleeting,
+        }
+    };
+}
+
+macro_rules! log_rules {
+    ($($event:ident: $phrase:literal $(, $drawn:ident)? {
+        $($source:ident $since:literal $words:literal $($polled:ident)?;)+
+        $(=> $id:ident $(while $when:ident $(($argument:expr))?)? $(about $field:literal $about:tt)?
+            $(until [$($until:ident),*])?;)*
+        $(~> $fleeting:ident $(while $fleeting_when:ident $(($fleeting_argument:expr))?)?
+            $(about $fleeting_field:literal $fleeting_about:tt)?;)*
+    })*) => {
+        /// What a log line means. Several programs, or releases of one, may have lines that mean the same.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum LogEvent { $(#[doc = concat!("``", $phrase, "``")] $event,)* }
+
+        named!(LogEvent: $($event),*);
+
+        /// The whole table, in the order of the events.
+        pub static RULES: &[LogRule] = &[$(LogRule {
+            event: LogEvent::$event,
+            phrase: $phrase,
+            drawn: drawn!($($drawn)?),
+            patterns: &[$(Pattern {
+                source: LogSource::$source,
+                since: $since,
+                words: $words,
+                is_polled: is_polled!($($polled)?),
+            }),+],
+            findings: &[
+                $(finding_rule!(false, $id, ($($when $($argument)?)?), ($($field $about)?), [$($($until),*)?]),)*
+                $(finding_rule!(true, $fleeting, ($($fleeting_when $($fleeting_argument)?)?),
+                    ($($fleeting_field $fleeting_about)?), []),)*
+            ],
+        }),*];
+    };
+}
+
+/// The modules of NVIDIA's driver that a machine with GPUs cannot do without.
+const MODULES: [&str; 6] =
+    ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia-uvm", "nvidia-modeset"];
+
+log_rules! {
+    // MOFED.
+    MofedStarted: "the MOFED container starts" {
+        MofedBash "24.04" "NVIDIA driver container exec start";
+        MofedGo "25.04" "NVIDIA driver container exec preStart";
+    }
+    MofedAlreadyRunning: "another MOFED container holds the lock" {
+        MofedGo "25.04" "the container already running {<context..>";
+    }
+    MofedMarkerUnset: "MOFED removes its marker" {
+        MofedBash "24.04" "Unsetting driver ready state";
+        MofedGo "25.04" "driver ready indicator cleared {<context..>";
+    }
+    MofedStorageModulesLoaded: "MOFED refuses to start: storage modules are loaded", Bad {
+        MofedBash "24.04" "Storage modules are loaded for current driver, terminating prior driver reload failure due to UNLOAD_STORAGE_MODULES not set to \"true\"";
+        MofedGo "25.04" "kernel modules check failed {\"error\": \"storage modules are loaded<context..>";
+    }
+    MofedThirdPartyModulesLoaded: "MOFED refuses to start: third-party RDMA modules are loaded", Bad {
+        MofedGo "26.04" "kernel modules check failed {\"error\": \"third-party RDMA modules are loaded<context..>";
+        MofedGo "26.04" "third-party RDMA modules are loaded<context..>";
+    }
+    MofedPeermemInUse: "MOFED refuses to start: nvidia_peermem is in use", Bad {
+        MofedBash "24.04" "Module nvidia_peermem is used and will FAIL driver reload, aborting execution.";
+        MofedGo "25.04" "failed to unload nvidia_peermem module {\"error\": \"module is used by other modules: <holders..>";
+    }
+    MofedUnloadsPeermem: "MOFED unloads nvidia_peermem" {
+        MofedBash "24.04" "Attempting to unload (unutilized) module: nvidia_peermem";
+    }
+    MofedPeermemNotUnloaded: "MOFED cannot unload nvidia_peermem", Bad {
+        MofedGo "25.04" "failed to unload nvidia_peermem module {<context..>";
+    }
+    MofedStartFailed: "MOFED's preparation fails", Bad {
+        MofedGo "25.04" "exec preStart failed {<context..>";
+    }
+    MofedBuildStarted: "MOFED's build starts" {
+        MofedBash "24.04" "Starting driver build";
+        MofedGo "26.01" "Starting DTK driver build";
+        MofedToolkit "24.04" "Starting compilation of driver version <version>";
+        MofedToolkit "26.01" "Starting compilation of driver {\"version\": \"<version>\"}";
+    }
+    MofedAwaitsToolkit: "MOFED waits for its driver toolkit" {
+        MofedBash "24.04" "Awaiting openshift driver toolkit to complete NIC driver build, next query in <number> sec" polled;
+        MofedGo "26.01" "Awaiting DTK compilation {<context..>" polled;
+    }
+    MofedBuildFinished: "MOFED's build ends" {
+        MofedBash "24.04" "Stored driver packages at <path>";
+        MofedGo "26.01" "DTK build completed";
+        MofedGo "25.04" "Driver build completed successfully {<context..>";
+        MofedToolkit "24.04" "DTK driver build script end";
+    }
+    MofedBuildSkipped: "MOFED reuses an earlier build" {
+        MofedBash "24.04" "Skipping driver build, reusing previously built packages for kernel <version>";
+        MofedGo "25.04" "Skipping driver build, reusing previously built packages {<context..>";
+    }
+    MofedBuildTimedOut: "MOFED gives up waiting for its driver toolkit", Bad {
+        MofedBash "24.04" "Timeout (<number> sec.) awating DTK compilation, <path> not found";
+    }
+    MofedPackagesUnreachable: "MOFED cannot get packages" {
+        MofedBash "-" "Error: Failed to download metadata for repo '<repo>': <why..>";
+        MofedBash "-" "Error: Unable to find a match: <packages..>";
+        MofedBash "-" "E: Unable to locate package <package>";
+        MofedBash "-" "E: Unable to correct problems, you have held broken packages.";
+        MofedBash "-" "- Curl error (<number>): <why..>" polled;
+    }
+    MofedLoads: "MOFED starts to swap modules" {
+        MofedBash "24.04" "Apply blacklisted mofed modules file to host (<path>)";
+        MofedGo "25.04" "NVIDIA driver container exec start";
+    }
+    MofedCommandFailed: "MOFED: `<command>` fails with <number>" {
+        MofedBash "24.04" "Command \"<command..>\" failed with exit code: <number>";
+    }
+    MofedDiskFull: "MOFED cannot write its files: the disk is full" {
+        MofedBash "-" "tar: <file..>: No space left on device";
+        MofedBash "-" "cp: <file..>: No space left on device";
+        MofedBash "-" "E: You don't have enough free space in <path>";
+    }
+    MofedBuildFailed: "MOFED's build of <package> fails" {
+        MofedBash "-" "Failed to build <package> DEB";
+        MofedBash "-" "Failed to build <package> RPM";
+    }
+    MofedModuleInUse: "<module> cannot be unloaded: <holders>", Bad {
+        MofedBash "-" "rmmod: ERROR: Module <module> is in use by: <holders..>";
+        MofedBash "-" "rmmod: ERROR: Module <module> is in use";
+    }
+    MofedUnloaded: "MOFED has unloaded the old driver" {
+        MofedBash "-" "Unloading HCA driver:<fill..>[ OK ]";
+    }
+    MofedUnloadFailed: "MOFED cannot unload the old driver", Bad {
+        MofedBash "-" "Unloading HCA driver:<fill..>[FAILED]";
+    }
+    MofedLoaded: "MOFED has loaded its driver" {
+        MofedBash "-" "Loading HCA driver and Access Layer:<fill..>[ OK ]";
+    }
+    MofedLoadFailed: "MOFED cannot load its driver", Bad {
+        MofedBash "24.04" "Failed to restart openibd";
+        MofedBash "-" "Loading HCA driver and Access Layer:<fill..>[FAILED]";
+    }
+    MofedModuleRefused: "MOFED's <module> is refused: <why>", Bad {
+        MofedBash "-" "Failed loading kernel module <module>:<why..>";
+        MofedBash "-" "modprobe: ERROR: could not insert '<module>': <why..>";
+    }
+    MofedModuleUnsupported: "MOFED's <module> is refused: SUSE does not support it" {
+        MofedBash "-" "modprobe: ERROR: module '<module>' is unsupported";
+        => UnsupportedModulesRefused until [MofedMarkerSet, MofedReady];
+    }
+    MofedVersion: "mlx5_core reports <version>" {
+        MofedBash "24.04" "Current mlx5_core driver version: <version>";
+    }
+    MofedHeadersShown: "MOFED shows its headers" {
+        MofedBash "24.04" "Mounting Mellanox OFED driver container shared kernel headers";
+        MofedGo "25.04" "Mounting Mellanox OFED driver container shared kernel headers";
+    }
+    MofedRestoresNics: "MOFED restores SR-IOV" {
+        MofedBash "24.04" "Restoring SR-IOV config for device: <bdf> (VFs=<number>) netdev name: <netdev>" polled;
+    }
+    MofedMarkerSet: "MOFED sets its marker", Good {
+        MofedBash "24.04" "Setting driver ready state";
+        MofedGo "25.04" "driver ready indicator set {<context..>";
+    }
+    MofedReady: "MOFED is done" {
+        MofedBash "24.04" "NVIDIA driver container exec end, sleeping";
+        MofedGo "25.04" "configuration done, sleep";
+    }
+    MofedTerminated: "the MOFED container gets a signal to end" {
+        MofedBash "24.04" "Terminate event caught";
+        MofedGo "25.04" "NVIDIA driver container exec stop";
+        => MofedStopped while Restarted until [MofedMarkerSet, MofedReady];
+    }
+    MofedFailed: "MOFED's start fails: <context>", Bad {
+        MofedGo "25.04" "exec failed {<context..>";
+    }
+    // k8s-driver-manager.
+    DriverManagerStarted: "k8s-driver-manager starts" {
+        DriverManager "0.9.0" "Starting driver uninstallation process";
+    }
+    DriverManagerAsksForMofed: "k8s-driver-manager asks for MOFED" {
+        DriverManager "0.9.0" "Waiting for MOFED to be installed";
+    }
+    DriverManagerWaitsForMofed: "k8s-driver-manager waits for MOFED" {
+        DriverManager "0.6.5" "Waiting for MOFED to be installed..." polled;
+    }
+    EvictionBlocked: "pod <pod> of namespace <namespace> cannot be evicted: a disruption budget keeps it" {
+        DriverManager "-" "error when evicting pods/\"<pod>\" -n \"<namespace>\" (will retry after <delay>): Cannot evict pod as it would violate the pod's disruption budget." polled;
+        => EvictionBlocked until [DriverManagerDone, DriverKept, DriverReady];
+    }
+    DriverManagerDone: "k8s-driver-manager is done" {
+        DriverManager "0.9.0" "Driver uninstallation completed successfully";
+    }
+    DriverKept: "k8s-driver-manager keeps the loaded driver" {
+        DriverManager "0.10.0" "The NVIDIA driver is already loaded with the desired version and configuration, skipping the uninstallation of the driver in an attempt to not disrupt running workloads";
+    }
+    DriverPreinstalled: "a GPU driver is installed on the host" {
+        DriverManager "-" "NVIDIA GPU driver is already pre-installed on the node, disabling the containerized driver";
+        DriverManager "-" "NVIDIA GPU driver is already pre-installed on the node, disabling the containerized driver on the node";
+    }
+    RdmaRequested: "GPUDirect RDMA is enabled" {
+        DriverManager "0.6.5" "GPUDirectRDMA is enabled, validating MOFED driver installation";
+    }
+    NicFound: "a Mellanox device is at <bdf>" {
+        DriverManager "0.9.0" "Mellanox device found at <bdf>";
+        Driver "-" "Mellanox device found at <bdf>";
+    }
+    NoNic: "no Mellanox device is found" {
+        DriverManager "0.9.0" "No Mellanox devices were found";
+        Driver "-" "No Mellanox devices were found...";
+    }
+    DriverInUse: "the loaded GPU driver cannot be unloaded: it is in use" {
+        DriverManager "-" "Could not unload NVIDIA driver kernel modules, driver is in use";
+        Driver "-" "Could not unload NVIDIA driver kernel modules, driver is in use";
+    }
+    ModuleNotUnloaded: "<module> cannot be unloaded: <why>" {
+        DriverManager "0.9.0" "Failed to unload kernel module <module>: <why..>";
+        Driver "-" "rmmod: ERROR: Module <module> is in use by: <why..>";
+    }
+    VfioNotUnbound: "vfio-pci cannot be unbound from the GPUs" {
+        DriverManager "-" "Unable to unbind vfio-pci driver from all devices";
+    }
+    // The driver's container and its toolkit.
+    DriverStarted: "the GPU driver's installation starts" {
+        Driver "-" "Starting installation of NVIDIA driver version <version> for Linux kernel version <kernel>";
+    }
+    DriverAlreadyRunning: "another driver container holds the lock" {
+        Driver "-" "An instance of the NVIDIA driver is already running, aborting";
+        => SecondDriverPod while TwoDriverPods;
+    }
+    DriverAwaitsToolkit: "nvidia-driver-ctr waits for its driver toolkit" {
+        Driver "-" "Waiting for openshift-driver-toolkit-ctr container to start ..." polled;
+        Driver "-" "Waiting for openshift-driver-toolkit-ctr container to build the precompiled driver ..." polled;
+    }
+    ToolkitStarted: "the GPU driver's driver toolkit starts" {
+        DriverToolkit "-" "Running dtk-build-driver";
+    }
+    ToolkitBroken: "the driver toolkit does not fit this kernel" {
+        Driver "-" "WARNING: broken driver toolkit detected, using entitlement-based fallback";
+        DriverToolkit "-" "WARNING: broken Driver Toolkit image detected:";
+        => DriverToolkitUnfit while NoDriver until [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
+    }
+    ToolkitReusesBuild: "the driver toolkit has already built and builds nothing" {
+        DriverToolkit "-" "NVIDIA drivers already generated, nothing to do ...";
+    }
+    ToolkitRebuilds: "the driver toolkit builds again" {
+        DriverToolkit "-" "WARNING: driver_built flag disappeared, rebuilding the drivers ...";
+    }
+    DriverBuildStarted: "the GPU driver's build starts" {
+        Driver "-" "Compiling NVIDIA driver kernel modules...";
+        Driver "24.04" "Installing Linux kernel headers...";
+        DriverToolkit "-" "Start building nvidia.ko driver ...";
+        DriverToolkit "-" "Compiling NVIDIA driver kernel modules...";
+    }
+    DriverRelinked: "the GPU driver's modules are linked" {
+        Driver "-" "Relinking NVIDIA driver kernel modules...";
+        DriverToolkit "-" "Relinking NVIDIA driver kernel modules...";
+    }
+    DriverBuildFinished: "the GPU driver's build ends" {
+        DriverToolkit "-" "NVIDIA drivers generated, inform nvidia-driver-ctr container about it and sleep forever.";
+    }
+    DriverBuildFailed: "the GPU driver's build fails", Bad {
+        Driver "-" "ERROR: Unable to build the NVIDIA kernel module.<more..>";
+        Driver "-" "make[<number>]: *** [<target..>] Error <number>" polled;
+        DriverToolkit "-" "ERROR: Unable to build the NVIDIA kernel module.<more..>";
+        DriverToolkit "-" "make[<number>]: *** [<target..>] Error <number>" polled;
+        DriverToolkit "-" "FATAL: no NVIDIA driver generated ...";
+    }
+    DriverDiskFull: "the GPU driver's container cannot write its files: the disk is full" {
+        Driver "-" "tar: <file..>: No space left on device";
+        Driver "-" "cp: <file..>: No space left on device";
+        Driver "-" "E: You don't have enough free space in <path>";
+        => DiskFull while NoDriver until [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
+    }
+    DriverCompilerUnfit: "the GPU driver's build: the compiler does not know an option of the kernel's: <option>" {
+        Driver "-" "cc: error: unrecognized command-line option <option>" polled;
+        Driver "-" "gcc: error: unrecognized command-line option <option>" polled;
+        Driver "-" "cc1: error: unrecognized command-line option <option>" polled;
+        DriverToolkit "-" "cc: error: unrecognized command-line option <option>" polled;
+        DriverToolkit "-" "gcc: error: unrecognized command-line option <option>" polled;
+        DriverToolkit "-" "cc1: error: unrecognized command-line option <option>" polled;
+        => DriverCompilerUnfit while NoDriver until [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
+    }
+    DriverFileMissing: "modprobe finds no nvidia" {
+        Driver "-" "modprobe: FATAL: Module nvidia not found in directory <path>";
+        => DriverForOtherKernel while NoDriver until [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
+    }
+    DriverPackagesUnreachable: "the GPU driver's container cannot get packages" {
+        Driver "-" "FATAL: failed to reach RHEL package repositories. Ensure that the cluster can access the proper networks.";
+        Driver "-" "FATAL: failed to update the dnf metadata cache after multiple attempts with releasevers <releases..>";
+        Driver "-" "FATAL: failed to install elfutils-libelf-devel. RHEL entitlement may be improperly deployed.";
+        Driver "-" "FATAL: failed to install elfutils-libel-devel. RHEL entitlement may be improperly deployed.";
+        Driver "-" "ERROR: Failed to update package cache. Ensure that the cluster can access the proper networks.";
+        Driver "-" "Could not resolve Linux kernel version";
+        Driver "-" "Error: Unable to find a match: <packages..>";
+        Driver "-" "E: Unable to locate package <package>";
+        Driver "-" "E: Failed to fetch <url> <why..>" polled;
+        Driver "-" "curl: (6) Could not resolve host: <host>" polled;
+    }
+    MofedSymversMissing: "the GPU driver's build finds no Module.symvers from MOFED", Bad {
+        Driver "-" "/usr/src/ofa_kernel/<tree..>Module.symvers: No such file or directory";
+        DriverToolkit "-" "/usr/src/ofa_kernel/<tree..>Module.symvers: No such file or directory";
+    }
+    DriverInstalled: "the GPU driver's modules are installed" {
+        Driver "-" "Installing NVIDIA driver kernel modules...";
+    }
+    UserspaceOnlyInstall: "nvidia-driver-ctr installs without kernel modules" {
+        Driver "26.3" "The NVIDIA driver is already loaded with the desired configuration, performing userspace-only install";
+        Driver "26.3" "Fast path detected: skipping DTK build and module copy, proceeding with userspace-only install";
+    }
+    DriverUnloads: "nvidia-driver-ctr unloads its modules" {
+        Driver "-" "Stopping NVIDIA persistence daemon...";
+        Driver "-" "Unloading NVIDIA driver kernel modules...";
+    }
+    DriverLoads: "nvidia-driver-ctr loads its modules" {
+        Driver "-" "Loading NVIDIA driver kernel modules...";
+    }
+    DriverModprobe: "modprobe nvidia" {
+        Driver "-" "+ modprobe nvidia";
+        Driver "-" "+ modprobe nvidia <parameters..>";
+    }
+    PeermemModprobe: "modprobe nvidia-peermem" {
+        Driver "-" "Loading NVIDIA Peer Memory kernel module...";
+        Driver "-" "+ modprobe nvidia-peermem<parameters..>";
+        Driver "-" "+ modprobe -a nvidia-peermem<parameters..>";
+    }
+    PeermemRefused: "nvidia_peermem is refused: <why>", Bad {
+        Driver "-" "modprobe: ERROR: could not insert 'nvidia_peermem': <why..>";
+        Peermem "-" "modprobe: ERROR: could not insert 'nvidia_peermem': <why..>";
+    }
+    PeermemFileMissing: "modprobe finds no nvidia-peermem", Bad {
+        Driver "-" "modprobe: FATAL: Module nvidia-peermem not found in directory <path>";
+        Peermem "-" "modprobe: FATAL: Module nvidia-peermem not found in directory <path>";
+    }
+    ModuleRefused: "<module> is refused: <why>", Bad {
+        Driver "-" "modprobe: ERROR: could not insert '<module>': <why..>";
+        => SelinuxRefuses while NoDriver about "why" ["Permission denied"] until [DriverReady, DriverMounted, DriverInstalled, DriverBuildFinished];
+    }
+    NvlinkAwaitsMofed: "nvidia-driver-ctr waits for mlx5_core and ib_umad" {
+        Driver "25.3" "waiting for the mlx5_core and ib_umad kernel modules to be loaded" polled;
+    }
+    FabricManagerStarted: "Fabric Manager starts" {
+        Driver "25.3" "Starting NVIDIA fabric manager daemon for NVLink5+...";
+        Driver "-" "Starting NVIDIA fabric manager daemon...";
+    }
+    FabricManagerUnfit: "Fabric Manager <manager> refuses driver <driver>" {
+        Driver "-" "fabric manager NVIDIA GPU driver interface version <manager> don't match with driver version <driver>. Please update with matching NVIDIA driver package.";
+        => FabricManagerUnfit while NoFabricManager;
+    }
+    DriverMounted: "nvidia-driver-ctr mounts the driver's root" {
+        Driver "-" "Mounting NVIDIA driver rootfs...";
+    }
+    DriverReady: "the GPU driver is ready", Good {
+        Driver "-" "Done, now waiting for signal";
+    }
+    DriverTerminated: "the driver container gets a signal to end" {
+        Driver "-" "Caught signal";
+        => DriverStopped while Restarted until [DriverReady];
+    }
+    // nvidia-peermem-ctr.
+    PeermemWaits: "nvidia-peermem-ctr waits for MOFED and the driver" {
+        Peermem "-" "waiting for mellanox ofed and nvidia drivers to be installed" polled;
+    }
+    PeermemLoaded: "nvidia-peermem-ctr has loaded nvidia_peermem", Good {
+        Peermem "-" "successfully loaded nvidia-peermem module, now waiting for signal";
+        Peermem "26.3" "nvidia-peermem module already loaded, skipping modprobe";
+    }
+    PeermemLoadFailed: "nvidia-peermem-ctr fails", Bad {
+        Peermem "-" "failed to load nvidia-peermem module";
+    }
+    // What comes after the driver.
+    DriverValidationStarted: "the validator looks for the driver" {
+        Validator "-" "Attempting to validate a driver container installation" polled;
+    }
+    DriverNotValid: "the validator does not find the driver ready" {
+        Validator "-" "failed to validate the driver, retrying after <number> seconds" polled;
+    }
+    ValidationFailed: "a validation fails" {
+        Validator "-" "command failed, retrying after <number> seconds" polled;
+    }
+    ToolkitAwaited: "a pod waits for the toolkit's validation" {
+        Validator "-" "waiting for nvidia container stack to be setup" polled;
+    }
+    RuntimeConfigured: "the toolkit configures the container runtime" {
+        Toolkit "-" "Setting up runtime";
+    }
+    ToolkitReady: "the toolkit is ready" {
+        Toolkit "-" "Waiting for signal";
+    }
+    ToolkitTooOld: "the toolkit cannot read the runtime's configuration of version <version>" {
+        Toolkit "-" "Error: unable to load config: unsupported config version: <version>";
+        => ToolkitTooOld until [ToolkitReady];
+    }
+    CudaFailed: "a CUDA program fails: <error>" {
+        Validator "-" "Failed to allocate device vector A (error code <error..>)!";
+        => CudaNotInitialised while Without("cuda-ready") about "error" ["system not yet initialized"];
+        => CudaFails while Without("cuda-ready");
+    }
+    DevicePluginFailed: "the device plugin fails: <why>" {
+        DevicePlugin "-" "error starting plugins: <why..>";
+        DevicePlugin "-" "Failed to start plugin: <why..>" polled;
+        DevicePlugin "-" "Failed to initialize NVML: <why..>";
+        DevicePlugin "-" "Detected non-NVML platform: <why..>";
+        DevicePlugin "-" "At least one device with migEnabled=<why..>";
+        => MigMisconfigured while Plugin about "why" ["MIG configuration", "migEnabled", "not configured correctly"] until [DevicePluginReady];
+        => DriverVersionMismatch while Plugin about "why" ["version mismatch"] until [DevicePluginReady];
+        => GpuLost while Plugin about "why" ["GPU is lost"] until [DevicePluginReady];
+        => DevicePluginWithoutDriver while Plugin about "why" ["libnvidia-ml.so", "LIBRARY_NOT_FOUND"] until [DevicePluginReady];
+        => MpsDaemonMissing while Plugin about "why" ["MPS daemon"] until [DevicePluginReady];
+        => DevicePluginFailed while Plugin until [DevicePluginReady];
+    }
+    DevicePluginBlind: "the device plugin finds no driver" {
+        DevicePlugin "-" "If this is a GPU node, did you configure the NVIDIA Container Toolkit?";
+        => DevicePluginWithoutDriver while Plugin until [DevicePluginReady];
+    }
+    DevicePluginReady: "the device plugin has registered <resource>" {
+        DevicePlugin "-" "Registered device plugin for '<resource>' with Kubelet";
+        DevicePlugin "-" "Registered device plugin for '<resource>' with kubelet";
+    }
+    TooManyOpenFiles: "the limit of inotify instances is reached" {
+        DevicePlugin "-" "Failed to create FS watcher: too many open files";
+        DevicePlugin "-" "failed to create FS watcher for <path>: too many open files";
+    }
+    GpuInforomCorrupted: "the infoROM of <bdf> is corrupted" {
+        Validator "-" "WARNING: infoROM is corrupted at gpu <bdf>" polled;
+        => GpuInforomCorrupted while Without("driver-ready");
+    }
+    SriovLockedDown: "the SR-IOV operator changes no NIC: the kernel is locked down" {
+        SriovDaemon "-" "Lockdown mode detected, failing on interface update for mellanox devices" polled;
+        => SriovLockedDown;
+    }
+    ImexSessionTaken: "the IMEX daemon gets no session: another one has it" {
+        ImexDaemon "-" "Failed to allocate Imex session: NV_ERR_IN_USE" polled;
+        => ImexSessionTaken while Driver until [ImexReady];
+    }
+    ImexReady: "the IMEX domain is ready" {
+        ImexDaemon "-" "IMEX Domain is READY";
+    }
+    MigManagerFailed: "mig-manager fails" {
+        MigManager "-" "failed to shutdown GPU clients";
+        MigManager "-" "Changing the 'nvidia.com/mig.config.state' node label to 'failed'";
+        => MigManagerFailed until [MigManagerDone];
+    }
+    MigManagerDone: "mig-manager has applied its configuration" {
+        MigManager "-" "Changing the 'nvidia.com/mig.config.state' node label to 'success'";
+    }
+    RdmaPluginNetns: "the RDMA device plugin ends: RDMA devices are in exclusive network namespace mode" {
+        RdmaPlugin "-" "Exiting.. can not change : incorrect RDMA subsystem network namespace";
+    }
+    RdmaPluginMisses: "the RDMA device plugin leaves out <bdf>: it finds no <file>" {
+        RdmaPlugin "-" "error creating new device: \"missing RDMA device spec for device <bdf>, RDMA device \\\"<file>\\\" not found\"" polled;
+    }
+    RdmaPluginSelectsNone: "the RDMA device plugin finds no RDMA device for <resource>" {
+        RdmaPlugin "-" "Warning: no Rdma Devices were found for resource <resource>";
+    }
+    RdmaPluginExposes: "the RDMA device plugin offers <number> devices" {
+        RdmaPlugin "-" "exposing \"<number>\" devices";
+    }
+    // kubelet.
+    ImageNotPulled: "the image of <container> cannot be pulled: <why>" {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ImagePullBackOff: <why..>";
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ErrImagePull: <why..>";
+        => ImageNotPulled while Missed;
+    }
+    MountNotShared: "<container> is not started: <why>it is not a shared mount" {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: <why..>it is not a shared mount<more..>";
+        => RunNotShared while Missed;
+        ~> RunNotShared about "why" ["\"/run"];
+    }
+    ToolkitRootMissing: "<container> is not started: the container toolkit finds no driver root" {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>change root failed<more..>" polled;
+        ~> ToolkitRootMissing while HostDriver;
+    }
+    DeviceRulesRefused: "<container> is not started: the kernel refuses the container toolkit's device filter" {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>failed to add device rules: unable to <doing> new device filter<more..>" polled;
+        ~> DeviceRulesRefused;
+    }
+    ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>" {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>version `GLIBC_<libc>' not found<more..>" polled;
+        ~> ToolkitLibcTooOld;
+    }
+    CudaNotSatisfied: "<container> is not started: its image requires CUDA <cuda>", Never {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>unsatisfied condition: cuda<cuda>, please update your driver<more..>" polled;
+        ~> CudaNotSatisfied;
+    }
+    CniPluginMissing: "a pod gets no network: <plugin> is not on the node", Never {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>failed to find plugin \\\"<plugin>\\\" in path <more..>" polled;
+        ~> CniPluginMissing;
+    }
+    MacvlanRefused: "a pod gets no network: the kernel refuses a macvlan", Never {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>failed to create macvlan: invalid argument<more..>" polled;
+        ~> MacvlanOnInfiniband while Infiniband;
+    }
+    MultusUnauthorized: "a pod gets no network: the API server rejects the token of multus", Never {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>Multus: [<pod>]: error getting pod: Unauthorized<more..>" polled;
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>Multus: [<pod>]: error waiting for pod: Unauthorized<more..>" polled;
+        ~> MultusUnauthorized;
+    }
+    KubeletFailed: "kubelet ends: <why>" {
+        Kubelet "-" "\"command failed\" err=\"failed to run Kubelet: <why..>" polled;
+        ~> KubeletFails while Unmended(Role::Kubelet);
+    }
+    StartupProbeFailed: "kubelet ends <container>: its startup probe has failed" {
+        Kubelet "-" "\"Message for Container of pod\" containerName=\"<name>\" pod=\"<pod>\" containerMessage=\"Container <container> failed startup probe, will be restarted\"";
+        => DriverStopped while Missed about "container" ["nvidia-driver-ctr"] until [DriverReady];
+        => MofedStopped while Missed about "container" ["mofed-container"] until [MofedMarkerSet, MofedReady];
+    }
+    CdiUnresolved: "<container> is not started: there is no CDI device <device>" {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: <why..>unresolvable CDI devices <device..>";
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: <why..>unresolvable CDI devices <device..>";
+        => CdiSpecMissing while NoCdi;
+    }
+    // The gate.
+    GateWaits: "the gate waits: <what>" {
+        Gate "0.1.0" "waiting: <what..>" polled;
+        Gate "0.1.0" "still waiting <what..>" polled;
+    }
+    GateOpened: "the gate opens", Good {
+        Gate "0.1.0" "open: <what..>";
+    }
+    GateGaveUp: "the gate gives up: <what>", Bad {
+        Gate "0.1.0" "give up: <what..>";
+    }
+    // The host's services.
+    CriNotLoaded: "containerd runs without its CRI plugin: <why>" {
+        Containerd "-" "failed to load plugin io.containerd.grpc.v1.cri error=\"<why..>";
+        Containerd "2.0" "failed to load plugin error=\"<why..>\" id=io.containerd.cri.v1.runtime<more..>";
+        => ContainerdWithoutCri while Unmended(Role::Runtime) until [CriLoaded];
+    }
+    CriLoaded: "containerd starts its CRI plugin" {
+        Containerd "-" "Start cri plugin with config <config..>";
+        Containerd "2.0" "starting cri plugin <config..>";
+    }
+    VgpuUnlicensed: "the vGPU gets no licence" {
+        Gridd "-" "Failed to acquire license from <server..>" polled;
+        Gridd "-" "Failed to acquire/renew license from license server <why..>" polled;
+        => VgpuUnlicensed while Driver until [VgpuLicensed];
+    }
+    VgpuLicensed: "the vGPU has its licence" {
+        Gridd "-" "License acquired successfully<more..>";
+        Gridd "-" "License renewed successfully<more..>";
+    }
+    NvlsmMissing: "Fabric Manager finds no NVLSM" {
+        FabricManagerStart "-" "Please install \"Nvidia NVLink Subnet Manager\" (nvlsm) package";
+        => NvlsmMissing while NoFabricManager;
+    }
+    // The kernel.
+    KernelStarted: "the kernel starts: <version>" {
+        Kernel "-" "Linux version <version> <build..>";
+    }
+    NicProbed: "mlx5_core takes <bdf>" {
+        Kernel "-" "mlx5_core <bdf>: firmware version: <version>" polled;
+    }
+    MofedCompatLoaded: "MOFED's mlx_compat is loaded" {
+        Kernel "-" "Compat-mlnx-ofed backport release: <version>";
+    }
+    NvidiaLoaded: "nvidia is loaded: <version>" {
+        Kernel "-" "NVRM: loading NVIDIA UNIX <version..>";
+    }
+    NvidiaProbeFailed: "nvidia cannot use a GPU" {
+        Kernel "-" "NVRM: GPU <gpu>: RmInitAdapter failed! <code..>" polled;
+    }
+    GpuBarInvalid: "nvidia refuses a GPU: a BAR has no address" {
+        Kernel "-" "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:" polled;
+        Kernel "-" "NVRM: BAR<number> is 0M @ 0x0 (PCI:<gpu>)" polled;
+        => GpuBarUnassigned until [NvidiaLoaded];
+    }
+    GpuNeedsOpenModules: "nvidia refuses a GPU: it needs the open kernel modules" {
+        Kernel "-" "NVRM: installed in this system requires use of the NVIDIA open kernel modules." polled;
+        => GpuNeedsOpenModules until [NvidiaLoaded];
+    }
+    GpuNeedsProprietaryModules: "nvidia refuses a GPU: the open kernel modules do not support it" {
+        Kernel "-" "NVRM: installed in this system is not supported by open" polled;
+        => GpuNeedsProprietaryModules until [NvidiaLoaded];
+    }
+    GpuNotSupported: "nvidia refuses a GPU: this driver release does not support it" {
+        Kernel "-" "NVRM: installed in this system is not supported by the" polled;
+        Kernel "-" "NVRM: installed in this system is not supported by the NVIDIA <version> driver release.<more..>" polled;
+        Kernel "-" "NVRM: supported through the NVIDIA <version> <kind> drivers.<more..>" polled;
+        => GpuNotSupported until [NvidiaLoaded];
+    }
+    GpuFirmwareMissing: "nvidia finds no firmware for a GPU" {
+        Kernel "-" "nvidia <bdf>: Direct firmware load for nvidia/<file> failed with error -<number>" polled;
+        Kernel "-" "NVRM: RmFetchGspRmImages: No firmware image found" polled;
+        => GpuFirmwareMissing until [NvidiaLoaded];
+    }
+    GpuLost: "a GPU has fallen off the bus" {
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 79, <what..>";
+        Kernel "-" "NVRM: GPU <gpu>: GPU has fallen off the bus.";
+        Kernel "-" "NVRM: fallen off the bus and is not responding to commands.";
+        => GpuLost until [NvidiaLoaded];
+    }
+    GpuNeedsReset: "a GPU reports an error that only a reset clears" {
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 64, <what..>";
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 95, <what..>";
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 119, <what..>";
+        Kernel "-" "NVRM: Xid (PCI:<gpu>): 120, <what..>";
+        => GpuNeedsReset while Driver until [NvidiaLoaded];
+    }
+    DriverApiMismatch: "a program's driver libraries are of another version than nvidia" {
+        Kernel "-" "NVRM: API mismatch: <what..>" polled;
+        => DriverVersionMismatch while Driver until [NvidiaLoaded];
+    }
+    KernelOutOfMemory: "the kernel kills <program> in <cgroup>: its memory limit is reached" {
+        Kernel "-" "oom-kill:constraint=CONSTRAINT_MEMCG,<more..>task_memcg=<cgroup>,task=<program>,pid=<number>,uid=<number>";
+    }
+    SelinuxDenied: "SELinux forbids the load of a module" {
+        Kernel "-" "audit: type=1400 audit(<stamp>): avc: denied { module_load } for <what..>" polled;
+        => SelinuxRefuses while NoDriver until [NvidiaLoaded];
+    }
+    NicFirmwareFailed: "the firmware of <bdf> does not answer" {
+        Kernel "-" "mlx5_core <bdf>: <place>:<number>:(pid <number>): Firmware over <number> MS in pre-initializing state, aborting";
+        Kernel "-" "mlx5_core <bdf>: <place>:<number>:(pid <number>): device's health compromised - reached miss count";
+        Kernel "-" "mlx5_core <bdf>: <place>:<number>:(pid <number>): health recovery failed";
+    }
+    NicProbeFailed: "mlx5_core cannot use <bdf>" {
+        Kernel "-" "mlx5_core <bdf>: probe_one:<number>:(pid <number>): mlx5_init_one failed with error code -<number>";
+        Kernel "-" "mlx5_core: probe of <bdf> failed with error -<number>";
+        Kernel "-" "mlx5_core <bdf>: probe with driver mlx5_core failed with error -<number>";
+    }
+    PortDown: "the link of <bdf> is down" {
+        Kernel "-" "mlx5_core <bdf>: <place>:<number>:(pid <number>): Port module event: module <number>, Cable unplugged";
+        Kernel "-" "mlx5_core <bdf> <interface>: Link down";
+    }
+    NouveauTookGpu: "nouveau takes <bdf>" {
+        Kernel "-" "nouveau <bdf>: NVIDIA <chip..>";
+    }
+    VfsWithoutRoom: "<bdf> gets no virtual functions: their memory has no room" {
+        Kernel "-" "mlx5_core <bdf>: not enough MMIO resources for SR-IOV" polled;
+        => VfsWithoutRoom while NoVirtualFunction;
+    }
+    KernelDisagreesAboutVersion: "the kernel refuses <module>: another version of <symbol>", Bad {
+        Kernel "-" "<module>: disagrees about version of symbol <symbol>";
+        => DriverForOtherKernel while NoDriver about "module" MODULES until [NvidiaLoaded];
+    }
+    KernelUnknownSymbol: "the kernel refuses <module>: <symbol> is missing (<number>)", Bad {
+        Kernel "-" "<module>: Unknown symbol <symbol> (err -<number>)";
+        => GdsNeedsOpenModules while Unloaded("nvidia_fs") about "module" ["nvidia_fs"];
+        => DriverModuleRefused while NoDriver about "module" MODULES until [NvidiaLoaded];
+    }
+    KernelGaveUpWaiting: "the kernel gives up waiting for <needed>, which <module> needs" {
+        Kernel "-" "<module>: gave up waiting for init of module <needed>.";
+    }
+    KernelNoSymbolVersion: "the kernel refuses <module>: it has no version of <symbol>", Bad {
+        Kernel "-" "<module>: no symbol version for <symbol>";
+    }
+    KernelVersionMagic: "the kernel refuses <module>: built for another kernel", Bad {
+        Kernel "-" "<module>: version magic '<magic..>";
+        => DriverForOtherKernel while NoDriver about "module" MODULES until [NvidiaLoaded];
+    }
+    KernelBadParameter: "the kernel refuses <module>: <value> for <parameter>" {
+        Kernel "-" "<module>: `<value..>' invalid for parameter `<parameter>'";
+    }
+    ModuleSignatureRejected: "the kernel refuses a module without a valid signature", Bad {
+        Driver "-" "ERROR: The kernel module failed to load, because it was not signed by a key<more..>";
+        DriverToolkit "-" "ERROR: The kernel module failed to load, because it was not signed by a key<more..>";
+        Kernel "-" "Loading of <what..> is rejected";
+    }
+    KernelLockdown: "the kernel is locked down: <what>" {
+        Kernel "-" "Lockdown: <program>: <what..> is restricted; see man kernel_lockdown.7";
+    }
+    KernelDuplicateSymbol: "the kernel refuses <module>: <symbol> exists already" {
+        Kernel "-" "<module>: exports duplicate symbol <symbol> (owned by <owner>)";
+    }
+    PeermemNameTaken: "another client has registered as nv_mem" {
+        Kernel "-" "sysfs: cannot create duplicate filename '/kernel/mm/memory_peers/<client>'";
+    }
+    PeermemRegistrationFailed: "nvidia_peermem cannot register", Bad {
+        Kernel "-" "nvidia-peermem <place>:<number> ERROR nv_mem_client_init -- error while registering <what..> client";
+    }
+    PeermemBadParameter: "nvidia_peermem refuses a parameter" {
+        Kernel "-" "nvidia-peermem <place>:<number> ERROR invalid <parameter> param value <value>";
+    }
+    HostPeermemRefused: "Talos cannot load nvidia_peermem: <why>" {
+        Talos "-" "controller failed {\"controller\": \"runtime.KernelModuleSpecController\", \"error\": \"error loading module \\\"nvidia_peermem\\\": <why..>" polled;
+    }
+    // Clocks.
+    ClockStepped: "the system clock is stepped by <seconds> s" {
+        Clock "-" "System clock was stepped by <seconds> seconds";
+    }
+}
