@@ -452,7 +452,11 @@ fn a_gibibyte_takes_seconds_and_little_memory() {
         let mut figures = Vec::new();
         for _ in 0..3 {
             let started = std::time::Instant::now();
-            let measured = output(Command::new("/usr/bin/time").args(["-v", GATE, "timeline"]).args(&args));
+            let measured = output(
+                Command::new("/usr/bin/time")
+                    .args(["-v", env!("CARGO_BIN_EXE_peermem-doctor"), "timeline"])
+                    .args(&args),
+            );
             let took = started.elapsed();
             assert!(measured.status.success(), "{measured:?}");
             let said = String::from_utf8_lossy(&measured.stderr).into_owned();

@@ -30,6 +30,9 @@ const FIELD: usize = 200;
 /// No pattern is longer.
 const LONGEST: usize = 4096;
 
+/// So many bytes of a pattern are compared first.
+const OPENING: usize = 4;
+
 /// A line that fits a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fit {
@@ -52,8 +55,8 @@ pub struct RuleSet {
 struct Row {
     event: LogEvent,
     pattern: &'static Pattern,
-    /// The pattern's words up to its first field: nearly every line of a log is settled by them.
-    opening: &'static [u8],
+    /// The pattern's first bytes, which settle nearly every line of a log; `None` where a field comes earlier.
+    opening: Option<&'static [u8; OPENING]>,
 }
 
 impl RuleSet {
@@ -64,7 +67,7 @@ impl RuleSet {
             let row = |pattern: &'static Pattern| Row {
                 event: rule.event,
                 pattern,
-                opening: pattern::opening(pattern.words).as_bytes(),
+                opening: pattern::opening(pattern.words).as_bytes().first_chunk(),
             };
             rule.patterns.iter().filter(move |pattern| sources.contain(pattern.source)).map(row)
         });
@@ -81,14 +84,21 @@ impl RuleSet {
     /// of its own counts.
     #[must_use]
     pub fn fit(&self, line: &[u8]) -> Option<Fit> {
-        let line = smoothed(&line[..line.len().min(LONGEST)]);
-        let stripped = prefix::strip(&line);
-        let text = smoothed(&stripped.text);
-        let has_prefix = |source: LogSource| {
-            stripped.prefix == LinePrefix::None || source.prefixes().contains(&stripped.prefix)
+        let stripped = prefix::strip(&line[..line.len().min(LONGEST)]);
+        // An escape sequence may precede the words.
+        let text = match stripped.text.first() {
+            Some(&ESCAPE) => Cow::Owned(smoothed(&stripped.text)),
+            _ => stripped.text,
         };
-        let rows =
-            self.rows.iter().filter(|row| text.starts_with(row.opening) && has_prefix(row.pattern.source));
+        let opening = text.first_chunk();
+        let mut rows =
+            self.rows.iter().filter(|row| row.opening.is_none() || row.opening == opening).peekable();
+        rows.peek()?;
+        let text = smoothed(&text);
+        let has_prefix = |row: &&Row| {
+            stripped.prefix == LinePrefix::None || row.pattern.source.prefixes().contains(&stripped.prefix)
+        };
+        let rows = rows.filter(has_prefix);
         let fitting = rows.filter_map(|row| Some((row, pattern::fit(row.pattern.words, &text)?)));
         let own_words = |row: &Row| pattern::own_words(row.pattern.words);
         let (row, fields) = fitting.max_by_key(|(row, _)| (own_words(row), Reverse(row.event)))?;
@@ -102,13 +112,7 @@ const ESCAPE: u8 = 0x1b;
 
 /// Without a terminal's escape sequences, and with one blank where there are several: openibd puts its `[ OK ]` into
 /// column 60 by one or the other.
-fn smoothed(text: &[u8]) -> Cow<'_, [u8]> {
-    let is_smooth = memchr::memchr3(ESCAPE, b'\t', b'\r', text).is_none()
-        && memchr::memmem::find(text, b"  ").is_none()
-        && !text.ends_with(b" ");
-    if is_smooth {
-        return Cow::Borrowed(text);
-    }
+fn smoothed(text: &[u8]) -> Vec<u8> {
     let mut smooth = Vec::with_capacity(text.len());
     let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
@@ -125,7 +129,7 @@ fn smoothed(text: &[u8]) -> Cow<'_, [u8]> {
     while smooth.last() == Some(&b' ') {
         smooth.pop();
     }
-    Cow::Owned(smooth)
+    smooth
 }
 
 /// Hostile bytes as a text of bounded length. Control characters stay: who prints it escapes them.
