@@ -25,6 +25,8 @@ pub enum Consumer {
 pub struct Row {
     /// Its name on the command line and in reports.
     pub name: &'static str,
+    /// What that is.
+    pub what: &'static str,
     /// What asks for it.
     pub asked_by: &'static str,
     /// The conditions that it needs.
@@ -41,6 +43,7 @@ pub struct Row {
 
 const PEERMEM: Row = Row {
     name: "peermem",
+    what: "nvidia-peermem",
     asked_by: "`GPU_DIRECT_RDMA_ENABLED` is `true` or not set, and the node has a Mellanox device",
     needs: &[
         C::RdmaRequested,
@@ -64,6 +67,7 @@ const PEERMEM: Row = Row {
 /// gpu-driver-container: `_assert_nvlink5_system`, `_ensure_nvlink5_prerequisites`.
 const FABRIC: Row = Row {
     name: "fabric",
+    what: "Fabric Manager on an NVLink 5 machine",
     asked_by: "the `vpd` of a Mellanox device holds `SW_MNG`: the machine has NVLink 5 switches",
     needs: &[
         C::ManagementDevicePresent,
@@ -85,6 +89,9 @@ const FABRIC: Row = Row {
 impl Consumer {
     /// Every consumer there is.
     pub const ALL: [Self; 2] = [Self::Peermem, Self::Fabric];
+
+    /// The one that is asked for where nobody says otherwise.
+    pub const DEFAULT: Self = Self::Peermem;
 
     /// All that is known of it.
     #[must_use]

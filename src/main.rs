@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         return modprobe::step(&args[1..]).into();
     }
     if name == Some(OsStr::new(build::WARDEN)) {
-        return build::warden(&args[1..]).into();
+        return build::build_guard(&args[1..]).into();
     }
     let variables: Variables = std::env::vars_os().collect();
     let is_shim = name == Some(OsStr::new("modprobe"));

@@ -2,6 +2,7 @@
 //! One node as it was described to us: where to look, and what to expect there. Plain data, made
 //! from the command line and the environment by [`crate::config`].
 
+use crate::condition::ConditionType;
 use crate::consumer::Consumer;
 use crate::mofed::MofedPlace;
 use crate::version::Version;
@@ -41,22 +42,16 @@ pub struct Expectations {
 }
 
 impl Expectations {
-    /// Whether anybody asked for this one's readiness.
+    /// Whether anybody whose readiness is asked for needs this condition.
     #[must_use]
-    pub fn asks_for(&self, consumer: Consumer) -> bool {
-        self.consumers.contains(&consumer)
-    }
-
-    /// Whether anybody needs to know who exports the peer-memory symbols.
-    #[must_use]
-    pub fn needs_symbols(&self) -> bool {
-        self.asks_for(Consumer::Peermem)
+    pub fn needs(&self, condition: ConditionType) -> bool {
+        self.consumers.iter().any(|consumer| consumer.needs(condition, self.mofed))
     }
 
     /// Whether a driver's build is to come that somebody needs: nvidia-peermem does not come with the driver's image.
     #[must_use]
     pub fn needs_build(&self) -> bool {
-        self.precedes_driver && self.asks_for(Consumer::Peermem) && !self.precompiled
+        self.precedes_driver && self.needs(ConditionType::HeadersReady) && !self.precompiled
     }
 
     /// The modules that must be live, those of the consumers included.

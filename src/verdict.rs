@@ -54,7 +54,9 @@ impl Condition {
         self
     }
 
-    fn exempts(&self) -> bool {
+    /// True where nobody that needs this condition needs MOFED on this node.
+    #[must_use]
+    pub fn exempts(&self) -> bool {
         self.reason.consequence() == Consequence::Exempts
     }
 

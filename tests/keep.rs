@@ -2,8 +2,8 @@
 //! The sidecar's state machine by tables and by properties: no clock, no file, no process, but a small
 //! world in which modules come and go and loads and unloads take their time.
 
-#[path = "keep/sight.rs"]
-mod sight;
+#[path = "keep/full_look.rs"]
+mod full_look;
 #[path = "keep/status.rs"]
 mod status;
 
@@ -12,8 +12,8 @@ use peermem_gate::ending::Ending;
 use peermem_gate::gate::Effect;
 use peermem_gate::gate::Policy;
 use peermem_gate::judge::swap::{Glimpse, Presence};
-use peermem_gate::keep::Sight;
-use peermem_gate::keep::{Action, Done, Keep, Response, State};
+use peermem_gate::keep::FullLook;
+use peermem_gate::keep::{Action, Done, Keep, LoadFailure, Response, State};
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
 use peermem_gate::rebuild::Conclusion;
@@ -148,7 +148,7 @@ impl World {
         Glimpse { peermem, swap, holder: self.holder }
     }
 
-    fn sight(&self) -> Sight {
+    fn full_look(&self) -> FullLook {
         let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
         let marker = if self.marker.is_some() { Reason::MarkerFound } else { Reason::MarkerAbsent };
         let modules = match (self.is_blind, self.modules) {
@@ -177,7 +177,7 @@ impl World {
         let modules = modules.map(|(name, inode)| (name.to_owned(), inode)).collect();
         let identity = Identity { marker: self.marker.map(id), modules };
         let evidence = self.marker.unwrap_or(0) + 1000 * self.modules.unwrap_or(0);
-        Sight {
+        FullLook {
             look: Look { verdict, identity, next_build: None },
             glimpse: self.glimpse(),
             evidence: evidence * 2 + u64::from(self.is_good),
@@ -265,7 +265,7 @@ impl Play {
         let response = self.keep.glimpse(ms(self.now), cause, &self.world.glimpse());
         self.act(response);
         loop {
-            let response = self.keep.look(ms(self.now), cause, self.world.sight());
+            let response = self.keep.look(ms(self.now), cause, self.world.full_look());
             if !self.act(response) {
                 return;
             }
@@ -302,11 +302,11 @@ impl Play {
                 match self.world.refuses {
                     _ if self.world.is_loaded => Done::Found("already".to_owned()),
                     _ if self.world.modules.is_none() => {
-                        Done::Postponed("ENOENT", "a symbol is missing".to_owned())
+                        Done::Postponed(LoadFailure::Errno("ENOENT"), "a symbol is missing".to_owned())
                     }
-                    Some(Refusal::Good) => Done::Refused("EINVAL", "refused".to_owned()),
-                    Some(Refusal::Unseen) => Done::Refused("Plan", "refused".to_owned()),
-                    Some(Refusal::Now) => Done::Postponed("EBUSY", "busy".to_owned()),
+                    Some(Refusal::Good) => Done::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()),
+                    Some(Refusal::Unseen) => Done::Refused(LoadFailure::Plan, "refused".to_owned()),
+                    Some(Refusal::Now) => Done::Postponed(LoadFailure::Errno("EBUSY"), "busy".to_owned()),
                     None => {
                         self.world.load();
                         self.world.uses = 0;
@@ -389,7 +389,7 @@ fn what_it_waits_for_is_told_at_any_time() {
     let mut keep = Keep::new(policy(), false, ms(START));
     assert_eq!((keep.sentence(), keep.has_applied()), ("not looked yet".to_owned(), false));
     let world = World { marker: None, ..World::ready() };
-    keep.look(ms(START), &Cause::Start, world.sight());
+    keep.look(ms(START), &Cause::Start, world.full_look());
     assert_eq!((keep.sentence(), keep.has_applied()), ("as the test says".to_owned(), true));
     let start_and_a_minute = ms(START + 60_000);
     assert_eq!(keep.next_heartbeat(), start_and_a_minute);
@@ -509,13 +509,13 @@ fn what_was_loaded_anew_by_somebody_else_is_no_longer_ours() {
 fn a_swap_that_was_over_before_it_was_looked_at_is_not_told_for_ever() {
     let mut keep = Keep::new(policy(), false, ms(START));
     let mut world = World::ready();
-    keep.look(ms(START), &Cause::Start, world.sight());
-    let response = keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
+    keep.look(ms(START), &Cause::Start, world.full_look());
+    let response = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(response.action, Some(Action::Load));
     world.load();
     keep.done(ms(START + SETTLE), Done::Overlapped("MOFED began to swap its modules meanwhile".to_owned()));
     assert!(keep.sentence().contains("meanwhile"));
-    keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
+    keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(keep.sentence(), "nvidia_peermem is live");
 }
 
@@ -594,7 +594,7 @@ fn the_ledger_counts_and_adds_up() {
     play.after(2000).then(Event::Refuses(None)).after(10_000).then(Event::Unmark).then(Event::Mark);
     play.after(2000).then(Event::Uses(0));
     let ledger = play.keep.ledger();
-    assert_eq!((ledger.refused["EBUSY"], play.loads.len()), (2, 4));
+    assert_eq!((ledger.refused[&LoadFailure::Errno("EBUSY")], play.loads.len()), (2, 4));
     assert_eq!(ledger.loads, (2, Some(ms(play.loads[3] + LOAD))));
     assert_eq!(ledger.transitions[&(State::Waiting, State::Loaded)], 2);
     assert_eq!(ledger.spent[&State::Yielding], ms(UNLOAD));
@@ -646,10 +646,10 @@ fn where_the_gate_does_not_apply_nothing_is_touched() {
     let device = condition(ConditionType::NicPresent, Reason::NicFound);
     for conditions in [vec![not_requested.clone()], vec![not_requested, device], vec![requested, no_device]] {
         let mut keep = Keep::new(policy(), false, ms(START));
-        let mut sight = World { marker: None, is_loaded: true, ..World::ready() }.sight();
-        sight.look.verdict = Verdict::of(conditions);
-        let glimpse = sight.glimpse.clone();
-        let response = keep.look(ms(START), &Cause::Start, sight);
+        let mut full_look = World { marker: None, is_loaded: true, ..World::ready() }.full_look();
+        full_look.look.verdict = Verdict::of(conditions);
+        let glimpse = full_look.glimpse.clone();
+        let response = keep.look(ms(START), &Cause::Start, full_look);
         assert_eq!((response.action, keep.state()), (None, State::Loaded));
         assert!(!keep.has_applied());
         assert_eq!(keep.glimpse(ms(START + 1), &Cause::Marker, &glimpse).action, None);
@@ -825,7 +825,7 @@ fn a_new_container_is_left_to_unload_the_module_by_itself() {
         let mut world = World { is_loaded: true, holder: Some(100), ..World::ready() };
         world.inode = 1;
         let mut keep = Keep::new(policy(), false, ms(START));
-        let _ = keep.look(ms(START), &Cause::Start, world.sight());
+        let _ = keep.look(ms(START), &Cause::Start, world.full_look());
         assert_eq!((keep.state(), keep.unload_due()), (State::Loaded, None));
         keep
     };
@@ -848,12 +848,12 @@ fn a_new_container_is_left_to_unload_the_module_by_itself() {
 fn it_lets_go_while_the_device_is_in_a_reset() {
     let mut world = World { is_loaded: true, inode: 1, ..World::ready() };
     let mut keep = Keep::new(policy(), false, ms(START));
-    let _ = keep.look(ms(START), &Cause::Start, world.sight());
+    let _ = keep.look(ms(START), &Cause::Start, world.full_look());
     world.happens(Event::Unmark);
-    let mut sight = world.sight();
+    let mut full_look = world.full_look();
     let away = Condition::new(ConditionType::NicPresent, Reason::NoRdmaDevice, "no device");
-    sight.look.verdict = sight.look.verdict.replacing(away);
-    let response = keep.look(ms(START + 10), &Cause::Device, sight);
+    full_look.look.verdict = full_look.look.verdict.replacing(away);
+    let response = keep.look(ms(START + 10), &Cause::Device, full_look);
     assert_eq!(response.action, Some(Action::Unload));
 }
 
@@ -872,12 +872,12 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     let mut keep = Keep::new(policy(), false, ms(START));
     keep.cure(true);
     let world = World { is_good: false, ..World::ready() };
-    let first = keep.look(ms(START), &Cause::Start, world.sight());
+    let first = keep.look(ms(START), &Cause::Start, world.full_look());
     assert_eq!((first.action, keep.state()), (None, State::Waiting));
     assert!(!first.effects.iter().any(Effect::is_last), "it does not end a start");
     assert_eq!(keep.next_look(), Some(ms(START + SETTLE)));
     assert_eq!(keep.sentence(), "will be rebuilt: as the test says");
-    let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.sight());
+    let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(step.action, Some(Action::Rebuild));
     keep.rebuilt(Conclusion::Installed, ms(40));
     keep.rebuilt(Conclusion::Installed, ms(2));

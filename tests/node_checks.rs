@@ -8,7 +8,7 @@ mod support;
 
 use cluster::{Checker, can_kubectl, documents, files, manifests, only, render, root, tool, yaml};
 use peermem_gate::gate::Policy;
-use peermem_gate::keep::{self, Done, Keep};
+use peermem_gate::keep::{self, Done, Keep, LoadFailure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -498,7 +498,7 @@ fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
         heartbeat: moment,
     };
     let mut keep = Keep::new(policy, false, moment);
-    keep.done(moment * 2, Done::Refused("EINVAL", "as the test says".to_owned()));
+    keep.done(moment * 2, Done::Refused(LoadFailure::Errno("EINVAL"), "as the test says".to_owned()));
     input.extend(series(&keep::status::metrics(&keep, None), "n-3"));
     input.extend([
         json!({"series": "kube_node_status_condition{condition=\"PeermemNotReady\",status=\"true\"}", "values": "1x20"}),

@@ -9,7 +9,7 @@ use peermem_gate::gate::Policy;
 use peermem_gate::gate::{Effect, Gate};
 use peermem_gate::judge::judge;
 use peermem_gate::judge::next_build;
-use peermem_gate::keep::Sight;
+use peermem_gate::keep::FullLook;
 use peermem_gate::keep::{Action, Done, Keep};
 use peermem_gate::look::{Cause, Look, Recorded};
 use peermem_gate::node::Node;
@@ -109,7 +109,7 @@ impl ReplayKeep {
             next_build: next_build(&self.node.expected, seen),
         };
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
-        let step = self.keep.look(at, cause, Sight::of(&self.node.expected, seen, look, self.was_marked));
+        let step = self.keep.look(at, cause, FullLook::of(&self.node.expected, seen, look, self.was_marked));
         self.hear(at, step.effects);
         let Some(action) = step.action else { return };
         self.said += &format!("{:9.3} {action:?}\n", at.as_secs_f64());

@@ -170,13 +170,13 @@ fn odd_files_do_not_alarm() {
 }
 
 /// What `doctor` saw of a tree, before it judged.
-struct Sight {
+struct NodeEvent {
     node: node::Node,
     seen: Observation,
     symptoms: Symptoms,
 }
 
-impl Sight {
+impl NodeEvent {
     fn of(root: &Path) -> Self {
         let variables = Variables::new();
         let arguments = ["peermem-gate", "check", "--root", root.to_str().expect("a plain path")];
@@ -206,8 +206,8 @@ impl Sight {
 fn a_containers_own_dev_says_nothing_of_the_hosts() {
     let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
     fs::remove_file(tree.path("dev/nvidia1")).expect("a device file");
-    let mut sight = Sight::of(tree.root());
-    assert!(sight.shows(Id::DeviceNodesMissing));
+    let mut node_event = NodeEvent::of(tree.root());
+    assert!(node_event.shows(Id::DeviceNodesMissing));
     for (fs_type, is_the_hosts) in [("devtmpfs", true), ("tmpfs", false)] {
         let devices = Mount {
             device: "0:94".to_owned(),
@@ -219,8 +219,8 @@ fn a_containers_own_dev_says_nothing_of_the_hosts() {
         };
         let mounts = Ok(Mounts { devices: Some(devices), ..Mounts::default() });
         let own = View { whose: Whose::Own, source: "/proc/self/mountinfo".into(), mounts };
-        sight.symptoms.views = vec![own];
-        assert_eq!(sight.shows(Id::DeviceNodesMissing), is_the_hosts, "{fs_type}");
+        node_event.symptoms.views = vec![own];
+        assert_eq!(node_event.shows(Id::DeviceNodesMissing), is_the_hosts, "{fs_type}");
     }
 }
 
@@ -228,8 +228,8 @@ fn a_containers_own_dev_says_nothing_of_the_hosts() {
 #[test]
 fn an_inotify_instance_that_is_refused_is_a_finding() {
     let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
-    let mut sight = Sight::of(tree.root());
-    assert!(!sight.shows(Id::InotifyExhausted));
-    sight.symptoms.inotify.refused = Some("Too many open files".to_owned());
-    assert!(sight.shows(Id::InotifyExhausted));
+    let mut node_event = NodeEvent::of(tree.root());
+    assert!(!node_event.shows(Id::InotifyExhausted));
+    node_event.symptoms.inotify.refused = Some("Too many open files".to_owned());
+    assert!(node_event.shows(Id::InotifyExhausted));
 }

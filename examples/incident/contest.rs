@@ -3,7 +3,7 @@
 
 use crate::clock::SPEED;
 use crate::driver;
-use crate::node::{MARKER, MOFED, Sight, symvers};
+use crate::node::{FullLook, MARKER, MOFED, symvers};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -94,7 +94,7 @@ pub(crate) enum Who {
     /// `peermem-gate wait`, and the build of the whole driver behind it.
     Waiter,
     /// The build of the whole driver at once, and `peermem-gate rebuild` when MOFED is ready.
-    Healer,
+    Rebuilder,
 }
 
 impl Who {
@@ -106,7 +106,7 @@ impl Who {
             Self::Gate | Self::HastyGate => "peermem-gate wait",
             Self::Compiler => "driver container",
             Self::Waiter => "wait, then build",
-            Self::Healer => "build, then rebuild",
+            Self::Rebuilder => "build, then rebuild",
         }
     }
 
@@ -124,7 +124,7 @@ impl Who {
             Self::HastyGate => wait(gate, node, "2s"),
             Self::Compiler => shell(COMPILE, 0, 0),
             Self::Waiter => wait_for(gate, node, "30s", &format!("{BUILD}{WAIT_AND_BUILD}")),
-            Self::Healer => shell(&format!("{BUILD}{BUILD_AND_HEAL}"), 0, 0),
+            Self::Rebuilder => shell(&format!("{BUILD}{BUILD_AND_HEAL}"), 0, 0),
         }
     }
 }
@@ -178,7 +178,7 @@ pub(crate) enum Built {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     pub(crate) at: Instant,
-    pub(crate) saw: Sight,
+    pub(crate) saw: FullLook,
 }
 
 /// One process, and what is known of it.

@@ -68,7 +68,7 @@ impl Outcome {
     /// How much earlier on the incident's clock the healed nvidia-peermem was there, in seconds.
     fn won(&self) -> Option<u64> {
         let at = |who| self.of(who).and_then(|one| self.built(one)).map(|(at, _)| at);
-        let won = at(Who::Waiter)?.checked_duration_since(at(Who::Healer)?)?;
+        let won = at(Who::Waiter)?.checked_duration_since(at(Who::Rebuilder)?)?;
         Some((won * SPEED).as_secs())
     }
 
@@ -100,7 +100,7 @@ impl Outcome {
                 "yes, this time: it sees only the marker file (see act 2)".to_owned()
             }
             (Who::Waiter, Load::Loads) => format!("yes: it built the driver by {}", self.built_at(one)),
-            (Who::Healer, Load::Loads) => format!(
+            (Who::Rebuilder, Load::Loads) => format!(
                 "yes: driver and healed nvidia-peermem by {}: {} s won",
                 self.built_at(one),
                 self.won().unwrap_or_default()
@@ -189,17 +189,17 @@ pub(crate) const OF_A_STALE_MARKER: [Claim; 3] = [
 
 pub(crate) const OF_A_HEALED_STUB: [Claim; 5] = [
     Claim("the driver that was built beside MOFED had a stub", |outcome| {
-        let builds = outcome.of(Who::Healer).map(|one| &one.builds);
+        let builds = outcome.of(Who::Rebuilder).map(|one| &one.builds);
         builds.and_then(|builds| builds.first()).is_some_and(|(_, built)| *built == Built::Stub)
     }),
     Claim("peermem-gate found that a rebuild cures that stub", |outcome| {
-        outcome.logged(Who::Healer, "can be rebuilt (StubModule)")
+        outcome.logged(Who::Rebuilder, "can be rebuilt (StubModule)")
     }),
     Claim("peermem-gate judged the rebuilt nvidia-peermem usable", |outcome| {
-        outcome.logged(Who::Healer, "nothing to do")
+        outcome.logged(Who::Rebuilder, "nothing to do")
     }),
     Claim("behind both waits nvidia-peermem would load", |outcome| {
-        [Who::Waiter, Who::Healer].iter().all(|who| outcome.comes_to(*who, Load::Loads))
+        [Who::Waiter, Who::Rebuilder].iter().all(|who| outcome.comes_to(*who, Load::Loads))
     }),
     Claim("the healed nvidia-peermem was there first", |outcome| outcome.won().is_some()),
 ];

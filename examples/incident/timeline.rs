@@ -105,7 +105,7 @@ pub(crate) const HEALED: Timeline = Timeline {
     steps: &[
         step((0, 0, 0), "MOFED", "its container starts", |stage| Ok(driver::unpack(&stage.node)?)),
         step((0, 0, 5), "GPU", "one driver waits for MOFED, another compiles at once", |stage| {
-            [Who::Waiter, Who::Healer].iter().try_for_each(|who| stage.start(*who))
+            [Who::Waiter, Who::Rebuilder].iter().try_for_each(|who| stage.start(*who))
         }),
         step((0, 2, 20), "kernel", "loads nvidia, which the second driver has built", |stage| {
             Ok(stage.node.load_nvidia()?)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A build under way: a group of processes that never outlives who started it.
 //!
-//! make starts compilers, and nobody's death ends those. So the build has a process group, and a warden: this program
+//! make starts compilers, and nobody's death ends those. So the build has a process group, and a guard: this program
 //! again, under a hidden name, which holds the other end of a pipe. When that closes, because the build is broken off
-//! or because we were killed, the warden kills the whole group.
+//! or because we were killed, the guard kills the whole group.
 
 use super::exec::Unrunnable;
 use super::modprobe::run::{Attempt, Pipe, code};
@@ -22,13 +22,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Called by this name, the program is a [`warden`] and nothing else.
+/// Called by this name, the program is a [`build_guard`] and nothing else.
 pub const WARDEN: &str = "peermem-gate-build";
 
 /// How much a build gives way to everything else on the node.
 const NICE: i32 = 10;
 
-/// How long the warden may take to end the build.
+/// How long the guard may take to end the build.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many of the last lines are shown when a build fails.
@@ -115,7 +115,7 @@ impl Build {
 /// What follows [`WARDEN`]: a root, a program below it, and its arguments. Runs that program in a group of its own,
 /// and kills the group when standard input ends.
 #[must_use]
-pub fn warden(args: &[OsString]) -> Ending {
+pub fn build_guard(args: &[OsString]) -> Ending {
     let [root, program, args @ ..] = args else {
         eprintln!("{WARDEN}: a root and a program are missing: this is an internal step of peermem-gate");
         return Ending::Refused;

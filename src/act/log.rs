@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The log, on standard error. A line never waits, and never holds what would forge another.
 
-use super::outlet;
+use super::log_writer;
 use crate::cli::{Format, LogArgs};
 use crate::clock;
 use crate::gate::{Level, Line};
@@ -21,7 +21,7 @@ pub fn start(args: &LogArgs) {
         Format::Text => builder.with_ansi(false).init(),
         Format::Json => builder.json().flatten_event(true).init(),
     }
-    outlet::word_left_out_by(match args.log_format {
+    log_writer::word_left_out_by(match args.log_format {
         Format::Text => left_out,
         Format::Json => left_out_as_json,
     });
@@ -33,7 +33,7 @@ struct Lines;
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
-        outlet::say(format!("{}\n", escaped(&text)).as_bytes());
+        log_writer::say(format!("{}\n", escaped(&text)).as_bytes());
         Ok(line.len())
     }
 
@@ -60,7 +60,7 @@ fn left_out_sentence(count: u64) -> String {
 pub fn exclaim(sentence: &str) {
     let mut page = Page::default();
     sentence.lines().for_each(|line| page.line(line));
-    outlet::say(page.into_text().as_bytes());
+    log_writer::say(page.into_text().as_bytes());
 }
 
 /// Logs what the gate says.

@@ -2,24 +2,24 @@
 //! The door that only writes, and becomes CMD.
 
 pub mod build;
+pub mod build_dir;
 mod directory;
-pub mod errand;
 pub mod exec;
 mod executable;
 pub mod install;
 pub mod last_words;
-mod lifeline;
 pub mod log;
+mod log_writer;
 pub mod modprobe;
 pub mod notify;
 pub mod order;
-mod outlet;
 pub mod output;
 mod stderr;
+pub mod subtask;
 pub mod supervisor;
 pub mod terminal;
 pub mod termination_log;
-pub mod workshop;
+mod worker_pipe;
 
-pub use lifeline::Lifeline;
-pub use outlet::{answer, answer_until_signalled};
+pub use log_writer::{answer, answer_until_signalled};
+pub use worker_pipe::WorkerPipe;

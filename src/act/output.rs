@@ -2,7 +2,7 @@
 //! Files that others read while we write them (metrics, status): replaced whole, in one step.
 
 use super::directory::Directory;
-use super::errand::Errand;
+use super::subtask::Subtask;
 use super::supervisor::Hung;
 use crate::errno;
 use nix::sys::stat::SFlag;
@@ -27,7 +27,7 @@ pub struct OutputFile {
     /// The log has a line about a write that failed.
     warned: Cell<bool>,
     /// It has not come back within [`PATIENCE`].
-    under_way: RefCell<Option<Errand>>,
+    under_way: RefCell<Option<Subtask>>,
 }
 
 impl OutputFile {
@@ -73,10 +73,10 @@ impl OutputFile {
             self.warn_of_a_hang();
             return Ok(());
         }
-        let errand = Errand::begin(|| work().map_err(|error| errno::words(&error)));
-        let mut errand = errand.map_err(|error| errno::words(&error))?;
-        let done = errand.wait(PATIENCE);
-        *under_way = done.is_none().then_some(errand);
+        let subtask = Subtask::begin(|| work().map_err(|error| errno::words(&error)));
+        let mut subtask = subtask.map_err(|error| errno::words(&error))?;
+        let done = subtask.wait(PATIENCE);
+        *under_way = done.is_none().then_some(subtask);
         done.unwrap_or(Ok(()))
     }
 

@@ -6,8 +6,8 @@
 //! when all its threads have. So the supervisor touches no file system while the worker lives. It is the
 //! process that was started, so it is also the one that becomes CMD.
 
-use super::lifeline::{Lifeline, Line, Word};
-use super::outlet::{self, speak_through};
+use super::log_writer::{self, speak_through};
+use super::worker_pipe::{Line, Word, WorkerPipe};
 use crate::clock::now;
 use crate::ending::Ending;
 use crate::time::{BootTime, Seconds};
@@ -98,17 +98,17 @@ pub struct Terms<'a> {
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
-pub fn run(terms: Terms<'_>, work: impl FnOnce(&Lifeline) -> u8) -> io::Result<Finished> {
+pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<Finished> {
     let started = now();
     let supervisor = getpid();
     let (reader, writer) = io::pipe()?;
     match begin()? {
         ForkResult::Child => {
             drop(reader);
-            let lifeline = Lifeline::new(writer);
-            become_worker(supervisor, &lifeline, terms.keeps_stdout);
-            let code = work(&lifeline);
-            lifeline.ended(code);
+            let worker_pipe = WorkerPipe::new(writer);
+            become_worker(supervisor, &worker_pipe, terms.keeps_stdout);
+            let code = work(&worker_pipe);
+            worker_pipe.ended(code);
             std::process::exit(code.into());
         }
         ForkResult::Parent { child } => {
@@ -137,14 +137,14 @@ pub(super) fn begin() -> nix::Result<ForkResult> {
     unsafe { fork() }
 }
 
-fn become_worker(supervisor: Pid, lifeline: &Lifeline, keeps_stdout: bool) {
+fn become_worker(supervisor: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) {
     let _ = set_name(c"peermem-worker");
     // A worker without a supervisor would hold the gate for nobody.
     let _ = set_pdeathsig(Signal::SIGKILL);
     if getppid() != supervisor {
         std::process::exit(1);
     }
-    let keeps_stderr = speak_through(lifeline.clone());
+    let keeps_stderr = speak_through(worker_pipe.clone());
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         if !keeps_stderr {
             let _ = dup2_stderr(&null);
@@ -231,10 +231,10 @@ impl Supervisor<'_> {
     fn listen(&mut self) {
         while let Some(word) = self.line.next() {
             match word {
-                Word::Said(text) => outlet::say(&text),
+                Word::Said(text) => log_writer::say(&text),
                 Word::Answer(text) => {
                     let came = self.signal.map(|(signal, _)| signal);
-                    match outlet::answer_until_signalled(&text, self.signals, came) {
+                    match log_writer::answer_until_signalled(&text, self.signals, came) {
                         Ok(signal) => self.cut_short = signal,
                         Err(error) => self.unheard = Some(error),
                     }

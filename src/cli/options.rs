@@ -9,6 +9,7 @@ use super::value::{
     For, Format, Rebuild, Timeout, absolute, boolean, directory, duration, heartbeat, level, module_name,
     rebuild, root, timeout,
 };
+use crate::consumer::Consumer;
 use crate::version::Version;
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
@@ -81,7 +82,7 @@ pub struct NodeArgs {
         long,
         value_name = "WHO",
         value_delimiter = ',',
-        default_value = "peermem",
+        default_value = Consumer::DEFAULT.row().name,
         hide_possible_values = true,
         long_help = "Whose readiness is asked for; `any`: of all that need MOFED on this node"
     )]

@@ -3,6 +3,7 @@
 
 use crate::consumer::Consumer;
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,27 +17,41 @@ pub enum Format {
 }
 
 /// Whose readiness to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[expect(clippy::doc_markdown, reason = "clap prints it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// nvidia-peermem
-    Peermem,
-    /// Fabric Manager on an NVLink 5 machine
-    Fabric,
-    /// All of them
+    /// This consumer's.
+    One(Consumer),
+    /// Every consumer's.
     Any,
+}
+
+impl ValueEnum for For {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [For; Consumer::ALL.len() + 1] = {
+            let mut all = [For::Any; Consumer::ALL.len() + 1];
+            let mut at = 0;
+            while at < Consumer::ALL.len() {
+                all[at] = For::One(Consumer::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::One(consumer) => PossibleValue::new(consumer.row().name).help(consumer.row().what),
+            Self::Any => PossibleValue::new("any").help("All of them"),
+        })
+    }
 }
 
 /// Each once, in the order of the table.
 #[must_use]
 pub fn consumers(asked: &[For]) -> Vec<Consumer> {
-    let is_asked = |consumer: &Consumer| {
-        asked.iter().any(|asked| match asked {
-            For::Peermem => *consumer == Consumer::Peermem,
-            For::Fabric => *consumer == Consumer::Fabric,
-            For::Any => true,
-        })
-    };
+    let is_asked =
+        |consumer: &Consumer| asked.iter().any(|asked| [For::One(*consumer), For::Any].contains(asked));
     Consumer::ALL.into_iter().filter(is_asked).collect()
 }
 

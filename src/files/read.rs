@@ -2,9 +2,11 @@
 //! Bounded reads that cannot hang: any of these paths may turn out to be a FIFO, a directory, or
 //! a gigabyte without a newline.
 
+use super::root::resolve;
 use crate::errno;
 use crate::observation::{Seen, Unreadable};
 use crate::order;
+use crate::rebuild::record::Record;
 use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::ops::ControlFlow;
@@ -17,6 +19,8 @@ const SMALL: u64 = 4000;
 const LINE: usize = 64 * 1024;
 /// A node with all its virtual functions has some hundreds of RDMA devices.
 const NAMES: usize = 5000;
+/// A record holds some build ids, or the last lines of a compiler.
+const RECORD: u64 = 64 * 1024;
 /// The kernel gives one page a read of most of these, whatever is asked for.
 pub const BUFFER: usize = 16 * 1024;
 
@@ -38,6 +42,24 @@ pub fn small(path: &Path) -> Seen<Option<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => Ok(None),
         Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// The record of a rebuild for this kernel release; `None` where there is none. What is not a regular file, too long,
+/// or not of this kind cannot be read.
+pub fn record<R: Record>(root: &Path, release: &str) -> Seen<Option<R>> {
+    let path = R::path(root, release);
+    let read = resolve(root, &path).and_then(|real| {
+        if !real.metadata()?.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file"));
+        }
+        let text = whole(&real, RECORD)?;
+        serde_json::from_str(&text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    });
+    match read {
+        Ok(record) => Ok(Some(record)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(&path, &error)),
     }
 }
 

@@ -60,7 +60,7 @@ pub struct Gate {
     spent: Vec<(ConditionType, Duration)>,
     said: u32,
     /// How often an opening failed.
-    vain: u32,
+    failed_openings: u32,
     /// nvidia-peermem.ko may be rebuilt when only that is wrong.
     cures: bool,
 }
@@ -81,7 +81,7 @@ impl Gate {
             exempt: None,
             spent: Vec::new(),
             said: 0,
-            vain: 0,
+            failed_openings: 0,
             cures: false,
         }
     }
@@ -108,14 +108,14 @@ impl Gate {
 
     /// Holds on after an opening that failed. The deadline stays where it is.
     pub fn hold_on(&mut self) {
-        self.vain += 1;
+        self.failed_openings += 1;
         self.settling = None;
         self.look = None;
     }
 
     /// What failed before counts no more: the settle time is what was asked for.
     pub fn forgive(&mut self) {
-        self.vain = 0;
+        self.failed_openings = 0;
     }
 
     /// A look beside the gate's own, with the gate's memory of the device and its belief in the same marker.
@@ -244,8 +244,8 @@ impl Gate {
     fn settle(&self) -> Duration {
         match self.policy.settle {
             _ if self.one_look() => Duration::ZERO,
-            settle if self.vain > 0 => {
-                let doubled = SETTLE_AGAIN.saturating_mul(1 << (self.vain - 1).min(10));
+            settle if self.failed_openings > 0 => {
+                let doubled = SETTLE_AGAIN.saturating_mul(1 << (self.failed_openings - 1).min(10));
                 settle.max(doubled.min(SETTLE_LIMIT))
             }
             settle => settle,
@@ -361,7 +361,7 @@ impl Gate {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
             // The deadline wins over the settle time; one look opens no second time.
-            Outcome::Ready if !(late || self.vain > 0 && self.one_look()) => {
+            Outcome::Ready if !(late || self.failed_openings > 0 && self.one_look()) => {
                 Some(Effect::Open(Opening::Ready))
             }
             Outcome::Blocked if !late && self.may_cure(verdict) => {

@@ -30,7 +30,7 @@ fn management_device_present(fabric: &Fabric) -> Condition {
         ),
         Management::None => condition(
             Reason::NoManagementDevice,
-            "no Mellanox PCI device's vpd holds SW_MNG (NVLink 5): fabric needs no MOFED".to_owned(),
+            "no Mellanox PCI device's vpd holds SW_MNG (NVLink 5)".to_owned(),
         ),
         Management::Unreadable(why) => condition(
             Reason::VpdUnreadable,

@@ -38,6 +38,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::HOST_DRIVER, driver_container.map(|is_container| !is_container))
         .with(fact::BUILT_BY_TOOLKIT, toolkit_build(seen))
         .with(fact::STATE_FILE, has_driver_state(&seen.driver_state))
+        .with(fact::REBUILD_POSSIBLE, may_rebuild(seen))
         .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
         .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
         .with(fact::MOFED_POD, is_host_mofed(expected, seen).map(|is_host| !is_host))
@@ -51,6 +52,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::NOT_LISTED, Some(matches!(file, Some(ModuleFile::Read { listed: Some(false), .. }))))
         .with(fact::BOOT_PARAMETER, bad_parameter)
         .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
+        .word("root-option", root_option(seen))
         .word("pod-directory", "/var/lib/kubelet/pods")
         .word("volume", seen.cut_off.as_deref().unwrap_or(Path::new("/run/mellanox")).display().to_string())
         .word("holders", "")
@@ -104,6 +106,26 @@ fn has_driver_state(state: &DriverState) -> Option<bool> {
         DriverState::Absent => Some(false),
         DriverState::NoDirectory | DriverState::NotRead | DriverState::Unreadable(_) => None,
     }
+}
+
+/// A rebuild needs nvidia live, and the driver toolkit makes one of its own. Whether the node has the rest, only
+/// `rebuild` knows.
+fn may_rebuild(seen: &Observation) -> Option<bool> {
+    let is_live = seen.modules.proc.as_ref().ok().map(|proc| proc.named("nvidia").next().is_some());
+    let may = is_live != Some(false) && toolkit_build(seen) != Some(true);
+    (!may).then_some(false)
+}
+
+/// The option that names the driver's root, where it is not `/`.
+fn root_option(seen: &Observation) -> String {
+    let root = seen.peermem.as_ref().map(|peermem| peermem.root.as_path());
+    root.filter(|root| *root != Path::new("/")).map_or_else(String::new, driver_root_option)
+}
+
+/// ` --driver-root DIR`, for a command.
+#[must_use]
+pub fn driver_root_option(root: &Path) -> String {
+    if root == Path::new("/") { String::new() } else { format!(" --driver-root {}", root.display()) }
 }
 
 /// Where nobody says, a marker or a held lock is a container's.

@@ -27,7 +27,7 @@ use std::path::Path;
 /// the gate's to judge; here it counts as not asked for.
 #[must_use]
 pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
-    let mut conditions = vec![rdma_requested(expected), nic_present(expected, &seen.nic)];
+    let mut conditions = vec![rdma_requested(expected), nic_present(&seen.nic)];
     match expected.mofed {
         MofedPlace::Container => {
             conditions.push(marker::present(expected, seen));
@@ -48,7 +48,7 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
         peermem::usable(expected, seen),
         not_required(ConditionType::Settled, "a single look does not settle"),
     ]);
-    if expected.asks_for(Consumer::Fabric) {
+    if expected.needs(ConditionType::ManagementDevicePresent) {
         conditions.extend(fabric::judge(expected, seen));
     }
     let mut conditions: Vec<_> =
@@ -57,18 +57,24 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
     Verdict::of(conditions)
 }
 
-/// What peermem needs is said without its name where only peermem was asked for.
-fn needed(expected: &Expectations, condition: Condition) -> Condition {
-    if expected.consumers == [Consumer::Peermem] {
-        return condition;
-    }
+/// The condition with those that need it. Where nobody is asked for but the default, nobody is named.
+fn needed(expected: &Expectations, mut condition: Condition) -> Condition {
     let needs = |consumer: &Consumer| consumer.needs(condition.r#type, expected.mofed);
     let by: Vec<_> = expected.consumers.iter().copied().filter(needs).collect();
-    if by.is_empty() {
+    let is_default = expected.consumers == [Consumer::DEFAULT];
+    if by.is_empty() && !is_default {
         let message = format!("{} does not need it", consumer::names(&expected.consumers));
         return not_required(condition.r#type, &message);
     }
-    condition.needed_by(by)
+    if condition.exempts() {
+        let consequence = if is_default {
+            DOES_NOT_APPLY.to_owned()
+        } else {
+            format!("{} needs no MOFED", consumer::names(&by))
+        };
+        condition.message += &format!(": {consequence}");
+    }
+    if is_default { condition } else { condition.needed_by(by) }
 }
 
 /// What a driver container that starts next will do, with a remedy where no build would come that is needed.
@@ -82,7 +88,7 @@ pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBui
 /// RDMA is asked for, and there is a device for it.
 #[must_use]
 pub fn applies(expected: &Expectations, nic: &Nic) -> bool {
-    [rdma_requested(expected), nic_present(expected, nic)].iter().all(|c| c.status == Status::True)
+    [rdma_requested(expected), nic_present(nic)].iter().all(|c| c.status == Status::True)
 }
 
 /// Behind what is not there, when it may be there and not be seen.
@@ -102,7 +108,7 @@ pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> boo
         MofedPlace::Container => !modules::from_mofed(expected, seen).holds(),
         MofedPlace::Host => true,
     };
-    expected.needs_symbols() && may_export && !modules::live(expected, seen).holds()
+    expected.needs(ConditionType::SymbolsExported) && may_export && !modules::live(expected, seen).holds()
 }
 
 /// True when a module is on its way in or out, so the next look should come soon.
@@ -124,26 +130,17 @@ fn rdma_requested(expected: &Expectations) -> Condition {
         }
         None => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is not set, which counts as true".to_owned()),
         Some("true") => (Reason::Requested, "GPU_DIRECT_RDMA_ENABLED is true".to_owned()),
-        Some(other) => (
-            Reason::RdmaNotRequested,
-            format!("GPU_DIRECT_RDMA_ENABLED is {other:?}, not \"true\": {}", no_business(expected)),
-        ),
+        Some(other) => {
+            (Reason::RdmaNotRequested, format!("GPU_DIRECT_RDMA_ENABLED is {other:?}, not \"true\""))
+        }
     };
     Condition::new(ConditionType::RdmaRequested, reason, message)
 }
 
-/// Behind the reason.
-fn no_business(expected: &Expectations) -> &'static str {
-    if expected.consumers == [Consumer::Peermem] { DOES_NOT_APPLY } else { "peermem needs no MOFED" }
-}
-
-fn nic_present(expected: &Expectations, nic: &Nic) -> Condition {
+fn nic_present(nic: &Nic) -> Condition {
     let (reason, message) = match nic {
         Nic::Found(address) => (Reason::NicFound, format!("PCI device {address} is of vendor 0x15b3")),
-        Nic::None => (
-            Reason::NoRdmaDevice,
-            format!("no PCI device is of vendor 0x15b3 (Mellanox): {}", no_business(expected)),
-        ),
+        Nic::None => (Reason::NoRdmaDevice, "no PCI device is of vendor 0x15b3 (Mellanox)".to_owned()),
         Nic::Unreadable(why) => {
             let message = format!("cannot tell whether there is a Mellanox device: {why}");
             return Condition::new(ConditionType::NicPresent, Reason::DevicesUnreadable, message);

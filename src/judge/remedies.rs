@@ -7,6 +7,7 @@ use crate::condition::{Consequence, Reason as R, Status};
 use crate::node::Expectations;
 use crate::observation::Observation;
 use crate::remedy::fact::{CUT_OFF, HOST_MOFED, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, WITHOUT_PEER_MEMORY};
+use crate::remedy::text::BUILD_ON_THIS_NODE;
 use crate::remedy::{
     self, Fact, Facts, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, STALE_MARKER, Step, UMAD_NOT_LOADED,
 };
@@ -79,5 +80,5 @@ fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
 
 /// How to get a build of the driver on this node.
 pub(super) fn of_build(expected: &Expectations, seen: &Observation) -> String {
-    facts(expected, seen).choose(&remedy::of(R::BuildSkipped)[..1]).join(" ")
+    facts(expected, seen).fill(BUILD_ON_THIS_NODE)
 }

@@ -14,6 +14,51 @@ pub enum Action {
     Rebuild,
 }
 
+/// What stopped a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LoadFailure {
+    /// The kernel or modprobe refused it, with this errno; `Other` where none is known.
+    Errno(&'static str),
+    /// The last look before it shows a change, or was interrupted.
+    LastLook,
+    /// It takes too long.
+    Late,
+    /// There is no modprobe that can be run.
+    NoModprobe,
+    /// modprobe's own plan speaks against it.
+    Plan,
+    /// This process may not load modules.
+    Privilege,
+    /// The rebuild that it needs failed, or is not possible.
+    Rebuild,
+    /// modprobe reports success, and the module is not live.
+    Unproven,
+}
+
+impl LoadFailure {
+    /// Its label in metrics.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Errno(errno) => errno,
+            Self::LastLook => "LastLook",
+            Self::Late => "Late",
+            Self::NoModprobe => "NoModprobe",
+            Self::Plan => "Plan",
+            Self::Privilege => "Privilege",
+            Self::Rebuild => "Rebuild",
+            Self::Unproven => "Unproven",
+        }
+    }
+
+    /// Its cause lies in modprobe's own files or in what unloads the module again: nothing that a look sees changes
+    /// when it goes.
+    #[must_use]
+    pub fn may_pass_unseen(self) -> bool {
+        matches!(self, Self::Plan | Self::Unproven)
+    }
+}
+
 /// What an action came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
@@ -24,9 +69,9 @@ pub enum Done {
     /// It is live, by us, and MOFED has begun to swap its modules meanwhile.
     Overlapped(String),
     /// Not loaded, and another attempt at the same would end the same.
-    Refused(&'static str, String),
+    Refused(LoadFailure, String),
     /// Not loaded, and worth another attempt once everything has held again.
-    Postponed(&'static str, String),
+    Postponed(LoadFailure, String),
     /// It is gone.
     Unloaded(String),
     /// It is not gone, and why.

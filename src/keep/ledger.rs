@@ -2,6 +2,7 @@
 //! What has happened since the start, for metrics.
 
 use super::State;
+use super::action::LoadFailure;
 use crate::rebuild::Conclusion;
 use crate::time::BootTime;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ pub struct Ledger {
     /// Time in each state.
     pub spent: BTreeMap<State, Duration>,
     /// Loads that failed, by reason: an errno, or one word.
-    pub refused: BTreeMap<&'static str, u64>,
+    pub refused: BTreeMap<LoadFailure, u64>,
     /// Rebuilds of nvidia-peermem.ko, by result.
     pub rebuilds: BTreeMap<Conclusion, u64>,
     /// Time spent on them.
@@ -48,8 +49,8 @@ impl Ledger {
         *self.transitions.entry((from, to)).or_default() += 1;
     }
 
-    pub(super) fn refused(&mut self, reason: &'static str) {
-        *self.refused.entry(reason).or_default() += 1;
+    pub(super) fn refused(&mut self, failure: LoadFailure) {
+        *self.refused.entry(failure).or_default() += 1;
     }
 
     pub(super) fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {

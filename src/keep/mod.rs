@@ -6,15 +6,15 @@
 //! letting go. Time is passed in.
 
 mod action;
+mod full_look;
 mod ledger;
-mod sight;
 mod state;
 pub mod status;
 mod yielding;
 
-pub use action::{Action, Done, Response};
+pub use action::{Action, Done, LoadFailure, Response};
+pub use full_look::FullLook;
 pub use ledger::Ledger;
-pub use sight::Sight;
 pub use state::State;
 
 use crate::condition::{ConditionType, Status};
@@ -37,10 +37,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BUSY: Duration = Duration::from_secs(1);
 /// How long to wait after an unload that failed; doubled each time, up to [`BUSY`].
 const RETRY: Duration = Duration::from_millis(100);
-/// Refusals that lie in modprobe's own files or in what unloads the module again: neither tells of a change.
-/// Tried again ever more slowly.
-const UNSEEN: [&str; 2] = ["Plan", "Unproven"];
-/// A module that was live this long was no vain load.
+/// A module that was live this long was loaded to some purpose.
 const PROVEN: Duration = Duration::from_secs(60);
 
 /// A load that was refused.
@@ -48,7 +45,7 @@ const PROVEN: Duration = Duration::from_secs(60);
 struct RefusedLoad {
     /// The evidence that it was refused on.
     on: Option<u64>,
-    /// Its reason may go without a trace in the evidence.
+    /// Its cause may go without a trace in the evidence, so it is tried again, ever more slowly.
     may_pass: bool,
 }
 
@@ -124,10 +121,10 @@ impl Keep {
     }
 
     /// A whole look.
-    pub fn look(&mut self, now: BootTime, cause: &Cause, sight: Sight) -> Response {
+    pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: FullLook) -> Response {
         self.ledger.charge(self.state(), now);
-        let is_blocked = sight.is_blocked() && !self.gate.may_cure(&sight.look.verdict);
-        let Sight { mut look, glimpse, evidence, .. } = sight;
+        let is_blocked = full_look.is_blocked() && !self.gate.may_cure(&full_look.look.verdict);
+        let FullLook { mut look, glimpse, evidence, .. } = full_look;
         // That it comes and goes is no break of what it waits for.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
@@ -209,14 +206,14 @@ impl Keep {
                 self.peermem = Presence::Unknown;
                 (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, said)
             }
-            Done::Refused(reason, said) => {
-                self.ledger.refused(reason);
+            Done::Refused(failure, said) => {
+                self.ledger.refused(failure);
                 self.hold_on(now);
-                let refused = RefusedLoad { on: self.evidence, may_pass: UNSEEN.contains(&reason) };
+                let refused = RefusedLoad { on: self.evidence, may_pass: failure.may_pass_unseen() };
                 (Phase::Blocked { refused: Some(refused) }, Level::Error, said)
             }
-            Done::Postponed(reason, said) => {
-                self.ledger.refused(reason);
+            Done::Postponed(failure, said) => {
+                self.ledger.refused(failure);
                 self.hold_on(now);
                 let text = format!("not loaded yet: {said}");
                 (Phase::Waiting { last_try: Some(said) }, Level::Warn, text)

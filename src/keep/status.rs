@@ -204,7 +204,8 @@ pub fn metrics(keep: &Keep, wall: Option<f64>) -> String {
     }
     text += "# HELP peermem_gate_keep_refused_loads_total Loads that failed.\n\
              # TYPE peermem_gate_keep_refused_loads_total counter\n";
-    for (reason, count) in &ledger.refused {
+    for (failure, count) in &ledger.refused {
+        let reason = failure.label();
         let _ = writeln!(text, "peermem_gate_keep_refused_loads_total{{reason=\"{reason}\"}} {count}");
     }
     text += "# HELP peermem_gate_keep_rebuilds_total Rebuilds of nvidia-peermem.ko, by result.\n\

@@ -35,7 +35,7 @@ pub use privilege::cannot_load;
 pub use survey::{is_another_root, is_this_machine, may_be_host, survey};
 
 use crate::condition::{ConditionType, Status};
-use crate::consumer::{Consumer, UMAD};
+use crate::consumer::UMAD;
 use crate::files::{mount, read, root};
 use crate::mofed::MofedPlace;
 use crate::node::{Expectations, Node, Places, below};
@@ -74,7 +74,7 @@ impl Depth {
 
     fn needs_symbols(self, expected: &Expectations, seen: &Observation) -> bool {
         match self {
-            Self::Full => expected.needs_symbols(),
+            Self::Full => expected.needs(ConditionType::SymbolsExported),
             Self::Frugal(matter) => matter(expected, seen),
         }
     }
@@ -94,14 +94,14 @@ pub struct Probe<'a> {
     symbols: Option<(u64, Symbols)>,
     /// With the signature of the files it was read from.
     headers: Option<(u64, Headers, Seen<Vec<String>>)>,
-    /// What the last look saw of what a glance compares.
-    glanced: Option<Glance>,
+    /// What the last look saw of what a quick check compares.
+    quickly_checked: Option<QuickCheck>,
     inspected: Inspected,
 }
 
 /// Signatures of what is cheap to see.
 #[derive(Debug)]
-struct Glance {
+struct QuickCheck {
     marker: Marker,
     lock: Lock,
     modules: u64,
@@ -121,7 +121,7 @@ impl<'a> Probe<'a> {
             management: None,
             symbols: None,
             headers: None,
-            glanced: None,
+            quickly_checked: None,
             inspected: Inspected::default(),
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Probe<'a> {
             Some(nic) => nic,
         };
         let management = match self.management.take() {
-            _ if !self.node.expected.asks_for(Consumer::Fabric) => None,
+            _ if !self.node.expected.needs(ConditionType::ManagementDevicePresent) => None,
             None | Some(Management::Unreadable(_)) => Some(management(sys, &nic)),
             management => management,
         };
@@ -212,7 +212,7 @@ impl<'a> Probe<'a> {
         // One whole look has nothing to compare with.
         let signature = if depth.is_full() { 0 } else { self.headers_signature() };
         let (headers, header_versions) = self.headers(signature);
-        self.glanced = Some(Glance {
+        self.quickly_checked = Some(QuickCheck {
             marker: marker.clone(),
             lock: lock.clone(),
             modules: modules_signature(&modules.proc),
@@ -260,11 +260,11 @@ impl<'a> Probe<'a> {
         seen.modules.sys.entry(name.to_owned()).or_insert_with(read);
     }
 
-    /// A glance: may what holds the gate back, or anything where nothing does, have changed since the
-    /// last look? It reads no more than that takes, and what a glance cannot see counts as changed.
+    /// A quick check: may what holds the gate back, or anything where nothing does, have changed since the
+    /// last look? It reads no more than that takes, and what a quick check cannot see counts as changed.
     #[must_use]
     pub fn changed(&self, holding: Option<&Condition>) -> bool {
-        let Some(last) = &self.glanced else { return true };
+        let Some(last) = &self.quickly_checked else { return true };
         let marker = || self.marker() != last.marker;
         let lock = || self.lock(&last.marker).0 != last.lock;
         let modules = || self.glimpsed_modules() != last.modules;
@@ -310,7 +310,7 @@ impl<'a> Probe<'a> {
     }
 
     /// The signature of the modules, without a list of them: musl's malloc would map and unmap pages for it at every
-    /// glance.
+    /// quick check.
     fn glimpsed_modules(&self) -> u64 {
         let mut signature = ModulesSignature::default();
         let garbled = modules::each_of_proc(&self.node.places.proc.join("modules"), |m| {

@@ -7,13 +7,14 @@ use super::modprobe_conf::{self, Given};
 use super::privilege::signatures;
 use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::files::read::{open, small, unreadable};
+use crate::files::read::{open, record, unreadable};
 use crate::files::root::resolve;
 use crate::module_file::{self, Found, Interrupted, NotAModule};
 use crate::node::Places;
 use crate::observation::{
     Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols, Unreadable,
 };
+use crate::rebuild::record::Installed;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -124,7 +125,8 @@ fn read_unless(
         versions: only(&info.versions, is_wanted),
     });
     let accepted = accepted.collect();
-    let rebuilt = rebuilt(&root, &seen.kernel.release);
+    let installed: Option<Installed> = record(&root, &seen.kernel.release).ok().flatten();
+    let rebuilt = installed.unwrap_or_default().build_ids;
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     Peermem {
         root: root.clone(),
@@ -144,18 +146,6 @@ fn read_unless(
         rebuilt,
         loaded,
     }
-}
-
-/// What `rebuild` noted below the driver's root: `{"build_ids": […]}`.
-fn rebuilt(root: &Path, release: &str) -> Vec<String> {
-    #[derive(serde::Deserialize)]
-    struct Installed {
-        build_ids: Vec<String>,
-    }
-    let path = root.join("var/lib/peermem-gate").join(format!("installed.{release}"));
-    let text = resolve(root, &path).ok().and_then(|real| small(&real).ok().flatten());
-    let installed: Option<Installed> = text.and_then(|text| serde_json::from_str(&text).ok());
-    installed.map(|installed| installed.build_ids).unwrap_or_default()
 }
 
 /// What is loaded now is the file at this path, or why that is unknown.

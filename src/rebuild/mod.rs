@@ -9,6 +9,7 @@ mod material;
 mod obstacle;
 mod plan;
 pub mod recipe;
+pub mod record;
 
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};

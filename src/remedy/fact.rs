@@ -28,6 +28,8 @@ pub const BUILT_BY_TOOLKIT: Fact = Fact::new("On OpenShift with the driver toolk
 /// `/run/nvidia/nvidia-driver.state` is there: a new driver pod may skip the build.
 pub const STATE_FILE: Fact =
     Fact::new("If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)");
+/// A rebuild of nvidia-peermem alone cures it, and everything that it takes is here.
+pub const REBUILD_POSSIBLE: Fact = Fact::new("If `peermem-gate rebuild --dry-run` finds all that it needs");
 /// The driver's modules come with its image.
 pub const PRECOMPILED_DRIVER: Fact = Fact::new("If the driver image is precompiled");
 /// The host provides MOFED.

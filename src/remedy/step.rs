@@ -41,7 +41,7 @@ macro_rules! steps {
 }
 
 /// A node's name, as commands need it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
     /// What Kubernetes calls it, or might.
     pub name: String,
@@ -50,7 +50,7 @@ pub struct NodeName {
 }
 
 /// What is known of the node: which facts hold, and the words for the braces.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     known: BTreeMap<Fact, bool>,
     words: BTreeMap<&'static str, String>,
@@ -72,6 +72,14 @@ impl Facts {
     #[must_use]
     pub fn word(mut self, name: &'static str, text: impl Into<String>) -> Self {
         self.words.insert(name, text.into());
+        self
+    }
+
+    /// The same, with what others know; they have the last word.
+    #[must_use]
+    pub fn and(mut self, others: &Self) -> Self {
+        self.known.extend(&others.known);
+        self.words.extend(others.words.iter().map(|(name, text)| (*name, text.clone())));
         self
     }
 

@@ -4,13 +4,13 @@
 
 use super::fact::{
     BOOT_PARAMETER, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER, HOST_MOFED, MARKER_UNSET,
-    MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, PEERMEM_USED, PRECOMPILED_DRIVER, STATE_FILE,
+    MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, PEERMEM_USED, PRECOMPILED_DRIVER, REBUILD_POSSIBLE, STATE_FILE,
 };
 use super::step::Step;
 use super::text::{
     AS_HOST_ROOT, BUILD_ON_THIS_NODE, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, MOFED_LOG,
-    MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NO_FORCE_REINSTALL, PRECOMPILED, REMOUNT, RMMOD_PEERMEM,
-    TOOLKIT_BUILD,
+    MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NO_FORCE_REINSTALL, PRECOMPILED, REBUILD_ALONE, REMOUNT,
+    RMMOD_PEERMEM, TOOLKIT_BUILD,
 };
 use crate::condition::Reason;
 
@@ -140,8 +140,9 @@ remedies! {
         @MOFED_POD NEW_MOFED_POD,
         @HOST_MOFED "Load MOFED and nvidia_peermem again: `/etc/init.d/openibd restart`, then `modprobe nvidia-peermem`.",
     ];
-    BuildSkipped: [BUILD_ON_THIS_NODE, NO_FORCE_REINSTALL];
+    BuildSkipped: [@REBUILD_POSSIBLE REBUILD_ALONE, BUILD_ON_THIS_NODE, NO_FORCE_REINSTALL];
     ModuleFileMissing: [
+        @REBUILD_POSSIBLE REBUILD_ALONE,
         @NOT_LISTED "Run `depmod` in the driver's root.",
         "If the driver is being built, installed or loaded, wait.",
         @STATE_FILE FAST_PATH,
@@ -150,6 +151,7 @@ remedies! {
         "If the driver's root is elsewhere, name it: `--driver-root` (`/run/nvidia/driver` for a driver container's).",
     ];
     StubModule: [
+        @REBUILD_POSSIBLE REBUILD_ALONE,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD NEW_DRIVER_POD,
@@ -157,6 +159,7 @@ remedies! {
         @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     SymbolVersionMismatch: [
+        @REBUILD_POSSIBLE REBUILD_ALONE,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
         @DRIVER_POD NEW_DRIVER_POD,
@@ -166,12 +169,13 @@ remedies! {
         @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     WrongKernel: [
+        @REBUILD_POSSIBLE REBUILD_ALONE,
         @STATE_FILE FAST_PATH,
         @DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
         @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
-    SymbolVersionMissing: [@STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
+    SymbolVersionMissing: [@REBUILD_POSSIBLE REBUILD_ALONE, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
     UnsignedModule: ["Sign it with a key that the machine trusts (MOK), use a driver with signed modules, or turn Secure Boot off."];
     LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it \
         returns after the next \
@@ -191,6 +195,7 @@ remedies! {
         @HOST_DRIVER "Unload nvidia and load it again, or reboot the node.",
     ];
     ModuleFileDamaged: [
+        @REBUILD_POSSIBLE REBUILD_ALONE,
         "If the disk is full, make room: a full disk truncates files.",
         @STATE_FILE FAST_PATH,
         @DRIVER_POD NEW_DRIVER_POD,

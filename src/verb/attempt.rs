@@ -9,6 +9,7 @@ use crate::condition::{ConditionType, Reason, Status};
 use crate::gate::Gate;
 use crate::judge::plan::{self, Plan};
 use crate::judge::refusal::{Attempt, refusal};
+use crate::keep::LoadFailure;
 use crate::look::Look;
 use crate::observation::{Identity, ModuleFile, ModuleInfo, Observation};
 use crate::probe::{self, KernelLog};
@@ -46,17 +47,16 @@ pub(super) enum Tried {
 
 /// Why it was not loaded.
 pub(super) struct Why {
-    /// An errno, or one word, for metrics.
-    pub(super) reason: &'static str,
+    pub(super) failure: LoadFailure,
     pub(super) sentence: String,
 }
 
-fn refused(reason: &'static str, sentence: String) -> Tried {
-    Tried::Refused(Why { reason, sentence })
+fn refused(failure: LoadFailure, sentence: String) -> Tried {
+    Tried::Refused(Why { failure, sentence })
 }
 
-fn again(reason: &'static str, sentence: String) -> Tried {
-    Tried::Again(Why { reason, sentence })
+fn again(failure: LoadFailure, sentence: String) -> Tried {
+    Tried::Again(Why { failure, sentence })
 }
 
 impl Loader<'_> {
@@ -67,11 +67,11 @@ impl Loader<'_> {
         if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
             match self.modprobe.below(root) {
                 Ok(modprobe) => self.modprobe = modprobe,
-                Err(why) => return again("NoModprobe", format!("not loaded: {}", why.message)),
+                Err(why) => return again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message)),
             }
         }
         if let Some((why, remedy)) = probe::cannot_load(&watch.node().places, self.modprobe.root()) {
-            return refused("Privilege", format!("not loaded: {why}; what to do: {remedy}"));
+            return refused(LoadFailure::Privilege, format!("not loaded: {why}; what to do: {remedy}"));
         }
         let plan = match self.plan(watch) {
             Ok(plan) => plan,
@@ -80,12 +80,15 @@ impl Loader<'_> {
         // The one look that counts: what follows it is the load itself.
         let settled = gate.last_look().map(|look| look.identity.clone());
         let Some(before) = look_now(watch, gate) else {
-            return again("LastLook", "the last look was interrupted".to_owned());
+            return again(LoadFailure::LastLook, "the last look was interrupted".to_owned());
         };
         let objection = watch.seen().and_then(|seen| self.objection(watch, seen, &plan));
         let not_live = watch.seen().and_then(|seen| plan::not_live(&plan, seen));
         if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
-            return again("LastLook", format!("the driver shows its root at {} now", root.display()));
+            return again(
+                LoadFailure::LastLook,
+                format!("the driver shows its root at {} now", root.display()),
+            );
         }
         if let Some(tried) = against(&before, settled.as_ref(), objection, not_live) {
             return tried;
@@ -106,11 +109,11 @@ impl Loader<'_> {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
             // It was killed, or ended without a word: that is not a answer.
             Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(again(
-                "Plan",
+                LoadFailure::Plan,
                 format!("not loaded: modprobe does not say what it would load (it ended with {code})"),
             )),
             ran => Err(refused(
-                "Plan",
+                LoadFailure::Plan,
                 format!(
                     "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, and check that its modprobe is kmod's",
                     ran.stderr.lines().last().unwrap_or_default()
@@ -132,7 +135,7 @@ impl Loader<'_> {
         let may_go = watch.node().places.finds_driver && self.modprobe.root() != Path::new("/");
         let failed = |why: Unrunnable| {
             if may_go {
-                again("NoModprobe", format!("not loaded: {}", why.message))
+                again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message))
             } else {
                 Tried::CannotRun(why)
             }
@@ -225,8 +228,8 @@ fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, 
     for line in &why.lines {
         tracing::info!("kernel: {line}");
     }
-    let reason = why.errno.unwrap_or("Other");
-    if why.transient { again(reason, why.to_string()) } else { refused(reason, format!("refused: {why}")) }
+    let failure = LoadFailure::Errno(why.errno.unwrap_or("Other"));
+    if why.transient { again(failure, why.to_string()) } else { refused(failure, format!("refused: {why}")) }
 }
 
 /// A look that only a signal breaks off: the marker's loss is what it may have to see. Where
@@ -266,14 +269,14 @@ fn against(
     not_live: Option<&str>,
 ) -> Option<Tried> {
     if let Some(why) = changed(before, settled) {
-        return Some(again("LastLook", why));
+        return Some(again(LoadFailure::LastLook, why));
     }
     if let Some(why) = objection {
-        return Some(refused("Plan", format!("not loaded: {why}")));
+        return Some(refused(LoadFailure::Plan, format!("not loaded: {why}")));
     }
     let name = not_live?;
     Some(again(
-        "Plan",
+        LoadFailure::Plan,
         format!(
             "modprobe would also load {name}, which is not live and which the gate must not load; what to do: \
                 load it, or remove its softdep from modprobe.d"
@@ -297,7 +300,7 @@ fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
     }
     (code == 0).then(|| {
         refused(
-            "Unproven",
+            LoadFailure::Unproven,
             "modprobe reported success, but nvidia_peermem is not live; what to do: look for an install line in modprobe.d, and for a process that unloads it (k8s-driver-manager)"
                 .to_owned(),
         )
@@ -346,14 +349,14 @@ mod tests {
         let against = |look| against(&look, Some(&settled), None, None);
         assert!(against(look(None, 1, &[("ib_core", 1)])).is_none());
         let why = |look| match against(look) {
-            Some(Tried::Again(why)) => (why.reason, why.sentence),
+            Some(Tried::Again(why)) => (why.failure, why.sentence),
             _ => panic!("it goes on, or gives up for good"),
         };
         let not_ready = look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)]);
-        assert_eq!(why(not_ready), ("LastLook", "MarkerPresent: as the test says".to_owned()));
+        assert_eq!(why(not_ready), (LoadFailure::LastLook, "MarkerPresent: as the test says".to_owned()));
         for (marker, inode) in [(2, 1), (1, 2)] {
-            let (reason, sentence) = why(look(None, marker, &[("ib_core", inode)]));
-            assert!(reason == "LastLook" && sentence.contains("again"), "{sentence}");
+            let (failure, sentence) = why(look(None, marker, &[("ib_core", inode)]));
+            assert!(failure == LoadFailure::LastLook && sentence.contains("again"), "{sentence}");
         }
     }
 
@@ -367,7 +370,7 @@ mod tests {
         // What has changed comes first: the plan was made before.
         let changed = look(Some(Reason::MarkerAbsent), 1, &[]);
         let again = against(&changed, Some(&settled), Some("an install line".to_owned()), None);
-        assert!(matches!(again, Some(Tried::Again(why)) if why.reason == "LastLook"));
+        assert!(matches!(again, Some(Tried::Again(why)) if why.failure == LoadFailure::LastLook));
     }
 
     /// The same look with the module in this state.
@@ -401,7 +404,7 @@ mod tests {
         let before = look(None, 1, &[]);
         let after = with_peermem(look(None, 1, &[]), Reason::Usable);
         let unproven = shown(&before, &after, 0);
-        assert!(matches!(unproven, Some(Tried::Refused(why)) if why.reason == "Unproven"));
+        assert!(matches!(unproven, Some(Tried::Refused(why)) if why.failure == LoadFailure::Unproven));
         assert!(shown(&before, &after, 1).is_none(), "modprobe's own words say why");
     }
 }

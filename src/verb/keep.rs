@@ -3,11 +3,11 @@
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
 use super::attempt::{Loader, Tried, driver_root};
-use super::heal::{Healed, Healer};
 use super::load::texts;
 use super::looking::{Outcome, Outputs, end_hung, for_peermem, output, refuse_others, signals, supervised};
-use super::outlets::{Files, Outlets};
-use super::vigil::Vigil;
+use super::publisher::{Files, Publisher};
+use super::rebuilder::{Healed, Rebuilder};
+use super::slow_command::SlowCommandWatch;
 use super::watch::Watch;
 use super::{Start, Stop};
 use crate::act::exec::Unrunnable;
@@ -22,7 +22,7 @@ use crate::ending::Ending;
 use crate::environment::{Misuse, value_of};
 use crate::gate::{Effect, Policy};
 use crate::judge::swap::Presence;
-use crate::keep::{Action, Done, Keep, Response, State};
+use crate::keep::{Action, Done, Keep, LoadFailure, Response, State};
 use crate::look::Cause;
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
@@ -108,7 +108,7 @@ struct Service {
     parameters: Vec<OsString>,
     no_yield: bool,
     unload_on_exit: bool,
-    healer: Healer,
+    rebuilder: Rebuilder,
     files: Files,
     last_words: LastWords,
 }
@@ -140,7 +140,7 @@ impl Service {
             parameters: args.parameters.clone(),
             no_yield: args.no_yield,
             unload_on_exit: args.unload_on_exit,
-            healer: Healer::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables),
+            rebuilder: Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables),
             files: Files { metrics, status },
             last_words,
         })
@@ -154,7 +154,7 @@ struct Sidecar<'a> {
     keep: Keep,
     /// Found beforehand: an unload must not wait for it.
     rmmod: Option<Modprobe>,
-    outlets: Outlets<'a>,
+    publisher: Publisher<'a>,
     /// A signal that came while something else was under way, and when.
     signal: Option<(u8, BootTime)>,
 }
@@ -163,9 +163,9 @@ impl<'a> Sidecar<'a> {
     fn new(service: &'a Service, signals: &'a Signals) -> Self {
         let watch = Watch::new(&service.node, signals);
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
-        keep.cure(service.healer.wish != Rebuild::Off);
-        let outlets = Outlets::new(&service.files, service.policy.heartbeat);
-        Self { service, watch, keep, rmmod: None, outlets, signal: None }
+        keep.cure(service.rebuilder.wish != Rebuild::Off);
+        let publisher = Publisher::new(&service.files, service.policy.heartbeat);
+        Self { service, watch, keep, rmmod: None, publisher, signal: None }
     }
 
     fn run(&mut self) -> Ending {
@@ -195,9 +195,9 @@ impl<'a> Sidecar<'a> {
             }
             if !is_ready && self.keep.verdict().is_some() {
                 is_ready = true;
-                self.outlets.systemd.ready();
+                self.publisher.systemd.ready();
             }
-            self.outlets.systemd.attend();
+            self.publisher.systemd.attend();
             if let Some((signal, since)) = self.signal {
                 return self.end_service(signal, since);
             }
@@ -227,7 +227,8 @@ impl<'a> Sidecar<'a> {
     }
 
     fn due(&self) -> Option<BootTime> {
-        let own = [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.outlets.systemd.next_due()];
+        let own =
+            [self.keep.next_look(), Some(self.keep.next_heartbeat()), self.publisher.systemd.next_due()];
         own.into_iter().flatten().min()
     }
 
@@ -241,8 +242,8 @@ impl<'a> Sidecar<'a> {
         while self.signal.is_none() {
             self.watch.end_by(self.keep.unload_due());
             let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
-            let Some(sight) = self.watch.sight(look) else { break };
-            let response = self.keep.look(now(), cause, sight);
+            let Some(full_look) = self.watch.full_look(look) else { break };
+            let response = self.keep.look(now(), cause, full_look);
             let is_done = response.action.is_none();
             self.take(response)?;
             if is_done || self.signal.is_some() {
@@ -300,21 +301,21 @@ impl<'a> Sidecar<'a> {
             }
         }
         if is_new {
-            self.outlets.publish(&self.keep, &self.watch);
+            self.publisher.publish(&self.keep, &self.watch);
         }
         ControlFlow::Continue(())
     }
 
     /// Rebuilds, and then loads. `None` when a signal broke it off.
     fn rebuild(&mut self) -> Option<Done> {
-        let (keep, outlets) = (&self.keep, &mut self.outlets);
+        let (keep, publisher) = (&self.keep, &mut self.publisher);
         let heartbeat = self.service.policy.heartbeat;
-        let mut vigil = Vigil::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
-        let healed = self.service.healer.heal(&mut self.watch, keep.gate(), &mut |watch| {
+        let mut vigil = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
+        let healed = self.service.rebuilder.heal(&mut self.watch, keep.gate(), &mut |watch| {
             // It has a limit of its own.
-            outlets.systemd.feed();
+            publisher.systemd.feed();
             if vigil.tell() {
-                outlets.publish(keep, watch);
+                publisher.publish(keep, watch);
             }
         });
         self.keep.rebuilt(healed.conclusion(), vigil.spent());
@@ -325,11 +326,11 @@ impl<'a> Sidecar<'a> {
                 self.load()
             }
             Healed::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
-                Some(Done::Refused("Rebuild", sentence))
+                Some(Done::Refused(LoadFailure::Rebuild, sentence))
             }
-            Healed::Refused(_) | Healed::Swapping(_) => Some(Done::Postponed("Rebuild", sentence)),
+            Healed::Refused(_) | Healed::Swapping(_) => Some(Done::Postponed(LoadFailure::Rebuild, sentence)),
             Healed::Failed(_) | Healed::TimedOut(_) | Healed::Ordered(_) => {
-                Some(Done::Refused("Rebuild", sentence))
+                Some(Done::Refused(LoadFailure::Rebuild, sentence))
             }
             Healed::Signal(signal, since) => {
                 self.signal = Some((signal, since));
@@ -342,21 +343,22 @@ impl<'a> Sidecar<'a> {
     fn load(&mut self) -> Option<Done> {
         let modprobe = match self.service.tools.modprobe(driver_root(&self.watch)) {
             Ok(modprobe) => modprobe.with_patience(PATIENCE),
-            Err(why) => return Some(Done::Postponed("NoModprobe", why.message)),
+            Err(why) => return Some(Done::Postponed(LoadFailure::NoModprobe, why.message)),
         };
         let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
-        let (keep, outlets) = (&self.keep, &mut self.outlets);
-        let mut vigil = Vigil::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
+        let (keep, publisher) = (&self.keep, &mut self.publisher);
+        let mut vigil =
+            SlowCommandWatch::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
         let mut loader = Loader {
             modprobe,
             arguments: &arguments,
             words: Words::Kept,
             is_late: &mut |watch| {
                 if vigil.spent() < HUNG.0 {
-                    outlets.systemd.feed();
+                    publisher.systemd.feed();
                 }
                 if vigil.tell() {
-                    outlets.publish(keep, watch);
+                    publisher.publish(keep, watch);
                 }
                 // A service stays, and so does what hangs.
                 false
@@ -368,10 +370,10 @@ impl<'a> Sidecar<'a> {
             Tried::Overlapped(how) => {
                 Done::Overlapped(format!("loaded, but MOFED began to swap its modules meanwhile ({how})"))
             }
-            Tried::Refused(why) => Done::Refused(why.reason, why.sentence),
-            Tried::Again(why) => Done::Postponed(why.reason, why.sentence),
-            Tried::CannotRun(why) => Done::Postponed("NoModprobe", why.message),
-            Tried::Late(sentence) => Done::Postponed("Late", sentence),
+            Tried::Refused(why) => Done::Refused(why.failure, why.sentence),
+            Tried::Again(why) => Done::Postponed(why.failure, why.sentence),
+            Tried::CannotRun(why) => Done::Postponed(LoadFailure::NoModprobe, why.message),
+            Tried::Late(sentence) => Done::Postponed(LoadFailure::Late, sentence),
             Tried::Signal(signal, since) => {
                 self.signal = Some((signal, since));
                 return None;
@@ -387,7 +389,7 @@ impl<'a> Sidecar<'a> {
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
         };
         let signals = self.watch.wakes().signals();
-        let mut vigil = Vigil::over("rmmod nvidia_peermem", SLOW.1, self.service.policy.heartbeat);
+        let mut vigil = SlowCommandWatch::over("rmmod nvidia_peermem", SLOW.1, self.service.policy.heartbeat);
         let begun = vigil.begun;
         let ran = rmmod.run(&["nvidia_peermem".into()], Words::Kept, signals.fd(), || {
             if vigil.is_long() {
@@ -400,10 +402,10 @@ impl<'a> Sidecar<'a> {
                 });
             }
             if vigil.spent() < HUNG.1 {
-                self.outlets.systemd.feed();
+                self.publisher.systemd.feed();
             }
             if vigil.tell() {
-                self.outlets.publish(&self.keep, &self.watch);
+                self.publisher.publish(&self.keep, &self.watch);
             }
             // Each must be taken, but the first counts.
             let came = signals.take_one().map(|signal| (signal, now()));
@@ -432,7 +434,7 @@ impl<'a> Sidecar<'a> {
 
     /// A service that ends on a signal has succeeded.
     fn end_service(&mut self, signal: u8, since: BootTime) -> Ending {
-        self.outlets.systemd.stopping();
+        self.publisher.systemd.stopping();
         let mut glimpse = self.watch.glimpse();
         let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });
         // Not where one was broken off just now, and nothing is touched where the gate does not apply.

@@ -2,12 +2,12 @@
 //! `load`: holds until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
 
 use super::attempt::{Loader, Tried};
-use super::heal::{Healed, Healer};
 use super::held::{Held, Hold};
 use super::looking::{Outcome, Outputs, end_hung, for_peermem, limit, refuse_others, signals, supervised};
-use super::vigil::Vigil;
+use super::rebuilder::{Healed, Rebuilder};
+use super::slow_command::SlowCommandWatch;
 use super::{Start, Stop};
-use crate::act::Lifeline;
+use crate::act::WorkerPipe;
 use crate::act::exec::Unrunnable;
 use crate::act::last_words::LastWords;
 use crate::act::log;
@@ -42,7 +42,7 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     log::start(&args.log);
     let policy = Policy::of_load(&args.hold)?;
     refuse_others("load", &args.node)?;
-    let work = |lifeline: &Lifeline| {
+    let work = |worker_pipe: &WorkerPipe| {
         if args.hold.dry_run {
             return dry_run(args, policy.clone(), disabled, start, &signals);
         }
@@ -53,13 +53,13 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
         }
         let (hold, last_words) = hold(args, policy.clone(), start)?;
         let modprobe = modprobe(args, &probe::driver_root_now(&hold.node.places), start)?;
-        let healer = healer(args, start);
+        let rebuilder = rebuilder(args, start);
         let asked = Asked {
             modprobe: &modprobe,
             arguments: &arguments,
             words: Words::Kept,
-            lifeline,
-            healer: &healer,
+            worker_pipe,
+            rebuilder: &rebuilder,
         };
         Ok(match asked.load(&hold, &last_words, &signals) {
             Finished::Live(_) | Finished::Open => Ending::Opened,
@@ -96,8 +96,8 @@ fn is_by_install_line(start: &Start) -> bool {
     value_of(start.variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem")
 }
 
-pub(super) fn healer(args: &LoadArgs, start: &Start) -> Healer {
-    Healer::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables)
+pub(super) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
+    Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables)
 }
 
 /// What to hold for, and where the last words go.
@@ -175,9 +175,9 @@ pub(super) struct Asked<'a> {
     /// Where modprobe's words go.
     pub(super) words: Words,
     /// For a load that the deadline finds under way.
-    pub(super) lifeline: &'a Lifeline,
+    pub(super) worker_pipe: &'a WorkerPipe,
     /// For a module file that has to be rebuilt.
-    pub(super) healer: &'a Healer,
+    pub(super) rebuilder: &'a Rebuilder,
 }
 
 /// How a load came out.
@@ -195,7 +195,7 @@ impl Asked<'_> {
     /// Holds, loads, proves.
     pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> Finished {
         let mut held = Held::new(asked, signals);
-        held.gate.cure(self.healer.wish != Rebuild::Off);
+        held.gate.cure(self.rebuilder.wish != Rebuild::Off);
         if let Some(sentence) = self.hopeless(&mut held) {
             return refused(&sentence, None, last_words);
         }
@@ -264,20 +264,20 @@ impl Asked<'_> {
     /// Rebuilds nvidia-peermem.ko. True when it is usable now, false when that is worth another attempt.
     fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<Finished, bool> {
         let deadline = held.gate.deadline();
-        let mut healer = self.healer.clone();
-        healer.limit =
-            deadline.map_or(healer.limit, |deadline| healer.limit.min(deadline.saturating_sub(now())));
-        let mut vigil = Vigil::over(
+        let mut rebuilder = self.rebuilder.clone();
+        rebuilder.limit =
+            deadline.map_or(rebuilder.limit, |deadline| rebuilder.limit.min(deadline.saturating_sub(now())));
+        let mut vigil = SlowCommandWatch::over(
             "rebuilding nvidia-peermem.ko",
             held.asked().policy.heartbeat,
             held.asked().policy.heartbeat,
         );
         let mut next = Duration::ZERO;
-        let came = healer.heal(&mut held.watch, &held.gate, &mut |_| {
+        let came = rebuilder.heal(&mut held.watch, &held.gate, &mut |_| {
             vigil.tell();
             if vigil.spent() >= next {
                 // What follows the build, depmod above all, is better finished than broken off.
-                self.lifeline.needs(HANGS);
+                self.worker_pipe.needs(HANGS);
                 next = vigil.spent() + Duration::from_secs(1);
             }
         });
@@ -315,8 +315,8 @@ impl Asked<'_> {
     }
 
     fn attempt(&self, held: &mut Held) -> Tried {
-        self.lifeline.needs(HANGS);
-        let mut vigil = Vigil::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
+        self.worker_pipe.needs(HANGS);
+        let mut vigil = SlowCommandWatch::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
         let mut loader = Loader {
             modprobe: self.modprobe.clone(),
             arguments: self.arguments,

@@ -3,11 +3,11 @@
 //! and options that are checked.
 
 use super::{Start, Stop};
-use crate::act::errand;
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
+use crate::act::subtask;
 use crate::act::supervisor::{self, Finished, Hung, Terms};
-use crate::act::{Lifeline, log, terminal};
+use crate::act::{WorkerPipe, log, terminal};
 use crate::cli::{self, NodeArgs, PaceArgs};
 use crate::consumer::Consumer;
 use crate::ending::Ending;
@@ -56,9 +56,11 @@ pub enum Outcome {
 pub fn supervised(
     terms: Terms<'_>,
     start: &Start,
-    work: impl FnOnce(&Lifeline) -> Result<Ending, Stop>,
+    work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
 ) -> Result<Outcome, Stop> {
-    let code = |lifeline: &Lifeline| work(lifeline).unwrap_or_else(|stop| stop.end(&start.last_words)).code();
+    let code = |worker_pipe: &WorkerPipe| {
+        work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
+    };
     let finished = supervisor::run(terms, code).context("cannot start a process to look with")?;
     Ok(match finished {
         Finished::Ended(0) => Outcome::Ended(Ending::Opened),
@@ -94,7 +96,7 @@ pub(super) fn end_hung(start: &Start, hung: &Hung) -> Ending {
 
 /// Logs something that may itself hang.
 pub fn say_briefly(say: impl FnOnce()) {
-    if let Err(error) = errand::briefly(LAST_WORDS, say) {
+    if let Err(error) = subtask::briefly(LAST_WORDS, say) {
         log::exclaim(&format!("cannot start a process for the last words: {}", errno::words(&error)));
     }
 }
@@ -105,19 +107,22 @@ pub(super) fn limit(policy: &Policy) -> Option<Duration> {
     if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
 }
 
+/// The consumer that `load` and `keep` load the module of.
+const LOADED: Consumer = Consumer::Peermem;
+
 /// Who loads nvidia-peermem asks for its readiness, and for nobody else's.
 pub(super) fn for_peermem(node: &mut Node) {
-    node.expected.consumers = vec![Consumer::Peermem];
+    node.expected.consumers = vec![LOADED];
     node.expected.precedes_driver = false;
 }
 
 /// `verb` loads nvidia-peermem, and somebody who asks for others only does not want that.
 pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
-    if cli::consumers(&args.r#for).contains(&Consumer::Peermem) {
+    if cli::consumers(&args.r#for).contains(&LOADED) {
         return Ok(());
     }
     Err(Misuse::Message(format!(
-        "`{verb}` is for peermem, but --for (PEERMEM_GATE_FOR) names only others: omit it, or use `wait`"
+        "`{verb}` is for {LOADED}, but --for (PEERMEM_GATE_FOR) names only others: omit it, or use `wait`"
     )))
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rebuild`: makes a usable nvidia-peermem.ko now, or says why not; `--dry-run` and `--undo`.
 
-use super::heal::{Healed, Healer, depmod};
 use super::held::{Held, Hold};
 use super::looking::{ONE_LOOK, Outcome, end_hung, last_words, signals, supervised};
+use super::rebuilder::{Healed, Rebuilder, depmod};
 use super::{Start, Stop};
 use crate::act::answer;
+use crate::act::build_dir::{self, BuildDir, Closed};
 use crate::act::last_words::LastWords;
 use crate::act::log;
 use crate::act::supervisor::Terms;
-use crate::act::workshop::{self, Closed, Workshop};
 use crate::cli::Rebuild;
 use crate::cli::RebuildArgs;
 use crate::condition::{ConditionType, Reason};
@@ -57,8 +57,8 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     node.places.finds_driver = false;
     let last_words = last_words(&node.places.marker, start)?;
     let wish = if args.heal.rebuild == Rebuild::Off { Rebuild::Auto } else { args.heal.rebuild.clone() };
-    let mut healer = Healer::new(wish, args.heal.rebuild_timeout, start.variables);
-    healer.is_asked = true;
+    let mut rebuilder = Rebuilder::new(wish, args.heal.rebuild_timeout, start.variables);
+    rebuilder.is_asked = true;
     let asked = Hold { node, policy: POLICY, metrics: None };
     let mut held = Held::new(&asked, signals);
     if args.undo {
@@ -72,9 +72,9 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
         return Ok(Ending::Opened);
     }
     if args.dry_run {
-        let plan = match healer.toolkit(&held.watch, &look) {
+        let plan = match rebuilder.toolkit(&held.watch, &look) {
             Some(order) => order.plan().map(|plan| plan + "\n"),
-            None => healer.plan(&held.watch, &look).map(|(plan, _)| plan.text(&workshop::shown())),
+            None => rebuilder.plan(&held.watch, &look).map(|(plan, _)| plan.text(&build_dir::shown())),
         };
         return match plan {
             Ok(plan) => {
@@ -84,7 +84,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
             Err(obstacle) => Ok(refused(&obstacle, &last_words)),
         };
     }
-    let came = healer.heal(&mut held.watch, &held.gate, &mut |_| {});
+    let came = rebuilder.heal(&mut held.watch, &held.gate, &mut |_| {});
     let sentence = came.sentence();
     Ok(match came {
         Healed::Installed(said) | Healed::Ordered(said) => {
@@ -105,12 +105,12 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
     let Some(_) = held.look_now() else { return Ok(broken_off(held, last_words)) };
     let release = held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default();
     let root = node.places.driver_root.as_path();
-    if let Some(path) = workshop::foreign(root, &release) {
+    if let Some(path) = build_dir::foreign(root, &release) {
         let why = format!("peermem-gate did not install the existing {}", path.display());
         return Ok(refused(&Obstacle::new(Kind::ForeignFile, why), last_words));
     }
-    let workshop = match Workshop::open(root) {
-        Ok(workshop) => workshop,
+    let build_dir = match BuildDir::open(root) {
+        Ok(build_dir) => build_dir,
         Err(Closed::Busy) => {
             let why = format!("another rebuild is running below {}", root.display());
             return Ok(refused(&Obstacle::new(Kind::Busy, why), last_words));
@@ -119,8 +119,8 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
             return Ok(refused(&Obstacle::new(Kind::Unwritable, why), last_words));
         }
     };
-    workshop.forget_attempt(&release);
-    let removed = workshop.remove(&release);
+    build_dir.forget_attempt(&release);
+    let removed = build_dir.remove(&release);
     let done = match removed {
         Ok(true) => {
             depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed")

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
-use super::load::{Asked, Finished, healer, hold};
+use super::load::{Asked, Finished, hold, rebuilder};
 use super::looking::{Outcome, end_hung, limit, signals, supervised};
 use super::{Start, Stop};
-use crate::act::Lifeline;
+use crate::act::WorkerPipe;
 use crate::act::exec::Unrunnable;
 use crate::act::log;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
@@ -36,7 +36,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     let asked = load_args(&call, start)?;
     log::start(&asked.log);
     let policy = Policy::of_load(&asked.hold)?;
-    let work = |lifeline: &Lifeline| gated(&call, &asked, policy.clone(), start, &signals, lifeline);
+    let work = |worker_pipe: &WorkerPipe| gated(&call, &asked, policy.clone(), start, &signals, worker_pipe);
     let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true };
     match supervised(terms, start, work)? {
         Outcome::Ended(ending) => Ok(ending),
@@ -81,7 +81,7 @@ fn gated(
     policy: Policy,
     start: &Start,
     signals: &Signals,
-    lifeline: &Lifeline,
+    worker_pipe: &WorkerPipe,
 ) -> Result<Ending, Stop> {
     let path = value_of(start.variables, "PATH");
     let modprobe = Modprobe::find(Path::new("/"), path, args.modprobe.as_deref())?;
@@ -96,13 +96,13 @@ fn gated(
     if let Ending::Signal(_) = others {
         return Ok(others);
     }
-    let healer = healer(args, start);
+    let rebuilder = rebuilder(args, start);
     let asked = Asked {
         modprobe: &modprobe,
         arguments: &call.peermem,
         words: Words::Passed,
-        lifeline,
-        healer: &healer,
+        worker_pipe,
+        rebuilder: &rebuilder,
     };
     let own = match asked.load(&hold, &last_words, signals) {
         Finished::Live(Some(code)) => Ending::Passed(code),

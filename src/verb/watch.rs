@@ -3,10 +3,9 @@
 
 use crate::clock::now;
 use crate::condition::ConditionType;
-use crate::consumer::Consumer;
 use crate::judge::swap::{self, Glimpse};
 use crate::judge::{applies, in_transit, judge, next_build, worth_reading_symbols};
-use crate::keep::Sight;
+use crate::keep::FullLook;
 use crate::look::{Cause, Look, Recorded};
 use crate::node::Node;
 use crate::observation::{Marker, Observation};
@@ -47,7 +46,7 @@ impl<'a> Watch<'a> {
     pub(super) fn new(node: &'a Node, signals: &'a Signals) -> Self {
         let started = now();
         let mut wakes = Wakes::new(signals);
-        if node.expected.asks_for(Consumer::Fabric) {
+        if node.expected.needs(ConditionType::RdmaDevicePresent) {
             wakes.hear_rdma_devices();
         }
         Self {
@@ -88,12 +87,12 @@ impl<'a> Watch<'a> {
         self.wakes.arm(&self.awaited[..count]);
     }
 
-    /// One armed look. `None` when it was broken off, or was a glance that saw nothing new.
+    /// One armed look. `None` when it was broken off, or was a quick check that saw nothing new.
     pub(super) fn look(&mut self, cause: &Cause, last: Option<&Verdict>) -> Option<Look> {
         self.arm();
         self.last_look = now();
         match cause {
-            Cause::SafetyNet if !self.glance(last) => return None,
+            Cause::SafetyNet if !self.quick_check(last) => return None,
             Cause::Device | Cause::EventsLost => self.probe.forget_devices(),
             _ => {}
         }
@@ -135,8 +134,8 @@ impl<'a> Watch<'a> {
         Some(look)
     }
 
-    /// The slow look begins with a glance; without a verdict there is nothing to compare.
-    fn glance(&self, last: Option<&Verdict>) -> bool {
+    /// The slow look begins with a quick check; without a verdict there is nothing to compare.
+    fn quick_check(&self, last: Option<&Verdict>) -> bool {
         last.is_none_or(|last| self.probe.changed(last.deciding()))
     }
 
@@ -162,8 +161,8 @@ impl<'a> Watch<'a> {
     }
 
     /// A look as `keep` takes it in.
-    pub(super) fn sight(&self, look: Look) -> Option<Sight> {
-        Some(Sight::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked))
+    pub(super) fn full_look(&self, look: Look) -> Option<FullLook> {
+        Some(FullLook::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked))
     }
 
     /// At trace level, logs the look in a form that tests can replay.

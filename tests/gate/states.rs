@@ -115,7 +115,7 @@ struct Spec {
     suspect: Option<(u64, u64)>,
     /// When it opens if no look until then, and none at that time, says that it applies.
     exempt: Option<u64>,
-    vain: u32,
+    failed_openings: u32,
 }
 
 impl Spec {
@@ -154,7 +154,7 @@ impl Spec {
         let is_settled = self.held.is_some_and(|(since, ..)| now >= since + self.settle(case));
         if case.policy.dry_run {
             Some(Effect::Open(Opening::DryRun))
-        } else if is_settled && !is_late && !(case.is_one_look() && self.vain > 0) {
+        } else if is_settled && !is_late && !(case.is_one_look() && self.failed_openings > 0) {
             Some(Effect::Open(if cures { Opening::Curable } else { Opening::Ready }))
         } else if case.policy.fail_fast
             && (saw == Saw::DirectoryUnlinked || saw == Saw::Stub && (is_late || !cures))
@@ -166,7 +166,7 @@ impl Spec {
     }
 
     fn settle(&self, case: &Case) -> u64 {
-        let again = if self.vain > 0 { AGAIN << (self.vain - 1) } else { 0 };
+        let again = if self.failed_openings > 0 { AGAIN << (self.failed_openings - 1) } else { 0 };
         if case.is_one_look() { 0 } else { case.settle.max(again) }
     }
 }
@@ -238,9 +238,9 @@ impl State {
         self.now = now;
         match did {
             None => Some(self),
-            Some(Effect::Open(Opening::Ready)) if case.is_load && self.spec.vain < VAIN => {
+            Some(Effect::Open(Opening::Ready)) if case.is_load && self.spec.failed_openings < VAIN => {
                 self.gate.hold_on();
-                self.spec.vain += 1;
+                self.spec.failed_openings += 1;
                 (self.spec.held, self.spec.has_looked) = (None, false);
                 Some(self)
             }
@@ -252,7 +252,7 @@ impl State {
     fn key(&self) -> u64 {
         let gate = format!("{:?}", self.gate);
         let (before, spent) = gate.split_once("spent: [").expect("an account");
-        let (_, after) = spent.split_once("vain: ").expect("what follows it");
+        let (_, after) = spent.split_once("failed_openings: ").expect("what follows it");
         let mut hasher = DefaultHasher::new();
         (before, after, &self.spec, self.now).hash(&mut hasher);
         hasher.finish()

@@ -54,7 +54,7 @@ fn without(seen: Observation, name: &str) -> Observation {
 fn symbols_are_read_once_the_modules_may_export_them() {
     let (container, host) = (expectations(MofedPlace::Container), expectations(MofedPlace::Host));
     let fabric = Expectations { consumers: vec![Consumer::Fabric], ..expectations(MofedPlace::Container) };
-    assert!(container.needs_symbols() && !fabric.needs_symbols());
+    assert!(container.needs(ConditionType::SymbolsExported) && !fabric.needs(ConditionType::SymbolsExported));
     assert!(worth_reading_symbols(&container, &seen("OE")));
     assert!(!worth_reading_symbols(&container, &seen("")), "the kernel's own export none");
     assert!(!worth_reading_symbols(&container, &without(seen("OE"), "mlx5_ib")));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The status file: when it speaks of this moment, and what is made of it.
 
-use super::{Done, Keep, World, ms, policy};
+use super::{Done, Keep, LoadFailure, World, ms, policy};
 use peermem_gate::keep::status::{Stored, Summary, metrics};
 use peermem_gate::look::Cause;
 use peermem_gate::rebuild::Conclusion;
@@ -106,12 +106,12 @@ fn a_summary_and_the_metrics_say_what_keep_is_at() {
     let mut keep = Keep::new(policy(), false, ms(0));
     let summary = |keep: &Keep| Summary::of(keep, &[], ms(30_000), ms(2500));
     assert_eq!((summary(&keep).loaded_by, summary(&keep).refcount), (None, None));
-    keep.look(ms(0), &Cause::Start, World::ready().sight());
-    keep.look(ms(500), &Cause::Timer, World::ready().sight());
+    keep.look(ms(0), &Cause::Start, World::ready().full_look());
+    keep.look(ms(500), &Cause::Timer, World::ready().full_look());
     keep.rebuilt(Conclusion::Installed, ms(1500));
-    keep.done(ms(560), Done::Refused("EINVAL", "refused".to_owned()));
+    keep.done(ms(560), Done::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()));
     keep.ask();
-    keep.look(ms(600), &Cause::Asked, World::ready().sight());
+    keep.look(ms(600), &Cause::Asked, World::ready().full_look());
     keep.done(ms(700), Done::Loaded("loaded".to_owned()));
     let told = summary(&keep);
     assert_eq!((told.loaded_by.as_deref(), told.refcount), (Some("keep"), Some(0)));
@@ -134,6 +134,6 @@ fn a_summary_and_the_metrics_say_what_keep_is_at() {
     assert!(!metrics(&keep, None).contains("last_success"));
     let another = World { is_loaded: true, ..World::ready() };
     let mut keep = Keep::new(policy(), false, ms(0));
-    keep.look(ms(0), &Cause::Start, another.sight());
+    keep.look(ms(0), &Cause::Start, another.full_look());
     assert_eq!(summary(&keep).loaded_by.as_deref(), Some("another"));
 }

@@ -4,8 +4,10 @@
 use super::Case;
 use crate::finding::{Finding, Id};
 use peermem_gate::condition::{ConditionType, Reason};
+use peermem_gate::judge::facts::driver_root_option;
 use peermem_gate::observation::ModuleFile;
 use peermem_gate::rebuild::Kind;
+use peermem_gate::remedy::fact::REBUILD_POSSIBLE;
 use peermem_gate::verdict::Condition;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -36,7 +38,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 
 /// Whether `rebuild` cures it, where the file is all that is wrong. Without a live nvidia, and with the driver
 /// toolkit, the cure is the driver's own build.
-fn rebuild(case: &Case<'_>, mut finding: Finding) -> Finding {
+fn rebuild(case: &Case<'_>, finding: Finding) -> Finding {
     let is_toolkits = case.symptoms.survey.pods.builds().any(|build| build.1.finished.is_some());
     match case.symptoms.rebuild.as_ref().filter(|_| !is_toolkits) {
         None => finding,
@@ -50,15 +52,10 @@ fn rebuild(case: &Case<'_>, mut finding: Finding) -> Finding {
             };
             finding.seen("peermem-gate rebuild --dry-run", format!("not possible here: {why}"))
         }
-        Some(Ok(root)) => {
-            let root = root.display().to_string();
-            let option = if root == "/" { String::new() } else { format!(" --driver-root {root}") };
-            finding.remedy.push(format!(
-                "Rebuild only nvidia-peermem.ko, in seconds, then load it: `peermem-gate rebuild{option}`, \
-                 `peermem-gate load{option}`."
-            ));
-            finding.seen("peermem-gate rebuild --dry-run", "possible here: everything it takes is there")
-        }
+        Some(Ok(root)) => finding
+            .with(REBUILD_POSSIBLE, true)
+            .word("root-option", driver_root_option(root))
+            .seen("peermem-gate rebuild --dry-run", "possible here: everything it takes is there"),
     }
 }
 

@@ -9,7 +9,7 @@ use peermem_gate::mofed::MofedPlace;
 use peermem_gate::remedy::Facts;
 use peermem_gate::remedy::fact::{
     BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED, MOFED_POD, MOFED_POD_UNNAMED,
-    STATE_FILE,
+    REBUILD_POSSIBLE, STATE_FILE,
 };
 use peermem_gate::survey::process::Role;
 
@@ -51,6 +51,8 @@ impl Case<'_> {
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
             .with(STATE_FILE, has_state)
+            // A finding of which it is known says so.
+            .with(REBUILD_POSSIBLE, Some(false))
             .with(HOST_MOFED, is_known.then_some(self.expected.mofed == MofedPlace::Host))
             .with(MOFED_POD, has_mofed_pod)
             .with(DRIVER_POD_UNNAMED, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))

@@ -3,12 +3,13 @@
 
 use super::{Case, listing, unreadable};
 use crate::chain::span;
+use crate::finding::fact::{HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC};
 use crate::finding::{Finding, Id};
-use crate::log::LogEvent;
-use crate::log::LogMatch;
+use crate::log::{LogEvent, LogMatch};
 use crate::symptoms::{View, Whose};
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::{Lock, Marker, ProcState};
+use peermem_gate::remedy::Fact;
 use peermem_gate::survey::process::Role;
 use peermem_gate::survey::setting::Setting;
 
@@ -37,20 +38,13 @@ pub(super) const THIRD_PARTY: [&str; 15] = [
     "vmw_pvrdma",
 ];
 
-/// What frees a module that MOFED cannot unload, by who holds it.
-const CURES: [(&str, &str); 5] = [
-    (
-        "ko2iblnd",
-        "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is ready, or this \
-            comes again.",
-    ),
-    ("beegfs", "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`."),
-    ("rds_rdma", "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`."),
-    (
-        "smc",
-        "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
-    ),
-    ("nvmet_rdma", "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`."),
+/// Modules that hold what MOFED cannot unload, and the steps that free it.
+const HOLDERS: [(&str, Fact); 5] = [
+    ("ko2iblnd", HELD_BY_LUSTRE),
+    ("beegfs", HELD_BY_BEEGFS),
+    ("rds_rdma", HELD_BY_RDS),
+    ("smc", HELD_BY_SMC),
+    ("nvmet_rdma", HELD_BY_NVME_TARGET),
 ];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -125,14 +119,15 @@ fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
         // A module that is gone blocks nothing; the next start will show.
         let module = Case::field(found, "module");
         let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
-        (!is_gone).then(|| Finding { remedy: cures(found), ..case.by_log(id, found) })
+        (!is_gone).then(|| held(case.by_log(id, found), found))
     });
     findings.collect()
 }
 
-fn cures(found: &LogMatch) -> Vec<String> {
+/// The finding, with who holds the module.
+fn held(finding: Finding, found: &LogMatch) -> Finding {
     let holds = |name: &str| Case::field(found, "holders").split([' ', ',']).any(|holder| holder == name);
-    CURES.iter().filter(|(name, _)| holds(name)).map(|(_, cure)| (*cure).to_owned()).collect()
+    HOLDERS.iter().fold(finding, |finding, (name, fact)| finding.with(*fact, holds(name)))
 }
 
 /// MOFED's reload takes its NICs down, and the node's own network with them.
@@ -282,11 +277,15 @@ fn announced(case: &Case<'_>, finding: Finding) -> Finding {
 /// A lock reveals a stale marker better; an older entrypoint keeps none.
 fn stale_marker(case: &Case<'_>) -> Option<Finding> {
     let is_there = matches!(case.seen.marker, Marker::Present(_));
-    let what = match () {
-        () if !is_there || case.symptoms.mofed.lock == Lock::Held => return None,
-        () if case.has(Reason::ModuleInTree) => "the kernel's own modules are live",
-        () if !is_any_loaded(case) => "no RDMA module is loaded",
-        () => return None,
+    if !is_there || case.symptoms.mofed.lock == Lock::Held {
+        return None;
+    }
+    let what = if case.has(Reason::ModuleInTree) {
+        "the kernel's own modules are live"
+    } else if !is_any_loaded(case) {
+        "no RDMA module is loaded"
+    } else {
+        return None;
     };
     Some(Finding::new(Id::StaleMarker, case.expected.marker.display(), "exists").seen(PROC_MODULES, what))
 }
@@ -323,13 +322,14 @@ pub(super) fn blacklist(case: &Case<'_>) -> Option<Finding> {
         Ok(made) => (*made)?,
         Err(why) => return Some(unreadable(why)),
     };
-    let why = match () {
-        () if matches!(case.seen.marker, Marker::Present(_)) => "exists, although MOFED has set its marker",
-        () if traces.lock == Lock::Free => "exists, although no MOFED is running",
-        () if case.symptoms.chain.clock.boot.as_ref().is_ok_and(|booted| made < *booted) => {
-            "is older than this boot"
-        }
-        () => return None,
+    let why = if matches!(case.seen.marker, Marker::Present(_)) {
+        "exists, although MOFED has set its marker"
+    } else if traces.lock == Lock::Free {
+        "exists, although no MOFED is running"
+    } else if case.symptoms.chain.clock.boot.as_ref().is_ok_and(|booted| made < *booted) {
+        "is older than this boot"
+    } else {
+        return None;
     };
     Some(Finding::new(Id::BlacklistLeftBehind, traces.blacklist.display(), why))
 }

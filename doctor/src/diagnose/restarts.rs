@@ -14,12 +14,9 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let findings = all.map(|(pod, container, trouble)| {
         let times = container.restart.map_or_else(String::new, |count| format!(" (restarted {count} times)"));
         let seen = format!("{}{times}", trouble.line);
-        let mut finding = Finding::new(Id::ContainerRestarts, trouble.path.display(), seen);
-        finding.remedy.push(format!(
-            "Read the log of container {0}: `kubectl logs -n {1} {2} -c {0} --previous`.",
-            container.name, pod.namespace, pod.name
-        ));
-        finding
+        Finding::new(Id::ContainerRestarts, trouble.path.display(), seen)
+            .word("container", &container.name)
+            .word("pod", format!("-n {} {}", pod.namespace, pod.name))
     });
     findings.collect()
 }

@@ -342,10 +342,7 @@ impl RuntimeCase<'_> {
     }
 
     fn with_values(&self, finding: Option<Finding>) -> Option<Finding> {
-        finding.map(|mut finding| {
-            finding.remedy.push(helm::values(self.used));
-            finding
-        })
+        finding.map(|finding| helm::with_values(finding, self.used))
     }
 }
 

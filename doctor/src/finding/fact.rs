@@ -11,5 +11,19 @@ pub const THIRD_PARTY_LOADED: Fact = Fact::new("If one of them is loaded");
 pub const OPENSHIFT: Fact = Fact::new("On OpenShift");
 /// The node is a virtual machine.
 pub const VIRTUAL_MACHINE: Fact = Fact::new("If the node is a virtual machine");
+/// Lustre holds the module.
+pub const HELD_BY_LUSTRE: Fact = Fact::new("If ko2iblnd (Lustre) holds it");
+/// `BeeGFS` holds the module.
+pub const HELD_BY_BEEGFS: Fact = Fact::new("If beegfs holds it");
+/// RDS holds the module.
+pub const HELD_BY_RDS: Fact = Fact::new("If rds_rdma holds it");
+/// SMC holds the module.
+pub const HELD_BY_SMC: Fact = Fact::new("If smc holds it");
+/// An `NVMe` target holds the module.
+pub const HELD_BY_NVME_TARGET: Fact = Fact::new("If nvmet_rdma holds it");
+/// kubelet uses CRI-O.
+pub const CRI_O: Fact = Fact::new("If kubelet uses CRI-O");
+/// kubelet uses containerd, in whichever distribution.
+pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 /// `nvidia_drm` is loaded.
 pub const DRM_LOADED: Fact = Fact::new("If nvidia_drm is loaded");

@@ -10,7 +10,7 @@ mod table;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::Evidence;
 use peermem_gate::order;
-use peermem_gate::remedy::{Facts, MOST};
+use peermem_gate::remedy::{Fact, Facts};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -83,9 +83,11 @@ pub struct Finding {
     pub title: &'static str,
     /// What it was seen by; never empty.
     pub evidence: Vec<Evidence>,
-    /// Steps that a person can take, in this order. A judge may put steps of its own here; [`ordered`] adds the
-    /// id's.
+    /// Steps that a person can take, in this order. Set by [`ordered`].
     pub remedy: Vec<String>,
+    /// What is known beyond the node's facts, for the steps of this finding alone.
+    #[serde(skip)]
+    pub facts: Facts,
     /// The finding that it comes from: it goes when that goes. Set by [`ordered`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub follows_from: Option<Id>,
@@ -101,6 +103,7 @@ impl Finding {
             title: id.title(),
             evidence: vec![Evidence::new(source.to_string(), seen)],
             remedy: Vec::new(),
+            facts: Facts::default(),
             follows_from: None,
         }
     }
@@ -109,6 +112,20 @@ impl Finding {
     #[must_use]
     pub fn seen(mut self, source: impl fmt::Display, seen: impl Into<String>) -> Self {
         self.evidence.push(Evidence::new(source.to_string(), seen));
+        self
+    }
+
+    /// The same, with what is known of a fact that its steps depend on.
+    #[must_use]
+    pub fn with(mut self, fact: Fact, holds: bool) -> Self {
+        self.facts = self.facts.with(fact, Some(holds));
+        self
+    }
+
+    /// The same, with the text for a word in its steps' braces.
+    #[must_use]
+    pub fn word(mut self, name: &'static str, text: impl Into<String>) -> Self {
+        self.facts = self.facts.word(name, text);
         self
     }
 
@@ -161,11 +178,7 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     for finding in &mut all {
         // A cause stands above what follows from it in the table, so there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
-        let own = facts.choose(finding.id.remedy());
-        let mut steps: Vec<_> = finding.remedy.iter().map(|step| facts.fill(step)).collect();
-        steps.extend(own);
-        steps.truncate(MOST);
-        finding.remedy = steps;
+        finding.remedy = facts.clone().and(&finding.facts).choose(finding.id.remedy());
     }
     stopped_by_the_worst(&mut all);
     for finding in all.iter_mut().filter(|finding| finding.follows_from.is_some()) {

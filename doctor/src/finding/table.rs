@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every finding there is, with its remedy. docs/findings.md lists them.
 
-use super::fact::{DRM_LOADED, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE};
+use super::fact::{
+    CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME_TARGET, HELD_BY_RDS,
+    HELD_BY_SMC, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE,
+};
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
 use peermem_gate::remedy::fact::{
@@ -23,6 +26,11 @@ const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver
 const MANAGER_LOG: &str =
     "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
 const GATE: &str = "To prevent this at the next boot, run `peermem-gate wait` before the build.";
+
+const HELM_CRI_O: &str =
+    "Let the GPU Operator find CRI-O by itself; where it does not, set `RUNTIME=crio` in `toolkit.env`.";
+const HELM_CONTAINERD: &str =
+    "Set the GPU Operator's Helm values for {runtime}: `toolkit.env: [{toolkit-env}]`{then-restart}.";
 
 /// A row's remedy: steps of its own, those of a reason (`of_reason`), or those of a state that reasons share.
 macro_rules! remedy {
@@ -360,6 +368,12 @@ findings! {
         MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
             [
+                @HELD_BY_LUSTRE "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is \
+                    ready, or this comes again.",
+                @HELD_BY_BEEGFS "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`.",
+                @HELD_BY_RDS "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`.",
+                @HELD_BY_SMC "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
+                @HELD_BY_NVME_TARGET "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`.",
                 "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
                 NEW_MOFED_POD,
                 "If something keeps them loaded, drain and reboot the node.",
@@ -1066,6 +1080,7 @@ findings! {
         ContainerRestarts: Warning, "a container of the operators ends with an error, again and again",
             after [],
             [
+                "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
                 "Correct what that line names: a setting, a file, a version or a right. Compare the values of the ClusterPolicy and the \
                     NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
                 "Update the operator if a newer release has repaired that container.",
@@ -1194,6 +1209,8 @@ findings! {
         DropInNotImported: Critical, "NVIDIA's drop-in is not covered by `imports`: containerd does not read it",
             after [],
             [
+                @CRI_O HELM_CRI_O,
+                @CONTAINERD HELM_CONTAINERD,
                 "Add its directory to `imports` at the top of the main configuration, such as \
                     `imports = [\"/etc/containerd/conf.d/*.toml\"]`, and restart the runtime.",
                 "Update nvidia-container-toolkit to 1.18.1 or newer if the drop-in is in `config.d`: 1.18.0 put it there.",
@@ -1201,6 +1218,8 @@ findings! {
         CriTableIgnored: Critical, "NVIDIA's runtime is in a table that this configuration version ignores",
             after [],
             [
+                @CRI_O HELM_CRI_O,
+                @CONTAINERD HELM_CONTAINERD,
                 "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 \
                     and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`.",
             ];
@@ -1227,13 +1246,15 @@ findings! {
             ];
         NvidiaRuntimeElsewhere: Critical, "NVIDIA's runtime is configured in a runtime that kubelet does not use",
             after [],
-            ["Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
+            [@CRI_O HELM_CRI_O, @CONTAINERD HELM_CONTAINERD, "Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
         NvidiaRuntimeMissing: Critical, "the toolkit runs, but kubelet's container runtime has no nvidia runtime",
             after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
-            ["Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
+            [@CRI_O HELM_CRI_O, @CONTAINERD HELM_CONTAINERD, "Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
         NvidiaRuntimeUnclear: Unknown, "no nvidia runtime is configured, which is right only in NRI mode",
             after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
             [
+                @CRI_O HELM_CRI_O,
+                @CONTAINERD HELM_CONTAINERD,
                 "Check whether the cluster uses NRI (`cdi.nriPluginEnabled`): then nothing is wrong. `kubectl get clusterpolicy \
                     -o jsonpath='{.items[*].spec.cdi}'`.",
                 AS_HOST_ROOT,

@@ -4,7 +4,7 @@
 use super::logs::{self, Gathered, Limits};
 use crate::chain::FILES;
 use crate::stamp::{SECOND, Stamp};
-use crate::timeline::{History, Sight, Trace};
+use crate::timeline::{History, NodeEvent, Trace};
 use peermem_gate::PEER_MEMORY_SYMBOLS;
 use peermem_gate::clock;
 use peermem_gate::files::root::resolve;
@@ -53,35 +53,40 @@ pub fn gathered(paths: &[PathBuf]) -> History {
 fn files(places: &Places, kernel: &Kernel) -> Vec<Trace> {
     let at_root = |path: &str| below(&places.root, Path::new(path));
     let mut files = vec![
-        (Sight::MarkerWritten, places.marker.clone(), String::new()),
-        (Sight::LockWritten, places.lock.clone(), String::new()),
-        (Sight::BlacklistWritten, at_root(BLACKLIST), String::new()),
+        (NodeEvent::MarkerWritten, places.marker.clone(), String::new()),
+        (NodeEvent::LockWritten, places.lock.clone(), String::new()),
+        (NodeEvent::BlacklistWritten, at_root(BLACKLIST), String::new()),
     ];
     let symvers =
         headers::candidates(&places.mofed_root, kernel).map(|directory| directory.join("Module.symvers"));
     let is_there = |path: &PathBuf| resolve(&places.mofed_root, path).is_ok_and(|real| real.is_file());
-    files.extend(symvers.into_iter().find(is_there).map(|path| (Sight::SymversWritten, path, String::new())));
+    files.extend(
+        symvers.into_iter().find(is_there).map(|path| (NodeEvent::SymversWritten, path, String::new())),
+    );
     let of_chain = FILES.iter().filter(|file| !file.is_mofeds());
     files.extend(of_chain.map(|file| {
         let path = at_root(VALIDATIONS).join(file.name);
-        (Sight::ValidationWritten, path, file.name.to_owned())
+        (NodeEvent::ValidationWritten, path, file.name.to_owned())
     }));
-    let trace = |(sight, path, it)| written(&places.root, sight, path, it);
+    let trace = |(node_event, path, it)| written(&places.root, node_event, path, it);
     files.into_iter().filter_map(trace).collect()
 }
 
-fn written(root: &Path, sight: Sight, path: PathBuf, it: String) -> Option<Trace> {
+fn written(root: &Path, node_event: NodeEvent, path: PathBuf, it: String) -> Option<Trace> {
     let metadata =
         resolve(root, &path).and_then(|real| real.metadata()).ok().filter(std::fs::Metadata::is_file)?;
     let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
-    Some(Trace { sight, at, it, path })
+    Some(Trace { node_event, at, it, path })
 }
 
 /// What a driver toolkit leaves in its pod's volume.
 fn built(places: &Places, build: &Build) -> Vec<Trace> {
-    let file = |sight, name: &str| written(&places.root, sight, build.directory.join(name), String::new());
-    let marks =
-        [file(Sight::DriverBuildBegun, "driver_build_started"), file(Sight::DriverBuilt, "driver_built")];
+    let file =
+        |node_event, name: &str| written(&places.root, node_event, build.directory.join(name), String::new());
+    let marks = [
+        file(NodeEvent::DriverBuildBegun, "driver_build_started"),
+        file(NodeEvent::DriverBuilt, "driver_built"),
+    ];
     let module = build.peermem.as_ref().and_then(|path| module(&places.root, path.clone()));
     marks.into_iter().flatten().chain(module).collect()
 }
@@ -92,32 +97,32 @@ fn peermem(places: &Places, kernel: &Kernel) -> Option<Trace> {
     let found = module_file::find(&root, &kernel.release, peermem_gate::probe::PEERMEM).ok()??;
     let metadata = found.real.metadata().ok()?;
     let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
-    Some(Trace { sight: sight(&found.real)?, at, it: String::new(), path: found.path })
+    Some(Trace { node_event: node_event(&found.real)?, at, it: String::new(), path: found.path })
 }
 
 fn module(root: &Path, path: PathBuf) -> Option<Trace> {
     let real = resolve(root, &path).ok()?;
-    written(root, sight(&real)?, path, String::new())
+    written(root, node_event(&real)?, path, String::new())
 }
 
 /// A stub does not ask for MOFED's symbols. A file that cannot be read as a module says nothing.
-fn sight(real: &Path) -> Option<Sight> {
+fn node_event(real: &Path) -> Option<NodeEvent> {
     let info = module_file::inspect(real, &mut || false).ok()?;
     let is_stub = !info.imports.contains(PEER_MEMORY_SYMBOLS[0]);
-    Some(if is_stub { Sight::StubWritten } else { Sight::PeermemWritten })
+    Some(if is_stub { NodeEvent::StubWritten } else { NodeEvent::PeermemWritten })
 }
 
 fn started(process: &Process) -> Option<Trace> {
-    let (sight, it) = match process.role {
-        Role::Mofed => (Sight::MofedProcess, "MOFED's entrypoint"),
-        Role::MofedToolkit => (Sight::MofedProcess, "MOFED's driver toolkit"),
-        Role::DriverManager => (Sight::GpuProcess, "k8s-driver-manager"),
-        Role::Driver => (Sight::GpuProcess, "nvidia-driver-ctr's script"),
-        Role::DriverToolkit => (Sight::GpuProcess, "the GPU driver's driver toolkit"),
-        Role::Peermem => (Sight::GpuProcess, "nvidia-peermem-ctr"),
-        Role::FabricManager => (Sight::GpuProcess, "Fabric Manager"),
-        Role::Persistenced => (Sight::GpuProcess, "nvidia-persistenced"),
-        Role::Gate => (Sight::GpuProcess, "peermem-gate"),
+    let (node_event, it) = match process.role {
+        Role::Mofed => (NodeEvent::MofedProcess, "MOFED's entrypoint"),
+        Role::MofedToolkit => (NodeEvent::MofedProcess, "MOFED's driver toolkit"),
+        Role::DriverManager => (NodeEvent::GpuProcess, "k8s-driver-manager"),
+        Role::Driver => (NodeEvent::GpuProcess, "nvidia-driver-ctr's script"),
+        Role::DriverToolkit => (NodeEvent::GpuProcess, "the GPU driver's driver toolkit"),
+        Role::Peermem => (NodeEvent::GpuProcess, "nvidia-peermem-ctr"),
+        Role::FabricManager => (NodeEvent::GpuProcess, "Fabric Manager"),
+        Role::Persistenced => (NodeEvent::GpuProcess, "nvidia-persistenced"),
+        Role::Gate => (NodeEvent::GpuProcess, "peermem-gate"),
         Role::Kubelet
         | Role::Runtime
         | Role::Validator
@@ -128,5 +133,5 @@ fn started(process: &Process) -> Option<Trace> {
     };
     let at = Stamp::wall(process.started?.checked_mul(SECOND)?, SECOND);
     let it = format!("{it} (process {})", process.pid);
-    Some(Trace { sight, at, it, path: process.directory.clone() })
+    Some(Trace { node_event, at, it, path: process.directory.clone() })
 }

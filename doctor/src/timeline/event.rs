@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One thing that happened.
 
-use super::Sight;
+use super::NodeEvent;
 use crate::log::{Drawn, LogEvent, LogSource};
 use crate::stamp::Stamp;
 use std::path::Path;
@@ -63,7 +63,7 @@ pub enum What {
     /// A log line.
     Logged(LogEvent),
     /// A file, a process or a look of the gate shows it.
-    Seen(Sight),
+    Seen(NodeEvent),
     /// The wall clock was set.
     ClockSet,
 }
@@ -74,7 +74,7 @@ impl What {
     pub fn name(self) -> &'static str {
         match self {
             Self::Logged(event) => event.name(),
-            Self::Seen(sight) => sight.name(),
+            Self::Seen(node_event) => node_event.name(),
             Self::ClockSet => "ClockSet",
         }
     }
@@ -107,7 +107,7 @@ impl What {
                 Drawn::Good => Tone::Good,
                 Drawn::Plain | Drawn::Never => Tone::Plain,
             },
-            Self::Seen(Sight::StubWritten) => Tone::Bad,
+            Self::Seen(NodeEvent::StubWritten) => Tone::Bad,
             Self::Seen(_) | Self::ClockSet => Tone::Plain,
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The intervals that decided, with a name and words each. A new one is a row in [`RULES`].
+//! The intervals that decided, with a name and words each. A new one is a row of `intervals!`.
 
 use super::Story;
 use super::words::{day, moment, span, time_of_day, times};
@@ -10,8 +10,8 @@ use std::borrow::Borrow;
 /// An interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Its stable name.
-    pub id: &'static str,
+    /// Which interval it is.
+    pub kind: GapKind,
     /// Its beginning, in nanoseconds since 1970.
     pub from_ns: i64,
     /// Its end.
@@ -37,24 +37,34 @@ impl Gap {
 
 /// An interval and its words, where the story has it.
 type Found = (i64, i64, String);
-type Rule = (&'static str, fn(&Story) -> Vec<Found>);
 
-/// Every interval that is named, in the order in which they are listed.
-const RULES: &[Rule] = &[
-    ("DriverManagerDidNotWait", driver_manager_did_not_wait),
-    ("BuiltBeforeMarker", built_before_marker),
-    ("BuiltAcrossMarker", built_across_marker),
-    ("BuiltAfterMarker", built_after_marker),
-    ("ModprobeBeforeMarker", modprobe_before_marker),
-    ("MofedTook", mofed_took),
-    ("MofedWaitedForPeermem", |story| mofed_refused(story, PINNED, "for nvidia_peermem to go")),
-    ("MofedWaitedForStorage", |story| mofed_refused(story, STORAGE, "for storage modules to go")),
-    ("MofedWaitedForThirdParty", |story| {
-        mofed_refused(story, THIRD_PARTY, "for third-party RDMA modules to go")
-    }),
-    ("SwappedAfterBuild", swapped_after_build),
-    ("RefusedAgainAndAgain", refused_again_and_again),
-];
+macro_rules! intervals {
+    ($($kind:ident: $find:expr;)*) => {
+        /// A kind of interval.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "each is described by its words")]
+        pub enum GapKind { $($kind,)* }
+
+        named!(GapKind: $($kind),*);
+
+        /// Every interval that is named, in the order in which they are listed.
+        const RULES: &[(GapKind, fn(&Story) -> Vec<Found>)] = &[$((GapKind::$kind, $find),)*];
+    };
+}
+
+intervals! {
+    DriverManagerDidNotWait: driver_manager_did_not_wait;
+    BuiltBeforeMarker: built_before_marker;
+    BuiltAcrossMarker: built_across_marker;
+    BuiltAfterMarker: built_after_marker;
+    ModprobeBeforeMarker: modprobe_before_marker;
+    MofedTook: mofed_took;
+    MofedWaitedForPeermem: |story| mofed_refused(story, PINNED, "for nvidia_peermem to go");
+    MofedWaitedForStorage: |story| mofed_refused(story, STORAGE, "for storage modules to go");
+    MofedWaitedForThirdParty: |story| mofed_refused(story, THIRD_PARTY, "for third-party RDMA modules to go");
+    SwappedAfterBuild: swapped_after_build;
+    RefusedAgainAndAgain: refused_again_and_again;
+}
 
 pub(super) const PINNED: &[LogEvent] = &[LogEvent::MofedPeermemInUse, LogEvent::MofedPeermemNotUnloaded];
 pub(super) const STORAGE: &[LogEvent] = &[LogEvent::MofedStorageModulesLoaded];
@@ -62,8 +72,11 @@ pub(super) const THIRD_PARTY: &[LogEvent] = &[LogEvent::MofedThirdPartyModulesLo
 
 /// All of a story.
 pub(super) fn gaps(story: &Story) -> Vec<Gap> {
-    let gap = |id, (from_ns, to_ns, text)| Gap { id, from_ns, to_ns, text };
-    RULES.iter().flat_map(|(id, find)| find(story).into_iter().map(move |found| gap(*id, found))).collect()
+    let gap = |kind, (from_ns, to_ns, text)| Gap { kind, from_ns, to_ns, text };
+    RULES
+        .iter()
+        .flat_map(|(kind, find)| find(story).into_iter().map(move |found| gap(*kind, found)))
+        .collect()
 }
 
 /// From one moment to a later one, in words.

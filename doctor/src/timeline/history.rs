@@ -27,7 +27,7 @@ pub struct History {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// What it is.
-    pub sight: Sight,
+    pub node_event: NodeEvent,
     /// When: a file's time, a process's start, a look's.
     pub at: Stamp,
     /// Fills `<it>` in the phrase, as it came: escape it where it is printed.
@@ -36,15 +36,15 @@ pub struct Trace {
     pub path: PathBuf,
 }
 
-macro_rules! sights {
+macro_rules! node_events {
     ($($name:ident: $lane:ident, $who:literal, $phrase:literal;)*) => {
         /// What a trace shows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Sight { $(#[doc = concat!("``", $phrase, "``")] $name,)* }
+        pub enum NodeEvent { $(#[doc = concat!("``", $phrase, "``")] $name,)* }
 
-        named!(Sight: $($name),*);
+        named!(NodeEvent: $($name),*);
 
-        impl Sight {
+        impl NodeEvent {
             /// A phrase for people, with `<it>` for what the trace names.
             #[must_use]
             pub fn phrase(self) -> &'static str {
@@ -66,7 +66,7 @@ macro_rules! sights {
     };
 }
 
-sights! {
+node_events! {
     MarkerWritten: Mofed, "a file's time", "MOFED's marker is written";
     LockWritten: Mofed, "a file's time", "MOFED's lock file is written";
     SymversWritten: Mofed, "a file's time", "MOFED's Module.symvers is written";
@@ -86,7 +86,7 @@ sights! {
     LookPeermemGone: Kernel, "the gate's look", "nvidia_peermem is not loaded";
 }
 
-impl fmt::Display for Sight {
+impl fmt::Display for NodeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }

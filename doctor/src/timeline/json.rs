@@ -176,9 +176,9 @@ fn event(event: &Event) -> ShownEvent<'_> {
 }
 
 fn gap(gap: &Gap) -> ShownGap<'_> {
-    let Gap { id, from_ns, to_ns, text } = gap;
+    let Gap { kind, from_ns, to_ns, text } = gap;
     ShownGap {
-        id,
+        id: kind.name(),
         from: moment(*from_ns),
         to: moment(*to_ns),
         seconds: seconds(to_ns.saturating_sub(*from_ns)),

@@ -2,7 +2,7 @@
 //! All sources of one node on one clock and in one order.
 
 use super::words::span;
-use super::{Event, History, Instance, Lane, Sight, Source, Trace, What, When};
+use super::{Event, History, Instance, Lane, NodeEvent, Source, Trace, What, When};
 use crate::log::{ClockStep, Drawn, LogEvent, LogMatch, LogSource};
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::ContainerLog;
@@ -203,18 +203,19 @@ fn instance(log: &ContainerLog) -> Instance {
 }
 
 fn of_trace(trace: &Trace, jumps: &[Jump]) -> Event {
-    let Trace { sight, at, it, path } = trace;
+    let Trace { node_event, at, it, path } = trace;
     // The kernel counts a process's start from its own.
-    let jumps = if matches!(sight, Sight::MofedProcess | Sight::GpuProcess) { &[] } else { jumps };
+    let jumps =
+        if matches!(node_event, NodeEvent::MofedProcess | NodeEvent::GpuProcess) { &[] } else { jumps };
     let (stamp, corrected_ns) = corrected(*at, jumps, None, 0);
     Event {
         when: When::At(stamp),
         until: None,
         count: 1,
-        lane: sight.lane(),
-        who: sight.who(),
-        what: What::Seen(*sight),
-        text: sight.phrase().replace("<it>", it),
+        lane: node_event.lane(),
+        who: node_event.who(),
+        what: What::Seen(*node_event),
+        text: node_event.phrase().replace("<it>", it),
         module: None,
         instance: None,
         source: Source { path: path.as_path().into(), line: None },

@@ -22,8 +22,8 @@ mod verdict;
 mod words;
 
 pub use event::{Event, Instance, Lane, Source, What, When};
-pub use gap::Gap;
-pub use history::{History, Sight, Trace};
+pub use gap::{Gap, GapKind};
+pub use history::{History, NodeEvent, Trace};
 pub use nodes::{Mixed, only};
 pub use story::{Build, Story};
 pub use verdict::{Race, Verdict};

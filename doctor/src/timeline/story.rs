@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the events come to: when MOFED was ready, when nvidia-peermem was built, when it was asked for.
 
-use super::{Event, Sight, What};
+use super::{Event, NodeEvent, What};
 use crate::log::LogEvent;
 use crate::stamp::SECOND;
 use peermem_gate::order;
@@ -64,7 +64,7 @@ impl Story {
             story.span = Some((first.min(ns), last.max(end)));
             match event.what {
                 What::Logged(logged) => story.logged(logged, ns, event),
-                What::Seen(sight) => story.seen(sight, ns),
+                What::Seen(node_event) => story.seen(node_event, ns),
                 What::ClockSet => {}
             }
         }
@@ -122,25 +122,25 @@ impl Story {
         }
     }
 
-    fn seen(&mut self, sight: Sight, ns: i64) {
+    fn seen(&mut self, node_event: NodeEvent, ns: i64) {
         let is_new = |all: &[i64]| all.iter().all(|known| known.abs_diff(ns) > SAME_STEP.unsigned_abs());
-        match sight {
-            Sight::MarkerWritten | Sight::LookMarkerSet => {
+        match node_event {
+            NodeEvent::MarkerWritten | NodeEvent::LookMarkerSet => {
                 let set: Vec<_> =
                     self.marker.iter().filter(|(_, is_set)| *is_set).map(|(at, _)| *at).collect();
                 // A look comes after the event: what is set already is not set again.
                 let is_set = self.marker.last().is_some_and(|(_, is_set)| *is_set);
-                if is_new(&set) && !(is_set && sight == Sight::LookMarkerSet) {
+                if is_new(&set) && !(is_set && node_event == NodeEvent::LookMarkerSet) {
                     self.marker.push((ns, true));
                 }
             }
-            Sight::LookMarkerGone => self.marker.push((ns, false)),
-            Sight::LookPeermemLive => self.loads.push(ns),
-            Sight::MofedProcess if is_new(&self.starts) => self.starts.push(ns),
-            Sight::DriverBuildBegun => self.build_starts(ns),
-            Sight::DriverBuilt => self.build_ends(ns, LogEvent::DriverBuildFinished),
-            Sight::PeermemWritten | Sight::StubWritten => {
-                self.peermem_written(ns, sight == Sight::StubWritten);
+            NodeEvent::LookMarkerGone => self.marker.push((ns, false)),
+            NodeEvent::LookPeermemLive => self.loads.push(ns),
+            NodeEvent::MofedProcess if is_new(&self.starts) => self.starts.push(ns),
+            NodeEvent::DriverBuildBegun => self.build_starts(ns),
+            NodeEvent::DriverBuilt => self.build_ends(ns, LogEvent::DriverBuildFinished),
+            NodeEvent::PeermemWritten | NodeEvent::StubWritten => {
+                self.peermem_written(ns, node_event == NodeEvent::StubWritten);
             }
             _ => {}
         }

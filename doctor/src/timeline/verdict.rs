@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the race was, which gate would have held it, and when that gate would have opened.
 
-use super::gap::{Gap, PINNED, STORAGE, THIRD_PARTY};
+use super::gap::{Gap, GapKind, PINNED, STORAGE, THIRD_PARTY};
 use super::words::{day, span, time_of_day};
 use super::{Build, Story};
 use crate::log::LogEvent;
@@ -80,9 +80,9 @@ pub struct Verdict {
 pub(super) fn of(story: &Story, gaps: &[Gap]) -> Verdict {
     let race = race(story, gaps);
     let held = match race {
-        Race::StubBuilt => held(gaps, &["DriverManagerDidNotWait", "BuiltBeforeMarker"]),
-        Race::StubPossible => held(gaps, &["DriverManagerDidNotWait", "BuiltAcrossMarker"]),
-        Race::LoadedTooEarly => held(gaps, &["ModprobeBeforeMarker"]),
+        Race::StubBuilt => held(gaps, &[GapKind::DriverManagerDidNotWait, GapKind::BuiltBeforeMarker]),
+        Race::StubPossible => held(gaps, &[GapKind::DriverManagerDidNotWait, GapKind::BuiltAcrossMarker]),
+        Race::LoadedTooEarly => held(gaps, &[GapKind::ModprobeBeforeMarker]),
         _ => None,
     };
     let (held_from_ns, opens_ns) = held.map_or((None, None), |(from, marker)| {
@@ -99,7 +99,7 @@ pub(super) fn of(story: &Story, gaps: &[Gap]) -> Verdict {
 
 /// The first that fits counts: what keeps MOFED from starting lies deeper than what comes of it.
 fn race(story: &Story, gaps: &[Gap]) -> Race {
-    let has = |id: &str| gaps.iter().any(|gap| gap.id == id);
+    let has = |kind: GapKind| gaps.iter().any(|gap| gap.kind == kind);
     let refuses = |why: &[LogEvent]| {
         let last = story.refuses.iter().rev().find(|(_, event)| why.contains(event));
         last.is_some_and(|(at, _)| story.next_marker(*at).is_none())
@@ -108,24 +108,24 @@ fn race(story: &Story, gaps: &[Gap]) -> Race {
     let is_stub = story.builds.iter().any(|build| build.is_stub == Some(true));
     let is_refused = !story.refusals.is_empty();
     let is_marked = story.last_marker().is_some();
-    let is_late_build = has("BuiltAfterMarker");
-    match () {
-        () if refuses(STORAGE) => Race::StorageHoldsMofed,
-        () if refuses(THIRD_PARTY) => Race::ThirdPartyHoldsMofed,
-        () if refuses(PINNED) => Race::PeermemPinsMofed,
-        () if has("BuiltBeforeMarker") || is_stub => Race::StubBuilt,
-        () if has("BuiltAcrossMarker") && (is_refused || !is_late_build) => Race::StubPossible,
-        () if has("SwappedAfterBuild") && refused_after_swap(story) => Race::SwappedAfterBuild,
-        () if has("ModprobeBeforeMarker") => Race::LoadedTooEarly,
-        () if was_refused(PINNED) => Race::PeermemPinsMofed,
-        () if was_refused(STORAGE) => Race::StorageHoldsMofed,
-        () if was_refused(THIRD_PARTY) => Race::ThirdPartyHoldsMofed,
-        () if !story.starts.is_empty() && !is_marked => Race::MofedNotReady,
-        () if is_refused => Race::RefusedUnexplained,
-        () if is_marked && (is_late_build || loaded_late(story)) => Race::NoRace,
-        () if host_first(story) => Race::NoRace,
-        () => Race::NothingKnown,
-    }
+    let is_late_build = has(GapKind::BuiltAfterMarker);
+    let rows = [
+        (refuses(STORAGE), Race::StorageHoldsMofed),
+        (refuses(THIRD_PARTY), Race::ThirdPartyHoldsMofed),
+        (refuses(PINNED), Race::PeermemPinsMofed),
+        (has(GapKind::BuiltBeforeMarker) || is_stub, Race::StubBuilt),
+        (has(GapKind::BuiltAcrossMarker) && (is_refused || !is_late_build), Race::StubPossible),
+        (has(GapKind::SwappedAfterBuild) && refused_after_swap(story), Race::SwappedAfterBuild),
+        (has(GapKind::ModprobeBeforeMarker), Race::LoadedTooEarly),
+        (was_refused(PINNED), Race::PeermemPinsMofed),
+        (was_refused(STORAGE), Race::StorageHoldsMofed),
+        (was_refused(THIRD_PARTY), Race::ThirdPartyHoldsMofed),
+        (!story.starts.is_empty() && !is_marked, Race::MofedNotReady),
+        (is_refused, Race::RefusedUnexplained),
+        (is_marked && (is_late_build || loaded_late(story)), Race::NoRace),
+        (host_first(story), Race::NoRace),
+    ];
+    rows.into_iter().find(|(is_so, _)| *is_so).map_or(Race::NothingKnown, |(_, race)| race)
 }
 
 fn refused_after_swap(story: &Story) -> bool {
@@ -152,9 +152,9 @@ fn host_first(story: &Story) -> bool {
 }
 
 /// The interval that the gate would have bridged: from the first of these to the last's end.
-fn held(gaps: &[Gap], ids: &[&str]) -> Option<(i64, i64)> {
-    let of: Vec<_> = gaps.iter().filter(|gap| ids.contains(&gap.id)).collect();
-    let first = of.iter().find(|gap| gap.id != "DriverManagerDidNotWait")?;
+fn held(gaps: &[Gap], kinds: &[GapKind]) -> Option<(i64, i64)> {
+    let of: Vec<_> = gaps.iter().filter(|gap| kinds.contains(&gap.kind)).collect();
+    let first = of.iter().find(|gap| gap.kind != GapKind::DriverManagerDidNotWait)?;
     let from = of.iter().filter(|gap| gap.to_ns == first.to_ns).map(|gap| gap.from_ns).min()?;
     Some((from, first.to_ns))
 }

@@ -19,7 +19,7 @@ use peermem_gate::rebuild::is_all_that_is_missing;
 use peermem_gate::report::Report;
 use peermem_gate::report::style::Style;
 use peermem_gate::verb::one_look::one_look;
-use peermem_gate::verb::{Start, Stop, heal, root};
+use peermem_gate::verb::{Start, Stop, rebuilder, root};
 use peermem_gate::verdict::Outcome;
 
 /// Looks once, at more than `check` does, and prints what is wrong.
@@ -46,7 +46,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let mut symptoms = symptoms(&node.places, &seen, survey, logs, settings);
     let verdict = judge(&node.expected, &seen);
     symptoms.rebuild =
-        is_all_that_is_missing(&verdict).then(|| heal::possible(&node.places, &seen, &verdict));
+        is_all_that_is_missing(&verdict).then(|| rebuilder::possible(&node.places, &seen, &verdict));
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());

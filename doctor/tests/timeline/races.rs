@@ -5,7 +5,7 @@ use super::drawn;
 use super::files::{DRIVER, MOFED, MOFED_GO, REFUSED, START, Tree, bracketed, cri, zap};
 use peermem_doctor::probe::gathered;
 use peermem_doctor::stamp::{SECOND, Stamp};
-use peermem_doctor::timeline::{Race, Sight, Since, Timeline, Trace};
+use peermem_doctor::timeline::{NodeEvent, Race, Since, Timeline, Trace};
 
 /// What the story of each is, by the log lines of its programs.
 #[test]
@@ -73,14 +73,14 @@ fn every_race_has_its_name() {
 /// A file that was looked at goes before its time.
 #[test]
 fn a_module_file_speaks_for_itself() {
-    let race = |sight: Sight| {
+    let race = |node_event: NodeEvent| {
         let tree = Tree::new();
         tree.stub_race();
         let mut history = gathered(&[tree.root().to_owned()]);
         let at = Stamp::wall((START + 173) * SECOND, 1);
-        history.traces.push(Trace { sight, at, it: String::new(), path: "nvidia-peermem.ko".into() });
+        history.traces.push(Trace { node_event, at, it: String::new(), path: "nvidia-peermem.ko".into() });
         Timeline::new(history, Since::Boot).verdict.race
     };
-    assert_eq!(race(Sight::StubWritten), Race::StubBuilt);
-    assert_eq!(race(Sight::PeermemWritten), Race::LoadedTooEarly);
+    assert_eq!(race(NodeEvent::StubWritten), Race::StubBuilt);
+    assert_eq!(race(NodeEvent::PeermemWritten), Race::LoadedTooEarly);
 }

@@ -4,7 +4,7 @@
 use super::step::{STEP, TRIED, is_system};
 use super::{BrokenOff, Modprobe, RMMOD, Ran, Words};
 use crate::act::exec::Unrunnable;
-use crate::act::outlet;
+use crate::act::log_writer;
 use crate::clock::now;
 use crate::ending::Ending;
 use nix::errno::Errno;
@@ -202,7 +202,7 @@ impl Pipe {
                 self.kept.extend_from_slice(&buffer[..read]);
                 // The caller says what our own step says.
                 if self.is_passed && !self.kept.starts_with(STEP.as_bytes()) {
-                    outlet::say(&buffer[..read]);
+                    log_writer::say(&buffer[..read]);
                 }
                 if self.kept.len() > KEPT + 2 * BUFFER {
                     self.cut();

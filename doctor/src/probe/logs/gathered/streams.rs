@@ -6,7 +6,7 @@ use super::super::{ContainerLog, LogFile};
 use crate::log::{LogScanner, RuleSet, Scanned, own_stamp};
 use crate::record::{Lines, prefixed, printed};
 use crate::stamp::Stamp;
-use crate::timeline::{Sight, Trace};
+use crate::timeline::{NodeEvent, Trace};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -141,19 +141,20 @@ fn shown(looks: &[(Stamp, Shown)], path: &Path) -> Vec<Trace> {
     let mut traces = Vec::new();
     let mut before = Shown::default();
     for (at, now) in looks {
-        let mut add =
-            |sight, it: &str| traces.push(Trace { sight, at: *at, it: it.to_owned(), path: path.to_owned() });
+        let mut add = |node_event, it: &str| {
+            traces.push(Trace { node_event, at: *at, it: it.to_owned(), path: path.to_owned() });
+        };
         if now.is_marked != before.is_marked {
-            add(if now.is_marked { Sight::LookMarkerSet } else { Sight::LookMarkerGone }, "");
+            add(if now.is_marked { NodeEvent::LookMarkerSet } else { NodeEvent::LookMarkerGone }, "");
         }
         if now.stack != before.stack {
             match now.stack {
-                Some(whose) => add(Sight::LookStackLive, whose),
-                None => add(Sight::LookStackGone, "the RDMA modules are"),
+                Some(whose) => add(NodeEvent::LookStackLive, whose),
+                None => add(NodeEvent::LookStackGone, "the RDMA modules are"),
             }
         }
         if now.has_peermem != before.has_peermem {
-            add(if now.has_peermem { Sight::LookPeermemLive } else { Sight::LookPeermemGone }, "");
+            add(if now.has_peermem { NodeEvent::LookPeermemLive } else { NodeEvent::LookPeermemGone }, "");
         }
         before = *now;
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// A whole look, as `keep` takes it in.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct FullLook {
     /// The judged look.
     pub look: Look,
     /// What a glimpse would have seen.
@@ -22,7 +22,7 @@ pub struct Sight {
     pub evidence: u64,
 }
 
-impl Sight {
+impl FullLook {
     /// What this observation, judged so, means to `keep`.
     #[must_use]
     pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {

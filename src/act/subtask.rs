@@ -15,13 +15,13 @@ use std::time::Duration;
 /// A child process that does one piece of work and ends. Dropped, it is killed; one that the kernel does not let go
 /// stays behind.
 #[derive(Debug)]
-pub(super) struct Errand {
+pub(super) struct Subtask {
     child: Pid,
     /// Closes when the child ends; what went wrong comes through it.
     report: PipeReader,
 }
 
-impl Errand {
+impl Subtask {
     /// Begins it. `work` returns what went wrong, in words.
     ///
     /// # Errors
@@ -66,15 +66,15 @@ impl Errand {
 /// # Errors
 /// As pipe(2) and fork(2).
 pub fn briefly(limit: Duration, work: impl FnOnce()) -> io::Result<()> {
-    let mut errand = Errand::begin(|| {
+    let mut subtask = Subtask::begin(|| {
         work();
         Ok(())
     })?;
-    let _ = errand.wait(limit);
+    let _ = subtask.wait(limit);
     Ok(())
 }
 
-impl Drop for Errand {
+impl Drop for Subtask {
     fn drop(&mut self) {
         let _ = kill(self.child, Signal::SIGKILL);
         let until = now() + DEATH;

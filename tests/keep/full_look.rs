@@ -4,7 +4,7 @@
 use peermem_gate::cli::Verb;
 use peermem_gate::condition::{ConditionType, Reason};
 use peermem_gate::environment;
-use peermem_gate::keep::Sight;
+use peermem_gate::keep::FullLook;
 use peermem_gate::look::{Look, Recorded};
 use peermem_gate::node::{Expectations, Node};
 use peermem_gate::observation::{
@@ -47,11 +47,11 @@ fn seen() -> Observation {
     seen
 }
 
-fn sight(seen: &Observation, reason: Reason) -> Sight {
+fn full_look(seen: &Observation, reason: Reason) -> FullLook {
     let usable = Condition::new(ConditionType::PeermemUsable, reason, "as the test says");
     let verdict = Verdict::of(vec![usable]);
     let look = Look { verdict, identity: seen.identity(), next_build: None };
-    Sight::of(&expectations(), seen, look, true)
+    FullLook::of(&expectations(), seen, look, true)
 }
 
 fn load(seen: &mut Observation, name: &str) {
@@ -71,17 +71,20 @@ fn load(seen: &mut Observation, name: &str) {
 
 #[test]
 fn a_module_that_holds_a_stack_that_is_gone_is_let_go() {
-    assert_eq!(sight(&seen(), Reason::LoadedOnGoneStack).glimpse.swap.as_deref(), Some("as the test says"));
-    assert_eq!(sight(&seen(), Reason::StubModule).glimpse.swap, None);
+    assert_eq!(
+        full_look(&seen(), Reason::LoadedOnGoneStack).glimpse.swap.as_deref(),
+        Some("as the test says")
+    );
+    assert_eq!(full_look(&seen(), Reason::StubModule).glimpse.swap, None);
 }
 
 #[test]
 fn a_missing_file_is_waited_for_until_the_driver_is_loaded() {
     let usable = |seen: &Observation, reason| {
-        let sight = sight(seen, reason);
+        let full_look = full_look(seen, reason);
         (
-            sight.look.verdict.get(ConditionType::PeermemUsable).expect("a condition").reason,
-            sight.is_blocked(),
+            full_look.look.verdict.get(ConditionType::PeermemUsable).expect("a condition").reason,
+            full_look.is_blocked(),
         )
     };
     assert_eq!(usable(&seen(), Reason::ModuleFileMissing), (Reason::DependencyNotLive, false));
@@ -89,7 +92,7 @@ fn a_missing_file_is_waited_for_until_the_driver_is_loaded() {
     let mut loaded = seen();
     load(&mut loaded, "nvidia");
     assert_eq!(usable(&loaded, Reason::ModuleFileMissing), (Reason::ModuleFileMissing, true));
-    assert_eq!(sight(&loaded, Reason::Usable).look.verdict.outcome, Outcome::Ready);
+    assert_eq!(full_look(&loaded, Reason::Usable).look.verdict.outcome, Outcome::Ready);
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn the_evidence_changes_with_all_that_a_refusal_can_come_from() {
     let evidence = |change: &dyn Fn(&mut Observation)| {
         let mut seen = seen();
         change(&mut seen);
-        sight(&seen, Reason::Usable).evidence
+        full_look(&seen, Reason::Usable).evidence
     };
     let before = evidence(&|_| ());
     assert_eq!(evidence(&|seen| load(seen, "nvidia_peermem")), before, "its own coming and going");

@@ -29,7 +29,7 @@ impl Files {
     }
 }
 
-pub(super) struct Outlets<'a> {
+pub(super) struct Publisher<'a> {
     files: &'a Files,
     /// At least this often all is written again.
     heartbeat: Duration,
@@ -40,7 +40,7 @@ pub(super) struct Outlets<'a> {
     sent: String,
 }
 
-impl<'a> Outlets<'a> {
+impl<'a> Publisher<'a> {
     pub(super) fn new(files: &'a Files, heartbeat: Duration) -> Self {
         Self {
             files,

@@ -7,15 +7,16 @@
 
 use super::directory::fd_path;
 use crate::clock::now;
+use crate::files::read::record;
 use crate::files::root::resolve;
 use crate::module_file::build_id_of_file;
 use crate::node::below;
-use crate::rebuild::{Pair, Plan, recipe, target};
+use crate::rebuild::record::{Installed, PLACE, Record, Tried};
+use crate::rebuild::{Plan, recipe, target};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
-use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -25,13 +26,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// As seen from inside the driver's root.
-const PLACE: &str = "/var/lib/peermem-gate";
 const BUILDS: &str = "build-";
 /// A Module.symvers, the sources, and each of them, are far smaller.
 const LARGEST: u64 = 16 << 20;
 const ENTRIES: usize = 5000;
-const RECORD: u64 = 64 * 1024;
 /// How long another rebuild's last moment may take.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -42,22 +40,6 @@ const NEW: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_EXCL)
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
-
-/// The modules that were installed for a kernel, the last one last.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Installed {
-    /// Their build ids: a file of another build is not ours.
-    pub build_ids: Vec<String>,
-}
-
-/// The last attempt for a kernel that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
-    /// What it was for.
-    pub pair: Pair,
-    /// What became of it.
-    pub why: String,
-}
 
 /// Why it cannot be worked in.
 #[derive(Debug)]
@@ -70,7 +52,7 @@ pub enum Closed {
 
 /// The directory of all that is ours below a driver's root, locked.
 #[derive(Debug)]
-pub struct Workshop {
+pub struct BuildDir {
     root: PathBuf,
     lock: Flock<OwnedFd>,
     /// As seen from inside the root.
@@ -93,34 +75,15 @@ impl Drop for Copy {
     }
 }
 
-/// What a record of an earlier rebuild says; `None` where there is none that can be read.
-#[must_use]
-pub fn installed(root: &Path, release: &str) -> Option<Installed> {
-    record(root, "installed", release)
-}
-
 /// A file at our file's path that we did not put there.
 #[must_use]
 pub fn foreign(root: &Path, release: &str) -> Option<PathBuf> {
     let path = below(root, &target(release));
     let real = resolve(root, &path).ok().filter(|real| real.symlink_metadata().is_ok())?;
     let build_id = build_id_of_file(&real).unwrap_or_default();
-    let is_ours = installed(root, release).is_some_and(|installed| installed.build_ids.contains(&build_id));
+    let installed: Option<Installed> = record(root, release).ok().flatten();
+    let is_ours = installed.is_some_and(|installed| installed.build_ids.contains(&build_id));
     (!is_ours).then_some(path)
-}
-
-/// The last attempt that failed, if there was one.
-#[must_use]
-pub fn tried(root: &Path, release: &str) -> Option<Tried> {
-    record(root, "tried", release)
-}
-
-fn record<T: for<'a> Deserialize<'a>>(root: &Path, kind: &str, release: &str) -> Option<T> {
-    let path = below(root, Path::new(PLACE)).join(format!("{kind}.{release}"));
-    let mut text = String::new();
-    let file = File::open(resolve(root, &path).ok()?).ok()?;
-    file.take(RECORD).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
 }
 
 /// Where the copy of a build would be, for a plan that is only shown.
@@ -144,7 +107,7 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     })
 }
 
-impl Workshop {
+impl BuildDir {
     /// Opens it, and makes it if it is not there.
     ///
     /// # Errors
@@ -159,9 +122,9 @@ impl Workshop {
             Errno::EWOULDBLOCK => Closed::Busy,
             errno => cannot(&errno.into()),
         })?;
-        let workshop = Self { root: root.to_owned(), lock, place };
-        workshop.clean();
-        Ok(workshop)
+        let build_dir = Self { root: root.to_owned(), lock, place };
+        build_dir.clean();
+        Ok(build_dir)
     }
 
     /// A copy of the sources for this plan, with MOFED's and nvidia's symbols in it; empty for another builder.
@@ -215,7 +178,7 @@ impl Workshop {
     /// As open(2), write(2) and rename(2); nothing has changed then.
     pub fn install(&self, module: &Path, build_id: &str, release: &str, neighbour: &Path) -> io::Result<()> {
         const KEPT: usize = 8;
-        let mut ours = installed(&self.root, release).unwrap_or_default();
+        let mut ours = record::<Installed>(&self.root, release).ok().flatten().unwrap_or_default();
         ours.build_ids.drain(..(ours.build_ids.len() + 1).saturating_sub(KEPT));
         ours.build_ids.push(build_id.to_owned());
         let directory = updates(&self.root, release, true)?;
@@ -231,7 +194,7 @@ impl Workshop {
             label(&file, neighbour);
             fsync(&file)?;
             // First the record: a file without one would be somebody else's forever.
-            self.remember("installed", release, &ours)?;
+            self.remember(release, &ours)?;
             renameat(&directory, unfinished.as_str(), &directory, recipe::MODULE)?;
             let _ = fsync(&directory);
             Ok(())
@@ -251,7 +214,7 @@ impl Workshop {
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ENOENT),
             Err(error) => return Err(error),
         };
-        self.forget("installed", release);
+        self.forget::<Installed>(release);
         match removed {
             Ok(()) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
@@ -262,20 +225,20 @@ impl Workshop {
     /// Leaves a note that this attempt failed.
     pub fn note(&self, tried: &Tried) {
         // A disk that is full then keeps no note, and the attempt is made again.
-        let _ = self.remember("tried", &tried.pair.kernel, tried);
+        let _ = self.remember(&tried.pair.kernel, tried);
     }
 
     /// Forgets an attempt that failed.
     pub fn forget_attempt(&self, release: &str) {
-        self.forget("tried", release);
+        self.forget::<Tried>(release);
     }
 
-    fn forget(&self, kind: &str, release: &str) {
-        let _ = unlinkat(&*self.lock, format!("{kind}.{release}").as_str(), UnlinkatFlags::NoRemoveDir);
+    fn forget<R: Record>(&self, release: &str) {
+        let _ = unlinkat(&*self.lock, format!("{}.{release}", R::NAME).as_str(), UnlinkatFlags::NoRemoveDir);
     }
 
-    fn remember(&self, kind: &str, release: &str, record: &impl Serialize) -> io::Result<()> {
-        let (name, unfinished) = (format!("{kind}.{release}"), format!(".{kind}.unfinished"));
+    fn remember<R: Record>(&self, release: &str, record: &R) -> io::Result<()> {
+        let (name, unfinished) = (format!("{}.{release}", R::NAME), format!(".{}.unfinished", R::NAME));
         let _ = unlinkat(&*self.lock, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
         let file = openat(&*self.lock, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?;
         File::from(file).write_all(serde_json::to_string(record)?.as_bytes())?;

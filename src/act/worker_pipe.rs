@@ -15,9 +15,9 @@ const HEAD: usize = 5;
 
 /// The worker's end.
 #[derive(Clone, Debug)]
-pub struct Lifeline(Arc<PipeWriter>);
+pub struct WorkerPipe(Arc<PipeWriter>);
 
-impl Lifeline {
+impl WorkerPipe {
     pub(super) fn new(writer: PipeWriter) -> Self {
         Self(Arc::new(writer))
     }
@@ -110,12 +110,12 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let mut line = Line::new(reader);
         let long = vec![b'x'; 40_000];
-        let lifeline = Lifeline::new(writer);
-        lifeline.say(b"one\n");
-        lifeline.answer(&long);
-        lifeline.needs(Duration::from_secs(600));
-        lifeline.ended(124);
-        drop(lifeline);
+        let worker_pipe = WorkerPipe::new(writer);
+        worker_pipe.say(b"one\n");
+        worker_pipe.answer(&long);
+        worker_pipe.needs(Duration::from_secs(600));
+        worker_pipe.ended(124);
+        drop(worker_pipe);
         let mut words = Vec::new();
         while line.read() {
             words.extend(std::iter::from_fn(|| line.next()));

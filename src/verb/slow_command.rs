@@ -7,7 +7,7 @@ use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
 /// Watches over a program of kmod's while it runs.
-pub(super) struct Vigil {
+pub(super) struct SlowCommandWatch {
     what: &'static str,
     pub(super) begun: BootTime,
     /// When to say next that it still runs, counted from its beginning.
@@ -15,7 +15,7 @@ pub(super) struct Vigil {
     heartbeat: Duration,
 }
 
-impl Vigil {
+impl SlowCommandWatch {
     /// Begins now. The first line comes after `slow`, and then one at each heartbeat.
     pub(super) fn over(what: &'static str, slow: Duration, heartbeat: Duration) -> Self {
         Self { what, begun: now(), next_line: slow, heartbeat }

@@ -4,23 +4,23 @@
 //! A worker holds no stream of its own. One that hangs in the kernel would keep it open for as long,
 //! and a process that reads to its end would hang with it.
 
-use super::lifeline::Lifeline;
 use super::stderr::{Patient, Way};
+use super::worker_pipe::WorkerPipe;
 use crate::wake::Signals;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
-enum Outlet {
+enum LogWriter {
     Streams(Patient<io::Stderr>),
     /// Standard error is a file, which only the worker writes: if its file system hangs, the supervisor does not.
-    File(Patient<io::Stderr>, Lifeline),
-    Supervisor(Lifeline),
+    File(Patient<io::Stderr>, WorkerPipe),
+    Supervisor(WorkerPipe),
 }
 
-static OUTLET: LazyLock<Mutex<Outlet>> =
-    LazyLock::new(|| Mutex::new(Outlet::Streams(Patient::new(io::stderr()))));
+static LOG_WRITER: LazyLock<Mutex<LogWriter>> =
+    LazyLock::new(|| Mutex::new(LogWriter::Streams(Patient::new(io::stderr()))));
 
 /// How the log words the line that reports dropped lines.
 static LEFT_OUT: OnceLock<fn(u64) -> String> = OnceLock::new();
@@ -29,16 +29,16 @@ fn left_out(count: u64) -> String {
     format!("{count} lines were dropped\n")
 }
 
-fn outlet() -> MutexGuard<'static, Outlet> {
-    OUTLET.lock().unwrap_or_else(PoisonError::into_inner)
+fn log_writer() -> MutexGuard<'static, LogWriter> {
+    LOG_WRITER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on the supervisor writes the log. If standard error is a file, the worker still does: then true.
-pub(super) fn speak_through(lifeline: Lifeline) -> bool {
-    let mut outlet = outlet();
-    match std::mem::replace(&mut *outlet, Outlet::Supervisor(lifeline.clone())) {
-        Outlet::Streams(stderr) if stderr.is_file() => {
-            *outlet = Outlet::File(stderr, lifeline);
+pub(super) fn speak_through(worker_pipe: WorkerPipe) -> bool {
+    let mut log_writer = log_writer();
+    match std::mem::replace(&mut *log_writer, LogWriter::Supervisor(worker_pipe.clone())) {
+        LogWriter::Streams(stderr) if stderr.is_file() => {
+            *log_writer = LogWriter::File(stderr, worker_pipe);
             true
         }
         _ => false,
@@ -51,11 +51,11 @@ pub(super) fn word_left_out_by(words: fn(u64) -> String) {
 
 /// Says this on standard error. It never waits: what does not fit is left out and counted.
 pub(super) fn say(text: &[u8]) {
-    match &mut *outlet() {
-        Outlet::Streams(stderr) | Outlet::File(stderr, _) => {
+    match &mut *log_writer() {
+        LogWriter::Streams(stderr) | LogWriter::File(stderr, _) => {
             stderr.line(text, LEFT_OUT.get().copied().unwrap_or(left_out));
         }
-        Outlet::Supervisor(lifeline) => lifeline.say(text),
+        LogWriter::Supervisor(worker_pipe) => worker_pipe.say(text),
     }
 }
 
@@ -64,8 +64,8 @@ pub(super) fn say(text: &[u8]) {
 /// # Errors
 /// As write(2), except `EPIPE`.
 pub fn answer(text: &str) -> io::Result<()> {
-    if let Outlet::Supervisor(lifeline) | Outlet::File(_, lifeline) = &mut *outlet() {
-        lifeline.answer(text.as_bytes());
+    if let LogWriter::Supervisor(worker_pipe) | LogWriter::File(_, worker_pipe) = &mut *log_writer() {
+        worker_pipe.answer(text.as_bytes());
         return Ok(());
     }
     let mut out = io::stdout().lock();

@@ -6,13 +6,14 @@ use super::attempt::look_now;
 use super::toolkit;
 use super::watch::Watch;
 use crate::act::build::{Build, Built};
+use crate::act::build_dir::{self, BuildDir, Closed, Copy};
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
-use crate::act::workshop::{self, Closed, Copy, Tried, Workshop};
 use crate::cli::Rebuild;
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
 use crate::environment::{Variables, value_of};
+use crate::files::read::record;
 use crate::gate::Gate;
 use crate::judge::judge;
 use crate::look::Look;
@@ -21,6 +22,7 @@ use crate::module_file::{NotAModule, inspect};
 use crate::node::{Places, below};
 use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe;
+use crate::rebuild::record::Tried;
 use crate::rebuild::{
     Builder, Conclusion, Kind, Material, Obstacle, Pair, Plan, is_all_that_is_missing, plan, recipe,
 };
@@ -45,8 +47,9 @@ pub fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Resul
 fn material(places: &Places, seen: &Observation) -> Material {
     let mut material = probe::material(places, seen);
     let (root, release) = (material.driver_root.as_path(), seen.kernel.release.as_str());
-    material.foreign = workshop::foreign(root, release);
-    let tried = workshop::tried(root, release).filter(|tried| tried.pair == material.pair);
+    material.foreign = build_dir::foreign(root, release);
+    let tried: Option<Tried> = record(root, release).ok().flatten();
+    let tried = tried.filter(|tried| tried.pair == material.pair);
     material.tried = tried.map(|tried| tried.why);
     material
 }
@@ -104,7 +107,7 @@ enum Stopped {
 
 /// What is needed for a rebuild, whenever there is one.
 #[derive(Clone, Debug)]
-pub(super) struct Healer {
+pub(super) struct Rebuilder {
     pub(super) wish: Rebuild,
     /// How long the build may take.
     pub(super) limit: Duration,
@@ -116,7 +119,7 @@ pub(super) struct Healer {
     pub(super) is_asked: bool,
 }
 
-impl Healer {
+impl Rebuilder {
     pub(super) fn new(wish: Rebuild, limit: Duration, variables: &Variables) -> Self {
         Self {
             wish,
@@ -149,7 +152,7 @@ impl Healer {
         let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
         let mut material = material(&watch.node().places, seen);
-        material.unwritable = workshop::unwritable(&material.driver_root, &seen.kernel.release);
+        material.unwritable = build_dir::unwritable(&material.driver_root, &seen.kernel.release);
         material.tried = material.tried.filter(|_| !self.is_asked);
         Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
     }
@@ -166,8 +169,8 @@ impl Healer {
             Ok(planned) => planned,
             Err(obstacle) => return Healed::Refused(obstacle),
         };
-        let workshop = match Workshop::open(&plan.driver_root) {
-            Ok(workshop) => workshop,
+        let build_dir = match BuildDir::open(&plan.driver_root) {
+            Ok(build_dir) => build_dir,
             Err(Closed::Busy) => {
                 let why = format!("another rebuild is running below {}", plan.driver_root.display());
                 return Healed::Refused(Obstacle::new(Kind::Busy, why));
@@ -175,10 +178,10 @@ impl Healer {
             Err(Closed::Unwritable(why)) => return Healed::Refused(Obstacle::new(Kind::Unwritable, why)),
         };
         let healed =
-            Attempt { healer: self, plan: &plan, workshop: &workshop, watch, gate }.make(&before, beat);
+            Attempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }.make(&before, beat);
         match &healed {
-            Healed::Failed(why) | Healed::TimedOut(why) => workshop.note(&Tried { pair, why: why.clone() }),
-            Healed::Installed(_) => workshop.forget_attempt(&plan.kernel.0),
+            Healed::Failed(why) | Healed::TimedOut(why) => build_dir.note(&Tried { pair, why: why.clone() }),
+            Healed::Installed(_) => build_dir.forget_attempt(&plan.kernel.0),
             _ => {}
         }
         healed
@@ -186,9 +189,9 @@ impl Healer {
 }
 
 struct Attempt<'a, 'b> {
-    healer: &'a Healer,
+    rebuilder: &'a Rebuilder,
     plan: &'a Plan,
-    workshop: &'a Workshop,
+    build_dir: &'a BuildDir,
     watch: &'a mut Watch<'b>,
     gate: &'a Gate,
 }
@@ -206,7 +209,7 @@ impl Attempt<'_, '_> {
             Builder::Make { sources, .. } => Some(sources.as_path()),
             Builder::Program(_) => None,
         };
-        let copy = match self.workshop.copy(self.plan, sources) {
+        let copy = match self.build_dir.copy(self.plan, sources) {
             Ok(copy) => copy,
             Err(error) => {
                 return Healed::Failed(format!("cannot copy the sources: {}", crate::errno::words(&error)));
@@ -231,7 +234,7 @@ impl Attempt<'_, '_> {
 
     fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
         let build = self.command(copy);
-        let (watch, limit) = (&*self.watch, self.healer.limit);
+        let (watch, limit) = (&*self.watch, self.rebuilder.limit);
         let signals = watch.wakes().signals();
         let until = now() + limit;
         let ran = build.run(signals.fd(), || {
@@ -355,7 +358,7 @@ impl Attempt<'_, '_> {
         let built = copy.outside.join(recipe::MODULE);
         let build_id = info.build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
         let release = self.plan.kernel.0.clone();
-        self.workshop.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
+        self.build_dir.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
             Stopped::Failed(format!(
                 "cannot install {}: {}",
                 self.plan.target().display(),
@@ -364,14 +367,14 @@ impl Attempt<'_, '_> {
         })?;
         let proven = self.depmod().and_then(|()| self.is_found());
         proven.inspect_err(|_| {
-            if let Ok(true) = self.workshop.remove(&release) {
+            if let Ok(true) = self.build_dir.remove(&release) {
                 let _ = self.depmod();
             }
         })
     }
 
     fn depmod(&self) -> Result<(), Stopped> {
-        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.healer.path.as_deref(), self.watch)
+        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.rebuilder.path.as_deref(), self.watch)
             .map_err(Stopped::Failed)
     }
 

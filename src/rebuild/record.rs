@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Records of a rebuild, kept below the driver's root for each kernel: JSON, one object a file.
+
+use super::Pair;
+use crate::node::below;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The directory of all that `rebuild` writes, as seen from inside the driver's root.
+pub const PLACE: &str = "/var/lib/peermem-gate";
+
+/// A record's kind: its file is `PLACE/NAME.RELEASE`.
+pub trait Record: Serialize + DeserializeOwned {
+    /// The file's name before the kernel's release.
+    const NAME: &'static str;
+
+    /// The file, as this process sees it.
+    #[must_use]
+    fn path(root: &Path, release: &str) -> PathBuf {
+        below(root, Path::new(PLACE)).join(format!("{}.{release}", Self::NAME))
+    }
+}
+
+/// The modules that were installed for a kernel, the last one last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Installed {
+    /// Their build ids: a file of another build is not ours.
+    pub build_ids: Vec<String>,
+}
+
+impl Record for Installed {
+    const NAME: &'static str = "installed";
+}
+
+/// The last attempt for a kernel that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Which modules it was for.
+    pub pair: Pair,
+    /// Why it failed.
+    pub why: String,
+}
+
+impl Record for Tried {
+    const NAME: &'static str = "tried";
+}
