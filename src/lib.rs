@@ -35,7 +35,7 @@ pub mod module_file;
 pub mod mofed;
 pub mod node;
 pub mod observation;
-pub mod order;
+mod order;
 pub mod probe;
 pub mod rebuild;
 #[macro_use]

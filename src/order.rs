@@ -5,17 +5,17 @@
 use std::cmp::Ordering;
 
 /// As `slice::sort`.
-pub fn sort<T: Ord>(items: &mut [T]) {
+pub(crate) fn sort<T: Ord>(items: &mut [T]) {
     sort_by(items, T::cmp);
 }
 
 /// As `slice::sort_by_key`.
-pub fn sort_by_key<T, K: Ord>(items: &mut [T], mut key: impl FnMut(&T) -> K) {
+pub(crate) fn sort_by_key<T, K: Ord>(items: &mut [T], mut key: impl FnMut(&T) -> K) {
     sort_by(items, |one, other| key(one).cmp(&key(other)));
 }
 
 /// As `slice::sort_by`.
-pub fn sort_by<T>(items: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) {
+pub(crate) fn sort_by<T>(items: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) {
     let mut places = places(items.len(), &mut |one, other| compare(&items[one], &items[other]));
     for at in 0..places.len() {
         while places[at] != at {

@@ -8,7 +8,7 @@ mod wrap;
 use std::borrow::Cow;
 use std::fmt::Display;
 
-pub use wrap::{clipped, width};
+pub use wrap::{Measure, ONE_COLUMN, Room, wrapped};
 
 /// `text` with every such character shown as an escape: `\n`, `\u{1b}`.
 #[must_use]
@@ -50,7 +50,7 @@ impl Lead {
     #[must_use]
     pub fn new(indent: usize, label: &str) -> Self {
         let first = format!("{:indent$}{label}", "");
-        Self { rest: " ".repeat(width(&first)), first, colour: None }
+        Self { rest: " ".repeat(first.chars().count()), first, colour: None }
     }
 
     /// The same in a colour.
@@ -67,6 +67,7 @@ pub struct Page {
     columns: usize,
     /// Lines that one entry may take.
     most: usize,
+    measure: Measure,
 }
 
 impl Default for Page {
@@ -80,13 +81,19 @@ impl Page {
     /// A page so many columns wide.
     #[must_use]
     pub fn new(columns: usize) -> Self {
-        Self { lines: Vec::new(), columns, most: usize::MAX }
+        Self { lines: Vec::new(), columns, most: usize::MAX, measure: ONE_COLUMN }
     }
 
     /// The same, where whatever is added is cut after so many lines.
     #[must_use]
     pub fn with_entries_of(self, most: usize) -> Self {
         Self { most, ..self }
+    }
+
+    /// The same, where characters are as wide as this says.
+    #[must_use]
+    pub fn measured_by(self, measure: Measure) -> Self {
+        Self { measure, ..self }
     }
 
     /// Adds a line; one that is too long is wrapped.
@@ -102,7 +109,7 @@ impl Page {
 
     /// Adds a text with something to the left of it.
     pub fn entry(&mut self, lead: &Lead, text: impl Display) {
-        let wrapped = self.wrapped(&text.to_string(), width(&lead.first), width(&lead.rest));
+        let wrapped = self.wrapped(&text.to_string(), lead.first.chars().count(), lead.rest.chars().count());
         for (at, line) in wrapped.into_iter().enumerate() {
             let left = if at == 0 { painted(&lead.first, lead.colour) } else { lead.rest.clone() };
             self.lines.push((left + &line).trim_end().to_owned());
@@ -110,7 +117,8 @@ impl Page {
     }
 
     fn wrapped(&self, text: &str, first: usize, rest: usize) -> Vec<String> {
-        wrap::wrapped(&escaped(text), wrap::Room { columns: self.columns, first, rest, most: self.most })
+        let Self { columns, most, measure, .. } = *self;
+        wrapped(&escaped(text), Room { columns, first, rest, most, measure })
     }
 
     /// Adds an empty line.

@@ -26,6 +26,7 @@ pub mod record;
 pub mod report;
 pub mod stamp;
 pub mod symptoms;
+pub mod text;
 pub mod timeline;
 pub mod verb;
 

@@ -3,35 +3,30 @@
 //! on one line where it fits; where it does not, the shell's `\` ends each line: it can still be copied.
 //! A setting (`name: value`) is not a command and gets none.
 
-/// The columns that a text takes in a terminal.
-#[must_use]
-pub fn width(text: &str) -> usize {
-    text.chars().map(columns).sum()
-}
+/// The columns that a character takes in a terminal.
+pub type Measure = fn(char) -> usize;
 
-/// East Asian and pictographic characters take two columns (Unicode's East Asian Width, W and F).
-fn columns(c: char) -> usize {
-    let is_wide = matches!(c, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1faff}' | '\u{20000}'..='\u{3fffd}');
-    if is_wide { 2 } else { 1 }
+/// Every character takes one column: so do the names and paths of a node.
+pub const ONE_COLUMN: Measure = |_| 1;
+
+fn width(text: &str, measure: Measure) -> usize {
+    text.chars().map(measure).sum()
 }
 
 /// `text` cut to so many columns, with `…` where something is missing.
-#[must_use]
-pub fn clipped(text: &str, limit: usize) -> String {
-    if width(text) <= limit {
+fn clipped(text: &str, limit: usize, measure: Measure) -> String {
+    if width(text, measure) <= limit {
         return text.to_owned();
     }
-    let (head, _) = split(text, limit.saturating_sub(1));
+    let (head, _) = split(text, limit.saturating_sub(1), measure);
     head.trim_end().to_owned() + "…"
 }
 
 /// The part of `text` that fits, at least one character, and the rest.
-fn split(text: &str, limit: usize) -> (&str, &str) {
+fn split(text: &str, limit: usize, measure: Measure) -> (&str, &str) {
     let mut used = 0;
     let fits = |(at, c): &(usize, char)| {
-        used += columns(*c);
+        used += measure(*c);
         used <= limit || *at == 0
     };
     let end = text.char_indices().take_while(fits).last().map_or(0, |(at, c)| at + c.len_utf8());
@@ -49,15 +44,17 @@ struct Piece<'a> {
 
 /// The room for a text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub struct Room {
     /// How wide the page is.
-    pub(super) columns: usize,
+    pub columns: usize,
     /// Columns of the first line that are taken.
-    pub(super) first: usize,
+    pub first: usize,
     /// Columns of each further line that are taken.
-    pub(super) rest: usize,
+    pub rest: usize,
     /// How many lines the text may take.
-    pub(super) most: usize,
+    pub most: usize,
+    /// How wide a character is.
+    pub measure: Measure,
 }
 
 impl Room {
@@ -71,19 +68,21 @@ impl Room {
 }
 
 /// `text` in lines.
-pub(super) fn wrapped(text: &str, room: Room) -> Vec<String> {
+#[must_use]
+pub fn wrapped(text: &str, room: Room) -> Vec<String> {
+    let width = |text: &str| width(text, room.measure);
     if width(text) <= room.left(0) {
         return vec![text.to_owned()];
     }
     if room.most == 1 {
-        return vec![clipped(text, room.left(0))];
+        return vec![clipped(text, room.left(0), room.measure)];
     }
-    let pieces = pieces(text, room.left(1));
+    let pieces = pieces(text, room.left(1), room.measure);
     let mut lines = vec![String::new()];
     for (at, piece) in pieces.iter().enumerate() {
         let lines_before = lines.len() - 1;
         let limit = room.left(lines_before);
-        let line = lines.last_mut().expect("there is always a line");
+        let Some(line) = lines.last_mut() else { break };
         // A line that a command goes on behind ends with the shell's ` \`.
         let next = pieces.get(at + 1).filter(|next| next.continues);
         let reserved = if next.is_some() { 2 } else { 0 };
@@ -98,7 +97,7 @@ pub(super) fn wrapped(text: &str, room: Room) -> Vec<String> {
         } else if piece.spaces + 2 <= limit {
             line.push_str(&" ".repeat(piece.spaces));
         }
-        place(piece.text, &mut lines, |line| room.left(line) - reserved);
+        place(piece.text, &mut lines, room.measure, |line| room.left(line) - reserved);
         if lines.len() > room.most {
             return cut(lines, room);
         }
@@ -111,22 +110,22 @@ fn cut(mut lines: Vec<String>, room: Room) -> Vec<String> {
     lines.truncate(room.most);
     if let Some(last) = lines.last_mut() {
         let whole = format!("{} …", last.trim_end_matches([' ', '\\']));
-        *last = clipped(&whole, room.left(room.most - 1));
+        *last = clipped(&whole, room.left(room.most - 1), room.measure);
     }
     lines
 }
 
 /// Puts a piece on the last line; one that is wider than a line is cut.
-fn place(mut text: &str, lines: &mut Vec<String>, limit: impl Fn(usize) -> usize) {
+fn place(mut text: &str, lines: &mut Vec<String>, measure: Measure, limit: impl Fn(usize) -> usize) {
     loop {
         let limit = limit(lines.len() - 1);
-        let line = lines.last_mut().expect("there is always a line");
-        let left = limit.saturating_sub(width(line));
-        if width(text) <= left {
+        let Some(line) = lines.last_mut() else { return };
+        let left = limit.saturating_sub(width(line, measure));
+        if width(text, measure) <= left {
             line.push_str(text);
             return;
         }
-        let (head, tail) = split(text, left);
+        let (head, tail) = split(text, left, measure);
         line.push_str(head);
         text = tail;
         lines.push(String::new());
@@ -134,7 +133,7 @@ fn place(mut text: &str, lines: &mut Vec<String>, limit: impl Fn(usize) -> usize
 }
 
 /// Words, and commands that fit on a line; of others the words.
-fn pieces(text: &str, room: usize) -> Vec<Piece<'_>> {
+fn pieces(text: &str, room: usize, measure: Measure) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
     loop {
@@ -146,7 +145,7 @@ fn pieces(text: &str, room: usize) -> Vec<Piece<'_>> {
         let end = end_of_word(word);
         let (whole, behind) = word.split_at(end);
         rest = behind;
-        if width(whole) <= room || !whole.contains(' ') {
+        if width(whole, measure) <= room || !whole.contains(' ') {
             pieces.push(Piece { spaces, text: whole, continues: false });
             continue;
         }
@@ -183,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn lines(text: &str, columns: usize) -> Vec<String> {
-        wrapped(text, Room { columns, first: 0, rest: 0, most: usize::MAX })
+        wrapped(text, Room { columns, first: 0, rest: 0, most: usize::MAX, measure: ONE_COLUMN })
     }
 
     #[test]
@@ -205,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_text_may_take_so_many_lines() {
-        let room = |most| Room { columns: 16, first: 0, rest: 0, most };
+        let room = |most| Room { columns: 16, first: 0, rest: 0, most, measure: ONE_COLUMN };
         assert_eq!(wrapped("one two three four five", room(1)), ["one two three f…"]);
         assert_eq!(wrapped("one two three four five", room(2)), ["one two three", "four five"]);
         assert_eq!(wrapped("/a/very/long/path/indeed", room(1)), ["/a/very/long/pa…"]);
@@ -214,8 +213,9 @@ mod tests {
     #[test]
     fn what_is_wider_than_a_line_is_cut() {
         assert_eq!(lines("/a/very/long/path/indeed", 16), ["/a/very/long/pat", "h/indeed"]);
-        assert_eq!(clipped("日本日本", 5), "日本…");
-        assert_eq!(clipped("12345", 5), "12345");
+        let two_columns: Measure = |_| 2;
+        assert_eq!(clipped("日本日本", 5, two_columns), "日本…");
+        assert_eq!(clipped("12345", 5, ONE_COLUMN), "12345");
     }
 
     proptest! {
@@ -223,11 +223,12 @@ mod tests {
         fn no_line_is_wider_than_the_page(
             text in "[a日` ]{0,200}", columns in 16..90_usize, first in 0..20_usize, most in 1..9_usize,
         ) {
-            let room = Room { columns, first, rest: 4, most };
+            let measure: Measure = |c| if c == '日' { 2 } else { 1 };
+            let room = Room { columns, first, rest: 4, most, measure };
             let lines = wrapped(&text, room);
             prop_assert!(lines.len() <= most);
             for (at, line) in lines.iter().enumerate() {
-                prop_assert!(width(line) <= room.left(at), "{line:?}");
+                prop_assert!(width(line, measure) <= room.left(at), "{line:?}");
             }
         }
 

@@ -7,7 +7,6 @@ use crate::log::LogEvent;
 use crate::symptoms::PciFunction;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::{Lock, ProcState};
-use peermem_gate::order;
 use peermem_gate::survey::process::Role;
 
 const NVIDIA: &str = "nvidia";
@@ -120,7 +119,7 @@ fn held(case: &Case<'_>) -> Option<Finding> {
     let known =
         HOLDERS.iter().filter(|holder| case.line(holder).is_some()).map(|holder| (*holder).to_owned());
     let mut holders: Vec<String> = foreign.into_iter().cloned().chain(known).collect();
-    order::sort(&mut holders);
+    holders.sort();
     holders.dedup();
     let (id, seen) = if holders.is_empty() {
         let seen = match case.symptoms.holders.as_slice() {

@@ -9,7 +9,6 @@ mod table;
 
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::Evidence;
-use peermem_gate::order;
 use peermem_gate::remedy::{Fact, Facts};
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -173,7 +172,7 @@ impl Serialize for Id {
 #[must_use]
 pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     let mut all = merged(found);
-    order::sort_by_key(&mut all, |finding| finding.id);
+    all.sort_by_key(|finding| finding.id);
     let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
     for finding in &mut all {
         // A cause stands above what follows from it in the table, so there is no circle.
@@ -185,12 +184,12 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
         finding.severity = Severity::Info;
     }
     let mut roots: Vec<_> = all.iter().filter(|f| f.follows_from.is_none()).map(|f| f.id).collect();
-    order::sort_by_key(&mut roots, |id| (urgency(*id, &all), id.severity(), *id));
+    roots.sort_by_key(|id| (urgency(*id, &all), id.severity(), *id));
     let mut order = Vec::with_capacity(ids.len());
     for root in roots {
         descend(root, &all, &mut order);
     }
-    order::sort_by_key(&mut all, |finding| order.iter().position(|id| *id == finding.id));
+    all.sort_by_key(|finding| order.iter().position(|id| *id == finding.id));
     all
 }
 

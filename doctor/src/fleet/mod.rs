@@ -8,7 +8,6 @@ mod rollup;
 mod text;
 
 pub use cluster::Cluster;
-use peermem_gate::order;
 pub use rollup::{Cause, Damage, Rollup, Wait};
 
 use entry::{Entry, shortened};
@@ -162,7 +161,7 @@ impl Fleet {
     #[must_use]
     pub fn rollup(self) -> Rollup {
         let mut nodes: Vec<_> = self.nodes.into_iter().collect();
-        order::sort_by(&mut nodes, |one, other| one.0.cmp(&other.0));
+        nodes.sort_by(|one, other| one.0.cmp(&other.0));
         let word = |number: u32| self.words.all[number as usize].as_str();
         let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
         let mut causes: Vec<Vec<String>> = vec![Vec::new(); self.causes.all.len()];

@@ -3,7 +3,6 @@
 
 use super::CauseKey;
 use peermem_gate::ending::Ending;
-use peermem_gate::order;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -164,7 +163,7 @@ pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<Ca
 }
 
 fn sort(causes: &mut [Cause]) {
-    order::sort_by_key(causes, |cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
+    causes.sort_by_key(|cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
 }
 
 fn rank(severity: &str) -> u8 {
@@ -177,9 +176,7 @@ fn rank(severity: &str) -> u8 {
 }
 
 pub(super) fn slowest(mut waits: Vec<Wait>) -> Vec<Wait> {
-    order::sort_by(&mut waits, |one, other| {
-        other.seconds.cmp(&one.seconds).then_with(|| one.node.cmp(&other.node))
-    });
+    waits.sort_by(|one, other| other.seconds.cmp(&one.seconds).then_with(|| one.node.cmp(&other.node)));
     waits.truncate(SLOWEST);
     waits
 }

@@ -4,7 +4,6 @@
 use super::Rollup;
 use super::rollup::Cause;
 use crate::chain::span;
-use peermem_gate::order;
 use peermem_gate::text::escaped;
 use std::fmt::Write;
 
@@ -46,7 +45,7 @@ impl Rollup {
             let heading = if at == 0 { "\nversions that differ\n" } else { "" };
             // Most common first: the others are those to look at.
             let mut values: Vec<_> = values.iter().collect();
-            order::sort_by_key(&mut values, |(value, n)| (usize::MAX - **n, *value));
+            values.sort_by_key(|(value, n)| (usize::MAX - **n, *value));
             let values: Vec<_> =
                 values.iter().map(|(value, n)| format!("{} on {}", escaped(value), nodes(**n))).collect();
             let _ = writeln!(text, "{heading}    {key}: {}", values.join("; "));

@@ -5,7 +5,6 @@ use crate::symptoms::{PciFunction, Region};
 use peermem_gate::files::read::{small, unreadable};
 use peermem_gate::node::Places;
 use peermem_gate::observation::{ProcModules, Seen};
-use peermem_gate::order;
 use peermem_gate::probe::{modules, vendor};
 use std::path::Path;
 
@@ -31,7 +30,7 @@ pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
             functions.push(function(&directory));
         }
     }
-    order::sort_by(&mut functions, |one, other| one.address.cmp(&other.address));
+    functions.sort_by(|one, other| one.address.cmp(&other.address));
     Ok(functions)
 }
 

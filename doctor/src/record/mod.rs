@@ -10,14 +10,12 @@ mod gathered;
 mod kernel;
 mod lines;
 pub mod place;
-mod pods;
 
 pub use container::container;
 pub(crate) use container::string_end;
 pub use gathered::{prefixed, printed};
 pub use kernel::{SystemLine, ring, system_line};
 pub use lines::Lines;
-pub use pods::{PodFacts, PodList};
 
 use crate::stamp::{self, Stamp};
 use std::borrow::Cow;

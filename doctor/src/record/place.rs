@@ -89,7 +89,6 @@ pub fn gathered<'a>(components: &[&'a str]) -> Option<Gathered<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peermem_gate::order;
     use proptest::prelude::*;
 
     #[test]
@@ -152,7 +151,7 @@ mod tests {
             .iter()
             .filter_map(|file| log(file))
             .collect();
-        order::sort(&mut names);
+        names.sort();
         let restarts: Vec<_> =
             names.iter().map(|name| (name.restart, name.is_gz, name.rotated == Rotated::Not)).collect();
         assert_eq!(restarts, [(0, false, true), (1, true, false), (1, false, false), (1, false, true)]);

@@ -72,7 +72,7 @@ impl<'a> Diagnosis<'a> {
     /// The verdict, all findings, the chain, the runtimes, and every condition.
     #[must_use]
     pub fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style.columns);
+        let mut page = crate::text::page(style.columns);
         self.headline(style, &mut page);
         page.line(self.about());
         let mut is_under_root = false;

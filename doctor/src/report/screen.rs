@@ -5,9 +5,9 @@
 use super::doctor::{Diagnosis, label, line_of, title};
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
-use peermem_gate::order;
+use crate::text::{page, width};
 use peermem_gate::report::style::Style;
-use peermem_gate::text::{Lead, Page, width};
+use peermem_gate::text::{Lead, Page};
 use std::borrow::Cow;
 
 /// A terminal's first window has 24 lines of 80 columns.
@@ -35,7 +35,7 @@ impl Diagnosis<'_> {
     /// At most 24 lines.
     #[must_use]
     pub fn screen(&self, style: Style) -> String {
-        let mut page = Page::new(style.columns).with_entries_of(SENTENCE);
+        let mut page = page(style.columns).with_entries_of(SENTENCE);
         self.headline(style, &mut page);
         page.line(self.about());
         let mut tail = page.sibling();
@@ -67,7 +67,7 @@ impl Diagnosis<'_> {
 
     fn block(&self, root: &Finding, style: Style) -> Block {
         let is_in_headline = self.first_cause().is_some_and(|first| first.id == root.id);
-        let part = |lines| Page::new(style.columns).with_entries_of(lines);
+        let part = |lines| page(style.columns).with_entries_of(lines);
         let mut first = part(SENTENCE);
         first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
         if let Some(evidence) = root.evidence.first() {
@@ -94,7 +94,7 @@ impl Diagnosis<'_> {
 fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
     let parts = |(at, block): (usize, &Block)| (0..block.parts.len()).map(move |part| (at, part)).collect();
     let mut wanted: Vec<(usize, usize)> = blocks.iter().enumerate().flat_map::<Vec<_>, _>(parts).collect();
-    order::sort_by_key(&mut wanted, |(at, part)| (rank(*at, *part, blocks[*at].is_alarm), *part, *at));
+    wanted.sort_by_key(|(at, part)| (rank(*at, *part, blocks[*at].is_alarm), *part, *at));
     for (at, part) in wanted {
         let block = &mut blocks[at];
         // An empty line stands above each block.

@@ -4,7 +4,6 @@
 use super::event::Tone;
 use super::{Event, Lane};
 use crate::stamp::SECOND;
-use peermem_gate::order;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A pause that is longer is named.
@@ -58,7 +57,7 @@ pub(super) fn rows(events: &[Event]) -> Vec<Row> {
     };
     let shown = events.iter().enumerate().filter(|(at, _)| !hidden.contains(at));
     rows.extend(shown.map(single));
-    order::sort_by_key(&mut rows, |row| row.event);
+    rows.sort_by_key(|row| row.event);
     let mut rows = repeated(rows, events);
     pauses(&mut rows, events);
     rows

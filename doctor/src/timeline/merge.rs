@@ -6,7 +6,6 @@ use super::{Event, History, Instance, Lane, NodeEvent, Source, Trace, What, When
 use crate::log::{ClockStep, Drawn, LogEvent, LogMatch, LogSource};
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::ContainerLog;
-use peermem_gate::order;
 use std::collections::BTreeSet;
 use std::mem;
 use std::path::Path;
@@ -58,7 +57,7 @@ pub(super) fn merged(history: &mut History) -> Merged {
     events.extend(history.traces.iter().map(|trace| of_trace(trace, &jumps)));
     events.extend(jumps.iter().map(|jump| of_jump(history, jump)));
     // Stable: events of one log and one time keep their order.
-    order::sort_by_key(&mut events, |event| event.anchor_ns().unwrap_or(i64::MAX));
+    events.sort_by_key(|event| event.anchor_ns().unwrap_or(i64::MAX));
     Merged { events, jumps }
 }
 
@@ -98,7 +97,7 @@ fn jumps(history: &History) -> Vec<Jump> {
     let files = history.logs.files.iter().enumerate();
     let steps = files.flat_map(|(index, file)| file.steps.iter().map(move |step| Jump::of(step, index)));
     let mut all: Vec<Jump> = steps.chain(stepped(history)).collect();
-    order::sort_by_key(&mut all, |jump| (jump.since_boot_ns.is_none(), jump.after.ns));
+    all.sort_by_key(|jump| (jump.since_boot_ns.is_none(), jump.after.ns));
     let mut jumps: Vec<Jump> = Vec::new();
     for jump in all {
         // A clock that goes back is found in every log by itself, and each knows its own lines.
@@ -143,7 +142,7 @@ fn corrected(stamp: Stamp, jumps: &[Jump], file: Option<usize>, line: u64) -> Co
 }
 
 fn of_log(history: &History, file: usize, mut matches: Vec<LogMatch>, jumps: &[Jump]) -> Vec<Event> {
-    order::sort_by_key(&mut matches, |found| found.line);
+    matches.sort_by_key(|found| found.line);
     let wall = |found: &LogMatch, at: Option<Stamp>| {
         let at = at?;
         let stamp = at.on_wall(history.logs.booted)?;

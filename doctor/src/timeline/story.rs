@@ -4,7 +4,6 @@
 use super::{Event, NodeEvent, What};
 use crate::log::LogEvent;
 use crate::stamp::SECOND;
-use peermem_gate::order;
 
 /// A file's time and the sentence about it are the same step where they are this near.
 const SAME_STEP: i64 = 5 * SECOND;
@@ -68,8 +67,8 @@ impl Story {
                 What::ClockSet => {}
             }
         }
-        order::sort(&mut story.marker);
-        order::sort_by_key(&mut story.builds, |build| build.started.or(build.finished));
+        story.marker.sort_unstable();
+        story.builds.sort_by_key(|build| build.started.or(build.finished));
         story
     }
 

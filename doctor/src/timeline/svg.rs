@@ -5,8 +5,9 @@
 use super::event::Tone;
 use super::fold::Row;
 use super::text::several_pods;
-use super::words::{day, moment, span, time_of_day, wrapped};
+use super::words::{day, moment, span, time_of_day};
 use super::{Event, Lane, Timeline};
+use crate::text::wrapped;
 use peermem_gate::text::escaped;
 use std::collections::BTreeMap;
 

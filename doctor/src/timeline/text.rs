@@ -2,9 +2,10 @@
 //! The timeline in a terminal: two lanes, and the kernel across both.
 
 use super::fold::Row;
-use super::words::{counted, day, span, time_of_day, wrapped};
+use super::words::{counted, day, span, time_of_day};
 use super::{Event, Lane, Timeline, When};
 use crate::stamp::{MILLISECOND, SECOND};
+use crate::text::wrapped;
 use peermem_gate::text::escaped;
 use std::collections::BTreeMap;
 

@@ -56,35 +56,6 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Lines of at most so many characters, broken at blanks where there are any.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(1);
-    let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > width {
-            lines.push(std::mem::take(&mut line));
-            used = 0;
-        }
-        if used > 0 {
-            line.push(' ');
-            used += 1;
-        }
-        for c in word.chars() {
-            if used == width {
-                lines.push(std::mem::take(&mut line));
-                used = 0;
-            }
-            line.push(c);
-            used += 1;
-        }
-    }
-    lines.push(line);
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,14 +87,5 @@ mod tests {
             ("11:51:41", "11:51:41.123")
         );
         assert_eq!(moment(ns), "2025-11-21 11:51:41");
-    }
-
-    #[test]
-    fn lines_break_at_blanks_and_never_exceed() {
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("one", 7), ["one"]);
-        assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
-        assert_eq!(wrapped("", 4), [""]);
-        assert_eq!(wrapped("ab", 0), ["a", "b"]);
     }
 }

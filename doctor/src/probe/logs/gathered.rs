@@ -2,6 +2,7 @@
 //! Logs that somebody gathered elsewhere: must-gathers, sosreports, what `kubectl logs` and journalctl printed,
 //! and the gate's own log with its looks.
 
+mod pods;
 mod sniff;
 mod streams;
 mod walk;
@@ -10,20 +11,16 @@ use super::file::Log;
 use super::{ContainerLog, Limits, LogFile, Logs, Reader, RuleSet};
 use crate::log::{LogSource, LogSources};
 use crate::record::place::{self, Gathered as Place};
-use crate::record::{PodFacts, PodList};
 use crate::timeline::Trace;
-use peermem_gate::files::read::{lines, unreadable};
+use peermem_gate::files::read::{open, unreadable};
 use peermem_gate::observation::Unreadable;
+use pods::PodFacts;
 use sniff::Kind;
 use std::collections::BTreeMap;
-use std::io;
-use std::ops::ControlFlow;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use streams::Streams;
 use walk::Found;
-
-/// A list of all pods of a large cluster.
-const YAML: u64 = 256 << 20;
 
 /// What files from elsewhere hold.
 #[derive(Debug, Default)]
@@ -45,7 +42,8 @@ pub fn gather(paths: &[PathBuf], limits: &Limits) -> Gathered {
         walk::walk(path, &mut found, &mut |path, error| reader.cannot_read(path, error));
     }
     let (lists, found): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_list(&found.path));
-    let mut gatherer = Gatherer { reader, pods: pods(&lists), looks: Vec::new(), rule_sets: rule_sets() };
+    let pods = listed(&lists, &mut reader);
+    let mut gatherer = Gatherer { reader, pods, looks: Vec::new(), rule_sets: rule_sets() };
     for found in &found {
         gatherer.file(found, found_beside(&found.path).as_ref());
     }
@@ -72,16 +70,20 @@ fn is_list(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-fn pods(lists: &[Found]) -> BTreeMap<String, PodFacts> {
-    let mut list = PodList::default();
-    for found in lists {
-        // One that cannot be read says no less than one that is not there.
-        let _ = lines(&found.path, YAML, |line| {
-            list.line(line);
-            ControlFlow::Continue(())
-        });
+/// The pods of all lists.
+fn listed(lists: &[Found], reader: &mut Reader<'_>) -> BTreeMap<String, PodFacts> {
+    let mut all = BTreeMap::new();
+    for Found { path, .. } in lists {
+        match open(path).map(BufReader::new) {
+            Ok(text) => {
+                if let Err(why) = pods::read(&mut all, text) {
+                    reader.name(Unreadable { path: path.clone(), why });
+                }
+            }
+            Err(error) => reader.cannot_read(path, &error),
+        }
     }
-    list.end()
+    all
 }
 
 /// The log of the instance before, where it is gathered too.
@@ -99,13 +101,12 @@ impl Gatherer<'_> {
     fn file(&mut self, found: &Found, previous: Option<&PathBuf>) {
         let path = &found.path;
         let components: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
-        if let [.., directory, container, file] = components.as_slice() {
-            if let (Some((namespace, pod, uid)), Some(log)) = (place::pod(directory), place::log(file)) {
-                let [namespace, pod, uid, container] = [namespace, pod, uid, container].map(str::to_owned);
-                let restart = log.restart;
-                let of = ContainerLog { namespace, pod, uid, container, restart };
-                return self.kubelets(path.clone(), of, log.is_gz);
-            }
+        if let [.., directory, container, file] = components.as_slice()
+            && let (Some((namespace, pod, uid)), Some(log)) = (place::pod(directory), place::log(file))
+        {
+            let [namespace, pod, uid, container] = [namespace, pod, uid, container].map(str::to_owned);
+            let of = ContainerLog { namespace, pod, uid, container, restart: log.restart };
+            return self.kubelets(path.clone(), of, log.is_gz);
         }
         let is_previous = components.last().is_some_and(|name| name.contains("previous"));
         if let Some(place) = place::gathered(&components) {

@@ -11,7 +11,6 @@ mod pods;
 mod system;
 
 pub use gathered::{Gathered, gather};
-use peermem_gate::order;
 
 use crate::log::{Form, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
 use crate::stamp::{Clock, SECOND, Stamp};
@@ -184,8 +183,8 @@ impl<'a> Reader<'a> {
         let booted = self.logs.booted;
         let wall = |found: &LogMatch| found.at.and_then(|at| at.on_wall(booted)).map_or(i64::MAX, |at| at.ns);
         // Stable: what has the same time, or none, stays in the order of its log.
-        order::sort_by_key(&mut self.logs.matches, wall);
-        order::sort(&mut self.logs.pods);
+        self.logs.matches.sort_by_key(wall);
+        self.logs.pods.sort();
         self.logs
     }
 }

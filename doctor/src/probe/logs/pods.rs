@@ -8,7 +8,6 @@ use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
 use crate::symptoms::logs::{ContainerLog, Pod, PodContainer, Trouble};
 use peermem_gate::files::root::resolve;
-use peermem_gate::order;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -65,7 +64,7 @@ impl Reader<'_> {
             Vec::new()
         });
         names.retain(|name| place::pod(name).is_some());
-        order::sort_by_key(&mut names, |name| (!OURS.iter().any(|ours| name.contains(ours)), name.clone()));
+        names.sort_by_key(|name| (!OURS.iter().any(|ours| name.contains(ours)), name.clone()));
         self.logs.left_out.pods += names.len().saturating_sub(self.limits.pods) as u64;
         names.truncate(self.limits.pods);
         names.into_iter().map(|name| pods.join(name)).collect()
@@ -81,7 +80,7 @@ impl Reader<'_> {
                 self.cannot_read(directory, &error);
                 Vec::new()
             });
-        order::sort(&mut containers);
+        containers.sort();
         let (mut listed, mut logs) = (Vec::new(), Vec::new());
         let is_operators = OPERATORS.iter().any(|operator| namespace.contains(operator));
         for container in containers {
@@ -123,7 +122,7 @@ impl Reader<'_> {
         });
         let log = |file: String| Some((place::log(&file)?, directory.join(file)));
         let mut logs: Vec<_> = names.into_iter().filter_map(log).collect();
-        order::sort_by(&mut logs, |one, other| other.cmp(one));
+        logs.sort_by(|one, other| other.cmp(one));
         self.logs.left_out.files += logs.len().saturating_sub(self.limits.logs) as u64;
         logs.truncate(self.limits.logs);
         let candidate = |(name, path): (LogName, PathBuf)| {

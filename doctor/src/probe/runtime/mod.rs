@@ -12,7 +12,6 @@ use crate::symptoms::runtime::{self as seen, Distribution, Handler, Program, Run
 use peermem_gate::files::root;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::Seen;
-use peermem_gate::order;
 use peermem_gate::probe::clock;
 use peermem_gate::survey::process::{Process, Processes, Role};
 use std::collections::BTreeMap;
@@ -238,7 +237,7 @@ fn entries(root: &Path, full: &Path) -> Seen<Vec<PathBuf>> {
     match listed {
         Ok(listed) => {
             let mut paths: Vec<_> = listed.into_iter().map(|entry| full.join(entry.file_name())).collect();
-            order::sort(&mut paths);
+            paths.sort();
             Ok(paths)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

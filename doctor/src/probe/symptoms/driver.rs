@@ -6,7 +6,6 @@ use peermem_gate::files::read::{names, small, unreadable, whole};
 use peermem_gate::module_file;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::{STATE_FILE as STATE, Seen, Unreadable};
-use peermem_gate::order;
 use peermem_gate::probe::PEERMEM;
 use peermem_gate::probe::driver_root::driver_root;
 use std::collections::BTreeSet;
@@ -87,6 +86,6 @@ fn nodes(directory: &Path) -> Seen<Vec<String>> {
             names.push(name);
         }
     }
-    order::sort(&mut names);
+    names.sort();
     Ok(names)
 }

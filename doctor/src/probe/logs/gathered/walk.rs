@@ -2,7 +2,6 @@
 //! The files below a directory. Links are not followed: they may lead out of it, and what they lead to within it is
 //! found anyway.
 
-use peermem_gate::order;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +38,7 @@ fn below(directory: PathBuf, found: &mut Vec<Found>, cannot_read: &mut dyn FnMut
         };
         let mut entries: Vec<_> = entries.take(left).filter_map(Result::ok).collect();
         left -= entries.len();
-        order::sort_by_key(&mut entries, std::fs::DirEntry::file_name);
+        entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in &entries {
             match entry.file_type() {
                 Ok(kind) if kind.is_file() => found.push(Found { path: entry.path(), is_named: false }),
