@@ -14,7 +14,6 @@ use entry::{Entry, shortened};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::rc::Rc;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// Root causes that are kept apart. There are some hundred; only remedies of other versions add to them.
 const MAX_CAUSES: usize = 5000;
@@ -232,7 +231,6 @@ impl<T: Eq + Hash> Table<T> {
 
 /// A time that cannot be read is older than any that can.
 fn seconds(time: &str) -> u64 {
-    let since =
-        humantime::parse_rfc3339_weak(time).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.as_ref().map_or(0, Duration::as_secs)
+    let read = time.parse::<jiff::Timestamp>();
+    read.ok().and_then(|time| time.as_second().try_into().ok()).unwrap_or(0)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stamps at the beginning of bytes, in the forms that logs have.
 
-use super::civil::Civil;
+use super::civil::{Civil, year};
 use super::{SECOND, Stamp};
 
 /// A stamp, and how many bytes it took.
@@ -141,7 +141,7 @@ pub fn classic(bytes: &[u8], not_after_ns: i64) -> Parsed {
     let day = cursor.padded_day()?;
     cursor.skip(b' ')?;
     let (hour, minute, second) = cursor.time()?;
-    let latest = Civil::of_unix(not_after_ns.div_euclid(SECOND)).year;
+    let latest = year(not_after_ns);
     let in_year = |year| cursor.done(Civil { year, month, day, hour, minute, second }, 0, 0, SECOND);
     // 29 February comes every fourth year only.
     (latest - 8..=latest).rev().filter_map(in_year).find(|(stamp, _)| stamp.ns <= not_after_ns)
@@ -179,7 +179,7 @@ pub fn klog(bytes: &[u8], not_after_ns: i64) -> Parsed {
     cursor.skip(b' ')?;
     let (hour, minute, second) = cursor.time()?;
     let (ns, step) = cursor.fraction()?;
-    let latest = Civil::of_unix(not_after_ns.div_euclid(SECOND)).year;
+    let latest = year(not_after_ns);
     let in_year = |year| cursor.done(Civil { year, month, day, hour, minute, second }, ns, 0, step);
     (latest - 8..=latest).rev().filter_map(in_year).find(|(stamp, _)| stamp.ns <= not_after_ns)
 }
