@@ -5,13 +5,17 @@
 mod support;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use support::{GATE, Gate, HOST, LIMIT, NOBODY, Node, can, code, output, product, refusal, suite, wrapped};
+use support::{
+    GATE, Gate, HOST, LIMIT, NOBODY, Node, can, child_of, code, output, product, refusal, suite, until,
+    wrapped,
+};
 
 /// What CMD writes to standard output behind a gate that has waited with every source armed.
 fn through(by: &[&str], cmd: &[&OsStr], set: impl Fn(&mut Command)) -> (Gate, Vec<u8>) {
@@ -341,6 +345,76 @@ fn a_cmd_without_permission() {
     }
 }
 
+/// What CMD says of its children, behind a gate that closes inotify only after CMD has begun.
+const CHILDREN: [&str; 3] =
+    ["bash", "-c", "read -r children </proc/$$/task/$$/children; echo \"[$children]\""];
+/// Makes itself the one who inherits orphans, and becomes what follows.
+const SUBREAPER: [&str; 3] = [
+    "python3",
+    "-c",
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); os.execvp(sys.argv[1], sys.argv[1:])",
+];
+
+fn cmd_has_no_child_that_it_did_not_start() {
+    assert_eq!(assert_same(&[], &words(&CHILDREN), |_| {}), b"[]\n");
+}
+
+fn as_the_first_process_cmd_has_no_child() {
+    let by = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    if can(&[&by[..], &["true"]].concat()) {
+        assert_eq!(assert_same(&by, &words(&CHILDREN), |_| {}), b"[]\n");
+    }
+}
+
+fn as_a_subreaper_cmd_has_no_child() {
+    if can(&[&SUBREAPER[..], &["true"]].concat()) {
+        assert_eq!(assert_same(&SUBREAPER, &words(&CHILDREN), |_| {}), b"[]\n");
+    }
+}
+
+fn where_nobody_hears_of_children_cmd_has_none() {
+    let by = ["sh", "-c", r#"trap "" CHLD; exec "$0" "$@""#];
+    assert_eq!(assert_same(&by, &words(&CHILDREN), |_| {}), b"[]\n");
+}
+
+/// A gate that waits for CMD's sake: its process, the worker's parent and the worker.
+fn three_processes(node: &Node) -> (Gate, [Pid; 2]) {
+    let mut gate = Gate::start(node.wait().args(["--timeout", "none", "--", "true"]));
+    gate.logs("MarkerAbsent");
+    let parent = child_of(gate.pid());
+    let worker = child_of(parent);
+    let name = |pid: Pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    assert_eq!([parent, worker].map(name), ["peermem-parent\n", "peermem-worker\n"]);
+    (gate, [parent, worker])
+}
+
+fn is_gone(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.is_empty() || field(&status, "State").starts_with('Z')
+}
+
+fn a_killed_gate_takes_its_worker_along() {
+    let node = Node::ready().without_marker();
+    let (mut gate, others) = three_processes(&node);
+    gate.process().signal(Signal::SIGKILL);
+    for pid in others {
+        until("it ends too", || is_gone(pid));
+    }
+}
+
+fn a_killed_worker_or_its_killed_parent_is_reported() {
+    for killed in 0..2 {
+        let node = Node::ready().without_marker();
+        let (mut gate, others) = three_processes(&node);
+        nix::sys::signal::kill(others[killed], Signal::SIGKILL).unwrap();
+        assert_eq!(gate.ended(), 125);
+        assert!(gate.said("killed by signal 9"), "{:#?}", gate.lines);
+        for pid in others {
+            until("it ends too", || is_gone(pid));
+        }
+    }
+}
+
 fn main() -> ExitCode {
     suite![
         the_same_process,
@@ -363,6 +437,12 @@ fn main() -> ExitCode {
         a_cmd_that_is_not_there_is_refused_before_the_wait,
         a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run,
         a_cmd_that_goes_during_the_wait,
-        a_cmd_without_permission
+        a_cmd_without_permission,
+        cmd_has_no_child_that_it_did_not_start,
+        as_the_first_process_cmd_has_no_child,
+        as_a_subreaper_cmd_has_no_child,
+        where_nobody_hears_of_children_cmd_has_none,
+        a_killed_gate_takes_its_worker_along,
+        a_killed_worker_or_its_killed_parent_is_reported
     ]
 }

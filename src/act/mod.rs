@@ -4,6 +4,7 @@
 pub mod build;
 pub mod build_dir;
 mod directory;
+mod double_fork;
 pub mod exec;
 mod executable;
 pub mod install;

@@ -6,6 +6,7 @@
 //! when all its threads have. So the supervisor touches no file system while the worker lives. It is the
 //! process that was started, so it is also the one that becomes CMD.
 
+use super::double_fork;
 use super::log_writer::{self, speak_through};
 use super::worker_pipe::{Line, Word, WorkerPipe};
 use crate::clock::now;
@@ -92,6 +93,8 @@ pub struct Terms<'a> {
     pub limit: Option<Duration>,
     /// Programs that it starts print to our standard output.
     pub keeps_stdout: bool,
+    /// Its supervisor becomes another program, and must not wait until the kernel has closed what it holds.
+    pub may_outlive: bool,
 }
 
 /// Has `work` done by a process of its own, and waits for it. `work` returns its exit code.
@@ -102,11 +105,17 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
     let started = now();
     let supervisor = getpid();
     let (reader, writer) = io::pipe()?;
+    let is_apart = terms.may_outlive && double_fork::is_possible(terms.signals);
     match begin()? {
         ForkResult::Child => {
             drop(reader);
             let worker_pipe = WorkerPipe::new(writer);
-            become_worker(supervisor, &worker_pipe, terms.keeps_stdout);
+            let parent = if is_apart {
+                double_fork::with_a_parent(supervisor, &worker_pipe, terms.signals)
+            } else {
+                supervisor
+            };
+            become_worker(parent, &worker_pipe, terms.keeps_stdout);
             let code = work(&worker_pipe);
             worker_pipe.ended(code);
             std::process::exit(code.into());
@@ -115,12 +124,15 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
             drop(writer);
             let supervisor = Supervisor {
                 signals: terms.signals,
-                worker: child,
+                child,
+                is_apart,
+                worker: None,
                 line: Line::new(reader),
                 started,
                 limit: terms.limit.map(|limit| started + limit),
                 signal: None,
                 ended: None,
+                killed: None,
                 unheard: None,
                 cut_short: None,
                 status: None,
@@ -137,13 +149,14 @@ pub(super) fn begin() -> nix::Result<ForkResult> {
     unsafe { fork() }
 }
 
-fn become_worker(supervisor: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) {
+fn become_worker(parent: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) {
     let _ = set_name(c"peermem-worker");
     // A worker without a supervisor would hold the gate for nobody.
     let _ = set_pdeathsig(Signal::SIGKILL);
-    if getppid() != supervisor {
+    if getppid() != parent {
         std::process::exit(1);
     }
+    worker_pipe.begun(getpid());
     let keeps_stderr = speak_through(worker_pipe.clone());
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         if !keeps_stderr {
@@ -157,7 +170,12 @@ fn become_worker(supervisor: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) 
 
 struct Supervisor<'a> {
     signals: &'a Signals,
-    worker: Pid,
+    /// The worker, or its parent.
+    child: Pid,
+    /// The child is the worker's parent.
+    is_apart: bool,
+    /// The worker, once it has said so.
+    worker: Option<Pid>,
     line: Line,
     started: BootTime,
     limit: Option<BootTime>,
@@ -165,11 +183,13 @@ struct Supervisor<'a> {
     signal: Option<(u8, BootTime)>,
     /// The exit code that the worker has named.
     ended: Option<u8>,
+    /// The signal that killed it, as its parent says.
+    killed: Option<i32>,
     /// Why its answer could not be written.
     unheard: Option<io::Error>,
     /// The signal that came while the answer was being printed.
     cut_short: Option<u8>,
-    /// How the worker's process ended.
+    /// How the child ended.
     status: Option<WaitStatus>,
 }
 
@@ -186,11 +206,15 @@ impl Supervisor<'_> {
                 let is_open = self.line.read();
                 self.listen();
                 if let Some(signal) = self.cut_short {
-                    let _ = kill(self.worker, Signal::SIGKILL);
+                    let _ = kill(self.child, Signal::SIGKILL);
                     self.reap(Some(now() + DEATH));
                     return Finished::Ended(Ending::Signal(signal).code());
                 }
                 if let Some(code) = self.ended {
+                    if self.is_apart {
+                        // The worker has done all it had to, and only the kernel still closes its files.
+                        let _ = kill(self.child, Signal::SIGKILL);
+                    }
                     self.reap(None);
                     return self.unheard.map_or(Finished::Ended(code), Finished::Unheard);
                 }
@@ -220,11 +244,11 @@ impl Supervisor<'_> {
         while let Some(signal) = self.signals.take_one() {
             self.signal.get_or_insert((signal, now()));
             if let Ok(signal) = Signal::try_from(i32::from(signal)) {
-                let _ = kill(self.worker, signal);
+                let _ = kill(self.child, signal);
             }
         }
         if self.signals.take_hangup() {
-            let _ = kill(self.worker, Signal::SIGHUP);
+            let _ = kill(self.child, Signal::SIGHUP);
         }
     }
 
@@ -241,6 +265,8 @@ impl Supervisor<'_> {
                 }
                 Word::Needs(seconds) => self.extend(Duration::from_secs(seconds.into())),
                 Word::Ended(code) => self.ended = Some(code),
+                Word::Killed(signal) => self.killed = Some(signal.into()),
+                Word::Begun(worker) => self.worker = Some(worker),
             }
         }
     }
@@ -251,6 +277,7 @@ impl Supervisor<'_> {
 
     fn died(&mut self) -> Finished {
         match self.reap(None) {
+            _ if self.killed.is_some() => Finished::Killed(self.killed),
             Some(WaitStatus::Signaled(_, signal, _)) => Finished::Killed(Some(signal as i32)),
             Some(WaitStatus::Exited(_, code)) => Finished::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
             _ => Finished::Killed(None),
@@ -259,10 +286,11 @@ impl Supervisor<'_> {
 
     fn give_up(&mut self) -> Finished {
         // `0` is what the kernel shows to those who may not see it, and for what runs. Anyone who polls waits for us.
-        let place = fs::read_to_string(format!("/proc/{}/wchan", self.worker)).unwrap_or_default();
+        let worker = self.worker.unwrap_or(self.child);
+        let place = fs::read_to_string(format!("/proc/{worker}/wchan")).unwrap_or_default();
         let place =
             Some(place).filter(|place| !matches!(place.as_str(), "" | "0") && !place.contains("poll"));
-        let _ = kill(self.worker, Signal::SIGKILL);
+        let _ = kill(self.child, Signal::SIGKILL);
         self.reap(Some(now() + DEATH));
         let waited = now().saturating_sub(self.started);
         Finished::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
@@ -274,14 +302,14 @@ impl Supervisor<'_> {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) => return true,
-                Ok(status) if status.pid() == Some(self.worker) => self.status = Some(status),
+                Ok(status) if status.pid() == Some(self.child) => self.status = Some(status),
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return false,
             }
         }
     }
 
-    /// Waits for the worker's end, so CMD is not left with a child that it does not know.
+    /// Waits for the child's end, so CMD is not left with a child that it does not know.
     fn reap(&mut self, until: Option<BootTime>) -> Option<WaitStatus> {
         loop {
             // Where SIGCHLD is ignored the kernel reaps, and nothing is left to wait for.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker's messages to its supervisor, over a pipe: a letter, a length, and as many bytes.
 
+use nix::unistd::Pid;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,8 @@ const SAID: u8 = b'S';
 const ANSWER: u8 = b'A';
 const NEEDS: u8 = b'N';
 const ENDED: u8 = b'E';
+const KILLED: u8 = b'K';
+const BEGUN: u8 = b'B';
 
 /// A letter, and a length in the machine's own byte order.
 const HEAD: usize = 5;
@@ -36,6 +39,16 @@ impl WorkerPipe {
         self.send(ANSWER, text);
     }
 
+    /// The worker is this process.
+    pub(super) fn begun(&self, worker: Pid) {
+        self.send(BEGUN, &worker.as_raw().to_ne_bytes());
+    }
+
+    /// The worker's parent says that this signal killed it.
+    pub(super) fn killed(&self, signal: u8) {
+        self.send(KILLED, &[signal]);
+    }
+
     pub(super) fn ended(&self, code: u8) {
         self.send(ENDED, &[code]);
     }
@@ -60,6 +73,10 @@ pub(super) enum Word {
     Needs(u8),
     /// It ends with this exit code.
     Ended(u8),
+    /// This signal has killed it.
+    Killed(u8),
+    /// It is this process.
+    Begun(Pid),
 }
 
 /// The supervisor's end.
@@ -95,6 +112,11 @@ impl Line {
                 (ANSWER, _) => return Some(Word::Answer(text)),
                 (NEEDS, Some(seconds)) => return Some(Word::Needs(seconds)),
                 (ENDED, Some(code)) => return Some(Word::Ended(code)),
+                (KILLED, Some(signal)) => return Some(Word::Killed(signal)),
+                (BEGUN, _) => {
+                    let pid = text.try_into().map(i32::from_ne_bytes).unwrap_or_default();
+                    return Some(Word::Begun(Pid::from_raw(pid)));
+                }
                 _ => {}
             }
         }

@@ -52,7 +52,7 @@ pub(super) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     let mut signals = signals()?;
     signals.serve();
     log::start(&args.log);
-    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false };
+    let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
     match supervised(terms, start, |_| stay(args, start, &signals))? {
         Outcome::Ended(ending) => Ok(ending),
         Outcome::Hung(hung) => Ok(end_hung(start, &hung)),

@@ -68,7 +68,7 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     };
     // Without a look nothing holds it, and so nothing ends it but modprobe.
     let limit = limit(&policy).filter(|_| disabled.is_none());
-    let terms = Terms { signals: &signals, limit, keeps_stdout: true };
+    let terms = Terms { signals: &signals, limit, keeps_stdout: true, may_outlive: false };
     match supervised(terms, start, work)? {
         Outcome::Ended(ending) => Ok(ending),
         Outcome::Hung(hung) => Ok(end_hung(start, &hung)),

@@ -24,7 +24,7 @@ pub fn one_look(
 ) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(log);
-    let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false };
+    let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false, may_outlive: false };
     let style = style(start);
     match supervised(terms, start, |_| look(style))? {
         Outcome::Ended(ending) => Ok(ending),

@@ -44,7 +44,7 @@ pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
     }
     // Looks before and after, and depmod.
     let limit = Some(args.heal.rebuild_timeout + ONE_LOOK * 4);
-    let terms = Terms { signals: &signals, limit, keeps_stdout: false };
+    let terms = Terms { signals: &signals, limit, keeps_stdout: false, may_outlive: false };
     match supervised(terms, start, |_| work(args, start, &signals))? {
         Outcome::Ended(ending) => Ok(ending),
         Outcome::Hung(hung) => Ok(end_hung(start, &hung)),

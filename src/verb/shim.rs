@@ -37,7 +37,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     log::start(&asked.log);
     let policy = Policy::of_load(&asked.hold)?;
     let work = |worker_pipe: &WorkerPipe| gated(&call, &asked, policy.clone(), start, &signals, worker_pipe);
-    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true };
+    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true, may_outlive: false };
     match supervised(terms, start, work)? {
         Outcome::Ended(ending) => Ok(ending),
         Outcome::Hung(hung) => Ok(end_hung(start, &hung)),

@@ -14,6 +14,7 @@ use crate::environment::value_of;
 use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
 use crate::wake::Signals;
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 /// Waits, and returns only when there is no CMD to become.
@@ -27,7 +28,8 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
     }
     let policy = Policy::of_wait(args)?;
     let proceeds = policy.proceed_on_timeout;
-    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: false };
+    let may_outlive = !args.command.is_empty();
+    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: false, may_outlive };
     match supervised(terms, start, |_| hold(args, policy, start, &signals))? {
         Outcome::Ended(Ending::Opened) => open(args, start, &signals),
         Outcome::Ended(ending) => Ok(ending),
@@ -60,7 +62,8 @@ fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Re
     };
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
     let asked = Hold { node, policy, metrics };
-    let mut held = Held::new(&asked, signals);
+    // The kernel takes up to 20 ms to close what this watches with, and CMD does not wait for the end of this process.
+    let mut held = ManuallyDrop::new(Held::new(&asked, signals));
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {

@@ -22,6 +22,7 @@ const DROPPED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGXFSZ];
 pub struct Signals {
     fd: SignalFd,
     found: SigSet,
+    hears_of_children: bool,
     /// Signals that end the gate, in the order in which they came; not taken yet.
     came: RefCell<VecDeque<u8>>,
     /// To a service SIGHUP is no end, but a wish; whether it was uttered.
@@ -42,7 +43,8 @@ impl Signals {
         }
         let found = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let fd = SignalFd::with_flags(&ours, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { fd, found, came: RefCell::default(), hangup: None })
+        let hears_of_children = is_heeded(&Signal::SIGCHLD);
+        Ok(Self { fd, found, hears_of_children, came: RefCell::default(), hangup: None })
     }
 
     /// From now on SIGHUP ends nothing, and is remembered.
@@ -54,6 +56,12 @@ impl Signals {
     #[must_use]
     pub fn take_hangup(&self) -> bool {
         self.hangup.as_ref().is_some_and(|came| came.replace(false))
+    }
+
+    /// Whether a child's end is a signal: SIGCHLD was not ignored at start.
+    #[must_use]
+    pub fn hears_of_children(&self) -> bool {
+        self.hears_of_children
     }
 
     /// Readable when a signal has come.

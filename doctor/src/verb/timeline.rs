@@ -27,7 +27,7 @@ const USUAL: usize = 80;
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
-    let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false };
+    let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, may_outlive: false };
     let columns = columns();
     match supervised(terms, start, |_| draw(args, columns, start))? {
         Outcome::Ended(ending) => Ok(ending),
