@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 .PHONY: image release test quick
 
-# Programs, SBOMs and the image of both architectures, into target/image.
+# Programs, SBOMs and images of both architectures, into target/image.
 image:
 	image/build
 
-# Archives, packages, SBOMs, image, notes and sums of a tagged version, into target/dist.
+# Archives, packages, SBOMs, image, notes and sums of a tagged version, into target/dist: make release PROGRAM=peermem-doctor
+PROGRAM = peermem-gate
 release:
-	release/make
+	release/make $(PROGRAM)
 
 # Everything, on Debian as root.
 test:

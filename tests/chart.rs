@@ -9,7 +9,7 @@ mod helm;
 mod support;
 
 use cluster::{Checker, manifests, root, tool, variable, yaml};
-use helm::{Objects, by_name, can_helm, chart, from_outside, helm, kustomize, merge};
+use helm::{Objects, by_name, can_helm, chart, from_outside, from_outside_at, helm, kustomize, merge};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -169,8 +169,8 @@ fn the_rest_of_it_is_that_of_the_kustomizations() {
     let mut compared = 0;
     for openshift in BOTH {
         let with: Vec<&str> = openshift.then_some("openshift").into_iter().collect();
-        let [driver, doctor] =
-            ["host-driver", "fleet"].map(|part| kustomize(&[part], &with, &from_outside()));
+        let driver = kustomize(&["host-driver"], &with, &from_outside());
+        let doctor = kustomize(&["fleet"], &with, &from_outside_at(helm::DOCTOR));
         let monitoring = kustomize(&["monitoring"], &[], &json!({"namespace": helm::NAMESPACE}));
         for bits in 0..16 {
             let names = chosen(&["hostDriver", "doctor", "alerts", "dashboard"], bits);

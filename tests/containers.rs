@@ -13,9 +13,10 @@ use flate2::read::ZlibDecoder;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use object::{Object, ObjectSection};
-use podman::{BUSYBOX, Emulator, IMAGE, Podman, Shared, bind_over, built, lifted, oci, replaced};
+use podman::{BUSYBOX, DOCTOR, Emulator, IMAGE, Podman, Shared, bind_over, built, lifted, oci, replaced};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -58,35 +59,50 @@ fn with_the_directory_itself(yaml: &str) -> String {
     replaced(yaml, "/run/mellanox\n", "/run/mellanox/drivers\n")
 }
 
-fn the_image_is_the_program_and_little_else() {
+fn the_images_are_their_programs_and_little_else() {
     for architecture in ["x86_64", "aarch64"] {
         let Some(podman) = Podman::with(architecture) else { return };
-        let config: Value = serde_json::from_str(&podman.run(&["inspect", IMAGE])).unwrap();
-        let config = &config[0];
-        assert_eq!(config["Architecture"], oci(architecture));
-        assert_eq!(config["User"], "65532:65532");
-        assert_eq!(config["Config"]["Entrypoint"], serde_json::json!(["/peermem-gate"]));
-        assert_eq!(config["Config"]["Cmd"], serde_json::json!(["wait"]));
-        let label =
-            |name: &str| config["Labels"][format!("org.opencontainers.image.{name}")].as_str().unwrap();
-        assert_eq!(label("title"), env!("CARGO_PKG_NAME"));
-        assert_eq!(label("description"), env!("CARGO_PKG_DESCRIPTION"));
-        assert_eq!(label("licenses"), env!("CARGO_PKG_LICENSE"));
-        assert_eq!(label("version"), env!("CARGO_PKG_VERSION"));
-        assert!(!label("revision").is_empty());
+        podman.pull(DOCTOR, architecture);
+        assert_image(&podman, architecture, IMAGE, "wait", &["peermem-gate"]);
+        // The gate is there too: a debug pod of this image has all verbs.
+        assert_image(&podman, architecture, DOCTOR, "doctor", &["peermem-doctor", "peermem-gate"]);
+    }
+}
 
-        let program = built().join(oci(architecture)).join("peermem-gate");
-        let (size, wanted) = (config["Size"].as_u64().unwrap(), program.metadata().unwrap().len());
-        note!("{architecture}: the image has {size} bytes, the program {wanted}");
-        assert!((wanted..=wanted + 64 * 1024).contains(&size));
-        assert_eq!(config["RootFS"]["Layers"].as_array().unwrap().len(), 1);
-        let root = PathBuf::from(podman.run(&["image", "mount", IMAGE]).trim());
-        let names: Vec<_> = root.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["peermem-gate"]);
-        assert!(
-            fs::read(root.join("peermem-gate")).unwrap() == fs::read(program).unwrap(),
-            "another program"
-        );
+/// The first of `programs` is the image's own, and `verb` what it does unasked.
+fn assert_image(podman: &Podman, architecture: &str, image: &str, verb: &str, programs: &[&str]) {
+    let package = ["Cargo.toml", "doctor/Cargo.toml"]
+        .map(|manifest| {
+            let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(manifest);
+            toml::from_str::<toml::Table>(&fs::read_to_string(path).unwrap()).unwrap()["package"].clone()
+        })
+        .into_iter()
+        .find(|package| package["name"].as_str() == Some(programs[0]))
+        .unwrap();
+    let config: Value = serde_json::from_str(&podman.run(&["inspect", image])).unwrap();
+    let config = &config[0];
+    assert_eq!(config["Architecture"], oci(architecture));
+    assert_eq!(config["User"], "65532:65532");
+    assert_eq!(config["Config"]["Entrypoint"], json!([format!("/{}", programs[0])]));
+    assert_eq!(config["Config"]["Cmd"], json!([verb]));
+    let label = |name: &str| config["Labels"][format!("org.opencontainers.image.{name}")].as_str().unwrap();
+    for (name, key) in [("title", "name"), ("description", "description"), ("version", "version")] {
+        assert_eq!(label(name), package[key].as_str().unwrap());
+    }
+    assert_eq!(label("licenses"), env!("CARGO_PKG_LICENSE"));
+    assert!(!label("revision").is_empty());
+
+    let built = built().join(oci(architecture));
+    let wanted: u64 = programs.iter().map(|program| built.join(program).metadata().unwrap().len()).sum();
+    let size = config["Size"].as_u64().unwrap();
+    note!("{architecture}: the image {image} has {size} bytes, its programs {wanted}");
+    assert!((wanted..=wanted + 64 * 1024).contains(&size));
+    let root = PathBuf::from(podman.run(&["image", "mount", image]).trim());
+    let names: BTreeSet<_> = root.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, programs.iter().map(OsString::from).collect());
+    for program in programs {
+        let is_ours = fs::read(root.join(program)).unwrap() == fs::read(built.join(program)).unwrap();
+        assert!(is_ours, "{program} is another program");
     }
 }
 
@@ -102,28 +118,39 @@ fn the_containerfile_builds_the_program_too() {
         fs::copy(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file), context.join(file)).unwrap();
     }
     let binary =
-        "#!/bin/sh\n[ ! -e target ] && mkdir out && echo $1 $BUILD_COMMIT >out/program && echo out/program\n";
+        "#!/bin/sh\n[ ! -e target ] && mkdir out && echo $1 $2 $BUILD_COMMIT >out/$1 && echo out/$1\n";
     support::write_program(&context.join("image/binary"), binary);
     let context = context.to_str().unwrap();
     let builder = ["--build-arg", "BUILDER=localhost/builder", "--build-arg", "COMMIT=0123"];
-    podman.run(
-        &[&["build", "--isolation", "chroot", "--tag", "localhost/built"][..], &builder, &[context]].concat(),
-    );
-    let root = PathBuf::from(podman.run(&["image", "mount", "localhost/built"]).trim());
-    let program = fs::read_to_string(root.join("peermem-gate")).unwrap();
-    assert_eq!(program, format!("{} 0123\n", oci(HOST)), "neither what this machine built, nor another's");
+    let last: &[&str] = &[];
+    for (target, programs) in [
+        (last, &["peermem-gate"][..]),
+        (&["--target", "peermem-doctor"], &["peermem-gate", "peermem-doctor"]),
+    ] {
+        let build = ["build", "--isolation", "chroot", "--tag", "localhost/built"];
+        podman.run(&[&build[..], &builder, target, &[context]].concat());
+        let root = PathBuf::from(podman.run(&["image", "mount", "localhost/built"]).trim());
+        for program in programs {
+            let text = fs::read_to_string(root.join(program)).unwrap();
+            let wanted = format!("{program} {} 0123\n", oci(HOST));
+            assert_eq!(text, wanted, "neither what this machine built, nor another's");
+        }
+    }
 }
 
-fn the_program_tells_what_it_is_made_of() {
-    for architecture in ["amd64", "arm64"] {
+fn the_programs_tell_what_they_are_made_of() {
+    for (architecture, program) in ["amd64", "arm64"]
+        .into_iter()
+        .flat_map(|arch| ["peermem-gate", "peermem-doctor"].map(|name| (arch, name)))
+    {
         let directory = built().join(architecture);
         if !directory.exists() {
             skip("no image: image/build makes it");
             return;
         }
-        let program = fs::read(directory.join("peermem-gate")).unwrap();
-        let program = object::File::parse(&*program).unwrap();
-        let list = program.section_by_name(".dep-v0").expect("a list of dependencies").data().unwrap();
+        let bytes = fs::read(directory.join(program)).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let list = file.section_by_name(".dep-v0").expect("a list of dependencies").data().unwrap();
         let list: Value = serde_json::from_reader(ZlibDecoder::new(list)).unwrap();
         let named = |package: &Value| {
             format!("{} {}", package["name"].as_str().unwrap(), package["version"].as_str().unwrap())
@@ -131,16 +158,18 @@ fn the_program_tells_what_it_is_made_of() {
         let packages = list["packages"].as_array().unwrap();
         let made_of: BTreeSet<_> = packages.iter().map(named).collect();
 
-        let bill = fs::read_to_string(directory.join("peermem-gate.cdx.json")).unwrap();
+        let bill = fs::read_to_string(directory.join(program).with_extension("cdx.json")).unwrap();
         let root = env!("CARGO_MANIFEST_DIR");
         assert!(!bill.contains(root), "it names a path of this machine");
         let bill: Value = serde_json::from_str(&bill).unwrap();
         assert_eq!(bill["bomFormat"], "CycloneDX");
         let mut billed: BTreeSet<_> = bill["components"].as_array().unwrap().iter().map(named).collect();
         billed.insert(named(&bill["metadata"]["component"]));
-        assert_eq!(billed, made_of, "{architecture}");
+        assert_eq!(billed, made_of, "{program} for {architecture}");
         assert!(made_of.contains(concat!("peermem-gate ", env!("CARGO_PKG_VERSION"))));
         assert!(made_of.iter().any(|package| package.starts_with("nix ")));
+        let has_the_doctor = made_of.iter().any(|package| package.starts_with("peermem-doctor "));
+        assert_eq!(has_the_doctor, program == "peermem-doctor", "{program} for {architecture}");
     }
 }
 
@@ -550,9 +579,9 @@ fn the_other_architectures_image_runs() {
 
 fn main() -> ExitCode {
     suite![
-        the_image_is_the_program_and_little_else,
+        the_images_are_their_programs_and_little_else,
         the_containerfile_builds_the_program_too,
-        the_program_tells_what_it_is_made_of,
+        the_programs_tell_what_they_are_made_of,
         a_pod_is_held_until_mofed_sets_its_marker,
         a_pod_is_held_with_no_privilege_at_all,
         a_log_that_nobody_collects_holds_nothing_up,

@@ -15,8 +15,8 @@ use support::{
     output, product, skip, suite, until, wrapped,
 };
 
-/// 1.8 MiB for x86_64; arm64 code is larger.
-const SIZE: u64 = 2_621_440;
+/// 1.8 MiB.
+const SIZE: u64 = 1_887_436;
 /// Four looks of the safety net, each five seconds after the last, and a little for their delays.
 const WATCHED: Duration = Duration::from_millis(20_500);
 /// As many of these make a minute.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use support::skip;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+const PROGRAMS: [&str; 2] = ["peermem-gate", "peermem-doctor"];
 /// A release before this one, as far as a package manager can see.
 const BEFORE: &str = "0.0.9";
 const UNIT: &str = "peermem-gate-keep.service";
@@ -19,14 +19,36 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What release/pack left, if it ran.
-fn dist() -> Option<PathBuf> {
-    let dist = repository().join("target/dist");
-    let is_packed = dist.join("SHA256SUMS").exists();
-    if !is_packed {
-        skip("no packages: release/pack makes them");
+/// The directory of the release of each program, if release/pack made them.
+fn releases() -> Option<[Release; 2]> {
+    let releases = PROGRAMS.map(|program| Release {
+        program,
+        version: done(Command::new("release/version").arg(program).current_dir(repository()))
+            .trim()
+            .to_owned(),
+        dist: repository().join("target/dist").join(program),
+    });
+    if releases.iter().all(|release| release.dist.join("SHA256SUMS").exists()) {
+        return Some(releases);
     }
-    is_packed.then_some(dist)
+    skip("no packages: release/pack makes them");
+    None
+}
+
+struct Release {
+    program: &'static str,
+    version: String,
+    dist: PathBuf,
+}
+
+impl Release {
+    fn deb(&self, version: &str, arch: &str) -> String {
+        format!("{}_{version}-1_{arch}.deb", self.program)
+    }
+
+    fn rpm(&self, version: &str, arch: &str) -> String {
+        format!("{}-{version}-1.{arch}.rpm", self.program)
+    }
 }
 
 fn run(command: &mut Command) -> Output {
@@ -48,63 +70,82 @@ fn files_of(dir: &Path) -> Vec<String> {
 }
 
 fn a_release_has_everything_for_both_architectures() {
-    let Some(dist) = dist() else { return };
-    let mut expected =
-        vec!["NOTES.md".to_owned(), "SHA256SUMS".to_owned(), format!("peermem-gate-{VERSION}.oci.tar")];
-    for (deb, rpm) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
-        expected.push(format!("peermem-gate-{VERSION}-linux-{deb}.tar.gz"));
-        expected.push(format!("peermem-gate-{VERSION}-linux-{deb}.cdx.json"));
-        expected.push(format!("peermem-gate_{VERSION}-1_{deb}.deb"));
-        expected.push(format!("peermem-gate-{VERSION}-1.{rpm}.rpm"));
+    for release in releases().into_iter().flatten() {
+        let Release { program, version, dist } = &release;
+        let mut expected =
+            vec!["NOTES.md".to_owned(), "SHA256SUMS".to_owned(), format!("{program}-{version}.oci.tar")];
+        for (deb, rpm) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
+            expected.push(format!("{program}-{version}-linux-{deb}.tar.gz"));
+            expected.push(format!("{program}-{version}-linux-{deb}.cdx.json"));
+            expected.push(release.deb(version, deb));
+            expected.push(release.rpm(version, rpm));
+        }
+        expected.sort();
+        let mut found = files_of(dist);
+        found.retain(|name| !name.ends_with(".minisig"));
+        assert_eq!(found, expected);
+        done(Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(dist));
+        let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
+        assert_eq!(sums.lines().count(), expected.len() - 1);
     }
-    expected.sort();
-    let mut found = files_of(&dist);
-    found.retain(|name| !name.ends_with(".minisig"));
-    assert_eq!(found, expected);
-    done(Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&dist));
-    let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
-    assert_eq!(sums.lines().count(), expected.len() - 1);
 }
 
-fn the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests() {
-    let Some(dist) = dist() else { return };
-    let scratch = tempfile::tempdir().unwrap();
-    for arch in ["amd64", "arm64"] {
-        let name = format!("peermem-gate-{VERSION}-linux-{arch}");
-        done(Command::new("tar").arg("-xf").arg(dist.join(format!("{name}.tar.gz"))).current_dir(&scratch));
-        let top = scratch.path().join(&name);
-        for file in [
+/// What a program's archive has beside what every archive has.
+const IN_ARCHIVE: [(&str, &[&str]); 2] = [
+    (
+        "peermem-gate",
+        &[
             "man/peermem-gate-wait.1.gz",
-            "completions/_peermem-gate",
-            "completions/peermem-gate.bash",
-            "completions/peermem-gate.fish",
             "units/peermem-gate-keep.service",
             "units/peermem-gate-metrics.timer",
             "manifests/overlays/vanilla/kustomization.yaml",
             // The chart's link to the manifests must lead there.
             "charts/peermem-gate/manifests/wrapper/policy.yaml",
-            "LICENSE",
-            "README.md",
-        ] {
-            assert!(top.join(file).is_file(), "{arch}: {file}");
+        ],
+    ),
+    ("peermem-doctor", &["man/peermem-doctor-timeline.1.gz", "docs/findings.md"]),
+];
+
+fn the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests() {
+    let Some(releases) = releases() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    for (Release { program, version, dist }, (_, own)) in releases.iter().zip(IN_ARCHIVE) {
+        for arch in ["amd64", "arm64"] {
+            let name = format!("{program}-{version}-linux-{arch}");
+            done(
+                Command::new("tar").arg("-xf").arg(dist.join(format!("{name}.tar.gz"))).current_dir(&scratch),
+            );
+            let top = scratch.path().join(&name);
+            let completions = [("_", ""), ("", ".bash"), ("", ".fish")]
+                .map(|(before, after)| format!("completions/{before}{program}{after}"));
+            let page = format!("man/{program}.1.gz");
+            let files = [&page, "LICENSE", "README.md", "CHANGELOG.md"].map(str::to_owned);
+            for file in own.iter().map(|file| (*file).to_owned()).chain(files).chain(completions) {
+                assert!(top.join(&file).is_file(), "{name}: {file}");
+            }
+            for other in PROGRAMS.iter().filter(|other| *other != program) {
+                assert!(!top.join(format!("man/{other}.1.gz")).exists(), "{name}: a page of {other}");
+            }
+            let mode = fs::metadata(top.join(program)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o755);
         }
-        let mode = fs::metadata(top.join("peermem-gate")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o755);
+        let at = scratch.path().join(format!("{program}-{version}-linux-amd64/{program}"));
+        assert!(done(Command::new(at).arg("--version")).starts_with(&format!("{program} {version} (")));
     }
-    let program = scratch.path().join(format!("peermem-gate-{VERSION}-linux-amd64/peermem-gate"));
-    assert!(done(Command::new(program).arg("--version")).starts_with(&format!("peermem-gate {VERSION} (")));
 }
 
 /// Into two directories: target/dist may be of another commit. The second time from a checkout of another day.
 fn packing_twice_gives_the_same_bytes() {
-    if dist().is_none() {
+    if releases().is_none() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
     let sums = |name: &str| {
-        let dir = scratch.path().join(name);
-        done(Command::new("release/pack").arg(&dir).current_dir(repository()));
-        fs::read_to_string(dir.join("SHA256SUMS")).unwrap()
+        PROGRAMS.map(|program| {
+            let dir = scratch.path().join(name).join(program);
+            done(Command::new("release/pack").arg(program).arg(&dir).current_dir(repository()));
+            fs::read_to_string(dir.join("SHA256SUMS")).unwrap()
+        })
     };
     let once = sums("once");
     let touch = |when: &str| {
@@ -118,7 +159,7 @@ fn packing_twice_gives_the_same_bytes() {
 }
 
 fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
-    let Some(dist) = dist() else { return };
+    let Some([Release { dist, .. }, _]) = releases() else { return };
     if Command::new("minisign").arg("-v").output().is_err() {
         return skip("minisign is not installed");
     }
@@ -129,7 +170,7 @@ fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
     done(Command::new("cp").arg("-r").arg(&dist).arg(&copy));
     let sign = || {
         let mut sign = Command::new(repository().join("release/sign"));
-        sign.arg(&copy);
+        sign.arg(&copy).arg("peermem-gate-v1.2.3");
         sign
     };
     let refused = run(sign().env_remove("MINISIGN_KEY"));
@@ -149,14 +190,16 @@ fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
 
 fn the_notes_of_a_version_are_its_section() {
     let scratch = tempfile::tempdir().unwrap();
-    for file in ["release/notes", "CHANGELOG.md"] {
+    for file in ["release/notes", "doctor/CHANGELOG.md"] {
         let to = scratch.path().join(file);
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(repository().join(file), to).unwrap();
     }
     let changelog = "# Changelog\n\n## Unreleased\n\n- next\n\n## 1.20.0 - 2026-12-01\n\n- twenty\n\n## [1.2.0]\n\n- two\n";
-    fs::write(scratch.path().join("CHANGELOG.md"), changelog).unwrap();
-    let notes = |version: &str| run(Command::new(scratch.path().join("release/notes")).arg(version));
+    fs::write(scratch.path().join("doctor/CHANGELOG.md"), changelog).unwrap();
+    let notes = |version: &str| {
+        run(Command::new(scratch.path().join("release/notes")).args(["peermem-doctor", version]))
+    };
     for (version, text) in [("Unreleased", "- next\n"), ("1.20.0", "- twenty\n"), ("1.2.0", "- two\n")] {
         assert_eq!(String::from_utf8(notes(version).stdout).unwrap(), text, "{version}");
     }
@@ -167,7 +210,9 @@ fn the_notes_of_a_version_are_its_section() {
 fn a_release_is_made_only_of_a_clean_tagged_checkout() {
     let scratch = tempfile::tempdir().unwrap();
     let copy = scratch.path();
-    for file in ["release/make", "release/version", "release/notes", "Cargo.toml", "CHANGELOG.md"] {
+    let files =
+        ["release/make", "release/version", "release/notes", "doctor/Cargo.toml", "doctor/CHANGELOG.md"];
+    for file in files {
         fs::create_dir_all(copy.join(file).parent().unwrap()).unwrap();
         fs::copy(repository().join(file), copy.join(file)).unwrap();
     }
@@ -176,8 +221,10 @@ fn a_release_is_made_only_of_a_clean_tagged_checkout() {
         done(Command::new("git").arg("-C").arg(copy).args(who).args(args));
     };
     let refusal = |named: &str| {
-        let output =
-            run(Command::new(copy.join("release/make")).env_remove("MINISIGN_KEY").env("SIGNED", "yes"));
+        let output = run(Command::new(copy.join("release/make"))
+            .arg("peermem-doctor")
+            .env_remove("MINISIGN_KEY")
+            .env("SIGNED", "yes"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && said.contains(named), "{named}: {said}");
     };
@@ -185,8 +232,10 @@ fn a_release_is_made_only_of_a_clean_tagged_checkout() {
     refusal("the checkout is not clean");
     git(&["add", "."]);
     git(&["commit", "--quiet", "-m", "all"]);
-    refusal(&format!("HEAD is not tagged v{VERSION}"));
-    git(&["tag", &format!("v{VERSION}")]);
+    let version = done(Command::new("release/version").arg("peermem-doctor").current_dir(repository()));
+    let tag = format!("peermem-doctor-v{}", version.trim());
+    refusal(&format!("HEAD is not tagged {tag}"));
+    git(&["tag", &tag]);
     refusal("MINISIGN_KEY does not name a secret key");
 }
 
@@ -262,7 +311,7 @@ impl Root {
     }
 
     /// Installation, use, upgrade and removal, by the words of one package manager.
-    fn lives(&self, before: &Path, now: &Path, manager: &Manager) {
+    fn lives(&self, before: &Path, now: &Path, release: &Release, manager: &Manager) {
         let files = self.files();
         let (before, now) = (self.take(before), self.take(now));
         self.asked();
@@ -275,7 +324,8 @@ impl Root {
             asked.lines().all(|line| ["daemon-reload", &format!("try-restart {UNIT}")].contains(&line)),
             "{asked}"
         );
-        assert!(self.done(&["peermem-gate", "--version"]).starts_with(&format!("peermem-gate {VERSION}")));
+        let version = &release.version;
+        assert!(self.done(&["peermem-gate", "--version"]).starts_with(&format!("peermem-gate {version}")));
         let page = self.done(&["man", "--path", "peermem-gate-wait"]);
         assert_eq!(page.trim(), "/usr/share/man/man1/peermem-gate-wait.1.gz");
         self.done(&["systemd-analyze", "verify", &format!("/usr/lib/systemd/system/{UNIT}")]);
@@ -283,17 +333,40 @@ impl Root {
         self.done(&["systemctl.real", "--root=/", "enable", UNIT]);
         self.done(&[manager.upgrade, &[&now]].concat());
         assert_eq!(self.unit(), "enabled", "{}: an upgrade leaves the unit as it was", manager.name);
-        assert_eq!(self.done(manager.version).trim(), format!("{VERSION}-1"), "{}", manager.name);
+        assert_eq!(self.done(manager.version).trim(), format!("{version}-1"), "{}", manager.name);
         let asked = self.asked();
         assert!(asked.contains(&format!("try-restart {UNIT}")), "{}: {asked}", manager.name);
         assert!(!asked.contains("stop") && !asked.contains("disable"), "{}: {asked}", manager.name);
 
-        self.done(manager.remove);
+        self.done(&[manager.remove, &["peermem-gate"]].concat());
         let asked = self.asked();
         assert!(asked.contains(&format!("stop {UNIT}")), "{}: {asked}", manager.name);
         // Directories that packages share, as those of completions, may stay.
         let ours = |file: &String| file.contains("peermem") && !files.contains(file);
         let left: Vec<_> = self.files().into_iter().filter(ours).collect();
+        assert_eq!(left, Vec::<String>::new(), "{} leaves these behind", manager.name);
+    }
+}
+
+impl Root {
+    /// The two packages share no file, and together one calls the other.
+    fn both(&self, gate: &Path, doctor: &Path, manager: &Manager) {
+        let files = self.files();
+        let (gate, doctor) = (self.take(gate), self.take(doctor));
+        self.done(&[manager.install, &[&gate]].concat());
+        let alone = run(&mut self.chroot(&["peermem-gate", "doctor", "--version"]));
+        assert_eq!(alone.status.code(), Some(127), "{}: without the doctor", manager.name);
+        self.done(&[manager.install, &[&doctor]].concat());
+        assert!(self.done(&["peermem-gate", "doctor", "--help"]).contains("peermem-doctor"));
+        self.done(&["man", "--path", "peermem-doctor-timeline"]);
+        for program in PROGRAMS {
+            self.done(&[manager.remove, &[program]].concat());
+        }
+        let left: Vec<_> = self
+            .files()
+            .into_iter()
+            .filter(|file| file.contains("peermem") && !files.contains(file))
+            .collect();
         assert_eq!(left, Vec::<String>::new(), "{} leaves these behind", manager.name);
     }
 }
@@ -313,29 +386,35 @@ const MANAGERS: [Manager; 2] = [
         install: &["dpkg", "--install"],
         upgrade: &["dpkg", "--install"],
         version: &["dpkg-query", "-W", "-f", "${Version}", "peermem-gate"],
-        remove: &["dpkg", "--purge", "peermem-gate"],
+        remove: &["dpkg", "--purge"],
     },
     Manager {
         name: "rpm",
         install: &["rpm", "--install", "--nodeps"],
         upgrade: &["rpm", "--upgrade", "--nodeps"],
         version: &["rpm", "--query", "--queryformat", "%{VERSION}-%{RELEASE}", "peermem-gate"],
-        remove: &["rpm", "--erase", "peermem-gate"],
+        remove: &["rpm", "--erase"],
     },
 ];
 
 fn packages_are_installed_upgraded_and_removed_and_enable_nothing() {
-    let Some(dist) = dist() else { return };
+    let Some([gate, doctor]) = releases() else { return };
     let Some(root) = Root::make() else { return };
     let scratch = tempfile::tempdir().unwrap();
     let older = scratch.path().join("older");
-    done(Command::new("release/pack").arg(&older).arg(BEFORE).current_dir(repository()));
+    done(Command::new("release/pack").arg(gate.program).arg(&older).arg(BEFORE).current_dir(repository()));
     for manager in &MANAGERS {
-        let name = |version: &str| match manager.name {
-            "deb" => format!("peermem-gate_{version}-1_amd64.deb"),
-            _ => format!("peermem-gate-{version}-1.x86_64.rpm"),
+        let name = |release: &Release, version: &str| match manager.name {
+            "deb" => release.deb(version, "amd64"),
+            _ => release.rpm(version, "x86_64"),
         };
-        root.lives(&older.join(name(BEFORE)), &dist.join(name(VERSION)), manager);
+        let before = older.join(name(&gate, BEFORE));
+        root.lives(&before, &gate.dist.join(name(&gate, &gate.version)), &gate, manager);
+        root.both(
+            &gate.dist.join(name(&gate, &gate.version)),
+            &doctor.dist.join(name(&doctor, &doctor.version)),
+            manager,
+        );
     }
 }
 

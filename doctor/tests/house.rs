@@ -3,8 +3,11 @@
 
 mod tree;
 
+use memchr::memmem;
+use peermem_doctor::log::RULES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 use tree::{files_with, has_word, read, root, tree};
 
 /// Rooms that look at the world, wait for it or change it, and what puts them together. All others are pure:
@@ -62,6 +65,48 @@ fn the_tree_has_no_banned_crate() {
     for banned in read("deny.toml").lines().filter_map(|line| line.trim().strip_prefix("{ crate = \"")) {
         let name = banned.split('"').next().expect("a name");
         assert!(!lock.contains(&format!("name = \"{name}\"\n")), "{name} is in the tree");
+    }
+}
+
+/// Only names: versions change, and Cargo.lock has them. The doctor has no such list: there a well-kept library is
+/// better than code of our own.
+#[test]
+fn the_gate_is_made_of_the_crates_that_its_list_names() {
+    let tree =
+        ["tree", "--locked", "--package=peermem-gate", "--edges=normal", "--prefix=none", "--format={p}"];
+    let target = "--target=x86_64-unknown-linux-musl";
+    let output = Command::new("cargo").args(tree).arg(target).current_dir(root()).output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let crates: BTreeSet<_> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.split(' ').next().map(str::to_owned))
+        .collect();
+    let made_of: String = crates.into_iter().map(|name| name + "\n").collect();
+    let list = root().join("tests/crates.txt");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&list, &made_of).unwrap();
+    }
+    assert_eq!(
+        made_of,
+        read("tests/crates.txt"),
+        "BLESS=1 writes the list: say in the commit why a crate is needed"
+    );
+}
+
+/// A kernel's line may be known to both: the gate names the cause of a refusal that it got itself.
+#[test]
+fn the_gate_links_no_log_rule() {
+    let program = Path::new(env!("CARGO_BIN_EXE_peermem-doctor"));
+    let [doctor, gate] =
+        [program.to_owned(), program.with_file_name("peermem-gate")].map(|path| std::fs::read(path).unwrap());
+    let patterns = RULES.iter().flat_map(|rule| rule.patterns).map(|pattern| pattern.words);
+    // A short one can be a part of anything.
+    let patterns: Vec<_> = patterns.filter(|words| words.len() > 16).collect();
+    assert!(patterns.len() > 100, "{}", patterns.len());
+    for words in patterns {
+        assert!(memmem::find(&doctor, words.as_bytes()).is_some(), "the doctor lacks {words:?}");
+        assert!(memmem::find(&gate, words.as_bytes()).is_none(), "the gate has {words:?}");
     }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A parent of its own for the worker. To close an inotify instance takes the kernel up to 20 ms, and a process that
-//! becomes CMD must not wait for that, nor leave CMD a child that it does not know. So a third process stands between
-//! the two. It passes signals on, reports how the worker ended, and ends at once when the supervisor opens: the worker
-//! then goes to whoever inherits orphans here.
+//! becomes CMD must not wait for that, nor leave CMD a child that it does not know. So a third process stands
+//! between the two. It passes signals on, reports how the worker ended, and ends at once when the supervisor opens:
+//! the worker then goes to the process that adopts orphans here.
 
-use super::supervisor::begin;
+use super::process::begin;
 use super::worker_pipe::WorkerPipe;
 use crate::wake::Signals;
 use nix::sys::prctl::{get_child_subreaper, set_name, set_pdeathsig};

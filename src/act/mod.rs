@@ -15,6 +15,7 @@ pub mod modprobe;
 pub mod notify;
 pub mod order;
 pub mod output;
+mod process;
 mod stderr;
 pub mod subtask;
 pub mod supervisor;

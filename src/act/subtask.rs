@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Work that may hang on a file system, done by a process of its own.
 
-use super::supervisor::{DEATH, begin};
+use super::process::begin;
+use super::supervisor::DEATH;
 use crate::clock::now;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;

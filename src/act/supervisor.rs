@@ -8,6 +8,7 @@
 
 use super::double_fork;
 use super::log_writer::{self, speak_through};
+use super::process::begin;
 use super::worker_pipe::{Line, Word, WorkerPipe};
 use crate::clock::now;
 use crate::ending::Ending;
@@ -18,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::{set_name, set_pdeathsig};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdout, fork, getpid, getppid};
+use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdout, getpid, getppid};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -140,13 +141,6 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
             Ok(supervisor.watch())
         }
     }
-}
-
-/// The one place without the compiler's guard.
-#[expect(unsafe_code, reason = "fork(2) is safe in a process with one thread, and this one has no other")]
-pub(super) fn begin() -> nix::Result<ForkResult> {
-    // SAFETY: no other thread exists that could hold a lock which the child would wait for.
-    unsafe { fork() }
 }
 
 fn become_worker(parent: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) {

@@ -62,7 +62,7 @@ fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Re
     };
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
     let asked = Hold { node, policy, metrics };
-    // The kernel takes up to 20 ms to close what this watches with, and CMD does not wait for the end of this process.
+    // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
     let mut held = ManuallyDrop::new(Held::new(&asked, signals));
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 /// As examples and manifests name it.
 pub(crate) const IMAGE: &str = "localhost/peermem-gate:0.2.0";
+pub(crate) const DOCTOR: &str = "localhost/peermem-doctor:0.2.0";
 /// What else runs in a container: one static program.
 pub(crate) const BUSYBOX: &str = "localhost/busybox";
 
@@ -69,11 +70,17 @@ impl Podman {
         mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).expect("private mounts");
         let directory = tempfile::Builder::new().prefix("podman").tempdir().expect("a directory");
         let podman = Self { directory };
-        let archive = format!("oci-archive:{}", archive.display());
-        let id = podman.run(&["pull", "--quiet", "--arch", oci(architecture), &archive]);
-        podman.run(&["tag", id.trim(), IMAGE]);
+        podman.pull(IMAGE, architecture);
         podman.import(BUSYBOX, &["busybox"], &["ENTRYPOINT [\"/busybox\"]"]);
         Some(podman)
+    }
+
+    /// Takes an image of image/build's, for this architecture.
+    pub(crate) fn pull(&self, image: &str, architecture: &str) {
+        let program = image.trim_start_matches("localhost/").split(':').next().expect("a name");
+        let archive = format!("oci-archive:{}", built().join(program).with_extension("oci.tar").display());
+        let id = self.run(&["pull", "--quiet", "--arch", oci(architecture), &archive]);
+        self.run(&["tag", id.trim(), image]);
     }
 
     /// A file or directory of its own.

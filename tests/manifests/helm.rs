@@ -12,6 +12,8 @@ use tempfile::TempDir;
 /// That of node/npd: kustomize leaves the subject of a binding as it is.
 pub(crate) const NAMESPACE: &str = "kube-system";
 pub(crate) const IMAGE: &str = "registry.example/a/peermem-gate:7.8.9";
+/// The doctor's version.
+pub(crate) const DOCTOR: &str = "1.2.3";
 
 /// By kind and name.
 pub(crate) type Objects = BTreeMap<(String, String), Value>;
@@ -42,6 +44,7 @@ pub(crate) fn helm(values: &Value, words: &[&str]) -> Result<Vec<Value>, String>
 pub(crate) fn chart(values: &Value) -> Objects {
     let images = json!({
         "image": {"repository": "registry.example/a/peermem-gate", "tag": "7.8.9"},
+        "doctor": {"image": {"repository": "registry.example/a/peermem-doctor", "tag": DOCTOR}},
         "npd": {"image": {"repository": "registry.example/npd"}},
         "shell": {"image": {"repository": "registry.example/busybox"}},
     });
@@ -90,6 +93,11 @@ pub(crate) fn kustomize(resources: &[&str], components: &[&str], more: &Value) -
 
 /// What a person sets for a `DaemonSet`, in a kustomization above theirs.
 pub(crate) fn from_outside() -> Value {
+    from_outside_at("7.8.9")
+}
+
+/// With images of this version.
+pub(crate) fn from_outside_at(version: &str) -> Value {
     let image = |name: &str, new_name: &str, tag: Option<&str>| {
         let mut image = json!({"name": name, "newName": format!("registry.example/{new_name}")});
         if let Some(tag) = tag {
@@ -101,9 +109,10 @@ pub(crate) fn from_outside() -> Value {
         "namespace": NAMESPACE,
         "images": [
             image("peermem-gate", "a/peermem-gate", Some("7.8.9")),
+            image("peermem-doctor", "a/peermem-doctor", Some(DOCTOR)),
             image("node-problem-detector", "npd", None),
             image("busybox", "busybox", None),
         ],
-        "labels": [{"pairs": {"app.kubernetes.io/version": "7.8.9"}, "includeTemplates": true}],
+        "labels": [{"pairs": {"app.kubernetes.io/version": version}, "includeTemplates": true}],
     })
 }

@@ -13,12 +13,12 @@
 {{ .Values.namespace | default (ternary "nvidia-gpu-operator" "gpu-operator" .Values.openshift) }}
 {{- end }}
 
-{{/* One of ../manifests/PART/kustomization.yaml's objects as kustomize and the settings make it. Takes root, object and
-     suffix. */}}
+{{/* One of ../manifests/PART/kustomization.yaml's objects as kustomize and the settings make it. Takes root, object,
+     suffix and version. */}}
 {{- define "peermem-gate.object" -}}
 {{- $root := .root }}
 {{- $object := .object }}
-{{- $version := dict "app.kubernetes.io/version" ($root.Values.image.tag | default $root.Chart.AppVersion) }}
+{{- $version := dict "app.kubernetes.io/version" .version }}
 {{- $labels := $version }}
 {{- if .suffix }}
 {{- $labels = merge (dict "app.kubernetes.io/instance" $root.Values.pool) $version }}
@@ -53,6 +53,8 @@
 {{- $image := dict "name" "image" "image" $root.Values.image }}
 {{- if eq $name "node-problem-detector" }}
 {{- $image = dict "name" "npd.image" "image" $root.Values.npd.image }}
+{{- else if eq $name "peermem-doctor" }}
+{{- $image = dict "name" "doctor.image" "image" $root.Values.doctor.image }}
 {{- else if eq $name "busybox" }}
 {{- $image = dict "name" "shell.image" "image" $root.Values.shell.image }}
 {{- end }}
