@@ -42,8 +42,10 @@ pub(crate) fn missing(gate: &Path) -> Option<String> {
     if !repository().join("target/vm/stamp").exists() {
         return Some("no machine to boot: tests/vm/build makes it".into());
     }
-    if !gate.exists() {
-        return Some(format!("no static binary at {}", gate.display()));
+    for program in [gate.to_owned(), gate.with_file_name("peermem-doctor")] {
+        if !program.exists() {
+            return Some(format!("no static binary at {}", program.display()));
+        }
     }
     if Command::new("qemu-system-x86_64").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Some("no qemu-system-x86_64".into());
