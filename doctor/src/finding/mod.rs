@@ -147,11 +147,17 @@ impl Id {
         Self::ALL.iter().copied().find(|id| id.reason() == Some(reason))
     }
 
-    /// Whether something that is wrong in this group may stop this step of the readiness chain. The toolkit and the
-    /// validation come after the driver, and only they need the container runtime.
-    fn is_stopped_by(self, group: Group) -> bool {
-        let is_late = matches!(self, Self::ToolkitNotReady | Self::ValidationIncomplete);
-        is_late || !matches!(group, Group::Runtime | Group::Network)
+    /// Whether this, which is wrong, may stop that step of the readiness chain. A file that was left behind is no
+    /// step; no RDMA port and no link below /dev/char is needed for one; and the container runtime only for those
+    /// that come after the driver.
+    fn may_stop(self, step: Self) -> bool {
+        let is_late = matches!(step, Self::ToolkitNotReady | Self::ValidationIncomplete);
+        match self.group() {
+            _ if self == Self::DevCharLinksMissing || step == Self::DriverCtrReadyStale => false,
+            Group::Chain | Group::Rdma => false,
+            Group::Runtime | Group::Network => is_late,
+            _ => true,
+        }
     }
 }
 
@@ -193,16 +199,15 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     all
 }
 
-/// The readiness chain stops because of whatever else is wrong, though nothing says which.
+/// A step of the readiness chain is stopped by the worst of what may stop it, though nothing says so.
 fn stopped_by_the_worst(all: &mut [Finding]) {
-    let is_of_chain = |finding: &Finding| finding.id.group() == Group::Chain;
-    let roots = all.iter().filter(|finding| finding.follows_from.is_none() && !is_of_chain(finding));
-    let worst = roots.min_by_key(|finding| (finding.severity, finding.id));
     let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
-    let Some(worst) = worst.filter(is_loud).map(|finding| finding.id) else { return };
-    for finding in all.iter_mut().filter(|finding| is_of_chain(finding)) {
-        let may_follow = finding.id.is_stopped_by(worst.group());
-        finding.follows_from = finding.follows_from.or(may_follow.then_some(worst));
+    let roots = all.iter().filter(|finding| finding.follows_from.is_none()).filter(is_loud);
+    let mut roots: Vec<_> = roots.map(|finding| (finding.severity, finding.id)).collect();
+    roots.sort_unstable();
+    for step in all.iter_mut().filter(|finding| finding.id.group() == Group::Chain) {
+        let worst = roots.iter().map(|(_, root)| *root).find(|root| root.may_stop(step.id));
+        step.follows_from = step.follows_from.or(worst);
     }
 }
 
@@ -292,5 +297,24 @@ mod tests {
             "the same evidence is reported once"
         );
         assert!(!format!("{ordered:?}").contains("{node}"));
+    }
+
+    #[test]
+    fn what_is_needed_for_no_step_of_the_chain_stops_none() {
+        use Id::{
+            DevCharLinksMissing, DriverCtrNotReady, DriverCtrReadyStale, DriverStopped, MacvlanOnInfiniband,
+            RdmaPortsDown, ToolkitNotReady,
+        };
+        let cause = |root, step| {
+            let found = [root, step].map(|id| Finding::new(id, "source", "seen"));
+            let ordered = ordered(found.into(), &Facts::default());
+            ordered.iter().find(|finding| finding.id == step).and_then(|finding| finding.follows_from)
+        };
+        assert_eq!(cause(DevCharLinksMissing, ToolkitNotReady), None);
+        assert_eq!(cause(RdmaPortsDown, ToolkitNotReady), None);
+        assert_eq!(cause(DriverStopped, DriverCtrReadyStale), None, "it is no step");
+        assert_eq!(cause(DriverStopped, DriverCtrNotReady), Some(DriverStopped));
+        assert_eq!(cause(MacvlanOnInfiniband, DriverCtrNotReady), None);
+        assert_eq!(cause(MacvlanOnInfiniband, ToolkitNotReady), Some(MacvlanOnInfiniband));
     }
 }

@@ -157,7 +157,7 @@ findings! {
                 "Find what made it private: `findmnt -o TARGET,PROPAGATION /run`; systemd makes it shared at boot.",
             ];
         MountPinned: Critical, "a container's mount shows a tree that the host has replaced",
-            after [MarkerDirectoryUnlinked],
+            after [MarkerDirectoryUnlinked, RunNotShared],
             [REMOUNT, MOUNT_PARENT];
         MountPropagationMissing: Warning, "a container does not see what MOFED mounts after the container's start",
             after [RunNotShared],
@@ -629,7 +629,7 @@ findings! {
                 "Replace the NIC if its firmware does not start after that.",
             ];
         NicWithoutDriver: Warning, "a Mellanox network device has no driver",
-            after [NicFirmwareFailed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, BlacklistLeftBehind, HostMofedNotLive],
+            after [NicFirmwareFailed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedNotLive],
             [
                 "Read why: `dmesg | grep -i mlx5` (old firmware, firmware that does not start, no memory for its BAR).",
                 "Offer it to the driver again: `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
@@ -1098,12 +1098,13 @@ findings! {
                 "If no driver container is starting, remove the file: nvidia-peermem-ctr and driver-validation rely on it.",
             ];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
-            after [DriverBuilding, DriverNotLoaded, HeadersForOtherKernel, HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule,
-                SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
+            after [DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
+                HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
                 ModuleFileDamaged],
             [DRIVER_LOG, MANAGER_LOG, @DRIVER_POD_UNNAMED FIND_DRIVER];
         DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
-            after [RunNotShared, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady, ContainerRestarts],
+            after [RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
+                ContainerRestarts],
             [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
                 "Set `driver.enabled: false` in the ClusterPolicy if the driver is installed on the host: then \
@@ -1114,7 +1115,7 @@ findings! {
             ];
 
         ChainUnderWay: Info, "the operator's readiness chain is still in progress",
-            after [],
+            after [RdmaRequestedWithoutNic],
             ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-gate doctor` again."];
     }
 
