@@ -2,8 +2,9 @@
 //! What one look knows that decides which steps of a remedy help, and the words for their commands. `doctor`
 //! adds what else it sees.
 
+use super::next_build::next_build;
 use super::{modules, peermem};
-use crate::condition::Reason;
+use crate::condition::{Reason, Status};
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
 use crate::observation::{DriverState, Lock, Marker, ModuleFile, Observation, Symbols};
@@ -37,7 +38,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::DRIVER_POD, driver_container)
         .with(fact::HOST_DRIVER, driver_container.map(|is_container| !is_container))
         .with(fact::BUILT_BY_TOOLKIT, toolkit_build(seen))
-        .with(fact::STATE_FILE, has_driver_state(&seen.driver_state))
+        .with(fact::STATE_FILE, may_skip(expected, seen, has_driver_state(&seen.driver_state)))
         .with(fact::REBUILD_POSSIBLE, may_rebuild(seen))
         .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
         .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
@@ -50,6 +51,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::MOFED_LIVE, Some(is_mofed_live))
         .with(fact::WITHOUT_PEER_MEMORY, Some(is_mofed_live && seen.symbols == Symbols::Missing))
         .with(fact::NOT_LISTED, Some(matches!(file, Some(ModuleFile::Read { listed: Some(false), .. }))))
+        .with(fact::UNDIAGNOSED, Some(true))
         .with(fact::BOOT_PARAMETER, bad_parameter)
         .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
         .word("root-option", root_option(seen))
@@ -105,6 +107,18 @@ fn has_driver_state(state: &DriverState) -> Option<bool> {
         DriverState::Digest(_) => Some(true),
         DriverState::Absent => Some(false),
         DriverState::NoDirectory | DriverState::NotRead | DriverState::Unreadable(_) => None,
+    }
+}
+
+/// Whether the state file may make the next driver container skip its build, with what is known of the file.
+#[must_use]
+pub fn may_skip(expected: &Expectations, seen: &Observation, has_state: Option<bool>) -> Option<bool> {
+    let is_loaded = seen.modules.proc.as_ref().ok().map(|proc| proc.named("nvidia").next().is_some());
+    match next_build(expected, seen).map(|next| next.status) {
+        _ if is_loaded == Some(false) => Some(false),
+        Some(Status::True) => Some(false),
+        Some(Status::False) => Some(true),
+        Some(Status::Unknown) | None => has_state,
     }
 }
 

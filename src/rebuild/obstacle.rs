@@ -40,7 +40,7 @@ kinds! {
     NotCurable: "A rebuild does not cure the fault of nvidia-peermem.",
         "read the remedy of PeermemUsable: `peermem-gate check --peermem`";
     SignaturesEnforced: "This kernel loads only signed modules, and nothing here can sign one.",
-        "use a driver with signed modules (precompiled), sign nvidia-peermem.ko with a key that the kernel trusts, or turn Secure Boot off";
+        "use a driver with signed modules (precompiled), or sign nvidia-peermem.ko with a key that the kernel trusts";
     SignaturesUnknown: "Whether this kernel loads unsigned modules cannot be read.",
         "run it as root with the host's /sys";
     NvidiaNotLive: "nvidia is not loaded, or its version cannot be read.",

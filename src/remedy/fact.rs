@@ -25,7 +25,7 @@ pub const DRIVER_POD: Fact = Fact::new("If a driver container installs the drive
 pub const HOST_DRIVER: Fact = Fact::new("If the driver is installed on the host");
 /// nvidia-driver-ctr and its driver toolkit share a volume with a finished build in it.
 pub const BUILT_BY_TOOLKIT: Fact = Fact::new("On OpenShift with the driver toolkit");
-/// `/run/nvidia/nvidia-driver.state` is there: a new driver pod may skip the build.
+/// `/run/nvidia/nvidia-driver.state` is there, and nvidia is loaded: a new driver pod may skip the build.
 pub const STATE_FILE: Fact =
     Fact::new("If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)");
 /// A rebuild of nvidia-peermem alone cures it, and everything that it takes is here.
@@ -56,3 +56,7 @@ pub const NOT_LISTED: Fact = Fact::new("If modules.dep does not list the file");
 pub const BOOT_PARAMETER: Fact = Fact::new("If the kernel's command line has it");
 /// The bad parameter is in a file of modprobe's.
 pub const FILE_PARAMETER: Fact = Fact::new("If a file of modprobe's has it");
+/// `ib_umad` or `mlx5_ib` is not installed for this kernel.
+pub const WITHOUT_UMAD: Fact = Fact::new("If mlx5_ib or ib_umad is not installed");
+/// Nobody has looked for what is behind it yet.
+pub const UNDIAGNOSED: Fact = Fact::new("If `peermem-gate doctor` has not run");

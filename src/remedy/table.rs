@@ -5,6 +5,7 @@
 use super::fact::{
     BOOT_PARAMETER, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER, HOST_MOFED, MARKER_UNSET,
     MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, PEERMEM_USED, PRECOMPILED_DRIVER, REBUILD_POSSIBLE, STATE_FILE,
+    UNDIAGNOSED, WITHOUT_UMAD,
 };
 use super::step::Step;
 use super::text::{
@@ -21,7 +22,8 @@ pub const PEERMEM_IN_USE: &[Step] =
 /// A container's mount does not receive what MOFED mounts after the container's start.
 pub const MOUNT_PROPAGATION_MISSING: &[Step] = steps![
     "Mount `{volume}` with `mountPropagation: HostToContainer` in the pod's template.",
-    "Make the mount shared if the host has it private (`findmnt -o TARGET,PROPAGATION`): `mount --make-rshared /run`.",
+    "Make the mount shared if the host has it private (`findmnt -o TARGET,PROPAGATION --target /run`): \
+        `mount --make-rshared $(findmnt -no TARGET --target /run)`.",
     REMOUNT,
 ];
 
@@ -33,9 +35,9 @@ pub const STALE_MARKER: &[Step] = steps![
 
 /// `ib_umad` is not loaded, where the host provides the RDMA stack.
 pub const UMAD_NOT_LOADED: &[Step] = steps![
+    @WITHOUT_UMAD "Install this kernel's extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
     "Load it on the node: `modprobe -a mlx5_ib ib_umad`. Where the host provides the RDMA stack, also put both into \
         `/etc/modules-load.d/ib_umad.conf`.",
-    "If this kernel does not have them, install its extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
     @DRIVER_POD "If its GPUs still fail with CUDA error 802, delete this node's driver pod: `kubectl \
         delete pod {driver}`.",
 ];
@@ -57,13 +59,14 @@ remedies! {
     DevicesUnreadable: ["Mount the host's `/sys`, or name it with `--sys`."];
     VpdUnreadable: ["Run this as root: only uid 0 may read `/sys/bus/pci/devices/*/vpd`. No capability is needed."];
     MarkerAbsent: [
-        "Wait while MOFED builds and loads. To find what blocks MOFED, run `peermem-gate doctor` on the node.",
+        "Wait while MOFED builds and loads.",
+        @UNDIAGNOSED "Find what blocks MOFED: run `peermem-gate doctor` on the node.",
         MOFED_LOG,
         "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy (`USE_HOST_MOFED=true`) if MOFED is \
             installed on the host: \
             then no container sets a marker.",
     ];
-    MarkerParentMissing: ["Mount `/run/mellanox` (HostToContainer), or correct the path.", MOFED_LOG];
+    MarkerParentMissing: ["Mount `/run/mellanox` (HostToContainer) if this runs in a container, or correct the path.", MOFED_LOG];
     MarkerDirectoryUnlinked: [REMOUNT, MOUNT_PARENT];
     MarkerNotAFile: [
         "Check that `--marker` and `DRIVER_READY_PATH` name MOFED's marker, and not its directory.",
@@ -125,7 +128,12 @@ remedies! {
         @HOST_MOFED "Install MOFED for the running kernel: `dkms autoinstall -k $(uname -r)`, or \
             `mlnxofedinstall --add-kernel-support`.",
     ];
-    HeadersIncomplete: ["Wait a moment: MOFED writes it last.", NEW_MOFED_POD];
+    HeadersIncomplete: [
+        "Wait a moment: MOFED writes it last.",
+        @MOFED_POD "If it stays so, delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.",
+        @HOST_MOFED "If it stays so, install MOFED's kernel headers on the host again (`mlnx-ofa_kernel-devel`, \
+            `mlnx-ofed-kernel-dkms`).",
+    ];
     HeadersWithoutPeerMemory: [
         "If the file is empty or old, delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
         "Otherwise, install a MOFED that has peer memory, or use DMA-BUF.",
@@ -176,7 +184,7 @@ remedies! {
         @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
     SymbolVersionMissing: [@REBUILD_POSSIBLE REBUILD_ALONE, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
-    UnsignedModule: ["Sign it with a key that the machine trusts (MOK), use a driver with signed modules, or turn Secure Boot off."];
+    UnsignedModule: ["Sign it with a key that the machine trusts (MOK), or use a driver with signed modules."];
     LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it \
         returns after the next \
         boot."];

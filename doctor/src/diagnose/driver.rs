@@ -9,7 +9,7 @@ use crate::symptoms::{PciFunction, Whose};
 use peermem_gate::condition::ConditionType;
 use peermem_gate::judge::next_build;
 use peermem_gate::judge::next_build::{NextBuild, cures};
-use peermem_gate::observation::ModuleFile;
+use peermem_gate::observation::{Lock, ModuleFile};
 use peermem_gate::survey::process::Role;
 use peermem_gate::verdict::Outcome;
 use std::collections::BTreeSet;
@@ -176,7 +176,7 @@ fn number(line: &str) -> Option<&str> {
 }
 
 fn root(case: &Case<'_>) -> Option<Finding> {
-    let driver = &case.symptoms.driver;
+    let (driver, chain) = (&case.symptoms.driver, &case.symptoms.chain);
     let ModuleFile::Missing(directory) = &case.seen.peermem.as_ref()?.file else { return None };
     // Loaded is loaded, wherever its file has gone; and without RDMA nobody needs the file.
     if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
@@ -186,6 +186,13 @@ fn root(case: &Case<'_>) -> Option<Finding> {
     if !driver.has_modules && by_log.is_none() {
         let seen = "it has no lib/modules, but nvidia is live";
         return Some(Finding::new(Id::DriverRootMissing, driver.root.display(), seen));
+    }
+    // The host's root says nothing of what a container that has ended had installed.
+    let has_ended = matches!(chain.driver, Lock::Free | Lock::NoFile) && chain.driver_runs != Some(true);
+    if driver.is_on_host && driver.on_host.is_none() && case.has_driver_pod() && has_ended && by_log.is_none()
+    {
+        let seen = "no driver container runs and shows one, but nvidia is live";
+        return Some(Finding::new(Id::DriverRootMissing, "/run/nvidia/driver", seen));
     }
     let is_missing = matches!(driver.nvidia_file, Ok(None));
     let seen = "has neither nvidia.ko nor nvidia-peermem.ko, but nvidia is live";

@@ -8,6 +8,7 @@ use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use peermem_gate::consumer::UMAD;
 use peermem_gate::observation::Management;
+use peermem_gate::remedy::fact::WITHOUT_UMAD;
 use peermem_gate::survey::process::{Process, Role};
 
 const IB: &str = "mlx5_ib";
@@ -79,7 +80,7 @@ impl<'a> Race<'a> {
             finding
         } else {
             let seen = format!("this kernel has no {}: its package is not installed", missing.join(", no "));
-            finding.seen("modules.dep", seen)
+            finding.seen("modules.dep", seen).with(WITHOUT_UMAD, true)
         })
     }
 

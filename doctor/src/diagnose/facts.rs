@@ -2,14 +2,17 @@
 //! What is known of the node that decides which remedy helps, and the names for its commands.
 
 use super::Case;
-use crate::finding::fact::{DRM_LOADED, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE};
+use crate::finding::fact::{
+    DRM_LOADED, OPENSHIFT, PEERMEM_UNLOADED, REFUSES_IW_CM, THIRD_PARTY_LOADED, TOOLKIT_HELD,
+    VIRTUAL_MACHINE, WITH_GATE,
+};
 use crate::log::LogEvent;
-use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts};
+use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
 use peermem_gate::mofed::MofedPlace;
 use peermem_gate::remedy::Facts;
 use peermem_gate::remedy::fact::{
     BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED, MOFED_POD, MOFED_POD_UNNAMED,
-    REBUILD_POSSIBLE, STATE_FILE,
+    REBUILD_POSSIBLE, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
 };
 use peermem_gate::survey::process::Role;
 
@@ -50,7 +53,13 @@ impl Case<'_> {
             .with(DRIVER_POD, self.is_container_driver())
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
-            .with(STATE_FILE, has_state)
+            .with(STATE_FILE, may_skip(self.expected, self.seen, has_state))
+            .with(UNDIAGNOSED, Some(false))
+            // A finding of which they are known says so.
+            .with(WITHOUT_UMAD, Some(false))
+            .with(TOOLKIT_HELD, Some(false))
+            .with(WITH_GATE, self.has_gate())
+            .with(PEERMEM_UNLOADED, self.is_loaded(&["nvidia_peermem"]).map(|is_loaded| !is_loaded))
             // A finding of which it is known says so.
             .with(REBUILD_POSSIBLE, Some(false))
             .with(HOST_MOFED, is_known.then_some(self.expected.mofed == MofedPlace::Host))
@@ -64,6 +73,7 @@ impl Case<'_> {
             .with(THIRD_PARTY_LOADED, self.is_loaded(&super::mofed::THIRD_PARTY))
             .word("holders", listed(holders.iter()))
             .word("rdma-holders", listed(holders.iter().filter(|holder| !is_daemon(holder))))
+            .word("storage", self.loaded(&super::mofed::STORAGE, "MODULE"))
             .word("nvidia-holders", self.loaded(&super::gpu::HOLDERS, "gdrdrv"))
             .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
             .word("rdma-modules", self.missing_for_programs());
@@ -77,11 +87,13 @@ impl Case<'_> {
     /// `-n NAMESPACE NAME` where the pod is known.
     fn pods(&self, facts: Facts) -> Facts {
         let pods = &self.symptoms.survey.pods;
-        let known = |container| pods.with(container).and_then(peermem_gate::survey::pod::Pod::arguments);
+        let known =
+            |container: &str| pods.with(container).and_then(peermem_gate::survey::pod::Pod::arguments);
         let validation = known("driver-validation").unwrap_or_else(|| UNKNOWN_POD.to_owned());
         CONTAINERS.iter().zip(SELECTORS).fold(
             facts.word("validation-logs", validation),
-            |facts, (container, (pod, logs, _))| match known(container) {
+            |facts, (container, (pod, logs, _))| match known(container).or_else(|| known(init_of(container)))
+            {
                 Some(arguments) => facts.word(pod, arguments.clone()).word(logs, arguments),
                 None => facts,
             },
@@ -120,6 +132,11 @@ impl Case<'_> {
 fn listed<'a>(holders: impl Iterator<Item = &'a String>) -> String {
     let holders: Vec<_> = holders.map(String::as_str).collect();
     if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) }
+}
+
+/// While its init containers run, a pod has no other, and some of them are in other pods too.
+fn init_of(container: &str) -> &str {
+    if container == "nvidia-operator-validator" { "cuda-validation" } else { container }
 }
 
 /// NVIDIA's daemons have GPUs open and do no RDMA. The kernel cuts names after 15 bytes.

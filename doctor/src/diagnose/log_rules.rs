@@ -2,6 +2,7 @@
 //! Findings that rest on a line of a log: [`RULES`] says which, and when the line counts.
 
 use super::Case;
+use crate::finding::fact::TOOLKIT_HELD;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -22,7 +23,10 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         rules.filter_map(|(event, row)| Some((row.id, counting(case, event, row)?))).collect();
     // The kernel knows why it refuses, a program only that it was refused.
     found.sort_by_key(|(_, found)| found.source != LogSource::Kernel);
-    let findings = found.into_iter().map(|(id, found)| case.by_log(id, found));
+    let findings = found.into_iter().map(|(id, found)| {
+        let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
+        case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits)
+    });
     let findings = findings.chain(killed(case)).chain(of_another_stack(case));
     findings.map(|finding| explained(case, finding)).collect()
 }

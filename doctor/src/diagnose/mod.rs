@@ -23,7 +23,7 @@ mod runtime;
 mod views;
 
 use crate::chain::Link;
-use crate::finding::{Finding, Id, Severity, ordered};
+use crate::finding::{Finding, Group, Id, Severity, ordered};
 use crate::symptoms::Symptoms;
 use peermem_gate::condition::Reason;
 use peermem_gate::judge::modules::{ModuleState, state};
@@ -91,8 +91,23 @@ pub fn diagnose(
     found.extend(restarts::judge(&case, &found));
     let facts = case.facts();
     let mut findings = ordered(found, &facts);
+    if is_beside_mofed(&findings) {
+        findings.retain(|finding| finding.id != Id::HostMofedAssumed);
+    }
     findings.extend(ordered(peermem::hints(&case, &findings), &facts));
     findings
+}
+
+/// What is wrong has nothing to do with MOFED, so who provides it is beside the point.
+fn is_beside_mofed(findings: &[Finding]) -> bool {
+    let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
+    let mut roots = findings.iter().filter(is_loud).map(|finding| finding.id.group()).peekable();
+    // A container's view matters where a container provides MOFED.
+    let is_other = |group| {
+        use Group::{Driver, Gpu, Network, Node, Runtime, View};
+        matches!(group, Gpu | Driver | Node | Runtime | Network | View)
+    };
+    roots.peek().is_some() && roots.all(is_other)
 }
 
 /// What concerns MOFED and nvidia-peermem. `found` so far is what they may come from.

@@ -18,7 +18,7 @@ const PROC_MODULES: &str = "/proc/modules";
 const JUST_BOOTED: i64 = 15 * 60;
 
 /// The lists of doca-driver-build, entrypoint/pkg/mofedmodules.
-const STORAGE: [&str; 8] =
+pub(super) const STORAGE: [&str; 8] =
     ["ib_iser", "ib_isert", "ib_srp", "ib_srpt", "nvme_rdma", "nvmet_rdma", "rpcrdma", "xprtrdma"];
 pub(super) const THIRD_PARTY: [&str; 15] = [
     "bnxt_re",

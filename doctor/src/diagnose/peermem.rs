@@ -4,6 +4,7 @@
 use super::{Case, listing};
 use crate::finding::{Finding, Group, Id, Severity};
 use peermem_gate::condition::Reason;
+use peermem_gate::survey::pod::Pod;
 use peermem_gate::survey::process::Role;
 use peermem_gate::verdict::Outcome;
 
@@ -15,16 +16,33 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     all.into_iter().flatten().collect()
 }
 
+/// What comes of a driver that was built, or loaded nvidia-peermem, before MOFED was ready.
+const TOO_EARLY: [Id; 11] = [
+    Id::LoadedOnGoneStack,
+    Id::MarkerSuspect,
+    Id::StaleMarker,
+    Id::HeaderMountStale,
+    Id::HeadersMissing,
+    Id::HeadersForOtherKernel,
+    Id::HeadersWithoutPeerMemory,
+    Id::BuildWithoutMofed,
+    Id::StubModule,
+    Id::BuiltBeforeMofed,
+    Id::PeermemRefused,
+];
+
 /// An alternative, or a help, is offered only where a root cause is one that it would cure.
 pub(super) fn hints(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
-    let is_of_rdma = |finding: &Finding| {
-        let is_about = matches!(finding.id.group(), Group::View | Group::Mofed | Group::Peermem);
-        finding.severity == Severity::Critical && finding.follows_from.is_none() && is_about
-    };
-    if !found.iter().any(is_of_rdma) || case.verdict.outcome == Outcome::NotApplicable {
+    if case.verdict.outcome == Outcome::NotApplicable {
         return Vec::new();
     }
-    [dma_buf(case), gate(case)].into_iter().flatten().collect()
+    let is_root =
+        |finding: &&Finding| finding.severity == Severity::Critical && finding.follows_from.is_none();
+    let roots: Vec<_> = found.iter().filter(is_root).map(|finding| finding.id).collect();
+    let without_mofed = roots.iter().any(|root| matches!(root.group(), Group::Mofed | Group::Peermem));
+    let by_waiting = roots.iter().any(|root| TOO_EARLY.contains(root));
+    let hints = [without_mofed.then(|| dma_buf(case)).flatten(), by_waiting.then(|| gate(case)).flatten()];
+    hints.into_iter().flatten().collect()
 }
 
 /// `GeForce` cards: NVIDIA's driver registers none of their memory for RDMA (NVIDIA's list of supported GPUs).
@@ -77,15 +95,27 @@ fn keeper<'a>(case: &'a Case<'_>) -> Option<&'a peermem_gate::survey::process::P
 
 /// A driver pod without the gate's container, where RDMA is asked for and a driver pod is here.
 fn gate(case: &Case<'_>) -> Option<Finding> {
-    let survey = &case.symptoms.survey;
-    let pod = survey
-        .pods
-        .with("nvidia-driver-ctr")
-        .filter(|pod| pod.is_here && case.symptoms.settings.rdma.is_on())?;
-    let has_gate = pod.containers.iter().any(|name| name.contains("peermem-gate"))
-        || survey.processes.of(Role::Gate).any(|gate| gate.pod.as_ref() == Some(&pod.uid));
+    let pod = case.driver_pod().filter(|_| case.symptoms.settings.rdma.is_on())?;
     let name = pod.name.as_ref().map_or(&pod.uid, |(_, name)| name);
-    (!has_gate).then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no peermem-gate container"))
+    (case.has_gate() == Some(false))
+        .then(|| Finding::new(Id::GateMissing, format!("pod {name}"), "has no peermem-gate container"))
+}
+
+impl Case<'_> {
+    /// The one that is here now.
+    fn driver_pod(&self) -> Option<&Pod> {
+        self.symptoms.survey.pods.with("nvidia-driver-ctr").filter(|pod| pod.is_here)
+    }
+
+    /// Whether the driver's pod has the gate; `None` where no such pod is seen that could be to come.
+    pub(super) fn has_gate(&self) -> Option<bool> {
+        let processes = &self.symptoms.survey.processes;
+        let Some(pod) = self.driver_pod() else {
+            return (self.is_container_driver() == Some(false)).then_some(false);
+        };
+        let is_listed = pod.containers.iter().any(|name| name.contains("peermem-gate"));
+        Some(is_listed || processes.of(Role::Gate).any(|gate| gate.pod.as_ref() == Some(&pod.uid)))
+    }
 }
 
 /// Whatever else keeps nvidia-peermem from loading, and the condition says first.

@@ -27,3 +27,9 @@ pub const CRI_O: Fact = Fact::new("If kubelet uses CRI-O");
 pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 /// `nvidia_drm` is loaded.
 pub const DRM_LOADED: Fact = Fact::new("If nvidia_drm is loaded");
+/// The driver's pod has the gate.
+pub const WITH_GATE: Fact = Fact::new("If the driver pod has the gate");
+/// `nvidia_peermem` is not loaded.
+pub const PEERMEM_UNLOADED: Fact = Fact::new("If nvidia_peermem is not loaded");
+/// The toolkit's own container is not started, because a CDI device is missing.
+pub const TOOLKIT_HELD: Fact = Fact::new("If the toolkit's own container does not start");

@@ -270,6 +270,18 @@ mod tests {
     }
 
     #[test]
+    fn no_step_lowers_a_protection_of_the_node() {
+        let lowering =
+            ["Secure Boot off", "sig_enforce", "setenforce", "audit2allow", "harden=", "IOMMU (", "ACS off"];
+        for id in Id::ALL {
+            for step in id.remedy() {
+                let found = lowering.iter().find(|words| step.text.contains(**words));
+                assert_eq!(found, None, "{id}: {}", step.text);
+            }
+        }
+    }
+
+    #[test]
     fn a_harmless_cause_is_as_urgent_as_what_comes_of_it() {
         use Id::{MarkerAbsent, MofedBuilding, SourceUnreadable};
         let found =

@@ -3,7 +3,8 @@
 
 use super::fact::{
     CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME_TARGET, HELD_BY_RDS,
-    HELD_BY_SMC, OPENSHIFT, REFUSES_IW_CM, THIRD_PARTY_LOADED, VIRTUAL_MACHINE,
+    HELD_BY_SMC, OPENSHIFT, PEERMEM_UNLOADED, REFUSES_IW_CM, THIRD_PARTY_LOADED, TOOLKIT_HELD,
+    VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -153,8 +154,9 @@ findings! {
         RunNotShared: Critical, "the host's /run is a private mount: containers do not see each other's mounts",
             after [],
             [
-                "Make the mount shared on the node: `mount --make-rshared /run`, then delete the pods of both operators on it.",
-                "Find what made it private: `findmnt -o TARGET,PROPAGATION /run`; systemd makes it shared at boot.",
+                "Make the mount that holds it shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' \
+                    pods on it.",
+                "Find what made it private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot.",
             ];
         MountPinned: Critical, "a container's mount shows a tree that the host has replaced",
             after [MarkerDirectoryUnlinked, RunNotShared],
@@ -206,9 +208,10 @@ findings! {
         GpuBoundToVfio: Warning, "the GPUs are bound to vfio-pci, for virtual machines: NVIDIA's driver cannot use them",
             after [],
             [
-                "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs, and reboot it.",
+                "Label the node `nvidia.com/gpu.workload.config=container` if containers are to use its GPUs: the operator unbinds \
+                    those that it has bound.",
                 "Remove the GPUs from the host's vfio configuration (`/etc/modprobe.d`, kernel argument \
-                    `vfio-pci.ids`) if it has one.",
+                    `vfio-pci.ids`) if it has one, and reboot the node.",
                 "Otherwise, label it `nvidia.com/gpu.workload.config=vm-passthrough`: then no driver container is placed here.",
             ];
         VgpuManagerOnHost: Warning, "the host's vGPU manager uses the GPUs: a driver container cannot run beside it",
@@ -233,15 +236,12 @@ findings! {
                 "Use a driver whose modules are signed with a key that this machine trusts: a precompiled driver \
                     of the distribution.",
                 "Enroll the key that signed them: `mokutil --import KEY.der`, then reboot and confirm.",
-                "Turn Secure Boot off in the firmware's setup if nothing else needs it.",
             ];
         SelinuxRefuses: Critical, "SELinux refuses the driver's modules: permission denied",
             after [],
             [
                 "Read the denial on the node: `ausearch -m avc -c modprobe`.",
                 "Update `container-selinux` on the node and the GPU Operator: their policies let the driver's container load modules.",
-                "Add a policy module of your own that allows it: `ausearch -m avc -c modprobe | audit2allow -M nvidia-driver`, then \
-                    `semodule -i nvidia-driver.pp`.",
             ];
     }
 
@@ -343,7 +343,7 @@ findings! {
             after [],
             [
                 "End what uses them: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
-                    (`rmmod rpcrdma`, `rmmod nvme_rdma`), and MOFED starts by itself.",
+                    (`rmmod {storage}`), and MOFED starts by itself. Leave a root disk alone that is reached over RDMA.",
                 "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. What is mounted over RDMA \
                     then stalls while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
@@ -517,7 +517,8 @@ findings! {
             after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning],
             [
                 "Wait if MOFED's container is starting: it removes the file itself.",
-                "If MOFED does not come back, remove it: `rm /etc/modprobe.d/blacklist-ofed-modules.conf` on the node.",
+                "If MOFED does not come back, remove it and load the driver: `rm /etc/modprobe.d/blacklist-ofed-modules.conf`, \
+                    `modprobe -a mlx5_core mlx5_ib` on the node.",
             ];
         MarkerAbsent: Warning, "MOFED has not set its marker",
             after [MarkerDirectoryUnlinked, RunNotShared, MountPinned, DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded,
@@ -685,9 +686,9 @@ findings! {
         SriovLockedDown: Warning, "the SR-IOV operator cannot change the NICs' firmware: the kernel is locked down (Secure Boot)",
             after [],
             [
-                "Set the firmware once without Secure Boot: `mstconfig -d ADDRESS set SRIOV_EN=1 NUM_OF_VFS=N`, then reboot.",
+                "Set SR-IOV and the number of virtual functions in the NIC's own page of the firmware's setup (UEFI), which Secure \
+                    Boot allows; reboot.",
                 "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
-                "Turn Secure Boot off if neither is possible.",
             ];
         VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
             after [],
@@ -714,9 +715,10 @@ findings! {
         IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
             after [],
             [
-                "Set the IOMMU to pass-through: add the kernel argument `iommu=pt` and reboot; or turn the IOMMU \
-                    (VT-d, AMD-Vi) off in the firmware's setup.",
-                "If it stays slow, turn PCIe ACS off on the bridges between GPU and NIC (`lspci -vvv | grep ACSCtl`).",
+                "Set the IOMMU to pass-through: add the kernel argument `iommu=pt` and reboot. Virtual machines' devices \
+                    stay isolated.",
+                "If it stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges \
+                    between GPU and NIC.",
             ];
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
             after [],
@@ -733,7 +735,7 @@ findings! {
             [
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
-                @HOST_DRIVER "Reboot the node, or unload nvidia and load it again.",
+                @HOST_DRIVER "Unload nvidia and load it again once nothing uses a GPU, or drain and reboot the node.",
             ];
     }
 
@@ -858,8 +860,7 @@ findings! {
                     `driver.usePrecompiled: false` with a full `driver.version`: the container then builds the driver.",
                 @HOST_DRIVER "Install this kernel's headers and build the driver for it: `dkms autoinstall -k $(uname -r)`, then `modprobe nvidia`.",
                 "Or boot the kernel that the driver was built for.",
-                @STATE_FILE FAST_PATH,
-                @DRIVER_POD NEW_DRIVER_POD,
+                @DRIVER_POD "Delete this node's driver pod if the operator does not replace it: `kubectl delete pod {driver}`.",
             ];
         DriverCompilerUnfit: Critical, "the driver container's compiler is too old for this kernel: it does not know the kernel's options",
             after [],
@@ -929,7 +930,7 @@ findings! {
                 @DRIVER_POD MANAGER_LOG,
                 @HOST_DRIVER "Load it, and read the reason if it is refused: `modprobe nvidia`, then `dmesg | tail`.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
-                "If the gate holds the driver back, wait: the gate's log says for what.",
+                @WITH_GATE "Wait while the gate holds the driver back; its log says for what.",
             ];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
             after [DriverHeldByModule, DriverInUse, DriverBuilding],
@@ -945,7 +946,7 @@ findings! {
             after [DriverBuilding],
             [
                 BUILD_ON_THIS_NODE,
-                "Or reboot the node: then nothing is loaded, and the next container builds.",
+                "Or drain and reboot the node: then nothing is loaded, and the next container builds.",
                 NO_FORCE_REINSTALL,
             ];
     }
@@ -1008,7 +1009,8 @@ findings! {
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CudaNotInitialised],
             [
                 "Look the error up that the evidence names. `driver version is insufficient` wants a newer driver, or an older CUDA image.",
-                "Run it by hand: `kubectl logs {validator-logs} -c cuda-validation`, and `nvidia-smi` in the driver's container.",
+                "Read its whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's \
+                    container.",
             ];
         MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused, and the node offers no GPU",
             after [],
@@ -1107,11 +1109,9 @@ findings! {
                 ContainerRestarts],
             [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
-                "Set `driver.enabled: false` in the ClusterPolicy if the driver is installed on the host: then \
-                    the validation accepts it.",
-                "Check RDMA on this node: from GPU Operator 26.3 on the validation waits for nvidia_peermem too, \
-                    where GPUDirect RDMA \
-                    is on for the cluster.",
+                @HOST_DRIVER "Set `driver.enabled: false` in the ClusterPolicy; the validation then accepts the host's driver.",
+                @PEERMEM_UNLOADED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where \
+                    GPUDirect RDMA is on for the cluster.",
             ];
 
         ChainUnderWay: Info, "the operator's readiness chain is still in progress",
@@ -1143,8 +1143,8 @@ findings! {
         DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)",
             after [],
             [
-                "Set `net.core.bpf_jit_harden` to 1 if it is 2: `sysctl -w net.core.bpf_jit_harden=1`, and in `/etc/sysctl.d`.",
-                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
+                "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. \
+                    A hardened BPF compiler (`sysctl net.core.bpf_jit_harden` says 2) refuses the toolkit's own.",
                 "Update nvidia-container-toolkit (libnvidia-container).",
             ];
         ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts",
@@ -1282,6 +1282,10 @@ findings! {
         CdiSpecMissing: Warning, "CDI is enabled, but NVIDIA's CDI specification is not on the node: pods with GPUs do not start",
             after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing],
             [
+                @TOOLKIT_HELD "Write what it asks for by hand, and it starts: `nvidia-ctk cdi generate --mode=management \
+                    --vendor=management.nvidia.com --output=/var/run/cdi/management.nvidia.com-gpu.yaml` on the node. Add \
+                    `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in \
+                    `/usr/local/nvidia/toolkit`.",
                 "Restart the toolkit's pod, which writes it: `kubectl delete pod {toolkit}`; its log says why if it does not.",
                 "Write it by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
             ];
