@@ -152,7 +152,7 @@ remedies! {
     ModuleFileMissing: [
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @NOT_LISTED "Run `depmod` in the driver's root.",
-        "If the driver is being built, installed or loaded, wait.",
+        @UNDIAGNOSED "If the driver is being built, installed or loaded, wait.",
         @STATE_FILE FAST_PATH,
         @DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,

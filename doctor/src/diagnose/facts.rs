@@ -54,7 +54,7 @@ impl Case<'_> {
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
             .with(STATE_FILE, may_skip(self.expected, self.seen, has_state))
-            .with(UNDIAGNOSED, Some(false))
+            .with(UNDIAGNOSED, Some(survey.processes.hidden().is_some()))
             // A finding of which they are known says so.
             .with(WITHOUT_UMAD, Some(false))
             .with(TOOLKIT_HELD, Some(false))
