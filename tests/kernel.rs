@@ -521,10 +521,12 @@ fn load_below_another_root_and_with_other_modprobes() {
     });
 }
 
-/// Twenty swaps a boot; `SWAP_ROUNDS` asks for more of them.
+/// Swaps of one boot, as the scenarios have them.
+const SWAPS: u32 = 10;
+
+/// `SWAP_ROUNDS` asks for more than one boot's.
 fn a_load_is_in_time_whenever_mofed_swaps_its_modules() {
-    let rounds: u32 = env::var("SWAP_ROUNDS").map_or(20, |rounds| rounds.parse().expect("a number"));
-    for _ in 0..rounds.div_ceil(20) {
+    for _ in 0..swap_boots() {
         play("swap-under-load", judge_swaps);
     }
 }
@@ -553,14 +555,14 @@ fn judge_swaps(run: &Run) {
         overlapped += usize::from(status == "status=3");
     }
     note!("{last} rounds, {early} loads before the swap, {overlapped} of them overlapped its beginning");
-    assert_eq!(last, 20);
+    assert_eq!(last, SWAPS as usize);
     for line in run.all("refused") {
         let einval = line.text.split(' ').nth(1).expect("a number");
         assert_eq!(einval, "0", "EINVAL in round {}", line.text);
     }
 }
 
-/// Ten swaps a boot, and twenty in all; `SWAP_ROUNDS` asks for more of them.
+/// `SWAP_ROUNDS` asks for more than one boot's swaps.
 fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
     let mut tally = Tally::default();
     let boots = swap_boots();
@@ -576,7 +578,7 @@ fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
         return;
     }
     tally.print("keep");
-    assert_eq!(tally.rounds, 10 * boots);
+    assert_eq!(tally.rounds, SWAPS * boots);
     assert_eq!(tally.disturbed, 0, "MOFED could not unload its modules");
     assert_eq!(tally.never_live, 0, "nvidia_peermem did not come back");
     // Far below the safety net's five seconds: an event told. docs/measurements.md has the figures.
@@ -602,7 +604,7 @@ fn a_loop_that_only_loads_stands_in_mofeds_way() {
 }
 
 fn swap_boots() -> u32 {
-    env::var("SWAP_ROUNDS").map_or(2, |rounds| rounds.parse::<u32>().expect("a number").div_ceil(10))
+    env::var("SWAP_ROUNDS").map_or(1, |rounds| rounds.parse::<u32>().expect("a number").div_ceil(SWAPS))
 }
 
 /// What became of many swaps.
@@ -753,7 +755,9 @@ fn a_timeline_has_the_times_of_the_race() {
         ] {
             let drawn = since_boot(time(kind, what));
             println!("{what}: drawn {drawn:.3} s, between {from:.2} s and {to:.2} s");
-            assert!((from - EXACT..=to + EXACT).contains(&drawn), "{what}: {drawn} is not in {from} to {to}");
+            // On a busy host the marker is made some time after `marking`.
+            let exact = EXACT + at("marked") - at("marking");
+            assert!((from - exact..=to + exact).contains(&drawn), "{what}: {drawn} is not in {from} to {to}");
         }
     });
 }

@@ -29,10 +29,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::{note, suite};
 
 /// What CI plays.
-const LIVES: u64 = 40;
+const LIVES: u64 = 16;
 
 /// So many follow each other in one boot.
-const BOOT: u64 = 20;
+const BOOT: u64 = 8;
 
 /// So many machines are played at a time.
 const MACHINES: u64 = 2;
