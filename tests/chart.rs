@@ -12,8 +12,8 @@ use cluster::{Checker, manifests, root, tool, variable, yaml};
 use helm::{Objects, by_name, can_helm, chart, from_outside, from_outside_at, helm, kustomize, merge};
 use serde_json::{Value, json};
 use std::fs;
-use std::process::Command;
-use support::output;
+use std::process::{Command, ExitCode};
+use support::{note, output, suite};
 use tempfile::TempDir;
 
 const BOTH: [bool; 2] = [false, true];
@@ -48,7 +48,6 @@ fn assert_same(made: &Objects, expected: &Objects, values: &Value) {
 const WAYS: [&str; 3] = ["wrapper", "shim", "keep"];
 
 /// 2 versions, 8 choices of ways, and 4 settings: 256. Kyverno has 2 settings: 4. And nothing at all, 4 times.
-#[test]
 fn its_policies_are_those_of_the_overlays() {
     if !can_helm() {
         return;
@@ -86,12 +85,11 @@ fn its_policies_are_those_of_the_overlays() {
         assert!(chart(&values).is_empty());
         compared += 2;
     }
-    println!("{compared} combinations of policies");
+    note!("{compared} combinations of policies");
     assert_eq!(compared, 264);
 }
 
 /// With 8 choices of ways, and Kyverno in 4 settings: 12.
-#[test]
 fn its_nvlink5_policies_are_those_of_the_component() {
     if !can_helm() {
         return;
@@ -122,7 +120,6 @@ fn its_nvlink5_policies_are_those_of_the_component() {
 const PARTS: [&str; 3] = ["npd", "nfd", "textfile"];
 
 /// 3 parts and the readiness rule, which has a dry run, for 4 kinds of pools, on `OpenShift` or not: 192.
-#[test]
 fn its_node_checks_are_those_of_the_kustomizations() {
     if !can_helm() {
         return;
@@ -156,12 +153,11 @@ fn its_node_checks_are_those_of_the_kustomizations() {
             }
         }
     }
-    println!("{compared} combinations of node checks");
+    note!("{compared} combinations of node checks");
     assert_eq!(compared, 192);
 }
 
 /// 4 of them, on `OpenShift` or not: 32.
-#[test]
 fn the_rest_of_it_is_that_of_the_kustomizations() {
     if !can_helm() {
         return;
@@ -192,7 +188,7 @@ fn the_rest_of_it_is_that_of_the_kustomizations() {
             compared += 1;
         }
     }
-    println!("{compared} combinations of the rest");
+    note!("{compared} combinations of the rest");
     assert_eq!(compared, 32);
 }
 
@@ -205,7 +201,6 @@ fn everything() -> Value {
 }
 
 /// So the combinations above are all of them: each part is the same, whatever the values of the others are.
-#[test]
 fn its_parts_do_not_depend_on_each_other() {
     if !can_helm() {
         return;
@@ -224,7 +219,6 @@ fn its_parts_do_not_depend_on_each_other() {
     assert_ne!(select(chart(&with_nodes), false), select(chart(&everything()), false));
 }
 
-#[test]
 fn it_is_set_from_outside_and_refuses_what_makes_no_sense() {
     if !can_helm() {
         return;
@@ -261,7 +255,6 @@ fn it_is_set_from_outside_and_refuses_what_makes_no_sense() {
 }
 
 /// Everything that it can make, for each version of Kubernetes that it says it is for.
-#[test]
 fn the_schemas_accept_what_it_makes() {
     if !can_helm() {
         return;
@@ -291,7 +284,6 @@ fn the_schemas_accept_what_it_makes() {
 }
 
 /// Lint, and NOTES that tell how to go on; a package holds all that it renders.
-#[test]
 fn it_is_whole() {
     if !can_helm() {
         return;
@@ -319,7 +311,6 @@ fn it_is_whole() {
 }
 
 /// The way without objects of our own: two objects in the GPU Operator's own values.
-#[test]
 fn the_gpu_operators_values_carry_the_overlay() {
     if !can_helm() {
         return;
@@ -360,4 +351,18 @@ fn the_gpu_operators_values_carry_the_overlay() {
         cluster::set_variable(policy, "image", "'registry.example/peermem-gate:0.2.0'");
         assert_same(&made, &expected, &json!(body));
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        its_policies_are_those_of_the_overlays,
+        its_nvlink5_policies_are_those_of_the_component,
+        its_node_checks_are_those_of_the_kustomizations,
+        the_rest_of_it_is_that_of_the_kustomizations,
+        its_parts_do_not_depend_on_each_other,
+        it_is_set_from_outside_and_refuses_what_makes_no_sense,
+        the_schemas_accept_what_it_makes,
+        it_is_whole,
+        the_gpu_operators_values_carry_the_overlay
+    ]
 }

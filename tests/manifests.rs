@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use support::{Node, code, gate, output};
+use std::process::{Command, ExitCode};
+use support::{Node, code, gate, output, suite};
 use tempfile::TempDir;
 
 const GATE_CONTAINER: &str = "peermem-gate";
@@ -41,7 +41,6 @@ const POLICIES: [&str; 5] = ["admission", "kyverno", "wrapper", "shim", "keep"];
 
 const OVERLAYS: [&str; 7] = ["vanilla", "openshift", "wrapper", "kyverno", "keep", "nvlink5", "parallel"];
 
-#[test]
 fn every_manifest_says_what_it_survives_and_what_it_needs() {
     for path in files(&manifests()) {
         if path.ends_with("kustomization.yaml") || path.extension().is_some_and(|e| e == "json") {
@@ -57,7 +56,6 @@ fn every_manifest_says_what_it_survives_and_what_it_needs() {
 }
 
 /// And the way to each, with its needs, is in the document.
-#[test]
 fn the_document_leads_to_every_manifest() {
     let text = fs::read_to_string(root().join("docs/integration.md")).unwrap();
     for path in files(&manifests()) {
@@ -98,7 +96,6 @@ fn rights(name: &str) -> Value {
     rights
 }
 
-#[test]
 fn every_container_is_narrow_and_asks_for_resources() {
     let mut found = 0;
     for document in files(&manifests()).iter().filter(|path| is_yaml(path)).flat_map(|path| yaml(path)) {
@@ -130,7 +127,6 @@ const KUSTOMIZE: [&str; 2] = ["Kustomization", "Component"];
 /// promtool at the third.
 const OTHERS: [&str; 3] = ["MutatingPolicy", "NodeReadinessRule", "PrometheusRule"];
 
-#[test]
 fn the_schemas_accept_every_manifest() {
     let Some(mut checker) = Checker::start() else { return };
     let fixtures = files(&root().join("tests/manifests/fixtures"));
@@ -153,7 +149,6 @@ fn the_schemas_accept_every_manifest() {
     assert_ne!(checker.ask(&json!({"validate": with_a_fault})), Value::Null, "it finds no fault");
 }
 
-#[test]
 fn the_other_kinds_have_the_right_shape() {
     let policy = &yaml(&manifests().join("kyverno/policy.yaml"))[0];
     assert_eq!(policy["apiVersion"], "policies.kyverno.io/v1");
@@ -190,7 +185,6 @@ fn the_other_kinds_have_the_right_shape() {
 }
 
 /// One match for all policies: pods as they are made, in the driver's namespace, with the driver's containers.
-#[test]
 fn every_policy_matches_the_drivers_pods_alone() {
     let conditions = |spec: &Value| spec["matchConditions"].as_array().unwrap()[1..].to_vec();
     let first = conditions(&policy("admission")["spec"]);
@@ -226,7 +220,6 @@ fn every_policy_matches_the_drivers_pods_alone() {
     }
 }
 
-#[test]
 fn the_init_container_is_appended_once_and_is_the_one_in_plain_yaml() {
     let Some(mut cluster) = Cluster::start() else { return };
     for (overlay, components) in
@@ -275,7 +268,6 @@ fn digest(pod: &Value) -> Option<&Value> {
 }
 
 /// The mount only adds a message, so a pod without it is not refused.
-#[test]
 fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too() {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut pod = pod_of(&fixture("precompiled"));
@@ -291,7 +283,6 @@ fn a_pod_without_the_volume_of_the_state_file_gets_its_gate_too() {
 }
 
 /// A name or a value that is none is refused at the start.
-#[test]
 fn the_gate_takes_the_settings_that_it_is_given() {
     let node = Node::ready();
     let mut command = gate();
@@ -313,7 +304,6 @@ fn the_gate_takes_the_settings_that_it_is_given() {
     assert!(volume.path().join(file.trim_matches('/')).is_file(), "{file}");
 }
 
-#[test]
 fn a_pod_without_rdma_or_without_its_manager_is_left_alone() {
     let Some(mut cluster) = Cluster::start() else { return };
     for policy in POLICIES.map(policy) {
@@ -337,7 +327,6 @@ fn a_pod_without_rdma_or_without_its_manager_is_left_alone() {
     }
 }
 
-#[test]
 fn rdma_is_asked_for_in_any_case_of_letters_and_by_the_last_word() {
     let Some(mut cluster) = Cluster::start() else { return };
     let asked = |values: &[&str]| {
@@ -361,7 +350,6 @@ fn rdma_is_asked_for_in_any_case_of_letters_and_by_the_last_word() {
 
 /// A volume of the user's that is called like ours, of whatever kind: both are in the pod, and each is where it
 /// belongs.
-#[test]
 fn a_users_volume_of_our_name_is_left_alone() {
     let Some(mut cluster) = Cluster::start() else { return };
     let theirs = json!([
@@ -394,7 +382,6 @@ fn a_users_volume_of_our_name_is_left_alone() {
     }
 }
 
-#[test]
 fn the_drivers_container_may_be_the_twentieth() {
     let Some(mut cluster) = Cluster::start() else { return };
     for (name, place) in [("wrapper", DRIVER), ("shim", DRIVER), ("keep", PEERMEM)] {
@@ -414,7 +401,6 @@ fn the_drivers_container_may_be_the_twentieth() {
 }
 
 /// What our containers bring into somebody else's pod: no token, no right, no other quality of service.
-#[test]
 fn our_containers_are_as_small_as_can_be() {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut pod = pod_of(&fixture("clusterpolicy"));
@@ -439,7 +425,6 @@ fn our_containers_are_as_small_as_can_be() {
 }
 
 /// kubernetes#142181: API servers up to 1.36.4 panic on them.
-#[test]
 fn no_patch_has_a_list_of_objects_as_its_value() {
     for policy in POLICIES.map(policy) {
         for mutation in policy["spec"]["mutations"].as_array().unwrap() {
@@ -451,7 +436,6 @@ fn no_patch_has_a_list_of_objects_as_its_value() {
     }
 }
 
-#[test]
 fn the_wrapper_becomes_what_the_drivers_container_would_have_been() {
     let Some(mut cluster) = Cluster::start() else { return };
     for components in [&[][..], &["image-volume"], &["dry-run"], &["v1beta1", "image-volume"]] {
@@ -509,7 +493,6 @@ fn the_wrapper_becomes_what_the_drivers_container_would_have_been() {
     }
 }
 
-#[test]
 fn the_shim_stands_where_modprobe_is_called_and_nowhere_else() {
     let Some(mut cluster) = Cluster::start() else { return };
     let policy = policy("shim");
@@ -538,7 +521,6 @@ fn the_shim_stands_where_modprobe_is_called_and_nowhere_else() {
     }
 }
 
-#[test]
 fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
     let Some(mut cluster) = Cluster::start() else { return };
     for components in [&[][..], &["image-volume"], &["v1beta1"], &["openshift"]] {
@@ -616,7 +598,6 @@ fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
 }
 
 /// In whatever order the API server takes them, one is no hindrance to the others.
-#[test]
 fn the_policies_go_together_in_every_order() {
     let Some(mut cluster) = Cluster::start() else { return };
     let policies = ["admission", "wrapper", "shim", "keep"].map(policy);
@@ -640,7 +621,6 @@ fn the_policies_go_together_in_every_order() {
 }
 
 /// The overlay for `NVLink` 5 takes every driver pod, and the gate asks the node.
-#[test]
 fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
     let Some(mut cluster) = Cluster::start() else { return };
     let rendered = render_with(&["nvlink5"], &[]);
@@ -696,7 +676,6 @@ fn orders<'a>(all: &[&'a Value]) -> Vec<Vec<&'a Value>> {
     (0..all.len()).flat_map(with_first).collect()
 }
 
-#[test]
 fn components_set_what_they_say() {
     if !can_kubectl() {
         return;
@@ -729,7 +708,6 @@ fn components_set_what_they_say() {
 }
 
 /// Until somebody sets it no policy compiles, and the API server refuses it; tests/engine.rs has its words.
-#[test]
 fn the_image_is_unset_until_somebody_sets_it() {
     if !can_kubectl() {
         return;
@@ -752,7 +730,6 @@ fn the_image_is_unset_until_somebody_sets_it() {
 }
 
 /// From outside, in a kustomization above an overlay: the example's two lines.
-#[test]
 fn a_kustomization_above_an_overlay_sets_what_it_wants() {
     if !can_kubectl() {
         return;
@@ -765,7 +742,6 @@ fn a_kustomization_above_an_overlay_sets_what_it_wants() {
     assert_eq!((variable(&gate, "timeout"), variable(&wrapper, "timeout")), (Some("'60m'"), Some("'8m'")));
 }
 
-#[test]
 fn the_stop_gap_appends_once_and_then_refuses() {
     if !can_kubectl() {
         return;
@@ -798,7 +774,6 @@ fn the_stop_gap_appends_once_and_then_refuses() {
 }
 
 /// The image's own RUN, on scripts of our own that are shaped like the driver's.
-#[test]
 fn the_derived_image_gates_what_builds_and_loads() {
     let scratch = TempDir::new().unwrap();
     let bin = scratch.path();
@@ -852,7 +827,6 @@ fn the_derived_image_gates_what_builds_and_loads() {
 }
 
 /// Of what can go wrong in an expression, most would show in a cluster alone. Here it shows.
-#[test]
 fn the_evaluation_sees_what_it_looks_for() {
     let Some(mut cluster) = Cluster::start() else { return };
     let policy = named(&render_with(&["wrapper"], &[]), "peermem-gate");
@@ -885,4 +859,35 @@ fn the_evaluation_sees_what_it_looks_for() {
         let error = answer["error"].as_str().unwrap_or_else(|| panic!("{wrong} is accepted: {answer}"));
         assert!(error.contains(words), "{wrong}: {error}");
     }
+}
+
+fn main() -> ExitCode {
+    suite![
+        every_manifest_says_what_it_survives_and_what_it_needs,
+        the_document_leads_to_every_manifest,
+        every_container_is_narrow_and_asks_for_resources,
+        the_schemas_accept_every_manifest,
+        the_other_kinds_have_the_right_shape,
+        every_policy_matches_the_drivers_pods_alone,
+        the_init_container_is_appended_once_and_is_the_one_in_plain_yaml,
+        a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,
+        the_gate_takes_the_settings_that_it_is_given,
+        a_pod_without_rdma_or_without_its_manager_is_left_alone,
+        rdma_is_asked_for_in_any_case_of_letters_and_by_the_last_word,
+        a_users_volume_of_our_name_is_left_alone,
+        the_drivers_container_may_be_the_twentieth,
+        our_containers_are_as_small_as_can_be,
+        no_patch_has_a_list_of_objects_as_its_value,
+        the_wrapper_becomes_what_the_drivers_container_would_have_been,
+        the_shim_stands_where_modprobe_is_called_and_nowhere_else,
+        the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs,
+        the_policies_go_together_in_every_order,
+        the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for,
+        components_set_what_they_say,
+        the_image_is_unset_until_somebody_sets_it,
+        a_kustomization_above_an_overlay_sets_what_it_wants,
+        the_stop_gap_appends_once_and_then_refuses,
+        the_derived_image_gates_what_builds_and_loads,
+        the_evaluation_sees_what_it_looks_for
+    ]
 }

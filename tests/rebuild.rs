@@ -12,12 +12,12 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{
-    DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can, can_mount, code, gate, output,
-    refusal, skip,
+    DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can, can_mount, code, gate, note,
+    output, refusal, skip, suite,
 };
 
 const VERSION: &str = "595.45.04";
@@ -218,7 +218,6 @@ fn is_alive(pid: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-#[test]
 fn a_stub_is_planned_rebuilt_used_and_undone() {
     let Some(place) = Place::new() else { return };
     let stub = fs::read(place.node.path(&format!("{VIDEO}/nvidia-peermem.ko"))).expect("a stub");
@@ -257,7 +256,6 @@ fn a_stub_is_planned_rebuilt_used_and_undone() {
     assert_eq!(place.called().iter().filter(|call| call.starts_with("depmod")).count(), 2);
 }
 
-#[test]
 fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
     let Some(place) = Place::new() else { return };
     place.making(
@@ -288,7 +286,6 @@ fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
 }
 
 /// Whatever directory holds the sources, and whatever MOFED's tree looks like.
-#[test]
 fn every_layout_of_sources_and_headers_is_found() {
     let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
     let layouts: [(&str, Change<'_>); 6] = [
@@ -324,7 +321,6 @@ fn every_layout_of_sources_and_headers_is_found() {
     }
 }
 
-#[test]
 fn arm64_takes_its_own_directory() {
     let Some(place) = Place::new() else { return };
     // The modules are x86_64's: a machine that calls itself aarch64 refuses what was built.
@@ -425,7 +421,6 @@ fn obstacles() -> Vec<(Kind, BoxedChange)> {
     ]
 }
 
-#[test]
 fn every_obstacle_is_a_refusal_with_its_reason() {
     let obstacles = obstacles();
     // These three have tests of their own below.
@@ -450,7 +445,6 @@ fn every_obstacle_is_a_refusal_with_its_reason() {
     }
 }
 
-#[test]
 fn a_build_that_comes_to_nothing_installs_nothing() {
     for (making, words) in [
         (
@@ -489,7 +483,6 @@ fn a_build_that_comes_to_nothing_installs_nothing() {
     }
 }
 
-#[test]
 fn a_full_disk_is_a_refusal_or_leaves_nothing_behind() {
     if !can_mount() {
         return;
@@ -517,7 +510,6 @@ fn a_full_disk_is_a_refusal_or_leaves_nothing_behind() {
     }
 }
 
-#[test]
 fn a_build_that_hangs_is_ended_with_all_its_processes() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; echo $$ >/make; wait");
@@ -533,7 +525,6 @@ fn a_build_that_hangs_is_ended_with_all_its_processes() {
     place.assert_clean();
 }
 
-#[test]
 fn what_a_killed_one_leaves_is_ended_and_cleaned_up() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
@@ -554,7 +545,6 @@ fn what_a_killed_one_leaves_is_ended_and_cleaned_up() {
     assert!(place.is_installed());
 }
 
-#[test]
 fn a_signal_ends_a_build_and_is_the_exit_code() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
@@ -567,7 +557,6 @@ fn a_signal_ends_a_build_and_is_the_exit_code() {
     place.assert_clean();
 }
 
-#[test]
 fn mofed_that_begins_its_swap_ends_a_build() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
@@ -587,7 +576,6 @@ fn mofed_that_begins_its_swap_ends_a_build() {
 }
 
 /// Between the look before the build and the one after it MOFED was another.
-#[test]
 fn what_was_built_for_modules_that_are_gone_is_not_installed() {
     let Some(place) = Place::new() else { return };
     place.making("rm -r /sys/module/ib_core.new; cp -r /sys/module/ib_core /sys/module/ib_core.new; mv /sys/module/ib_core /gone; mv /sys/module/ib_core.new /sys/module/ib_core; cp $made $copy/nvidia-peermem.ko");
@@ -597,7 +585,6 @@ fn what_was_built_for_modules_that_are_gone_is_not_installed() {
     place.assert_clean();
 }
 
-#[test]
 fn a_program_of_the_users_is_told_what_it_needs() {
     let Some(place) = Place::new() else { return };
     let builder = place.node.path("builder");
@@ -631,7 +618,6 @@ fn a_program_of_the_users_is_told_what_it_needs() {
 }
 
 /// What it leaves is judged as what `make` leaves.
-#[test]
 fn a_program_of_the_users_that_fails_installs_nothing() {
     for (script, ends, words) in [
         ("echo 'no compiler' >&2; exit 7", 125, "ended with 7: no compiler"),
@@ -661,7 +647,6 @@ fn a_program_of_the_users_that_fails_installs_nothing() {
 }
 
 /// `SELinux` lets the kernel read modules of certain labels only.
-#[test]
 fn the_module_gets_the_label_of_its_neighbour() {
     const LABEL: &str = "security.selinux";
     let Some(place) = Place::new() else { return };
@@ -679,7 +664,6 @@ fn the_module_gets_the_label_of_its_neighbour() {
 }
 
 /// `modprobe -d ROOT nvidia-peermem`, as the driver's container calls it.
-#[test]
 fn the_shim_rebuilds_before_it_loads() {
     let Some(place) = Place::new() else { return };
     let root = place.node.root().display();
@@ -708,7 +692,6 @@ fn the_shim_rebuilds_before_it_loads() {
     assert_eq!(place.called().last().map(String::as_str), Some("load updates/nvidia-peermem.ko"), "{said}");
 }
 
-#[test]
 fn load_rebuilds_only_when_asked_and_loads_what_was_built() {
     let Some(place) = Place::new() else { return };
     let (ends, said) = refusal(&mut place.run("load", &["--timeout", "20s"]));
@@ -724,7 +707,6 @@ fn load_rebuilds_only_when_asked_and_loads_what_was_built() {
 
 /// Off costs nothing: `wait` and `check` touch no file of a rebuild, and `load` only the note of who built the
 /// module.
-#[test]
 fn without_being_asked_nothing_of_a_rebuild_is_looked_at() {
     if !can(&["strace", "--version"]) {
         return;
@@ -750,12 +732,11 @@ fn without_being_asked_nothing_of_a_rebuild_is_looked_at() {
             assert!(named(name).is_empty(), "{verb}: {:#?}", named(name));
         }
         let notes = named(WORKSHOP);
-        println!("{verb}: {} calls with a file's name, {} of the note", trace.lines().count(), notes.len());
+        note!("{verb}: {} calls with a file's name, {} of the note", trace.lines().count(), notes.len());
         assert!(notes.is_empty() || verb == "load" && notes.len() <= 16, "{verb}: {notes:#?}");
     }
 }
 
-#[test]
 fn nothing_is_rebuilt_before_everything_else_has_settled() {
     let Some(place) = Place::new() else { return };
     place.node.remove(MARKER);
@@ -768,7 +749,6 @@ fn nothing_is_rebuilt_before_everything_else_has_settled() {
 }
 
 /// A MOFED upgrade with another ABI: no drain, no new pod.
-#[test]
 fn keep_rebuilds_for_each_mofed_and_loads_again() {
     let Some(place) = Place::new() else { return };
     let status = place.node.path("status.json");
@@ -801,7 +781,6 @@ fn keep_rebuilds_for_each_mofed_and_loads_again() {
     assert_eq!(status["keep"]["rebuilds"]["installed"], 2, "{text}");
 }
 
-#[test]
 fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
     let Some(place) = Place::new() else { return };
     place.making("exit 1");
@@ -821,7 +800,6 @@ fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
     assert_eq!(place.makes(), 2);
 }
 
-#[test]
 fn keep_told_to_end_ends_a_build_at_once() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
@@ -836,7 +814,6 @@ fn keep_told_to_end_ends_a_build_at_once() {
 }
 
 /// `OpenShift`: where the toolkit's container built a stub, the wrapper removes `driver_built`, once for each MOFED.
-#[test]
 fn the_driver_toolkit_is_told_to_build_again_once_for_each_mofed() {
     let Some(place) = Place::new() else { return };
     let shared = place.node.path("shared");
@@ -895,7 +872,6 @@ fn the_driver_toolkit_is_told_to_build_again_once_for_each_mofed() {
 /// NVIDIA's own sources (tests/vm/real), and a real compiler. Both traps are real, and neither is stepped into: a
 /// second `make` in the same tree ends with 0 and makes what the first one made. The second time `load` does all, and
 /// its time is shown beside that of a plain `make`.
-#[test]
 fn nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other() {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm");
     let source = target.join("nvidia-open-kernel-source");
@@ -927,7 +903,7 @@ fn nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other() {
         let ran = support::wrapped(by.into_iter().chain(paths), &rebuild).output().expect("it runs");
         let said = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(code(ran.status), 0, "{generation}: {said}");
-        println!("{}", String::from_utf8_lossy(&ran.stdout));
+        note!("{}", String::from_utf8_lossy(&ran.stdout));
 
         let symvers = fs::read_to_string(place.node.path(SYMVERS)).expect("a Module.symvers");
         let crc = |name: &str| {
@@ -998,3 +974,32 @@ MODPROBE
     echo "plain make from $begun to $made, from ready to the end from $ready to $(now)"
     cp $root/lib/modules/@KERNEL@/updates/nvidia-peermem.ko "$node/rebuilt.ko"
 "#;
+
+fn main() -> ExitCode {
+    suite![
+        a_stub_is_planned_rebuilt_used_and_undone,
+        the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more,
+        every_layout_of_sources_and_headers_is_found,
+        arm64_takes_its_own_directory,
+        every_obstacle_is_a_refusal_with_its_reason,
+        a_build_that_comes_to_nothing_installs_nothing,
+        a_full_disk_is_a_refusal_or_leaves_nothing_behind,
+        a_build_that_hangs_is_ended_with_all_its_processes,
+        what_a_killed_one_leaves_is_ended_and_cleaned_up,
+        a_signal_ends_a_build_and_is_the_exit_code,
+        mofed_that_begins_its_swap_ends_a_build,
+        what_was_built_for_modules_that_are_gone_is_not_installed,
+        a_program_of_the_users_is_told_what_it_needs,
+        a_program_of_the_users_that_fails_installs_nothing,
+        the_module_gets_the_label_of_its_neighbour,
+        the_shim_rebuilds_before_it_loads,
+        load_rebuilds_only_when_asked_and_loads_what_was_built,
+        without_being_asked_nothing_of_a_rebuild_is_looked_at,
+        nothing_is_rebuilt_before_everything_else_has_settled,
+        keep_rebuilds_for_each_mofed_and_loads_again,
+        keep_stays_blocked_after_a_failure_until_mofed_is_another,
+        keep_told_to_end_ends_a_build_at_once,
+        the_driver_toolkit_is_told_to_build_again_once_for_each_mofed,
+        nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other
+    ]
+}

@@ -12,6 +12,8 @@ use std::process::{Command, ExitCode};
 use std::{env, fs, panic};
 
 thread_local! {
+    /// A test of [`run`]'s is on this thread.
+    static CAN_SKIP: Cell<bool> = const { Cell::new(false) };
     /// Why the test on this thread cannot be run here.
     static SKIPPED: Cell<Option<String>> = const { Cell::new(None) };
     /// What the test on this thread shows when it fails; `None` where it shows all at once.
@@ -36,6 +38,7 @@ pub(crate) fn run(tests: &[(&'static str, fn())]) -> ExitCode {
     panic::set_hook(Box::new(|panicked| keep_note(&panicked.to_string())));
     let trial = |&(name, test): &(&'static str, fn())| {
         Trial::ignorable_test(name, move || {
+            CAN_SKIP.set(true);
             SKIPPED.set(None);
             NOTES.set((!shows_all).then(Vec::new));
             let ended = panic::catch_unwind(test);
@@ -88,6 +91,8 @@ pub(crate) fn skip(reason: &str) {
 
 /// The same of a test that may be skipped everywhere.
 pub(crate) fn set_aside(reason: &str) {
+    // The standard harness would print "ok".
+    assert!(CAN_SKIP.get(), "this file of tests needs a `suite!` to skip a test ({reason})");
     keep_note(&format!("skipped: {reason}"));
     SKIPPED.set(Some(reason.to_owned()));
 }
