@@ -10,6 +10,8 @@ mod obstacle;
 mod plan;
 pub mod recipe;
 pub mod record;
+#[cfg(test)]
+pub(crate) mod sample;
 
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was found to what will be done, or to what is in the way.
 
+#[cfg(test)]
+mod tests;
+
 use super::{Kind, Material, Obstacle, Sources, Tool, is_all_that_is_missing, recipe};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
@@ -117,11 +120,14 @@ pub fn plan(
     signatures(seen)?;
     let nvidia_version = nvidia_version(seen)?;
     let nvidia = nvidia(material)?;
-    let builder = match program {
-        Some(program) => Builder::Program(program.to_owned()),
-        None => make(material, &nvidia_version)?,
+    let symvers = || symvers(seen, material, &nvidia.1);
+    let (builder, symvers) = if let Some(program) = program {
+        (Builder::Program(program.to_owned()), symvers()?)
+    } else {
+        let (sources, headers) = (sources(material, &nvidia_version)?, headers(material)?);
+        let symvers = symvers()?;
+        (make(material, sources, headers)?, symvers)
     };
-    let symvers = symvers(seen, material, &nvidia.1)?;
     let depmod = tool(material, Tool::Depmod, "depmod")?;
     place(material)?;
     Ok(Plan {
@@ -199,17 +205,19 @@ fn nvidia(material: &Material) -> Result<(PathBuf, BTreeMap<String, u32>), Obsta
     }
 }
 
-fn make(material: &Material, version: &str) -> Result<Builder, Obstacle> {
-    let sources = sources(material, version)?;
-    let Some(headers) = material.headers.clone() else {
+fn headers(material: &Material) -> Result<PathBuf, Obstacle> {
+    material.headers.clone().ok_or_else(|| {
         let release = &material.pair.kernel;
         let why = format!(
             "neither /lib/modules/{release}/build, /usr/src/linux-headers-{release} nor \
                 /usr/src/kernels/{release} is a kernel's build tree below {}",
             material.driver_root.display()
         );
-        return Err(Obstacle::new(Kind::HeadersMissing, why));
-    };
+        Obstacle::new(Kind::HeadersMissing, why)
+    })
+}
+
+fn make(material: &Material, sources: &Sources, headers: PathBuf) -> Result<Builder, Obstacle> {
     tool(material, Tool::Compiler, "gcc or cc")?;
     Ok(Builder::Make {
         make: tool(material, Tool::Make, "make")?,

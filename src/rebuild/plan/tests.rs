@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Each obstacle alone, every two of them together, and the plan where there is none.
+
+use super::*;
+use crate::observation::SysModule;
+use crate::observation::{ProcModule, ProcState, SysState, Unreadable};
+use crate::rebuild::sample::{self, CRC, RELEASE, VERSION};
+
+/// What is known before a plan.
+struct Case {
+    conditions: Vec<Condition>,
+    seen: Observation,
+    material: Material,
+}
+
+impl Case {
+    /// Everything is there.
+    fn new() -> Self {
+        Self { conditions: sample::conditions(), seen: sample::seen(), material: sample::material() }
+    }
+
+    fn with(change: impl Fn(&mut Self)) -> Self {
+        let mut case = Self::new();
+        change(&mut case);
+        case
+    }
+
+    fn plan_by(self, program: Option<&Path>) -> Result<Plan, Obstacle> {
+        plan(program, &Verdict::of(self.conditions), &self.seen, &self.material)
+    }
+
+    fn plan(self) -> Result<Plan, Obstacle> {
+        self.plan_by(None)
+    }
+
+    /// In the place of its namesake, or as one more.
+    fn condition(&mut self, r#type: ConditionType, reason: Reason) {
+        self.conditions.retain(|c| c.r#type != r#type);
+        self.conditions.push(Condition::new(r#type, reason, "as the test says"));
+    }
+
+    fn peermem_is(&mut self, reason: Reason) {
+        self.condition(ConditionType::PeermemUsable, reason);
+    }
+
+    fn signatures(&mut self) -> &mut Signatures {
+        &mut self.seen.peermem.as_mut().unwrap().signatures
+    }
+
+    fn loads_peermem(&mut self) {
+        let line = ProcModule {
+            name: "nvidia_peermem".into(),
+            size: 1,
+            refcount: Some(0),
+            users: Vec::new(),
+            state: ProcState::Live,
+            address: "0x0".into(),
+            taint: "OE".into(),
+        };
+        self.seen.modules.proc.as_mut().unwrap().modules.push(line);
+        let in_sysfs = sample::sys_module(SysState::Live, None);
+        self.seen.modules.sys.insert("nvidia_peermem".to_owned(), in_sysfs);
+    }
+
+    fn nvidia(&mut self) -> &mut SysModule {
+        self.seen.modules.sys.get_mut("nvidia").unwrap()
+    }
+
+    /// The CRCs of the MOFED that is live.
+    fn offers(&mut self, offer: Offer) {
+        self.seen.peermem.as_mut().unwrap().peer_memory = offer;
+    }
+}
+
+fn unreadable() -> Unreadable {
+    Unreadable { path: "/sys/x".into(), why: "Permission denied".to_owned() }
+}
+
+fn path(path: &str) -> PathBuf {
+    PathBuf::from(path)
+}
+
+type Row = (Kind, &'static str, fn(&mut Case));
+
+/// What puts each of them in the way, in the order of [`Kind::ALL`], and words of its message.
+const OBSTACLES: &[Row] = &[
+    (Kind::DoesNotApply, "as the test says", |case| {
+        case.condition(ConditionType::NicPresent, Reason::NoRdmaDevice);
+    }),
+    (Kind::Loaded, "nvidia_peermem is loaded", Case::loads_peermem),
+    (Kind::NotReady, "MarkerPresent: MarkerAbsent", |case| {
+        case.condition(ConditionType::MarkerPresent, Reason::MarkerAbsent);
+    }),
+    (Kind::NotCurable, "PeermemUsable: LegacyClientLoaded", |case| {
+        case.peermem_is(Reason::LegacyClientLoaded);
+    }),
+    (Kind::SignaturesEnforced, "sig_enforce", |case| case.signatures().enforced = Ok(Some(true))),
+    (Kind::SignaturesUnknown, "/sys/x: Permission denied", |case| {
+        case.signatures().lockdown = Err(unreadable());
+    }),
+    (Kind::NvidiaNotLive, "nvidia is not loaded", |case| case.nvidia().version = Ok(None)),
+    (Kind::NvidiaFileMissing, "no nvidia.ko", |case| case.material.nvidia = Err("no nvidia.ko".to_owned())),
+    (Kind::NvidiaWithoutVersions, "/lib/modules/nvidia.ko has no CRCs", |case| {
+        if let Ok((_, crcs)) = &mut case.material.nvidia {
+            crcs.clear();
+        }
+    }),
+    (Kind::SourcesMissing, "no sources of nvidia 595.45.04", |case| case.material.sources.clear()),
+    (Kind::VersionDiffers, "/usr/src/nvidia-595.45.04 is of 580.1", |case| {
+        case.material.sources.iter_mut().for_each(|sources| sources.version = Some("580.1".to_owned()));
+    }),
+    (Kind::RecipeDoesNotFit, "there is no common", |case| {
+        let misfit = Some("there is no common".to_owned());
+        case.material.sources.iter_mut().for_each(|sources| sources.misfit.clone_from(&misfit));
+    }),
+    (Kind::HeadersMissing, "/usr/src/linux-headers-6.1.0-56-amd64", |case| case.material.headers = None),
+    (Kind::SymversUnusable, "another CRC there than 0x00000007, which /loaded.ko", |case| {
+        case.offers(Offer::LoadedFile("/loaded.ko".into(), sample::offered(7)));
+    }),
+    (Kind::ToolMissing, "no make below /run/nvidia/driver", |case| {
+        case.material.tools.remove(&Tool::Make);
+    }),
+    (Kind::Unwritable, "a read-only file system", |case| {
+        case.material.unwritable = Some("a read-only file system".to_owned());
+    }),
+    (Kind::NoRoom, "1 MiB are free", |case| case.material.free = Some(1 << 20)),
+    (Kind::ForeignFile, "did not install the existing /theirs.ko", |case| {
+        case.material.foreign = Some("/theirs.ko".into());
+    }),
+    (Kind::AlreadyTried, "make ended with 2", |case| {
+        case.material.tried = Some("make ended with 2".to_owned());
+    }),
+];
+
+#[test]
+fn each_obstacle_alone_is_the_one_that_is_named() {
+    for (kind, words, change) in OBSTACLES {
+        let obstacle = Case::with(change).plan().unwrap_err();
+        assert_eq!(obstacle.kind, *kind, "{obstacle}");
+        assert!(obstacle.message.contains(words), "{obstacle}");
+    }
+    // The lock of another rebuild is the builder's to find.
+    let kinds: Vec<_> = OBSTACLES.iter().map(|(kind, ..)| *kind).chain([Kind::Busy]).collect();
+    assert_eq!(kinds, Kind::ALL);
+}
+
+#[test]
+fn of_two_obstacles_the_first_in_the_list_is_named() {
+    for (at, (first, _, change)) in OBSTACLES.iter().enumerate() {
+        for (second, _, another) in &OBSTACLES[at + 1..] {
+            for order in [[change, another], [another, change]] {
+                let obstacle =
+                    Case::with(|case| order.iter().for_each(|change| change(case))).plan().unwrap_err();
+                assert_eq!(obstacle.kind, *first, "with {second}: {obstacle}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_made_of_what_was_found() {
+    let plan = Case::new().plan().unwrap();
+    let material = sample::material();
+    assert_eq!(plan.reason, Reason::StubModule);
+    assert_eq!(plan.driver_root, material.driver_root);
+    assert_eq!(plan.kernel, (RELEASE.to_owned(), "x86_64".to_owned()));
+    assert_eq!(plan.nvidia_version, VERSION);
+    let builder = Builder::Make {
+        make: path("/usr/bin/make"),
+        sources: path("/usr/src/nvidia-595.45.04"),
+        headers: path("/lib/modules/6.1.0-56-amd64/build"),
+        names_headers: false,
+    };
+    assert_eq!(plan.builder, builder);
+    assert_eq!(Ok(plan.symvers.clone()), material.symvers);
+    assert_eq!(Ok(plan.nvidia.clone()), material.nvidia);
+    assert_eq!((plan.depmod.clone(), plan.processors), (path("/usr/bin/depmod"), 4));
+    assert_eq!(plan.target(), path("/lib/modules/6.1.0-56-amd64/updates/nvidia-peermem.ko"));
+}
+
+#[test]
+fn a_plan_for_a_person_names_every_step() {
+    let steps = "\
+nvidia-peermem.ko can be rebuilt (StubModule): everything needed exists
+driver's root: /run/nvidia/driver
+kernel: 6.1.0-56-amd64 (x86_64)
+nvidia: 595.45.04, symbols from /lib/modules/nvidia.ko
+  0x86ac1260 nvidia_p2p_get_pages
+MOFED: symbols from /usr/src/ofa_kernel/x86_64/Module.symvers
+BUILD
+install: /lib/modules/6.1.0-56-amd64/updates/nvidia-peermem.ko
+then: /usr/bin/depmod 6.1.0-56-amd64
+";
+    let make = "\
+sources: /usr/src/nvidia-595.45.04
+kernel headers: /usr/src/linux-headers
+copy: /copy
+build: /usr/bin/make -C /copy -j4 modules NV_KERNEL_MODULES=nvidia-peermem KERNEL_UNAME=6.1.0-56-amd64 \
+OFA_DIR=/copy/ofa SYSSRC=/usr/src/linux-headers";
+    let mut elsewhere = Case::new();
+    elsewhere.material.headers = Some("/usr/src/linux-headers".into());
+    elsewhere.material.headers_are_linked = false;
+    let text = elsewhere.plan().unwrap().text(Path::new("/copy"));
+    assert_eq!(text, steps.replace("BUILD", make));
+    let text = Case::new().plan_by(Some(Path::new("/builder"))).unwrap().text(Path::new("/copy"));
+    assert_eq!(text, steps.replace("BUILD", "build: /builder"));
+}
+
+#[test]
+fn a_program_of_the_users_needs_no_sources_no_headers_and_no_compiler() {
+    let program = Path::new("/builder");
+    let spared = [
+        Kind::SourcesMissing,
+        Kind::VersionDiffers,
+        Kind::RecipeDoesNotFit,
+        Kind::HeadersMissing,
+        Kind::ToolMissing,
+    ];
+    for (kind, _, change) in OBSTACLES {
+        let planned = Case::with(change).plan_by(Some(program));
+        match planned {
+            Ok(plan) => {
+                assert!(spared.contains(kind), "{kind}");
+                assert_eq!(plan.builder, Builder::Program(program.to_owned()));
+            }
+            Err(obstacle) => assert!(obstacle.kind == *kind && !spared.contains(kind), "{obstacle}"),
+        }
+    }
+    let without_depmod = Case::with(|case| _ = case.material.tools.remove(&Tool::Depmod));
+    assert_eq!(without_depmod.plan_by(Some(program)).unwrap_err().kind, Kind::ToolMissing);
+}
+
+#[test]
+fn each_of_the_three_tools_is_needed() {
+    for (tool, name) in [(Tool::Make, "make"), (Tool::Compiler, "gcc or cc"), (Tool::Depmod, "depmod")] {
+        let obstacle = Case::with(|case| _ = case.material.tools.remove(&tool)).plan().unwrap_err();
+        assert_eq!(obstacle.kind, Kind::ToolMissing);
+        assert!(obstacle.message.contains(&format!("no {name} below")), "{obstacle}");
+    }
+}
+
+#[test]
+fn only_a_fault_of_the_module_file_is_rebuilt() {
+    for reason in Reason::ALL.iter().copied() {
+        let planned = Case::with(|case| case.peermem_is(reason)).plan();
+        match planned {
+            Ok(plan) => assert!(reason.is_cured_by_rebuild() && plan.reason == reason, "{reason}"),
+            Err(obstacle) => {
+                assert!(!reason.is_cured_by_rebuild(), "{reason}: {obstacle}");
+                let is_signature = reason == Reason::UnsignedModule;
+                assert_eq!(obstacle.kind == Kind::SignaturesEnforced, is_signature, "{reason}: {obstacle}");
+            }
+        }
+    }
+    let unasked = Case::with(|case| case.conditions.retain(|c| c.r#type != ConditionType::PeermemUsable));
+    let obstacle = unasked.plan().unwrap_err();
+    assert_eq!(obstacle, Obstacle::new(Kind::NotCurable, "nvidia-peermem was not inspected"));
+}
+
+#[test]
+fn a_module_is_loaded_unless_both_witnesses_say_that_it_is_not() {
+    let changes: [fn(&mut Case); 4] = [
+        Case::loads_peermem,
+        |case| case.seen.modules.proc = Err(unreadable()),
+        |case| _ = case.seen.modules.sys.remove("nvidia_peermem"),
+        |case| {
+            let going = sample::sys_module(SysState::Going, None);
+            case.seen.modules.sys.insert("nvidia_peermem".to_owned(), going);
+        },
+    ];
+    for change in changes {
+        assert_eq!(Case::with(change).plan().unwrap_err().kind, Kind::Loaded);
+    }
+}
+
+/// An unsigned module is built only for a kernel that is known to take it.
+#[test]
+fn a_signature_policy_that_is_unknown_is_an_obstacle() {
+    let lockdown = |mode: &str| Ok(Some(mode.to_owned()));
+    let enforced = Some(Kind::SignaturesEnforced);
+    let unknown = Some(Kind::SignaturesUnknown);
+    let cases = [
+        (Ok(None), Ok(None), None),
+        (Ok(Some(false)), Ok(None), None),
+        (Ok(Some(false)), lockdown("none"), None),
+        (Ok(None), lockdown("integrity"), enforced),
+        (Ok(None), lockdown("confidentiality"), enforced),
+        (Ok(Some(true)), lockdown("none"), enforced),
+        (Ok(Some(true)), Err(unreadable()), enforced),
+        (Err(unreadable()), lockdown("integrity"), enforced),
+        (Err(unreadable()), Ok(None), unknown),
+        (Err(unreadable()), lockdown("none"), unknown),
+        (Ok(Some(false)), Err(unreadable()), unknown),
+        (Ok(None), Err(unreadable()), unknown),
+    ];
+    for (enforced, lockdown, kind) in cases {
+        let signatures = Signatures { enforced, lockdown };
+        let planned = Case::with(|case| *case.signatures() = signatures.clone()).plan();
+        assert_eq!(planned.err().map(|obstacle| obstacle.kind), kind, "{signatures:?}");
+    }
+}
+
+#[test]
+fn an_nvidia_without_a_version_is_not_live() {
+    let obstacle = Case::with(|case| case.nvidia().version = Err(unreadable())).plan().unwrap_err();
+    assert_eq!(obstacle, Obstacle::new(Kind::NvidiaNotLive, "/sys/x: Permission denied"));
+    let absent = Case::with(|case| _ = case.seen.modules.sys.remove("nvidia"));
+    assert_eq!(absent.plan().unwrap_err().kind, Kind::NvidiaNotLive);
+}
+
+#[test]
+fn sources_of_the_live_version_are_taken_wherever_they_are_in_the_list() {
+    let other = Sources { directory: path("/usr/src/nvidia-580.1"), version: None, misfit: None };
+    let both = Case::with(|case| case.material.sources.insert(0, other.clone()));
+    let Builder::Make { sources, .. } = both.plan().unwrap().builder else { panic!("make builds") };
+    assert_eq!(sources, path("/usr/src/nvidia-595.45.04"));
+    let obstacle = Case::with(|case| case.material.sources = vec![other.clone()]).plan().unwrap_err();
+    assert!(obstacle.message.contains("is of an unknown version"), "{obstacle}");
+}
+
+/// What is built against another MOFED's headers would not load.
+#[test]
+fn symbols_of_another_mofed_are_an_obstacle() {
+    let of = |text: &str| {
+        let text = text.to_owned();
+        Case::with(|case| case.material.symvers = Ok(("/symvers".into(), text.clone()))).plan()
+    };
+    assert!(of(&sample::symvers(CRC)).is_ok());
+    let [first, second] = [0, 1].map(|at| sample::symvers(CRC).lines().nth(at).unwrap().to_owned() + "\n");
+    let other = sample::symvers(7);
+    let other = other.lines().nth(1).unwrap();
+    for text in
+        [&sample::symvers(7), &format!("{first}{other}\n"), &first.replace("0x", ""), &first, &second, ""]
+    {
+        assert_eq!(of(text).unwrap_err().kind, Kind::SymversUnusable, "{text}");
+    }
+    let symvers = Case::with(|case| case.material.symvers = Err(unreadable())).plan().unwrap_err();
+    assert_eq!(symvers, Obstacle::new(Kind::SymversUnusable, "/sys/x: Permission denied"));
+    let unknown =
+        Case::with(|case| case.offers(Offer::Unknown("two of them".to_owned()))).plan().unwrap_err();
+    assert_eq!(unknown, Obstacle::new(Kind::SymversUnusable, "two of them"));
+    // Where the loaded module's file is not there, the headers are all that there is.
+    let offer = || Offer::Symvers("/symvers".into(), sample::offered(7));
+    assert!(Case::with(|case| case.offers(offer())).plan().is_ok());
+}
+
+#[test]
+fn room_counts_where_its_size_is_known() {
+    for (free, is_enough) in [(None, true), (Some(0), false), (Some(ROOM - 1), false), (Some(ROOM), true)] {
+        let planned = Case::with(|case| case.material.free = free).plan();
+        assert_eq!(planned.is_ok(), is_enough, "{free:?}");
+    }
+}
