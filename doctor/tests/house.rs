@@ -369,6 +369,25 @@ fn no_test_is_left_out_in_silence() {
     }
 }
 
+/// Else `tests/mutants by-hand` would change nothing, and prove nothing.
+#[test]
+fn every_mutant_made_by_hand_has_its_one_place() {
+    let list = read("tests/mutants-by-hand.txt");
+    let mutants = list.split("\n\n").skip(1);
+    assert!(mutants.clone().count() > 8);
+    for mutant in mutants {
+        let lines: Vec<_> = mutant.trim_end().lines().collect();
+        let [_, file, old, new, tests] = lines[..] else { panic!("not five lines: {mutant}") };
+        let [file, old, new, tests] = [(file, "in "), (old, "- "), (new, "+ "), (tests, "by ")]
+            .map(|(line, start)| line.strip_prefix(start).unwrap_or_else(|| panic!("no {start:?}: {line}")));
+        let program = read(file);
+        let program = program.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        assert_eq!(program.matches(old).count(), 1, "{file}: {old}");
+        assert_ne!(old, new);
+        assert!(file.trim_end_matches(".rs").ends_with(&tests.replace("::", "/")), "{file} by {tests}");
+    }
+}
+
 #[test]
 fn every_rust_file_names_its_licence() {
     for path in files_with("rs") {

@@ -68,16 +68,15 @@ impl OutputFile {
     }
 
     fn attempt(&self, work: impl FnOnce() -> io::Result<()>) -> Result<(), String> {
-        let mut under_way = self.under_way.borrow_mut();
-        if under_way.as_mut().is_some_and(|earlier| earlier.wait(Duration::ZERO).is_none()) {
-            self.warn_of_a_hang();
-            return Ok(());
+        let begin = || Subtask::begin(|| work().map_err(|error| errno::words(&error)));
+        match one_at_a_time(&mut self.under_way.borrow_mut(), begin, Subtask::wait) {
+            Attempted::Begun(done) => done.unwrap_or(Ok(())),
+            Attempted::Failed(error) => Err(errno::words(&error)),
+            Attempted::EarlierHangs => {
+                self.warn_of_a_hang();
+                Ok(())
+            }
         }
-        let subtask = Subtask::begin(|| work().map_err(|error| errno::words(&error)));
-        let mut subtask = subtask.map_err(|error| errno::words(&error))?;
-        let done = subtask.wait(PATIENCE);
-        *under_way = done.is_none().then_some(subtask);
-        done.unwrap_or(Ok(()))
     }
 
     fn warn_of_a_hang(&self) {
@@ -133,6 +132,37 @@ impl OutputFile {
     }
 }
 
+/// How the work came out, or did not yet: what [`Subtask::wait`] returns.
+type Done = Option<Result<(), String>>;
+
+/// An attempt to do something that may hang.
+#[derive(Debug)]
+enum Attempted {
+    /// It was begun, and either is done or hangs by now.
+    Begun(Done),
+    /// It could not be begun.
+    Failed(io::Error),
+    /// It was not begun, because the one before it has not ended: processes that hang must not pile up.
+    EarlierHangs,
+}
+
+fn one_at_a_time<Task>(
+    under_way: &mut Option<Task>,
+    begin: impl FnOnce() -> io::Result<Task>,
+    wait: impl Fn(&mut Task, Duration) -> Done,
+) -> Attempted {
+    if under_way.as_mut().is_some_and(|earlier| wait(earlier, Duration::ZERO).is_none()) {
+        return Attempted::EarlierHangs;
+    }
+    let mut task = match begin() {
+        Ok(task) => task,
+        Err(error) => return Attempted::Failed(error),
+    };
+    let done = wait(&mut task, PATIENCE);
+    *under_way = done.is_none().then_some(task);
+    Attempted::Begun(done)
+}
+
 pub(super) fn cannot_write(what: &str, path: &Path, why: &str) -> String {
     let path = path.display();
     format!("cannot write the {what} {path}: {why}: check that its directory exists and is writable")
@@ -167,6 +197,7 @@ mod tests {
     use super::*;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
+    use std::collections::VecDeque;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -176,6 +207,35 @@ mod tests {
     fn output(path: &Path) -> io::Result<OutputFile> {
         let file = OutputFile::at("file", path, Path::new(MARKER));
         file.check().map(|()| file)
+    }
+
+    /// A task of these answers, one at each wait.
+    fn task(answers: &[Done]) -> VecDeque<Done> {
+        answers.iter().cloned().collect()
+    }
+
+    fn wait(task: &mut VecDeque<Done>, limit: Duration) -> Done {
+        assert!(limit <= PATIENCE, "it is waited for too long");
+        task.pop_front().expect("an answer")
+    }
+
+    #[test]
+    fn while_a_write_hangs_no_other_is_begun() {
+        let mut under_way = None;
+        let hangs = task(&[None, None, None, Some(Ok(()))]);
+        let first = one_at_a_time(&mut under_way, || Ok(hangs), wait);
+        assert!(matches!(first, Attempted::Begun(None)));
+        for _ in 0..2 {
+            let next = one_at_a_time(&mut under_way, || panic!("a second process beside the first"), wait);
+            assert!(matches!(next, Attempted::EarlierHangs));
+        }
+        // The first has come back.
+        let refused = || Ok(task(&[Some(Err("No space left on device".to_owned()))]));
+        let next = one_at_a_time(&mut under_way, refused, wait);
+        assert!(matches!(next, Attempted::Begun(Some(Err(why))) if why.starts_with("No space")));
+        assert!(under_way.is_none(), "it has ended");
+        let next = one_at_a_time(&mut under_way, || Err(io::ErrorKind::WouldBlock.into()), wait);
+        assert!(matches!(next, Attempted::Failed(_)));
     }
 
     #[test]

@@ -123,22 +123,9 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
         }
         ForkResult::Parent { child } => {
             drop(writer);
-            let supervisor = Supervisor {
-                signals: terms.signals,
-                child,
-                is_apart,
-                worker: None,
-                line: Line::new(reader),
-                started,
-                limit: terms.limit.map(|limit| started + limit),
-                signal: None,
-                ended: None,
-                killed: None,
-                unheard: None,
-                cut_short: None,
-                status: None,
-            };
-            Ok(supervisor.watch())
+            let limit = terms.limit.map(|limit| started + limit);
+            let supervisor = Supervisor::new(terms.signals, child, Line::new(reader), started, limit);
+            Ok(Supervisor { is_apart, ..supervisor }.watch())
         }
     }
 }
@@ -187,7 +174,25 @@ struct Supervisor<'a> {
     status: Option<WaitStatus>,
 }
 
-impl Supervisor<'_> {
+impl<'a> Supervisor<'a> {
+    fn new(signals: &'a Signals, child: Pid, line: Line, started: BootTime, limit: Option<BootTime>) -> Self {
+        Self {
+            signals,
+            child,
+            is_apart: false,
+            worker: None,
+            line,
+            started,
+            limit,
+            signal: None,
+            ended: None,
+            killed: None,
+            unheard: None,
+            cut_short: None,
+            status: None,
+        }
+    }
+
     fn watch(mut self) -> Finished {
         loop {
             // What it left behind may hold the pipe open, so its end counts, once all its words are read.
@@ -317,5 +322,42 @@ impl Supervisor<'_> {
             self.signals.wait(NAP);
             let _ = self.signals.take_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time at which a supervisor gives up once its worker has asked for this much.
+    fn limit_after(asked: &[u64], limit: Option<BootTime>) -> Option<BootTime> {
+        let signals = Signals::take().expect("signals");
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let worker_pipe = WorkerPipe::new(writer);
+        for seconds in asked {
+            let _ = worker_pipe.needs(Duration::from_secs(*seconds));
+        }
+        let mut supervisor = Supervisor::new(&signals, getpid(), Line::new(reader), now(), limit);
+        assert!(supervisor.line.read());
+        supervisor.listen();
+        let _ = signals.restore();
+        supervisor.limit
+    }
+
+    #[test]
+    fn work_that_is_better_finished_outlasts_the_deadline() {
+        let (begun, minute) = (now(), Duration::from_secs(60));
+        for asked in [&[60][..], &[1, 60], &[60, 1]] {
+            let limit = limit_after(asked, Some(begun + Duration::from_secs(1))).expect("a limit");
+            assert!(limit >= begun + minute + GRACE, "{asked:?}");
+            assert!(limit <= now() + minute + GRACE, "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_is_late_enough_or_none_stays() {
+        let late = Some(now() + Duration::from_secs(3600));
+        assert_eq!(limit_after(&[60], late), late);
+        assert_eq!(limit_after(&[60], None), None);
     }
 }

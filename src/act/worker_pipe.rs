@@ -27,8 +27,10 @@ impl WorkerPipe {
 
     /// From now on the work may take this long, whatever the deadline is: something has begun that is better
     /// finished than broken off. Whole seconds, at most 255.
-    pub fn needs(&self, time: Duration) {
+    #[must_use]
+    pub fn needs(&self, time: Duration) -> Granted {
         self.send(NEEDS, &[u8::try_from(time.as_secs()).unwrap_or(u8::MAX)]);
+        Granted(time)
     }
 
     pub(super) fn say(&self, text: &[u8]) {
@@ -59,6 +61,18 @@ impl WorkerPipe {
         let text = &text[..length as usize];
         // Without a supervisor nothing reads this: the kernel is about to end this process.
         let _ = (&*self.0).write_all(&[&[letter][..], &length.to_ne_bytes(), text].concat());
+    }
+}
+
+/// The time that a worker has asked for. Without one it ends at the deadline.
+#[derive(Debug)]
+pub struct Granted(Duration);
+
+impl Granted {
+    /// True when all of it is used up.
+    #[must_use]
+    pub fn is_spent(&self, spent: Duration) -> bool {
+        spent >= self.0
     }
 }
 
@@ -135,7 +149,7 @@ mod tests {
         let worker_pipe = WorkerPipe::new(writer);
         worker_pipe.say(b"one\n");
         worker_pipe.answer(&long);
-        worker_pipe.needs(Duration::from_secs(600));
+        let _ = worker_pipe.needs(Duration::from_secs(600));
         worker_pipe.ended(124);
         drop(worker_pipe);
         let mut words = Vec::new();

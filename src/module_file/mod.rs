@@ -6,7 +6,7 @@ mod elf;
 mod find;
 mod info;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unpack;
 
 pub use find::{Found, directory, find, other_kernels};

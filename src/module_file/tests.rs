@@ -4,7 +4,7 @@
 
 mod files;
 mod find;
-mod image;
+pub(crate) mod image;
 
 use self::image::Image;
 use super::unpack::{self, Contents, IN_MEMORY, Packing};

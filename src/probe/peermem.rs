@@ -274,3 +274,65 @@ pub(super) fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> 
     let note = read().map_err(|why| format!("{name}'s build id cannot be read ({why})"))?;
     module_file::build_id_of_notes(&note).ok_or_else(|| format!("{} holds no build id", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module_file::tests::image::Image;
+    use crate::rebuild::sample;
+    use std::fs;
+
+    const OURS: [u8; 3] = [0xab, 1, 0xff];
+    const ANOTHER: [u8; 3] = [0xab, 1, 0xfe];
+
+    fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// The file of each module is of the build `OURS`, and the loaded ones are of this build.
+    fn look(loaded: [u8; 3]) -> Peermem {
+        let root = tempfile::tempdir().unwrap();
+        let places = sample::node(root.path()).places;
+        for (name, symbols) in
+            [("nvidia", &["nvidia_p2p_get_pages"][..]), ("ib_uverbs", &PEER_MEMORY_SYMBOLS)]
+        {
+            let mut image =
+                Image::new(&[&format!("name={name}"), &format!("vermagic={} SMP", sample::RELEASE)]);
+            image.build_id(&OURS);
+            for symbol in symbols {
+                image.export_absolute(symbol, 7);
+            }
+            let directory = module_file::directory(root.path(), sample::RELEASE);
+            write(&directory.join(format!("kernel/{name}.ko")), image.build());
+
+            let note = [&[4, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0][..], b"GNU\0", &loaded].concat();
+            write(&places.sys.join("module").join(name).join("notes/.note.gnu.build-id"), note);
+        }
+        let mut seen = sample::seen();
+        seen.headers.tree = HeaderTree::Missing;
+        read(&places, &seen, &mut Inspected::default(), &mut || false).expect("nothing interrupts it")
+    }
+
+    #[test]
+    fn a_file_of_the_loaded_build_tells_the_loaded_modules_symbols() {
+        let seen = look(OURS);
+        for (offer, count) in [(&seen.nvidia, 1), (&seen.peer_memory, 2)] {
+            assert!(matches!(offer, Offer::LoadedFile(_, crcs) if crcs.len() == count), "{offer:?}");
+        }
+        assert_eq!(seen.accepted.len(), 2);
+    }
+
+    /// An upgrade has replaced it: what is loaded has other symbols.
+    #[test]
+    fn a_file_of_another_build_tells_nothing_of_the_loaded_module() {
+        let seen = look(ANOTHER);
+        for offer in [&seen.nvidia, &seen.peer_memory] {
+            assert!(
+                matches!(offer, Offer::Unknown(why) if why.contains("with the loaded one's build id")),
+                "{offer:?}"
+            );
+        }
+        assert_eq!(seen.accepted, []);
+    }
+}

@@ -4,17 +4,53 @@
 use super::{Material, Pair, Sources, Tool};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
+use crate::consumer::Consumer;
+use crate::mofed::MofedPlace;
+use crate::node::{Expectations, Node, PeermemExpected, Places};
 use crate::observation::{
     DriverState, FileId, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile, Modules, Nic, Observation,
     Offer, Peermem, ProcModules, Signatures, Symbols, Symvers, SysModule, SysState,
 };
 use crate::verdict::Condition;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 pub(crate) const RELEASE: &str = "6.1.0-56-amd64";
 pub(crate) const VERSION: &str = "595.45.04";
 /// The CRC of both peer-memory symbols.
 pub(crate) const CRC: u32 = 0x9ca7_61a2;
+
+/// A node whose files are below this directory.
+pub(crate) fn node(root: &Path) -> Node {
+    let at = |path: &str| root.join(path);
+    let places = Places {
+        root: root.to_owned(),
+        proc: at("proc"),
+        sys: at("sys"),
+        marker: at("run/mellanox/drivers/.driver-ready"),
+        lock: at("run/mellanox/drivers/.lock"),
+        mofed_root: at("run/mellanox/drivers"),
+        driver_root: root.to_owned(),
+        finds_driver: false,
+    };
+    let expected = Expectations {
+        node_name: None,
+        consumers: vec![Consumer::Peermem],
+        rdma_requested: None,
+        use_host_mofed: None,
+        nobody_asks: false,
+        mofed: MofedPlace::Container,
+        precompiled: false,
+        modules: Vec::new(),
+        version: None,
+        marker: places.marker.clone(),
+        lock: places.lock.clone(),
+        driver_digest: None,
+        precedes_driver: true,
+        peermem: Some(PeermemExpected::default()),
+    };
+    Node { places, expected }
+}
 
 /// The symbols of nvidia's that nvidia-peermem takes.
 pub(crate) fn nvidia() -> BTreeMap<String, u32> {

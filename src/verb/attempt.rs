@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One attempt to load: modprobe's own plan, the last look, the load, and its proof.
 
+mod cleared;
+
+use cleared::{Against, Cleared};
+
 use super::watch::Watch;
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
@@ -11,10 +15,10 @@ use crate::judge::plan::{self, Plan};
 use crate::judge::refusal::{Attempt, refusal};
 use crate::keep::LoadFailure;
 use crate::look::Look;
-use crate::observation::{Identity, ModuleFile, ModuleInfo, Observation};
+use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe::{self, KernelLog};
 use crate::time::{BootTime, Seconds};
-use crate::verdict::{Condition, Outcome, Verdict};
+use crate::verdict::{Condition, Verdict};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -73,30 +77,36 @@ impl Loader<'_> {
         if let Some((why, remedy)) = probe::cannot_load(&watch.node().places, self.modprobe.root()) {
             return refused(LoadFailure::Privilege, format!("not loaded: {why}; what to do: {remedy}"));
         }
-        let plan = match self.plan(watch) {
-            Ok(plan) => plan,
-            Err(tried) => return tried,
-        };
-        // The one look that counts: what follows it is the load itself.
+        match self.cleared(watch, gate) {
+            Ok(cleared) => self.load(watch, gate, &cleared),
+            Err(tried) => tried,
+        }
+    }
+
+    /// The one look that counts: what follows it is the load itself.
+    fn cleared(&mut self, watch: &mut Watch, gate: &Gate) -> Result<Cleared, Tried> {
+        let plan = self.plan(watch)?;
         let settled = gate.last_look().map(|look| look.identity.clone());
         let Some(before) = look_now(watch, gate) else {
-            return again(LoadFailure::LastLook, "the last look was interrupted".to_owned());
+            return Err(again(LoadFailure::LastLook, "the last look was interrupted".to_owned()));
         };
         let objection = watch.seen().and_then(|seen| self.objection(watch, seen, &plan));
         let not_live = watch.seen().and_then(|seen| plan::not_live(&plan, seen));
         if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
-            return again(
+            return Err(again(
                 LoadFailure::LastLook,
                 format!("the driver shows its root at {} now", root.display()),
-            );
+            ));
         }
-        if let Some(tried) = against(&before, settled.as_ref(), objection, not_live) {
-            return tried;
-        }
+        let not_live = not_live.map(str::to_owned);
+        Cleared::by(before, settled.as_ref(), plan, Against { objection, not_live })
+    }
+
+    fn load(&mut self, watch: &mut Watch, gate: &Gate, cleared: &Cleared) -> Tried {
         let log = KernelLog::from_now();
         tracing::info!("loading: {}", self.modprobe.shown(self.arguments));
         match self.run_modprobe(self.arguments, self.words, watch) {
-            Ok(ran) => prove(watch, gate, &before, &plan, &ran, log),
+            Ok(ran) => prove(watch, gate, cleared, &ran, log),
             Err(tried) => tried,
         }
     }
@@ -192,7 +202,7 @@ fn is_undecided(look: &Look) -> bool {
 const UNDECIDED: [Reason; 3] = [Reason::WitnessesDisagree, Reason::ModuleLoading, Reason::ModulesUnreadable];
 
 /// Whether it is live now; if not, why.
-fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, log: KernelLog) -> Tried {
+fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: KernelLog) -> Tried {
     let said = log.said();
     let inspected = watch.seen().and_then(file);
     let is_packed = inspected.is_some_and(|(path, _)| path.extension().is_some_and(|suffix| suffix != "ko"));
@@ -210,7 +220,7 @@ fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, 
             return Tried::Signal(signal, now());
         }
     };
-    if let Some(tried) = shown(before, &after, ran.code) {
+    if let Some(tried) = shown(cleared.look(), &after, ran.code) {
         return tried;
     }
     let attempt = Attempt {
@@ -219,7 +229,7 @@ fn prove(watch: &mut Watch, gate: &Gate, before: &Look, plan: &Plan, ran: &Ran, 
         log: &said,
         file: info.as_ref(),
         is_packed,
-        others: &plan.others,
+        others: &cleared.plan().others,
     };
     let why = refusal(&attempt);
     for line in ran.stderr.lines() {
@@ -261,29 +271,6 @@ fn file(seen: &Observation) -> Option<(&Path, &ModuleInfo)> {
     }
 }
 
-/// What the last look and modprobe's plan say against the load.
-fn against(
-    before: &Look,
-    settled: Option<&Identity>,
-    objection: Option<String>,
-    not_live: Option<&str>,
-) -> Option<Tried> {
-    if let Some(why) = changed(before, settled) {
-        return Some(again(LoadFailure::LastLook, why));
-    }
-    if let Some(why) = objection {
-        return Some(refused(LoadFailure::Plan, format!("not loaded: {why}")));
-    }
-    let name = not_live?;
-    Some(again(
-        LoadFailure::Plan,
-        format!(
-            "modprobe would also load {name}, which is not live and which the gate must not load; what to do: \
-                load it, or remove its softdep from modprobe.d"
-        ),
-    ))
-}
-
 /// What a look after modprobe's end shows; `None` where nothing is loaded and modprobe says so itself.
 fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
     let peermem = after.verdict.get(ConditionType::PeermemUsable);
@@ -307,17 +294,6 @@ fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
     })
 }
 
-/// Why a look is no longer what everything settled to.
-fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
-    if look.verdict.outcome != Outcome::Ready {
-        let holding = look.verdict.deciding();
-        return Some(
-            holding.map_or_else(|| look.verdict.headline(), |c| format!("{}: {}", c.r#type, c.message)),
-        );
-    }
-    settled.and_then(|settled| settled.difference(&look.identity))
-}
-
 /// What of MOFED changed while modprobe ran. A value that cannot be read now has not changed.
 fn overlapped(before: &Look, after: &Look) -> Option<String> {
     let mut identity = after.identity.clone();
@@ -331,46 +307,16 @@ fn overlapped(before: &Look, after: &Look) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observation::FileId;
+    use crate::observation::{FileId, Identity};
 
     /// With modules of these inodes, below a marker of this one.
-    fn look(reason: Option<Reason>, marker: u64, modules: &[(&str, u64)]) -> Look {
+    pub(super) fn look(reason: Option<Reason>, marker: u64, modules: &[(&str, u64)]) -> Look {
         let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
         let mut conditions = vec![condition(ConditionType::ModulesLive, Reason::AllLive)];
         conditions.extend(reason.map(|reason| condition(ConditionType::MarkerPresent, reason)));
         let modules = modules.iter().map(|(name, inode)| ((*name).to_owned(), *inode)).collect();
         let marker = Some(FileId { device: 1, inode: marker, changed_ns: 0 });
         Look { verdict: Verdict::of(conditions), identity: Identity { marker, modules }, next_build: None }
-    }
-
-    #[test]
-    fn a_last_look_that_is_not_ready_or_shows_a_change_ends_the_attempt() {
-        let settled = look(None, 1, &[("ib_core", 1)]).identity;
-        let against = |look| against(&look, Some(&settled), None, None);
-        assert!(against(look(None, 1, &[("ib_core", 1)])).is_none());
-        let why = |look| match against(look) {
-            Some(Tried::Again(why)) => (why.failure, why.sentence),
-            _ => panic!("it goes on, or gives up for good"),
-        };
-        let not_ready = look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)]);
-        assert_eq!(why(not_ready), (LoadFailure::LastLook, "MarkerPresent: as the test says".to_owned()));
-        for (marker, inode) in [(2, 1), (1, 2)] {
-            let (failure, sentence) = why(look(None, marker, &[("ib_core", inode)]));
-            assert!(failure == LoadFailure::LastLook && sentence.contains("again"), "{sentence}");
-        }
-    }
-
-    #[test]
-    fn what_modprobe_would_do_beside_it_ends_the_attempt() {
-        let (settled, ready) = (look(None, 1, &[]).identity, look(None, 1, &[]));
-        let refused = against(&ready, Some(&settled), Some("an install line".to_owned()), None);
-        assert!(matches!(refused, Some(Tried::Refused(why)) if why.sentence.contains("an install line")));
-        let again = against(&ready, Some(&settled), None, Some("nvidia"));
-        assert!(matches!(again, Some(Tried::Again(why)) if why.sentence.contains("also load nvidia")));
-        // What has changed comes first: the plan was made before.
-        let changed = look(Some(Reason::MarkerAbsent), 1, &[]);
-        let again = against(&changed, Some(&settled), Some("an install line".to_owned()), None);
-        assert!(matches!(again, Some(Tried::Again(why)) if why.failure == LoadFailure::LastLook));
     }
 
     /// The same look with the module in this state.

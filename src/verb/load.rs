@@ -277,7 +277,7 @@ impl Asked<'_> {
             vigil.tell();
             if vigil.spent() >= next {
                 // What follows the build, depmod above all, is better finished than broken off.
-                self.worker_pipe.needs(HANGS);
+                let _ = self.worker_pipe.needs(HANGS);
                 next = vigil.spent() + Duration::from_secs(1);
             }
         });
@@ -315,7 +315,7 @@ impl Asked<'_> {
     }
 
     fn attempt(&self, held: &mut Held) -> Tried {
-        self.worker_pipe.needs(HANGS);
+        let granted = self.worker_pipe.needs(HANGS);
         let mut vigil = SlowCommandWatch::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
         let mut loader = Loader {
             modprobe: self.modprobe.clone(),
@@ -323,7 +323,7 @@ impl Asked<'_> {
             words: self.words,
             is_late: &mut |_| {
                 vigil.tell();
-                vigil.spent() >= HANGS
+                granted.is_spent(vigil.spent())
             },
         };
         loader.attempt(&mut held.watch, &held.gate)

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket,
 };
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// How many are taken at a time. More wake again: a storm must not keep deadlines and signals from being looked
@@ -41,17 +42,26 @@ impl Uevents {
         let mut buffer = [0; 8192];
         let mut found = None;
         for _ in 0..MESSAGES {
-            let cause = match recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(length) => uevent(&buffer[..length]),
-                Err(Errno::ENOBUFS) => Some(Cause::EventsLost),
-                Err(Errno::EINTR) => None,
-                Err(_) => return found,
+            let received = recv(self.fd.as_raw_fd(), &mut buffer, MsgFlags::empty());
+            let ControlFlow::Continue(cause) = taken(received.map(|length| &buffer[..length])) else {
+                return found;
             };
             let is_heard = |cause: &Cause| self.hears_rdma_devices || *cause != Cause::RdmaDevice;
             found = most_telling(found, cause.filter(is_heard));
         }
         found
     }
+}
+
+/// The reason to look that one recv(2) gives, if any; a break where nothing is left to take.
+fn taken(received: nix::Result<&[u8]>) -> ControlFlow<(), Option<Cause>> {
+    ControlFlow::Continue(match received {
+        Ok(message) => uevent(message),
+        // The socket was full: what was dropped may have been of any module.
+        Err(Errno::ENOBUFS) => Some(Cause::EventsLost),
+        Err(Errno::EINTR) => None,
+        Err(_) => return ControlFlow::Break(()),
+    })
 }
 
 /// A kernel event: `ACTION@DEVPATH`, then `KEY=VALUE` pairs, each ended by NUL. `None` where it is no reason to look.
@@ -72,6 +82,19 @@ pub fn uevent(message: &[u8]) -> Option<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_that_the_kernel_dropped_are_a_reason_to_look() {
+        let goes_on = |received| match taken(received) {
+            ControlFlow::Continue(cause) => cause,
+            ControlFlow::Break(()) => panic!("more may wait in the socket"),
+        };
+        assert_eq!(goes_on(Err(Errno::ENOBUFS)), Some(Cause::EventsLost));
+        assert_eq!(goes_on(Err(Errno::EINTR)), None);
+        assert_eq!(goes_on(Ok(b"remove@/module/ib_core\0")), Some(Cause::Module("ib_core".into())));
+        assert_eq!(goes_on(Ok(b"libudev\0")), None);
+        assert_eq!(taken(Err(Errno::EAGAIN)), ControlFlow::Break(()));
+    }
 
     #[test]
     fn modules_and_pci_devices_are_reasons_to_look() {
