@@ -339,3 +339,95 @@ fn copy_all(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
     fs::write(to, bytes)?;
     fs::set_permissions(to, kind.permissions())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module_file::tests::image::Image;
+    use crate::rebuild::Pair;
+    use crate::rebuild::sample::RELEASE;
+    use std::os::unix::fs::PermissionsExt;
+    use tempfile::TempDir;
+
+    /// A driver's root without any module.
+    fn root() -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["var/lib", &format!("lib/modules/{RELEASE}")] {
+            fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        root
+    }
+
+    /// A module of this build, in a file below the root, and where it is to be installed.
+    fn module(root: &TempDir, build_id: u8) -> (PathBuf, PathBuf) {
+        let mut image = Image::peermem().without(".note.gnu.build-id");
+        image.build_id(&[build_id; 20]);
+        let path = root.path().join("built.ko");
+        fs::write(&path, image.build()).unwrap();
+        (path, below(root.path(), &target(RELEASE)))
+    }
+
+    fn install(root: &TempDir, build_id: u8) -> io::Result<PathBuf> {
+        let (built, installed) = module(root, build_id);
+        let build_id = build_id_of_file(&built).expect("a build id");
+        let build_dir = BuildDir::open(root.path()).expect("nobody else is at work");
+        build_dir.install(&built, &build_id, RELEASE, &built).map(|()| installed)
+    }
+
+    fn recorded(root: &TempDir) -> Vec<String> {
+        record::<Installed>(root.path(), RELEASE).unwrap().unwrap_or_default().build_ids
+    }
+
+    #[test]
+    fn what_is_installed_is_recorded_as_ours() {
+        let root = root();
+        for build in 1..=2 {
+            let installed = install(&root, build).unwrap();
+            assert_eq!(installed.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+            assert_eq!(recorded(&root).last(), build_id_of_file(&installed).as_ref());
+            assert_eq!(foreign(root.path(), RELEASE), None);
+        }
+        assert_eq!(recorded(&root).len(), 2);
+        assert!(BuildDir::open(root.path()).unwrap().remove(RELEASE).unwrap());
+        assert_eq!((recorded(&root), foreign(root.path(), RELEASE)), (Vec::new(), None));
+    }
+
+    #[test]
+    fn a_file_that_the_record_does_not_name_is_foreign() {
+        let root = root();
+        assert_eq!(foreign(root.path(), RELEASE), None, "there is none");
+        let installed = install(&root, 1).unwrap();
+        let (another, _) = module(&root, 2);
+        for theirs in [fs::read(another).unwrap(), b"garbage".to_vec()] {
+            fs::write(&installed, theirs).unwrap();
+            assert_eq!(foreign(root.path(), RELEASE), Some(installed.clone()));
+        }
+        fs::remove_file(&installed).unwrap();
+        std::os::unix::fs::symlink("/no/such/file", &installed).unwrap();
+        assert_eq!(foreign(root.path(), RELEASE), None, "modprobe finds nothing there");
+    }
+
+    /// A file without a record would be foreign forever.
+    #[test]
+    fn the_record_comes_before_the_file() {
+        let root = root();
+        let installed = below(root.path(), &target(RELEASE));
+        // No file can have this name.
+        fs::create_dir_all(installed.join("full")).unwrap();
+        assert!(install(&root, 1).is_err());
+        assert_eq!(recorded(&root), ["01".repeat(20)]);
+        assert_eq!(installed.parent().unwrap().read_dir().unwrap().count(), 1, "no unfinished file");
+    }
+
+    #[test]
+    fn an_attempt_is_noted_until_it_is_forgotten() {
+        let root = root();
+        let build_dir = BuildDir::open(root.path()).unwrap();
+        let pair = Pair { kernel: RELEASE.into(), nvidia: "4e".into(), mofed: "4d".into() };
+        let tried = Tried { pair, why: "make ended with 2".to_owned() };
+        build_dir.note(&tried);
+        assert_eq!(record(root.path(), RELEASE), Ok(Some(tried)));
+        build_dir.forget_attempt(RELEASE);
+        assert_eq!(record::<Tried>(root.path(), RELEASE), Ok(None));
+    }
+}

@@ -5,6 +5,7 @@
 //! [`plan`] turns what was found on the node ([`Material`]) into a [`Plan`], or into the [`Obstacle`] that is in the
 //! way.
 
+mod built;
 mod material;
 mod obstacle;
 mod plan;
@@ -13,12 +14,13 @@ pub mod record;
 #[cfg(test)]
 pub(crate) mod sample;
 
+pub use built::{Confirmed, Judged};
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
 
 use crate::condition::{ConditionType, Reason};
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Condition, Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -31,6 +33,14 @@ pub fn is_all_that_is_missing(verdict: &Verdict) -> bool {
         r#type == ConditionType::PeermemUsable && reason.is_cured_by_rebuild()
     };
     verdict.outcome == Outcome::Blocked && others.next().is_some_and(is_curable) && others.next().is_none()
+}
+
+/// Everything is ready except the module file: what is built now is built against this MOFED.
+#[must_use]
+pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
+    let is_of_module =
+        |c: &Condition| matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
+    verdict.holding().all(is_of_module)
 }
 
 /// What a module is built for. One attempt is made for each.
@@ -83,7 +93,6 @@ impl fmt::Display for Conclusion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::Condition;
 
     fn verdict(reasons: &[(ConditionType, Reason)]) -> Verdict {
         Verdict::of(reasons.iter().map(|(r#type, reason)| Condition::new(*r#type, *reason, "")).collect())

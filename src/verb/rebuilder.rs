@@ -24,11 +24,11 @@ use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe;
 use crate::rebuild::record::Tried;
 use crate::rebuild::{
-    Builder, Conclusion, Kind, Material, Obstacle, Pair, Plan, is_all_that_is_missing, plan, recipe,
+    Builder, Conclusion, Confirmed, Judged, Kind, Material, Obstacle, Pair, Plan, plan, recipe,
 };
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
-use crate::verdict::{Condition, Verdict};
+use crate::verdict::Verdict;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -132,14 +132,10 @@ impl Rebuilder {
 
     /// The driver toolkit's build, where that is the cure, and MOFED is ready for it.
     pub(super) fn toolkit(&self, watch: &Watch, look: &Look) -> Option<toolkit::Order> {
-        let is_of_module =
-            |c: &Condition| matches!(c.r#type, ConditionType::PeermemUsable | ConditionType::Settled);
-        let is_due = self.wish == Rebuild::Auto && look.verdict.holding().all(is_of_module);
-        let seen = watch.seen().filter(|_| is_due)?;
-        toolkit::due(&self.shared, watch.node(), seen)
+        let seen = watch.seen().filter(|_| self.wish == Rebuild::Auto)?;
+        toolkit::due(&self.shared, watch.node(), seen, &look.verdict)
     }
 
-    /// What would be done now.
     /// The user's, if one is to build.
     fn program(&self) -> Option<&Path> {
         match &self.wish {
@@ -148,6 +144,7 @@ impl Rebuilder {
         }
     }
 
+    /// What would be done now.
     pub(super) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
         let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
@@ -179,12 +176,17 @@ impl Rebuilder {
         };
         let healed =
             Attempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }.make(&before, beat);
-        match &healed {
-            Healed::Failed(why) | Healed::TimedOut(why) => build_dir.note(&Tried { pair, why: why.clone() }),
-            Healed::Installed(_) => build_dir.forget_attempt(&plan.kernel.0),
-            _ => {}
-        }
+        remember(&build_dir, &healed, pair);
         healed
+    }
+}
+
+/// Leaves a note for the next attempt, which is not made where this one failed.
+fn remember(build_dir: &BuildDir, healed: &Healed, pair: Pair) {
+    match healed {
+        Healed::Failed(why) | Healed::TimedOut(why) => build_dir.note(&Tried { pair, why: why.clone() }),
+        Healed::Installed(_) => build_dir.forget_attempt(&pair.kernel),
+        Healed::Ordered(_) | Healed::Refused(_) | Healed::Swapping(_) | Healed::Signal(..) => {}
     }
 }
 
@@ -218,8 +220,8 @@ impl Attempt<'_, '_> {
         let done = self
             .build(&copy, beat)
             .and_then(|()| self.judged(&copy))
-            .and_then(|info| self.unchanged(before).map(|()| info))
-            .and_then(|info| self.install(&copy, &info));
+            .and_then(|judged| self.confirmed(before, judged))
+            .and_then(|confirmed| self.install(&copy, &confirmed));
         match done {
             Ok(path) => {
                 let spent = Seconds(now().saturating_sub(begun));
@@ -306,7 +308,7 @@ impl Attempt<'_, '_> {
     }
 
     /// What was built, judged as every other file is.
-    fn judged(&self, copy: &Copy) -> Result<ModuleInfo, Stopped> {
+    fn judged(&self, copy: &Copy) -> Result<Judged, Stopped> {
         let built = copy.outside.join(recipe::MODULE);
         let failed = |why: String| Stopped::Failed(format!("the build reported success, but {why}"));
         if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
@@ -317,46 +319,28 @@ impl Attempt<'_, '_> {
                 failed(format!("its {} is not a module: {}", recipe::MODULE, why.why))
             }
         })?;
-        if info.version.as_deref() != Some(self.plan.nvidia_version.as_str()) {
-            let version = info.version.as_deref().unwrap_or("no version");
-            return Err(failed(format!(
-                "its module has version {version}, not {}",
-                self.plan.nvidia_version
-            )));
-        }
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
-        match objection(self.watch, seen, &info) {
-            None => Ok(info),
-            Some(why) => Err(failed(why)),
-        }
+        Judged::by(info, &self.plan.nvidia_version, |info| objection(self.watch, seen, info)).map_err(failed)
     }
 
-    /// All conditions once more, and the same modules as at the start.
-    fn unchanged(&mut self, before: &Look) -> Result<(), Stopped> {
+    fn confirmed(&mut self, before: &Look, judged: Judged) -> Result<Confirmed, Stopped> {
         let Some(after) = look_now(self.watch, self.gate) else {
             return match self.watch.wakes().take_signal() {
                 Some(signal) => Err(Stopped::Signal(signal, now())),
                 None => Err(Stopped::Swapping("the last look was interrupted".to_owned())),
             };
         };
-        if let Some(how) = self.watch.swap_begins().or_else(|| before.identity.difference(&after.identity)) {
-            return Err(Stopped::Swapping(how));
+        match self.watch.swap_begins() {
+            Some(how) => Err(Stopped::Swapping(how)),
+            None => judged.confirmed(before, &after).map_err(Stopped::Swapping),
         }
-        if is_all_that_is_missing(&after.verdict) {
-            return Ok(());
-        }
-        let holding = after.verdict.holding().find(|c| c.r#type != ConditionType::Settled);
-        let why = holding.map_or_else(
-            || "nvidia-peermem.ko became usable meanwhile".to_owned(),
-            |c| format!("{}: {}", c.r#type, c.message),
-        );
-        Err(Stopped::Swapping(why))
     }
 
     /// In its place, in modules.dep, and judged there.
-    fn install(&mut self, copy: &Copy, info: &ModuleInfo) -> Result<PathBuf, Stopped> {
+    fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, Stopped> {
         let built = copy.outside.join(recipe::MODULE);
-        let build_id = info.build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
+        let build_id =
+            module.info().build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
         let release = self.plan.kernel.0.clone();
         self.build_dir.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
             Stopped::Failed(format!(
@@ -438,5 +422,58 @@ pub(super) fn depmod(
         Ok(Ran { code: 0, .. }) => Ok(()),
         Ok(ran) => Err(format!("depmod ended with {}: {}", ran.code, escaped(ran.stderr.trim_end()))),
         Err(why) => Err(why.message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rebuild::sample;
+    use std::fs;
+
+    /// A driver's root, in which something else is where the module would go.
+    fn root() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let target = below(root.path(), &crate::rebuild::target(sample::RELEASE));
+        for directory in [target.parent().unwrap(), &root.path().join("var/lib")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(target, "theirs").unwrap();
+        root
+    }
+
+    fn found(root: &Path) -> Material {
+        material(&sample::node(root).places, &sample::seen())
+    }
+
+    #[test]
+    fn a_foreign_file_is_found() {
+        let root = root();
+        let target = below(root.path(), &crate::rebuild::target(sample::RELEASE));
+        assert_eq!(found(root.path()).foreign, Some(target.clone()));
+        fs::remove_file(target).unwrap();
+        assert_eq!(found(root.path()).foreign, None);
+    }
+
+    #[test]
+    fn only_a_failure_is_remembered_and_only_for_the_same_modules() {
+        let root = root();
+        let build_dir = BuildDir::open(root.path()).expect("nobody else is at work");
+        let pair = found(root.path()).pair;
+        let tried = |healed: Healed| {
+            remember(&build_dir, &healed, pair.clone());
+            found(root.path()).tried
+        };
+        let failed = || Healed::Failed("make ended with 2".to_owned());
+        let refused = || Healed::Refused(Obstacle::new(Kind::NoRoom, "1 MiB"));
+        assert_eq!(tried(refused()), None);
+        assert_eq!(tried(Healed::Swapping(String::new())), None);
+        assert_eq!(tried(Healed::Signal(15, now())), None);
+        assert_eq!(tried(failed()).as_deref(), Some("make ended with 2"));
+        assert_eq!(tried(refused()).as_deref(), Some("make ended with 2"));
+        assert_eq!(tried(Healed::TimedOut("5 m".to_owned())).as_deref(), Some("5 m"));
+        assert_eq!(tried(Healed::Installed(String::new())), None);
+        remember(&build_dir, &failed(), Pair { mofed: "another".to_owned(), ..pair.clone() });
+        assert_eq!(found(root.path()).tried, None);
     }
 }

@@ -6,12 +6,15 @@
 use crate::act::order;
 use crate::condition::{ConditionType, Reason};
 use crate::environment::{Variables, value_of};
+use crate::gate::Gate;
 use crate::judge::judge;
+use crate::look::Look;
 use crate::module_file::inspect;
 use crate::node::{Node, PeermemExpected};
 use crate::observation::{ModuleFile, Observation};
 use crate::probe::{self, Depth, Probe};
-use crate::rebuild::{Kind, Obstacle};
+use crate::rebuild::{Kind, Obstacle, is_ready_for_a_build};
+use crate::verdict::Verdict;
 use std::path::{Path, PathBuf};
 
 const SHARED: &str = "/mnt/shared-nvidia-driver-toolkit";
@@ -27,7 +30,7 @@ pub(super) fn directory(variables: &Variables) -> PathBuf {
 }
 
 /// For the wrapper, once the gate is open: it has not looked at any module file.
-pub(super) fn order_when_open(shared: &Path, node: &Node) -> Option<Result<String, Obstacle>> {
+pub(super) fn order_when_open(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<String, Obstacle>> {
     if !shared.join(BUILT).is_file() {
         return None;
     }
@@ -35,7 +38,9 @@ pub(super) fn order_when_open(shared: &Path, node: &Node) -> Option<Result<Strin
     node.expected.peermem = Some(PeermemExpected::default());
     node.places.finds_driver = false;
     let seen = Probe::new(&node).look(Depth::Full, &mut || false)?;
-    due(shared, &node, &seen).map(|order| order.give())
+    let verdict = judge(&node.expected, &seen);
+    let look = gate.believing(Look { verdict, identity: seen.identity(), next_build: None });
+    due(shared, &node, &seen, &look.verdict).map(|order| order.give())
 }
 
 /// A build that the toolkit should do again.
@@ -47,10 +52,11 @@ pub(super) struct Order {
     mofed: String,
 }
 
-/// Whether the toolkit is at hand, has built, and what it built is a stub or of another ABI. MOFED must be ready.
-pub(super) fn due(shared: &Path, node: &Node, seen: &Observation) -> Option<Order> {
+/// Whether the toolkit is at hand, has built, and what it built is a stub or of another ABI, while this verdict says
+/// that MOFED is ready: a build that comes too early is a stub again.
+pub(super) fn due(shared: &Path, node: &Node, seen: &Observation, verdict: &Verdict) -> Option<Order> {
     let built = shared.join(BUILT);
-    if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+    if !is_ready_for_a_build(verdict) || !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;
     }
     let module = probe::module_in(shared)?;
@@ -104,5 +110,60 @@ impl Order {
     fn refused(&self, error: &std::io::Error) -> Obstacle {
         let why = format!("cannot remove {}: {}", self.built(), crate::errno::words(error));
         Obstacle::new(Kind::Unwritable, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module_file::tests::image::Image;
+    use crate::rebuild::sample;
+    use crate::verdict::Condition;
+    use std::fs;
+
+    /// The toolkit's volume with this module in it, and whether it has to build again by this verdict.
+    fn is_due(module: &Image, verdict: &Verdict, is_built: bool) -> bool {
+        let shared = tempfile::tempdir().unwrap();
+        fs::create_dir(shared.path().join("modules")).unwrap();
+        fs::write(shared.path().join("modules/nvidia-peermem.ko"), module.build()).unwrap();
+        if is_built {
+            fs::write(shared.path().join(BUILT), "").unwrap();
+        }
+        due(shared.path(), &sample::node(shared.path()), &sample::seen(), verdict).is_some()
+    }
+
+    fn stub() -> Image {
+        let vermagic = format!("vermagic={} SMP", sample::RELEASE);
+        let mut image = Image::new(&["name=nvidia_peermem", "depends=", &vermagic]);
+        image.versions(&[("module_layout", 1)]);
+        image
+    }
+
+    fn ready() -> Verdict {
+        Verdict::of(sample::conditions())
+    }
+
+    #[test]
+    fn the_toolkit_builds_again_only_once_mofed_is_ready() {
+        assert!(is_due(&stub(), &ready(), true));
+        for (r#type, reason) in [
+            (ConditionType::MarkerPresent, Reason::MarkerAbsent),
+            (ConditionType::ModulesLive, Reason::ModuleNotLoaded),
+            (ConditionType::HeadersReady, Reason::HeadersUnreadable),
+        ] {
+            let early = ready().replacing(Condition::new(r#type, reason, "as the test says"));
+            assert!(!is_due(&stub(), &early, true), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_toolkit_that_still_builds_or_built_for_this_mofed_is_left_alone() {
+        assert!(!is_due(&stub(), &ready(), false));
+        let mut fits = stub().without("__versions");
+        fits.versions(&crate::PEER_MEMORY_SYMBOLS.map(|symbol| (symbol, sample::CRC.into())));
+        for symbol in crate::PEER_MEMORY_SYMBOLS {
+            fits.import(symbol);
+        }
+        assert!(!is_due(&fits, &ready(), true));
     }
 }

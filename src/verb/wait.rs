@@ -67,7 +67,7 @@ fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Re
     Ok(match held.hold() {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
-            match toolkit::order_when_open(&toolkit::directory(start.variables), &asked.node) {
+            match toolkit::order_when_open(&toolkit::directory(start.variables), &asked.node, &held.gate) {
                 Some(Ok(said)) => tracing::warn!("{said}"),
                 Some(Err(obstacle)) => tracing::error!("{obstacle}"),
                 None => {}
