@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a modprobe command line means to kmod's modprobe (30 to 34): would it load `nvidia_peermem`?
+//! The meaning of a modprobe command line for kmod's modprobe (30 to 34): would it load `nvidia_peermem`?
 //!
 //! Read as kmod reads it, with glibc's `getopt_long`: options stand anywhere, long ones may be cut as
 //! long as they stay unambiguous, short ones may be bundled. What kmod would refuse is not gated
@@ -67,12 +67,12 @@ pub struct Variables<'a> {
     pub posixly_correct: bool,
 }
 
-/// What a command line is to us.
+/// A modprobe command line, by whether the gate concerns it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Call {
     /// Not gated: handed over untouched.
     PassThrough,
-    /// It would load `nvidia_peermem`.
+    /// Would load `nvidia_peermem`.
     Loads(Load),
 }
 

@@ -7,10 +7,10 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a message that exempts the whole node ends with.
+/// The end of a message that exempts the whole node.
 pub const DOES_NOT_APPLY: &str = "the gate does not apply";
 
-/// What is judged at every look, in the order in which it is reported and waited for.
+/// A condition, judged at every look. The order is that of the report, and of what is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConditionType {
     /// The cluster asks for `GPUDirect` RDMA at all.
@@ -69,7 +69,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What a reason means for the gate.
+/// The consequence of a reason for the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
     /// Does not hold the gate back.
@@ -99,7 +99,7 @@ macro_rules! reasons {
                 match self { $(Self::$name => Status::$status,)* }
             }
 
-            /// What follows for the gate.
+            /// The consequence for the gate.
             #[must_use]
             pub fn consequence(self) -> Consequence {
                 match self { $(Self::$name => Consequence::$consequence,)* }

@@ -110,7 +110,7 @@ impl Node {
 /// A path that an operator's variable may name; set but empty is as good as not set.
 ///
 /// # Errors
-/// It is not absolute.
+/// The path is not absolute.
 pub fn neighbour(variables: &Variables, name: &str, default: &str) -> Result<PathBuf, Misuse> {
     let value = value_of(variables, name).filter(|value| !value.is_empty());
     let text = value.map_or(default.into(), |value| value.to_string_lossy());

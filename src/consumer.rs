@@ -25,9 +25,9 @@ pub enum Consumer {
 pub struct Row {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// What that is.
+    /// A description of it.
     pub what: &'static str,
-    /// What asks for it.
+    /// Whoever asks for it.
     pub asked_by: &'static str,
     /// The conditions that it needs.
     pub needs: &'static [ConditionType],
@@ -35,9 +35,9 @@ pub struct Row {
     pub in_container_only: &'static [ConditionType],
     /// The modules that must be live for it, beyond those of `--module`.
     pub modules: &'static [&'static str],
-    /// What may start once it is ready.
+    /// Whoever may start once it is ready.
     pub ready: &'static str,
-    /// What it keeps MOFED from swapping afterwards.
+    /// The modules that it then keeps MOFED from swapping.
     pub pins: &'static str,
 }
 

@@ -26,7 +26,7 @@ pub enum Ending {
     NotFound,
     /// Ended by this signal while waiting.
     Signal(u8),
-    /// What another process ended with: modprobe, or our own that looks at the node.
+    /// The exit code of another process: modprobe, or our own that looks at the node.
     Passed(u8),
 }
 

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 const PREFIX: &str = "PEERMEM_GATE_";
 
-/// What a disabled `load` still has to know.
+/// Variables that a disabled `load` still reads.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
 /// The environment of a program that `--rebuild` names, which may itself call us.
@@ -84,7 +84,7 @@ fn is_refusal(error: &clap::Error) -> bool {
 /// The command line, and the reason for which the gate is disabled, if it is.
 #[derive(Debug)]
 pub struct Invocation {
-    /// What was asked for.
+    /// The verb, with its options.
     pub verb: Verb,
     /// The value of `PEERMEM_GATE_DISABLED`.
     pub disabled: Option<String>,
@@ -109,7 +109,7 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Mis
     Ok(Invocation { verb, disabled })
 }
 
-/// What the environment alone asks of `load`: the shim has no options of its own.
+/// The options of `load` from the environment only: the shim has no options of its own.
 pub fn load_args(variables: &Variables) -> Result<LoadArgs, Misuse> {
     match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
@@ -149,7 +149,7 @@ pub fn termination_log(args: &[OsString], variables: &Variables) -> Option<Optio
 }
 
 impl Surface {
-    /// What was typed.
+    /// The command line, without its mirrors.
     ///
     /// # Errors
     /// clap's, with a hint where clap has none.
@@ -163,7 +163,7 @@ impl Surface {
         })
     }
 
-    /// What was typed, completed by the mirrors in `variables`.
+    /// The command line, completed by the mirrors in `variables`.
     ///
     /// # Errors
     /// A mirror of no option, or one whose value is refused.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a verb's help has behind its options: exit codes, examples, variables. The long help and the
+//! A verb's help behind its options: exit codes, examples, variables. The long help and the
 //! manual pages are both made from these rows.
 
 /// A word and what it means.
@@ -183,7 +183,7 @@ pub fn guide(verb: &str) -> Option<&'static Guide> {
     GUIDES.iter().find(|guide| guide.verb == verb)
 }
 
-/// What stands below the options in the long help.
+/// The text below the options in the long help.
 #[must_use]
 pub fn long(verb: &str) -> String {
     guide(verb).map(Guide::text).unwrap_or_default()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a refusal adds to what clap says: which verb has the option, and why this one has not.
+//! Hints added to clap's refusals: which verb has the option, and why this one has not.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue};

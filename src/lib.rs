@@ -53,6 +53,6 @@ pub mod wake;
 pub const VERSION: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ", ", env!("BUILD_TARGET"), ")");
 
-/// What MOFED exports and nvidia-peermem imports (open-gpu-kernel-modules, nvidia-peermem.c).
+/// The symbols that MOFED exports and nvidia-peermem imports (open-gpu-kernel-modules, nvidia-peermem.c).
 pub const PEER_MEMORY_SYMBOLS: [&str; 2] =
     ["ib_register_peer_memory_client", "ib_unregister_peer_memory_client"];

@@ -62,17 +62,17 @@ pub struct Recorded {
     pub at_ms: u64,
     /// Why there was a look.
     pub cause: Cause,
-    /// What it saw.
+    /// The observation.
     pub seen: Observation,
 }
 
 /// One judged look.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What it came to.
+    /// The judged conditions.
     pub verdict: Verdict,
     /// Who was who, to see a break between two looks.
     pub identity: Identity,
-    /// What the driver container will do next, where that is known to matter.
+    /// The driver container's next build, where it is known to matter.
     pub next_build: Option<NextBuild>,
 }

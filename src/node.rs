@@ -8,7 +8,7 @@ use crate::mofed::MofedPlace;
 use crate::version::Version;
 use std::path::{Path, PathBuf};
 
-/// What the judge compares an observation with.
+/// The expectations that the judge compares an observation with.
 #[derive(Clone, Debug)]
 pub struct Expectations {
     /// `NODE_NAME`, if set.
@@ -27,7 +27,7 @@ pub struct Expectations {
     pub precompiled: bool,
     /// The modules that must be live, with underscores.
     pub modules: Vec<String>,
-    /// What was asked for by `--mofed-version`.
+    /// The version given by `--mofed-version`.
     pub version: Option<Version>,
     /// The marker's full path, for messages.
     pub marker: PathBuf,
@@ -37,7 +37,7 @@ pub struct Expectations {
     pub driver_digest: Option<String>,
     /// The driver's container may start after this. `load` and `keep` run while it does.
     pub precedes_driver: bool,
-    /// What is asked of nvidia-peermem; `None` when nothing is.
+    /// The expectations of nvidia-peermem; `None` where nobody asks for it.
     pub peermem: Option<PeermemExpected>,
 }
 
@@ -61,7 +61,7 @@ impl Expectations {
     }
 }
 
-/// What is asked of nvidia-peermem.
+/// The expectations of nvidia-peermem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeermemExpected {
     /// The parameters for it, `NAME=VALUE`.
@@ -94,7 +94,7 @@ pub struct Places {
 pub struct Node {
     /// Where to look.
     pub places: Places,
-    /// What to expect.
+    /// The expectations of it.
     pub expected: Expectations,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one look at the node saw. Plain data: no judgement here, and nothing that reads.
+//! The result of one look at the node. Plain data: no judgement here, and nothing that reads.
 //!
 //! A read that failed is part of what was seen ([`Unreadable`]), not an error.
 
@@ -23,7 +23,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// What was read, or why it was not.
+/// A value that was read, or why it was not.
 pub type Seen<T> = Result<T, Unreadable>;
 
 /// Where something was seen, and what.
@@ -31,7 +31,7 @@ pub type Seen<T> = Result<T, Unreadable>;
 pub struct Evidence {
     /// A file, or a command that shows the same.
     pub source: String,
-    /// What stands there, in words.
+    /// The words at the source.
     pub seen: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Observation {
     pub kernel: Kernel,
     /// The search for a Mellanox device.
     pub nic: Nic,
-    /// What Fabric Manager will look for; `None` when nobody asks.
+    /// The `NVLink` 5 fabric; `None` when nobody asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Fabric>,
     /// MOFED's ready marker.
@@ -68,14 +68,14 @@ pub struct Observation {
     /// The process that holds it, where there is a marker and /proc/locks shows it.
     #[serde(default)]
     pub lock_holder: Option<i32>,
-    /// What NVIDIA's build would find of MOFED's headers.
+    /// MOFED's headers, as NVIDIA's build would find them.
     pub headers: Headers,
     /// Versions in the names of MOFED's header directories, each once.
     pub header_versions: Seen<Vec<String>>,
     /// The settings that the loaded nvidia was installed with, as the driver container noted them.
     #[serde(default)]
     pub driver_state: DriverState,
-    /// What decides whether nvidia-peermem will load; `None` when nobody asks.
+    /// Everything that decides whether nvidia-peermem will load; `None` when nobody asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peermem: Option<Peermem>,
 }
@@ -116,7 +116,7 @@ pub enum Management {
     Unreadable(Unreadable),
 }
 
-/// What Fabric Manager will look for.
+/// The devices that Fabric Manager will look for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
     /// The management devices.
@@ -136,7 +136,7 @@ pub struct FileId {
     pub changed_ns: i128,
 }
 
-/// What is at the marker's path.
+/// The file at the marker's path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Marker {
     /// A regular file.
@@ -249,7 +249,7 @@ pub enum SysState {
     Unreadable(Unreadable),
 }
 
-/// What sysfs says of one module.
+/// One module in sysfs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SysModule {
     /// Its state.
@@ -321,7 +321,7 @@ pub enum HeaderTree {
     Unreadable(Unreadable),
 }
 
-/// What NVIDIA's build would find.
+/// MOFED's headers, as NVIDIA's build would find them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headers {
     /// The path of `ofa_kernel`.
@@ -345,7 +345,7 @@ impl Headers {
     }
 }
 
-/// What a module file says of itself, as far as the kernel cares before it loads it.
+/// A module file's own data, as far as the kernel reads it before a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModuleInfo {
     /// The ELF machine, in `uname -m`'s words; `ELF machine N` for what has none here.
@@ -377,11 +377,11 @@ pub struct ModuleInfo {
 pub enum ModuleFile {
     /// There is none below this directory of modules.
     Missing(PathBuf),
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(Unreadable),
-    /// It is there, and is no module that the kernel could load.
+    /// The file is there, and is no module that the kernel could load.
     Damaged(Unreadable),
-    /// It was read.
+    /// The file was read.
     Read {
         /// Its path.
         path: PathBuf,
@@ -389,7 +389,7 @@ pub enum ModuleFile {
         others: Vec<PathBuf>,
         /// modules.dep lists it; `None` where there is no modules.dep.
         listed: Option<bool>,
-        /// What it says.
+        /// Its own data.
         info: Box<ModuleInfo>,
     },
 }
@@ -403,7 +403,7 @@ pub struct GivenParameter {
     pub text: String,
 }
 
-/// What decides whether nvidia-peermem will load.
+/// Everything that decides whether nvidia-peermem will load.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peermem {
     /// The root of the driver's files: the one that was asked for, or where a driver container shows its own.
@@ -411,7 +411,7 @@ pub struct Peermem {
     pub root: PathBuf,
     /// The file that modprobe would take.
     pub file: ModuleFile,
-    /// What modprobe would give it by itself.
+    /// The parameters that modprobe would give it by itself.
     pub parameters: Vec<GivenParameter>,
     /// Where more of them may stand.
     pub parameters_unreadable: Vec<Unreadable>,
@@ -424,7 +424,7 @@ pub struct Peermem {
     pub nvidia: Offer,
     /// Files that the running kernel has accepted.
     pub accepted: Vec<Accepted>,
-    /// What the kernel demands of a signature.
+    /// The kernel's rule for signatures.
     pub signatures: Signatures,
     /// Build ids of the modules that `rebuild` installed for this kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -445,7 +445,7 @@ pub enum Offer {
     Unknown(String),
 }
 
-/// What the file of a loaded module says of the kernel, which has agreed by loading it.
+/// The kernel's traits in the file of a loaded module: the kernel agreed by loading it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Accepted {
     /// The file.
@@ -456,7 +456,7 @@ pub struct Accepted {
     pub versions: BTreeMap<String, u32>,
 }
 
-/// What the kernel demands of a module's signature.
+/// The kernel's rule for a module's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Signatures {
     /// `module.sig_enforce`; `None` where the kernel knows no signatures.
@@ -472,7 +472,7 @@ impl Default for Signatures {
     }
 }
 
-/// What must stay the same between two looks for the settle time to go on.
+/// The identities that must stay the same between two looks for the settle time to go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The marker's file.
@@ -497,7 +497,7 @@ impl Observation {
 }
 
 impl Identity {
-    /// What differs, in words; `None` when nothing does.
+    /// The difference in words, if there is one.
     #[must_use]
     pub fn difference(&self, later: &Self) -> Option<String> {
         if self.marker != later.marker {

@@ -33,7 +33,7 @@ fn is_deceptive(c: char) -> bool {
         || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// What stands left of a text: on its first line, and on the lines that it is wrapped to. Both are
+/// Labels left of a text: on its first line, and on the lines that it is wrapped to. Both are
 /// ours: neither is escaped.
 #[derive(Clone, Debug, Default)]
 pub struct Lead {

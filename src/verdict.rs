@@ -18,7 +18,7 @@ pub struct Condition {
     pub reason: Reason,
     /// A sentence that names the thing and the place.
     pub message: String,
-    /// What a person must do, where a person must act.
+    /// The remedy, where a person must act.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<String>,
     /// Who needs it; empty where that is everybody who was asked for.
@@ -67,7 +67,7 @@ impl Condition {
     }
 }
 
-/// What all conditions together say.
+/// The sum of all conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Nothing holds the gate back.
@@ -164,7 +164,7 @@ impl Verdict {
         }
     }
 
-    /// What is not waited for yet, and will block once it is.
+    /// A condition that is not waited for yet, and will block once it is.
     #[must_use]
     pub fn blocking_later(&self) -> Option<&Condition> {
         let is_waiting = matches!(self.outcome, Outcome::Waiting | Outcome::Unknown);

@@ -37,7 +37,7 @@ const SHOWN: usize = 20;
 /// Where the programs of a build are, as in the images of drivers.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What to run.
+/// A program to run for a build, and its limits.
 #[derive(Debug)]
 pub struct Build {
     /// The root that it runs in.
@@ -48,7 +48,7 @@ pub struct Build {
     pub arguments: Vec<OsString>,
     /// Variables that it gets in addition to its environment.
     pub variables: Vec<(&'static str, OsString)>,
-    /// It gets our environment; otherwise it gets PATH and nothing else of it.
+    /// The program gets our environment; otherwise it gets PATH and nothing else of it.
     pub inherits: bool,
 }
 
@@ -112,8 +112,8 @@ impl Build {
     }
 }
 
-/// What follows [`WARDEN`]: a root, a program below it, and its arguments. Runs that program in a group of its own,
-/// and kills the group when standard input ends.
+/// Runs a program in a process group of its own, and kills the group when standard input ends. The arguments are
+/// those after [`WARDEN`]: a root, the program below it, and its own arguments.
 #[must_use]
 pub fn build_guard(args: &[OsString]) -> Ending {
     let [root, program, args @ ..] = args else {

@@ -46,7 +46,7 @@ const NEW: OFlag = OFlag::O_WRONLY
 pub enum Closed {
     /// Somebody else is at work.
     Busy,
-    /// It cannot be written.
+    /// The directory cannot be written.
     Unwritable(String),
 }
 

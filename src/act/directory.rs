@@ -48,7 +48,7 @@ impl Directory {
         refuse_mofeds(&real, marker)
     }
 
-    /// What is at a name; links are not followed. `None` where nothing is.
+    /// The type of the file at a name; links are not followed. `None` where there is none.
     pub(super) fn kind(&self, name: &OsStr) -> nix::Result<Option<SFlag>> {
         match fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()))),

@@ -66,7 +66,7 @@ impl Program {
     /// The program at this path.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The file cannot be run.
     pub fn at(path: &Path, argv: &[OsString]) -> Result<Option<Self>, Unrunnable> {
         runnable(path)?;
         Ok(Some(Self { path: path.to_owned(), argv: argv.to_vec() }))

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Why it cannot.
 #[derive(Debug)]
 pub(super) enum NotExecutable {
-    /// It is there, and is a directory or a device.
+    /// A directory or a device.
     NotAFile,
     /// As stat(2) and access(2).
     Io(io::Error),

@@ -41,7 +41,7 @@ const MARGIN: u64 = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 const NAP: Duration = Duration::from_millis(20);
 
-/// What was at the path before.
+/// The former file at the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Was {
     /// The very same: it is left alone.
@@ -59,7 +59,7 @@ pub enum Was {
 pub enum NotInstalled {
     /// DIR is no place for it: another DIR, or another mount, is.
     Refused(String),
-    /// It cannot be done there now.
+    /// DIR cannot take it now.
     Failed(String),
 }
 
@@ -152,7 +152,7 @@ impl Directory {
         }
     }
 
-    /// What stands at a name. What is neither a file nor a link is not replaced.
+    /// The former file at a name. Anything but a file or a link is refused, not replaced.
     fn see(&self, name: &str) -> Result<Was, NotInstalled> {
         let stat = match fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -324,7 +324,7 @@ impl Directory {
         Ok(())
     }
 
-    /// What one that was killed has left, or we leave. If it stays, the write shows it.
+    /// Removes the file of an install that was killed, or of this one. If the file stays, the write shows it.
     fn remove_unfinished(&self, name: &str) {
         let _ = unlinkat(&self.fd, unfinished(name).as_str(), UnlinkatFlags::NoRemoveDir);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What systemd wants to hear (`sd_notify`(3)); nothing, where nobody listens.
+//! Messages for systemd (`sd_notify`(3)); none without a service manager.
 
 use crate::clock::now;
 use crate::time::BootTime;
@@ -28,7 +28,7 @@ pub struct Systemd {
     has_failed: Cell<bool>,
 }
 
-/// What could not be sent yet, because the manager has not read earlier messages.
+/// Messages not sent yet, because the manager has not read earlier ones.
 #[derive(Debug, Default)]
 struct Owed {
     ready: bool,
@@ -61,13 +61,13 @@ impl Systemd {
         systemd
     }
 
-    /// It runs, and has looked.
+    /// `READY=1`: the program runs, and has looked.
     pub fn ready(&self) {
         self.owed.borrow_mut().ready = true;
         self.pay();
     }
 
-    /// What it is at, in one line.
+    /// `STATUS=` and the state in one line.
     pub fn status(&self, sentence: &str) {
         self.owed.borrow_mut().status = Some(format!("STATUS={}", sentence.replace('\n', " ")));
         self.pay();
@@ -79,7 +79,7 @@ impl Systemd {
         self.feed();
     }
 
-    /// It ends on request.
+    /// `STOPPING=1`: the program ends on request.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }

@@ -19,14 +19,14 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// hangs holds up nobody, and as long as it does, nothing else is written.
 #[derive(Debug)]
 pub struct OutputFile {
-    /// What it is, for messages.
+    /// The name for messages.
     what: String,
     path: PathBuf,
     /// Nothing is written beside MOFED's marker.
     marker: PathBuf,
     /// The log has a line about a write that failed.
     warned: Cell<bool>,
-    /// It has not come back within [`PATIENCE`].
+    /// A write that has not come back within [`PATIENCE`].
     under_way: RefCell<Option<Subtask>>,
 }
 
@@ -34,7 +34,7 @@ impl OutputFile {
     /// The file at `path`. Nothing is written yet, and the directory may still be missing.
     ///
     /// # Errors
-    /// What is there is not a regular file, or the directory is MOFED's; in words.
+    /// The path leads to something other than a regular file, or into MOFED's directory; in words.
     pub fn new(what: &str, path: &Path, marker: &Path) -> Result<Self, String> {
         let file = Self::at(what, path, marker);
         file.attempt(|| file.check())?;

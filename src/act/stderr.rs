@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// What a pipe that has any room takes without waiting (`PIPE_BUF`, pipe(7)).
+/// The bytes that a pipe with any room takes without waiting (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
 /// A descriptor, the rest of a line that did not fit, and how many lines were left out behind it.

@@ -39,11 +39,11 @@ pub(super) const DEATH: Duration = Duration::from_millis(200);
 pub enum Finished {
     /// With this exit code. It has said all there was to say.
     Ended(u8),
-    /// It has given an answer that cannot be written to standard output.
+    /// The worker gave an answer that cannot be written to standard output.
     Unheard(io::Error),
-    /// It was killed, by this signal if that is known.
+    /// The worker was killed, by this signal if that is known.
     Killed(Option<i32>),
-    /// It hangs in the kernel, and its time is up.
+    /// The worker hangs in the kernel, and its time is up.
     Hung(Hung),
 }
 
@@ -59,10 +59,10 @@ pub struct Hung {
 }
 
 impl Hung {
-    /// What a person can do about it.
+    /// The remedy for a person.
     pub const REMEDY: &str = "find the file system that does not answer (`findmnt -t fuse,nfs,nfs4,ceph,cifs,overlay`), and restart its server";
 
-    /// What happened.
+    /// The log's sentence.
     #[must_use]
     pub fn cause(&self) -> String {
         let waited = Seconds(self.waited);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What standard output is.
+//! The terminal behind standard output, if there is one.
 
 use rustix::termios::{isatty, tcgetwinsize};
 use std::io::stdout;

@@ -18,7 +18,7 @@ pub struct TerminationLog {
 }
 
 impl TerminationLog {
-    /// What was asked for, or the default where the container runtime made it.
+    /// The path that was asked for, or the default where the container runtime made that file.
     #[must_use]
     pub fn find(asked: Option<PathBuf>) -> Option<Self> {
         let is_regular = |path: &PathBuf| path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());

@@ -55,7 +55,7 @@ impl WorkerPipe {
         self.send(ENDED, &[code]);
     }
 
-    /// It waits for room only as long as the supervisor takes to read, who does nothing else.
+    /// Sends a message. A full pipe waits only for the supervisor to read, which does nothing else.
     fn send(&self, letter: u8, text: &[u8]) {
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let text = &text[..length as usize];
@@ -83,13 +83,13 @@ pub(super) enum Word {
     Said(Vec<u8>),
     /// For standard output.
     Answer(Vec<u8>),
-    /// It needs this many seconds more.
+    /// The worker needs this many seconds more.
     Needs(u8),
-    /// It ends with this exit code.
+    /// The worker ends with this exit code.
     Ended(u8),
     /// This signal has killed it.
     Killed(u8),
-    /// It is this process.
+    /// The worker is this process.
     Begun(Pid),
 }
 
@@ -97,7 +97,7 @@ pub(super) enum Word {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) reader: PipeReader,
-    /// What has come and is no whole word yet.
+    /// The beginning of a message that has not come whole yet.
     begun: Vec<u8>,
 }
 

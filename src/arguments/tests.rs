@@ -31,8 +31,8 @@ fn plain(peermem: &str, others: Option<&str>, parameters: &str) -> Load {
     }
 }
 
-/// What the driver containers' scripts call (gpu-driver-container: nvidia-driver, common.sh,
-/// `ocp_dtk_entrypoint`; gpu-operator; k8s-driver-manager), and what an install line of modprobe.d would.
+/// The calls of the driver containers' scripts (gpu-driver-container: nvidia-driver, common.sh,
+/// `ocp_dtk_entrypoint`; gpu-operator; k8s-driver-manager), and of an install line of modprobe.d.
 #[test]
 fn nvidias_own_calls() {
     for (line, expected) in [

@@ -27,12 +27,12 @@ const MORE: &str = "`--help` explains more, with exit codes, examples and enviro
 #[derive(Debug, Parser)]
 #[command(name = "peermem-gate", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The verb, with its options.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What was asked for.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 // Only the options of the verb that is asked for are built.
 #[command(defer = true)]

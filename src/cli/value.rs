@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a value may be: words to choose from, and parsers.
+//! Values of options: words to choose from, and parsers.
 
 use crate::consumer::Consumer;
 use clap::ValueEnum;
@@ -85,7 +85,7 @@ pub enum Rebuild {
     By(PathBuf),
 }
 
-/// What to do at the deadline.
+/// The choices at the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[expect(missing_docs, reason = "clap would print it")]
 pub enum OnTimeout {

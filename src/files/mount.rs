@@ -25,7 +25,7 @@ pub struct Mount {
     pub root: PathBuf,
     /// Where it is mounted, as that process sees it.
     pub point: PathBuf,
-    /// What is mounted below it elsewhere comes here too: it is a slave or shared.
+    /// Is a slave or shared: a mount made below it elsewhere appears here too.
     pub propagates: bool,
     /// The file system's type.
     pub fs_type: String,
@@ -78,7 +78,7 @@ pub fn all(path: &Path) -> Seen<Vec<Mount>> {
     read.map(|_| all).map_err(|error| unreadable(path, &error))
 }
 
-/// What a path is on: the deepest mount above it, and of several at one place the last.
+/// The mount of a path: the deepest above it, and of several at one place the last.
 #[must_use]
 pub fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let above = mounts.iter().filter(|mount| path.starts_with(&mount.point));

@@ -76,7 +76,7 @@ pub fn whole(path: &Path, limit: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// What a directory lists. The limit keeps an endless directory from outlasting deadline, signals and memory.
+/// The entries of a directory. The limit keeps an endless one from outlasting deadline, signals and memory.
 ///
 /// # Errors
 /// As opendir(3) and readdir(3); more than `limit` entries.

@@ -4,7 +4,7 @@
 use crate::condition::{ConditionType, Reason};
 use crate::verdict::{Condition, Verdict};
 
-/// What was seen, what is not there now, and what counts as there all the same.
+/// A condition of a device, and its reasons: found; not there now; not there, but seen before.
 const DEVICES: [(ConditionType, Reason, Reason, Reason); 2] = [
     (ConditionType::NicPresent, Reason::NicFound, Reason::NoRdmaDevice, Reason::NicSeenBefore),
     (

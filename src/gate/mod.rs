@@ -32,7 +32,7 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A look that differs from the one before.
 struct Change {
-    /// What broke the settle time, if anything did.
+    /// The change that broke the settle time, if any did.
     broke: Option<String>,
 }
 
@@ -113,7 +113,7 @@ impl Gate {
         self.look = None;
     }
 
-    /// What failed before counts no more: the settle time is what was asked for.
+    /// Forgets earlier failures: the settle time is again the one that was asked for.
     pub fn forgive(&mut self) {
         self.failed_openings = 0;
     }
@@ -348,7 +348,7 @@ impl Gate {
         Condition::new(ConditionType::Settled, reason, message)
     }
 
-    /// What this moment demands, if anything. Time alone opens nothing: that takes a look at this moment.
+    /// The effect that is due now, if any. Time alone opens nothing: that takes a look at this moment.
     fn decide(&self, now: BootTime, has_looked: bool) -> Option<Effect> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
         // The first look has not come to its end.

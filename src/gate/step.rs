@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes into a gate's step and what comes out of it: data alone.
+//! Input and output of a gate's step: only data.
 
 use crate::condition::{ConditionType, Reason};
 use crate::ending::Ending;
@@ -39,13 +39,13 @@ pub struct Line {
     pub text: String,
     /// The condition that it speaks of, and its reason.
     pub about: Option<(ConditionType, Reason)>,
-    /// What led to it.
+    /// The cause of the look.
     pub cause: Option<Cause>,
     /// Time since the gate's start.
     pub elapsed: Duration,
 }
 
-/// What to do after a step.
+/// An effect of a step, for the caller to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Log this.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the gate says: a line for each transition, heartbeats, and the last line with the account of the time.
+//! The gate's log: a line for each transition, heartbeats, and the last line with the account of the time.
 
 use super::step::{Effect, Level, Line, Opening};
 use super::{Change, Gate};
@@ -136,13 +136,13 @@ impl Gate {
     }
 }
 
-/// What makes a transition worth a line.
+/// The parts of a verdict whose change is logged.
 pub(super) fn said_of(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>, String) {
     let deciding = verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone()));
     (verdict.outcome, deciding, later(verdict))
 }
 
-/// What a person can cure while the gate still waits for something else.
+/// A condition that a person can cure while the gate still waits for another.
 fn later(verdict: &Verdict) -> String {
     match verdict.blocking_later() {
         Some(c) => format!("; then {} will block: {}", c.r#type, sentence(c)),
@@ -159,7 +159,7 @@ fn exempted(verdict: &Verdict) -> String {
     verdict.exemptions().iter().map(|c| c.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// What is so, and what to do about it.
+/// The message, and the remedy if there is one.
 pub(crate) fn sentence(condition: &Condition) -> String {
     match &condition.remedy {
         Some(remedy) => format!("{}; what to do: {remedy}", condition.message),

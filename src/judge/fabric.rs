@@ -2,7 +2,7 @@
 //! `ManagementDevicePresent`, `UmadLive` and `RdmaDevicePresent`: would Fabric Manager find the `NVLink` 5 switches
 //! now?
 //!
-//! It looks once, when it starts, at `/sys/class/infiniband/*/device/vpd` (gpu-driver-container,
+//! Fabric Manager looks once, when it starts, at `/sys/class/infiniband/*/device/vpd` (gpu-driver-container,
 //! `_assert_nvlink5_system`). An RDMA device that comes later is not seen, and every GPU of the node ends with CUDA
 //! error 802.
 

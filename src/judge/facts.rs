@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one look knows that decides which steps of a remedy help, and the words for their commands. `doctor`
-//! adds what else it sees.
+//! The facts of one look that decide which steps of a remedy help, and the words for their commands. `doctor`
+//! adds its own.
 
 use super::next_build::next_build;
 use super::{modules, peermem};
@@ -26,7 +26,7 @@ pub const UNKNOWN_POD: &str = "-n NAMESPACE POD";
 /// Where the driver toolkit's volume is, on the way to its flag.
 const TOOLKIT_VOLUME: &str = "shared-nvidia-driver-toolkit";
 
-/// What a look knows.
+/// The facts of a look.
 #[must_use]
 pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
     let driver_container = has_driver_container(expected, seen);

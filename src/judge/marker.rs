@@ -47,7 +47,7 @@ fn misspelt(expected: &Expectations) -> String {
     })
 }
 
-/// What keeps MOFED from starting, or its marker from showing here. MOFED gives up at its start while
+/// The obstacle to MOFED's start, or to its marker's showing here. MOFED gives up at its start while
 /// `nvidia_peermem` is in use.
 fn hindrance(seen: &Observation) -> String {
     let lines = seen.modules.proc.iter().flat_map(|proc| proc.named("nvidia_peermem"));

@@ -77,7 +77,7 @@ fn needed(expected: &Expectations, mut condition: Condition) -> Condition {
     if is_default { condition } else { condition.needed_by(by) }
 }
 
-/// What a driver container that starts next will do, with a remedy where no build would come that is needed.
+/// The next build of a driver container, with a remedy where a build is needed and none would come.
 #[must_use]
 pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
     let next = next_build::next_build(expected, seen)?;

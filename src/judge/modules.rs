@@ -13,7 +13,7 @@ use crate::version::Version;
 
 const SYMBOL: &str = crate::PEER_MEMORY_SYMBOLS[0];
 
-/// What both witnesses together say of one module.
+/// One module's state by both witnesses.
 #[derive(Debug, PartialEq)]
 pub enum ModuleState {
     /// Usable.
@@ -41,7 +41,7 @@ pub enum Origin {
     Unknown(String),
 }
 
-/// What both witnesses together say of one module.
+/// One module's state by both witnesses.
 #[must_use]
 pub fn state(modules: &Modules, name: &str) -> ModuleState {
     let proc = match &modules.proc {
@@ -240,7 +240,7 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
     }
 }
 
-/// What was asked for, or else what the one header directory with a version in its name says.
+/// The version that was asked for, or else that of the one header directory with a version in its name.
 fn expected_version<'a>(
     expected: &Expectations,
     seen: &'a Observation,

@@ -12,7 +12,7 @@ use crate::observation::{DriverState, Observation, STATE_FILE as STATE, Seen};
 use serde::Serialize;
 use std::fmt;
 
-/// What the next start of the driver container will do.
+/// The next start of the driver container: whether it builds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NextBuild {
     /// Whether it installs kernel modules.
@@ -48,7 +48,7 @@ pub fn cures(reason: Reason) -> bool {
     reason.is_cured_by_rebuild() || reason == Reason::OtherDriverLoaded
 }
 
-/// What a driver container will do next; `None` where none is known that may skip its build, or nobody needs a build.
+/// The next build; `None` where no driver container is known that may skip its build, or nobody needs a build.
 pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
     if !expected.needs_build() || !applies(expected, &seen.nic) {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What modprobe says that it would do (`modprobe --show-depends`), and what speaks against it.
+//! modprobe's plan (`modprobe --show-depends`), and objections to it.
 
 use crate::observation::{Observation, ProcState};
 use std::path::{Path, PathBuf};

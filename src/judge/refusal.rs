@@ -26,18 +26,18 @@ const TEXTS: &[(&str, &str)] = &[
     ("Bad message", "EBADMSG"),
 ];
 
-/// What is known of an attempt that failed.
+/// An attempt that failed, with its traces.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     /// modprobe's exit code, 128+n for signal n.
     pub code: u8,
     /// modprobe's standard error.
     pub stderr: &'a str,
-    /// What the kernel said meanwhile.
+    /// The kernel's log of that time.
     pub log: &'a Seen<Vec<String>>,
     /// The file that was inspected.
     pub file: Option<&'a ModuleInfo>,
-    /// It is compressed.
+    /// The file is compressed.
     pub is_packed: bool,
     /// The other modules that modprobe may have loaded for it.
     pub others: &'a [String],
@@ -50,7 +50,7 @@ pub struct Refusal {
     pub errno: Option<&'static str>,
     /// One sentence.
     pub verdict: String,
-    /// What a person must do; empty where time does it.
+    /// The remedy; empty where time cures it.
     pub remedy: &'static str,
     /// Worth another attempt once the next look says ready.
     pub transient: bool,

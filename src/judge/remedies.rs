@@ -62,7 +62,7 @@ pub(super) fn add(conditions: &mut [Condition], expected: &Expectations, seen: &
     }
 }
 
-/// What blocks takes a person, and so does what cannot be read, except symbols that are still to be read.
+/// A person must act on a condition that blocks or cannot be read, except on symbols that are still to be read.
 fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
     let reason = condition.reason;
     let is_unreadable = condition.status == Status::Unknown && reason != R::SymbolsNotRead;

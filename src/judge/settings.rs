@@ -121,7 +121,7 @@ impl Asked<'_> {
         said.or_else(|| self.asked_by_host().map(Setting::On)).or_else(unheard).unwrap_or_default()
     }
 
-    /// What containers leave that are not running now.
+    /// The setting in files left by containers that are not running now.
     fn left_behind(&self) -> Option<Setting> {
         let of_ready = || {
             let (path, text) = &self.survey.driver_ready;

@@ -26,7 +26,7 @@ pub enum Presence {
     Between,
 }
 
-/// What must be seen before `nvidia_peermem` is let go.
+/// The few facts that an unload of `nvidia_peermem` depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glimpse {
     /// `nvidia_peermem` itself.
@@ -38,7 +38,7 @@ pub struct Glimpse {
 }
 
 impl Glimpse {
-    /// It has to go, and can.
+    /// Whether the module has to go, and can.
     #[must_use]
     pub fn must_go(&self) -> bool {
         self.swap.is_some() && self.peermem == Presence::Live { uses: Some(0) }

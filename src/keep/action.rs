@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes out of a step of the sidecar, and what comes back: data alone.
+//! Output and input of a step of the sidecar: only data.
 
 use crate::gate::Effect;
 
-/// What to do now, and report to [`Keep::done`](super::Keep::done).
+/// An action to do now, and report to [`Keep::done`](super::Keep::done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Load `nvidia_peermem`, with a last look before and a proof behind.
@@ -14,14 +14,14 @@ pub enum Action {
     Rebuild,
 }
 
-/// What stopped a load.
+/// The cause of a load that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoadFailure {
     /// The kernel or modprobe refused it, with this errno; `Other` where none is known.
     Errno(&'static str),
     /// The last look before it shows a change, or was interrupted.
     LastLook,
-    /// It takes too long.
+    /// The load takes too long.
     Late,
     /// There is no modprobe that can be run.
     NoModprobe,
@@ -59,26 +59,26 @@ impl LoadFailure {
     }
 }
 
-/// What an action came to.
+/// The result of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is live, by us.
+    /// The module is live, loaded by us.
     Loaded(String),
-    /// It is live, and somebody else was faster.
+    /// The module is live; another process was faster.
     Found(String),
-    /// It is live, by us, and MOFED has begun to swap its modules meanwhile.
+    /// The module is live, loaded by us, and MOFED has begun to swap its modules meanwhile.
     Overlapped(String),
     /// Not loaded, and another attempt at the same would end the same.
     Refused(LoadFailure, String),
     /// Not loaded, and worth another attempt once everything has held again.
     Postponed(LoadFailure, String),
-    /// It is gone.
+    /// The module is gone.
     Unloaded(String),
-    /// It is not gone, and why.
+    /// The module is not gone, and why.
     NotUnloaded(String),
 }
 
-/// What follows from a step. The action comes first: lines can wait, MOFED does not.
+/// The consequences of a step. The action comes first: lines can wait, MOFED does not.
 #[derive(Debug, Default)]
 pub struct Response {
     /// To be done at once.

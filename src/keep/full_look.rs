@@ -16,14 +16,14 @@ use std::path::Path;
 pub struct FullLook {
     /// The judged look.
     pub look: Look,
-    /// What a glimpse would have seen.
+    /// The part that a glimpse sees.
     pub glimpse: Glimpse,
     /// Changes with all that a refusal can come from: file, parameters, MOFED, the kernel's modules.
     pub evidence: u64,
 }
 
 impl FullLook {
-    /// What this observation, judged so, means to `keep`.
+    /// `keep`'s view of a judged observation.
     #[must_use]
     pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {
         let mut glimpse = glimpse(expected, &seen.marker, &seen.modules, was_marked);
@@ -43,7 +43,7 @@ impl FullLook {
         Self { glimpse, evidence: evidence(seen), look }
     }
 
-    /// What blocks will not be cured by waiting.
+    /// Whether waiting cannot cure it.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.look.verdict.outcome == Outcome::Blocked

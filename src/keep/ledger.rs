@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What has happened since the start, for metrics.
+//! Counters and times since the start, for metrics.
 
 use super::State;
 use super::action::LoadFailure;

@@ -180,7 +180,7 @@ impl Keep {
         vec![Effect::Say(self.line(now, level, text, None)), Effect::Publish]
     }
 
-    /// What an action has come to.
+    /// Takes in the result of an action.
     pub fn done(&mut self, now: BootTime, done: Done) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
         let (phase, level, text) = self.after(now, done);
@@ -327,13 +327,13 @@ impl Keep {
         &self.gate
     }
 
-    /// What has happened so far.
+    /// Counters and times since the start.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// It is live, and stays.
+    /// The module is live, and stays.
     fn live(&mut self, now: BootTime, cause: &Cause, swap: Option<String>, response: &mut Response) {
         let by = self.phase.loaded_by().unwrap_or(LoadedBy::Another);
         let swap = swap.filter(|_| self.has_applied);
@@ -353,7 +353,7 @@ impl Keep {
         }
     }
 
-    /// It is not loaded: to be loaded, waited for, or given up until something changes.
+    /// The module is not loaded: to be loaded, waited for, or given up until something changes.
     fn absent(&mut self, now: BootTime, is_blocked: bool, response: &mut Response) {
         if let Phase::Blocked { refused } = &mut self.phase {
             *refused = refused.filter(|refused| refused.on == self.evidence);

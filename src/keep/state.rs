@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// What `keep` is at: the name of a phase.
+/// The name of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
     /// `nvidia_peermem` is not loaded, and not everything holds.
     Waiting,
-    /// It is live, and nothing says that MOFED is about to swap its modules.
+    /// The module is live, and nothing shows that MOFED is about to swap its modules.
     Loaded,
     /// MOFED is about to, and it is being unloaded.
     Yielding,
-    /// It cannot be loaded, and waiting alone will not change that.
+    /// The module cannot be loaded, and waiting alone will not change that.
     Blocked,
     /// MOFED is about to swap, and it is in use.
     Busy,
@@ -80,7 +80,7 @@ pub(super) enum LoadedBy {
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     Waiting {
-        /// What became of the last attempt to load, if it failed.
+        /// The failure of the last attempt to load.
         last_try: Option<String>,
     },
     Blocked {
@@ -127,7 +127,7 @@ impl Phase {
         }
     }
 
-    /// What is loaded is still what we loaded, if it was we.
+    /// Whether the loaded module is still the one that we loaded; true if we loaded none.
     pub(super) fn recognises(&mut self, inode: Option<u64>) -> bool {
         let by = match self {
             Self::Waiting { .. } | Self::Blocked { .. } => return true,

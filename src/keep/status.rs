@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `keep` leaves for others: the status file, which `check --status-file` judges by, and its own
+//! Files that `keep` writes: the status file, which `check --status-file` judges by, and its own
 //! part of the metrics.
 
 use super::{Keep, State};
@@ -24,7 +24,7 @@ pub struct Status<'a> {
     pub keep: Summary,
 }
 
-/// What `keep` is at.
+/// The state of `keep`, as the status file has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The state.
@@ -50,7 +50,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What there is to tell at this moment.
+    /// The summary of this moment.
     #[must_use]
     pub fn of(keep: &Keep, holders: &[String], heartbeat: Duration, now: BootTime) -> Self {
         let loaded_by = if keep.is_ours() { "keep" } else { "another" };

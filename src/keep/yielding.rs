@@ -8,7 +8,7 @@ use crate::look::Cause;
 use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
-/// What a MOFED container that has just taken its lock is given to unload the module by itself. It does so in some
+/// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so in some
 /// 0.1 s, and its start fails if somebody else was faster (doca-driver-build, `entrypoint/internal/driver`).
 const COURTESY: Duration = Duration::from_millis(300);
 

@@ -37,7 +37,7 @@ const USUAL: [&str; 4] = ["updates", "updates/dkms", "extra", "kernel/drivers/vi
 pub struct Found {
     /// Its path as modprobe names it, below the root.
     pub path: PathBuf,
-    /// What to open: links are followed below the root.
+    /// The file to open: links are followed below the root.
     pub real: PathBuf,
     /// More files of the same module.
     pub others: Vec<PathBuf>,

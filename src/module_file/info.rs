@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a module says of itself, from the sections that modpost and the linker made for it.
+//! A module's description of itself, from the sections that modpost and the linker made for it.
 
 use super::elf::{Elf, is_in_file, until_nul};
 use super::unpack::Bytes;
@@ -170,7 +170,7 @@ fn add_extended_versions(elf: &Elf, versions: &mut BTreeMap<String, u32>) -> Res
     Ok(())
 }
 
-/// What it imports, and the CRCs of what it exports.
+/// Reads the imports, and the CRCs of the exports.
 fn read_symbols(elf: &Elf, info: &mut ModuleInfo) -> Result<(), Fault> {
     let (symbols, strings) = symbol_table(elf)?;
     let Ok(symbols) = pod::slice_from_all_bytes::<Symbol>(&symbols) else {

@@ -22,9 +22,9 @@ use std::path::Path;
 /// Why a file has nothing to say as a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAModule {
-    /// It cannot be read; it may well be a good one.
+    /// The file cannot be read; it may well be a good one.
     Unreadable(Unreadable),
-    /// It was read, and is none that the kernel could load.
+    /// The file was read, and is none that the kernel could load.
     Damaged(Unreadable),
 }
 
@@ -58,7 +58,7 @@ fn damaged<T>(why: impl Into<String>) -> Result<T, Fault> {
 /// Asked now and then while a file is unpacked; true breaks it off, and the file counts as unreadable then.
 pub type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
 
-/// What the module file at `path`, compressed or not, says of itself.
+/// Reads the module file at `path`, compressed or not.
 pub fn inspect(path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, NotAModule> {
     Contents::open(path, interrupted)
         .and_then(Elf::parse)

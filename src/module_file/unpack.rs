@@ -104,7 +104,7 @@ impl Contents {
     }
 }
 
-/// What a module file was packed with.
+/// The compression of a module file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Packing {
     Gzip,
@@ -155,7 +155,7 @@ pub(super) fn unpack(
     }
 }
 
-/// What has been unpacked so far.
+/// The bytes unpacked so far.
 struct Unpacked<'a> {
     bytes: Vec<u8>,
     limit: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Fabric Manager will look for: the `NVLink` 5 management devices, and their RDMA devices.
+//! The devices that Fabric Manager will look for: `NVLink` 5 management devices, and their RDMA devices.
 
 use super::pci::{MELLANOX, vendor};
 use crate::files::read::{entries, names, open, unreadable};

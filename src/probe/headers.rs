@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What NVIDIA's Kbuild would find of MOFED's headers: the first existing of
+//! MOFED's headers as NVIDIA's Kbuild would find them: the first existing of
 //! `ofa_kernel/{<arch>/<release>,<release>,default}` (open-gpu-kernel-modules,
 //! nvidia-peermem.Kbuild). Its fourth candidate, DKMS's build directory, is never mounted into a
 //! driver container.
@@ -131,7 +131,7 @@ pub fn symvers(root: &Path, path: &Path) -> Symvers {
     }
 }
 
-/// What a Module.symvers says of the peer-memory symbols: their CRCs, and the module that exports them.
+/// The peer-memory symbols in a Module.symvers: their CRCs, and the module that exports them.
 pub fn peer_memory(root: &Path, path: &Path) -> Seen<(BTreeMap<String, u32>, Option<String>)> {
     let mut crcs = BTreeMap::new();
     let mut exporter = None;

@@ -26,7 +26,7 @@ impl KernelLog {
         Self(file.map_err(|error| unreadable(path, &error)))
     }
 
-    /// What was said since then, without time stamps; what has been overwritten meanwhile is left out.
+    /// The lines since then, without time stamps; those that have been overwritten meanwhile are left out.
     pub fn said(self) -> Seen<Vec<String>> {
         let mut file = self.0?;
         let mut said = Vec::new();

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What is at the marker's path.
+/// Reads the marker's path.
 #[must_use]
 pub fn read(root: &Path, path: &Path) -> Marker {
     let directory = match root::resolve(root, path.parent().unwrap_or(root)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rebuild of nvidia-peermem finds on the node: sources, headers, symbols, programs, room.
+//! The material for a rebuild of nvidia-peermem on the node: sources, headers, symbols, programs, room.
 
 use super::driver_root::driver_root;
 use super::peermem::loaded_build_id;
@@ -55,7 +55,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
     }
 }
 
-/// What a module would be built for.
+/// The kernel, nvidia and MOFED that a module would be built for.
 #[must_use]
 pub fn pair(places: &Places, seen: &Observation) -> Pair {
     let build_id = |name: &str| loaded_build_id(&places.sys, name).unwrap_or_default();

@@ -94,7 +94,7 @@ pub struct Probe<'a> {
     symbols: Option<(u64, Symbols)>,
     /// With the signature of the files it was read from.
     headers: Option<(u64, Headers, Seen<Vec<String>>)>,
-    /// What the last look saw of what a quick check compares.
+    /// The values of the last look that a quick check compares.
     quickly_checked: Option<QuickCheck>,
     inspected: Inspected,
 }
@@ -441,7 +441,7 @@ fn is_lost(node: &Node, depth: Depth, was: &Marker) -> bool {
     is_needed && !matches!(marker(node), Marker::Present(_))
 }
 
-/// What must be seen before `nvidia_peermem` is unloaded, and nothing that takes time.
+/// Reads the marker and the modules: enough to decide on an unload, and quick.
 #[must_use]
 pub fn glimpse(node: &Node) -> (Marker, Modules) {
     let marker = marker(node);

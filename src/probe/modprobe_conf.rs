@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What modprobe does for a module without being asked: parameters of modprobe.d's `options` and of the
+//! modprobe's settings for a module: parameters of modprobe.d's `options` and of the
 //! kernel's command line, and commands of its `install` lines.
 
 use crate::files::read::{entries, lines, unreadable};
@@ -19,14 +19,14 @@ const DIRECTORIES: [&str; 5] =
 const FILE: u64 = 1024 * 1024;
 const MAX_FILES: usize = 1000;
 
-/// What modprobe, run below a root, would do for one module by itself.
+/// The settings that modprobe, run below a root, would apply to one module by itself.
 #[derive(Debug, Default)]
 pub struct Given {
     /// Parameters, in the order in which the kernel gets them: of two of one name, the last counts.
     pub parameters: Vec<GivenParameter>,
     /// Commands that it would run instead of loading the module.
     pub install: Vec<GivenParameter>,
-    /// What could not be read, which modprobe would pass over in silence, or read where we cannot.
+    /// Sources that could not be read, which modprobe would pass over in silence, or read where we cannot.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -50,7 +50,7 @@ pub fn given(root: &Path, proc: &Path, name: &str) -> Given {
 }
 
 impl Given {
-    /// What was read; what is not there says nothing.
+    /// The values of a source; a source that is missing has none.
     fn readable<T>(&mut self, source: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
         match read {
             Ok(read) => return read,

@@ -29,10 +29,10 @@ pub(super) fn read(sys: &Path) -> Nic {
     unreadable_one.map_or(Nic::None, Nic::Unreadable)
 }
 
-/// What a function's file `vendor` says.
+/// The vendor in a function's file `vendor`.
 ///
 /// # Errors
-/// It cannot be read, or is no vendor.
+/// The file cannot be read, or holds no vendor.
 pub fn vendor(path: &Path) -> Result<u16, Unreadable> {
     let text = small(path)?.unwrap_or_default();
     // Four digits, as the kernel prints it: a shorter one is cut off, and no other vendor's.

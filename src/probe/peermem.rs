@@ -25,7 +25,7 @@ const NOTE: u64 = 1024;
 
 type Signature = (u64, u64, u64, i64, i64);
 
-/// What files were found to say, kept for as long as they stay the same: nvidia.ko has 100 MB.
+/// Cached contents of files, kept for as long as these stay the same: nvidia.ko has 100 MB.
 #[derive(Debug, Default)]
 pub(super) struct Inspected {
     infos: Cached<Result<ModuleInfo, NotAModule>>,
@@ -36,7 +36,7 @@ pub(super) struct Inspected {
 
 type Cached<T> = BTreeMap<PathBuf, (Signature, T)>;
 
-/// What `read` says, unless it has said so of the same state of `file`.
+/// The value of `read`, or the cached one where the state of `file` is the same.
 fn cached<T: Clone>(
     cache: &mut Cached<T>,
     key: &Path,
@@ -56,7 +56,7 @@ fn cached<T: Clone>(
     value
 }
 
-/// What could not be read may be readable by now; what was read stays as it is.
+/// A failed read may succeed later; a value that was read stays as it is.
 fn was_read<T>(value: &Result<T, NotAModule>) -> bool {
     !matches!(value, Err(NotAModule::Unreadable(_)))
 }
@@ -148,7 +148,7 @@ fn read_unless(
     }
 }
 
-/// What is loaded now is the file at this path, or why that is unknown.
+/// The path and data of the loaded module's file, or why that is unknown.
 type Loaded = Result<(PathBuf, ModuleInfo), String>;
 
 struct Reading<'a> {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// kubelet's `--root-dir` where nobody says otherwise.
 const KUBELET: &str = "/var/lib/kubelet";
-/// What the driver's container and its driver toolkit share on `OpenShift`.
+/// The volume shared by the driver's container and its driver toolkit on `OpenShift`.
 const SHARED: &str = "volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit";
 /// kubelet has 110 unless configured otherwise.
 const PODS: usize = 5000;
@@ -41,7 +41,7 @@ pub fn read(root: &Path, processes: &Processes) -> Pods {
     }
 }
 
-/// What was built for driver containers, with no other eyes than for kubelet's usual directory.
+/// Builds for driver containers, only below kubelet's usual directory.
 #[must_use]
 pub fn built(root: &Path) -> Vec<Build> {
     let directory = below(root, Path::new(KUBELET)).join("pods");

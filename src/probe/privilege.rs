@@ -37,7 +37,7 @@ fn capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
-/// What the kernel demands of a signature, as far as it shows that.
+/// The kernel's rule for signatures, as far as it shows that.
 #[must_use]
 pub fn signatures(sys: &Path) -> Signatures {
     let enforced = small(&sys.join("module/module/parameters/sig_enforce"));

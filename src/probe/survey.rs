@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen of a node before it is known what to expect of it.
+//! The first view of a node, before it is known what to expect of it.
 
 use super::{clock, kernel, modules, pods, processes};
 use crate::files::read::{entries, small, whole};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Signs of a MOFED that was installed on the host: its service, and the headers that
 /// `USE_HOST_MOFED` makes the GPU driver take.
 const INSTALLED: [&str; 2] = ["etc/init.d/openibd", "usr/src/ofa_kernel"];
-/// What a MOFED container leaves, as the host sees it.
+/// Files that a MOFED container leaves, as the host sees them.
 const LEFT: [&str; 2] = ["run/mellanox/drivers/.lock", "run/mellanox/drivers/.driver-ready"];
 /// Every host has them.
 const HOSTS: [&str; 3] = ["proc/modules", "proc/sys/kernel", "sys/module"];

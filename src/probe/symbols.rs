@@ -56,7 +56,7 @@ fn scan(file: File, interrupted: &mut dyn FnMut() -> bool) -> io::Result<Option<
     Ok(Some(Symbols::Missing))
 }
 
-/// What stands behind the symbol: the end of the line, or a tab and the module in brackets.
+/// The module behind a symbol: the end of the line, or a tab and the module in brackets.
 #[expect(clippy::option_option, reason = "no match; the kernel itself; a module")]
 fn provider(rest: &[u8]) -> Option<Option<String>> {
     let line = rest.split(|byte| *byte == b'\n').next()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rebuild finds on the node. Plain data; [`crate::probe::material`] reads it.
+//! The material for a rebuild, as found on the node. Plain data; [`crate::probe::material`] reads it.
 
 use super::Pair;
 use crate::observation::Seen;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub struct Sources {
     /// Their directory, as seen from inside the driver's root.
     pub directory: PathBuf,
-    /// What their Kbuild file says that they are of.
+    /// The version that their Kbuild file gives.
     pub version: Option<String>,
     /// Why the recipe does not fit them, if it does not.
     pub misfit: Option<String>,
@@ -31,7 +31,7 @@ pub enum Tool {
 pub struct Material {
     /// The driver's root, as this process sees it.
     pub driver_root: PathBuf,
-    /// What the module is for.
+    /// The kernel, nvidia and MOFED to build for.
     pub pair: Pair,
     /// The directories in which sources were looked for, and those that were found, best first.
     pub sources: Vec<Sources>,

@@ -43,7 +43,7 @@ pub fn is_ready_for_a_build(verdict: &Verdict) -> bool {
     verdict.holding().all(is_of_module)
 }
 
-/// What a module is built for. One attempt is made for each.
+/// The kernel, nvidia and MOFED that a module is built for. One attempt is made for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pair {
     /// The kernel's release.
@@ -54,7 +54,7 @@ pub struct Pair {
     pub mofed: String,
 }
 
-/// What a rebuild came to: the labels of `keep`'s metrics.
+/// The result of a rebuild: the labels of `keep`'s metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Conclusion {
     /// A usable file is installed.

@@ -5,7 +5,7 @@ use std::fmt;
 
 macro_rules! kinds {
     ($($kind:ident: $doc:literal, $remedy:literal;)*) => {
-        /// What is in the way of a rebuild.
+        /// An obstacle to a rebuild.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind {
             $(#[doc = $doc] $kind,)*
@@ -15,13 +15,13 @@ macro_rules! kinds {
             /// All of them, in the order in which they are looked for.
             pub const ALL: &[Self] = &[$(Self::$kind,)*];
 
-            /// What it means.
+            /// A description of it.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$kind => $doc,)* }
             }
 
-            /// What a person can do about it.
+            /// The remedy.
             #[must_use]
             pub fn remedy(self) -> &'static str {
                 match self { $(Self::$kind => $remedy,)* }
@@ -95,7 +95,7 @@ impl fmt::Display for Kind {
 pub struct Obstacle {
     /// The kind.
     pub kind: Kind,
-    /// What is so, with names and places.
+    /// A sentence, with names and places.
     pub message: String,
 }
 

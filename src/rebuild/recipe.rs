@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// What is copied of NVIDIA's sources: about a megabyte.
+/// Files and directories to copy of NVIDIA's sources: about a megabyte.
 pub const SOURCES: [&str; 6] =
     ["Kbuild", "Makefile", "conftest.sh", "common", "nvidia-peermem", "nvidia/nv-p2p.h"];
-/// What only some versions have.
+/// Files that only some versions have.
 pub const OPTIONAL: [&str; 2] = ["header-presence-tests.mk", "pahole.sh"];
 /// By this file sources are known, in whatever directory a flavour of the driver keeps them.
 pub const KNOWN_BY: &str = "nvidia-peermem/nvidia-peermem.Kbuild";
-/// What comes out.
+/// The module that `make` writes.
 pub const MODULE: &str = "nvidia-peermem.ko";
 /// The directory in the copy that stands for MOFED's.
 pub const OFA: &str = "ofa";

@@ -13,9 +13,9 @@ const GUESSED: &str = " (The node's name is guessed from its hostname.)";
 /// A step of a remedy: complete in itself, with its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// It helps only then.
+    /// The step helps only where this fact is so.
     pub when: Option<Fact>,
-    /// What to do; words in braces are filled from [`Facts`].
+    /// The step; words in braces are filled from [`Facts`].
     pub text: &'static str,
 }
 
@@ -43,13 +43,13 @@ macro_rules! steps {
 /// A node's name, as commands need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
-    /// What Kubernetes calls it, or might.
+    /// Kubernetes' name for it, or a guess.
     pub name: String,
     /// Nobody said so: it is the hostname.
     pub is_guess: bool,
 }
 
-/// What is known of the node: which facts hold, and the words for the braces.
+/// Knowledge about the node: which facts hold, and the words for the braces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     known: BTreeMap<Fact, bool>,
@@ -89,7 +89,7 @@ impl Facts {
         Self { node: node.clone(), ..self }
     }
 
-    /// What is known of a fact.
+    /// Whether a fact is so; `None` where that is not known.
     #[must_use]
     pub fn is(&self, fact: Fact) -> Option<bool> {
         self.known.get(&fact).copied()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a person can do about each reason that keeps the gate closed, and about four states of a node that stand
+//! Remedies: the steps for each reason that keeps the gate closed, and for four states of a node that stand
 //! behind several reasons. docs/findings.md lists the steps.
 
 use super::fact::{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a look came to, for people, for machines, and for the termination log.
+//! Reports of a look, for people, for machines, and for the termination log.
 
 pub mod style;
 
@@ -125,7 +125,7 @@ pub struct Doubt<'a> {
     pub message: &'a str,
     /// In detail, for people.
     pub detail: &'a str,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: &'a str,
 }
 

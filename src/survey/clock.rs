@@ -5,7 +5,7 @@ use crate::observation::{Seen, Unreadable};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What ages are measured by, all from below `--proc`.
+/// The sources by which ages are measured, all from below `--proc`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock {
     /// When the kernel started, in seconds since 1970 (`btime` in `<proc>/stat`).
@@ -20,7 +20,7 @@ impl Default for Clock {
     }
 }
 
-/// What stands for a source until somebody looks.
+/// The placeholder for a source that has not been read yet.
 #[must_use]
 pub fn not_looked_at() -> Unreadable {
     Unreadable { path: PathBuf::new(), why: "not looked at".to_owned() }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen of a node before it is known what to expect of it: who is here, with which settings.
+//! The first view of a node, before it is known what to expect of it: who is here, with which settings.
 
 pub mod clock;
 pub mod pod;
@@ -12,7 +12,7 @@ use pod::Pods;
 use process::Processes;
 use std::path::PathBuf;
 
-/// What the logs of the operators' containers say about settings.
+/// Settings found in the logs of the operators' containers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logged {
     /// A driver container was told to load nvidia-peermem.
@@ -28,7 +28,7 @@ pub struct Survey {
     pub clock: Clock,
     /// The processes that matter.
     pub processes: Processes,
-    /// What logs add, where they were read.
+    /// Settings from logs, where those were read.
     pub logged: Logged,
     /// The pods that kubelet has.
     pub pods: Pods,

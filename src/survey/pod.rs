@@ -17,7 +17,7 @@ pub struct Pod {
     pub containers: BTreeSet<String>,
     /// kubelet has a directory of it: logs may outlive their pod.
     pub is_here: bool,
-    /// What its containers build, where they share a volume for that.
+    /// The build of its containers, where they share a volume for that.
     pub build: Option<Build>,
 }
 
@@ -29,7 +29,8 @@ impl Pod {
     }
 }
 
-/// What nvidia-driver-ctr and openshift-driver-toolkit-ctr share (gpu-driver-container, `ocp_dtk_entrypoint`).
+/// The volume shared by nvidia-driver-ctr and openshift-driver-toolkit-ctr (gpu-driver-container,
+/// `ocp_dtk_entrypoint`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Build {
     /// The volume.
@@ -53,7 +54,7 @@ pub struct Pods {
     pub all: Vec<Pod>,
     /// kubelet's directory was read: what is not in it is not on this node.
     pub is_complete: bool,
-    /// What could not be read.
+    /// Sources that could not be read.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -72,7 +73,7 @@ impl Pods {
         self.all.iter().find(|pod| pod.uid == uid)
     }
 
-    /// What is or was built on this node for the driver's containers.
+    /// Running and finished builds for the driver's containers on this node.
     pub fn builds(&self) -> impl Iterator<Item = (&Pod, &Build)> {
         self.all.iter().filter_map(|pod| Some((pod, pod.build.as_ref()?)))
     }

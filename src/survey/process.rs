@@ -5,7 +5,7 @@ use crate::observation::{Seen, Unreadable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What a process is to this node.
+/// The role of a process on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// kubelet, by itself or in k3s, RKE2 or `MicroK8s`.
@@ -45,11 +45,11 @@ pub enum Role {
 /// How a process is known.
 #[derive(Debug)]
 pub struct Sign {
-    /// What it is then.
+    /// The role of a process with this sign.
     pub role: Role,
     /// Its names, of at most 15 bytes as the kernel cuts them.
     pub names: &'static [&'static str],
-    /// What one of its arguments ends with; empty where any will do.
+    /// The end of one of its arguments; empty where any will do.
     pub argument: &'static str,
     /// Whether it runs in a pod; `None` where either will do.
     pub in_pod: Option<bool>,
@@ -125,7 +125,7 @@ pub type Environment = BTreeMap<String, String>;
 pub struct Process {
     /// Its pid on the node.
     pub pid: u32,
-    /// What it is.
+    /// The role.
     pub role: Role,
     /// Its name; at most 15 bytes.
     pub name: String,

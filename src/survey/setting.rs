@@ -54,7 +54,7 @@ pub struct Settings {
     pub host_mofed: Setting,
     /// The driver's modules come with its image.
     pub precompiled: Option<Evidence>,
-    /// What a MOFED, or `nvidia_peermem`, has left here: who brings it wants it, though nobody says so.
+    /// Something that a MOFED, or `nvidia_peermem`, has left here: a wish for it, although no setting says so.
     pub implied: Option<Evidence>,
     /// The host has a MOFED of its own.
     pub on_host: Option<Evidence>,

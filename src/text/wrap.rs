@@ -38,7 +38,7 @@ struct Piece<'a> {
     /// Spaces before it, where no line begins.
     spaces: usize,
     text: &'a str,
-    /// It goes on with a command that began on an earlier piece.
+    /// The continuation of a command that began on an earlier piece.
     continues: bool,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one look expects of a node. What neither an option nor a variable says is taken from the processes of the GPU
-//! Operator's containers, where they can be seen.
+//! The expectations of one look at a node. Values that neither an option nor a variable gives come from the
+//! processes of the GPU Operator's containers, where those can be seen.
 
 use crate::cli::NodeArgs;
 use crate::environment::{Misuse, RDMA, Variables, value_of};

@@ -14,7 +14,7 @@ use crate::report;
 use crate::verdict::Verdict;
 use crate::wake::{Signals, Wake, Wakes};
 
-/// What to hold for.
+/// The node, the policy and the metrics of a hold.
 #[derive(Debug)]
 pub(super) struct Hold {
     /// The node to look at.
@@ -30,7 +30,7 @@ pub(super) struct Held<'a> {
     asked: &'a Hold,
     pub(super) watch: Watch<'a>,
     pub(super) gate: Gate,
-    /// What the log said last: the verdict in one sentence.
+    /// The last logged verdict, in one sentence.
     last_words: String,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Held<'a> {
         Self { asked, watch, gate, last_words: String::new() }
     }
 
-    /// What was asked for.
+    /// The settings of this hold.
     pub(super) fn asked(&self) -> &'a Hold {
         self.asked
     }
@@ -123,7 +123,7 @@ impl<'a> Held<'a> {
         attempt::look_now(&mut self.watch, &self.gate)
     }
 
-    /// What the log said last: the verdict in one sentence.
+    /// The last logged verdict, in one sentence.
     pub(super) fn last_words(&self) -> &str {
         &self.last_words
     }

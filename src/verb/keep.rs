@@ -39,7 +39,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// And an unload that is under way, which is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
-/// What rmmod is given then: one that hangs in the kernel ends on no signal.
+/// The time for rmmod then: one that hangs in the kernel ends on no signal.
 const RMMOD: Duration = Duration::from_millis(100);
 /// A load and an unload that take longer are slow, and the log says so.
 const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
@@ -381,7 +381,7 @@ impl<'a> Sidecar<'a> {
         })
     }
 
-    /// What is still to be told comes after it, so it is not late; unless it hangs.
+    /// Unloads the module. Messages that are still unsaid come after it, so it is not late; unless it hangs.
     fn unload(&mut self, unsaid: &mut Vec<Effect>) -> Done {
         let find = || self.service.tools.rmmod(driver_root(&self.watch));
         let rmmod = match self.rmmod.take().map_or_else(find, Ok) {

@@ -100,7 +100,7 @@ pub(super) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
     Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables)
 }
 
-/// What to hold for, and where the last words go.
+/// The hold before a load, and where the last words go.
 pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Hold, LastWords), Stop> {
     let parameters = texts(&args.parameters);
     let mut node =
@@ -166,7 +166,7 @@ fn without_a_look(
     })
 }
 
-/// What to load, and with which program.
+/// A load: the program, and its arguments.
 pub(super) struct Asked<'a> {
     /// The modprobe to run, and where.
     pub(super) modprobe: &'a Modprobe,
@@ -187,7 +187,7 @@ pub(super) enum Finished {
     Live(Option<u8>),
     /// The gate opened, and there was nothing to load or it was not to be loaded.
     Open,
-    /// It did not come to that.
+    /// The load was not tried.
     Ended(Ending),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all verbs that look at the node have in common before their first look: signals, a supervisor,
+//! The common start of all verbs that look at the node: signals, a supervisor,
 //! and options that are checked.
 
 use super::{Start, Stop};
@@ -43,9 +43,9 @@ pub fn style(start: &Start) -> Style {
 /// How the work came out, as its supervisor sees it.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It ended, and has said why.
+    /// The work ended, and has said why.
     Ended(Ending),
-    /// It hangs, and nobody has said so yet.
+    /// The work hangs, and nobody has said so yet.
     Hung(Hung),
 }
 

@@ -31,7 +31,7 @@ use crate::environment::{Invocation, Misuse, Variables};
 use crate::text::escaped;
 use std::io;
 
-/// What every verb starts with.
+/// The input of every verb.
 #[derive(Clone, Debug)]
 pub struct Start<'a> {
     /// The environment.
@@ -59,7 +59,7 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
 /// Why a verb does not begin, or does not come to its end.
 #[derive(Debug)]
 pub enum Stop {
-    /// What was asked for makes no sense.
+    /// The options make no sense.
     Refused(Misuse),
     /// CMD, modprobe or rmmod cannot be run.
     CannotRun(Unrunnable),

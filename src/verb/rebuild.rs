@@ -23,7 +23,7 @@ use crate::wake::Signals;
 use std::path::Path;
 use std::time::Duration;
 
-/// It looks, and waits for nothing.
+/// A single look, without waiting.
 const POLICY: Policy = Policy {
     timeout: None,
     proceed_on_timeout: false,

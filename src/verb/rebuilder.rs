@@ -54,7 +54,7 @@ fn material(places: &Places, seen: &Observation) -> Material {
     material
 }
 
-/// What a rebuild came to.
+/// The result of a rebuild.
 #[derive(Debug)]
 pub(super) enum Healed {
     /// A usable file is installed.
@@ -82,7 +82,7 @@ impl Healed {
         }
     }
 
-    /// What happened, and what to do about it.
+    /// The result and its remedy, in words.
     pub(super) fn sentence(&self) -> String {
         match self {
             Self::Installed(said) | Self::Ordered(said) => said.clone(),
@@ -105,7 +105,7 @@ enum Stopped {
     Signal(u8, BootTime),
 }
 
-/// What is needed for a rebuild, whenever there is one.
+/// The settings of a rebuild, whenever there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Rebuilder {
     pub(super) wish: Rebuild,
@@ -136,7 +136,7 @@ impl Rebuilder {
         toolkit::due(&self.shared, watch.node(), seen, &look.verdict)
     }
 
-    /// The user's, if one is to build.
+    /// The user's program, if one is to build.
     fn program(&self) -> Option<&Path> {
         match &self.wish {
             Rebuild::By(program) => Some(program),
@@ -307,7 +307,7 @@ impl Attempt<'_, '_> {
         ]
     }
 
-    /// What was built, judged as every other file is.
+    /// The built module, judged as every other file is.
     fn judged(&self, copy: &Copy) -> Result<Judged, Stopped> {
         let built = copy.outside.join(recipe::MODULE);
         let failed = |why: String| Stopped::Failed(format!("the build reported success, but {why}"));
@@ -388,7 +388,7 @@ impl Attempt<'_, '_> {
     }
 }
 
-/// What the kernel would say to a module, if it would refuse it.
+/// The kernel's objection to a module, if it would refuse it.
 pub(super) fn objection(watch: &Watch, seen: &Observation, info: &ModuleInfo) -> Option<String> {
     let mut seen = seen.clone();
     let peermem = seen.peermem.as_mut()?;

@@ -51,7 +51,7 @@ pub fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> 
 /// The same for who reads logs: a tree with nothing but logs in it is as good as a host.
 ///
 /// # Errors
-/// It is not there.
+/// The directory is missing.
 pub fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
     match root {
         Some(root) if root.is_dir() => Ok(root.to_owned()),

@@ -44,7 +44,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     }
 }
 
-/// What a call of `modprobe` is to us.
+/// Reads a call of `modprobe`.
 fn read(argv: &[OsString], variables: &Variables) -> Call {
     let words = argv.get(1..).unwrap_or_default();
     let of = arguments::Variables {

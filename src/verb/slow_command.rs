@@ -25,7 +25,7 @@ impl SlowCommandWatch {
         now().saturating_sub(self.begun)
     }
 
-    /// It has lasted so long that a line is due.
+    /// Whether a line is due.
     pub(super) fn is_long(&self) -> bool {
         self.spent() >= self.next_line
     }

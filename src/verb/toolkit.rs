@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const SHARED: &str = "/mnt/shared-nvidia-driver-toolkit";
 const BUILT: &str = "driver_built";
 
-/// What the toolkit's next build would make otherwise.
+/// The faults of a module that the toolkit's next build would cure.
 const CURABLE: [Reason; 3] =
     [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];
 
@@ -46,7 +46,7 @@ pub(super) fn order_when_open(shared: &Path, node: &Node, gate: &Gate) -> Option
 /// A build that the toolkit should do again.
 pub(super) struct Order {
     shared: PathBuf,
-    /// What is wrong with the module that it built.
+    /// The fault of the module that it built.
     why: String,
     /// The build id of MOFED's module.
     mofed: String,
@@ -75,7 +75,7 @@ impl Order {
         self.shared.join(BUILT).display().to_string()
     }
 
-    /// What [`Order::give`] would do.
+    /// The result that [`Order::give`] would have.
     pub(super) fn plan(&self) -> Result<String, Obstacle> {
         match order::was_given(&self.shared, &self.mofed) {
             Ok(false) => Ok(format!(

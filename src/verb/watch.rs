@@ -32,7 +32,7 @@ pub(super) struct Watch<'a> {
     last_look: BootTime,
     /// Since when a module has been coming or going at every look.
     in_transit: Option<BootTime>,
-    /// What was seen last.
+    /// The last observation.
     seen: Option<Observation>,
     /// MOFED's marker was there once.
     was_marked: bool,
@@ -139,7 +139,7 @@ impl<'a> Watch<'a> {
         last.is_none_or(|last| self.probe.changed(last.deciding()))
     }
 
-    /// What must be seen before an unload, and nothing that takes time.
+    /// The few facts that an unload depends on, read quickly.
     pub(super) fn glimpse(&mut self) -> Glimpse {
         self.arm();
         self.last_look = now();
@@ -188,7 +188,7 @@ impl<'a> Watch<'a> {
         self.last_look + self.in_transit.map_or(SAFETY_NET, transit)
     }
 
-    /// What a wake without an event is for; `None` where no look is due, as for a heartbeat.
+    /// The cause of a wake without an event; `None` where no look is due, as for a heartbeat.
     pub(super) fn due_cause(&self, next_look: Option<BootTime>) -> Option<Cause> {
         let now = now();
         if next_look.is_some_and(|due| now >= due) {
@@ -202,7 +202,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What was seen last.
+    /// The last observation.
     pub(super) fn seen(&self) -> Option<&Observation> {
         self.seen.as_ref()
     }

@@ -191,7 +191,7 @@ impl<'a> Wakes<'a> {
     }
 }
 
-/// What can wake us.
+/// A source of wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Signals,

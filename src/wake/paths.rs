@@ -37,7 +37,7 @@ pub struct Awaited {
     pub root: PathBuf,
     /// The whole path.
     pub path: PathBuf,
-    /// What its events are a reason for.
+    /// The cause of a look after its events.
     pub cause: Cause,
 }
 

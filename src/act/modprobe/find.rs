@@ -168,7 +168,7 @@ fn directories(root: &Path, path_variable: &OsStr) -> Vec<PathBuf> {
 enum Not {
     There(io::Error),
     Executable(String),
-    /// It is this program.
+    /// This program, or a copy.
     Another,
 }
 

@@ -32,7 +32,7 @@ pub struct Modprobe {
     sought: (Option<OsString>, Option<PathBuf>),
 }
 
-/// What becomes of modprobe's words.
+/// The use of modprobe's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
     /// Both outputs are kept, in English.
@@ -59,7 +59,7 @@ pub struct Ran {
 pub enum BrokenOff {
     /// This signal came for us.
     Signal(u8),
-    /// It has taken too long.
+    /// The run has taken too long.
     Late,
 }
 

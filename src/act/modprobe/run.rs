@@ -177,7 +177,7 @@ impl Attempt {
     }
 }
 
-/// What modprobe says into one pipe.
+/// A pipe from one of modprobe's outputs.
 #[derive(Debug)]
 pub(in crate::act) struct Pipe {
     file: Option<File>,

@@ -21,8 +21,8 @@ pub const STEP: &str = "peermem-gate-step";
 /// calls the shim would otherwise be found by it again, and the two would run each other forever.
 pub(super) const TRIED: &str = "_PEERMEM_GATE_TRIED";
 
-/// What follows [`STEP`]: a name, a root, the program below it that is called so, and its arguments.
-/// Returns only when that program could not be become, having said why.
+/// Becomes a program below another root; returns only if that failed, with the error logged. The arguments are those
+/// after [`STEP`]: a name, a root, the program below it that is called so, and its own arguments.
 #[must_use]
 pub fn step(args: &[OsString]) -> Ending {
     let why = match args {

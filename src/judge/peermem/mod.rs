@@ -246,7 +246,7 @@ impl Case<'_> {
         Some((Reason::DependencyNotLive, format!("{} needs {name}, which is not live", self.path())))
     }
 
-    /// What lies in the volume of a driver's pod is judged, but no modprobe finds it there.
+    /// A file in the volume of a driver's pod: judged, but not found there by any modprobe.
     fn unshown(&self) -> Answer {
         let ModuleFile::Read { path, listed: None, .. } = &self.peermem.file else { return None };
         (!path.starts_with(&self.peermem.root)).then(|| {

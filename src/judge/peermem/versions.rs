@@ -57,8 +57,9 @@ impl Case<'_> {
         ))
     }
 
-    /// What is exported without a CRC is imported without one, in an otherwise sound file; kernels load
-    /// it. Most load the rest too, with a warning and an ABI that nobody has compared: Debian's do not.
+    /// Whether this import needs a CRC. A symbol exported without a CRC is imported without one, in an otherwise
+    /// sound file; kernels load it. Most load the rest too, with a warning and an ABI that nobody has compared:
+    /// Debian's do not.
     fn must_have_version(&self, info: &ModuleInfo, symbol: &str) -> bool {
         let is_odd = || info.versions.keys().any(|name| name != LAYOUT && !info.imports.contains(name));
         let is_offered = || self.peermem.accepted.iter().any(|a| a.versions.contains_key(symbol));

@@ -18,7 +18,7 @@ struct Section {
     bytes: Vec<u8>,
 }
 
-/// What a module file is to hold.
+/// The content of a module file.
 #[derive(Clone)]
 pub(crate) struct Image {
     sections: Vec<Section>,
@@ -26,7 +26,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// What no module can do without, and a section that has no bytes in the file.
+    /// The parts that every module needs, and a section that has no bytes in the file.
     pub(crate) fn new(modinfo: &[&str]) -> Self {
         let mut image = Self { sections: Vec::new(), symbols: Vec::new() };
         let modinfo: Vec<u8> = modinfo.iter().flat_map(|entry| [entry.as_bytes(), b"\0"].concat()).collect();
