@@ -27,7 +27,7 @@ pub struct Row {
     pub name: &'static str,
     /// A description of it.
     pub what: &'static str,
-    /// Whoever asks for it.
+    /// The setting or program that asks for it.
     pub asked_by: &'static str,
     /// The conditions that it needs.
     pub needs: &'static [ConditionType],
@@ -35,7 +35,7 @@ pub struct Row {
     pub in_container_only: &'static [ConditionType],
     /// The modules that must be live for it, beyond those of `--module`.
     pub modules: &'static [&'static str],
-    /// Whoever may start once it is ready.
+    /// The programs that may start once it is ready.
     pub ready: &'static str,
     /// The modules that it then keeps MOFED from swapping.
     pub pins: &'static str,

@@ -37,12 +37,12 @@ pub const HINTS: &[Hint] = &[
 #[command(name = "peermem-doctor", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
 #[expect(clippy::doc_markdown, reason = "clap prints it")]
 pub struct Cli {
-    /// What to do.
+    /// The verb, with its options.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What was asked for.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 // Only the options of the verb that is asked for are built.
 #[command(defer = true)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a verb's help has behind its options. The rows are of the same kind as peermem-gate's.
+//! A verb's help behind its options. The rows are of the same kind as peermem-gate's.
 
 use peermem_gate::help::{BUG, Guide, MIRRORS, NEIGHBOURS, REFUSED, REPORTED};
 
@@ -64,7 +64,7 @@ pub const GUIDES: &[Guide] = &[
     },
 ];
 
-/// What stands below the options in the long help; for the empty word the program's own.
+/// The text below the options in the long help; for the empty word the program's own.
 #[must_use]
 pub fn long(verb: &str) -> String {
     GUIDES.iter().find(|guide| guide.verb == verb).map(Guide::text).unwrap_or_default()

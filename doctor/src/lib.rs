@@ -7,8 +7,8 @@
 //!  probe: logs, gathered logs ─► History ─► timeline
 //! ```
 //!
-//! It changes with the world: a new release's log line is a row here. The gate, which sits in every driver pod, does
-//! not depend on it.
+//! The doctor changes with the world: a new release's log line is a row here. The gate, which sits in every driver
+//! pod, does not depend on it.
 #![forbid(unsafe_code)]
 
 #[macro_use]

@@ -13,16 +13,16 @@ use std::path::PathBuf;
 /// A clock that is set after the boot moves the boot's time too, which is kept in whole seconds.
 const CLOCK_STEP: i64 = 5;
 
-/// What one file of the chain comes to.
+/// The state of one file of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkState {
-    /// It is there.
+    /// The file is there.
     Present,
-    /// It is not there.
+    /// The file is not there.
     Absent,
-    /// It is there, and its driver container has ended.
+    /// The file is there, and its driver container has ended.
     Stale,
-    /// It is not there, and on this node nobody waits for it.
+    /// The file is not there, and on this node nobody waits for it.
     NotExpected,
     /// Unknown.
     Unknown,
@@ -64,12 +64,12 @@ pub struct Link {
     pub usual_s: i64,
     /// Who waits for it.
     pub waiters: &'static [&'static str],
-    /// What else a person should know of it.
+    /// A remark for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What is known of the node from elsewhere.
+/// The state of the node around the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around {
     /// MOFED comes in a container, and is waited for.

@@ -53,13 +53,13 @@ impl ChainFile {
 
 /// MOFED's marker.
 pub const MARKER: &str = ".driver-ready";
-/// What the driver's container leaves, and a crash of it leaves behind.
+/// Left by the driver's container, also after a crash.
 pub const DRIVER_CTR_READY: &str = ".driver-ctr-ready";
-/// What the driver's scripts say of their daemons (since August 2026).
+/// The state of the driver's daemons, by its scripts (since August 2026).
 pub const DAEMONS_STATUS: &str = ".driver-daemons-status";
-/// What the validation of the driver leaves, with the driver's root in it.
+/// Left by the validation of the driver, with the driver's root in it.
 pub const DRIVER_READY: &str = "driver-ready";
-/// What the validation of the container runtime leaves.
+/// Left by the validation of the container runtime.
 pub const TOOLKIT_READY: &str = "toolkit-ready";
 /// `container`, or `vm-…` where GPUs go to virtual machines.
 pub const WORKLOAD_TYPE: &str = "workload-type";

@@ -30,7 +30,7 @@ fn latest<'a>(case: &'a Case<'_>) -> Option<&'a Build> {
     builds.map(|(_, build)| build).max_by_key(|build| build.finished.or(build.started))
 }
 
-/// What is built now, before MOFED shows its headers, will be a stub, and no restart changes that.
+/// A module built now, before MOFED shows its headers, will be a stub, and no restart changes that.
 fn without_mofed(case: &Case<'_>) -> Option<Finding> {
     let is_missing = case.has(Reason::HeadersMissing) || case.has(Reason::MarkerAbsent);
     let is_absent = matches!(case.seen.marker, Marker::Absent | Marker::ParentMissing(_));
@@ -50,7 +50,7 @@ fn without_mofed(case: &Case<'_>) -> Option<Finding> {
     Some(finding.seen(headers, "MOFED's headers are missing").seen(marker, "MOFED's marker does not exist"))
 }
 
-/// What was built is gone or cannot be read; its time is known.
+/// The module that was built is gone or cannot be read; its time is known.
 fn before_mofed(case: &Case<'_>) -> Option<Finding> {
     let is_read =
         matches!(case.seen.peermem.as_ref()?.file, ModuleFile::Read { .. } | ModuleFile::Damaged(_));

@@ -139,7 +139,7 @@ fn char_links(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// What is loaded, by the kernel's two words for it, against the files.
+/// The loaded module's version, by both of the kernel's sources, against the files.
 fn version(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
     let read = driver.version_file.1.iter().flatten().find_map(|line| number(line));

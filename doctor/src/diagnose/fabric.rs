@@ -15,7 +15,7 @@ const IB: &str = "mlx5_ib";
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 /// nvidia-driver-ctr starts nvidia-persistenced, and right behind it Fabric Manager. It takes that long at most.
 const START: i64 = 60;
-/// What nvidia-driver-ctr says when it has seen the management device (gpu-driver-container).
+/// In nvidia-driver-ctr's log once it has seen the management device (gpu-driver-container).
 const FOUND: &str = "NVLink5";
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -49,7 +49,7 @@ impl<'a> Race<'a> {
         Finding::new(id, format!("/sys/bus/pci/devices/{first}/vpd"), "holds SW_MNG: an NVLink 5 machine")
     }
 
-    /// What Fabric Manager would not find if it started now, and where that was seen.
+    /// The device or module that Fabric Manager would not find if it started now, and the source that shows that.
     fn missing(&self) -> Option<(&'static str, String)> {
         if self.is_umad_missing() {
             return Some(("/proc/modules", format!("{UMAD} is not loaded")));

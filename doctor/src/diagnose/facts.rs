@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of the node that decides which remedy helps, and the names for its commands.
+//! Facts about the node that decide which remedy helps, and the names for its commands.
 
 use super::Case;
 use crate::finding::fact::{
@@ -33,7 +33,7 @@ impl Case<'_> {
         runs || is_left || survey.pods.builds().next().is_some()
     }
 
-    /// What the look knows, and what all the rest shows.
+    /// The facts of the look, and of all the rest.
     pub(super) fn facts(&self) -> Facts {
         let survey = &self.symptoms.survey;
         let build = survey.pods.builds().find(|(_, build)| build.finished.is_some());

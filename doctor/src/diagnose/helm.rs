@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the GPU Operator's Helm values must say for the toolkit to configure the runtime that
-//! kubelet uses (nvidia-container-toolkit, cmd/nvidia-ctk-installer and PR 1029; cloud-native-docs).
+//! The GPU Operator's Helm values that make the toolkit configure the runtime that kubelet uses
+//! (nvidia-container-toolkit, cmd/nvidia-ctk-installer and PR 1029; cloud-native-docs).
 
 use crate::finding::Finding;
 use crate::finding::fact::{CONTAINERD, CRI_O};

@@ -123,7 +123,7 @@ fn is_its(case: &Case<'_>, process: &Process, found: &LogMatch) -> bool {
     is_older || is_new
 }
 
-/// What these containers are to bring has not come.
+/// Whether the marker or module that these containers bring has not come.
 fn is_missed(case: &Case<'_>, containers: &[&str]) -> bool {
     let are = |names: &[&str]| containers.iter().any(|name| names.contains(name));
     are(&MOFED) && !matches!(case.seen.marker, Marker::Present(_)) && !case.is_host_mofed()

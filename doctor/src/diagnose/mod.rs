@@ -55,7 +55,7 @@ pub fn links(
     Case { expected, seen, symptoms, verdict }.links()
 }
 
-/// What is wrong on this node, root cause first.
+/// The findings on this node, root cause first.
 #[must_use]
 pub fn diagnose(
     expected: &Expectations,
@@ -110,7 +110,7 @@ fn is_beside_mofed(findings: &[Finding]) -> bool {
     roots.peek().is_some() && roots.all(is_other)
 }
 
-/// What concerns MOFED and nvidia-peermem. `found` so far is what they may come from.
+/// Findings about MOFED and nvidia-peermem. `found` so far is what they may come from.
 fn of_rdma(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let mut rdma = Vec::new();
     if let Setting::Unreadable(why) = &case.symptoms.settings.rdma {
@@ -178,7 +178,7 @@ impl Case<'_> {
     }
 }
 
-/// What could not be read and would have shown more.
+/// A source that could not be read and would have shown more.
 fn unreadable(why: &Unreadable) -> Finding {
     Finding::new(Id::SourceUnreadable, why.path.display(), why.why.clone())
 }

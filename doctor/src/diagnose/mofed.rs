@@ -96,10 +96,10 @@ fn holds_the_old(case: &Case<'_>) -> bool {
     })
 }
 
-/// What MOFED says when it has got over it.
+/// Events that show MOFED's recovery.
 const DONE: [LogEvent; 2] = [LogEvent::MofedMarkerSet, LogEvent::MofedReady];
 
-/// What its container says of its own failure, while no marker has come since.
+/// Failures that its container logged, while no marker has come since.
 fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
     let in_use = match case.logged(&[LogEvent::MofedModuleInUse], &DONE) {
         Some(_) => LogEvent::MofedModuleInUse,
@@ -265,7 +265,7 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// What the operator says, where the driver container's environment can be read.
+/// With the operator's setting, where the driver container's environment can be read.
 fn announced(case: &Case<'_>, finding: Finding) -> Finding {
     match &case.symptoms.settings.host_mofed {
         Setting::Off(set) => finding.seen(&set.source, set.seen.clone()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The container runtime that kubelet uses: would it start a container with a GPU?
 //!
-//! What is absent is no fault by itself: the toolkit may not have come yet, may have taken its
+//! An absent entry is no fault by itself: the toolkit may not have come yet, may have taken its
 //! settings back, or may work by NRI and need none. `toolkit-ready`, if it is newer than the
 //! configuration, proves that a container with a GPU did start, whatever the files look like.
 
@@ -246,7 +246,7 @@ impl RuntimeCase<'_> {
         })
     }
 
-    /// It names libraries of a driver that was here before; the toolkit's own are not the host's.
+    /// A CDI file with libraries of a driver that was here before; the toolkit's own are not the host's.
     fn stale_cdi(&self) -> Option<Finding> {
         let loaded = self.loaded?;
         let specs = self.seen.toolkit.cdi_specs.as_ref().ok()?.iter();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What keeps a container from seeing what MOFED does: its mounts, and inotify's limits.
+//! Obstacles to a container's view of MOFED: its mounts, and inotify's limits.
 
 use super::{Case, unreadable};
 use crate::finding::{Finding, Id};
@@ -23,8 +23,8 @@ fn host<'a>(case: &'a Case<'_>) -> Option<&'a Mounts> {
     host.mounts.as_ref().ok()
 }
 
-/// What the host has private no container gets to see, whatever its own mounts say: neither MOFED's marker nor the
-/// root of the driver's container.
+/// A mount that the host has private: no container sees MOFED's marker or the root of the driver's container,
+/// whatever its own mounts look like.
 pub(super) fn private(case: &Case<'_>) -> Option<Finding> {
     let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
     let mount = host(case)?.marker.as_ref().filter(|mount| !mount.propagates)?;

@@ -7,7 +7,7 @@ use peermem_gate::remedy::Fact;
 pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");
 /// A third party's RDMA module is loaded.
 pub const THIRD_PARTY_LOADED: Fact = Fact::new("If one of them is loaded");
-/// It is `OpenShift`.
+/// The cluster is `OpenShift`.
 pub const OPENSHIFT: Fact = Fact::new("On OpenShift");
 /// The node is a virtual machine.
 pub const VIRTUAL_MACHINE: Fact = Fact::new("If the node is a virtual machine");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `doctor` finds: the words for it, and which of them follows from which.
+//! Findings of `doctor`: the words for them, and which of them follows from which.
 //!
 //! A finding's id decides its severity, title, remedy and possible causes ([`Id`]); the evidence is
 //! the node's. Where a finding is a condition's reason, it has the reason's name.
@@ -23,7 +23,7 @@ pub enum Severity {
     Critical,
     /// Wrong, or suspicious; may pass.
     Warning,
-    /// It cannot be seen: a permission or a mount is missing.
+    /// Not visible: a permission or a mount is missing.
     Unknown,
     /// Worth knowing; nothing is wrong with it.
     Info,
@@ -40,12 +40,12 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// A source that cannot be read.
     Source,
-    /// What a container sees of the host.
+    /// A container's view of the host.
     View,
     /// A GPU.
     Gpu,
@@ -80,11 +80,11 @@ pub struct Finding {
     pub severity: Severity,
     /// Always `id.title()`.
     pub title: &'static str,
-    /// What it was seen by; never empty.
+    /// The sources, and the words there; never empty.
     pub evidence: Vec<Evidence>,
     /// Steps that a person can take, in this order. Set by [`ordered`].
     pub remedy: Vec<String>,
-    /// What is known beyond the node's facts, for the steps of this finding alone.
+    /// Facts beyond the node's, only for the steps of this finding.
     #[serde(skip)]
     pub facts: Facts,
     /// The finding that it comes from: it goes when that goes. Set by [`ordered`].
@@ -222,8 +222,8 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-/// What is harmless by itself comes before the unknown, if others come from it: it explains
-/// them. But that there is no GPU explains nothing that is wrong.
+/// The severity for the order of root causes. A harmless one comes before the unknown if others come from it: it
+/// explains them. But that there is no GPU explains nothing that is wrong.
 #[must_use]
 pub fn urgency(root: Id, all: &[Finding]) -> Severity {
     let explains = root != Id::NoGpu && all.iter().any(|finding| finding.follows_from == Some(root));

@@ -66,7 +66,7 @@ macro_rules! findings {
         named!(Id: $($($name),*),*);
 
         impl Id {
-            /// What it is about.
+            /// The subject.
             #[must_use]
             pub fn group(self) -> Group {
                 match self { $($(Self::$name => Group::$group,)*)* }
@@ -78,19 +78,19 @@ macro_rules! findings {
                 match self { $($(Self::$name => Severity::$severity,)*)* }
             }
 
-            /// What is wrong, in a few words.
+            /// The fault, in a few words.
             #[must_use]
             pub fn title(self) -> &'static str {
                 match self { $($(Self::$name => $title,)*)* }
             }
 
-            /// What it may come from: the first of these that was found too is its cause.
+            /// Possible causes: the first of these that was found too is the cause.
             #[must_use]
             pub fn causes(self) -> &'static [Self] {
                 match self { $($(Self::$name => &[$(Self::$cause),*],)*)* }
             }
 
-            /// What a person can do, step by step.
+            /// The remedy, step by step.
             #[must_use]
             pub fn remedy(self) -> &'static [Step] {
                 match self { $($(Self::$name => remedy!($name, $remedy $($like)?),)*)* }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the API server knows of the fleet (`kubectl get nodes,pods -A -o json`): nodes that should have reported and
-//! did not, and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
+//! The fleet by the API server (`kubectl get nodes,pods -A -o json`): nodes that should have reported and did not,
+//! and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
 use super::rollup::{Cause, NO_REPORT};
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
@@ -118,7 +118,7 @@ fn is_gated(container: &Value) -> bool {
 }
 
 impl Cluster {
-    /// What is wrong, where `reported` says whether a node has a report.
+    /// The root causes, where `reported` says whether a node has a report.
     #[must_use]
     pub(super) fn causes(&self, reported: impl Fn(&str) -> bool) -> Vec<Cause> {
         let Items { gpu_nodes, driven, ungated } = &self.items;

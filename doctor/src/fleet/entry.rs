@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 20;
 /// Far above any of our titles or steps, in bytes.
 const LONGEST: usize = 2000;
 
-/// What is kept of a word.
+/// A word's first [`LONGEST`] bytes at most.
 pub(super) fn shortened(word: &str) -> String {
     let mut end = word.len().min(LONGEST);
     while !word.is_char_boundary(end) {
@@ -146,7 +146,7 @@ impl<'a> Entry<'a> {
         findings.any(|found| found.follows_from.is_none() && is_alarm(found))
     }
 
-    /// What is wrong, without what only follows from it. `object` is the report itself.
+    /// The root causes, without findings that follow from them. `object` is the report itself.
     pub(super) fn causes(&self, object: &[u8]) -> Vec<CauseKey> {
         let Some(findings) = &self.findings else { return self.deciding(object).into_iter().collect() };
         let followed: HashSet<_> =

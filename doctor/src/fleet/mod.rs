@@ -20,7 +20,7 @@ const MAX_CAUSES: usize = 5000;
 /// Damaged lines that are named; the rest is only counted.
 const NAMED: usize = 20;
 
-/// What the roll-up keeps of each node's newest report.
+/// The kept part of each node's newest report.
 #[derive(Debug)]
 struct Newest {
     /// Seconds since 1970.
@@ -34,11 +34,11 @@ struct Newest {
     causes: Vec<u32>,
     /// The values of [`VERSIONS`].
     versions: [u32; VERSIONS.len()],
-    /// What it has waited for, and for how many seconds.
+    /// The file that it has waited for, and for how many seconds.
     wait: Option<(u32, i64)>,
 }
 
-/// What may differ across a fleet, by the report's keys.
+/// Values that may differ across a fleet, by the report's keys.
 const VERSIONS: [&str; 6] = ["schema", "version", "kernel", "arch", "mofed", "nvidia"];
 
 /// A root cause, whichever nodes have it.

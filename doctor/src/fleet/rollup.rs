@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fleet comes to.
+//! The roll-up of a fleet.
 
 use super::CauseKey;
 use peermem_gate::ending::Ending;
@@ -20,10 +20,10 @@ pub struct Damage {
     pub source: String,
     /// Which line of it, from 1.
     pub line: usize,
-    /// What stands before the report, as `kubectl logs --prefix` writes it: the pod.
+    /// The text before the report, as `kubectl logs --prefix` writes it: the pod.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefix: String,
-    /// What is wrong with it.
+    /// The fault.
     pub why: String,
 }
 
@@ -34,9 +34,9 @@ pub struct Cause {
     pub id: String,
     /// The finding's; `info` only where something worse follows from it.
     pub severity: String,
-    /// What is wrong.
+    /// The finding's title, or the condition's message.
     pub title: String,
-    /// What to do, with NODE for a node's name.
+    /// The steps, with NODE for a node's name.
     pub remedy: Vec<String>,
     /// How many nodes have it.
     pub count: usize,
@@ -58,7 +58,7 @@ pub struct Wait {
 /// All of it. Its JSON form is stable (`peermem-gate-fleet/v1`).
 #[derive(Clone, Debug, Serialize)]
 pub struct Rollup {
-    /// What this is.
+    /// Always `peermem-gate-fleet/v1`.
     pub schema: &'static str,
     /// Nodes that have a report.
     pub nodes: usize,
@@ -68,7 +68,7 @@ pub struct Rollup {
     pub verdicts: BTreeMap<String, usize>,
     /// Root causes, worst first, then those of most nodes.
     pub causes: Vec<Cause>,
-    /// What differs between nodes: nodes by value.
+    /// Versions that differ between nodes: nodes by value.
     pub versions: BTreeMap<String, BTreeMap<String, usize>>,
     /// The longest waits.
     pub slowest: Vec<Wait>,

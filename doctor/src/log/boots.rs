@@ -31,7 +31,7 @@ struct Frame {
     precision_ns: i64,
     /// How far the wall clock is ahead: the least that was seen, for lines are written down late and never early.
     ahead: i64,
-    /// It began with a wall clock that went back: no delay looks like that.
+    /// The time began with a wall clock that went back: no delay looks like that.
     is_sure: bool,
 }
 
@@ -72,7 +72,7 @@ impl Boot {
         self.frames.last().map(|frame| Stamp::wall(frame.ahead, frame.precision_ns))
     }
 
-    /// What the wall clock showed at a line of this run.
+    /// The wall clock's time at a line of this run.
     pub(super) fn wall(&self, line: u64, at: Stamp) -> Option<Stamp> {
         let frame = self.frames.iter().rev().find(|frame| frame.line <= line).or(self.frames.first())?;
         let wall = || Stamp::wall(frame.ahead.saturating_add(at.ns), frame.precision_ns.max(at.precision_ns));

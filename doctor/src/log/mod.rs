@@ -36,7 +36,7 @@ const OPENING: usize = 4;
 /// A line that fits a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// What it means.
+    /// The event of the rule.
     pub event: LogEvent,
     /// The pattern.
     pub pattern: &'static Pattern,
@@ -80,8 +80,8 @@ impl RuleSet {
         self.sources
     }
 
-    /// What this line means, if a rule is known for it. Of several patterns that fit, the one with the most words
-    /// of its own counts.
+    /// The rule that this line fits, if there is one. Of several patterns that fit, the one with the most words of
+    /// its own counts.
     #[must_use]
     pub fn fit(&self, line: &[u8]) -> Option<Fit> {
         let stripped = prefix::strip(&line[..line.len().min(LONGEST)]);

@@ -11,7 +11,7 @@ pub(super) type Fields<'t> = Vec<(&'static str, &'t [u8])>;
 /// No word that we look for is longer: kernel releases, paths.
 const WORD: usize = 256;
 
-/// What the words begin with, up to the first field.
+/// The words before the first field.
 pub(super) fn opening(words: &'static str) -> &'static str {
     words.split('<').next().unwrap_or_default()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What loggers put before a message: a time, a level, a line of source.
+//! Loggers' prefixes of a message: a time, a level, a line of source.
 
 use super::LONGEST;
 use crate::record::string_end;

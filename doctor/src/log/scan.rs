@@ -8,7 +8,7 @@ use crate::stamp::{SECOND, Stamp};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a log's lines look like.
+/// The form of a log's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A container's: the CRI's or Docker's.
@@ -22,7 +22,7 @@ pub enum Form {
 /// A line that was understood, or several that say the same and nothing else between them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogMatch {
-    /// What it means.
+    /// The event of the rule that the line fits.
     pub event: LogEvent,
     /// The program that wrote it.
     pub source: LogSource,
@@ -45,9 +45,9 @@ pub struct LogMatch {
 /// The wall clock was set while a log was written: it went back, or its distance from the kernel's own clock changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
-    /// What it showed, or would have shown a moment later.
+    /// Its time before that, or a moment later had nobody set it.
     pub before: Stamp,
-    /// What it showed then.
+    /// Its time after that.
     pub after: Stamp,
     /// How long the kernel had run, where the log says that.
     pub since_boot: Option<Stamp>,
@@ -104,7 +104,7 @@ struct Options<'t> {
     most: usize,
 }
 
-/// What it knows so far.
+/// The state between two lines.
 #[derive(Debug, Default)]
 struct State {
     scanned: Scanned,
@@ -274,7 +274,7 @@ impl State {
         self.boot.line(self.scanned.lines - 1, wall, since_boot);
     }
 
-    /// What the kernel said in this run of it gets the time that the wall clock showed.
+    /// Gives the kernel's lines of this run the time that the wall clock showed.
     fn end_boot(&mut self) {
         let boot = std::mem::take(&mut self.boot);
         let of_it = self.kept.iter_mut().rev().take_while(|(found, _)| found.line >= self.boot_from);

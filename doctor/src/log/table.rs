@@ -25,7 +25,7 @@ use std::fmt;
 /// A row of the table: an event, the lines that mean it, and the findings that rest on it.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRule {
-    /// What happened.
+    /// The event.
     pub event: LogEvent,
     /// In words for people; `<why>` is replaced by that field of the line.
     pub phrase: &'static str,
@@ -135,7 +135,7 @@ macro_rules! log_rules {
         $(~> $fleeting:ident $(while $fleeting_when:ident $(($fleeting_argument:expr))?)?
             $(about $fleeting_field:literal $fleeting_about:tt)?;)*
     })*) => {
-        /// What a log line means. Several programs, or releases of one, may have lines that mean the same.
+        /// An event that log lines report. Lines of several programs, or of releases of one, may report the same.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum LogEvent { $(#[doc = concat!("``", $phrase, "``")] $event,)* }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a node still knows of its past: logs, the times of files, and when processes were started.
+//! The node's past, as far as it still shows: logs, the times of files, and when processes were started.
 
 use super::logs::{self, Gathered, Limits};
 use crate::chain::FILES;
@@ -24,7 +24,7 @@ const VALIDATIONS: &str = "/run/nvidia/validations";
 /// doca-driver-build, config.go: `OFED_BLACKLIST_MODULES_FILE`, as the host sees it.
 const BLACKLIST: &str = "/etc/modprobe.d/blacklist-ofed-modules.conf";
 
-/// What the node below `places.root` knows.
+/// The past of the node below `places.root`.
 #[must_use]
 pub fn of_node(places: &Places, name: Option<String>) -> History {
     let kernel = kernel::read(&places.proc);
@@ -42,7 +42,7 @@ pub fn of_node(places: &Places, name: Option<String>) -> History {
     History { node: Some(node).filter(|node| !node.is_empty()), logs, traces, now, ..History::default() }
 }
 
-/// What files and directories from elsewhere hold.
+/// The past in files and directories from elsewhere.
 #[must_use]
 pub fn gathered(paths: &[PathBuf]) -> History {
     let Gathered { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY);
@@ -79,7 +79,7 @@ fn written(root: &Path, node_event: NodeEvent, path: PathBuf, it: String) -> Opt
     Some(Trace { node_event, at, it, path })
 }
 
-/// What a driver toolkit leaves in its pod's volume.
+/// The files that a driver toolkit leaves in its pod's volume.
 fn built(places: &Places, build: &Build) -> Vec<Trace> {
     let file =
         |node_event, name: &str| written(&places.root, node_event, build.directory.join(name), String::new());

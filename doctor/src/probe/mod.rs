@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is read of a node beyond the gate's own look.
+//! Reads of a node beyond the gate's own look.
 
 mod chain;
 mod history;
@@ -20,7 +20,7 @@ use peermem_gate::probe::{self as gate, is_this_machine};
 use peermem_gate::survey::Survey;
 use std::path::Path;
 
-/// What the gate's survey sees, completed by logs, and the logs.
+/// The gate's survey, completed by logs, and the logs.
 #[must_use]
 pub fn survey(root: &Path, proc: &Path) -> (Survey, Logs) {
     let is_here = is_this_machine(&gate::kernel::read(proc));

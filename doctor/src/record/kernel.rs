@@ -13,7 +13,7 @@ pub struct SystemLine<'a> {
     pub since_boot: Option<Stamp>,
     /// The program's name: `kernel`, `chronyd`.
     pub program: &'a [u8],
-    /// What it said.
+    /// The message.
     pub text: &'a [u8],
 }
 

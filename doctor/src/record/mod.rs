@@ -47,7 +47,7 @@ impl Written<'_> {
     }
 }
 
-/// What a container printed, as kubelet keeps it: a line, or a part of one.
+/// A container's output, as kubelet keeps it: a line, or a part of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// When the runtime read it.

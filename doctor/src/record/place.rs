@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the names of directories and files below /var/log/pods say (kubelet, `pkg/kubelet/kuberuntime/logs`).
+//! Names of directories and files below /var/log/pods (kubelet, `pkg/kubelet/kuberuntime/logs`).
 
 /// A pod's directory: namespace, name, UID. `None` for a name that is not a pod's.
 #[must_use]
@@ -21,7 +21,7 @@ pub struct LogName {
     pub restart: u32,
     /// The name's stamp where kubelet has put it aside; what is still written is the newest.
     pub rotated: Rotated,
-    /// It is packed.
+    /// Whether gzip has compressed it.
     pub is_gz: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct LogName {
 pub enum Rotated {
     /// As the name says, `20251121-115839`.
     At(String),
-    /// It is still written.
+    /// The log is still written.
     Not,
 }
 
@@ -60,7 +60,7 @@ pub struct Gathered<'a> {
     pub pod: &'a str,
     /// The container.
     pub container: &'a str,
-    /// It is of the instance before the last.
+    /// The log is of the instance before the last.
     pub is_previous: bool,
 }
 

@@ -14,7 +14,7 @@ use peermem_gate::text::{Lead, Page};
 use peermem_gate::verdict::Outcome;
 use serde::Serialize;
 
-/// What follows stands under its cause.
+/// Columns before a finding that stands under its cause.
 const INDENT: usize = 8;
 
 /// A report, and what is wrong. Its JSON form is stable (contract: `peermem-gate/v1`).
@@ -179,7 +179,7 @@ pub(super) fn title(finding: &Finding) -> String {
     format!("{}: {}", finding.id, finding.title)
 }
 
-/// What was seen and where; a source that the words name already is not named twice.
+/// The words of the evidence and their source; a source that the words name already is not named twice.
 pub(super) fn line_of(evidence: &Evidence) -> String {
     let Evidence { source, seen } = evidence;
     let is_named = |source: &&str| !seen.contains(*source);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a diagnosis came to, for people and for machines.
+//! Reports of a diagnosis, for people and for machines.
 
 pub mod doctor;
 pub mod runtime;

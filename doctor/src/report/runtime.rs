@@ -14,7 +14,7 @@ pub struct RuntimeSummary<'a> {
     /// kubelet uses it; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<bool>,
-    /// It is running, as far as can be seen.
+    /// The runtime is running, as far as can be seen.
     pub running: bool,
     /// Its socket.
     pub socket: &'a str,

@@ -107,7 +107,7 @@ fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
     blocks
 }
 
-/// What is shown first: the first cause and its remedy, then every alarm with all its remedies, then the rest.
+/// The order of the parts: the first cause and its remedy, then every alarm with all its remedies, then the rest.
 fn rank(at: usize, part: usize, is_alarm: bool) -> usize {
     match part {
         0 | 1 if at == 0 => 0,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What is at the path of one file of the chain.
+/// One file of the chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stamp {
     /// Nothing.
@@ -16,7 +16,7 @@ pub enum Stamp {
     Present {
         /// When it was last written, in seconds since 1970.
         written: i64,
-        /// What is in it, as far as it means something.
+        /// Its content, as far as it means something.
         text: String,
     },
     /// Unknown.
@@ -33,7 +33,7 @@ impl Stamp {
         }
     }
 
-    /// What is in it; empty where it is not there.
+    /// Its content; empty where it is not there.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {

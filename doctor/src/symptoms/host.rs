@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host itself is: its distribution, how it was booted, what it loads and what it allows.
+//! The host itself: its distribution, how it was booted, what it loads and what it allows.
 
 use peermem_gate::observation::{Seen, Signatures};
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use std::path::PathBuf;
 pub struct Host {
     /// `ID` of os-release; empty where it does not say.
     pub distribution: Seen<String>,
-    /// It is `OpenShift`'s; `None` where os-release cannot be read.
+    /// The host runs `OpenShift`'s system; `None` where os-release cannot be read.
     pub is_openshift: Option<bool>,
     /// The firmware says that it is a virtual machine's.
     pub is_virtual: bool,
     /// The kernel's command line.
     pub command_line: Seen<Option<String>>,
-    /// What the kernel demands of a module's signature.
+    /// The kernel's rule for a module's signature.
     pub signatures: Signatures,
     /// The kernel's configuration says that PCI peer-to-peer memory is off (`CONFIG_PCI_P2PDMA`).
     pub without_p2pdma: Option<PathBuf>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the logs of containers, of the kernel and of services show. Plain data.
+//! Matches in the logs of containers, of the kernel and of services. Plain data.
 
 use crate::log::{ClockStep, LogEvent, LogMatch};
 use crate::stamp::Stamp;
@@ -20,9 +20,9 @@ pub struct Logs {
     pub files: Vec<LogFile>,
     /// The pods that kubelet has or had here, by namespace and name.
     pub pods: Vec<Pod>,
-    /// What could not be read.
+    /// Sources that could not be read.
     pub unreadable: Vec<Unreadable>,
-    /// What was left out because there was too much.
+    /// Logs that were left out because there was too much.
     pub left_out: LeftOut,
     /// When the kernel was started, by the wall clock.
     pub booted: Option<Stamp>,
@@ -144,7 +144,7 @@ impl Logs {
         self.matches.iter().skip_while(move |other| !is_it(other)).skip(1)
     }
 
-    /// What they say about settings. The driver's script loads nvidia-peermem only where it was told so.
+    /// The operator's settings in the logs. The driver's script loads nvidia-peermem only if one asks for it.
     #[must_use]
     pub fn settings(&self) -> Logged {
         let requests = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `doctor` looks at beyond the gate's own look. Plain data, like [`peermem_gate::observation`].
+//! Symptoms beyond the gate's own look. Plain data, like [`peermem_gate::observation`].
 
 pub mod chain;
 pub mod host;
@@ -21,9 +21,9 @@ pub struct Symptoms {
     pub survey: Survey,
     /// Who wants RDMA, and who is to provide MOFED.
     pub settings: Settings,
-    /// What logs say.
+    /// Matches in the logs.
     pub logs: logs::Logs,
-    /// What MOFED leaves on a node.
+    /// MOFED's traces on a node.
     pub mofed: MofedTraces,
     /// The mounts of the host, of the driver container, and our own.
     pub views: Vec<View>,
@@ -62,7 +62,7 @@ impl Symptoms {
     }
 }
 
-/// What MOFED leaves on a node.
+/// MOFED's traces on a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MofedTraces {
     /// Its lock, where there is no marker and under host MOFED too.
@@ -88,7 +88,7 @@ pub struct View {
     pub whose: Whose,
     /// The mountinfo file that was read.
     pub source: PathBuf,
-    /// What it says.
+    /// The mounts.
     pub mounts: Seen<Mounts>,
 }
 
@@ -106,11 +106,11 @@ pub enum Whose {
 /// The mounts of one view that matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounts {
-    /// What the marker's directory is on.
+    /// The mount of the marker's directory.
     pub marker: Option<Mount>,
-    /// What MOFED's header tree, `usr/src` beside the marker, is on.
+    /// The mount of MOFED's header tree, `usr/src` beside the marker.
     pub headers: Option<Mount>,
-    /// What `/dev` is on.
+    /// The mount of `/dev`.
     pub devices: Option<Mount>,
     /// NFS over RDMA.
     pub nfs_rdma: Vec<Mount>,
@@ -127,7 +127,7 @@ pub struct Watching {
     pub limits: Vec<(PathBuf, Seen<Option<String>>)>,
 }
 
-/// What a device asked the bus for, and where it was put: a line of `resource` in sysfs.
+/// A device's request to the bus, and the place that it got: a line of `resource` in sysfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Its first address; 0 where it has none.
@@ -139,7 +139,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// It was asked for and was given no place: `IORESOURCE_UNSET`, or an address of 0.
+    /// The request got no place: `IORESOURCE_UNSET`, or an address of 0.
     #[must_use]
     pub fn is_unassigned(&self) -> bool {
         const MEMORY: u64 = 0x200;
@@ -161,7 +161,7 @@ pub struct PciFunction {
     pub address: String,
     /// Class, subclass and interface; `None` where it is not told.
     pub class: Option<u32>,
-    /// What the vendor calls it.
+    /// The vendor's id of it.
     pub device: Option<u16>,
     /// The driver that it is bound to.
     pub driver: Option<String>,
@@ -198,7 +198,7 @@ impl PciFunction {
 pub struct Driver {
     /// Where its files are looked for.
     pub root: PathBuf,
-    /// It is the host's own root, and not a container's.
+    /// The driver's root is the host's own, and not a container's.
     pub is_on_host: bool,
     /// There is a directory of modules in it.
     pub has_modules: bool,

@@ -39,7 +39,7 @@ pub struct Interface {
     pub state: Option<String>,
     /// The PCI function that it is of, if any.
     pub address: Option<String>,
-    /// What it is made of: a bond's or a bridge's ports, a VLAN's link.
+    /// The interfaces below: a bond's or a bridge's ports, a VLAN's link.
     pub lower: Vec<String>,
 }
 

@@ -60,12 +60,12 @@ pub struct Handler {
     pub name: String,
     /// The program (`BinaryName`, `runtime_path`), where one is named.
     pub binary: Option<String>,
-    /// It says what kind of runtime it is (`runtime_type`), without which containerd starts no container with it.
+    /// The entry has a `runtime_type`, without which containerd starts no container with it.
     pub has_type: bool,
 }
 
 impl Handler {
-    /// It is NVIDIA's, by its program.
+    /// The program is NVIDIA's.
     #[must_use]
     pub fn is_nvidias(&self) -> bool {
         let program = self.binary.as_deref().and_then(|path| path.rsplit('/').next());
@@ -110,9 +110,9 @@ pub fn cri_table(version: i64) -> &'static str {
 /// Why a file's settings are not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unusable {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(Unreadable),
-    /// It is not TOML; where and why.
+    /// The file is not TOML; where and why.
     Broken(String),
 }
 
@@ -123,7 +123,7 @@ pub struct ConfigFile {
     pub path: PathBuf,
     /// When it was last written, in seconds since 1970.
     pub written: Option<i64>,
-    /// What it says.
+    /// The settings, or why they are not known.
     pub settings: Result<Settings, Unusable>,
 }
 
@@ -149,7 +149,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// It is running, as far as can be seen.
+    /// The runtime is running, as far as can be seen.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.process.is_some() || self.has_socket
@@ -182,18 +182,18 @@ impl Runtime {
 pub struct Endpoint {
     /// The socket, as a path on the node.
     pub socket: String,
-    /// What says so.
+    /// The file or process that names the socket.
     pub source: String,
 }
 
 /// A program that a runtime's configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
-    /// It is there and may be executed.
+    /// The program is there and may be executed.
     Executable,
-    /// It is there and may not.
+    /// The program is there and may not.
     NotExecutable,
-    /// It is not there.
+    /// The program is not there.
     Missing,
     /// Unknown.
     Unreadable(Unreadable),

@@ -57,7 +57,7 @@ impl Lane {
     }
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// A log line.
@@ -85,7 +85,7 @@ impl What {
 pub enum Tone {
     /// Something went wrong.
     Bad,
-    /// What others wait for is there.
+    /// Something that others wait for is there.
     Good,
     /// A step like others.
     Plain,
@@ -162,7 +162,7 @@ pub struct Event {
     pub lane: Lane,
     /// Who says so, or what kind of witness.
     pub who: &'static str,
-    /// What.
+    /// Its kind.
     pub what: What,
     /// In words, as it came: escape it where it is printed.
     pub text: String,
@@ -207,7 +207,7 @@ impl Event {
         self.until.map(|until| until.ns).or(self.anchor_ns())
     }
 
-    /// It is this event of a log.
+    /// Whether it is this event of a log.
     #[must_use]
     pub fn is_logged(&self, event: LogEvent) -> bool {
         self.what == What::Logged(event)

@@ -98,7 +98,7 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
     (rows, hidden)
 }
 
-/// What a restart came to: what went wrong last, or else what came last.
+/// The event that stands for a restart: the last that went wrong, or else the last.
 fn outcome(restart: &[usize], events: &[Event]) -> usize {
     let wrong = restart.iter().rev().find(|at| events[**at].what.tone() == Tone::Bad);
     wrong.or(restart.last()).copied().unwrap_or_default()

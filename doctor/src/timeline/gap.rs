@@ -16,7 +16,7 @@ pub struct Gap {
     pub from_ns: i64,
     /// Its end.
     pub to_ns: i64,
-    /// It in words.
+    /// The sentence for people.
     pub text: String,
 }
 
@@ -84,7 +84,7 @@ fn until(from: impl Borrow<i64>, to: impl Borrow<i64>) -> String {
     span(to.borrow().saturating_sub(*from.borrow()))
 }
 
-/// It was asked to wait, and was done before the marker.
+/// k8s-driver-manager was to wait, and was done before the marker.
 fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
     let asked = |done: &&i64| story.asked.iter().any(|asked| asked <= *done);
     let early = story.done.iter().filter(asked).filter(|done| story.marked(**done).is_none());

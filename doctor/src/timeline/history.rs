@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a timeline is drawn from: what was said, and what files, processes and the gate's looks show. Plain data.
+//! The sources of a timeline: logs, and what files, processes and the gate's looks show. Plain data.
 
 use super::Lane;
 use crate::stamp::Stamp;
@@ -13,9 +13,9 @@ use std::path::PathBuf;
 pub struct History {
     /// The node's name, where it is known.
     pub node: Option<String>,
-    /// What containers and the kernel said.
+    /// The logs of containers and the kernel.
     pub logs: Logs,
-    /// What else has a time.
+    /// Everything else that has a time.
     pub traces: Vec<Trace>,
     /// When it was gathered, if on the node itself.
     pub now: Option<Stamp>,
@@ -26,7 +26,7 @@ pub struct History {
 /// Something that has a time and is no sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// What it is.
+    /// Its kind.
     pub node_event: NodeEvent,
     /// When: a file's time, a process's start, a look's.
     pub at: Stamp,
@@ -38,7 +38,7 @@ pub struct Trace {
 
 macro_rules! node_events {
     ($($name:ident: $lane:ident, $who:literal, $phrase:literal;)*) => {
-        /// What a trace shows.
+        /// The kind of a trace.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum NodeEvent { $(#[doc = concat!("``", $phrase, "``")] $name,)* }
 

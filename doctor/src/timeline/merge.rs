@@ -25,9 +25,9 @@ pub(super) struct Merged {
 /// The wall clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Jump {
-    /// What it showed before.
+    /// Its time before that.
     pub(super) before: Stamp,
-    /// What it showed then.
+    /// Its time after that.
     pub(super) after: Stamp,
     since_boot_ns: Option<i64>,
     /// The log that shows it, and its first line after it.
@@ -239,8 +239,8 @@ fn of_jump(history: &History, jump: &Jump) -> Event {
     }
 }
 
-/// What two sources say of the same moment is one event: the ring and syslog's file, a pod's log and
-/// somebody's copy of it. What one source says twice happened twice.
+/// Two sources with the same at one moment give one event: the ring and syslog's file, a pod's log and somebody's
+/// copy of it. One source with the same twice gives two.
 fn once(events: Vec<Event>) -> Vec<Event> {
     let mut kept: Vec<Event> = Vec::with_capacity(events.len());
     // What was said, when, and where it is kept.

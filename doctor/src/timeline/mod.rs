@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happened on a node, drawn afterwards from what the node still knows. Pure: a [`History`] goes in,
-//! and text, SVG or JSON comes out. The probe gathers it.
+//! The past of a node, drawn from its logs and files. Pure: a [`History`] goes in, and text, SVG or JSON comes out.
+//! The probe gathers it.
 //!
 //! ```text
 //!  History ─► merge (one clock, one order) ─► Event… ─► story ─► gaps, verdict
@@ -52,9 +52,9 @@ pub struct Timeline {
     pub events: Vec<Event>,
     /// The intervals that decided.
     pub gaps: Vec<Gap>,
-    /// What the race was.
+    /// The race, if there was one.
     pub verdict: Verdict,
-    /// What must be known to trust the drawing: lost logs, clocks, sources that cannot be read.
+    /// Limits of the drawing: lost logs, clocks, sources that cannot be read.
     pub notes: Vec<String>,
     /// The logs, as they were read.
     pub sources: Vec<json::Log>,

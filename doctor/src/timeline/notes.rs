@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one must know to trust a timeline.
+//! Limits of a timeline, for its reader.
 
 use super::merge::Jump;
 use super::words::{counted, moment};
 use super::{Event, History, Story};
 use std::collections::BTreeMap;
 
-/// What was corrected, left out or not read.
+/// Notes on times that were corrected, and on sources that were left out or not read.
 pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for jump in jumps {

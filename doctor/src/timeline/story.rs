@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the events come to: when MOFED was ready, when nvidia-peermem was built, when it was asked for.
+//! The moments that matter: when MOFED was ready, when nvidia-peermem was built, when it was asked for.
 
 use super::{Event, NodeEvent, What};
 use crate::log::LogEvent;

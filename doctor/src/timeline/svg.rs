@@ -226,7 +226,7 @@ impl Picture {
     }
 }
 
-/// What went wrong, and what others wait for, has a colour of its own.
+/// The colour of an event that went wrong, or that others wait for.
 fn accent(event: &Event) -> Option<&'static str> {
     match event.what.tone() {
         Tone::Good => Some("r"),

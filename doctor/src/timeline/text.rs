@@ -119,7 +119,7 @@ impl Timeline {
 }
 
 impl Row {
-    /// What is in the lane: all of it escaped.
+    /// The text in the lane, escaped.
     pub(super) fn text(
         &self,
         event: &Event,

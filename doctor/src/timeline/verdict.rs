@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the race was, which gate would have held it, and when that gate would have opened.
+//! The race, the gate that would have held it, and when that gate would have opened.
 
 use super::gap::{Gap, GapKind, PINNED, STORAGE, THIRD_PARTY};
 use super::words::{day, span, time_of_day};
@@ -12,20 +12,20 @@ const SETTLE: i64 = SECOND;
 
 macro_rules! races {
     ($($name:ident: $what:literal, $gate:literal;)*) => {
-        /// What happened, by its outcome.
+        /// A race, by its outcome.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Race { $(#[doc = concat!("``", $what, "``")] $name,)* }
 
         named!(Race: $($name),*);
 
         impl Race {
-            /// What happened, as a sentence without its end.
+            /// A sentence about the race, without its end.
             #[must_use]
             pub fn what(self) -> &'static str {
                 match self { $(Self::$name => $what,)* }
             }
 
-            /// What would have held it, as a sentence without its end; empty if no gate would have helped.
+            /// A sentence on the gate that would have held it, without its end; empty if none would have helped.
             #[must_use]
             pub fn gate(self) -> &'static str {
                 match self { $(Self::$name => $gate,)* }
@@ -62,10 +62,10 @@ races! {
         "";
 }
 
-/// What it all comes to.
+/// The verdict over a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What it was.
+    /// The race.
     pub race: Race,
     /// From when on a gate would have held, in nanoseconds since 1970.
     pub held_from_ns: Option<i64>,

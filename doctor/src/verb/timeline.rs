@@ -59,7 +59,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
     Ok(Ending::Opened)
 }
 
-/// What is not there was typed wrong.
+/// A missing file was typed wrong.
 fn refuse_unreadable(file: &Path) -> Result<(), Misuse> {
     let Err(error) = file.metadata() else { return Ok(()) };
     Err(Misuse::Message(format!("cannot read {}: {}", file.display(), errno::words(&error))))

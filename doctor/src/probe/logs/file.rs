@@ -67,7 +67,7 @@ impl Log {
         feed(&mut self.file.take(most), each)
     }
 
-    /// It is packed by gzip.
+    /// Whether gzip has compressed it.
     ///
     /// # Errors
     /// As read(2).

@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 use streams::Streams;
 use walk::Found;
 
-/// What files from elsewhere hold.
+/// The content of files from elsewhere.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    /// What was said.
+    /// The logs.
     pub logs: Logs,
-    /// What the gate's recorded looks show.
+    /// Traces in the gate's recorded looks.
     pub looks: Vec<Trace>,
     /// The nodes of pods, by the pod's name.
     pub nodes: BTreeMap<String, String>,
@@ -143,7 +143,7 @@ impl Gatherer<'_> {
         }
     }
 
-    /// What does not say how often the container was restarted is asked of the lists of pods.
+    /// A container's log. Where its path does not say how often the container was restarted, the lists of pods do.
     fn container(
         &self,
         namespace: &str,

@@ -90,7 +90,7 @@ pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits) -> Logs {
     reader.done()
 }
 
-/// What is read, and what may still be.
+/// The logs so far, and the room for more.
 struct Reader<'a> {
     root: &'a Path,
     limits: &'a Limits,

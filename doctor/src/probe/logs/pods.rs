@@ -104,7 +104,7 @@ impl Reader<'_> {
         logs
     }
 
-    /// What a container's log ends with.
+    /// The trouble at the end of a container's log.
     fn trouble(&self, path: &Path) -> Option<Trouble> {
         let log = resolve(self.root, path).and_then(|real| Log::open(&real)).ok()?;
         let modified = log.modified.ns;

@@ -174,7 +174,7 @@ fn of_home(root: &Path, home: &Home) -> Runtime {
     runtime
 }
 
-/// What its files ask for, or its default.
+/// The socket that its files ask for, or its default.
 fn socket_of(runtime: &Runtime, default: &str) -> String {
     let asked = runtime.settings().filter_map(|(_, settings)| settings.address.as_deref()).last();
     // A template's variable names no path.

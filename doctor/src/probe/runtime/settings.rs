@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a runtime's configuration file says. Text in, plain data out.
+//! Settings in a runtime's configuration file. Text in, plain data out.
 
 use crate::symptoms::runtime::{CRI_TABLES, Handler, Settings, cri_table};
 use std::collections::BTreeSet;

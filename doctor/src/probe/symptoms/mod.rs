@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `doctor` looks at beyond the gate's own look.
+//! Reads for `doctor` beyond the gate's own look.
 
 mod driver;
 mod views;

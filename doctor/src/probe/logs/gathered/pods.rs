@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// What is known of one pod.
+/// One pod, as the lists have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PodFacts {
     /// The node's name.

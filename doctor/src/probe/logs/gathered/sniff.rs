@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a file is, by its name and its beginning.
+//! The kind of a file, by its name and its beginning.
 
 use super::super::file::Log;
 use crate::log::{LogSource, RuleSet};
@@ -14,21 +14,21 @@ const HEAD: u64 = 256 << 10;
 const NAMED_HEAD: u64 = 8 << 20;
 const LOOK: &[u8] = b"look {";
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What containers printed; the container, where its lines have no prefix.
+    /// Output of containers; the container, where its lines have no prefix.
     Streams(Option<&'static str>),
     /// A system log.
     System {
-        /// It is packed.
+        /// Whether gzip has compressed it.
         is_gz: bool,
     },
     /// Nothing that is known, and why.
     Other(&'static str),
 }
 
-/// What the beginning is made of.
+/// Counts over the beginning of a file.
 #[derive(Debug, Default)]
 struct Seen {
     /// Kinds of lines, as bits.

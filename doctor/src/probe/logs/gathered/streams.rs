@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `kubectl logs` printed: lines of one container, or of several with a prefix each; and the looks that the
+//! The output of `kubectl logs`: lines of one container, or of several with a prefix each; and the looks that the
 //! gate logs at `--log-level trace`.
 
 use super::super::{ContainerLog, LogFile};
@@ -136,7 +136,7 @@ fn recorded(text: &[u8]) -> Option<Shown> {
     Shown::of(look.get("seen")?)
 }
 
-/// What changed from one look to the next.
+/// The changes from one look to the next.
 fn shown(looks: &[(Stamp, Shown)], path: &Path) -> Vec<Trace> {
     let mut traces = Vec::new();
     let mut before = Shown::default();
