@@ -6,9 +6,9 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-use peermem_doctor::cli::Cli as Doctor;
-use peermem_gate::cli::Cli as Gate;
-use peermem_gate::help::{Guide, Row};
+use peermem_doctor::cli as doctor;
+use peermem_gate::cli as gate;
+use peermem_gate::help::{Guide, HelpRow};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -32,13 +32,13 @@ fn main() -> io::Result<()> {
     let gate = Program {
         name: "peermem-gate",
         version: peermem_gate::VERSION,
-        command: Gate::command(),
+        command: gate::Cli::command(),
         guides: peermem_gate::help::GUIDES,
     };
     let doctor = Program {
         name: "peermem-doctor",
         version: peermem_doctor::VERSION,
-        command: Doctor::command(),
+        command: doctor::Cli::command(),
         guides: peermem_doctor::help::GUIDES,
     };
     for mut program in [gate, doctor] {
@@ -109,7 +109,7 @@ fn page(command: &Command, source: &str, guide: Option<&Guide>, others: &[String
     Ok(page)
 }
 
-fn section(roff: &mut Roff, heading: &str, rows: &[Row]) {
+fn section(roff: &mut Roff, heading: &str, rows: &[HelpRow]) {
     roff.control("SH", [heading]);
     for (word, meaning) in rows {
         roff.control("TP", []);

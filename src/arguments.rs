@@ -60,7 +60,7 @@ const FORCES: &[u8] = b"f12";
 
 /// The environment variables that modprobe's reading of its command line depends on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Variables<'a> {
+pub struct ModprobeVariables<'a> {
     /// `MODPROBE_OPTIONS`: stands before the arguments.
     pub modprobe_options: Option<&'a OsStr>,
     /// `POSIXLY_CORRECT` is set: the first word that is not an option ends the options.
@@ -95,7 +95,7 @@ pub struct Load {
 
 /// Reads the arguments (without `argv[0]`) as kmod's modprobe would.
 #[must_use]
-pub fn read(arguments: &[OsString], variables: Variables<'_>) -> Call {
+pub fn read(arguments: &[OsString], variables: ModprobeVariables<'_>) -> Call {
     let mut all = variables.modprobe_options.map(options_of_environment).unwrap_or_default();
     all.extend_from_slice(arguments);
     let Some(line) = parse(&all, variables.posixly_correct) else { return Call::PassThrough };
@@ -143,7 +143,7 @@ fn is_peermem(word: &OsStr) -> bool {
 
 /// One option as given, its long name in full.
 #[derive(Debug)]
-struct Given {
+struct GivenOption {
     letter: u8,
     spelled: OsString,
     value: Option<OsString>,
@@ -151,12 +151,12 @@ struct Given {
 
 /// A command line taken apart.
 #[derive(Debug, Default)]
-struct Line {
-    options: Vec<Given>,
+struct CommandLine {
+    options: Vec<GivenOption>,
     words: Vec<OsString>,
 }
 
-impl Line {
+impl CommandLine {
     fn has(&self, letters: &[u8]) -> bool {
         self.options.iter().any(|given| letters.contains(&given.letter))
     }
@@ -180,8 +180,8 @@ impl Line {
 }
 
 /// As `getopt_long` does it. `None` for what kmod refuses.
-fn parse(arguments: &[OsString], posixly_correct: bool) -> Option<Line> {
-    let mut line = Line::default();
+fn parse(arguments: &[OsString], posixly_correct: bool) -> Option<CommandLine> {
+    let mut line = CommandLine::default();
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         match word.as_bytes() {
@@ -200,7 +200,7 @@ fn parse(arguments: &[OsString], posixly_correct: bool) -> Option<Line> {
 }
 
 /// `--name`, `--name=value`, or `--name` and the next word.
-fn long_option<'a>(long: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Option<Given> {
+fn long_option<'a>(long: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -> Option<GivenOption> {
     let equals = long.iter().position(|byte| *byte == b'=');
     let (name, letter, takes_value) = long_name(&long[..equals.unwrap_or(long.len())])?;
     let value = match (equals, takes_value) {
@@ -209,7 +209,7 @@ fn long_option<'a>(long: &[u8], rest: &mut impl Iterator<Item = &'a OsString>) -
         (None, false) => None,
         (Some(_), false) => return None,
     };
-    Some(Given { letter, spelled: format!("--{name}").into(), value })
+    Some(GivenOption { letter, spelled: format!("--{name}").into(), value })
 }
 
 /// By its name or the beginning of it. glibc takes one that fits several for ambiguous only if these
@@ -227,18 +227,18 @@ fn long_name(name: &[u8]) -> Option<(&'static str, u8, bool)> {
 fn short_options<'a>(
     bundle: &[u8],
     rest: &mut impl Iterator<Item = &'a OsString>,
-    options: &mut Vec<Given>,
+    options: &mut Vec<GivenOption>,
 ) -> Option<()> {
     for (at, &letter) in bundle.iter().enumerate() {
         let spelled = OsStr::from_bytes(&[b'-', letter]).to_owned();
         if SHORT.contains(&letter) {
-            options.push(Given { letter, spelled, value: None });
+            options.push(GivenOption { letter, spelled, value: None });
         } else if SHORT_WITH_VALUE.contains(&letter) {
             let value = match &bundle[at + 1..] {
                 [] => rest.next()?.clone(),
                 inline => OsStr::from_bytes(inline).to_owned(),
             };
-            options.push(Given { letter, spelled, value: Some(value) });
+            options.push(GivenOption { letter, spelled, value: Some(value) });
             break;
         } else {
             return None;

@@ -22,7 +22,7 @@ pub enum Consumer {
 
 /// One consumer. The sentences are also those of docs/integration.md.
 #[derive(Debug)]
-pub struct Row {
+pub struct ConsumerRow {
     /// Its name on the command line and in reports.
     pub name: &'static str,
     /// A description of it.
@@ -41,7 +41,7 @@ pub struct Row {
     pub pins: &'static str,
 }
 
-const PEERMEM: Row = Row {
+const PEERMEM: ConsumerRow = ConsumerRow {
     name: "peermem",
     what: "nvidia-peermem",
     asked_by: "`GPU_DIRECT_RDMA_ENABLED` is `true` or not set, and the node has a Mellanox device",
@@ -65,7 +65,7 @@ const PEERMEM: Row = Row {
 };
 
 /// gpu-driver-container: `_assert_nvlink5_system`, `_ensure_nvlink5_prerequisites`.
-const FABRIC: Row = Row {
+const FABRIC: ConsumerRow = ConsumerRow {
     name: "fabric",
     what: "Fabric Manager on an NVLink 5 machine",
     asked_by: "the `vpd` of a Mellanox device holds `SW_MNG`: the machine has NVLink 5 switches",
@@ -95,7 +95,7 @@ impl Consumer {
 
     /// All that is known of it.
     #[must_use]
-    pub fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static ConsumerRow {
         match self {
             Self::Peermem => &PEERMEM,
             Self::Fabric => &FABRIC,

@@ -3,7 +3,7 @@
 //! manual pages are both made from these rows.
 
 /// A word and what it means.
-pub type Row = (&'static str, &'static str);
+pub type HelpRow = (&'static str, &'static str);
 
 /// The help of one verb behind its options.
 #[derive(Clone, Copy, Debug)]
@@ -11,27 +11,27 @@ pub struct Guide {
     /// The verb; empty for the program itself.
     pub verb: &'static str,
     /// Exit codes, each with its meaning.
-    pub exits: &'static [Row],
+    pub exits: &'static [HelpRow],
     /// Command lines, each with its use.
-    pub examples: &'static [Row],
+    pub examples: &'static [HelpRow],
     /// Variables that count here, in groups, each with its meaning.
-    pub variables: &'static [&'static [Row]],
+    pub variables: &'static [&'static [HelpRow]],
 }
 
 /// Of every verb.
-pub const REFUSED: Row = ("2", "refused: bad usage, bad value or unknown variable");
+pub const REFUSED: HelpRow = ("2", "refused: bad usage, bad value or unknown variable");
 /// The same.
-pub const BUG: Row = ("125", "internal error (a bug in peermem-gate); please report it");
-const SIGNAL: Row = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
-const NO_MODPROBE: Row = ("126, 127", "modprobe cannot be run, or does not exist");
+pub const BUG: HelpRow = ("125", "internal error (a bug in peermem-gate); please report it");
+const SIGNAL: HelpRow = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
+const NO_MODPROBE: HelpRow = ("126, 127", "modprobe cannot be run, or does not exist");
 
 /// The variables of options.
-pub const MIRRORS: &[Row] =
+pub const MIRRORS: &[HelpRow] =
     &[("PEERMEM_GATE_<OPTION>", "an option's variable, like PEERMEM_GATE_LOG_LEVEL; the option wins")];
-const DISABLED: &[Row] =
+const DISABLED: &[HelpRow] =
     &[("PEERMEM_GATE_DISABLED", "a reason, which is logged: the gate opens at once, without a look")];
 /// The neighbors' own variables.
-pub const NEIGHBOURS: &[Row] = &[
+pub const NEIGHBOURS: &[HelpRow] = &[
     ("GPU_DIRECT_RDMA_ENABLED", "not `true`: the gate does not apply; unset counts as `true`"),
     ("USE_HOST_MOFED", "`true`: MOFED is installed on the host; no marker is expected"),
     ("DRIVER_READY_PATH", "MOFED's marker, unless --marker is given"),
@@ -39,7 +39,7 @@ pub const NEIGHBOURS: &[Row] = &[
     ("MLX_DRIVERS_MOUNT", "where MOFED shows its headers [default: /run/mellanox/drivers]"),
 ];
 /// Who a report is of.
-pub const REPORTED: &[Row] = &[("NODE_NAME", "the node's name in reports")];
+pub const REPORTED: &[HelpRow] = &[("NODE_NAME", "the node's name in reports")];
 
 /// One row a verb; tests/help.rs holds them to the command line's own list.
 pub const GUIDES: &[Guide] = &[
@@ -204,7 +204,7 @@ impl Guide {
     }
 }
 
-fn table(heading: &str, rows: &[Row]) -> String {
+fn table(heading: &str, rows: &[HelpRow]) -> String {
     let width = rows.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
     let lines = rows.iter().map(|(word, meaning)| format!("  {word:width$}  {meaning}\n"));
     format!("{heading}\n{}", lines.collect::<String>())

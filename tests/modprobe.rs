@@ -7,7 +7,7 @@ mod support;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use peermem_gate::act::modprobe::{BrokenOff, Modprobe, Ran, STEP, Words, is_ourselves};
-use peermem_gate::arguments::{self, Call, Variables};
+use peermem_gate::arguments::{self, Call, ModprobeVariables};
 use peermem_gate::ending::Ending;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -98,7 +98,8 @@ fn a_command_line_means_what_it_means_to_kmod() {
     let same = |(line, options): (Vec<OsString>, &str)| {
         let options = format!("-C {conf}{options}");
         let by_kmod = loaded_by_kmod(&line, Some(&options));
-        let variables = Variables { modprobe_options: Some(options.as_ref()), posixly_correct: false };
+        let variables =
+            ModprobeVariables { modprobe_options: Some(options.as_ref()), posixly_correct: false };
         match arguments::read(&line, variables) {
             Call::PassThrough => {
                 let ours = by_kmod.iter().any(|module| module.starts_with("@nvidia_peermem"));

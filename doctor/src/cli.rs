@@ -11,7 +11,7 @@ use crate::stamp;
 use crate::timeline::Since;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use peermem_gate::cli::value::{boolean, directory, duration, root};
-use peermem_gate::cli::{Cli as Gate, Format, LogArgs, NodeArgs};
+use peermem_gate::cli::{self as gate, Format, LogArgs, NodeArgs};
 use peermem_gate::environment::{Misuse, Surface, Variables};
 use peermem_gate::hint::{Hint, LOADING, WAITING, mirror};
 use std::ffi::OsString;
@@ -68,7 +68,7 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Verb, Misuse> {
 
 /// A pod may run both programs with one environment.
 fn is_of_gate(name: &str) -> bool {
-    let mut gate = Gate::command();
+    let mut gate = gate::Cli::command();
     gate.build();
     let mut options = gate.get_subcommands().flat_map(clap::Command::get_arguments);
     options.any(|option| option.get_long().is_some_and(|long| mirror(long) == name))

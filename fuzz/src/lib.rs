@@ -73,10 +73,10 @@ pub fn arguments(data: &[u8]) {
     let mut words = split(data);
     let options = words.remove(0);
     for posixly_correct in [false, true] {
-        let variables = arguments::Variables { modprobe_options: Some(&options), posixly_correct };
+        let variables = arguments::ModprobeVariables { modprobe_options: Some(&options), posixly_correct };
         let arguments::Call::Loads(load) = arguments::read(&words, variables) else { continue };
         // The two command lines that it is split into mean what they are made for.
-        let none = arguments::Variables { modprobe_options: None, posixly_correct };
+        let none = arguments::ModprobeVariables { modprobe_options: None, posixly_correct };
         match arguments::read(&load.peermem, none) {
             arguments::Call::Loads(again) => {
                 assert!(!again.forced && again.others.is_none(), "{load:?} {again:?}");

@@ -6,7 +6,7 @@
 //! or because we were killed, the guard kills the whole group.
 
 use super::exec::Unrunnable;
-use super::modprobe::run::{Attempt, Pipe, code};
+use super::modprobe::run::{Pipe, Running, code};
 use super::modprobe::step::is_system;
 use crate::ending::Ending;
 use crate::errno;
@@ -39,7 +39,7 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// A program to run for a build, and its limits.
 #[derive(Debug)]
-pub struct Build {
+pub struct BuildCommand {
     /// The root that it runs in.
     pub root: PathBuf,
     /// The program, as seen from inside that root.
@@ -63,7 +63,7 @@ pub struct Built<T> {
     pub broken_off: Option<T>,
 }
 
-impl Build {
+impl BuildCommand {
     /// Runs it to its end. `break_off` is asked whenever `signals` can be read, and ten times a second; nothing of
     /// the build is left when this returns.
     ///
@@ -87,7 +87,7 @@ impl Build {
         Ok(Built { code, last_lines, broken_off })
     }
 
-    fn start(&self) -> io::Result<Attempt> {
+    fn start(&self) -> io::Result<Running> {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0(WARDEN).arg(&self.root).arg(&self.program).args(&self.arguments);
@@ -99,7 +99,7 @@ impl Build {
         let child = command.spawn()?;
         // The command holds the writing ends, and would keep the pipe open.
         drop(command);
-        Ok(Attempt { child, pipes: [Pipe::new(Some(OwnedFd::from(reader)), false), Pipe::new(None, false)] })
+        Ok(Running { child, pipes: [Pipe::new(Some(OwnedFd::from(reader)), false), Pipe::new(None, false)] })
     }
 
     fn unrunnable(&self, error: &io::Error) -> Unrunnable {

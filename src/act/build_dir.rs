@@ -11,7 +11,7 @@ use crate::files::read::record;
 use crate::files::root::resolve;
 use crate::module_file::build_id_of_file;
 use crate::node::below;
-use crate::rebuild::record::{Installed, PLACE, Record, Tried};
+use crate::rebuild::record::{FailedBuild, Installed, PLACE, RecordFile};
 use crate::rebuild::{Plan, recipe, target};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
@@ -223,21 +223,21 @@ impl BuildDir {
     }
 
     /// Leaves a note that this attempt failed.
-    pub fn note(&self, tried: &Tried) {
+    pub fn note(&self, tried: &FailedBuild) {
         // A disk that is full then keeps no note, and the attempt is made again.
         let _ = self.remember(&tried.pair.kernel, tried);
     }
 
     /// Forgets an attempt that failed.
     pub fn forget_attempt(&self, release: &str) {
-        self.forget::<Tried>(release);
+        self.forget::<FailedBuild>(release);
     }
 
-    fn forget<R: Record>(&self, release: &str) {
+    fn forget<R: RecordFile>(&self, release: &str) {
         let _ = unlinkat(&*self.lock, format!("{}.{release}", R::NAME).as_str(), UnlinkatFlags::NoRemoveDir);
     }
 
-    fn remember<R: Record>(&self, release: &str, record: &R) -> io::Result<()> {
+    fn remember<R: RecordFile>(&self, release: &str, record: &R) -> io::Result<()> {
         let (name, unfinished) = (format!("{}.{release}", R::NAME), format!(".{}.unfinished", R::NAME));
         let _ = unlinkat(&*self.lock, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
         let file = openat(&*self.lock, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?;
@@ -424,10 +424,10 @@ mod tests {
         let root = root();
         let build_dir = BuildDir::open(root.path()).unwrap();
         let pair = Pair { kernel: RELEASE.into(), nvidia: "4e".into(), mofed: "4d".into() };
-        let tried = Tried { pair, why: "make ended with 2".to_owned() };
+        let tried = FailedBuild { pair, why: "make ended with 2".to_owned() };
         build_dir.note(&tried);
         assert_eq!(record(root.path(), RELEASE), Ok(Some(tried)));
         build_dir.forget_attempt(RELEASE);
-        assert_eq!(record::<Tried>(root.path(), RELEASE), Ok(None));
+        assert_eq!(record::<FailedBuild>(root.path(), RELEASE), Ok(None));
     }
 }

@@ -68,7 +68,7 @@ pub enum NotInstalled {
 /// # Errors
 /// Nothing has changed then, or the program is in place and the link is not.
 pub fn install(path: &Path) -> Result<[(PathBuf, Was); 2], NotInstalled> {
-    let volume = Directory::open(path)?;
+    let volume = Volume::open(path)?;
     volume.refuse_mofeds()?;
     volume.refuse_noexec()?;
     let _alone = volume.lock()?;
@@ -86,12 +86,12 @@ pub fn install(path: &Path) -> Result<[(PathBuf, Was); 2], NotInstalled> {
 
 /// A directory that is held open: what is done in it is done there, whatever becomes of its path,
 /// which is for messages.
-struct Directory {
+struct Volume {
     path: PathBuf,
     fd: OwnedFd,
 }
 
-impl Directory {
+impl Volume {
     const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
     fn open(path: &Path) -> Result<Self, NotInstalled> {

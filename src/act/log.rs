@@ -16,7 +16,7 @@ pub fn start(args: &LogArgs) {
         .with_target(false)
         // It would say so on the standard error that has just failed, and panic when that fails.
         .log_internal_errors(false);
-    let builder = builder.with_writer(|| Lines);
+    let builder = builder.with_writer(|| LineWriter);
     match args.log_format {
         Format::Text => builder.with_ansi(false).init(),
         Format::Json => builder.json().flatten_event(true).init(),
@@ -28,9 +28,9 @@ pub fn start(args: &LogArgs) {
 }
 
 /// One write is one line: tracing-subscriber gives it whole.
-struct Lines;
+struct LineWriter;
 
-impl Write for Lines {
+impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
         log_writer::say(format!("{}\n", escaped(&text)).as_bytes());

@@ -9,7 +9,7 @@
 use super::double_fork;
 use super::log_writer::{self, speak_through};
 use super::process::begin;
-use super::worker_pipe::{Line, Word, WorkerPipe};
+use super::worker_pipe::{MessageReader, Word, WorkerPipe};
 use crate::clock::now;
 use crate::ending::Ending;
 use crate::time::{BootTime, Seconds};
@@ -36,7 +36,7 @@ pub(super) const DEATH: Duration = Duration::from_millis(200);
 
 /// How the worker ended, or did not.
 #[derive(Debug)]
-pub enum Finished {
+pub enum WorkerEnd {
     /// With this exit code. It has said all there was to say.
     Ended(u8),
     /// The worker gave an answer that cannot be written to standard output.
@@ -102,7 +102,7 @@ pub struct Terms<'a> {
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
-pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<Finished> {
+pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<WorkerEnd> {
     let started = now();
     let supervisor = getpid();
     let (reader, writer) = io::pipe()?;
@@ -124,7 +124,7 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
         ForkResult::Parent { child } => {
             drop(writer);
             let limit = terms.limit.map(|limit| started + limit);
-            let supervisor = Supervisor::new(terms.signals, child, Line::new(reader), started, limit);
+            let supervisor = Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
             Ok(Supervisor { is_apart, ..supervisor }.watch())
         }
     }
@@ -157,7 +157,7 @@ struct Supervisor<'a> {
     is_apart: bool,
     /// The worker, once it has said so.
     worker: Option<Pid>,
-    line: Line,
+    line: MessageReader,
     started: BootTime,
     limit: Option<BootTime>,
     /// The first signal that asks us to end, and when.
@@ -175,7 +175,7 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(signals: &'a Signals, child: Pid, line: Line, started: BootTime, limit: Option<BootTime>) -> Self {
+    fn new(signals: &'a Signals, child: Pid, line: MessageReader, started: BootTime, limit: Option<BootTime>) -> Self {
         Self {
             signals,
             child,
@@ -193,7 +193,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn watch(mut self) -> Finished {
+    fn watch(mut self) -> WorkerEnd {
         loop {
             // What it left behind may hold the pipe open, so its end counts, once all its words are read.
             let is_gone = self.status.is_some();
@@ -207,7 +207,7 @@ impl<'a> Supervisor<'a> {
                 if let Some(signal) = self.cut_short {
                     let _ = kill(self.child, Signal::SIGKILL);
                     self.reap(Some(now() + DEATH));
-                    return Finished::Ended(Ending::Signal(signal).code());
+                    return WorkerEnd::Ended(Ending::Signal(signal).code());
                 }
                 if let Some(code) = self.ended {
                     if self.is_apart {
@@ -215,7 +215,7 @@ impl<'a> Supervisor<'a> {
                         let _ = kill(self.child, Signal::SIGKILL);
                     }
                     self.reap(None);
-                    return self.unheard.map_or(Finished::Ended(code), Finished::Unheard);
+                    return self.unheard.map_or(WorkerEnd::Ended(code), WorkerEnd::Unheard);
                 }
                 if !is_open {
                     return self.died();
@@ -274,16 +274,16 @@ impl<'a> Supervisor<'a> {
         self.limit = self.limit.map(|limit| limit.max(now() + time + GRACE));
     }
 
-    fn died(&mut self) -> Finished {
+    fn died(&mut self) -> WorkerEnd {
         match self.reap(None) {
-            _ if self.killed.is_some() => Finished::Killed(self.killed),
-            Some(WaitStatus::Signaled(_, signal, _)) => Finished::Killed(Some(signal as i32)),
-            Some(WaitStatus::Exited(_, code)) => Finished::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
-            _ => Finished::Killed(None),
+            _ if self.killed.is_some() => WorkerEnd::Killed(self.killed),
+            Some(WaitStatus::Signaled(_, signal, _)) => WorkerEnd::Killed(Some(signal as i32)),
+            Some(WaitStatus::Exited(_, code)) => WorkerEnd::Ended(u8::try_from(code).unwrap_or(u8::MAX)),
+            _ => WorkerEnd::Killed(None),
         }
     }
 
-    fn give_up(&mut self) -> Finished {
+    fn give_up(&mut self) -> WorkerEnd {
         // `0` is what the kernel shows to those who may not see it, and for what runs. Anyone who polls waits for us.
         let worker = self.worker.unwrap_or(self.child);
         let place = fs::read_to_string(format!("/proc/{worker}/wchan")).unwrap_or_default();
@@ -292,7 +292,7 @@ impl<'a> Supervisor<'a> {
         let _ = kill(self.child, Signal::SIGKILL);
         self.reap(Some(now() + DEATH));
         let waited = now().saturating_sub(self.started);
-        Finished::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
+        WorkerEnd::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
     }
 
     /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits anyone who lost
@@ -337,7 +337,7 @@ mod tests {
         for seconds in asked {
             let _ = worker_pipe.needs(Duration::from_secs(*seconds));
         }
-        let mut supervisor = Supervisor::new(&signals, getpid(), Line::new(reader), now(), limit);
+        let mut supervisor = Supervisor::new(&signals, getpid(), MessageReader::new(reader), now(), limit);
         assert!(supervisor.line.read());
         supervisor.listen();
         let _ = signals.restore();

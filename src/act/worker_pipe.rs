@@ -95,13 +95,13 @@ pub(super) enum Word {
 
 /// The supervisor's end.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct MessageReader {
     pub(super) reader: PipeReader,
     /// The beginning of a message that has not come whole yet.
     begun: Vec<u8>,
 }
 
-impl Line {
+impl MessageReader {
     pub(super) fn new(reader: PipeReader) -> Self {
         Self { reader, begun: Vec::new() }
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn words_come_whole_and_in_order() {
         let (reader, writer) = std::io::pipe().unwrap();
-        let mut line = Line::new(reader);
+        let mut line = MessageReader::new(reader);
         let long = vec![b'x'; 40_000];
         let worker_pipe = WorkerPipe::new(writer);
         worker_pipe.say(b"one\n");
@@ -166,7 +166,7 @@ mod tests {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(&[&[SAID][..], &7_u32.to_ne_bytes(), b"half"].concat()).unwrap();
         drop(writer);
-        let mut line = Line::new(reader);
+        let mut line = MessageReader::new(reader);
         assert!(line.read() && line.next().is_none() && !line.read());
     }
 }

@@ -7,7 +7,7 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 fn call(line: &str) -> Call {
-    read(&words(line), Variables::default())
+    read(&words(line), ModprobeVariables::default())
 }
 
 fn load(line: &str) -> Load {
@@ -18,7 +18,7 @@ fn load(line: &str) -> Load {
 }
 
 fn behind(options: &str, line: &str) -> Call {
-    read(&words(line), Variables { modprobe_options: Some(options.as_ref()), posixly_correct: false })
+    read(&words(line), ModprobeVariables { modprobe_options: Some(options.as_ref()), posixly_correct: false })
 }
 
 /// A load of which nothing is special but these.
@@ -218,14 +218,14 @@ fn what_the_options_say() {
 fn words_that_are_no_text() {
     let bundle = OsString::from_vec(b"-q\xff".to_vec());
     let args = [bundle.clone(), "nvidia-peermem".into()];
-    assert_eq!(read(&args, Variables::default()), Call::PassThrough, "no option of kmod's");
+    assert_eq!(read(&args, ModprobeVariables::default()), Call::PassThrough, "no option of kmod's");
     let odd = OsString::from_vec(b"x=\xff".to_vec());
     let args = ["-C".into(), bundle.clone(), "nvidia-peermem".into(), OsString::new(), odd.clone()];
-    let Call::Loads(load) = read(&args, Variables::default()) else { panic!("it loads") };
+    let Call::Loads(load) = read(&args, ModprobeVariables::default()) else { panic!("it loads") };
     assert_eq!(load.parameters, [OsString::new(), odd]);
     assert_eq!(load.peermem, args);
     let args = [OsString::new(), "nvidia-peermem".into()];
-    assert_eq!(read(&args, Variables::default()), Call::PassThrough, "an empty word is the module");
+    assert_eq!(read(&args, ModprobeVariables::default()), Call::PassThrough, "an empty word is the module");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn options_of_the_environment_come_first() {
 
 #[test]
 fn posixly_correct_ends_the_options_at_the_first_word() {
-    let variables = Variables { posixly_correct: true, ..Variables::default() };
+    let variables = ModprobeVariables { posixly_correct: true, ..ModprobeVariables::default() };
     assert_eq!(
         read(&words("-q nvidia-peermem -r"), variables),
         Call::Loads(plain("-q -- nvidia-peermem -r", None, "-r"))
@@ -282,13 +282,13 @@ proptest! {
         posixly_correct in any::<bool>(),
     ) {
         let options = options.map(OsString::from);
-        let variables = Variables { modprobe_options: options.as_deref(), posixly_correct };
+        let variables = ModprobeVariables { modprobe_options: options.as_deref(), posixly_correct };
         match read(&line, variables) {
             Call::PassThrough => {}
             Call::Loads(load) => {
                 prop_assert!(line.iter().any(|word| names_peermem(word)));
                 // Each of the two means what it says.
-                let variables = Variables { posixly_correct, ..Variables::default() };
+                let variables = ModprobeVariables { posixly_correct, ..ModprobeVariables::default() };
                 let Call::Loads(again) = read(&load.peermem, variables) else { panic!("it loads") };
                 prop_assert!(!again.forced);
                 prop_assert_eq!(again.others, None);

@@ -6,7 +6,7 @@ use super::root::resolve;
 use crate::errno;
 use crate::observation::{Seen, Unreadable};
 use crate::order;
-use crate::rebuild::record::Record;
+use crate::rebuild::record::RecordFile;
 use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::ops::ControlFlow;
@@ -47,7 +47,7 @@ pub fn small(path: &Path) -> Seen<Option<String>> {
 
 /// The record of a rebuild for this kernel release; `None` where there is none. What is not a regular file, too long,
 /// or not of this kind cannot be read.
-pub fn record<R: Record>(root: &Path, release: &str) -> Seen<Option<R>> {
+pub fn record<R: RecordFile>(root: &Path, release: &str) -> Seen<Option<R>> {
     let path = R::path(root, release);
     let read = resolve(root, &path).and_then(|real| {
         if !real.metadata()?.is_file() {

@@ -9,7 +9,7 @@ const NOTHING: [&str; 5] = ["/bin/true", "/bin/false", "true", "false", ":"];
 
 /// The steps of a load, in modprobe's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct ModprobePlan {
     /// The modules to be loaded in addition, with underscores.
     pub others: Vec<String>,
     /// The file of `nvidia_peermem`.
@@ -20,8 +20,8 @@ pub struct Plan {
 
 /// Lines are `insmod PATH [PARAMETER]…`, `builtin NAME` and `install COMMAND`.
 #[must_use]
-pub fn read(shown: &str) -> Plan {
-    let mut plan = Plan::default();
+pub fn read(shown: &str) -> ModprobePlan {
+    let mut plan = ModprobePlan::default();
     for line in shown.lines().map(str::trim_end) {
         match line.split_once(' ') {
             Some(("insmod", rest)) => {
@@ -40,7 +40,7 @@ pub fn read(shown: &str) -> Plan {
 
 /// A module that modprobe would load in addition to ours: it has to be live first, or is not ours to load.
 #[must_use]
-pub fn not_live<'a>(plan: &'a Plan, seen: &Observation) -> Option<&'a str> {
+pub fn not_live<'a>(plan: &'a ModprobePlan, seen: &Observation) -> Option<&'a str> {
     let is_live = |name: &str| {
         let proc = seen.modules.proc.as_ref().ok();
         proc.is_some_and(|proc| proc.named(name).any(|module| module.state == ProcState::Live))
@@ -50,7 +50,11 @@ pub fn not_live<'a>(plan: &'a Plan, seen: &Observation) -> Option<&'a str> {
 
 /// Why this plan must never be carried out. `is_inspected` knows the file that was inspected.
 #[must_use]
-pub fn objection(plan: &Plan, inspected: &Path, is_inspected: impl FnOnce(&Path) -> bool) -> Option<String> {
+pub fn objection(
+    plan: &ModprobePlan,
+    inspected: &Path,
+    is_inspected: impl FnOnce(&Path) -> bool,
+) -> Option<String> {
     let mut commands = plan.commands.iter();
     let is_nothing = |command: &String| plan.file.is_some() && NOTHING.contains(&command.as_str());
     if let Some(command) = commands.find(|command| !is_nothing(command)) {
@@ -98,7 +102,7 @@ mod tests {
             Some(Path::new("/lib/modules/6.1/kernel/drivers/video/nvidia-peermem.ko"))
         );
         assert_eq!(read("install /bin/false \n").commands, ["/bin/false"]);
-        assert_eq!(read(""), Plan::default());
+        assert_eq!(read(""), ModprobePlan::default());
     }
 
     #[test]

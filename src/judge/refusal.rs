@@ -81,23 +81,23 @@ impl fmt::Display for Refusal {
 }
 
 /// A row of the decision table: a word in the kernel's log, and what it means.
-struct Row {
+struct KernelWord {
     word: &'static str,
     verdict: &'static str,
     remedy: &'static str,
     transient: bool,
 }
 
-const fn lasting(word: &'static str, verdict: &'static str, remedy: &'static str) -> Row {
-    Row { word, verdict, remedy, transient: false }
+const fn lasting(word: &'static str, verdict: &'static str, remedy: &'static str) -> KernelWord {
+    KernelWord { word, verdict, remedy, transient: false }
 }
 
-const fn passing(word: &'static str, verdict: &'static str) -> Row {
-    Row { word, verdict, remedy: "", transient: true }
+const fn passing(word: &'static str, verdict: &'static str) -> KernelWord {
+    KernelWord { word, verdict, remedy: "", transient: true }
 }
 
 /// The first row that fits decides, so the lines that only follow from others come last.
-const ROWS: &[Row] = &[
+const ROWS: &[KernelWord] = &[
     lasting("compiled without IB peer memory", "it is a stub, built without MOFED's headers", REBUILD),
     lasting(
         "memory_peers",
@@ -169,7 +169,7 @@ pub fn refusal(attempt: &Attempt) -> Refusal {
     Refusal { errno, verdict, remedy, transient, lines }
 }
 
-fn by_log(row: &Row, line: &str) -> (String, &'static str, bool) {
+fn by_log(row: &KernelWord, line: &str) -> (String, &'static str, bool) {
     match other_module(line) {
         // A dependency was refused: it belongs to another stack than the one that is live.
         Some(other) => (

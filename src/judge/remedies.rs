@@ -14,7 +14,7 @@ use crate::remedy::{
 use crate::verdict::Condition;
 
 /// A condition with a reason that may pass by itself, and when a person must act on it all the same.
-struct Row {
+struct RemedyRow {
     of: (C, R),
     /// All of these must be known to be so, or known not to be so.
     when: &'static [(Fact, bool)],
@@ -22,12 +22,12 @@ struct Row {
     steps: Option<&'static [Step]>,
 }
 
-const fn row(of: (C, R), when: &'static [(Fact, bool)], steps: Option<&'static [Step]>) -> Row {
-    Row { of, when, steps }
+const fn row(of: (C, R), when: &'static [(Fact, bool)], steps: Option<&'static [Step]>) -> RemedyRow {
+    RemedyRow { of, when, steps }
 }
 
 /// The first row that fits counts.
-const ROWS: &[Row] = &[
+const ROWS: &[RemedyRow] = &[
     row((C::MarkerPresent, R::MarkerAbsent), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
     row((C::MarkerPresent, R::MarkerAbsent), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
     row((C::MarkerPresent, R::MarkerParentMissing), &[(PEERMEM_USED, true)], Some(PEERMEM_IN_USE)),
@@ -70,7 +70,7 @@ fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
         Consequence::Blocks => Some(remedy::of(reason)),
         Consequence::Holds if is_unreadable => Some(remedy::of(reason)),
         Consequence::Holds => {
-            let is_so = |row: &&Row| row.when.iter().all(|(fact, so)| facts.is(*fact) == Some(*so));
+            let is_so = |row: &&RemedyRow| row.when.iter().all(|(fact, so)| facts.is(*fact) == Some(*so));
             let mut rows = ROWS.iter().filter(|row| row.of == (condition.r#type, reason));
             rows.find(is_so).map(|row| row.steps.unwrap_or_else(|| remedy::of(reason)))
         }

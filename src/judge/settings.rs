@@ -25,7 +25,7 @@ const DRIVER_CONTAINER: &str = "nvidia-driver-ctr";
 /// All that the node says.
 #[must_use]
 pub fn settings(survey: &Survey, own: &Variables) -> Settings {
-    let asked = Asked { survey, own };
+    let asked = SettingSources { survey, own };
     let (host_mofed, in_container) = (asked.host_mofed(), asked.mofed_container());
     let is_open = host_mofed == Setting::Unset && in_container.is_none();
     Settings {
@@ -71,12 +71,12 @@ fn evidence(source: impl Display, seen: impl Into<String>) -> Evidence {
     Evidence::new(source.to_string(), seen)
 }
 
-struct Asked<'a> {
+struct SettingSources<'a> {
     survey: &'a Survey,
     own: &'a Variables,
 }
 
-impl Asked<'_> {
+impl SettingSources<'_> {
     fn all(&self) -> impl Iterator<Item = &Process> {
         self.survey.processes.0.iter().flatten()
     }

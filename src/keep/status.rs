@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The report of the last look, and what `keep` makes of it.
 #[derive(Debug, Serialize)]
-pub struct Status<'a> {
+pub struct StatusFile<'a> {
     /// As `check --format json` has it.
     #[serde(flatten)]
     pub report: Report<'a>,

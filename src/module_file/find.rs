@@ -34,7 +34,7 @@ const USUAL: [&str; 4] = ["updates", "updates/dkms", "extra", "kernel/drivers/vi
 
 /// The file of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundModule {
     /// Its path as modprobe names it, below the root.
     pub path: PathBuf,
     /// The file to open: links are followed below the root.
@@ -53,7 +53,7 @@ pub fn directory(root: &Path, release: &str) -> PathBuf {
 
 /// Finds the file of the module `name` below `root`; `None` where there is none. A line of
 /// modules.dep whose file is gone is as good as none.
-pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
+pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<FoundModule>> {
     let directory = directory(root, release);
     let search = Search { root, name: &name.replace('-', "_") };
     let listed = search.listed(&directory)?;
@@ -90,7 +90,7 @@ pub fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -
 }
 
 /// The first file counts; each of the others is named once.
-fn chosen(found: Vec<Candidate>, listed: Option<bool>) -> Option<Found> {
+fn chosen(found: Vec<Candidate>, listed: Option<bool>) -> Option<FoundModule> {
     let mut found = found.into_iter();
     let first = found.next()?;
     let mut others: Vec<Candidate> = Vec::new();
@@ -100,7 +100,7 @@ fn chosen(found: Vec<Candidate>, listed: Option<bool>) -> Option<Found> {
         }
     }
     let others = others.into_iter().map(|other| other.path).collect();
-    Some(Found { path: first.path, real: first.real, others, listed })
+    Some(FoundModule { path: first.path, real: first.real, others, listed })
 }
 
 /// Paths by the names of their files.

@@ -9,7 +9,7 @@ mod info;
 pub(crate) mod tests;
 mod unpack;
 
-pub use find::{Found, directory, find, other_kernels};
+pub use find::{FoundModule, directory, find, other_kernels};
 pub use info::build_id_of_notes;
 
 use self::elf::Elf;

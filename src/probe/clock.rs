@@ -3,7 +3,7 @@
 
 use crate::files::read::{lines, small, unreadable};
 use crate::observation::{Seen, Unreadable};
-use crate::survey::clock::Clock;
+use crate::survey::clock::NodeClock;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -12,8 +12,8 @@ const STAT: u64 = 1024 * 1024;
 
 /// When it was started, and how long it has run.
 #[must_use]
-pub fn read(proc: &Path) -> Clock {
-    Clock { boot: boot(&proc.join("stat")), uptime: uptime(&proc.join("uptime")) }
+pub fn read(proc: &Path) -> NodeClock {
+    NodeClock { boot: boot(&proc.join("stat")), uptime: uptime(&proc.join("uptime")) }
 }
 
 fn boot(stat: &Path) -> Seen<i64> {

@@ -21,7 +21,7 @@ const MAX_FILES: usize = 1000;
 
 /// The settings that modprobe, run below a root, would apply to one module by itself.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct ModprobeSettings {
     /// Parameters, in the order in which the kernel gets them: of two of one name, the last counts.
     pub parameters: Vec<GivenParameter>,
     /// Commands that it would run instead of loading the module.
@@ -32,9 +32,9 @@ pub struct Given {
 
 /// Reads it all for the module `name`.
 #[must_use]
-pub fn given(root: &Path, proc: &Path, name: &str) -> Given {
+pub fn given(root: &Path, proc: &Path, name: &str) -> ModprobeSettings {
     let name = name.replace('-', "_");
-    let mut given = Given::default();
+    let mut given = ModprobeSettings::default();
     for path in files(root, &mut given) {
         let lines = resolve(root, &path).and_then(|real| lines_of(&real));
         for line in given.readable(&path, lines) {
@@ -49,7 +49,7 @@ pub fn given(root: &Path, proc: &Path, name: &str) -> Given {
     given
 }
 
-impl Given {
+impl ModprobeSettings {
     /// The values of a source; a source that is missing has none.
     fn readable<T>(&mut self, source: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
         match read {
@@ -78,7 +78,7 @@ impl Given {
 }
 
 /// The files of modprobe.d, sorted by name, whatever their directories.
-fn files(root: &Path, given: &mut Given) -> Vec<PathBuf> {
+fn files(root: &Path, given: &mut ModprobeSettings) -> Vec<PathBuf> {
     let mut files: BTreeMap<OsString, PathBuf> = BTreeMap::new();
     for directory in DIRECTORIES.map(|directory| root.join(directory)) {
         let entries = resolve(root, &directory).and_then(|real| entries(&real, MAX_FILES));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn given(tree: &tempfile::TempDir) -> (Vec<String>, Vec<Unreadable>) {
-        let Given { parameters: given, unreadable, .. } =
+        let ModprobeSettings { parameters: given, unreadable, .. } =
             super::given(tree.path(), &tree.path().join("proc"), "nvidia_peermem");
         (given.into_iter().map(|given| given.text).collect(), unreadable)
     }

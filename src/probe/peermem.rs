@@ -3,13 +3,13 @@
 //! modules offer.
 
 use super::driver_root::{built_for_a_container, driver_root};
-use super::modprobe_conf::{self, Given};
+use super::modprobe_conf::{self, ModprobeSettings};
 use super::privilege::signatures;
 use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::{open, record, unreadable};
 use crate::files::root::resolve;
-use crate::module_file::{self, Found, Interrupted, NotAModule};
+use crate::module_file::{self, FoundModule, Interrupted, NotAModule};
 use crate::node::Places;
 use crate::observation::{
     Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols, Unreadable,
@@ -31,7 +31,7 @@ pub(super) struct Inspected {
     infos: Cached<Result<ModuleInfo, NotAModule>>,
     build_ids: Cached<Result<Option<String>, NotAModule>>,
     /// By name, below a directory of modules; for as long as its modules.dep stays the same.
-    found: Cached<Seen<Option<Found>>>,
+    found: Cached<Seen<Option<FoundModule>>>,
 }
 
 type Cached<T> = BTreeMap<PathBuf, (Signature, T)>;
@@ -70,12 +70,12 @@ impl Inspected {
         cached(&mut self.build_ids, path, path, || module_file::build_id(path, interrupted), was_read)
     }
 
-    pub(super) fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<Found>> {
+    pub(super) fn find(&mut self, root: &Path, release: &str, name: &str) -> Seen<Option<FoundModule>> {
         let directory = module_file::directory(root, release);
         // Without one, nothing is kept.
         let modules_dep = resolve(root, &directory.join("modules.dep")).unwrap_or_default();
         let find = || module_file::find(root, release, name);
-        let is_there = |found: &Seen<Option<Found>>| matches!(found, Ok(Some(_)));
+        let is_there = |found: &Seen<Option<FoundModule>>| matches!(found, Ok(Some(_)));
         let found = cached(&mut self.found, &directory.join(name), &modules_dep, find, is_there);
         match found {
             // depmod has not run since.
@@ -111,7 +111,7 @@ fn read_unless(
     let root = driver_root(places, &seen.kernel.release);
     let mut reading = Reading { places, root: &root, seen, inspected, interrupted };
     let file = reading.file();
-    let Given { parameters, install, unreadable: parameters_unreadable } =
+    let ModprobeSettings { parameters, install, unreadable: parameters_unreadable } =
         modprobe_conf::given(&root, &places.proc, NAME);
     let exporter = reading.exporter();
     let nvidia = reading.loaded("nvidia");
@@ -170,10 +170,10 @@ impl Reading<'_> {
                 why: "the kernel's release cannot be read".to_owned(),
             });
         }
-        let Found { path, real, others, listed } = match self.inspected.find(root, release, NAME) {
+        let FoundModule { path, real, others, listed } = match self.inspected.find(root, release, NAME) {
             Ok(Some(found)) => found,
             Ok(None) => match built_for_a_container(self.places) {
-                Some(path) => Found { real: path.clone(), path, others: Vec::new(), listed: None },
+                Some(path) => FoundModule { real: path.clone(), path, others: Vec::new(), listed: None },
                 None => return ModuleFile::Missing(module_file::directory(root, release)),
             },
             Err(why) => return ModuleFile::Unreadable(why),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub const PLACE: &str = "/var/lib/peermem-gate";
 
 /// A record's kind: its file is `PLACE/NAME.RELEASE`.
-pub trait Record: Serialize + DeserializeOwned {
+pub trait RecordFile: Serialize + DeserializeOwned {
     /// The file's name before the kernel's release.
     const NAME: &'static str;
 
@@ -29,19 +29,19 @@ pub struct Installed {
     pub build_ids: Vec<String>,
 }
 
-impl Record for Installed {
+impl RecordFile for Installed {
     const NAME: &'static str = "installed";
 }
 
 /// The last attempt for a kernel that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct FailedBuild {
     /// Which modules it was for.
     pub pair: Pair,
     /// Why it failed.
     pub why: String,
 }
 
-impl Record for Tried {
+impl RecordFile for FailedBuild {
     const NAME: &'static str = "tried";
 }

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 /// The sources by which ages are measured, all from below `--proc`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clock {
+pub struct NodeClock {
     /// When the kernel started, in seconds since 1970 (`btime` in `<proc>/stat`).
     pub boot: Seen<i64>,
     /// How long it has been running, in seconds (`<proc>/uptime`).
     pub uptime: Seen<i64>,
 }
 
-impl Default for Clock {
+impl Default for NodeClock {
     fn default() -> Self {
         Self { boot: Err(not_looked_at()), uptime: Err(not_looked_at()) }
     }
@@ -26,7 +26,7 @@ pub fn not_looked_at() -> Unreadable {
     Unreadable { path: PathBuf::new(), why: "not looked at".to_owned() }
 }
 
-impl Clock {
+impl NodeClock {
     /// Seconds since 1970 at the time of the look, where both are known.
     #[must_use]
     pub fn now(&self) -> Option<i64> {

@@ -7,7 +7,7 @@ pub mod process;
 pub mod setting;
 
 use crate::observation::Evidence;
-use clock::Clock;
+use clock::NodeClock;
 use pod::Pods;
 use process::Processes;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct Logged {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
     /// The node's clock.
-    pub clock: Clock,
+    pub clock: NodeClock,
     /// The processes that matter.
     pub processes: Processes,
     /// Settings from logs, where those were read.

@@ -11,7 +11,7 @@ use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason, Status};
 use crate::gate::Gate;
-use crate::judge::plan::{self, Plan};
+use crate::judge::plan::{self, ModprobePlan};
 use crate::judge::refusal::{Attempt, refusal};
 use crate::keep::LoadFailure;
 use crate::look::Look;
@@ -112,7 +112,7 @@ impl Loader<'_> {
     }
 
     /// What modprobe itself says that it would do.
-    fn plan(&mut self, watch: &Watch) -> Result<Plan, Tried> {
+    fn plan(&mut self, watch: &Watch) -> Result<ModprobePlan, Tried> {
         let mut arguments = vec![OsString::from("--show-depends")];
         arguments.extend(self.arguments.iter().cloned());
         match self.run_modprobe(&arguments, Words::Kept, watch)? {
@@ -163,7 +163,7 @@ impl Loader<'_> {
     }
 
     /// What speaks against it.
-    fn objection(&self, watch: &Watch, seen: &Observation, plan: &Plan) -> Option<String> {
+    fn objection(&self, watch: &Watch, seen: &Observation, plan: &ModprobePlan) -> Option<String> {
         let inspected = file(seen).map(|(path, _)| path)?;
         let root = self.modprobe.root();
         let inspected_in = driver_root(watch);

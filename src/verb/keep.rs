@@ -4,7 +4,9 @@
 
 use super::attempt::{Loader, Tried, driver_root};
 use super::load::texts;
-use super::looking::{Outcome, Outputs, end_hung, for_peermem, output, refuse_others, signals, supervised};
+use super::looking::{
+    Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised,
+};
 use super::publisher::{Files, Publisher};
 use super::rebuilder::{Healed, Rebuilder};
 use super::slow_command::SlowCommandWatch;
@@ -28,7 +30,7 @@ use crate::node::{Node, PeermemExpected};
 use crate::probe;
 use crate::rebuild::Kind;
 use crate::time::{BootTime, Seconds};
-use crate::verdict::Outcome as Verdicts;
+use crate::verdict::Outcome;
 use crate::wake::{Signals, Wake};
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -54,8 +56,8 @@ pub(super) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     log::start(&args.log);
     let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
     match supervised(terms, start, |_| stay(args, start, &signals))? {
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
@@ -223,7 +225,7 @@ impl<'a> Sidecar<'a> {
                 return None;
             }
         };
-        (outcome != Verdicts::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
+        (outcome != Outcome::NotApplicable).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
     fn due(&self) -> Option<BootTime> {

@@ -3,7 +3,9 @@
 
 use super::attempt::{Loader, Tried};
 use super::held::{Held, Hold};
-use super::looking::{Outcome, Outputs, end_hung, for_peermem, limit, refuse_others, signals, supervised};
+use super::looking::{
+    Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
+};
 use super::rebuilder::{Healed, Rebuilder};
 use super::slow_command::SlowCommandWatch;
 use super::{Start, Stop};
@@ -23,7 +25,7 @@ use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
 use crate::rebuild::Kind;
-use crate::verdict::{Outcome as Verdicts, Verdict};
+use crate::verdict::{Outcome, Verdict};
 use crate::wake::Signals;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -54,7 +56,7 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
         let (hold, last_words) = hold(args, policy.clone(), start)?;
         let modprobe = modprobe(args, &probe::driver_root_now(&hold.node.places), start)?;
         let rebuilder = rebuilder(args, start);
-        let asked = Asked {
+        let asked = LoadRequest {
             modprobe: &modprobe,
             arguments: &arguments,
             words: Words::Kept,
@@ -62,16 +64,16 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             rebuilder: &rebuilder,
         };
         Ok(match asked.load(&hold, &last_words, &signals) {
-            Finished::Live(_) | Finished::Open => Ending::Opened,
-            Finished::Ended(ending) => ending,
+            LoadEnd::Live(_) | LoadEnd::Open => Ending::Opened,
+            LoadEnd::Ended(ending) => ending,
         })
     };
     // Without a look nothing holds it, and so nothing ends it but modprobe.
     let limit = limit(&policy).filter(|_| disabled.is_none());
     let terms = Terms { signals: &signals, limit, keeps_stdout: true, may_outlive: false };
     match supervised(terms, start, work)? {
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
@@ -167,7 +169,7 @@ fn without_a_look(
 }
 
 /// A load: the program, and its arguments.
-pub(super) struct Asked<'a> {
+pub(super) struct LoadRequest<'a> {
     /// The modprobe to run, and where.
     pub(super) modprobe: &'a Modprobe,
     /// Its arguments.
@@ -182,7 +184,7 @@ pub(super) struct Asked<'a> {
 
 /// How a load came out.
 #[derive(Debug)]
-pub(super) enum Finished {
+pub(super) enum LoadEnd {
     /// `nvidia_peermem` is live. What modprobe ended with, if it had to be run.
     Live(Option<u8>),
     /// The gate opened, and there was nothing to load or it was not to be loaded.
@@ -191,9 +193,9 @@ pub(super) enum Finished {
     Ended(Ending),
 }
 
-impl Asked<'_> {
+impl LoadRequest<'_> {
     /// Holds, loads, proves.
-    pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> Finished {
+    pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> LoadEnd {
         let mut held = Held::new(asked, signals);
         held.gate.cure(self.rebuilder.wish != Rebuild::Off);
         if let Some(sentence) = self.hopeless(&mut held) {
@@ -208,7 +210,7 @@ impl Asked<'_> {
                     ControlFlow::Continue(true) => {}
                     ControlFlow::Continue(false) => continue,
                 },
-                Effect::Open(_) => return Finished::Open,
+                Effect::Open(_) => return LoadEnd::Open,
                 Effect::End(ending) => return ended(&held, ending, &last_try, last_words),
                 Effect::Say(_) | Effect::Publish => continue,
             }
@@ -222,7 +224,7 @@ impl Asked<'_> {
                 }
                 Tried::Live(sentence, code) => {
                     tracing::info!("{sentence}");
-                    return Finished::Live(code);
+                    return LoadEnd::Live(code);
                 }
                 Tried::Refused(why) => return refused(&why.sentence, held.verdict(), last_words),
                 Tried::Again(why) => {
@@ -239,11 +241,11 @@ impl Asked<'_> {
                     let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
                     tracing::error!("{sentence}");
                     let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
-                    return Finished::Ended(ending);
+                    return LoadEnd::Ended(ending);
                 }
                 Tried::CannotRun(why) => {
                     tracing::error!("{}", why.message);
-                    return Finished::Ended(last_words.leave(why.ending, &why.message, None));
+                    return LoadEnd::Ended(last_words.leave(why.ending, &why.message, None));
                 }
             }
         }
@@ -256,13 +258,13 @@ impl Asked<'_> {
             probe::cannot_load(&node.places, self.modprobe.root()).filter(|_| !policy.dry_run)?;
         let verdict = held.look_now()?.verdict;
         let peermem = verdict.get(ConditionType::PeermemUsable).map(|c| c.reason);
-        let is_done = verdict.outcome == Verdicts::NotApplicable
+        let is_done = verdict.outcome == Outcome::NotApplicable
             || matches!(peermem, Some(Reason::PeermemLive | Reason::LoadedOnGoneStack));
         (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
     /// Rebuilds nvidia-peermem.ko. True when it is usable now, false when that is worth another attempt.
-    fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<Finished, bool> {
+    fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<LoadEnd, bool> {
         let deadline = held.gate.deadline();
         let mut rebuilder = self.rebuilder.clone();
         rebuilder.limit =
@@ -302,7 +304,7 @@ impl Asked<'_> {
             Healed::TimedOut(_) if deadline.is_some_and(|deadline| now() >= deadline) => {
                 let sentence = format!("give up: the deadline passed: {sentence}");
                 tracing::error!("{sentence}");
-                ControlFlow::Break(Finished::Ended(last_words.leave(
+                ControlFlow::Break(LoadEnd::Ended(last_words.leave(
                     Ending::TimedOut,
                     &sentence,
                     held.verdict(),
@@ -340,12 +342,12 @@ fn whether_it_is_there(asked: &Hold) -> &'static str {
     }
 }
 
-fn ended(held: &Held, ending: Ending, last_try: &str, last_words: &LastWords) -> Finished {
+fn ended(held: &Held, ending: Ending, last_try: &str, last_words: &LastWords) -> LoadEnd {
     let sentence = format!("{}{last_try}", held.last_words());
-    Finished::Ended(last_words.leave(ending, &sentence, held.verdict()))
+    LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict()))
 }
 
-fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> Finished {
+fn refused(sentence: &str, verdict: Option<&Verdict>, last_words: &LastWords) -> LoadEnd {
     tracing::error!("{sentence}");
-    Finished::Ended(last_words.leave(Ending::Blocked, sentence, verdict))
+    LoadEnd::Ended(last_words.leave(Ending::Blocked, sentence, verdict))
 }

@@ -6,7 +6,7 @@ use super::{Start, Stop};
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::subtask;
-use crate::act::supervisor::{self, Finished, Hung, Terms};
+use crate::act::supervisor::{self, Hung, Terms, WorkerEnd};
 use crate::act::{WorkerPipe, log, terminal};
 use crate::cli::{self, NodeArgs, PaceArgs};
 use crate::consumer::Consumer;
@@ -42,7 +42,7 @@ pub fn style(start: &Start) -> Style {
 
 /// How the work came out, as its supervisor sees it.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum SupervisedEnd {
     /// The work ended, and has said why.
     Ended(Ending),
     /// The work hangs, and nobody has said so yet.
@@ -57,19 +57,19 @@ pub fn supervised(
     terms: Terms<'_>,
     start: &Start,
     work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
-) -> Result<Outcome, Stop> {
+) -> Result<SupervisedEnd, Stop> {
     let code = |worker_pipe: &WorkerPipe| {
         work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
     };
     let finished = supervisor::run(terms, code).context("cannot start a process to look with")?;
     Ok(match finished {
-        Finished::Ended(0) => Outcome::Ended(Ending::Opened),
-        Finished::Ended(code) => Outcome::Ended(Ending::Passed(code)),
-        Finished::Unheard(error) => {
+        WorkerEnd::Ended(0) => SupervisedEnd::Ended(Ending::Opened),
+        WorkerEnd::Ended(code) => SupervisedEnd::Ended(Ending::Passed(code)),
+        WorkerEnd::Unheard(error) => {
             return Err(anyhow::Error::from(error).context("cannot write to standard output").into());
         }
-        Finished::Killed(signal) => Outcome::Ended(killed(&start.last_words, signal)),
-        Finished::Hung(hung) => Outcome::Hung(hung),
+        WorkerEnd::Killed(signal) => SupervisedEnd::Ended(killed(&start.last_words, signal)),
+        WorkerEnd::Hung(hung) => SupervisedEnd::Hung(hung),
     })
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Verbs that look once and answer on standard output.
 
-use super::looking::{ONE_LOOK, Outcome, say_briefly, signals, style, supervised};
+use super::looking::{ONE_LOOK, SupervisedEnd, say_briefly, signals, style, supervised};
 use super::{Start, Stop};
 use crate::act::supervisor::{Hung, Terms};
 use crate::act::{self, log};
@@ -27,8 +27,8 @@ pub fn one_look(
     let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false, may_outlive: false };
     let style = style(start);
     match supervised(terms, start, |_| look(style))? {
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => hangs(&hung, format, style, &signals),
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => hangs(&hung, format, style, &signals),
     }
 }
 

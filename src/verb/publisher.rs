@@ -5,7 +5,7 @@ use super::watch::Watch;
 use crate::act::notify::Systemd;
 use crate::act::output::OutputFile;
 use crate::clock::{self, now};
-use crate::keep::status::{self, Status, Summary};
+use crate::keep::status::{self, StatusFile, Summary};
 use crate::keep::{Keep, State};
 use crate::probe;
 use crate::report::{self, Report};
@@ -68,7 +68,7 @@ impl<'a> Publisher<'a> {
             file.publish(&text);
         }
         if let Some(file) = &self.files.status {
-            let status = Status {
+            let status = StatusFile {
                 report: Report::new(
                     env!("CARGO_PKG_VERSION"),
                     watch.node(),

@@ -2,7 +2,7 @@
 //! `rebuild`: makes a usable nvidia-peermem.ko now, or says why not; `--dry-run` and `--undo`.
 
 use super::held::{Held, Hold};
-use super::looking::{ONE_LOOK, Outcome, end_hung, last_words, signals, supervised};
+use super::looking::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
 use super::rebuilder::{Healed, Rebuilder, depmod};
 use super::{Start, Stop};
 use crate::act::answer;
@@ -18,7 +18,7 @@ use crate::environment::{Misuse, value_of};
 use crate::gate::Policy;
 use crate::node::{Node, PeermemExpected};
 use crate::rebuild::{Kind, Obstacle};
-use crate::verdict::Outcome as Verdicts;
+use crate::verdict::Outcome;
 use crate::wake::Signals;
 use std::path::Path;
 use std::time::Duration;
@@ -46,8 +46,8 @@ pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
     let limit = Some(args.heal.rebuild_timeout + ONE_LOOK * 4);
     let terms = Terms { signals: &signals, limit, keeps_stdout: false, may_outlive: false };
     match supervised(terms, start, |_| work(args, start, &signals))? {
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
@@ -67,7 +67,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     let Some(look) = held.look_now() else { return Ok(broken_off(&held, &last_words)) };
     let peermem = look.verdict.get(ConditionType::PeermemUsable);
     let is_done = peermem.filter(|c| matches!(c.reason, Reason::Usable | Reason::PeermemLive));
-    if let Some(done) = is_done.filter(|_| look.verdict.outcome == Verdicts::Ready) {
+    if let Some(done) = is_done.filter(|_| look.verdict.outcome == Outcome::Ready) {
         answer(&format!("nothing to do: {}\n", crate::text::escaped(&done.message)))?;
         return Ok(Ending::Opened);
     }

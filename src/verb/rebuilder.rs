@@ -5,7 +5,7 @@
 use super::attempt::look_now;
 use super::toolkit;
 use super::watch::Watch;
-use crate::act::build::{Build, Built};
+use crate::act::build::{BuildCommand, Built};
 use crate::act::build_dir::{self, BuildDir, Closed, Copy};
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
@@ -22,7 +22,7 @@ use crate::module_file::{NotAModule, inspect};
 use crate::node::{Places, below};
 use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe;
-use crate::rebuild::record::Tried;
+use crate::rebuild::record::FailedBuild;
 use crate::rebuild::{
     Builder, Conclusion, Confirmed, Judged, Kind, Material, Obstacle, Pair, Plan, plan, recipe,
 };
@@ -48,7 +48,7 @@ fn material(places: &Places, seen: &Observation) -> Material {
     let mut material = probe::material(places, seen);
     let (root, release) = (material.driver_root.as_path(), seen.kernel.release.as_str());
     material.foreign = build_dir::foreign(root, release);
-    let tried: Option<Tried> = record(root, release).ok().flatten();
+    let tried: Option<FailedBuild> = record(root, release).ok().flatten();
     let tried = tried.filter(|tried| tried.pair == material.pair);
     material.tried = tried.map(|tried| tried.why);
     material
@@ -175,7 +175,7 @@ impl Rebuilder {
             Err(Closed::Unwritable(why)) => return Healed::Refused(Obstacle::new(Kind::Unwritable, why)),
         };
         let healed =
-            Attempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }.make(&before, beat);
+            BuildAttempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }.make(&before, beat);
         remember(&build_dir, &healed, pair);
         healed
     }
@@ -184,13 +184,13 @@ impl Rebuilder {
 /// Leaves a note for the next attempt, which is not made where this one failed.
 fn remember(build_dir: &BuildDir, healed: &Healed, pair: Pair) {
     match healed {
-        Healed::Failed(why) | Healed::TimedOut(why) => build_dir.note(&Tried { pair, why: why.clone() }),
+        Healed::Failed(why) | Healed::TimedOut(why) => build_dir.note(&FailedBuild { pair, why: why.clone() }),
         Healed::Installed(_) => build_dir.forget_attempt(&pair.kernel),
         Healed::Ordered(_) | Healed::Refused(_) | Healed::Swapping(_) | Healed::Signal(..) => {}
     }
 }
 
-struct Attempt<'a, 'b> {
+struct BuildAttempt<'a, 'b> {
     rebuilder: &'a Rebuilder,
     plan: &'a Plan,
     build_dir: &'a BuildDir,
@@ -198,7 +198,7 @@ struct Attempt<'a, 'b> {
     gate: &'a Gate,
 }
 
-impl Attempt<'_, '_> {
+impl BuildAttempt<'_, '_> {
     fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> Healed {
         let begun = now();
         tracing::info!(
@@ -263,9 +263,9 @@ impl Attempt<'_, '_> {
         Err(Stopped::Failed(format!("{} ended with {code}: {last}", build.program.display())))
     }
 
-    fn command(&self, copy: &Copy) -> Build {
+    fn command(&self, copy: &Copy) -> BuildCommand {
         match &self.plan.builder {
-            Builder::Make { make, headers, names_headers, .. } => Build {
+            Builder::Make { make, headers, names_headers, .. } => BuildCommand {
                 root: self.plan.driver_root.clone(),
                 program: make.clone(),
                 arguments: recipe::arguments(
@@ -277,7 +277,7 @@ impl Attempt<'_, '_> {
                 variables: vec![("TMPDIR", copy.inside.join("tmp").into())],
                 inherits: false,
             },
-            Builder::Program(program) => Build {
+            Builder::Program(program) => BuildCommand {
                 root: "/".into(),
                 program: program.clone(),
                 arguments: Vec::new(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `modprobe`: gates `nvidia-peermem`, and hands everything else to the real modprobe.
 
-use super::load::{Asked, Finished, hold, rebuilder};
-use super::looking::{Outcome, end_hung, limit, signals, supervised};
+use super::load::{LoadEnd, LoadRequest, hold, rebuilder};
+use super::looking::{SupervisedEnd, end_hung, limit, signals, supervised};
 use super::{Start, Stop};
 use crate::act::WorkerPipe;
 use crate::act::exec::Unrunnable;
@@ -39,15 +39,15 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     let work = |worker_pipe: &WorkerPipe| gated(&call, &asked, policy.clone(), start, &signals, worker_pipe);
     let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: true, may_outlive: false };
     match supervised(terms, start, work)? {
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 
 /// Reads a call of `modprobe`.
 fn read(argv: &[OsString], variables: &Variables) -> Call {
     let words = argv.get(1..).unwrap_or_default();
-    let of = arguments::Variables {
+    let of = arguments::ModprobeVariables {
         modprobe_options: value_of(variables, "MODPROBE_OPTIONS"),
         posixly_correct: value_of(variables, "POSIXLY_CORRECT").is_some(),
     };
@@ -97,7 +97,7 @@ fn gated(
         return Ok(others);
     }
     let rebuilder = rebuilder(args, start);
-    let asked = Asked {
+    let asked = LoadRequest {
         modprobe: &modprobe,
         arguments: &call.peermem,
         words: Words::Passed,
@@ -105,10 +105,10 @@ fn gated(
         rebuilder: &rebuilder,
     };
     let own = match asked.load(&hold, &last_words, signals) {
-        Finished::Live(Some(code)) => Ending::Passed(code),
-        Finished::Ended(ending) => ending,
+        LoadEnd::Live(Some(code)) => Ending::Passed(code),
+        LoadEnd::Ended(ending) => ending,
         // Loaded already, or none of our business: modprobe knows what to say to its own options.
-        Finished::Live(None) | Finished::Open => pass(&modprobe, &call.peermem, signals)?,
+        LoadEnd::Live(None) | LoadEnd::Open => pass(&modprobe, &call.peermem, signals)?,
     };
     Ok(if own.code() == 0 { others } else { own })
 }

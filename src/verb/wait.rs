@@ -2,7 +2,7 @@
 //! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
 
 use super::held::{Held, Hold};
-use super::looking::{Outcome, Outputs, end_hung, limit, say_briefly, signals, supervised};
+use super::looking::{Outputs, SupervisedEnd, end_hung, limit, say_briefly, signals, supervised};
 use super::{Start, Stop, expected, root, toolkit};
 use crate::act::exec::Program;
 use crate::act::log;
@@ -31,16 +31,16 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
     let may_outlive = !args.command.is_empty();
     let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: false, may_outlive };
     match supervised(terms, start, |_| hold(args, policy, start, &signals))? {
-        Outcome::Ended(Ending::Opened) => open(args, start, &signals),
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) if hung.signal.is_none() && proceeds => {
+        SupervisedEnd::Ended(Ending::Opened) => open(args, start, &signals),
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
             let how = hung.sentence();
             say_briefly(|| {
                 log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
             });
             open(args, start, &signals)
         }
-        Outcome::Hung(hung) => Ok(end_hung(start, &hung)),
+        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::clock::now;
 use crate::errno;
 use crate::look::Cause;
 use crate::time::BootTime;
-use mounts::Mounts;
+use mounts::MountWatch;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use paths::PathWatch;
@@ -47,7 +47,7 @@ pub enum Wake {
 pub struct Wakes<'a> {
     signals: &'a Signals,
     paths: PathWatch,
-    mounts: Option<Mounts>,
+    mounts: Option<MountWatch>,
     uevents: Option<Uevents>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Wakes<'a> {
     /// Opens every source; one that cannot be had is a warning, and the safety net carries on.
     #[must_use]
     pub fn new(signals: &'a Signals) -> Self {
-        let mounts = Mounts::open();
+        let mounts = MountWatch::open();
         if let Err(error) = &mounts {
             tracing::warn!(
                 "cannot watch mounts (/proc/self/mountinfo: {}): the slow look every 5 s must find them",
@@ -171,7 +171,7 @@ impl<'a> Wakes<'a> {
             Source::Signals => (Some(self.signals.fd()), PollFlags::POLLIN),
             Source::Paths => (self.paths.fd(), PollFlags::POLLIN),
             // mountinfo is always readable; only POLLPRI tells of a change.
-            Source::Mounts => (self.mounts.as_ref().map(Mounts::fd), PollFlags::POLLPRI),
+            Source::Mounts => (self.mounts.as_ref().map(MountWatch::fd), PollFlags::POLLPRI),
             Source::Uevents => (self.uevents.as_ref().map(Uevents::fd), PollFlags::POLLIN),
         };
         Some((fd?, flags))

@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 #[derive(Debug)]
-pub(super) struct Mounts(File);
+pub(super) struct MountWatch(File);
 
-impl Mounts {
+impl MountWatch {
     pub(super) fn open() -> io::Result<Self> {
         File::open("/proc/self/mountinfo").map(Self)
     }

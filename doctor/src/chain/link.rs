@@ -4,7 +4,7 @@
 use super::{
     ChainFile, DAEMONS_STATUS, DRIVER_CTR_READY, DRIVER_READY, FILES, MARKER, Needed, WORKLOAD_TYPE,
 };
-use crate::symptoms::chain::{Chain, Stamp};
+use crate::symptoms::chain::{Chain, FileState};
 use peermem_gate::observation::Lock;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -112,7 +112,7 @@ fn is_begun(seen: &Chain, file: &ChainFile) -> bool {
 }
 
 fn link(file: &ChainFile, seen: &Chain, around: Around, state: LinkState, broken: bool) -> Link {
-    let (path, stamp) = seen.files.get(file.name).cloned().unwrap_or((PathBuf::new(), Stamp::Absent));
+    let (path, stamp) = seen.files.get(file.name).cloned().unwrap_or((PathBuf::new(), FileState::Absent));
     let boot = seen.clock.boot.as_ref().ok();
     let predecessor = file.after.and_then(|name| seen.stamp(name).written());
     let written = stamp.written();
@@ -153,16 +153,18 @@ fn waited_since(file: &ChainFile, seen: &Chain, around: Around, predecessor: Opt
 
 fn state(file: &ChainFile, seen: &Chain, around: Around) -> LinkState {
     match seen.stamp(file.name) {
-        Stamp::Unreadable(_) => LinkState::Unknown,
-        Stamp::Absent if !is_needed(file, seen, around) => LinkState::NotExpected,
-        Stamp::Absent => match &seen.has_directory {
+        FileState::Unreadable(_) => LinkState::Unknown,
+        FileState::Absent if !is_needed(file, seen, around) => LinkState::NotExpected,
+        FileState::Absent => match &seen.has_directory {
             Err(_) if !file.is_mofeds() => LinkState::Unknown,
             _ => LinkState::Absent,
         },
-        Stamp::Present { .. } if file.name == DRIVER_CTR_READY && stale_because(seen, around).is_some() => {
+        FileState::Present { .. }
+            if file.name == DRIVER_CTR_READY && stale_because(seen, around).is_some() =>
+        {
             LinkState::Stale
         }
-        Stamp::Present { .. } => LinkState::Present,
+        FileState::Present { .. } => LinkState::Present,
     }
 }
 
@@ -207,25 +209,27 @@ fn stale_because(seen: &Chain, around: Around) -> Option<String> {
     }
 }
 
-fn note(file: &ChainFile, seen: &Chain, around: Around, stamp: &Stamp) -> Option<String> {
+fn note(file: &ChainFile, seen: &Chain, around: Around, stamp: &FileState) -> Option<String> {
     match (file.name, stamp) {
-        (_, Stamp::Unreadable(why)) => Some(format!("{why}: search permission is needed there")),
-        (DRIVER_CTR_READY, Stamp::Present { .. }) => stale_because(seen, around),
-        (DRIVER_CTR_READY, Stamp::Absent) if has_host_driver(seen, around) => {
+        (_, FileState::Unreadable(why)) => Some(format!("{why}: search permission is needed there")),
+        (DRIVER_CTR_READY, FileState::Present { .. }) => stale_because(seen, around),
+        (DRIVER_CTR_READY, FileState::Absent) if has_host_driver(seen, around) => {
             Some("the driver is installed on the host".to_owned())
         }
-        (DRIVER_CTR_READY, Stamp::Absent) if seen.stamp(DAEMONS_STATUS).text() == "NotReady" => {
+        (DRIVER_CTR_READY, FileState::Absent) if seen.stamp(DAEMONS_STATUS).text() == "NotReady" => {
             Some(format!("{DAEMONS_STATUS} says NotReady: the driver's daemons have not all started"))
         }
-        (MARKER, Stamp::Absent) if !around.wants_marker => Some("nothing waits for MOFED here".to_owned()),
-        (DAEMONS_STATUS | WORKLOAD_TYPE, Stamp::Present { text, .. }) => {
+        (MARKER, FileState::Absent) if !around.wants_marker => {
+            Some("nothing waits for MOFED here".to_owned())
+        }
+        (DAEMONS_STATUS | WORKLOAD_TYPE, FileState::Present { text, .. }) => {
             Some(format!("its content is {text:?}"))
         }
-        (_, Stamp::Present { written, .. }) => {
+        (_, FileState::Present { written, .. }) => {
             let before = seen.stamp(file.after?).written()?;
             let older = format!("older than {}", file.after?);
             (before - written > CLOCK_STEP).then_some(older)
         }
-        (_, Stamp::Absent) => None,
+        (_, FileState::Absent) => None,
     }
 }

@@ -19,7 +19,7 @@ const START: i64 = 60;
 const FOUND: &str = "NVLink5";
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    let Some(race) = Race::of(case) else { return Vec::new() };
+    let Some(race) = FabricRace::of(case) else { return Vec::new() };
     let missing = race.missing();
     let began = race.began_without();
     let waits = match (&missing, &began) {
@@ -29,13 +29,13 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     race.without_umad().into_iter().chain(waits).chain(began).collect()
 }
 
-struct Race<'a> {
+struct FabricRace<'a> {
     case: &'a Case<'a>,
     /// The PCI addresses of the management devices.
     management: &'a [String],
 }
 
-impl<'a> Race<'a> {
+impl<'a> FabricRace<'a> {
     /// `None` where there is no management device.
     fn of(case: &'a Case<'a>) -> Option<Self> {
         match &case.seen.fabric.as_ref()?.management {

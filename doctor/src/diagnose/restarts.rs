@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::finding::{Finding, Id, Severity};
-use crate::symptoms::logs::{Pod, PodContainer, Trouble};
+use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
 
 /// In seconds. kubelet waits five minutes at most before it starts a container again.
 const BACK_OFF: i64 = 10 * 60;
@@ -31,9 +31,9 @@ fn is_known(found: &[Finding], trouble: &Trouble) -> bool {
 
 impl Case<'_> {
     /// Containers that end again and again, now, and whose pods are here.
-    fn troubles(&self) -> impl Iterator<Item = (&Pod, &PodContainer, &Trouble)> {
+    fn troubles(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer, &Trouble)> {
         let survey = &self.symptoms.survey;
-        let is_here = |pod: &&Pod| survey.pods.of(&pod.uid).is_none_or(|known| known.is_here);
+        let is_here = |pod: &&LoggedPod| survey.pods.of(&pod.uid).is_none_or(|known| known.is_here);
         let is_now =
             |trouble: &&Trouble| survey.clock.age(trouble.modified).is_some_and(|age| age <= BACK_OFF);
         self.symptoms.logs.pods.iter().filter(is_here).flat_map(move |pod| {

@@ -9,7 +9,7 @@ use super::{Case, helm, unreadable};
 use crate::chain::span;
 use crate::finding::{Finding, Id};
 use crate::symptoms::runtime::{
-    Distribution, Handler, Program, Runtime, Runtimes, Settings, TOOLKIT_PID, Unusable, cri_table,
+    Distribution, Handler, ProgramState, Runtime, RuntimeSettings, Runtimes, TOOLKIT_PID, Unusable, cri_table,
 };
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ impl RuntimeCase<'_> {
         names.iter().find_map(|name| environment.get(*name)).map(String::as_str)
     }
 
-    fn main_file(&self) -> Option<(&str, &Settings)> {
+    fn main_file(&self) -> Option<(&str, &RuntimeSettings)> {
         let first = self.used.files.first()?;
         Some((first.path.to_str()?, first.settings.as_ref().ok()?))
     }
@@ -163,7 +163,7 @@ impl RuntimeCase<'_> {
             None => "has no imports".to_owned(),
             Some(imports) => format!("has imports = {imports:?}"),
         };
-        let is_nvidias = |settings: &Settings| settings.handlers.iter().any(Handler::is_nvidias);
+        let is_nvidias = |settings: &RuntimeSettings| settings.handlers.iter().any(Handler::is_nvidias);
         let left = self.used.not_imported.iter();
         let left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
         let findings = left
@@ -207,9 +207,9 @@ impl RuntimeCase<'_> {
         let findings = nvidias.filter_map(|(file, handler)| {
             let binary = handler.binary.as_deref()?;
             let wrong = match self.seen.programs.get(binary)? {
-                Program::Missing => "is not there",
-                Program::NotExecutable => "is not executable",
-                Program::Executable | Program::Unreadable(_) => return None,
+                ProgramState::Missing => "is not there",
+                ProgramState::NotExecutable => "is not executable",
+                ProgramState::Executable | ProgramState::Unreadable(_) => return None,
             };
             Some((file.path.display(), format!("runtime {:?}: {binary} {wrong}", handler.name)))
         });

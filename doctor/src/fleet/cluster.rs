@@ -2,7 +2,7 @@
 //! The fleet by the API server (`kubectl get nodes,pods -A -o json`): nodes that should have reported and did not,
 //! and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
-use super::rollup::{Cause, NO_REPORT};
+use super::rollup::{NO_REPORT, RootCause};
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -120,7 +120,7 @@ fn is_gated(container: &Value) -> bool {
 impl Cluster {
     /// The root causes, where `reported` says whether a node has a report.
     #[must_use]
-    pub(super) fn causes(&self, reported: impl Fn(&str) -> bool) -> Vec<Cause> {
+    pub(super) fn causes(&self, reported: impl Fn(&str) -> bool) -> Vec<RootCause> {
         let Items { gpu_nodes, driven, ungated } = &self.items;
         let silent = gpu_nodes.keys().filter(|name| !reported(name)).cloned().collect();
         let undriven = || gpu_nodes.iter().filter(|(name, _)| !driven.contains(*name));
@@ -191,8 +191,8 @@ impl Cluster {
     }
 }
 
-fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&str]) -> Cause {
-    Cause {
+fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&str]) -> RootCause {
+    RootCause {
         id: id.to_owned(),
         severity: severity.to_owned(),
         title: title.to_owned(),

@@ -8,7 +8,7 @@ mod rollup;
 mod text;
 
 pub use cluster::Cluster;
-pub use rollup::{Cause, Damage, Rollup, Wait};
+pub use rollup::{Damage, Rollup, RootCause, Wait};
 
 use entry::{Entry, shortened};
 use std::collections::{BTreeMap, HashMap};

@@ -29,7 +29,7 @@ pub struct Damage {
 
 /// A root cause, and the nodes that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
+pub struct RootCause {
     /// The finding's id, or the condition's reason.
     pub id: String,
     /// The finding's; `info` only where something worse follows from it.
@@ -67,7 +67,7 @@ pub struct Rollup {
     /// Nodes by verdict.
     pub verdicts: BTreeMap<String, usize>,
     /// Root causes, worst first, then those of most nodes.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<RootCause>,
     /// Versions that differ between nodes: nodes by value.
     pub versions: BTreeMap<String, BTreeMap<String, usize>>,
     /// The longest waits.
@@ -120,7 +120,7 @@ impl Rollup {
     }
 
     /// The same, with more causes.
-    pub(super) fn with(mut self, causes: Vec<Cause>) -> Self {
+    pub(super) fn with(mut self, causes: Vec<RootCause>) -> Self {
         let silent = causes.iter().filter(|cause| cause.id == NO_REPORT).map(|cause| cause.count);
         self.without_report = silent.sum();
         self.is_cluster_wrong = causes.iter().any(|cause| rank(&cause.severity) < rank("unknown"));
@@ -147,8 +147,8 @@ pub(super) fn is_ready(verdict: &str) -> bool {
     matches!(verdict, "Ready" | "NotApplicable")
 }
 
-pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<Cause> {
-    let cause = |(key, nodes): (Rc<CauseKey>, Vec<String>)| Cause {
+pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<RootCause> {
+    let cause = |(key, nodes): (Rc<CauseKey>, Vec<String>)| RootCause {
         id: key.id.clone(),
         severity: key.severity.clone(),
         title: key.title.clone(),
@@ -162,7 +162,7 @@ pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<Ca
     causes
 }
 
-fn sort(causes: &mut [Cause]) {
+fn sort(causes: &mut [RootCause]) {
     causes.sort_by_key(|cause| (rank(&cause.severity), usize::MAX - cause.count, cause.id.clone()));
 }
 

@@ -2,7 +2,7 @@
 //! The roll-up for people: the verdicts first, then what is wrong, most urgent first.
 
 use super::Rollup;
-use super::rollup::Cause;
+use super::rollup::RootCause;
 use crate::chain::span;
 use peermem_gate::text::escaped;
 use std::fmt::Write;
@@ -100,8 +100,8 @@ fn nodes(n: usize) -> String {
     format!("{n} node{}", if n == 1 { "" } else { "s" })
 }
 
-fn shown(cause: &Cause) -> String {
-    let Cause { severity, id, title, count, .. } = cause;
+fn shown(cause: &RootCause) -> String {
+    let RootCause { severity, id, title, count, .. } = cause;
     let [severity, id, title] = [severity, id, title].map(|text| escaped(text));
     let mut text = format!("\n{severity:<8} {id}: {title} ({})\n", nodes(*count));
     let mut names: Vec<_> = cause.nodes.iter().take(NAMED).map(|name| escaped(name).into_owned()).collect();

@@ -48,11 +48,11 @@ pub struct Fit {
 #[derive(Clone, Debug)]
 pub struct RuleSet {
     sources: LogSources,
-    rows: Vec<Row>,
+    rows: Vec<IndexedPattern>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct IndexedPattern {
     event: LogEvent,
     pattern: &'static Pattern,
     /// The pattern's first bytes, which settle nearly every line of a log; `None` where a field comes earlier.
@@ -64,7 +64,7 @@ impl RuleSet {
     #[must_use]
     pub fn of(sources: LogSources) -> Self {
         let rows = RULES.iter().flat_map(|rule| {
-            let row = |pattern: &'static Pattern| Row {
+            let row = |pattern: &'static Pattern| IndexedPattern {
                 event: rule.event,
                 pattern,
                 opening: pattern::opening(pattern.words).as_bytes().first_chunk(),
@@ -95,12 +95,12 @@ impl RuleSet {
             self.rows.iter().filter(|row| row.opening.is_none() || row.opening == opening).peekable();
         rows.peek()?;
         let text = smoothed(&text);
-        let has_prefix = |row: &&Row| {
+        let has_prefix = |row: &&IndexedPattern| {
             stripped.prefix == LinePrefix::None || row.pattern.source.prefixes().contains(&stripped.prefix)
         };
         let rows = rows.filter(has_prefix);
         let fitting = rows.filter_map(|row| Some((row, pattern::fit(row.pattern.words, &text)?)));
-        let own_words = |row: &Row| pattern::own_words(row.pattern.words);
+        let own_words = |row: &IndexedPattern| pattern::own_words(row.pattern.words);
         let (row, fields) = fitting.max_by_key(|(row, _)| (own_words(row), Reverse(row.event)))?;
         let short = if row.pattern.source == LogSource::Kubelet { ending } else { shortened };
         let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), short(field)));

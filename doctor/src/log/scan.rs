@@ -90,7 +90,7 @@ const TO_THE_SECOND: usize = 19;
 pub struct LogScanner<'t> {
     options: Options<'t>,
     lines: Lines,
-    state: State,
+    state: ScanState,
     /// The rest of a cut line comes next.
     is_behind_gap: bool,
 }
@@ -106,7 +106,7 @@ struct Options<'t> {
 
 /// The state between two lines.
 #[derive(Debug, Default)]
-struct State {
+struct ScanState {
     scanned: Scanned,
     /// Each with whether its line is polled.
     kept: VecDeque<(LogMatch, bool)>,
@@ -125,7 +125,7 @@ impl<'t> LogScanner<'t> {
     #[must_use]
     pub fn new(rules: &'t RuleSet, form: Form, not_after_ns: i64, most: usize) -> Self {
         let options = Options { rules, form, not_after_ns, most: most.max(1) };
-        Self { options, lines: Lines::default(), state: State::default(), is_behind_gap: false }
+        Self { options, lines: Lines::default(), state: ScanState::default(), is_behind_gap: false }
     }
 
     /// More bytes of the log.
@@ -180,7 +180,7 @@ impl<'t> LogScanner<'t> {
         lines.end(|line| state.line(line, options));
         state.scanned.booted = state.boot.started();
         state.end_boot();
-        let State { mut scanned, kept, parts, last, last_is_classic, .. } = self.state;
+        let ScanState { mut scanned, kept, parts, last, last_is_classic, .. } = self.state;
         scanned.damaged += u64::from(parts.is_some());
         scanned.matches = kept.into_iter().map(|(found, _)| found).collect();
         scanned.last = written(&last, last_is_classic).stamp(self.options.not_after_ns).or(scanned.last);
@@ -192,7 +192,7 @@ fn written(bytes: &[u8], is_classic: bool) -> Written<'_> {
     if is_classic { Written::Classic(bytes) } else { Written::Rfc3339(bytes) }
 }
 
-impl State {
+impl ScanState {
     fn line(&mut self, line: &[u8], options: &Options<'_>) {
         self.scanned.lines += 1;
         match options.form {

@@ -3,7 +3,7 @@
 //! that some of them hold.
 
 use crate::chain::FILES;
-use crate::symptoms::chain::{Chain, Stamp};
+use crate::symptoms::chain::{Chain, FileState};
 use peermem_gate::files::read::{small, unreadable};
 use peermem_gate::files::root;
 use peermem_gate::node::{Places, below};
@@ -44,22 +44,22 @@ fn is_there(root: &Path, path: &Path) -> Seen<bool> {
     }
 }
 
-fn stamp(root: &Path, path: &Path) -> Stamp {
+fn stamp(root: &Path, path: &Path) -> FileState {
     let real = match root::resolve(root, path) {
         Ok(real) => real,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Stamp::Absent,
-        Err(error) => return Stamp::Unreadable(unreadable(path, &error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return FileState::Absent,
+        Err(error) => return FileState::Unreadable(unreadable(path, &error)),
     };
     match real.metadata() {
         // Some are for root alone; that one is there says enough.
-        Ok(metadata) if metadata.is_file() => Stamp::Present {
+        Ok(metadata) if metadata.is_file() => FileState::Present {
             written: metadata.mtime(),
             text: small(&real).ok().flatten().unwrap_or_default(),
         },
         Ok(_) => {
-            Stamp::Unreadable(Unreadable { path: path.to_owned(), why: "not a regular file".to_owned() })
+            FileState::Unreadable(Unreadable { path: path.to_owned(), why: "not a regular file".to_owned() })
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Stamp::Absent,
-        Err(error) => Stamp::Unreadable(unreadable(path, &error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Absent,
+        Err(error) => FileState::Unreadable(unreadable(path, &error)),
     }
 }

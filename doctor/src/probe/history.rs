@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The node's past, as far as it still shows: logs, the times of files, and when processes were started.
 
-use super::logs::{self, Gathered, Limits};
+use super::logs::{self, GatheredLogs, Limits};
 use crate::chain::FILES;
 use crate::stamp::{SECOND, Stamp};
 use crate::timeline::{History, NodeEvent, Trace};
@@ -45,7 +45,7 @@ pub fn of_node(places: &Places, name: Option<String>) -> History {
 /// The past in files and directories from elsewhere.
 #[must_use]
 pub fn gathered(paths: &[PathBuf]) -> History {
-    let Gathered { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY);
+    let GatheredLogs { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY);
     History { logs, traces: looks, nodes, ..History::default() }
 }
 

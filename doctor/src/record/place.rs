@@ -53,7 +53,7 @@ pub fn log(file: &str) -> Option<LogName> {
 
 /// A container's log outside kubelet's own directory, by its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gathered<'a> {
+pub struct LogPlace<'a> {
     /// The namespace; empty where the path does not say it.
     pub namespace: &'a str,
     /// The pod; empty where the path does not say it.
@@ -67,20 +67,20 @@ pub struct Gathered<'a> {
 /// `…/namespaces/NAMESPACE/pods/POD/CONTAINER/CONTAINER/logs/current.log` (`oc adm inspect`), and kubelet's
 /// `…/containers/POD_NAMESPACE_CONTAINER-ID.log`. `components` are the path's.
 #[must_use]
-pub fn gathered<'a>(components: &[&'a str]) -> Option<Gathered<'a>> {
+pub fn gathered<'a>(components: &[&'a str]) -> Option<LogPlace<'a>> {
     match components {
         [.., "namespaces", namespace, "pods", pod, container, same, "logs", file] if container == same => {
             let file = file.strip_suffix(".gz").unwrap_or(file);
             let is_previous = file.starts_with("previous.");
             let is_log = is_previous || file == "current.log";
-            is_log.then_some(Gathered { namespace, pod, container, is_previous })
+            is_log.then_some(LogPlace { namespace, pod, container, is_previous })
         }
         [.., "containers", file] => {
             let (pod, rest) = file.strip_suffix(".log")?.split_once('_')?;
             let (namespace, rest) = rest.split_once('_')?;
             let (container, id) = rest.rsplit_once('-')?;
             let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-            is_id.then_some(Gathered { namespace, pod, container, is_previous: false })
+            is_id.then_some(LogPlace { namespace, pod, container, is_previous: false })
         }
         _ => None,
     }
@@ -96,7 +96,7 @@ mod tests {
         let path =
             "mg/namespaces/gpu-operator/pods/driver-x/nvidia-driver-ctr/nvidia-driver-ctr/logs/previous.log";
         let components: Vec<_> = path.split('/').collect();
-        let expected = Gathered {
+        let expected = LogPlace {
             namespace: "gpu-operator",
             pod: "driver-x",
             container: "nvidia-driver-ctr",
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(gathered(&components), Some(expected.clone()));
         let id = "0".repeat(64);
         let file = format!("driver-x_gpu-operator_nvidia-driver-ctr-{id}.log");
-        let current = Gathered { is_previous: false, ..expected };
+        let current = LogPlace { is_previous: false, ..expected };
         assert_eq!(gathered(&["var", "log", "containers", &file]), Some(current));
         for odd in ["", "a/b.log", "namespaces/a/pods/b/c/d/logs/current.log", "containers/a_b_c-1.log"] {
             assert_eq!(gathered(&odd.split('/').collect::<Vec<_>>()), None, "{odd}");

@@ -2,14 +2,14 @@
 //! The files by which the GPU Operator's containers signal each other that they are ready, as seen.
 
 use peermem_gate::observation::{Lock, Seen, Unreadable};
-use peermem_gate::survey::clock::{Clock, not_looked_at};
+use peermem_gate::survey::clock::{NodeClock, not_looked_at};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// One file of the chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stamp {
+pub enum FileState {
     /// Nothing.
     Absent,
     /// A file.
@@ -23,7 +23,7 @@ pub enum Stamp {
     Unreadable(Unreadable),
 }
 
-impl Stamp {
+impl FileState {
     /// When it was written, if it is there.
     #[must_use]
     pub fn written(&self) -> Option<i64> {
@@ -47,13 +47,13 @@ impl Stamp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
     /// The node's clock.
-    pub clock: Clock,
+    pub clock: NodeClock,
     /// Where the GPU Operator's files are.
     pub directory: PathBuf,
     /// That directory is there.
     pub has_directory: Seen<bool>,
     /// Full paths and what is there, by the file's name.
-    pub files: BTreeMap<String, (PathBuf, Stamp)>,
+    pub files: BTreeMap<String, (PathBuf, FileState)>,
     /// Where nvidia-driver-ctr writes its pid, and holds a lock on it as long as it runs.
     pub driver_pid: PathBuf,
     /// Who holds that lock.
@@ -65,7 +65,7 @@ pub struct Chain {
 impl Default for Chain {
     fn default() -> Self {
         Self {
-            clock: Clock::default(),
+            clock: NodeClock::default(),
             directory: PathBuf::new(),
             has_directory: Err(not_looked_at()),
             files: BTreeMap::new(),
@@ -79,7 +79,7 @@ impl Default for Chain {
 impl Chain {
     /// One file by its name; what was not looked for is absent.
     #[must_use]
-    pub fn stamp(&self, name: &str) -> &Stamp {
-        self.files.get(name).map_or(&Stamp::Absent, |(_, stamp)| stamp)
+    pub fn stamp(&self, name: &str) -> &FileState {
+        self.files.get(name).map_or(&FileState::Absent, |(_, stamp)| stamp)
     }
 }

@@ -19,7 +19,7 @@ pub struct Logs {
     /// The logs that were read.
     pub files: Vec<LogFile>,
     /// The pods that kubelet has or had here, by namespace and name.
-    pub pods: Vec<Pod>,
+    pub pods: Vec<LoggedPod>,
     /// Sources that could not be read.
     pub unreadable: Vec<Unreadable>,
     /// Logs that were left out because there was too much.
@@ -74,7 +74,7 @@ pub struct ContainerLog {
 
 /// A pod that kubelet has or had on this node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Pod {
+pub struct LoggedPod {
     /// Its namespace.
     pub namespace: String,
     /// Its name.

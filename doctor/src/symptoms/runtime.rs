@@ -2,7 +2,7 @@
 //! The container runtimes of a node and how they are configured, as seen.
 
 use peermem_gate::observation::{Seen, Unreadable};
-use peermem_gate::survey::clock::{Clock, not_looked_at};
+use peermem_gate::survey::clock::{NodeClock, not_looked_at};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -46,7 +46,7 @@ impl fmt::Display for Distribution {
 
 /// A runtime's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Process {
+pub struct RuntimeProcess {
     /// Its pid on the node.
     pub pid: u32,
     /// When it was started, in seconds since 1970.
@@ -75,7 +75,7 @@ impl Handler {
 
 /// One configuration file, as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct RuntimeSettings {
     /// `version`; 1 where there is none.
     pub version: i64,
     /// `imports`, as they stand there; `None` where there is no such key.
@@ -124,7 +124,7 @@ pub struct ConfigFile {
     /// When it was last written, in seconds since 1970.
     pub written: Option<i64>,
     /// The settings, or why they are not known.
-    pub settings: Result<Settings, Unusable>,
+    pub settings: Result<RuntimeSettings, Unusable>,
 }
 
 /// One container runtime of the node.
@@ -139,7 +139,7 @@ pub struct Runtime {
     /// That socket is there.
     pub has_socket: bool,
     /// Its process, where processes can be seen and there is one.
-    pub process: Option<Process>,
+    pub process: Option<RuntimeProcess>,
     /// The main file, where there is one, and what it imports, in the order of reading.
     pub files: Vec<ConfigFile>,
     /// Files in its usual drop-in directories that nothing imports.
@@ -156,7 +156,7 @@ impl Runtime {
     }
 
     /// The settings of all its files that could be read, in the order of reading.
-    pub fn settings(&self) -> impl Iterator<Item = (&ConfigFile, &Settings)> {
+    pub fn settings(&self) -> impl Iterator<Item = (&ConfigFile, &RuntimeSettings)> {
         self.files.iter().filter_map(|file| Some((file, file.settings.as_ref().ok()?)))
     }
 
@@ -188,7 +188,7 @@ pub struct Endpoint {
 
 /// A program that a runtime's configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Program {
+pub enum ProgramState {
     /// The program is there and may be executed.
     Executable,
     /// The program is there and may not.
@@ -237,13 +237,13 @@ impl Default for Toolkit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runtimes {
     /// The node's clock.
-    pub clock: Clock,
+    pub clock: NodeClock,
     /// Those that run or are configured.
     pub all: Vec<Runtime>,
     /// Which one kubelet uses.
     pub endpoint: Seen<Endpoint>,
     /// The programs that their configurations name, by the name that stands there.
-    pub programs: BTreeMap<String, Program>,
+    pub programs: BTreeMap<String, ProgramState>,
     /// NVIDIA's container toolkit.
     pub toolkit: Toolkit,
 }
@@ -251,7 +251,7 @@ pub struct Runtimes {
 impl Default for Runtimes {
     fn default() -> Self {
         Self {
-            clock: Clock::default(),
+            clock: NodeClock::default(),
             all: Vec::new(),
             endpoint: Err(not_looked_at()),
             programs: BTreeMap::new(),

@@ -82,7 +82,7 @@ impl What {
 
 /// How it turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub enum EventTone {
     /// Something went wrong.
     Bad,
     /// Something that others wait for is there.
@@ -100,15 +100,15 @@ impl What {
 
     /// How it turned out.
     #[must_use]
-    pub fn tone(self) -> Tone {
+    pub fn tone(self) -> EventTone {
         match self {
             Self::Logged(event) => match event.rule().drawn {
-                Drawn::Bad => Tone::Bad,
-                Drawn::Good => Tone::Good,
-                Drawn::Plain | Drawn::Never => Tone::Plain,
+                Drawn::Bad => EventTone::Bad,
+                Drawn::Good => EventTone::Good,
+                Drawn::Plain | Drawn::Never => EventTone::Plain,
             },
-            Self::Seen(NodeEvent::StubWritten) => Tone::Bad,
-            Self::Seen(_) | Self::ClockSet => Tone::Plain,
+            Self::Seen(NodeEvent::StubWritten) => EventTone::Bad,
+            Self::Seen(_) | Self::ClockSet => EventTone::Plain,
         }
     }
 }
@@ -142,7 +142,7 @@ pub struct Instance {
 
 /// Where an event was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct EventSource {
     /// A log, a file, a process's directory.
     pub path: Rc<Path>,
     /// The line, from 1.
@@ -171,7 +171,7 @@ pub struct Event {
     /// Which instance of a container said it.
     pub instance: Option<Rc<Instance>>,
     /// Where it was found.
-    pub source: Source,
+    pub source: EventSource,
     /// By how many nanoseconds its stamp was corrected, because the clock was set later.
     pub corrected_ns: i64,
 }

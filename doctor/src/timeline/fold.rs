@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From events to the rows of a picture: restarts that end alike are one row, and so is what the kernel repeats.
 
-use super::event::Tone;
+use super::event::EventTone;
 use super::{Event, Lane};
 use crate::stamp::SECOND;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,7 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
 
 /// The event that stands for a restart: the last that went wrong, or else the last.
 fn outcome(restart: &[usize], events: &[Event]) -> usize {
-    let wrong = restart.iter().rev().find(|at| events[**at].what.tone() == Tone::Bad);
+    let wrong = restart.iter().rev().find(|at| events[**at].what.tone() == EventTone::Bad);
     wrong.or(restart.last()).copied().unwrap_or_default()
 }
 

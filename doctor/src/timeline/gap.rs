@@ -36,7 +36,7 @@ impl Gap {
 }
 
 /// An interval and its words, where the story has it.
-type Found = (i64, i64, String);
+type Interval = (i64, i64, String);
 
 macro_rules! intervals {
     ($($kind:ident: $find:expr;)*) => {
@@ -48,7 +48,7 @@ macro_rules! intervals {
         named!(GapKind: $($kind),*);
 
         /// Every interval that is named, in the order in which they are listed.
-        const RULES: &[(GapKind, fn(&Story) -> Vec<Found>)] = &[$((GapKind::$kind, $find),)*];
+        const RULES: &[(GapKind, fn(&Story) -> Vec<Interval>)] = &[$((GapKind::$kind, $find),)*];
     };
 }
 
@@ -85,7 +85,7 @@ fn until(from: impl Borrow<i64>, to: impl Borrow<i64>) -> String {
 }
 
 /// k8s-driver-manager was to wait, and was done before the marker.
-fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
+fn driver_manager_did_not_wait(story: &Story) -> Vec<Interval> {
     let asked = |done: &&i64| story.asked.iter().any(|asked| asked <= *done);
     let early = story.done.iter().filter(asked).filter(|done| story.marked(**done).is_none());
     let found = |done: &i64| {
@@ -99,7 +99,7 @@ fn driver_manager_did_not_wait(story: &Story) -> Vec<Found> {
     early.filter_map(found).take(1).collect()
 }
 
-fn built_before_marker(story: &Story) -> Vec<Found> {
+fn built_before_marker(story: &Story) -> Vec<Interval> {
     let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
     let ends = may_be_stub.filter_map(|build| build.finished).filter(|end| story.marked(*end).is_none());
     let found = |end: i64| {
@@ -110,7 +110,7 @@ fn built_before_marker(story: &Story) -> Vec<Found> {
     ends.filter_map(found).collect()
 }
 
-fn built_across_marker(story: &Story) -> Vec<Found> {
+fn built_across_marker(story: &Story) -> Vec<Interval> {
     let may_be_stub = story.builds.iter().filter(|build| build.is_stub != Some(false));
     let builds = may_be_stub.filter_map(|build| build.started.zip(build.finished));
     let across = builds.filter(|(start, end)| story.marked(*start).is_none() && story.marked(*end).is_some());
@@ -125,7 +125,7 @@ fn built_across_marker(story: &Story) -> Vec<Found> {
     across.filter_map(found).collect()
 }
 
-fn built_after_marker(story: &Story) -> Vec<Found> {
+fn built_after_marker(story: &Story) -> Vec<Interval> {
     let starts = story.builds.iter().filter_map(|build| build.started);
     let found = |start: i64| {
         let marker = story.marked(start)?;
@@ -136,8 +136,8 @@ fn built_after_marker(story: &Story) -> Vec<Found> {
 }
 
 /// The first attempt of those that came before the same marker.
-fn modprobe_before_marker(story: &Story) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn modprobe_before_marker(story: &Story) -> Vec<Interval> {
+    let mut found: Vec<Interval> = Vec::new();
     for modprobe in story.modprobes.iter().filter(|at| story.marked(**at).is_none()) {
         let Some(marker) = story.next_marker(*modprobe) else { continue };
         if found.iter().all(|(_, known, _)| *known != marker) {
@@ -150,7 +150,7 @@ fn modprobe_before_marker(story: &Story) -> Vec<Found> {
 }
 
 /// Of each start that came to a marker.
-fn mofed_took(story: &Story) -> Vec<Found> {
+fn mofed_took(story: &Story) -> Vec<Interval> {
     let mut found = Vec::new();
     for (at, start) in story.starts.iter().enumerate() {
         let next_start = story.starts.get(at + 1).copied().unwrap_or(i64::MAX);
@@ -167,7 +167,7 @@ fn mofed_took(story: &Story) -> Vec<Found> {
 }
 
 /// From the first refusal up to the marker, or to the last one where none came.
-fn mofed_refused(story: &Story, why: &[LogEvent], what: &str) -> Vec<Found> {
+fn mofed_refused(story: &Story, why: &[LogEvent], what: &str) -> Vec<Interval> {
     let refused: Vec<i64> =
         story.refuses.iter().filter(|(_, event)| why.contains(event)).map(|(at, _)| *at).collect();
     let (Some(first), Some(last)) = (refused.first(), refused.last()) else { return Vec::new() };
@@ -185,7 +185,7 @@ fn mofed_refused(story: &Story, why: &[LogEvent], what: &str) -> Vec<Found> {
 }
 
 /// The driver was built for a MOFED that was replaced afterwards.
-fn swapped_after_build(story: &Story) -> Vec<Found> {
+fn swapped_after_build(story: &Story) -> Vec<Interval> {
     let Some(build) = story.builds.iter().rev().find_map(|build| build.finished) else { return Vec::new() };
     // Built in time, and then another marker than the one that it was built under.
     let Some(built_under) = story.marked(build) else { return Vec::new() };
@@ -198,7 +198,7 @@ fn swapped_after_build(story: &Story) -> Vec<Found> {
     swapped.map(found).into_iter().collect()
 }
 
-fn refused_again_and_again(story: &Story) -> Vec<Found> {
+fn refused_again_and_again(story: &Story) -> Vec<Interval> {
     let (Some((first, _)), Some((last, _))) = (story.refusals.first(), story.refusals.last()) else {
         return Vec::new();
     };

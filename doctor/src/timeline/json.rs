@@ -54,7 +54,7 @@ pub(super) fn logs(logs: &Logs) -> Vec<Log> {
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownTimeline<'a> {
     schema: &'static str,
     version: &'static str,
     node: Option<&'a str>,
@@ -130,7 +130,7 @@ impl Timeline {
     /// As `serde_json`'s.
     pub fn json(&self) -> serde_json::Result<String> {
         let verdict = &self.verdict;
-        serde_json::to_string(&Shown {
+        serde_json::to_string(&ShownTimeline {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             node: self.node.as_deref(),

@@ -2,7 +2,7 @@
 //! All sources of one node on one clock and in one order.
 
 use super::words::span;
-use super::{Event, History, Instance, Lane, NodeEvent, Source, Trace, What, When};
+use super::{Event, EventSource, History, Instance, Lane, NodeEvent, Trace, What, When};
 use crate::log::{ClockStep, Drawn, LogEvent, LogMatch, LogSource};
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::ContainerLog;
@@ -177,7 +177,7 @@ fn of_log(history: &History, file: usize, mut matches: Vec<LogMatch>, jumps: &[J
             text: text_of(&found),
             module: found.fields.get("module").map(|module| module.replace('-', "_")),
             instance: instance.clone(),
-            source: Source { path: Rc::clone(&path), line: Some(found.line + 1) },
+            source: EventSource { path: Rc::clone(&path), line: Some(found.line + 1) },
             corrected_ns,
         });
     }
@@ -217,7 +217,7 @@ fn of_trace(trace: &Trace, jumps: &[Jump]) -> Event {
         text: node_event.phrase().replace("<it>", it),
         module: None,
         instance: None,
-        source: Source { path: path.as_path().into(), line: None },
+        source: EventSource { path: path.as_path().into(), line: None },
         corrected_ns,
     }
 }
@@ -234,7 +234,7 @@ fn of_jump(history: &History, jump: &Jump) -> Event {
         text: jump.text(),
         module: None,
         instance: None,
-        source: Source { path, line: Some(jump.line + 1) },
+        source: EventSource { path, line: Some(jump.line + 1) },
         corrected_ns: 0,
     }
 }

@@ -21,12 +21,12 @@ pub mod text;
 mod verdict;
 mod words;
 
-pub use event::{Event, Instance, Lane, Source, What, When};
+pub use event::{Event, EventSource, Instance, Lane, What, When};
 pub use gap::{Gap, GapKind};
 pub use history::{History, NodeEvent, Trace};
 pub use nodes::{Mixed, only};
-pub use story::{Build, Story};
-pub use verdict::{Race, Verdict};
+pub use story::{DriverBuild, Story};
+pub use verdict::{Race, RaceVerdict};
 
 use crate::stamp::{SECOND, Stamp};
 use fold::Row;
@@ -53,7 +53,7 @@ pub struct Timeline {
     /// The intervals that decided.
     pub gaps: Vec<Gap>,
     /// The race, if there was one.
-    pub verdict: Verdict,
+    pub verdict: RaceVerdict,
     /// Limits of the drawing: lost logs, clocks, sources that cannot be read.
     pub notes: Vec<String>,
     /// The logs, as they were read.

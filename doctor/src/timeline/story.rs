@@ -13,7 +13,7 @@ const PEERMEM: &str = "nvidia_peermem";
 
 /// A build of the GPU driver. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Build {
+pub struct DriverBuild {
     /// When it began; `None` where only its end is known.
     pub started: Option<i64>,
     /// When it ended; `None` where it did not, as far as is known.
@@ -30,7 +30,7 @@ pub struct Story {
     /// MOFED's marker: when it was set (`true`) or became void.
     pub marker: Vec<(i64, bool)>,
     /// Builds of the GPU driver.
-    pub builds: Vec<Build>,
+    pub builds: Vec<DriverBuild>,
     /// Somebody ran modprobe for nvidia-peermem.
     pub modprobes: Vec<i64>,
     /// nvidia-peermem was refused, and why.
@@ -148,8 +148,8 @@ impl Story {
     fn build_starts(&mut self, ns: i64) {
         match self.builds.last_mut() {
             // One build has several sentences for its beginning.
-            Some(Build { finished: None, .. }) => {}
-            _ => self.builds.push(Build { started: Some(ns), finished: None, is_stub: None }),
+            Some(DriverBuild { finished: None, .. }) => {}
+            _ => self.builds.push(DriverBuild { started: Some(ns), finished: None, is_stub: None }),
         }
     }
 
@@ -157,21 +157,21 @@ impl Story {
     fn build_ends(&mut self, ns: i64, logged: LogEvent) {
         let is_install = logged == LogEvent::DriverInstalled;
         match self.builds.last_mut() {
-            Some(build @ Build { finished: None, .. }) => build.finished = Some(ns),
-            Some(Build { finished: Some(finished), .. })
+            Some(build @ DriverBuild { finished: None, .. }) => build.finished = Some(ns),
+            Some(DriverBuild { finished: Some(finished), .. })
                 if !is_install && ns.saturating_sub(*finished) < BUILD_TAIL =>
             {
                 *finished = ns;
             }
             _ if logged == LogEvent::DriverBuildFinished => {
-                self.builds.push(Build { started: None, finished: Some(ns), is_stub: None });
+                self.builds.push(DriverBuild { started: None, finished: Some(ns), is_stub: None });
             }
             _ => {}
         }
     }
 
     fn peermem_written(&mut self, ns: i64, is_stub: bool) {
-        let is_of = |build: &&mut Build| {
+        let is_of = |build: &&mut DriverBuild| {
             let from = build.started.or(build.finished).unwrap_or(i64::MIN);
             let until = build.finished.map_or(i64::MAX, |finished| finished.saturating_add(BUILD_TAIL));
             (from.saturating_sub(SAME_STEP)..=until).contains(&ns)
@@ -180,7 +180,7 @@ impl Story {
             Some(build) => build.is_stub = Some(is_stub),
             // A good file's time proves nothing: it may be as old as its package.
             None if is_stub => {
-                self.builds.push(Build { started: None, finished: Some(ns), is_stub: Some(true) });
+                self.builds.push(DriverBuild { started: None, finished: Some(ns), is_stub: Some(true) });
             }
             None => {}
         }

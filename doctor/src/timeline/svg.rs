@@ -2,7 +2,7 @@
 //! The timeline as a picture: one file without scripts, fonts or links, light or dark as its reader's system,
 //! legible on paper. A browser shows exact times and sources where the pointer rests.
 
-use super::event::Tone;
+use super::event::EventTone;
 use super::fold::Row;
 use super::text::several_pods;
 use super::words::{day, moment, span, time_of_day};
@@ -62,7 +62,7 @@ text{fill:#000000}.bg{fill:#ffffff}.t{fill:#333333}.l{stroke:#999999}\
 .x{fill:#fde7e4;stroke:#c0392b}.r{fill:#e4f6ea;stroke:#1e8449}.w{fill:#f6eefa;stroke:#c9a0dc}.s{stroke:#8e44ad}.n{fill:#8e44ad}}";
 
 /// The picture as it grows.
-struct Picture {
+struct Drawing {
     body: String,
     y: i64,
     /// Where a moment is: nanoseconds since 1970, and the row's middle.
@@ -75,7 +75,7 @@ impl Timeline {
     #[must_use]
     pub fn svg(&self) -> String {
         let with_milliseconds = self.with_milliseconds();
-        let mut picture = Picture { body: String::new(), y: TOP, moments: Vec::new(), with_milliseconds };
+        let mut picture = Drawing { body: String::new(), y: TOP, moments: Vec::new(), with_milliseconds };
         let pods = several_pods(&self.events);
         let mut today = self.span().map(|(from, _)| day(from));
         for row in &self.rows {
@@ -96,7 +96,7 @@ impl Timeline {
         self.document(&picture, bottom)
     }
 
-    fn document(&self, picture: &Picture, bottom: i64) -> String {
+    fn document(&self, picture: &Drawing, bottom: i64) -> String {
         let height = picture.y + 16;
         let lanes = COLUMNS.iter().fold(String::new(), |lanes, column| {
             let (middle, top) = (column.x + column.width / 2, TOP - 14);
@@ -118,7 +118,7 @@ impl Timeline {
     }
 
     /// The time for which a gate would have held the GPU driver back.
-    fn held(&self, picture: &Picture) -> String {
+    fn held(&self, picture: &Drawing) -> String {
         let verdict = &self.verdict;
         let heights = verdict
             .held_from_ns
@@ -135,7 +135,7 @@ impl Timeline {
     }
 
     /// The gaps beside the rows, numbered.
-    fn brackets(&self, picture: &mut Picture) {
+    fn brackets(&self, picture: &mut Drawing) {
         for (at, gap) in self.gaps.iter().take(BRACKETS).enumerate() {
             let (Some(from), Some(to)) = (picture.at(gap.from_ns), picture.at(gap.to_ns)) else { continue };
             let x = GUTTER + i64::try_from(at).unwrap_or_default() * BRACKET;
@@ -151,7 +151,7 @@ impl Timeline {
     }
 
     /// Gaps in words, notes and the verdict.
-    fn below(&self, picture: &mut Picture) {
+    fn below(&self, picture: &mut Drawing) {
         const CHARACTERS: usize = 145;
         picture.y += 18;
         for (at, gap) in self.gaps.iter().enumerate() {
@@ -176,7 +176,7 @@ impl Timeline {
     }
 }
 
-impl Picture {
+impl Drawing {
     fn row(&mut self, row: &Row, event: &Event, pods: &BTreeMap<String, String>) {
         let column = COLUMNS.iter().find(|column| column.lane == event.lane).unwrap_or(&COLUMNS[1]);
         let label = row.text(event, pods, self.with_milliseconds);
@@ -229,9 +229,9 @@ impl Picture {
 /// The colour of an event that went wrong, or that others wait for.
 fn accent(event: &Event) -> Option<&'static str> {
     match event.what.tone() {
-        Tone::Good => Some("r"),
-        Tone::Bad => Some("x"),
-        Tone::Plain => None,
+        EventTone::Good => Some("r"),
+        EventTone::Bad => Some("x"),
+        EventTone::Plain => None,
     }
 }
 

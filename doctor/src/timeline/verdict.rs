@@ -3,7 +3,7 @@
 
 use super::gap::{Gap, GapKind, PINNED, STORAGE, THIRD_PARTY};
 use super::words::{day, span, time_of_day};
-use super::{Build, Story};
+use super::{DriverBuild, Story};
 use crate::log::LogEvent;
 use crate::stamp::SECOND;
 
@@ -64,7 +64,7 @@ races! {
 
 /// The verdict over a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RaceVerdict {
     /// The race.
     pub race: Race,
     /// From when on a gate would have held, in nanoseconds since 1970.
@@ -77,7 +77,7 @@ pub struct Verdict {
     pub text: String,
 }
 
-pub(super) fn of(story: &Story, gaps: &[Gap]) -> Verdict {
+pub(super) fn of(story: &Story, gaps: &[Gap]) -> RaceVerdict {
     let race = race(story, gaps);
     let held = match race {
         Race::StubBuilt => held(gaps, &[GapKind::DriverManagerDidNotWait, GapKind::BuiltBeforeMarker]),
@@ -92,7 +92,7 @@ pub(super) fn of(story: &Story, gaps: &[Gap]) -> Verdict {
         (Some(from), Some(marker.saturating_add(SETTLE)))
     });
     let cured_ns = (race == Race::StubBuilt).then(|| cured(story)).flatten();
-    let mut verdict = Verdict { race, held_from_ns, opens_ns, cured_ns, text: String::new() };
+    let mut verdict = RaceVerdict { race, held_from_ns, opens_ns, cured_ns, text: String::new() };
     verdict.text = verdict.sentence();
     verdict
 }
@@ -161,7 +161,7 @@ fn held(gaps: &[Gap], kinds: &[GapKind]) -> Option<(i64, i64)> {
 
 /// A build that began after a marker, later than the stub.
 fn cured(story: &Story) -> Option<i64> {
-    let is_stub = |build: &Build| {
+    let is_stub = |build: &DriverBuild| {
         let by_time = || build.finished.is_some_and(|end| story.marked(end).is_none());
         build.is_stub.unwrap_or_else(by_time)
     };
@@ -172,7 +172,7 @@ fn cured(story: &Story) -> Option<i64> {
     later.filter_map(|build| build.finished).next_back()
 }
 
-impl Verdict {
+impl RaceVerdict {
     fn sentence(&self) -> String {
         let mut text = self.race.what().to_owned() + ".";
         let gate = self.race.gate();

@@ -23,12 +23,12 @@ const BUFFER: usize = 128 * 1024;
 const CLUSTER: u64 = 8 * 1024 * 1024 * 1024;
 
 /// Where reports come from, open.
-struct Source {
+struct ReportInput {
     name: String,
     reader: Box<dyn Read>,
 }
 
-impl Source {
+impl ReportInput {
     /// Opens all that was named, before anything is read; standard input where nothing was.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
     log::start(&args.log);
     let cluster = args.nodes.as_deref().map(cluster).transpose()?;
     let mut fleet = Fleet::default();
-    for Source { name, reader } in Source::all(&args.files)? {
+    for ReportInput { name, reader } in ReportInput::all(&args.files)? {
         feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
             .with_context(|| format!("cannot read all of {name}"))?;
     }

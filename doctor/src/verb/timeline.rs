@@ -13,7 +13,7 @@ use peermem_gate::environment::Variables;
 use peermem_gate::environment::{Misuse, value_of};
 use peermem_gate::errno;
 use peermem_gate::node::{Places, below};
-use peermem_gate::verb::looking::{Outcome, say_briefly, signals, supervised};
+use peermem_gate::verb::looking::{SupervisedEnd, say_briefly, signals, supervised};
 use peermem_gate::verb::{Start, Stop, root};
 use std::path::Path;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
     let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, may_outlive: false };
     let columns = columns();
     match supervised(terms, start, |_| draw(args, columns, start))? {
-        Outcome::Ended(ending) => Ok(ending),
-        Outcome::Hung(hung) => {
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => {
             say_briefly(|| log::exclaim(&hung.sentence()));
             Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
         }

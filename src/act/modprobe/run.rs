@@ -60,7 +60,7 @@ impl Modprobe {
         Ok(Ran { code, stdout, stderr, broken_off })
     }
 
-    fn start(&self, args: &[OsString], words: Words) -> Result<Attempt, Unrunnable> {
+    fn start(&self, args: &[OsString], words: Words) -> Result<Running, Unrunnable> {
         let is_direct = self.name == RMMOD && is_system(&self.root);
         let mut command = if is_direct {
             // It comes sooner without the step; that it inherits our blocked signals only keeps an unload from
@@ -89,19 +89,19 @@ impl Modprobe {
             Pipe::new(child.stdout.take().map(OwnedFd::from), false),
             Pipe::new(child.stderr.take().map(OwnedFd::from), words == Words::Passed),
         ];
-        Ok(Attempt { child, pipes })
+        Ok(Running { child, pipes })
     }
 }
 
 /// modprobe under way.
 #[derive(Debug)]
-pub(in crate::act) struct Attempt {
+pub(in crate::act) struct Running {
     pub(in crate::act) child: Child,
     /// Standard output and standard error.
     pub(in crate::act) pipes: [Pipe; 2],
 }
 
-impl Attempt {
+impl Running {
     /// How it ended, if it did, and why it was broken off.
     pub(in crate::act) fn finish<T>(
         &mut self,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A `nvidia_peermem` that is loaded already, or on its way.
 
-use super::{Case, NAME};
+use super::{NAME, PeermemCase};
 use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::{ModuleState, state};
 use crate::mofed::MofedPlace;
 use crate::observation::Symbols;
 use crate::verdict::Condition;
 
-impl Case<'_> {
+impl PeermemCase<'_> {
     /// A module that is loaded already, or on its way, is not judged by its file.
     pub(super) fn loaded(&self) -> Option<Condition> {
         let condition =

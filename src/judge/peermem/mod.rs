@@ -28,7 +28,7 @@ pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
     let (Some(asked), Some(peermem)) = (&expected.peermem, &seen.peermem) else {
         return super::not_required(ConditionType::PeermemUsable, "no module file is inspected");
     };
-    let case = Case { expected, asked, seen, peermem };
+    let case = PeermemCase { expected, asked, seen, peermem };
     if let Some(loaded) = case.loaded() {
         return loaded;
     }
@@ -40,18 +40,18 @@ pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
 /// Whether the bad parameter comes from the kernel's command line; `None` where there is none.
 pub(super) fn is_boot_parameter(expected: &Expectations, seen: &Observation) -> Option<bool> {
     let (asked, peermem) = (expected.peermem.as_ref()?, seen.peermem.as_ref()?);
-    let (_, source) = Case { expected, asked, seen, peermem }.bad_parameter_of()?;
+    let (_, source) = PeermemCase { expected, asked, seen, peermem }.bad_parameter_of()?;
     Some(source.ends_with("/cmdline"))
 }
 
-struct Case<'a> {
+struct PeermemCase<'a> {
     expected: &'a Expectations,
     asked: &'a PeermemExpected,
     seen: &'a Observation,
     peermem: &'a Peermem,
 }
 
-impl Case<'_> {
+impl PeermemCase<'_> {
     /// The first thing that the kernel would refuse it for, or that keeps us from telling.
     fn refusal(&self) -> Answer {
         let info = match &self.peermem.file {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The CRCs of symbols: what the file wants, against what the running modules offer.
 
-use super::{Answer, Case, LAYOUT};
+use super::{Answer, LAYOUT, PeermemCase};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::Reason;
 use crate::observation::{ModuleInfo, Offer};
 use std::collections::BTreeMap;
 
-impl Case<'_> {
+impl PeermemCase<'_> {
     pub(super) fn mismatch(&self, info: &ModuleInfo) -> Answer {
         let differs = |offer: &dyn Fn(&str) -> Option<(u32, String)>| {
             let wanted = info.versions.iter().filter(|(symbol, _)| *symbol != LAYOUT);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trees of modules, whole and broken.
 
-use crate::module_file::{Found, directory, find};
+use crate::module_file::{FoundModule, directory, find};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ impl Tree {
         symlink(to, self.path(link)).unwrap();
     }
 
-    fn find(&self) -> Found {
+    fn find(&self) -> FoundModule {
         find(self.0.path(), RELEASE, "nvidia_peermem").unwrap().unwrap()
     }
 

@@ -2,7 +2,7 @@
 //! Clearance for a load. Only a last look that nothing speaks against gives it, and without it nothing is loaded.
 
 use super::{Tried, again, refused};
-use crate::judge::plan::Plan;
+use crate::judge::plan::ModprobePlan;
 use crate::keep::LoadFailure;
 use crate::look::Look;
 use crate::observation::Identity;
@@ -11,7 +11,7 @@ use crate::verdict::Outcome;
 /// The last look before a load, and the plan that it agrees with.
 pub(super) struct Cleared {
     before: Look,
-    plan: Plan,
+    plan: ModprobePlan,
 }
 
 /// What modprobe's plan brings along.
@@ -28,7 +28,7 @@ impl Cleared {
     pub(super) fn by(
         before: Look,
         settled: Option<&Identity>,
-        plan: Plan,
+        plan: ModprobePlan,
         against: Against,
     ) -> Result<Self, Tried> {
         if let Some(why) = changed(&before, settled) {
@@ -51,7 +51,7 @@ impl Cleared {
         &self.before
     }
 
-    pub(super) fn plan(&self) -> &Plan {
+    pub(super) fn plan(&self) -> &ModprobePlan {
         &self.plan
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     use crate::condition::Reason;
 
     fn cleared(look: Look, settled: &Identity, against: Against) -> Result<Cleared, Tried> {
-        Cleared::by(look, Some(settled), Plan::default(), against)
+        Cleared::by(look, Some(settled), ModprobePlan::default(), against)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::path::Path;
 const CHUNK: usize = 64 * 1024;
 
 /// A log that is open.
-pub(super) struct Log {
+pub(super) struct OpenLog {
     file: File,
     pub(super) size: u64,
     pub(super) modified: Stamp,
@@ -27,7 +27,7 @@ pub(super) struct Extent {
     pub(super) left_out: u64,
 }
 
-impl Log {
+impl OpenLog {
     /// # Errors
     /// As open(2); `InvalidInput` for what is no regular file.
     pub(super) fn open(path: &Path) -> io::Result<Self> {

@@ -7,24 +7,24 @@ mod sniff;
 mod streams;
 mod walk;
 
-use super::file::Log;
-use super::{ContainerLog, Limits, LogFile, Logs, Reader, RuleSet};
+use super::file::OpenLog;
+use super::{ContainerLog, Limits, LogFile, LogReader, Logs, RuleSet};
 use crate::log::{LogSource, LogSources};
-use crate::record::place::{self, Gathered as Place};
+use crate::record::place::{self, LogPlace};
 use crate::timeline::Trace;
 use peermem_gate::files::read::{open, unreadable};
 use peermem_gate::observation::Unreadable;
 use pods::PodFacts;
-use sniff::Kind;
+use sniff::FileKind;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use streams::Streams;
-use walk::Found;
+use walk::FoundFile;
 
 /// The content of files from elsewhere.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct GatheredLogs {
     /// The logs.
     pub logs: Logs,
     /// Traces in the gate's recorded looks.
@@ -35,8 +35,8 @@ pub struct Gathered {
 
 /// Reads files, and all that directories hold.
 #[must_use]
-pub fn gather(paths: &[PathBuf], limits: &Limits) -> Gathered {
-    let mut reader = Reader::new(Path::new("/"), limits);
+pub fn gather(paths: &[PathBuf], limits: &Limits) -> GatheredLogs {
+    let mut reader = LogReader::new(Path::new("/"), limits);
     let mut found = Vec::new();
     for path in paths {
         walk::walk(path, &mut found, &mut |path, error| reader.cannot_read(path, error));
@@ -49,11 +49,11 @@ pub fn gather(paths: &[PathBuf], limits: &Limits) -> Gathered {
     }
     let Gatherer { reader, pods, looks, .. } = gatherer;
     let nodes = pods.into_iter().filter_map(|(pod, facts)| Some((pod, facts.node?))).collect();
-    Gathered { logs: reader.done(), looks, nodes }
+    GatheredLogs { logs: reader.done(), looks, nodes }
 }
 
 struct Gatherer<'a> {
-    reader: Reader<'a>,
+    reader: LogReader<'a>,
     pods: BTreeMap<String, PodFacts>,
     looks: Vec<Trace>,
     /// By container.
@@ -71,9 +71,9 @@ fn is_list(path: &Path) -> bool {
 }
 
 /// The pods of all lists.
-fn listed(lists: &[Found], reader: &mut Reader<'_>) -> BTreeMap<String, PodFacts> {
+fn listed(lists: &[FoundFile], reader: &mut LogReader<'_>) -> BTreeMap<String, PodFacts> {
     let mut all = BTreeMap::new();
-    for Found { path, .. } in lists {
+    for FoundFile { path, .. } in lists {
         match open(path).map(BufReader::new) {
             Ok(text) => {
                 if let Err(why) = pods::read(&mut all, text) {
@@ -98,7 +98,7 @@ fn found_beside(path: &Path) -> Option<PathBuf> {
 }
 
 impl Gatherer<'_> {
-    fn file(&mut self, found: &Found, previous: Option<&PathBuf>) {
+    fn file(&mut self, found: &FoundFile, previous: Option<&PathBuf>) {
         let path = &found.path;
         let components: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
         if let [.., directory, container, file] = components.as_slice()
@@ -110,7 +110,7 @@ impl Gatherer<'_> {
         }
         let is_previous = components.last().is_some_and(|name| name.contains("previous"));
         if let Some(place) = place::gathered(&components) {
-            let Place { namespace, pod, container, is_previous } = place;
+            let LogPlace { namespace, pod, container, is_previous } = place;
             let of = self.container(namespace, pod, container, is_previous, previous.is_some());
             if self.rule_sets.contains_key(container) {
                 self.streams(path, Some(of));
@@ -118,19 +118,19 @@ impl Gatherer<'_> {
             return;
         }
         match sniff::kind(path, found.is_named, &self.rule_sets) {
-            Ok(Kind::Streams(container)) => {
+            Ok(FileKind::Streams(container)) => {
                 let of = container
                     .map(|container| self.container("", "", container, is_previous, previous.is_some()));
                 self.streams(path, of);
             }
-            Ok(Kind::System { is_gz }) => {
+            Ok(FileKind::System { is_gz }) => {
                 let rules = RuleSet::of(LogSources::of_the_system());
                 self.reader.scan(path.clone(), None, is_gz, &rules);
             }
-            Ok(Kind::Other(why)) if found.is_named => {
+            Ok(FileKind::Other(why)) if found.is_named => {
                 self.reader.name(Unreadable { path: path.clone(), why: why.to_owned() });
             }
-            Ok(Kind::Other(_)) => {}
+            Ok(FileKind::Other(_)) => {}
             Err(error) => self.reader.cannot_read(path, &error),
         }
     }
@@ -181,7 +181,7 @@ impl Gatherer<'_> {
     }
 
     fn scanned(&mut self, path: &Path, own: Option<ContainerLog>) -> io::Result<streams::ScannedLogs> {
-        let log = Log::open(path)?;
+        let log = OpenLog::open(path)?;
         let (size, modified) = (log.size, log.modified);
         let is_previous = path.file_name().is_some_and(|name| name.to_string_lossy().contains("previous"));
         let has_previous = found_beside(path).is_some();

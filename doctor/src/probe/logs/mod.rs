@@ -10,12 +10,12 @@ mod gathered;
 mod pods;
 mod system;
 
-pub use gathered::{Gathered, gather};
+pub use gathered::{GatheredLogs, gather};
 
 use crate::log::{Form, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs};
-use file::{Extent, Log};
+use file::{Extent, OpenLog};
 use peermem_gate::clock;
 use peermem_gate::files::read::unreadable;
 use peermem_gate::files::root::resolve;
@@ -83,7 +83,7 @@ const DAY: i64 = 86_400 * SECOND;
 /// its.
 #[must_use]
 pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits) -> Logs {
-    let mut reader = Reader::new(root, limits);
+    let mut reader = LogReader::new(root, limits);
     reader.logs.booted = booted(proc, is_here);
     reader.pods();
     reader.system(is_here);
@@ -91,14 +91,14 @@ pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits) -> Logs {
 }
 
 /// The logs so far, and the room for more.
-struct Reader<'a> {
+struct LogReader<'a> {
     root: &'a Path,
     limits: &'a Limits,
     bytes_left: u64,
     logs: Logs,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LogReader<'a> {
     fn new(root: &'a Path, limits: &'a Limits) -> Self {
         Self { root, limits, bytes_left: limits.bytes, logs: Logs::default() }
     }
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         form: Form,
         rules: &RuleSet,
     ) -> io::Result<(LogFile, Scanned)> {
-        let log = resolve(self.root, path).and_then(|real| Log::open(&real))?;
+        let log = resolve(self.root, path).and_then(|real| OpenLog::open(&real))?;
         let (size, modified) = (log.size, log.modified);
         // Clocks differ, and local time may be ahead of UTC by 14 hours.
         let not_after_ns = modified.ns.saturating_add(DAY);

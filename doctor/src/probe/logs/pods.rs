@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! kubelet's logs: `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/N.log`, or links from there to Docker's files.
 
-use super::file::Log;
-use super::{DAY, LogSources, Reader, RuleSet};
+use super::file::OpenLog;
+use super::{DAY, LogReader, LogSources, RuleSet};
 use crate::log::trouble;
 use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
-use crate::symptoms::logs::{ContainerLog, Pod, PodContainer, Trouble};
+use crate::symptoms::logs::{ContainerLog, LoggedPod, PodContainer, Trouble};
 use peermem_gate::files::root::resolve;
 use std::ffi::OsStr;
 use std::fs;
@@ -29,16 +29,16 @@ const OFTEN: u32 = 3;
 const TAIL: u64 = 16 * 1024;
 
 /// A log that may be opened.
-struct Candidate {
+struct LogCandidate {
     name: LogName,
     path: PathBuf,
     container: ContainerLog,
 }
 
-impl Reader<'_> {
+impl LogReader<'_> {
     /// All pods' names, and what their containers said.
     pub(super) fn pods(&mut self) {
-        let mut rounds: Vec<Vec<Candidate>> = Vec::new();
+        let mut rounds: Vec<Vec<LogCandidate>> = Vec::new();
         for directory in self.pod_directories() {
             for logs in self.pod(&directory) {
                 for (round, log) in logs.into_iter().enumerate() {
@@ -50,7 +50,7 @@ impl Reader<'_> {
             }
         }
         // The newest log of every container before the second newest of any.
-        for Candidate { name, path, container } in rounds.into_iter().flatten() {
+        for LogCandidate { name, path, container } in rounds.into_iter().flatten() {
             let rules = RuleSet::of(LogSources::in_container(&container.container));
             self.scan(path, Some(container), name.is_gz, &rules);
         }
@@ -71,7 +71,7 @@ impl Reader<'_> {
     }
 
     /// The logs of each container of a pod, newest first.
-    fn pod(&mut self, directory: &Path) -> Vec<Vec<Candidate>> {
+    fn pod(&mut self, directory: &Path) -> Vec<Vec<LogCandidate>> {
         let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let Some((namespace, pod, uid)) = place::pod(name) else { return Vec::new() };
         let [namespace, pod, uid] = [namespace, pod, uid].map(str::to_owned);
@@ -100,13 +100,13 @@ impl Reader<'_> {
             });
             logs.push(if is_known { candidates } else { Vec::new() });
         }
-        self.logs.pods.push(Pod { namespace, name: pod, uid, containers: listed });
+        self.logs.pods.push(LoggedPod { namespace, name: pod, uid, containers: listed });
         logs
     }
 
     /// The trouble at the end of a container's log.
     fn trouble(&self, path: &Path) -> Option<Trouble> {
-        let log = resolve(self.root, path).and_then(|real| Log::open(&real)).ok()?;
+        let log = resolve(self.root, path).and_then(|real| OpenLog::open(&real)).ok()?;
         let modified = log.modified.ns;
         let mut tail = Vec::new();
         log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
@@ -114,7 +114,7 @@ impl Reader<'_> {
         Some(Trouble { path: path.to_owned(), modified: modified / SECOND, line })
     }
 
-    fn logs_of(&mut self, pod: &Path, of: (&str, &str, &str), container: &str) -> Vec<Candidate> {
+    fn logs_of(&mut self, pod: &Path, of: (&str, &str, &str), container: &str) -> Vec<LogCandidate> {
         let directory = pod.join(container);
         let names = resolve(self.root, &directory).and_then(|real| names(&real)).unwrap_or_else(|error| {
             self.cannot_read(&directory, &error);
@@ -134,7 +134,7 @@ impl Reader<'_> {
                 container: container.to_owned(),
                 restart: name.restart,
             };
-            Candidate { name, path, container }
+            LogCandidate { name, path, container }
         };
         logs.into_iter().map(candidate).collect()
     }

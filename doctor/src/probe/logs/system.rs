@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's log: the ring that /dev/kmsg shows, and what syslog has put on disk.
 
-use super::{Form, LogFile, LogSource, LogSources, Reader, RuleSet, services};
+use super::{Form, LogFile, LogReader, LogSource, LogSources, RuleSet, services};
 use crate::log::LogScanner;
 use peermem_gate::files::read::open;
 use peermem_gate::files::root::resolve;
@@ -20,7 +20,7 @@ const SYSLOG: &str = "syslog";
 /// Talos' controllers.
 const TALOS: &str = "var/log/controller-runtime.log";
 
-impl Reader<'_> {
+impl LogReader<'_> {
     /// The log of the kernel and of services, of this boot and before.
     pub(super) fn system(&mut self, is_here: bool) {
         let rules = RuleSet::of(LogSources::of_the_system());

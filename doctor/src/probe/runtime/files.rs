@@ -3,7 +3,7 @@
 //! cmd/containerd/server/config: breadth first, each file once; a pattern without a match is none).
 
 use super::{entries, settings, text};
-use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, Settings, Unusable};
+use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, RuntimeSettings, Unusable};
 use peermem_gate::files::read::unreadable;
 use peermem_gate::files::root;
 use peermem_gate::node::below;
@@ -22,7 +22,7 @@ pub(super) fn runtime(root: &Path, distribution: Distribution, config: &str, dro
     let full = below(root, Path::new(config));
     let drop_ins: Vec<_> = drop_ins.iter().map(|directory| below(root, Path::new(directory))).collect();
     let parse = if distribution == Distribution::CriO { settings::of_crio } else { settings::of_containerd };
-    let read = Reader { root, parse };
+    let read = ConfigReader { root, parse };
     let (files, not_imported) = match distribution {
         // Every file of its directory counts.
         Distribution::CriO => (read.with_directory(&full, &drop_ins), Vec::new()),
@@ -50,12 +50,12 @@ fn bare_templates(root: &Path, distribution: Distribution, config: &Path) -> Vec
     beside.filter(|path| text(root, path).is_ok_and(|text| !text.contains("{{"))).collect()
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     root: &'a Path,
-    parse: fn(&str) -> Result<Settings, String>,
+    parse: fn(&str) -> Result<RuntimeSettings, String>,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn with_directory(&self, main: &Path, directories: &[PathBuf]) -> Vec<ConfigFile> {
         let listed = directories.iter().flat_map(|directory| self.listed(directory));
         let drop_ins = listed.filter_map(|path| self.file(&path));

@@ -8,7 +8,7 @@ mod files;
 pub mod settings;
 mod toolkit;
 
-use crate::symptoms::runtime::{self as seen, Distribution, Handler, Program, Runtime, Runtimes};
+use crate::symptoms::runtime::{self as seen, Distribution, Handler, ProgramState, Runtime, Runtimes};
 use peermem_gate::files::root;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::Seen;
@@ -158,7 +158,7 @@ fn of_process(root: &Path, called: &Process) -> Runtime {
     let mut runtime = files::runtime(root, distribution, config, home.drop_ins);
     runtime.socket = asked_socket.unwrap_or_else(|| socket_of(&runtime, home.socket));
     runtime.has_socket = exists(root, &runtime.socket);
-    runtime.process = Some(seen::Process { pid: called.pid, started: called.started });
+    runtime.process = Some(seen::RuntimeProcess { pid: called.pid, started: called.started });
     runtime
 }
 
@@ -183,7 +183,7 @@ fn socket_of(runtime: &Runtime, default: &str) -> String {
 }
 
 /// The programs of NVIDIA's runtimes: those of others are not our business.
-fn programs(root: &Path, all: &[Runtime]) -> BTreeMap<String, Program> {
+fn programs(root: &Path, all: &[Runtime]) -> BTreeMap<String, ProgramState> {
     let handlers =
         all.iter().flat_map(|runtime| runtime.handlers().into_values().map(|(_, handler)| handler.clone()));
     let nvidias: Vec<Handler> = handlers.filter(Handler::is_nvidias).collect();
@@ -194,21 +194,21 @@ fn programs(root: &Path, all: &[Runtime]) -> BTreeMap<String, Program> {
         .collect()
 }
 
-fn program(root: &Path, name: &str) -> Program {
+fn program(root: &Path, name: &str) -> ProgramState {
     if name.starts_with('/') {
         return at(root, Path::new(name));
     }
     let found = PATH.iter().map(|directory| at(root, &Path::new(directory).join(name)));
-    found.into_iter().find(|program| *program != Program::Missing).unwrap_or(Program::Missing)
+    found.into_iter().find(|program| *program != ProgramState::Missing).unwrap_or(ProgramState::Missing)
 }
 
-fn at(root: &Path, path: &Path) -> Program {
+fn at(root: &Path, path: &Path) -> ProgramState {
     let full = below(root, path);
     match root::resolve(root, &full).and_then(|real| real.metadata()) {
-        Ok(metadata) if peermem_gate::files::read::is_program(&metadata) => Program::Executable,
-        Ok(_) => Program::NotExecutable,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Program::Missing,
-        Err(error) => Program::Unreadable(peermem_gate::files::read::unreadable(&full, &error)),
+        Ok(metadata) if peermem_gate::files::read::is_program(&metadata) => ProgramState::Executable,
+        Ok(_) => ProgramState::NotExecutable,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => ProgramState::Missing,
+        Err(error) => ProgramState::Unreadable(peermem_gate::files::read::unreadable(&full, &error)),
     }
 }
 

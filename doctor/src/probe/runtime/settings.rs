@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings in a runtime's configuration file. Text in, plain data out.
 
-use crate::symptoms::runtime::{CRI_TABLES, Handler, Settings, cri_table};
+use crate::symptoms::runtime::{CRI_TABLES, Handler, RuntimeSettings, cri_table};
 use std::collections::BTreeSet;
 use toml::{Table, Value};
 
@@ -19,7 +19,7 @@ const GRPC: &str = "io.containerd.server.v1.grpc";
 ///
 /// # Errors
 /// When it is not TOML: the line, and the parser's words.
-pub fn of_containerd(text: &str) -> Result<Settings, String> {
+pub fn of_containerd(text: &str) -> Result<RuntimeSettings, String> {
     let file = parse(text)?;
     let version = file.get("version").and_then(Value::as_integer).unwrap_or(1);
     let plugins = table(&file, "plugins");
@@ -35,7 +35,7 @@ pub fn of_containerd(text: &str) -> Result<Settings, String> {
         runtimes.is_some_and(|runtimes| handlers(runtimes, BINARY).iter().any(Handler::is_nvidias))
     };
     let address = plugin(GRPC).or_else(|| table(&file, "grpc")).and_then(|grpc| text_at(grpc, "address"));
-    Ok(Settings {
+    Ok(RuntimeSettings {
         version,
         imports: file.get("imports").and_then(strings),
         address: address.filter(|address| !address.is_empty()),
@@ -54,12 +54,12 @@ pub fn of_containerd(text: &str) -> Result<Settings, String> {
 ///
 /// # Errors
 /// As [`of_containerd`].
-pub fn of_crio(text: &str) -> Result<Settings, String> {
+pub fn of_crio(text: &str) -> Result<RuntimeSettings, String> {
     let file = parse(text)?;
     let crio = table(&file, "crio");
     let runtime = crio.and_then(|crio| table(crio, "runtime"));
     let nri = crio.and_then(|crio| table(crio, "nri")?.get("enable_nri")?.as_bool());
-    Ok(Settings {
+    Ok(RuntimeSettings {
         address: crio.and_then(|crio| text_at(table(crio, "api")?, "listen")),
         default_runtime: runtime.and_then(|runtime| text_at(runtime, "default_runtime")),
         handlers: runtime
@@ -67,7 +67,7 @@ pub fn of_crio(text: &str) -> Result<Settings, String> {
             .map(|runtimes| handlers(runtimes, &[&["runtime_path"]]))
             .unwrap_or_default(),
         nri,
-        ..Settings::default()
+        ..RuntimeSettings::default()
     })
 }
 
@@ -118,7 +118,7 @@ fn text_at(of: &Table, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn of_version(version: &str, table: &str) -> Settings {
+    fn of_version(version: &str, table: &str) -> RuntimeSettings {
         let text = format!(
             "{version}\n[plugins.\"{table}\".containerd]\ndefault_runtime_name = \"runc\"\n\
              [plugins.\"{table}\".containerd.runtimes.nvidia.options]\nBinaryName = \"/usr/bin/nvidia-container-runtime\"\n"
@@ -167,6 +167,6 @@ mod tests {
     #[test]
     fn values_of_other_types_are_passed_over() {
         let settings = of_containerd("version = \"2\"\nimports = \"x\"\nplugins = 7\n").unwrap();
-        assert_eq!(settings, Settings { version: 1, ..Settings::default() });
+        assert_eq!(settings, RuntimeSettings { version: 1, ..RuntimeSettings::default() });
     }
 }

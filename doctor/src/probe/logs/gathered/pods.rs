@@ -28,27 +28,27 @@ const NODES: usize = 100_000_000;
 struct Object {
     kind: Option<String>,
     #[serde(default)]
-    metadata: Lenient<Metadata>,
+    metadata: Lenient<PodMetadata>,
     #[serde(default)]
-    spec: Lenient<Spec>,
+    spec: Lenient<PodSpec>,
     #[serde(default)]
-    status: Lenient<Status>,
+    status: Lenient<PodStatus>,
     items: Option<Vec<Object>>,
 }
 
 #[derive(Default, Deserialize)]
-struct Metadata {
+struct PodMetadata {
     name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
-struct Spec {
+struct PodSpec {
     #[serde(rename = "nodeName")]
     node: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
-struct Status {
+struct PodStatus {
     #[serde(default, rename = "containerStatuses")]
     containers: Vec<Container>,
 }

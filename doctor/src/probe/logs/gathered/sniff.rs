@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kind of a file, by its name and its beginning.
 
-use super::super::file::Log;
+use super::super::file::OpenLog;
 use crate::log::{LogSource, RuleSet};
 use crate::record::{self, Lines};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ const LOOK: &[u8] = b"look {";
 
 /// The kind of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     /// Output of containers; the container, where its lines have no prefix.
     Streams(Option<&'static str>),
     /// A system log.
@@ -30,7 +30,7 @@ pub(super) enum Kind {
 
 /// Counts over the beginning of a file.
 #[derive(Debug, Default)]
-struct Seen {
+struct Beginning {
     /// Kinds of lines, as bits.
     kinds: u8,
     /// Lines that a container of this name may have written.
@@ -46,13 +46,13 @@ pub(super) fn kind(
     path: &Path,
     is_named: bool,
     rule_sets: &BTreeMap<&'static str, RuleSet>,
-) -> io::Result<Kind> {
+) -> io::Result<FileKind> {
     const ARCHIVES: [&str; 7] = [".tar", ".tgz", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip", ".xz"];
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if ARCHIVES.iter().any(|archive| name.ends_with(archive)) {
-        return Ok(Kind::Other("an archive: unpack it, and name the directory"));
+        return Ok(FileKind::Other("an archive: unpack it, and name the directory"));
     }
-    let log = Log::open(path)?;
+    let log = OpenLog::open(path)?;
     let is_gz = log.is_gz()?;
     let seen = seen(log, if is_named { NAMED_HEAD } else { HEAD }, rule_sets)?;
     // The longest: `nvidia-driver-ctr` is a part of other names.
@@ -61,25 +61,25 @@ pub(super) fn kind(
         .filter(|container| name.contains(**container))
         .max_by_key(|container| container.len());
     Ok(match (by_name, seen.winner(rule_sets)) {
-        _ if seen.has(BINARY) => Kind::Other("not a text"),
-        _ if seen.has(PREFIXED) => Kind::Streams(None),
-        (Some(container), _) => Kind::Streams(Some(container)),
-        (None, Winner::One(container)) => Kind::Streams(Some(container)),
-        (None, Winner::Several) => Kind::Other(
+        _ if seen.has(BINARY) => FileKind::Other("not a text"),
+        _ if seen.has(PREFIXED) => FileKind::Streams(None),
+        (Some(container), _) => FileKind::Streams(Some(container)),
+        (None, Winner::One(container)) => FileKind::Streams(Some(container)),
+        (None, Winner::Several) => FileKind::Other(
             "two containers may have written it: name it after its container (nvidia-driver-ctr.log), or \
                 take `kubectl logs --prefix`",
         ),
-        (None, Winner::Nobody) if seen.has(LOOKS) => Kind::Streams(Some("peermem-gate")),
-        (None, Winner::Nobody) if seen.has(SYSTEM) => Kind::System { is_gz },
-        (None, Winner::Nobody) => Kind::Other(
+        (None, Winner::Nobody) if seen.has(LOOKS) => FileKind::Streams(Some("peermem-gate")),
+        (None, Winner::Nobody) if seen.has(SYSTEM) => FileKind::System { is_gz },
+        (None, Winner::Nobody) => FileKind::Other(
             "none of its lines is known: name it after its container (nvidia-driver-ctr.log), or take \
                 `kubectl logs --prefix`",
         ),
     })
 }
 
-fn seen(log: Log, head: u64, rule_sets: &BTreeMap<&'static str, RuleSet>) -> io::Result<Seen> {
-    let (mut seen, mut lines) = (Seen::default(), Lines::of_any_length());
+fn seen(log: OpenLog, head: u64, rule_sets: &BTreeMap<&'static str, RuleSet>) -> io::Result<Beginning> {
+    let (mut seen, mut lines) = (Beginning::default(), Lines::of_any_length());
     log.decoded(head, &mut |bytes| {
         seen.mark(BINARY, memchr::memchr(0, bytes).is_some());
         lines.push(bytes, |line| seen.line(line, rule_sets));
@@ -94,7 +94,7 @@ enum Winner {
     Nobody,
 }
 
-impl Seen {
+impl Beginning {
     fn has(&self, kind: u8) -> bool {
         self.kinds & kind != 0
     }

@@ -35,7 +35,7 @@ struct Scanners<'t> {
     of: BTreeMap<(String, String), Option<LogScanner<'t>>>,
     /// Of containers of which nothing is known.
     others: u64,
-    looks: Vec<(Stamp, Shown)>,
+    looks: Vec<(Stamp, LookState)>,
 }
 
 impl<'t> Streams<'t> {
@@ -125,7 +125,7 @@ impl<'t> Scanners<'t> {
 }
 
 /// `… look {…}`, or the same as a string in an object ([`peermem_gate::look::Recorded`]).
-fn recorded(text: &[u8]) -> Option<Shown> {
+fn recorded(text: &[u8]) -> Option<LookState> {
     let look: Value = if text.first() == Some(&b'{') {
         let object: Value = serde_json::from_slice(text).ok()?;
         serde_json::from_str(object.get("message")?.as_str()?.strip_prefix("look ")?).ok()?
@@ -133,13 +133,13 @@ fn recorded(text: &[u8]) -> Option<Shown> {
         let at = memchr::memmem::find(text, LOOK)? + LOOK.len() - 1;
         serde_json::from_slice(&text[at..]).ok()?
     };
-    Shown::of(look.get("seen")?)
+    LookState::of(look.get("seen")?)
 }
 
 /// The changes from one look to the next.
-fn shown(looks: &[(Stamp, Shown)], path: &Path) -> Vec<Trace> {
+fn shown(looks: &[(Stamp, LookState)], path: &Path) -> Vec<Trace> {
     let mut traces = Vec::new();
-    let mut before = Shown::default();
+    let mut before = LookState::default();
     for (at, now) in looks {
         let mut add = |node_event, it: &str| {
             traces.push(Trace { node_event, at: *at, it: it.to_owned(), path: path.to_owned() });
@@ -164,13 +164,13 @@ fn shown(looks: &[(Stamp, Shown)], path: &Path) -> Vec<Trace> {
 /// As much of a look as a timeline shows. An `Observation` is not read as a whole: what a later release adds to it
 /// does not matter here.
 #[derive(Clone, Copy, Default)]
-struct Shown {
+struct LookState {
     is_marked: bool,
     stack: Option<&'static str>,
     has_peermem: bool,
 }
 
-impl Shown {
+impl LookState {
     fn of(seen: &Value) -> Option<Self> {
         let modules = seen.get("modules")?;
         let listed = modules.pointer("/proc/Ok/modules").and_then(Value::as_array);

@@ -10,22 +10,22 @@ const ENTRIES: usize = 500_000;
 
 /// A file, and whether it was named itself.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     pub(super) is_named: bool,
 }
 
 /// Adds what `path` is or holds, in the order of names.
-pub(super) fn walk(path: &Path, found: &mut Vec<Found>, cannot_read: &mut dyn FnMut(&Path, &io::Error)) {
+pub(super) fn walk(path: &Path, found: &mut Vec<FoundFile>, cannot_read: &mut dyn FnMut(&Path, &io::Error)) {
     // What somebody names may be a link.
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => below(path.to_owned(), found, cannot_read),
-        Ok(_) => found.push(Found { path: path.to_owned(), is_named: true }),
+        Ok(_) => found.push(FoundFile { path: path.to_owned(), is_named: true }),
         Err(error) => cannot_read(path, &error),
     }
 }
 
-fn below(directory: PathBuf, found: &mut Vec<Found>, cannot_read: &mut dyn FnMut(&Path, &io::Error)) {
+fn below(directory: PathBuf, found: &mut Vec<FoundFile>, cannot_read: &mut dyn FnMut(&Path, &io::Error)) {
     let mut left = ENTRIES;
     let mut todo = vec![directory];
     while let Some(directory) = todo.pop() {
@@ -41,7 +41,7 @@ fn below(directory: PathBuf, found: &mut Vec<Found>, cannot_read: &mut dyn FnMut
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in &entries {
             match entry.file_type() {
-                Ok(kind) if kind.is_file() => found.push(Found { path: entry.path(), is_named: false }),
+                Ok(kind) if kind.is_file() => found.push(FoundFile { path: entry.path(), is_named: false }),
                 _ => {}
             }
         }
