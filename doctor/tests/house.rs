@@ -58,6 +58,15 @@ const HARMLESS_PATHS: [&str; 5] = [
 const IMPURE_CALLS: [&str; 7] =
     ["Instant::now", "SystemTime::now", "metadata()", "exists()", "is_dir()", "is_file()", "read_dir()"];
 
+/// Type names that both programs declare, and why.
+const SHARED_NAMES: [(&str, &str); 5] = [
+    ("Cli", "each program has its own command line"),
+    ("Verb", "each program has its own verbs"),
+    ("Condition", "`fleet` reads the part of a report that `check` writes"),
+    ("Drivers", "`fleet` reads the part of a report that `doctor` writes"),
+    ("Link", "`fleet` reads the part of a report that `doctor` writes"),
+];
+
 /// deny.toml says why; this needs no cargo-deny.
 #[test]
 fn the_tree_has_no_banned_crate() {
@@ -283,6 +292,43 @@ fn what_is_sorted_is_sorted_in_little_space() {
         let program = program.split("#[cfg(test)]").next().unwrap_or_default();
         assert!(!program.contains(".sort"), "{path}: use src/order.rs");
     }
+}
+
+/// The types that this code declares. An indented `type` belongs to the trait of its `impl`.
+fn types(code: &str) -> impl Iterator<Item = &str> {
+    code.lines().filter_map(|line| {
+        let item = line.trim_start();
+        let item = match item.strip_prefix("pub") {
+            Some(rest) => rest.split_once(if rest.starts_with('(') { ") " } else { " " })?.1,
+            None => item,
+        };
+        let kinds = ["struct ", "enum ", "trait ", "union ", "type "];
+        let kinds = if line.starts_with(' ') { &kinds[..4] } else { &kinds };
+        let name = kinds.iter().find_map(|kind| item.strip_prefix(kind))?;
+        name.split(|c: char| !c.is_alphanumeric()).next()
+    })
+}
+
+/// A reader who searches for a type finds one, so an import needs no other name.
+#[test]
+fn every_type_name_has_one_meaning() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for package in PACKAGES {
+        for path in sources(package).into_iter().filter(|path| !path.contains("tests")) {
+            let path = format!("{package}{path}");
+            for name in types(&code(&path)) {
+                places.entry(name.to_owned()).or_default().push(path.clone());
+            }
+        }
+    }
+    assert!(places.len() > 250, "only {} types were found", places.len());
+    places.retain(|_, places| places.len() > 1);
+    let shared: BTreeSet<_> = SHARED_NAMES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let found: BTreeSet<_> = places.keys().cloned().collect();
+    assert_eq!(found, shared, "declared more than once: {places:?}");
+    let code = "pub struct A;\nenum B {\n    C,\n}\npub(in crate::a) type D<T> = T;\nimpl X for Y {\n    type Item = A;\n}\n\
+                fn f() {\n    struct E(u8);\n}\ntypes();\n";
+    assert_eq!(types(code).collect::<Vec<_>>(), ["A", "B", "D", "E"]);
 }
 
 #[test]
