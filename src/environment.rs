@@ -103,8 +103,8 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Mis
     // Where to load, and by what, must be known even then.
     let needed =
         |name: &OsStr| disabled.is_none() || verb == "load" && LOADING.iter().any(|needed| name == *needed);
-    let heeded = variables.iter().filter(|(name, _)| needed(name)).cloned().collect();
-    let matches = surface.with_mirrors(typed, args, &heeded)?;
+    let relevant = variables.iter().filter(|(name, _)| needed(name)).cloned().collect();
+    let matches = surface.with_mirrors(typed, args, &relevant)?;
     let verb = Cli::from_arg_matches(&matches).map_err(Misuse::Usage)?.verb;
     Ok(Invocation { verb, disabled })
 }
@@ -113,7 +113,7 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Mis
 pub fn load_args(variables: &Variables) -> Result<LoadArgs, Misuse> {
     match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
-        _ => Err(said("no load")),
+        _ => Err(misuse("no load")),
     }
 }
 
@@ -311,7 +311,7 @@ fn plain(mut error: clap::Error) -> clap::Error {
     error
 }
 
-fn said(sentence: &str) -> Misuse {
+fn misuse(sentence: &str) -> Misuse {
     Misuse::Message(sentence.to_owned())
 }
 

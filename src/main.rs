@@ -45,6 +45,6 @@ fn end_panics_with(last_words: &LastWords) {
     let last_words = last_words.clone();
     std::panic::set_hook(Box::new(move |panic| {
         let sentence = format!("internal error (a bug in peermem-gate); please report it: {panic}");
-        std::process::exit(last_words.say(Ending::Failed, &sentence).code().into());
+        std::process::exit(last_words.report(Ending::Failed, &sentence).code().into());
     }));
 }

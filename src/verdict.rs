@@ -139,8 +139,8 @@ impl Verdict {
     pub fn exemptions(&self) -> Vec<&Condition> {
         let mut reasons: Vec<&Condition> = Vec::new();
         for condition in self.conditions.iter().filter(|c| c.exempts()) {
-            let is_said = reasons.iter().any(|said| said.r#for == condition.r#for);
-            if !is_said {
+            let is_listed = reasons.iter().any(|listed| listed.r#for == condition.r#for);
+            if !is_listed {
                 reasons.push(condition);
             }
         }
@@ -195,7 +195,7 @@ fn outcome(conditions: &[Condition]) -> Outcome {
         None => Outcome::Ready,
         Some(_) if unlinked => Outcome::Blocked,
         Some(first) if first.reason.consequence() == Consequence::Blocks => Outcome::Blocked,
-        Some(_) if cannot_be_told(&holding) => Outcome::Unknown,
+        Some(_) if is_undecided(&holding) => Outcome::Unknown,
         Some(_) => Outcome::Waiting,
     }
 }
@@ -215,7 +215,7 @@ fn is_exempt(conditions: &[Condition]) -> bool {
 }
 
 /// Settling waits for the others, so it does not count as something that is known to be wrong.
-fn cannot_be_told(holding: &[&Condition]) -> bool {
+fn is_undecided(holding: &[&Condition]) -> bool {
     let mut others = holding.iter().filter(|c| c.r#type != ConditionType::Settled).peekable();
     others.peek().is_some() && others.all(|c| c.status == Status::Unknown)
 }

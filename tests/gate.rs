@@ -81,7 +81,7 @@ impl Play {
         assert!(self.last.is_none(), "an ended gate must not be stepped");
         for effect in self.gate.step(START + ms(at), &Cause::Timer, look) {
             match effect {
-                Effect::Say(line) => {
+                Effect::Log(line) => {
                     if line.level != Level::Info {
                         self.warnings.push(line.text.clone());
                     }
@@ -244,7 +244,7 @@ fn a_dry_runs_lines_are_each_about_what_they_name() {
     absent.verdict = absent.verdict.replacing(modules);
     let effects = gate.step(START, &Cause::Start, Some(absent));
     let about = effects.iter().filter_map(|effect| match effect {
-        Effect::Say(line) if line.text.starts_with("dry run: ") => line.about,
+        Effect::Log(line) if line.text.starts_with("dry run: ") => line.about,
         _ => None,
     });
     let marker = (ConditionType::MarkerPresent, Reason::MarkerAbsent);

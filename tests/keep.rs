@@ -324,7 +324,7 @@ impl Play {
     fn hear(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Say(line) => self.lines.push(line.text),
+                Effect::Log(line) => self.lines.push(line.text),
                 Effect::End(ending) => self.ended = Some(ending),
                 Effect::Publish | Effect::Open(_) => {}
             }

@@ -6,7 +6,7 @@ mod support;
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
-use peermem_gate::act::modprobe::{BrokenOff, Modprobe, Ran, STEP, Words, is_ourselves};
+use peermem_gate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran, STEP, is_ourselves};
 use peermem_gate::arguments::{self, Call, ModprobeVariables};
 use peermem_gate::ending::Ending;
 use proptest::prelude::*;
@@ -154,7 +154,7 @@ fn modprobe(path: &Path) -> Modprobe {
 /// Undisturbed.
 fn run(modprobe: &Modprobe, args: &[&str]) -> Ran {
     let (signals, _kept_open) = UnixStream::pair().expect("a pair");
-    modprobe.run(&words(args), Words::Kept, signals.as_fd(), || None).expect("it can be run")
+    modprobe.run(&words(args), OutputMode::Kept, signals.as_fd(), || None).expect("it can be run")
 }
 
 fn it_is_run_as_if_called_by_hand() {
@@ -243,7 +243,7 @@ fn broken_off(text: &str) -> (Ran, Duration) {
         receiver.read_exact(&mut signal).ok().map(|()| BrokenOff::Signal(signal[0]))
     };
     let ran =
-        modprobe(&path).run(&[begun.into()], Words::Kept, signals.as_fd(), take).expect("it can be run");
+        modprobe(&path).run(&[begun.into()], OutputMode::Kept, signals.as_fd(), take).expect("it can be run");
     let ended = Instant::now();
     let (sent, _sender) = sent.join().expect("sent");
     (ran, ended - sent)
@@ -270,7 +270,7 @@ fn one_that_cannot_be_run_after_all() {
     let path = script_for("/no/such/shell", directory.path(), "");
     let why = |modprobe: &Modprobe| {
         let (signals, _kept_open) = UnixStream::pair().expect("a pair");
-        modprobe.run(&[], Words::Kept, signals.as_fd(), || None).expect_err("it cannot be run")
+        modprobe.run(&[], OutputMode::Kept, signals.as_fd(), || None).expect_err("it cannot be run")
     };
     let missing = why(&modprobe(&path));
     assert_eq!(missing.ending, Ending::NotFound);
@@ -383,7 +383,8 @@ fn where_ends_of_children_are_thrown_away_that_is_said() {
         fs::write(&path, "#!/bin/sh\n").expect("a script");
         fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("chmod");
         let (signals, _kept_open) = UnixStream::pair().expect("a pair");
-        let why = modprobe(&path).run(&[], Words::Kept, signals.as_fd(), || None).expect_err("nobody knows");
+        let why =
+            modprobe(&path).run(&[], OutputMode::Kept, signals.as_fd(), || None).expect_err("nobody knows");
         assert!(why.message.contains("SIGCHLD is ignored"), "{}", why.message);
         return;
     }

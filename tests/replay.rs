@@ -45,7 +45,7 @@ impl Replay {
         });
         for effect in self.gate.step(at, cause, look) {
             match effect {
-                Effect::Say(line) => {
+                Effect::Log(line) => {
                     let cause = line.cause.map(|cause| format!(" [{cause}]")).unwrap_or_default();
                     self.said += &format!("{:9.3} {}{cause}\n", line.elapsed.as_secs_f64(), line.text);
                 }
@@ -124,7 +124,7 @@ impl ReplayKeep {
 
     fn hear(&mut self, at: Duration, effects: Vec<Effect>) {
         for effect in effects {
-            if let Effect::Say(line) = effect {
+            if let Effect::Log(line) = effect {
                 let (state, text) = (self.keep.state(), line.text);
                 let cause = line.cause.map(|cause| format!(" [{cause}]")).unwrap_or_default();
                 self.said += &format!("{:9.3} {state}: {text}{cause}\n", at.as_secs_f64());

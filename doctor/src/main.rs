@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let start = Start { variables: &variables, last_words: LastWords::default() };
     std::panic::set_hook(Box::new(|panic| {
         let sentence = format!("internal error (a bug in peermem-doctor); please report it: {panic}");
-        std::process::exit(LastWords::default().say(Ending::Failed, &sentence).code().into());
+        std::process::exit(LastWords::default().report(Ending::Failed, &sentence).code().into());
     }));
     let ended = cli::parse(&args, &variables).map_err(Into::into).and_then(|verb| verb::run(&verb, &start));
     ended.unwrap_or_else(|stop| stop.end(&start.last_words)).into()

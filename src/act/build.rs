@@ -77,12 +77,13 @@ impl BuildCommand {
         let mut attempt = self.start().map_err(|error| self.unrunnable(&error))?;
         let finished = attempt.finish(signals, &mut break_off, PATIENCE);
         let (status, broken_off) = finished.map_err(|errno| self.unrunnable(&errno.into()))?;
-        let [said, _] = attempt.pipes.map(Pipe::text);
+        let [output, _] = attempt.pipes.map(Pipe::text);
         let code = code(status);
-        if let Some(why) = said.strip_prefix(WARDEN).and_then(|said| said.strip_prefix(": ")) {
+        if let Some(why) = output.strip_prefix(WARDEN).and_then(|output| output.strip_prefix(": ")) {
             return Err(Unrunnable { ending: Ending::NotExecutable, message: why.trim_end().to_owned() });
         }
-        let lines: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+        let lines: Vec<_> =
+            output.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
         let last_lines = lines[lines.len().saturating_sub(SHOWN)..].to_vec();
         Ok(Built { code, last_lines, broken_off })
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Whether this process's orphans go to another: it is neither PID 1 of its namespace nor a subreaper. Without
 /// SIGCHLD nobody would learn of the worker's end.
 pub(super) fn is_possible(signals: &Signals) -> bool {
-    getpid().as_raw() != 1 && get_child_subreaper() == Ok(false) && signals.hears_of_children()
+    getpid().as_raw() != 1 && get_child_subreaper() == Ok(false) && signals.sees_children()
 }
 
 /// Returns in the worker, with its parent's pid, while that parent stays behind in here. `supervisor` is the pid of

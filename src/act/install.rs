@@ -129,7 +129,7 @@ impl Volume {
         let cannot = |errno| self.cannot("lock", "", errno);
         let mut fd = self.fd.try_clone().map_err(|error| cannot(errno_of(&error)))?;
         let until = now() + PATIENCE;
-        let mut is_said = false;
+        let mut is_logged = false;
         loop {
             match Flock::lock(fd, FlockArg::LockExclusiveNonblock) {
                 Ok(locked) => return Ok(locked),
@@ -144,9 +144,9 @@ impl Volume {
                 }
                 Err((_, errno)) => return Err(cannot(errno)),
             }
-            if !is_said {
+            if !is_logged {
                 tracing::info!("another install is running in {}: waiting for it", self.path.display());
-                is_said = true;
+                is_logged = true;
             }
             sleep(NAP);
         }
@@ -335,26 +335,26 @@ impl Volume {
 
     fn cannot(&self, what: &str, name: &str, errno: Errno) -> NotInstalled {
         let place = if name.is_empty() { self.path.clone() } else { self.path.join(name) };
-        let said = format!("cannot {what} {}: {}", place.display(), errno.desc());
+        let message = format!("cannot {what} {}: {}", place.display(), errno.desc());
         match errno {
             Errno::EROFS => NotInstalled::Refused(format!(
-                "{said}: {} is mounted read-only: mount the volume writable here, or name another directory",
+                "{message}: {} is mounted read-only: mount the volume writable here, or name another directory",
                 self.mount()
             )),
             Errno::EACCES | Errno::EPERM => NotInstalled::Refused(format!(
-                "{said}: {}: run as a user that may write there, or make this user the volume's owner \
+                "{message}: {}: run as a user that may write there, or make this user the volume's owner \
                     (fsGroup, chown)",
                 self.owner()
             )),
-            Errno::EEXIST | Errno::EISDIR => {
-                NotInstalled::Refused(format!("{said}: it is in the way and cannot be replaced: remove it"))
-            }
+            Errno::EEXIST | Errno::EISDIR => NotInstalled::Refused(format!(
+                "{message}: it is in the way and cannot be replaced: remove it"
+            )),
             Errno::ENOSPC | Errno::EDQUOT => NotInstalled::Failed(format!(
-                "{said}: make room on {} (df shows bytes, df -i inodes), or enlarge the volume",
+                "{message}: make room on {} (df shows bytes, df -i inodes), or enlarge the volume",
                 self.mount()
             )),
             _ => NotInstalled::Failed(format!(
-                "{said}: read the node's kernel log, and find what else changes that directory"
+                "{message}: read the node's kernel log, and find what else changes that directory"
             )),
         }
     }
@@ -392,19 +392,19 @@ impl Ourselves {
 }
 
 fn cannot_open(path: &Path, errno: Errno) -> NotInstalled {
-    let said = format!("cannot install into {}: {}", path.display(), errno.desc());
+    let message = format!("cannot install into {}: {}", path.display(), errno.desc());
     match errno {
         Errno::ENOENT => NotInstalled::Refused(format!(
-            "{said}: mount the volume there, or create the directory; install does not create it, because it \
+            "{message}: mount the volume there, or create the directory; install does not create it, because it \
                 would lie outside the volume"
         )),
         Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG => {
-            NotInstalled::Refused(format!("{said}: name the directory at which the volume is mounted"))
+            NotInstalled::Refused(format!("{message}: name the directory at which the volume is mounted"))
         }
         Errno::EACCES | Errno::EPERM => {
-            NotInstalled::Refused(format!("{said}: run as a user that may read and write that directory"))
+            NotInstalled::Refused(format!("{message}: run as a user that may read and write that directory"))
         }
-        _ => NotInstalled::Failed(format!("{said}: read the node's kernel log")),
+        _ => NotInstalled::Failed(format!("{message}: read the node's kernel log")),
     }
 }
 

@@ -26,7 +26,7 @@ impl LastWords {
 
     /// Ends with a sentence that nobody has said yet.
     #[must_use]
-    pub fn say(&self, ending: Ending, sentence: &str) -> Ending {
+    pub fn report(&self, ending: Ending, sentence: &str) -> Ending {
         log::exclaim(sentence);
         self.leave(ending, sentence, None)
     }

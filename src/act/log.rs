@@ -21,7 +21,7 @@ pub fn start(args: &LogArgs) {
         Format::Text => builder.with_ansi(false).init(),
         Format::Json => builder.json().flatten_event(true).init(),
     }
-    log_writer::word_left_out_by(match args.log_format {
+    log_writer::set_left_out(match args.log_format {
         Format::Text => left_out,
         Format::Json => left_out_as_json,
     });
@@ -33,7 +33,7 @@ struct LineWriter;
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
-        log_writer::say(format!("{}\n", escaped(&text)).as_bytes());
+        log_writer::write(format!("{}\n", escaped(&text)).as_bytes());
         Ok(line.len())
     }
 
@@ -60,11 +60,11 @@ fn left_out_sentence(count: u64) -> String {
 pub fn exclaim(sentence: &str) {
     let mut page = Page::default();
     sentence.lines().for_each(|line| page.line(line));
-    log_writer::say(page.into_text().as_bytes());
+    log_writer::write(page.into_text().as_bytes());
 }
 
 /// Logs what the gate says.
-pub fn say(line: &Line) {
+pub fn write(line: &Line) {
     let Line { level, text, about, cause, elapsed } = line;
     let elapsed_s = (elapsed.as_secs_f64() * 1000.0).round() / 1000.0;
     let condition = about.map(|(condition, _)| tracing::field::display(condition));

@@ -34,7 +34,7 @@ fn log_writer() -> MutexGuard<'static, LogWriter> {
 }
 
 /// From now on the supervisor writes the log. If standard error is a file, the worker still does: then true.
-pub(super) fn speak_through(worker_pipe: WorkerPipe) -> bool {
+pub(super) fn write_through(worker_pipe: WorkerPipe) -> bool {
     let mut log_writer = log_writer();
     match std::mem::replace(&mut *log_writer, LogWriter::Supervisor(worker_pipe.clone())) {
         LogWriter::Streams(stderr) if stderr.is_file() => {
@@ -45,17 +45,17 @@ pub(super) fn speak_through(worker_pipe: WorkerPipe) -> bool {
     }
 }
 
-pub(super) fn word_left_out_by(words: fn(u64) -> String) {
+pub(super) fn set_left_out(words: fn(u64) -> String) {
     let _ = LEFT_OUT.set(words);
 }
 
-/// Says this on standard error. It never waits: what does not fit is left out and counted.
-pub(super) fn say(text: &[u8]) {
+/// Writes to standard error. A line that does not fit is left out and counted, never waited for.
+pub(super) fn write(text: &[u8]) {
     match &mut *log_writer() {
         LogWriter::Streams(stderr) | LogWriter::File(stderr, _) => {
             stderr.line(text, LEFT_OUT.get().copied().unwrap_or(left_out));
         }
-        LogWriter::Supervisor(worker_pipe) => worker_pipe.say(text),
+        LogWriter::Supervisor(worker_pipe) => worker_pipe.log(text),
     }
 }
 

@@ -24,13 +24,13 @@ pub struct Systemd {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     fed: Cell<BootTime>,
-    owed: RefCell<Owed>,
+    pending: RefCell<Pending>,
     has_failed: Cell<bool>,
 }
 
 /// Messages not sent yet, because the manager has not read earlier ones.
 #[derive(Debug, Default)]
-struct Owed {
+struct Pending {
     ready: bool,
     status: Option<String>,
     tried: BootTime,
@@ -49,7 +49,7 @@ impl Systemd {
             socket: None,
             watchdog: limit.map(|limit| Duration::from_micros(limit) / SHARE),
             fed: Cell::new(now()),
-            owed: RefCell::default(),
+            pending: RefCell::default(),
             has_failed: Cell::new(false),
         };
         if let Some(name) = env::var_os("NOTIFY_SOCKET") {
@@ -63,13 +63,13 @@ impl Systemd {
 
     /// `READY=1`: the program runs, and has looked.
     pub fn ready(&self) {
-        self.owed.borrow_mut().ready = true;
+        self.pending.borrow_mut().ready = true;
         self.pay();
     }
 
     /// `STATUS=` and the state in one line.
     pub fn status(&self, sentence: &str) {
-        self.owed.borrow_mut().status = Some(format!("STATUS={}", sentence.replace('\n', " ")));
+        self.pending.borrow_mut().status = Some(format!("STATUS={}", sentence.replace('\n', " ")));
         self.pay();
     }
 
@@ -81,22 +81,22 @@ impl Systemd {
 
     /// `STOPPING=1`: the program ends on request.
     pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
     /// Still alive: to be called as often as one likes.
     pub fn feed(&self) {
         if self.next_feed().is_some_and(|due| now() >= due) {
             self.fed.set(now());
-            self.tell("WATCHDOG=1");
+            self.send("WATCHDOG=1");
         }
     }
 
     /// When something is due again.
     #[must_use]
     pub fn next_due(&self) -> Option<BootTime> {
-        let owed = self.owed.borrow();
-        let again = (owed.ready || owed.status.is_some()).then_some(owed.tried + AGAIN);
+        let pending = self.pending.borrow();
+        let again = (pending.ready || pending.status.is_some()).then_some(pending.tried + AGAIN);
         self.next_feed().into_iter().chain(again).min()
     }
 
@@ -105,17 +105,17 @@ impl Systemd {
     }
 
     fn pay(&self) {
-        let mut owed = self.owed.borrow_mut();
-        owed.tried = now();
-        if owed.ready {
-            owed.ready = !self.tell("READY=1");
+        let mut pending = self.pending.borrow_mut();
+        pending.tried = now();
+        if pending.ready {
+            pending.ready = !self.send("READY=1");
         }
-        owed.status = owed.status.take().filter(|status| !self.tell(status));
+        pending.status = pending.status.take().filter(|status| !self.send(status));
     }
 
     /// Never blocks on a manager that does not read: an unload must go ahead. False where it has to be sent
     /// again.
-    fn tell(&self, state: &str) -> bool {
+    fn send(&self, state: &str) -> bool {
         let Some((socket, address)) = &self.socket else { return true };
         match socket.send_to_addr(state.as_bytes(), address) {
             Ok(_) => true,

@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// Fills it, says more, reads all that is there, says one more line, and reads that.
-    fn say_to(stderr: &mut Patient<impl AsFd>, reader: &mut impl Read) -> String {
+    fn write_to(stderr: &mut Patient<impl AsFd>, reader: &mut impl Read) -> String {
         let line = [&[b'x'; 999][..], b"\n"].concat();
         (0..1000).for_each(|_| stderr.line(&line, notice));
         assert!(stderr.left_out > 0, "it was never full");
@@ -154,14 +154,14 @@ mod tests {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut stderr = Patient::new(writer);
         assert!(matches!(stderr.way, Way::Again(_)));
-        lines_are_whole_and_counted(&say_to(&mut stderr, &mut reader));
+        lines_are_whole_and_counted(&write_to(&mut stderr, &mut reader));
     }
 
     #[test]
     fn so_does_one_that_cannot_be_opened_again() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut stderr = Patient { fd: writer, way: Way::Asked, rest: Vec::new(), left_out: 0 };
-        lines_are_whole_and_counted(&say_to(&mut stderr, &mut reader));
+        lines_are_whole_and_counted(&write_to(&mut stderr, &mut reader));
     }
 
     #[test]

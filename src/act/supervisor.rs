@@ -7,9 +7,9 @@
 //! process that was started, so it is also the one that becomes CMD.
 
 use super::double_fork;
-use super::log_writer::{self, speak_through};
+use super::log_writer::{self, write_through};
 use super::process::begin;
-use super::worker_pipe::{MessageReader, Word, WorkerPipe};
+use super::worker_pipe::{Message, MessageReader, WorkerPipe};
 use crate::clock::now;
 use crate::ending::Ending;
 use crate::time::{BootTime, Seconds};
@@ -40,7 +40,7 @@ pub enum WorkerEnd {
     /// With this exit code. It has said all there was to say.
     Ended(u8),
     /// The worker gave an answer that cannot be written to standard output.
-    Unheard(io::Error),
+    AnswerLost(io::Error),
     /// The worker was killed, by this signal if that is known.
     Killed(Option<i32>),
     /// The worker hangs in the kernel, and its time is up.
@@ -124,7 +124,8 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
         ForkResult::Parent { child } => {
             drop(writer);
             let limit = terms.limit.map(|limit| started + limit);
-            let supervisor = Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
+            let supervisor =
+                Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
             Ok(Supervisor { is_apart, ..supervisor }.watch())
         }
     }
@@ -138,7 +139,7 @@ fn become_worker(parent: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) {
         std::process::exit(1);
     }
     worker_pipe.begun(getpid());
-    let keeps_stderr = speak_through(worker_pipe.clone());
+    let keeps_stderr = write_through(worker_pipe.clone());
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         if !keeps_stderr {
             let _ = dup2_stderr(&null);
@@ -167,7 +168,7 @@ struct Supervisor<'a> {
     /// The signal that killed it, as its parent says.
     killed: Option<i32>,
     /// Why its answer could not be written.
-    unheard: Option<io::Error>,
+    answer_error: Option<io::Error>,
     /// The signal that came while the answer was being printed.
     cut_short: Option<u8>,
     /// How the child ended.
@@ -175,7 +176,13 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    fn new(signals: &'a Signals, child: Pid, line: MessageReader, started: BootTime, limit: Option<BootTime>) -> Self {
+    fn new(
+        signals: &'a Signals,
+        child: Pid,
+        line: MessageReader,
+        started: BootTime,
+        limit: Option<BootTime>,
+    ) -> Self {
         Self {
             signals,
             child,
@@ -187,7 +194,7 @@ impl<'a> Supervisor<'a> {
             signal: None,
             ended: None,
             killed: None,
-            unheard: None,
+            answer_error: None,
             cut_short: None,
             status: None,
         }
@@ -215,7 +222,7 @@ impl<'a> Supervisor<'a> {
                         let _ = kill(self.child, Signal::SIGKILL);
                     }
                     self.reap(None);
-                    return self.unheard.map_or(WorkerEnd::Ended(code), WorkerEnd::Unheard);
+                    return self.answer_error.map_or(WorkerEnd::Ended(code), WorkerEnd::AnswerLost);
                 }
                 if !is_open {
                     return self.died();
@@ -254,18 +261,18 @@ impl<'a> Supervisor<'a> {
     fn listen(&mut self) {
         while let Some(word) = self.line.next() {
             match word {
-                Word::Said(text) => log_writer::say(&text),
-                Word::Answer(text) => {
+                Message::Log(text) => log_writer::write(&text),
+                Message::Answer(text) => {
                     let came = self.signal.map(|(signal, _)| signal);
                     match log_writer::answer_until_signalled(&text, self.signals, came) {
                         Ok(signal) => self.cut_short = signal,
-                        Err(error) => self.unheard = Some(error),
+                        Err(error) => self.answer_error = Some(error),
                     }
                 }
-                Word::Needs(seconds) => self.extend(Duration::from_secs(seconds.into())),
-                Word::Ended(code) => self.ended = Some(code),
-                Word::Killed(signal) => self.killed = Some(signal.into()),
-                Word::Begun(worker) => self.worker = Some(worker),
+                Message::Needs(seconds) => self.extend(Duration::from_secs(seconds.into())),
+                Message::Ended(code) => self.ended = Some(code),
+                Message::Killed(signal) => self.killed = Some(signal.into()),
+                Message::Begun(worker) => self.worker = Some(worker),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-const SAID: u8 = b'S';
+const LOG: u8 = b'S';
 const ANSWER: u8 = b'A';
 const NEEDS: u8 = b'N';
 const ENDED: u8 = b'E';
@@ -33,8 +33,8 @@ impl WorkerPipe {
         Granted(time)
     }
 
-    pub(super) fn say(&self, text: &[u8]) {
-        self.send(SAID, text);
+    pub(super) fn log(&self, text: &[u8]) {
+        self.send(LOG, text);
     }
 
     pub(super) fn answer(&self, text: &[u8]) {
@@ -56,11 +56,11 @@ impl WorkerPipe {
     }
 
     /// Sends a message. A full pipe waits only for the supervisor to read, which does nothing else.
-    fn send(&self, letter: u8, text: &[u8]) {
+    fn send(&self, kind: u8, text: &[u8]) {
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let text = &text[..length as usize];
         // Without a supervisor nothing reads this: the kernel is about to end this process.
-        let _ = (&*self.0).write_all(&[&[letter][..], &length.to_ne_bytes(), text].concat());
+        let _ = (&*self.0).write_all(&[&[kind][..], &length.to_ne_bytes(), text].concat());
     }
 }
 
@@ -78,9 +78,9 @@ impl Granted {
 
 /// One message from the worker.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Message {
     /// For standard error.
-    Said(Vec<u8>),
+    Log(Vec<u8>),
     /// For standard output.
     Answer(Vec<u8>),
     /// The worker needs this many seconds more.
@@ -115,21 +115,21 @@ impl MessageReader {
     }
 
     /// The next whole word.
-    pub(super) fn next(&mut self) -> Option<Word> {
+    pub(super) fn next(&mut self) -> Option<Message> {
         loop {
             let length = u32::from_ne_bytes(self.begun.get(1..HEAD)?.try_into().ok()?) as usize;
             let end = HEAD.checked_add(length).filter(|end| *end <= self.begun.len())?;
             let word: Vec<u8> = self.begun.drain(..end).collect();
-            let (letter, text) = (word[0], word[HEAD..].to_vec());
-            match (letter, text.first().copied()) {
-                (SAID, _) => return Some(Word::Said(text)),
-                (ANSWER, _) => return Some(Word::Answer(text)),
-                (NEEDS, Some(seconds)) => return Some(Word::Needs(seconds)),
-                (ENDED, Some(code)) => return Some(Word::Ended(code)),
-                (KILLED, Some(signal)) => return Some(Word::Killed(signal)),
+            let (kind, text) = (word[0], word[HEAD..].to_vec());
+            match (kind, text.first().copied()) {
+                (LOG, _) => return Some(Message::Log(text)),
+                (ANSWER, _) => return Some(Message::Answer(text)),
+                (NEEDS, Some(seconds)) => return Some(Message::Needs(seconds)),
+                (ENDED, Some(code)) => return Some(Message::Ended(code)),
+                (KILLED, Some(signal)) => return Some(Message::Killed(signal)),
                 (BEGUN, _) => {
                     let pid = text.try_into().map(i32::from_ne_bytes).unwrap_or_default();
-                    return Some(Word::Begun(Pid::from_raw(pid)));
+                    return Some(Message::Begun(Pid::from_raw(pid)));
                 }
                 _ => {}
             }
@@ -147,7 +147,7 @@ mod tests {
         let mut line = MessageReader::new(reader);
         let long = vec![b'x'; 40_000];
         let worker_pipe = WorkerPipe::new(writer);
-        worker_pipe.say(b"one\n");
+        worker_pipe.log(b"one\n");
         worker_pipe.answer(&long);
         let _ = worker_pipe.needs(Duration::from_secs(600));
         worker_pipe.ended(124);
@@ -156,15 +156,19 @@ mod tests {
         while line.read() {
             words.extend(std::iter::from_fn(|| line.next()));
         }
-        let expected =
-            [Word::Said(b"one\n".to_vec()), Word::Answer(long), Word::Needs(255), Word::Ended(124)];
+        let expected = [
+            Message::Log(b"one\n".to_vec()),
+            Message::Answer(long),
+            Message::Needs(255),
+            Message::Ended(124),
+        ];
         assert_eq!(words, expected);
     }
 
     #[test]
     fn half_a_word_is_none() {
         let (reader, mut writer) = std::io::pipe().unwrap();
-        writer.write_all(&[&[SAID][..], &7_u32.to_ne_bytes(), b"half"].concat()).unwrap();
+        writer.write_all(&[&[LOG][..], &7_u32.to_ne_bytes(), b"half"].concat()).unwrap();
         drop(writer);
         let mut line = MessageReader::new(reader);
         assert!(line.read() && line.next().is_none() && !line.read());

@@ -3,13 +3,13 @@
 //! the endings. Time is passed in, so a test of a 40-minute wait takes a microsecond.
 
 mod devices;
+mod log_lines;
 mod policy;
 mod step;
-mod telling;
 
+pub(crate) use log_lines::sentence;
 pub use policy::Policy;
 pub use step::{Effect, Level, Line, Opening};
-pub(crate) use telling::sentence;
 
 use crate::condition::{ConditionType, Reason};
 use crate::ending::Ending;
@@ -19,11 +19,11 @@ use crate::rebuild;
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Outcome, Verdict};
 use devices::Devices;
+use log_lines::logged_parts;
 use std::time::Duration;
-use telling::said_of;
 
 /// Transitions logged between two heartbeats; a flapping node must not fill the disk.
-const MAX_SAID: u32 = 50;
+const MAX_LOGGED: u32 = 50;
 
 /// After an opening that failed everything must hold this long again, and twice as long
 /// after each further one, up to the limit.
@@ -58,7 +58,7 @@ pub struct Gate {
     exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
-    said: u32,
+    logged: u32,
     /// How often an opening failed.
     failed_openings: u32,
     /// nvidia-peermem.ko may be rebuilt when only that is wrong.
@@ -80,7 +80,7 @@ impl Gate {
             devices: Devices::default(),
             exempt: None,
             spent: Vec::new(),
-            said: 0,
+            logged: 0,
             failed_openings: 0,
             cures: false,
         }
@@ -153,13 +153,13 @@ impl Gate {
         let change = look.and_then(|look| self.take(now, look, &mut effects));
         let last = self.decide(now, has_looked);
         let is_change = change.is_some();
-        if let Some(change) = change.filter(|change| last.is_none() || self.says_more_than_close(change)) {
-            effects.extend(self.tell(now, cause, change));
+        if let Some(change) = change.filter(|change| last.is_none() || self.has_more_than_close(change)) {
+            effects.extend(self.log_change(now, cause, change));
         }
         if let Some(last) = last {
             effects.extend(self.close(now, last, Some(cause).filter(|_| is_change)));
-        } else if let Some(unsaid) = self.beat(now) {
-            effects.push(Effect::Say(self.heartbeat(now, &unsaid)));
+        } else if let Some(left_out) = self.beat(now) {
+            effects.push(Effect::Log(self.heartbeat(now, &left_out)));
             effects.push(Effect::Publish);
         }
         effects
@@ -170,7 +170,7 @@ impl Gate {
         self.charge(now);
         let mut effects = Vec::new();
         if let Some(change) = self.take(now, look, &mut effects) {
-            effects.extend(self.tell(now, cause, change));
+            effects.extend(self.log_change(now, cause, change));
         }
         effects
     }
@@ -183,16 +183,16 @@ impl Gate {
         while self.next_heartbeat <= now {
             self.next_heartbeat += self.policy.heartbeat;
         }
-        let unsaid = self.said.saturating_sub(MAX_SAID);
-        self.said = 0;
-        let more = format!(" ({unsaid} more changes since the last heartbeat)");
-        Some(if unsaid > 0 { more } else { String::new() })
+        let left_out = self.logged.saturating_sub(MAX_LOGGED);
+        self.logged = 0;
+        let more = format!(" ({left_out} more changes since the last heartbeat)");
+        Some(if left_out > 0 { more } else { String::new() })
     }
 
     /// Whether one more change may be logged before the next heartbeat.
-    pub fn may_tell(&mut self) -> bool {
-        self.said += 1;
-        self.said <= MAX_SAID
+    pub fn may_log(&mut self) -> bool {
+        self.logged += 1;
+        self.logged <= MAX_LOGGED
     }
 
     /// Ended from outside.
@@ -269,8 +269,8 @@ impl Gate {
         let verdict = self.believe(now, verdict, &identity, effects);
         let broke = self.settle_or_break(now, &verdict, &identity);
         let verdict = verdict.replacing(self.settled(now));
-        let before = self.verdict().map(said_of);
-        let is_change = before.as_ref() != Some(&said_of(&verdict)) || broke.is_some();
+        let before = self.verdict().map(logged_parts);
+        let is_change = before.as_ref() != Some(&logged_parts(&verdict)) || broke.is_some();
         self.look = Some(Look { verdict, identity, next_build });
         is_change.then_some(Change { broke })
     }
@@ -312,7 +312,7 @@ impl Gate {
         let before = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         if before.is_none_or(|c| c.reason != Reason::MarkerBelieved) {
             let about = Some((believed.r#type, believed.reason));
-            effects.push(Effect::Say(Line {
+            effects.push(Effect::Log(Line {
                 level: Level::Warn,
                 text: message,
                 about,

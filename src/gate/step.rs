@@ -49,7 +49,7 @@ pub struct Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Log this.
-    Say(Line),
+    Log(Line),
     /// The published state changed.
     Publish,
     /// Open, and step no more.

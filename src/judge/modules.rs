@@ -114,14 +114,14 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
         let message = format!("live: {}", expected.modules.join(", "));
         return Condition::new(ConditionType::ModulesLive, Reason::AllLive, message);
     };
-    let told: Vec<_> = not_live
+    let messages: Vec<_> = not_live
         .chunk_by(|(one, _), (next, _)| one == next)
         .map(|same| {
             let names: Vec<_> = same.iter().map(|(_, name)| *name).collect();
             format!("{}: {}", same[0].0.1, names.join(", "))
         })
         .collect();
-    Condition::new(ConditionType::ModulesLive, *reason, told.join("; "))
+    Condition::new(ConditionType::ModulesLive, *reason, messages.join("; "))
 }
 
 /// Both witnesses say that it is not loaded.

@@ -37,7 +37,7 @@ pub fn settings(survey: &Survey, own: &Variables) -> Settings {
         on_host: asked.installed(),
         in_container,
         operator: asked.operator(),
-        digest: asked.decisive().find_map(|(_, told)| told.get(DIGEST).cloned()),
+        digest: asked.decisive().find_map(|(_, environment)| environment.get(DIGEST).cloned()),
         node: asked.all().find_map(|process| Some(process.variable("NODE_NAME")?.to_owned())),
     }
 }
@@ -59,8 +59,8 @@ pub fn completed(settings: &Settings, own: &Variables) -> Variables {
     variables
 }
 
-fn answer(wish: &Setting) -> Option<&'static str> {
-    match wish {
+fn answer(setting: &Setting) -> Option<&'static str> {
+    match setting {
         Setting::On(_) => Some("true"),
         Setting::Off(_) => Some("false"),
         Setting::Unset | Setting::Unreadable(_) => None,
@@ -88,25 +88,25 @@ impl SettingSources<'_> {
 
     fn of_ours(&self, name: &str) -> Option<Setting> {
         let value = value_of(self.own, name)?.to_string_lossy();
-        let told = evidence(name, value.clone());
-        Some(if value == "true" { Setting::On(told) } else { Setting::Off(told) })
+        let set = evidence(name, value.clone());
+        Some(if value == "true" { Setting::On(set) } else { Setting::Off(set) })
     }
 
     /// The first process with this setting.
     fn of_processes(&self, name: &str) -> Option<Evidence> {
-        let is_told = |process: &&Process| process.variable(name) == Some("true");
-        let process = self.all().find(is_told)?;
+        let is_set = |process: &&Process| process.variable(name) == Some("true");
+        let process = self.all().find(is_set)?;
         Some(evidence(process.directory.join("environ").display(), format!("{name}=true")))
     }
 
-    /// Who would have it, and has it not.
-    fn silence(&self, name: &str) -> Option<Evidence> {
+    /// A process that would have this setting, and lacks it.
+    fn unset(&self, name: &str) -> Option<Evidence> {
         let (process, _) = self.decisive().next()?;
         Some(evidence(process.directory.join("environ").display(), format!("{name} is not true")))
     }
 
-    /// Who would say it cannot be heard.
-    fn unheard(&self) -> Option<Unreadable> {
+    /// The first process that would have a setting and cannot be read.
+    fn unreadable_process(&self) -> Option<Unreadable> {
         let decisive = self.all().filter(|process| DECISIVE.contains(&process.role));
         let mut unreadable = decisive.filter_map(|process| process.environment.as_ref()?.as_ref().err());
         unreadable.next().or(self.survey.processes.hidden()).cloned()
@@ -114,11 +114,14 @@ impl SettingSources<'_> {
 
     fn rdma(&self) -> Setting {
         let of_process = || self.of_processes(RDMA).map(Setting::On);
-        let of_silence = || self.silence(RDMA).map(Setting::Off);
-        let unheard = || self.unheard().map(Setting::Unreadable);
+        let of_unset = || self.unset(RDMA).map(Setting::Off);
+        let unreadable_process = || self.unreadable_process().map(Setting::Unreadable);
         let own = self.of_ours(RDMA);
-        let said = own.or_else(of_process).or_else(of_silence).or_else(|| self.left_behind());
-        said.or_else(|| self.asked_by_host().map(Setting::On)).or_else(unheard).unwrap_or_default()
+        let stated = own.or_else(of_process).or_else(of_unset).or_else(|| self.left_behind());
+        stated
+            .or_else(|| self.asked_by_host().map(Setting::On))
+            .or_else(unreadable_process)
+            .unwrap_or_default()
     }
 
     /// The setting in files left by containers that are not running now.
@@ -130,14 +133,14 @@ impl SettingSources<'_> {
                 .lines()
                 .map(str::trim)
                 .find(|line| line.starts_with("GPU_DIRECT_RDMA_ENABLED:"))?;
-            Some(wish(line.ends_with("true"), evidence(path.display(), line)))
+            Some(setting(line.ends_with("true"), evidence(path.display(), line)))
         };
         let of_build = || {
             let (_, build) = self.survey.pods.builds().find(|(pod, _)| pod.is_here)?;
             let environment = build.environment.as_ref()?;
             let value = environment.get(RDMA).map_or("not there", String::as_str);
             let source = build.directory.join("env");
-            Some(wish(value == "true", evidence(source.display(), format!("{RDMA} is {value}"))))
+            Some(setting(value == "true", evidence(source.display(), format!("{RDMA} is {value}"))))
         };
         let of_pod = || {
             let pod = self.survey.pods.with(PEERMEM_CONTAINER).filter(|pod| pod.is_here)?;
@@ -158,9 +161,12 @@ impl SettingSources<'_> {
 
     fn host_mofed(&self) -> Setting {
         let own = self.of_ours(HOST_MOFED);
-        let said = own.or_else(|| self.of_processes(HOST_MOFED).map(Setting::On));
-        let of_silence = || self.of_processes(RDMA).and(self.silence(HOST_MOFED)).map(Setting::Off);
-        said.or_else(of_silence).or_else(|| self.unheard().map(Setting::Unreadable)).unwrap_or_default()
+        let stated = own.or_else(|| self.of_processes(HOST_MOFED).map(Setting::On));
+        let of_unset = || self.of_processes(RDMA).and(self.unset(HOST_MOFED)).map(Setting::Off);
+        stated
+            .or_else(of_unset)
+            .or_else(|| self.unreadable_process().map(Setting::Unreadable))
+            .unwrap_or_default()
     }
 
     /// The operator names a `DaemonSet` of precompiled drivers for their kernel.
@@ -205,6 +211,6 @@ impl SettingSources<'_> {
     }
 }
 
-fn wish(yes: bool, told: Evidence) -> Setting {
-    if yes { Setting::On(told) } else { Setting::Off(told) }
+fn setting(yes: bool, evidence: Evidence) -> Setting {
+    if yes { Setting::On(evidence) } else { Setting::Off(evidence) }
 }

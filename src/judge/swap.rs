@@ -51,8 +51,8 @@ impl Glimpse {
 /// container has run here since boot, and the one that is loaded may be a host's.
 #[must_use]
 pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_marked: bool) -> Glimpse {
-    let is_told = was_marked || !matches!(marker, Marker::ParentMissing(_));
-    let no_marker = no_marker(expected, marker).filter(|_| is_told);
+    let is_evidence = was_marked || !matches!(marker, Marker::ParentMissing(_));
+    let no_marker = no_marker(expected, marker).filter(|_| is_evidence);
     let swap = no_marker.or_else(|| going(expected, modules));
     Glimpse { peermem: presence(modules), swap, holder: None }
 }

@@ -177,7 +177,7 @@ impl Keep {
         // What the state has said already.
         let cause = if sentence.to_lowercase() == state { String::new() } else { format!(": {sentence}") };
         let text = format!("still {state} after {spent}{cause}{untold}");
-        vec![Effect::Say(self.line(now, level, text, None)), Effect::Publish]
+        vec![Effect::Log(self.line(now, level, text, None)), Effect::Publish]
     }
 
     /// Takes in the result of an action.
@@ -196,40 +196,40 @@ impl Keep {
     fn after(&mut self, now: BootTime, done: Done) -> (Phase, Level, String) {
         let is_about_swap = matches!(done, Done::Overlapped(_));
         match done {
-            Done::Loaded(said) | Done::Overlapped(said) => {
+            Done::Loaded(message) | Done::Overlapped(message) => {
                 self.ledger.loaded();
                 self.peermem = Presence::Live { uses: Some(0) };
-                (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, said)
+                (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
             }
-            Done::Found(said) => {
+            Done::Found(message) => {
                 // The look that follows sees by whom, and how it is used.
                 self.peermem = Presence::Unknown;
-                (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, said)
+                (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, message)
             }
-            Done::Refused(failure, said) => {
+            Done::Refused(failure, message) => {
                 self.ledger.refused(failure);
                 self.hold_on(now);
                 let refused = RefusedLoad { on: self.evidence, may_pass: failure.may_pass_unseen() };
-                (Phase::Blocked { refused: Some(refused) }, Level::Error, said)
+                (Phase::Blocked { refused: Some(refused) }, Level::Error, message)
             }
-            Done::Postponed(failure, said) => {
+            Done::Postponed(failure, message) => {
                 self.ledger.refused(failure);
                 self.hold_on(now);
-                let text = format!("not loaded yet: {said}");
-                (Phase::Waiting { last_try: Some(said) }, Level::Warn, text)
+                let text = format!("not loaded yet: {message}");
+                (Phase::Waiting { last_try: Some(message) }, Level::Warn, text)
             }
-            Done::Unloaded(said) => {
+            Done::Unloaded(message) => {
                 self.gone();
                 self.load_from = now + PAUSE;
-                (Phase::WAITING, Level::Info, said)
+                (Phase::WAITING, Level::Info, message)
             }
-            Done::NotUnloaded(said) => {
+            Done::NotUnloaded(message) => {
                 let (by, retry) = match self.phase {
                     Phase::Yielding { by, retry, .. } => (by, retry),
                     _ => (self.phase.loaded_by().unwrap_or(LoadedBy::Another), RETRY),
                 };
                 let phase = Phase::Yielding { by, from: now + retry, retry: (retry * 2).min(BUSY) };
-                (phase, Level::Warn, said)
+                (phase, Level::Warn, message)
             }
         }
     }
@@ -345,8 +345,8 @@ impl Keep {
         };
         let phase = Phase::Loaded { by, is_about_swap };
         let was_about_swap = matches!(self.phase, Phase::Loaded { is_about_swap: true, .. });
-        let is_said = self.message == text || !is_about_swap && !was_about_swap;
-        if self.state() == State::Loaded && is_said {
+        let is_known = self.message == text || !is_about_swap && !was_about_swap;
+        if self.state() == State::Loaded && is_known {
             self.phase = phase;
         } else {
             self.enter(now, phase, Level::Info, text, Some(cause), response);
@@ -419,8 +419,8 @@ impl Keep {
         cause: Option<&Cause>,
         response: &mut Response,
     ) {
-        if self.gate.may_tell() {
-            response.effects.push(Effect::Say(self.line(now, level, text.clone(), cause)));
+        if self.gate.may_log() {
+            response.effects.push(Effect::Log(self.line(now, level, text.clone(), cause)));
         }
         self.change(now, phase, text, response);
     }

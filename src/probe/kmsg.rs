@@ -27,21 +27,21 @@ impl KernelLog {
     }
 
     /// The lines since then, without time stamps; those that have been overwritten meanwhile are left out.
-    pub fn said(self) -> Seen<Vec<String>> {
+    pub fn lines(self) -> Seen<Vec<String>> {
         let mut file = self.0?;
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         let mut record = [0; RECORD];
         for _ in 0..MAX_RECORDS {
             match file.read(&mut record) {
                 Ok(0) => break,
-                Ok(length) => said.extend(text(&record[..length])),
+                Ok(length) => lines.extend(text(&record[..length])),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // EPIPE: older records are gone; EINTR: nothing was read.
                 Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(unreadable(Path::new(KMSG), &error)),
             }
         }
-        Ok(said)
+        Ok(lines)
     }
 }
 

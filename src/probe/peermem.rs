@@ -243,7 +243,7 @@ impl Reading<'_> {
             _ => return Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
         };
         let (crcs, built_into) = match headers::peer_memory(root, &path) {
-            Ok(said) => said,
+            Ok(found) => found,
             Err(unreadable) => return Offer::Unknown(format!("{why}, and {unreadable}")),
         };
         match (&self.seen.symbols, built_into) {

@@ -50,8 +50,8 @@ pub fn built(root: &Path) -> Vec<Build> {
 }
 
 fn kubelet(processes: &Processes) -> PathBuf {
-    let told = processes.of(Role::Kubelet).find_map(|kubelet| kubelet.option(&["--root-dir"]));
-    told.map_or_else(|| KUBELET.into(), PathBuf::from)
+    let option = processes.of(Role::Kubelet).find_map(|kubelet| kubelet.option(&["--root-dir"]));
+    option.map_or_else(|| KUBELET.into(), PathBuf::from)
 }
 
 fn pod(root: &Path, directory: &Path, uid: String) -> Pod {

@@ -55,7 +55,7 @@ fn one(proc: &Path, pid: u32, booted: Option<i64>) -> Option<Process> {
         started: started(&directory, booted),
         pod: pod(&cgroups),
         has_literal_cgroup: cgroups.contains(LITERAL),
-        environment: sign.is_told.then(|| environment(&directory.join("environ"))),
+        environment: sign.has_settings.then(|| environment(&directory.join("environ"))),
         name,
         directory,
     })

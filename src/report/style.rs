@@ -45,9 +45,10 @@ impl Style {
             is_set("CLICOLOR_FORCE") && value_of(variables, "CLICOLOR_FORCE").is_some_and(|v| v != "0");
         let is_dumb = value_of(variables, "TERM").is_some_and(|term| term == "dumb");
         let is_coloured = !is_set("NO_COLOR") && (is_forced || terminal.is_some() && !is_dumb);
-        let said = || value_of(variables, "COLUMNS")?.to_str()?.parse().ok();
+        let of_variable = || value_of(variables, "COLUMNS")?.to_str()?.parse().ok();
         // A terminal that does not know its size says 0.
-        let columns = terminal.or_else(said).filter(|columns| *columns > 0).map_or(COLUMNS, usize::from);
+        let columns =
+            terminal.or_else(of_variable).filter(|columns| *columns > 0).map_or(COLUMNS, usize::from);
         Self { columns: columns.max(NARROWEST), is_coloured }
     }
 
@@ -121,9 +122,9 @@ mod tests {
     #[test]
     fn the_page_is_as_wide_as_the_terminal() {
         let columns =
-            |terminal, said: &str| Style::new(terminal, &vec![("COLUMNS".into(), said.into())]).columns;
+            |terminal, set: &str| Style::new(terminal, &vec![("COLUMNS".into(), set.into())]).columns;
         let of_terminal = |terminal| columns(terminal, "100");
         assert_eq!([None, Some(0), Some(132), Some(7)].map(of_terminal), [100, 80, 132, 40]);
-        assert_eq!(["", "0", "-3", "x", "99999999"].map(|said| columns(None, said)), [80; 5]);
+        assert_eq!(["", "0", "-3", "x", "99999999"].map(|set| columns(None, set)), [80; 5]);
     }
 }

@@ -54,7 +54,7 @@ pub struct Sign {
     /// Whether it runs in a pod; `None` where either will do.
     pub in_pod: Option<bool>,
     /// The operator has put its settings into its environment.
-    pub is_told: bool,
+    pub has_settings: bool,
 }
 
 const fn sign(
@@ -62,9 +62,9 @@ const fn sign(
     names: &'static [&'static str],
     argument: &'static str,
     in_pod: Option<bool>,
-    is_told: bool,
+    has_settings: bool,
 ) -> Sign {
-    Sign { role, names, argument, in_pod, is_told }
+    Sign { role, names, argument, in_pod, has_settings }
 }
 
 /// The first that fits counts. doca-driver-build, k8s-driver-manager, gpu-driver-container, gpu-operator,

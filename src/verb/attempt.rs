@@ -7,7 +7,7 @@ use cleared::{Against, Cleared};
 
 use super::watch::Watch;
 use crate::act::exec::Unrunnable;
-use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason, Status};
 use crate::gate::Gate;
@@ -28,7 +28,7 @@ pub(super) struct Loader<'a> {
     /// Another is found where the driver shows its root elsewhere by now.
     pub(super) modprobe: Modprobe,
     pub(super) arguments: &'a [OsString],
-    pub(super) words: Words,
+    pub(super) output: OutputMode,
     /// Asked now and then while modprobe runs: true breaks it off.
     pub(super) is_late: &'a mut dyn FnMut(&Watch) -> bool,
 }
@@ -105,7 +105,7 @@ impl Loader<'_> {
     fn load(&mut self, watch: &mut Watch, gate: &Gate, cleared: &Cleared) -> Tried {
         let log = KernelLog::from_now();
         tracing::info!("loading: {}", self.modprobe.shown(self.arguments));
-        match self.run_modprobe(self.arguments, self.words, watch) {
+        match self.run_modprobe(self.arguments, self.output, watch) {
             Ok(ran) => prove(watch, gate, cleared, &ran, log),
             Err(tried) => tried,
         }
@@ -115,7 +115,7 @@ impl Loader<'_> {
     fn plan(&mut self, watch: &Watch) -> Result<ModprobePlan, Tried> {
         let mut arguments = vec![OsString::from("--show-depends")];
         arguments.extend(self.arguments.iter().cloned());
-        match self.run_modprobe(&arguments, Words::Kept, watch)? {
+        match self.run_modprobe(&arguments, OutputMode::Kept, watch)? {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
             // It was killed, or ended without a word: that is not a answer.
             Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(again(
@@ -132,11 +132,16 @@ impl Loader<'_> {
         }
     }
 
-    fn run_modprobe(&mut self, arguments: &[OsString], words: Words, watch: &Watch) -> Result<Ran, Tried> {
+    fn run_modprobe(
+        &mut self,
+        arguments: &[OsString],
+        output: OutputMode,
+        watch: &Watch,
+    ) -> Result<Ran, Tried> {
         let signals = watch.wakes().signals();
         let begun = now();
         let mut came = begun;
-        let ran = self.modprobe.run(arguments, words, signals.fd(), || {
+        let ran = self.modprobe.run(arguments, output, signals.fd(), || {
             let signal = signals.take_one().map(BrokenOff::Signal);
             came = now();
             signal.or_else(|| (self.is_late)(watch).then_some(BrokenOff::Late))
@@ -203,7 +208,7 @@ const UNDECIDED: [Reason; 3] = [Reason::WitnessesDisagree, Reason::ModuleLoading
 
 /// Whether it is live now; if not, why.
 fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: KernelLog) -> Tried {
-    let said = log.said();
+    let kernel_log = log.lines();
     let inspected = watch.seen().and_then(file);
     let is_packed = inspected.is_some_and(|(path, _)| path.extension().is_some_and(|suffix| suffix != "ko"));
     let info = inspected.map(|(_, info)| info.clone());
@@ -226,7 +231,7 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
     let attempt = Attempt {
         code: ran.code,
         stderr: &ran.stderr,
-        log: &said,
+        log: &kernel_log,
         file: info.as_ref(),
         is_packed,
         others: &cleared.plan().others,
@@ -336,7 +341,9 @@ mod tests {
         };
         // Its own directory is new.
         let loaded = ends(look(None, 1, &[("ib_core", 1), ("nvidia_peermem", 9)]));
-        assert!(matches!(loaded, Some(Tried::Live(said, Some(0))) if said == "loaded: as the test says"));
+        assert!(
+            matches!(loaded, Some(Tried::Live(message, Some(0))) if message == "loaded: as the test says")
+        );
         assert!(overlap(look(None, 1, &[("ib_core", 2), ("nvidia_peermem", 9)])).contains("ib_core"));
         assert!(overlap(look(None, 2, &[("ib_core", 1)])).contains("marker"));
         assert!(overlap(look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)])).contains("MarkerPresent"));

@@ -96,8 +96,8 @@ impl<'a> Held<'a> {
     fn carry_out(&mut self, effects: Vec<Effect>) -> Option<Effect> {
         for effect in effects {
             match effect {
-                Effect::Say(line) => {
-                    log::say(&line);
+                Effect::Log(line) => {
+                    log::write(&line);
                     self.last_words = line.text;
                 }
                 Effect::Publish => self.publish(),

@@ -8,14 +8,14 @@ use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised,
 };
 use super::publisher::{Files, Publisher};
-use super::rebuilder::{Healed, Rebuilder};
+use super::rebuilder::{RebuildEnd, Rebuilder};
 use super::slow_command::SlowCommandWatch;
 use super::watch::Watch;
 use super::{Start, Stop};
 use crate::act::exec::Unrunnable;
 use crate::act::last_words::LastWords;
 use crate::act::log;
-use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::act::supervisor::Terms;
 use crate::cli::KeepArgs;
 use crate::cli::Rebuild;
@@ -165,7 +165,7 @@ impl<'a> Sidecar<'a> {
     fn new(service: &'a Service, signals: &'a Signals) -> Self {
         let watch = Watch::new(&service.node, signals);
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
-        keep.cure(service.rebuilder.wish != Rebuild::Off);
+        keep.cure(service.rebuilder.mode != Rebuild::Off);
         let publisher = Publisher::new(&service.files, service.policy.heartbeat);
         Self { service, watch, keep, rmmod: None, publisher, signal: None }
     }
@@ -297,7 +297,7 @@ impl<'a> Sidecar<'a> {
         let mut is_new = false;
         for effect in effects {
             match effect {
-                Effect::Say(line) => log::say(&line),
+                Effect::Log(line) => log::write(&line),
                 Effect::Publish | Effect::Open(_) => is_new = true,
                 Effect::End(ending) => return ControlFlow::Break(ending),
             }
@@ -312,29 +312,31 @@ impl<'a> Sidecar<'a> {
     fn rebuild(&mut self) -> Option<Done> {
         let (keep, publisher) = (&self.keep, &mut self.publisher);
         let heartbeat = self.service.policy.heartbeat;
-        let mut vigil = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
-        let healed = self.service.rebuilder.heal(&mut self.watch, keep.gate(), &mut |watch| {
+        let mut slow_command = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
+        let end = self.service.rebuilder.rebuild(&mut self.watch, keep.gate(), &mut |watch| {
             // It has a limit of its own.
             publisher.systemd.feed();
-            if vigil.tell() {
+            if slow_command.warn_if_slow() {
                 publisher.publish(keep, watch);
             }
         });
-        self.keep.rebuilt(healed.conclusion(), vigil.spent());
-        let sentence = healed.sentence();
-        match healed {
-            Healed::Installed(said) => {
-                tracing::info!("{said}");
+        self.keep.rebuilt(end.conclusion(), slow_command.spent());
+        let sentence = end.sentence();
+        match end {
+            RebuildEnd::Installed(message) => {
+                tracing::info!("{message}");
                 self.load()
             }
-            Healed::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
+            RebuildEnd::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
                 Some(Done::Refused(LoadFailure::Rebuild, sentence))
             }
-            Healed::Refused(_) | Healed::Swapping(_) => Some(Done::Postponed(LoadFailure::Rebuild, sentence)),
-            Healed::Failed(_) | Healed::TimedOut(_) | Healed::Ordered(_) => {
+            RebuildEnd::Refused(_) | RebuildEnd::Swapping(_) => {
+                Some(Done::Postponed(LoadFailure::Rebuild, sentence))
+            }
+            RebuildEnd::Failed(_) | RebuildEnd::TimedOut(_) | RebuildEnd::Ordered(_) => {
                 Some(Done::Refused(LoadFailure::Rebuild, sentence))
             }
-            Healed::Signal(signal, since) => {
+            RebuildEnd::Signal(signal, since) => {
                 self.signal = Some((signal, since));
                 None
             }
@@ -349,17 +351,17 @@ impl<'a> Sidecar<'a> {
         };
         let arguments = [&["nvidia-peermem".into()], self.service.parameters.as_slice()].concat();
         let (keep, publisher) = (&self.keep, &mut self.publisher);
-        let mut vigil =
+        let mut slow_command =
             SlowCommandWatch::over("loading nvidia_peermem", SLOW.0, self.service.policy.heartbeat);
         let mut loader = Loader {
             modprobe,
             arguments: &arguments,
-            words: Words::Kept,
+            output: OutputMode::Kept,
             is_late: &mut |watch| {
-                if vigil.spent() < HUNG.0 {
+                if slow_command.spent() < HUNG.0 {
                     publisher.systemd.feed();
                 }
-                if vigil.tell() {
+                if slow_command.warn_if_slow() {
                     publisher.publish(keep, watch);
                 }
                 // A service stays, and so does what hangs.
@@ -384,29 +386,30 @@ impl<'a> Sidecar<'a> {
     }
 
     /// Unloads the module. Messages that are still unsaid come after it, so it is not late; unless it hangs.
-    fn unload(&mut self, unsaid: &mut Vec<Effect>) -> Done {
+    fn unload(&mut self, waiting: &mut Vec<Effect>) -> Done {
         let find = || self.service.tools.rmmod(driver_root(&self.watch));
         let rmmod = match self.rmmod.take().map_or_else(find, Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
         };
         let signals = self.watch.wakes().signals();
-        let mut vigil = SlowCommandWatch::over("rmmod nvidia_peermem", SLOW.1, self.service.policy.heartbeat);
-        let begun = vigil.begun;
-        let ran = rmmod.run(&["nvidia_peermem".into()], Words::Kept, signals.fd(), || {
-            if vigil.is_long() {
-                unsaid.retain(|effect| match effect {
-                    Effect::Say(line) => {
-                        log::say(line);
+        let mut slow_command =
+            SlowCommandWatch::over("rmmod nvidia_peermem", SLOW.1, self.service.policy.heartbeat);
+        let begun = slow_command.begun;
+        let ran = rmmod.run(&["nvidia_peermem".into()], OutputMode::Kept, signals.fd(), || {
+            if slow_command.is_long() {
+                waiting.retain(|effect| match effect {
+                    Effect::Log(line) => {
+                        log::write(line);
                         false
                     }
                     _ => true,
                 });
             }
-            if vigil.spent() < HUNG.1 {
+            if slow_command.spent() < HUNG.1 {
                 self.publisher.systemd.feed();
             }
-            if vigil.tell() {
+            if slow_command.warn_if_slow() {
                 self.publisher.publish(&self.keep, &self.watch);
             }
             // Each must be taken, but the first counts.

@@ -6,14 +6,14 @@ use super::held::{Held, Hold};
 use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
 };
-use super::rebuilder::{Healed, Rebuilder};
+use super::rebuilder::{RebuildEnd, Rebuilder};
 use super::slow_command::SlowCommandWatch;
 use super::{Start, Stop};
 use crate::act::WorkerPipe;
 use crate::act::exec::Unrunnable;
 use crate::act::last_words::LastWords;
 use crate::act::log;
-use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::act::supervisor::Terms;
 use crate::cli::LoadArgs;
 use crate::cli::Rebuild;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
         let asked = LoadRequest {
             modprobe: &modprobe,
             arguments: &arguments,
-            words: Words::Kept,
+            output: OutputMode::Kept,
             worker_pipe,
             rebuilder: &rebuilder,
         };
@@ -155,8 +155,8 @@ fn without_a_look(
     signals: &Signals,
 ) -> Result<Ending, Stop> {
     tracing::warn!("loading without a look: the gate is disabled: {reason}");
-    let ran =
-        modprobe.run(arguments, Words::Passed, signals.fd(), || signals.take_one().map(BrokenOff::Signal))?;
+    let ran = modprobe
+        .run(arguments, OutputMode::Passed, signals.fd(), || signals.take_one().map(BrokenOff::Signal))?;
     Ok(match ran {
         Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
         Ran { code: 0, .. } => Ending::Opened,
@@ -174,8 +174,8 @@ pub(super) struct LoadRequest<'a> {
     pub(super) modprobe: &'a Modprobe,
     /// Its arguments.
     pub(super) arguments: &'a [OsString],
-    /// Where modprobe's words go.
-    pub(super) words: Words,
+    /// Where modprobe's output goes.
+    pub(super) output: OutputMode,
     /// For a load that the deadline finds under way.
     pub(super) worker_pipe: &'a WorkerPipe,
     /// For a module file that has to be rebuilt.
@@ -197,7 +197,7 @@ impl LoadRequest<'_> {
     /// Holds, loads, proves.
     pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> LoadEnd {
         let mut held = Held::new(asked, signals);
-        held.gate.cure(self.rebuilder.wish != Rebuild::Off);
+        held.gate.cure(self.rebuilder.mode != Rebuild::Off);
         if let Some(sentence) = self.hopeless(&mut held) {
             return refused(&sentence, None, last_words);
         }
@@ -212,7 +212,7 @@ impl LoadRequest<'_> {
                 },
                 Effect::Open(_) => return LoadEnd::Open,
                 Effect::End(ending) => return ended(&held, ending, &last_try, last_words),
-                Effect::Say(_) | Effect::Publish => continue,
+                Effect::Log(_) | Effect::Publish => continue,
             }
             match self.attempt(&mut held) {
                 Tried::Overlapped(how) => {
@@ -269,39 +269,39 @@ impl LoadRequest<'_> {
         let mut rebuilder = self.rebuilder.clone();
         rebuilder.limit =
             deadline.map_or(rebuilder.limit, |deadline| rebuilder.limit.min(deadline.saturating_sub(now())));
-        let mut vigil = SlowCommandWatch::over(
+        let mut slow_command = SlowCommandWatch::over(
             "rebuilding nvidia-peermem.ko",
             held.asked().policy.heartbeat,
             held.asked().policy.heartbeat,
         );
         let mut next = Duration::ZERO;
-        let came = rebuilder.heal(&mut held.watch, &held.gate, &mut |_| {
-            vigil.tell();
-            if vigil.spent() >= next {
+        let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| {
+            slow_command.warn_if_slow();
+            if slow_command.spent() >= next {
                 // What follows the build, depmod above all, is better finished than broken off.
                 let _ = self.worker_pipe.needs(HANGS);
-                next = vigil.spent() + Duration::from_secs(1);
+                next = slow_command.spent() + Duration::from_secs(1);
             }
         });
         let sentence = came.sentence();
         match came {
-            Healed::Installed(said) => {
-                tracing::info!("{said}");
+            RebuildEnd::Installed(message) => {
+                tracing::info!("{message}");
                 ControlFlow::Continue(true)
             }
-            Healed::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
+            RebuildEnd::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
                 ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
             }
-            Healed::Swapping(_) | Healed::Refused(_) => {
+            RebuildEnd::Swapping(_) | RebuildEnd::Refused(_) => {
                 tracing::warn!("{sentence}");
                 held.hold_on();
                 ControlFlow::Continue(false)
             }
-            Healed::Signal(signal, _) => {
+            RebuildEnd::Signal(signal, _) => {
                 let ending = held.signalled(signal);
                 ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
             }
-            Healed::TimedOut(_) if deadline.is_some_and(|deadline| now() >= deadline) => {
+            RebuildEnd::TimedOut(_) if deadline.is_some_and(|deadline| now() >= deadline) => {
                 let sentence = format!("give up: the deadline passed: {sentence}");
                 tracing::error!("{sentence}");
                 ControlFlow::Break(LoadEnd::Ended(last_words.leave(
@@ -310,7 +310,7 @@ impl LoadRequest<'_> {
                     held.verdict(),
                 )))
             }
-            Healed::Failed(_) | Healed::TimedOut(_) | Healed::Ordered(_) => {
+            RebuildEnd::Failed(_) | RebuildEnd::TimedOut(_) | RebuildEnd::Ordered(_) => {
                 ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
             }
         }
@@ -318,14 +318,15 @@ impl LoadRequest<'_> {
 
     fn attempt(&self, held: &mut Held) -> Tried {
         let granted = self.worker_pipe.needs(HANGS);
-        let mut vigil = SlowCommandWatch::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
+        let mut slow_command =
+            SlowCommandWatch::over("loading nvidia_peermem", SLOW, held.asked().policy.heartbeat);
         let mut loader = Loader {
             modprobe: self.modprobe.clone(),
             arguments: self.arguments,
-            words: self.words,
+            output: self.output,
             is_late: &mut |_| {
-                vigil.tell();
-                granted.is_spent(vigil.spent())
+                slow_command.warn_if_slow();
+                granted.is_spent(slow_command.spent())
             },
         };
         loader.attempt(&mut held.watch, &held.gate)

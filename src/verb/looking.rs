@@ -65,7 +65,7 @@ pub fn supervised(
     Ok(match finished {
         WorkerEnd::Ended(0) => SupervisedEnd::Ended(Ending::Opened),
         WorkerEnd::Ended(code) => SupervisedEnd::Ended(Ending::Passed(code)),
-        WorkerEnd::Unheard(error) => {
+        WorkerEnd::AnswerLost(error) => {
             return Err(anyhow::Error::from(error).context("cannot write to standard output").into());
         }
         WorkerEnd::Killed(signal) => SupervisedEnd::Ended(killed(&start.last_words, signal)),
@@ -80,7 +80,7 @@ fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
             and raise the \
          container's memory limit"
     );
-    say_briefly(|| _ = last_words.say(Ending::Failed, &sentence));
+    log_briefly(|| _ = last_words.report(Ending::Failed, &sentence));
     Ending::Failed
 }
 
@@ -90,13 +90,13 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Ends a wait whose look hangs, and logs why.
 pub(super) fn end_hung(start: &Start, hung: &Hung) -> Ending {
     let ending = hung.signal.map_or(Ending::TimedOut, Ending::Signal);
-    say_briefly(|| _ = start.last_words.say(ending, &hung.sentence()));
+    log_briefly(|| _ = start.last_words.report(ending, &hung.sentence()));
     ending
 }
 
 /// Logs something that may itself hang.
-pub fn say_briefly(say: impl FnOnce()) {
-    if let Err(error) = subtask::briefly(LAST_WORDS, say) {
+pub fn log_briefly(report: impl FnOnce()) {
+    if let Err(error) = subtask::briefly(LAST_WORDS, report) {
         log::exclaim(&format!("cannot start a process for the last words: {}", errno::words(&error)));
     }
 }

@@ -81,17 +81,19 @@ impl Stop {
             }
             // That file is no place for last words.
             Self::Refused(refusal @ Misuse::Misplaced(_)) => {
-                LastWords::default().say(Ending::Refused, &refusal.to_string())
+                LastWords::default().report(Ending::Refused, &refusal.to_string())
             }
-            Self::Refused(refusal) => last_words.say(Ending::Refused, refusal.to_string().trim_end()),
-            Self::CannotRun(why) => last_words.say(why.ending, &format!("error: {}", escaped(&why.message))),
+            Self::Refused(refusal) => last_words.report(Ending::Refused, refusal.to_string().trim_end()),
+            Self::CannotRun(why) => {
+                last_words.report(why.ending, &format!("error: {}", escaped(&why.message)))
+            }
             Self::Failed(error) => failed(last_words, error),
         }
     }
 }
 
 fn failed(last_words: &LastWords, error: &anyhow::Error) -> Ending {
-    last_words.say(Ending::Failed, &format!("error: {}", escaped(&format!("{error:#}"))))
+    last_words.report(Ending::Failed, &format!("error: {}", escaped(&format!("{error:#}"))))
 }
 
 impl From<Misuse> for Stop {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Verbs that look once and answer on standard output.
 
-use super::looking::{ONE_LOOK, SupervisedEnd, say_briefly, signals, style, supervised};
+use super::looking::{ONE_LOOK, SupervisedEnd, log_briefly, signals, style, supervised};
 use super::{Start, Stop};
 use crate::act::supervisor::{Hung, Terms};
 use crate::act::{self, log};
@@ -34,7 +34,7 @@ pub fn one_look(
 
 fn hangs(hung: &Hung, format: AnswerFormat, style: Style, signals: &Signals) -> Result<Ending, Stop> {
     if let Some(signal) = hung.signal {
-        say_briefly(|| log::exclaim(&hung.sentence()));
+        log_briefly(|| log::exclaim(&hung.sentence()));
         return Ok(Ending::Signal(signal));
     }
     let doubt = Doubt {

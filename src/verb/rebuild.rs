@@ -3,7 +3,7 @@
 
 use super::held::{Held, Hold};
 use super::looking::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
-use super::rebuilder::{Healed, Rebuilder, depmod};
+use super::rebuilder::{RebuildEnd, Rebuilder, depmod};
 use super::{Start, Stop};
 use crate::act::answer;
 use crate::act::build_dir::{self, BuildDir, Closed};
@@ -56,8 +56,8 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     // What is judged must be what modprobe finds in that root.
     node.places.finds_driver = false;
     let last_words = last_words(&node.places.marker, start)?;
-    let wish = if args.heal.rebuild == Rebuild::Off { Rebuild::Auto } else { args.heal.rebuild.clone() };
-    let mut rebuilder = Rebuilder::new(wish, args.heal.rebuild_timeout, start.variables);
+    let mode = if args.heal.rebuild == Rebuild::Off { Rebuild::Auto } else { args.heal.rebuild.clone() };
+    let mut rebuilder = Rebuilder::new(mode, args.heal.rebuild_timeout, start.variables);
     rebuilder.is_asked = true;
     let asked = Hold { node, policy: POLICY, metrics: None };
     let mut held = Held::new(&asked, signals);
@@ -84,19 +84,19 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
             Err(obstacle) => Ok(refused(&obstacle, &last_words)),
         };
     }
-    let came = rebuilder.heal(&mut held.watch, &held.gate, &mut |_| {});
+    let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| {});
     let sentence = came.sentence();
     Ok(match came {
-        Healed::Installed(said) | Healed::Ordered(said) => {
-            tracing::info!("{said}");
-            answer(&format!("{}\n", crate::text::escaped(&said)))?;
+        RebuildEnd::Installed(message) | RebuildEnd::Ordered(message) => {
+            tracing::info!("{message}");
+            answer(&format!("{}\n", crate::text::escaped(&message)))?;
             Ending::Opened
         }
-        Healed::Refused(obstacle) => refused(&obstacle, &last_words),
-        Healed::Swapping(_) => ended(Ending::Blocked, &sentence, &last_words),
-        Healed::Failed(_) => ended(Ending::Failed, &sentence, &last_words),
-        Healed::TimedOut(_) => ended(Ending::TimedOut, &sentence, &last_words),
-        Healed::Signal(signal, _) => ended(Ending::Signal(signal), &sentence, &last_words),
+        RebuildEnd::Refused(obstacle) => refused(&obstacle, &last_words),
+        RebuildEnd::Swapping(_) => ended(Ending::Blocked, &sentence, &last_words),
+        RebuildEnd::Failed(_) => ended(Ending::Failed, &sentence, &last_words),
+        RebuildEnd::TimedOut(_) => ended(Ending::TimedOut, &sentence, &last_words),
+        RebuildEnd::Signal(signal, _) => ended(Ending::Signal(signal), &sentence, &last_words),
     })
 }
 

@@ -8,7 +8,7 @@ use super::watch::Watch;
 use crate::act::build::{BuildCommand, Built};
 use crate::act::build_dir::{self, BuildDir, Closed, Copy};
 use crate::act::exec::Unrunnable;
-use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::cli::Rebuild;
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
@@ -56,7 +56,7 @@ fn material(places: &Places, seen: &Observation) -> Material {
 
 /// The result of a rebuild.
 #[derive(Debug)]
-pub(super) enum Healed {
+pub(super) enum RebuildEnd {
     /// A usable file is installed.
     Installed(String),
     /// The driver toolkit builds again.
@@ -70,7 +70,7 @@ pub(super) enum Healed {
     Signal(u8, BootTime),
 }
 
-impl Healed {
+impl RebuildEnd {
     pub(super) fn conclusion(&self) -> Conclusion {
         match self {
             Self::Installed(_) => Conclusion::Installed,
@@ -85,7 +85,7 @@ impl Healed {
     /// The result and its remedy, in words.
     pub(super) fn sentence(&self) -> String {
         match self {
-            Self::Installed(said) | Self::Ordered(said) => said.clone(),
+            Self::Installed(message) | Self::Ordered(message) => message.clone(),
             Self::Refused(obstacle) => format!("not rebuilt: {obstacle}"),
             Self::Failed(why) => format!("the rebuild failed: {why}"),
             Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
@@ -108,7 +108,7 @@ enum Stopped {
 /// The settings of a rebuild, whenever there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Rebuilder {
-    pub(super) wish: Rebuild,
+    pub(super) mode: Rebuild,
     /// How long the build may take.
     pub(super) limit: Duration,
     /// `PATH`.
@@ -120,9 +120,9 @@ pub(super) struct Rebuilder {
 }
 
 impl Rebuilder {
-    pub(super) fn new(wish: Rebuild, limit: Duration, variables: &Variables) -> Self {
+    pub(super) fn new(mode: Rebuild, limit: Duration, variables: &Variables) -> Self {
         Self {
-            wish,
+            mode,
             limit,
             path: value_of(variables, "PATH").map(OsString::from),
             shared: toolkit::directory(variables),
@@ -132,13 +132,13 @@ impl Rebuilder {
 
     /// The driver toolkit's build, where that is the cure, and MOFED is ready for it.
     pub(super) fn toolkit(&self, watch: &Watch, look: &Look) -> Option<toolkit::Order> {
-        let seen = watch.seen().filter(|_| self.wish == Rebuild::Auto)?;
+        let seen = watch.seen().filter(|_| self.mode == Rebuild::Auto)?;
         toolkit::due(&self.shared, watch.node(), seen, &look.verdict)
     }
 
     /// The user's program, if one is to build.
     fn program(&self) -> Option<&Path> {
-        match &self.wish {
+        match &self.mode {
             Rebuild::By(program) => Some(program),
             Rebuild::Off | Rebuild::Auto => None,
         }
@@ -155,38 +155,43 @@ impl Rebuilder {
     }
 
     /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
-    pub(super) fn heal(&self, watch: &mut Watch, gate: &Gate, beat: &mut dyn FnMut(&Watch)) -> Healed {
+    pub(super) fn rebuild(&self, watch: &mut Watch, gate: &Gate, beat: &mut dyn FnMut(&Watch)) -> RebuildEnd {
         let Some(before) = look_now(watch, gate) else {
-            return Healed::Swapping("the last look was interrupted".to_owned());
+            return RebuildEnd::Swapping("the last look was interrupted".to_owned());
         };
         if let Some(order) = self.toolkit(watch, &before) {
-            return order.give().map_or_else(Healed::Refused, Healed::Ordered);
+            return order.give().map_or_else(RebuildEnd::Refused, RebuildEnd::Ordered);
         }
         let (plan, pair) = match self.plan(watch, &before) {
             Ok(planned) => planned,
-            Err(obstacle) => return Healed::Refused(obstacle),
+            Err(obstacle) => return RebuildEnd::Refused(obstacle),
         };
         let build_dir = match BuildDir::open(&plan.driver_root) {
             Ok(build_dir) => build_dir,
             Err(Closed::Busy) => {
                 let why = format!("another rebuild is running below {}", plan.driver_root.display());
-                return Healed::Refused(Obstacle::new(Kind::Busy, why));
+                return RebuildEnd::Refused(Obstacle::new(Kind::Busy, why));
             }
-            Err(Closed::Unwritable(why)) => return Healed::Refused(Obstacle::new(Kind::Unwritable, why)),
+            Err(Closed::Unwritable(why)) => return RebuildEnd::Refused(Obstacle::new(Kind::Unwritable, why)),
         };
-        let healed =
-            BuildAttempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }.make(&before, beat);
-        remember(&build_dir, &healed, pair);
-        healed
+        let end = BuildAttempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }
+            .make(&before, beat);
+        remember(&build_dir, &end, pair);
+        end
     }
 }
 
 /// Leaves a note for the next attempt, which is not made where this one failed.
-fn remember(build_dir: &BuildDir, healed: &Healed, pair: Pair) {
-    match healed {
-        Healed::Failed(why) | Healed::TimedOut(why) => build_dir.note(&FailedBuild { pair, why: why.clone() }),
-        Healed::Installed(_) => build_dir.forget_attempt(&pair.kernel),
-        Healed::Ordered(_) | Healed::Refused(_) | Healed::Swapping(_) | Healed::Signal(..) => {}
+fn remember(build_dir: &BuildDir, end: &RebuildEnd, pair: Pair) {
+    match end {
+        RebuildEnd::Failed(why) | RebuildEnd::TimedOut(why) => {
+            build_dir.note(&FailedBuild { pair, why: why.clone() });
+        }
+        RebuildEnd::Installed(_) => build_dir.forget_attempt(&pair.kernel),
+        RebuildEnd::Ordered(_)
+        | RebuildEnd::Refused(_)
+        | RebuildEnd::Swapping(_)
+        | RebuildEnd::Signal(..) => {}
     }
 }
 
@@ -199,7 +204,7 @@ struct BuildAttempt<'a, 'b> {
 }
 
 impl BuildAttempt<'_, '_> {
-    fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> Healed {
+    fn make(&mut self, before: &Look, beat: &mut dyn FnMut(&Watch)) -> RebuildEnd {
         let begun = now();
         tracing::info!(
             "rebuilding nvidia-peermem.ko for kernel {}, nvidia {} and this MOFED ({})",
@@ -214,7 +219,10 @@ impl BuildAttempt<'_, '_> {
         let copy = match self.build_dir.copy(self.plan, sources) {
             Ok(copy) => copy,
             Err(error) => {
-                return Healed::Failed(format!("cannot copy the sources: {}", crate::errno::words(&error)));
+                return RebuildEnd::Failed(format!(
+                    "cannot copy the sources: {}",
+                    crate::errno::words(&error)
+                ));
             }
         };
         let done = self
@@ -225,12 +233,15 @@ impl BuildAttempt<'_, '_> {
         match done {
             Ok(path) => {
                 let spent = Seconds(now().saturating_sub(begun));
-                Healed::Installed(format!("rebuilt in {spent}: {} is installed and usable", path.display()))
+                RebuildEnd::Installed(format!(
+                    "rebuilt in {spent}: {} is installed and usable",
+                    path.display()
+                ))
             }
-            Err(Stopped::Failed(why)) => Healed::Failed(why),
-            Err(Stopped::Late(why)) => Healed::TimedOut(why),
-            Err(Stopped::Swapping(how)) => Healed::Swapping(how),
-            Err(Stopped::Signal(signal, since)) => Healed::Signal(signal, since),
+            Err(Stopped::Failed(why)) => RebuildEnd::Failed(why),
+            Err(Stopped::Late(why)) => RebuildEnd::TimedOut(why),
+            Err(Stopped::Swapping(how)) => RebuildEnd::Swapping(how),
+            Err(Stopped::Signal(signal, since)) => RebuildEnd::Signal(signal, since),
         }
     }
 
@@ -416,8 +427,9 @@ pub(super) fn depmod(
     let until = now() + LIMIT;
     let signals = watch.wakes().signals();
     // A signal waits: a file without its line in modules.dep is not found.
-    let ran = depmod
-        .run(&[release.into()], Words::Kept, signals.fd(), || (now() >= until).then_some(BrokenOff::Late));
+    let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), || {
+        (now() >= until).then_some(BrokenOff::Late)
+    });
     match ran {
         Ok(Ran { code: 0, .. }) => Ok(()),
         Ok(ran) => Err(format!("depmod ended with {}: {}", ran.code, escaped(ran.stderr.trim_end()))),
@@ -460,19 +472,19 @@ mod tests {
         let root = root();
         let build_dir = BuildDir::open(root.path()).expect("nobody else is at work");
         let pair = found(root.path()).pair;
-        let tried = |healed: Healed| {
-            remember(&build_dir, &healed, pair.clone());
+        let tried = |end: RebuildEnd| {
+            remember(&build_dir, &end, pair.clone());
             found(root.path()).tried
         };
-        let failed = || Healed::Failed("make ended with 2".to_owned());
-        let refused = || Healed::Refused(Obstacle::new(Kind::NoRoom, "1 MiB"));
+        let failed = || RebuildEnd::Failed("make ended with 2".to_owned());
+        let refused = || RebuildEnd::Refused(Obstacle::new(Kind::NoRoom, "1 MiB"));
         assert_eq!(tried(refused()), None);
-        assert_eq!(tried(Healed::Swapping(String::new())), None);
-        assert_eq!(tried(Healed::Signal(15, now())), None);
+        assert_eq!(tried(RebuildEnd::Swapping(String::new())), None);
+        assert_eq!(tried(RebuildEnd::Signal(15, now())), None);
         assert_eq!(tried(failed()).as_deref(), Some("make ended with 2"));
         assert_eq!(tried(refused()).as_deref(), Some("make ended with 2"));
-        assert_eq!(tried(Healed::TimedOut("5 m".to_owned())).as_deref(), Some("5 m"));
-        assert_eq!(tried(Healed::Installed(String::new())), None);
+        assert_eq!(tried(RebuildEnd::TimedOut("5 m".to_owned())).as_deref(), Some("5 m"));
+        assert_eq!(tried(RebuildEnd::Installed(String::new())), None);
         remember(&build_dir, &failed(), Pair { mofed: "another".to_owned(), ..pair.clone() });
         assert_eq!(found(root.path()).tried, None);
     }

@@ -45,7 +45,7 @@ pub fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> 
     if is_asked || !probe::is_another_root(Path::new(HOST)) {
         return asked(root, node);
     }
-    Ok(announced_host())
+    Ok(warned_host())
 }
 
 /// The same for who reads logs: a tree with nothing but logs in it is as good as a host.
@@ -59,12 +59,12 @@ pub fn of_logs(root: Option<&Path>) -> Result<PathBuf, Misuse> {
             "--root {} is not a directory here: mount the host there, or correct the option",
             root.display()
         ))),
-        None if probe::is_another_root(Path::new(HOST)) => Ok(announced_host()),
+        None if probe::is_another_root(Path::new(HOST)) => Ok(warned_host()),
         None => Ok(OWN.into()),
     }
 }
 
-fn announced_host() -> PathBuf {
+fn warned_host() -> PathBuf {
     tracing::warn!(
         "looking at the host's file system in {HOST}, because no --root was given and this is a container; \
             to look at the \

@@ -7,7 +7,7 @@ use super::{Start, Stop};
 use crate::act::WorkerPipe;
 use crate::act::exec::Unrunnable;
 use crate::act::log;
-use crate::act::modprobe::{BrokenOff, Modprobe, Ran, Words};
+use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::act::supervisor::Terms;
 use crate::arguments::{self, Call};
 use crate::cli::{LoadArgs, LogArgs};
@@ -100,7 +100,7 @@ fn gated(
     let asked = LoadRequest {
         modprobe: &modprobe,
         arguments: &call.peermem,
-        words: Words::Passed,
+        output: OutputMode::Passed,
         worker_pipe,
         rebuilder: &rebuilder,
     };
@@ -115,7 +115,7 @@ fn gated(
 
 fn pass(modprobe: &Modprobe, words: &[OsString], signals: &Signals) -> Result<Ending, Stop> {
     let signal = || signals.take_one().map(BrokenOff::Signal);
-    Ok(match modprobe.run(words, Words::Passed, signals.fd(), signal)? {
+    Ok(match modprobe.run(words, OutputMode::Passed, signals.fd(), signal)? {
         Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),
         ran => Ending::Passed(ran.code),
     })

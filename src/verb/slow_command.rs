@@ -31,7 +31,7 @@ impl SlowCommandWatch {
     }
 
     /// Says that it still runs, when that is due: true if it did.
-    pub(super) fn tell(&mut self) -> bool {
+    pub(super) fn warn_if_slow(&mut self) -> bool {
         let spent = self.spent();
         if spent < self.next_line {
             return false;

@@ -2,7 +2,7 @@
 //! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
 
 use super::held::{Held, Hold};
-use super::looking::{Outputs, SupervisedEnd, end_hung, limit, say_briefly, signals, supervised};
+use super::looking::{Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised};
 use super::{Start, Stop, expected, root, toolkit};
 use crate::act::exec::Program;
 use crate::act::log;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
             let how = hung.sentence();
-            say_briefly(|| {
+            log_briefly(|| {
                 log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
             });
             open(args, start, &signals)
@@ -68,7 +68,7 @@ fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Re
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
             match toolkit::order_when_open(&toolkit::directory(start.variables), &asked.node, &held.gate) {
-                Some(Ok(said)) => tracing::warn!("{said}"),
+                Some(Ok(message)) => tracing::warn!("{message}"),
                 Some(Err(obstacle)) => tracing::error!("{obstacle}"),
                 None => {}
             }

@@ -47,7 +47,7 @@ impl<'a> Watch<'a> {
         let started = now();
         let mut wakes = Wakes::new(signals);
         if node.expected.needs(ConditionType::RdmaDevicePresent) {
-            wakes.hear_rdma_devices();
+            wakes.watch_rdma_devices();
         }
         Self {
             node,

@@ -73,9 +73,9 @@ impl<'a> Wakes<'a> {
     }
 
     /// RDMA devices that come and go are reasons to look, too.
-    pub fn hear_rdma_devices(&mut self) {
+    pub fn watch_rdma_devices(&mut self) {
         if let Some(uevents) = &mut self.uevents {
-            uevents.hears_rdma_devices = true;
+            uevents.watches_rdma_devices = true;
         }
     }
 
@@ -141,7 +141,7 @@ impl<'a> Wakes<'a> {
         }
         // What piled up is answered by the look that follows; only a device must be remembered.
         let ready = self.poll(&Source::ALL, PollTimeout::ZERO);
-        Wake::Event(most_telling(self.drain(&ready), Some(cause.clone())).unwrap_or(cause))
+        Wake::Event(most_important(self.drain(&ready), Some(cause.clone())).unwrap_or(cause))
     }
 
     /// Those of the sources that have something to say within this time.
@@ -186,7 +186,7 @@ impl<'a> Wakes<'a> {
                 Source::Mounts => Some(Cause::Mount),
                 Source::Uevents => self.uevents.as_mut().and_then(Uevents::drain),
             };
-            most_telling(found, cause)
+            most_important(found, cause)
         })
     }
 }
@@ -211,11 +211,11 @@ fn is_due(ready: &[Source], now: BootTime, due: BootTime) -> bool {
 }
 
 /// The first, unless the second makes the probe search the devices again: nothing may hide that.
-fn most_telling(one: Option<Cause>, other: Option<Cause>) -> Option<Cause> {
-    let is_telling = |cause: &Cause| matches!(cause, Cause::Device | Cause::EventsLost);
+fn most_important(one: Option<Cause>, other: Option<Cause>) -> Option<Cause> {
+    let is_important = |cause: &Cause| matches!(cause, Cause::Device | Cause::EventsLost);
     match (one, other) {
-        (Some(kept), _) if is_telling(&kept) => Some(kept),
-        (_, Some(other)) if is_telling(&other) => Some(other),
+        (Some(kept), _) if is_important(&kept) => Some(kept),
+        (_, Some(other)) if is_important(&other) => Some(other),
         (one, other) => one.or(other),
     }
 }
@@ -242,13 +242,13 @@ mod tests {
     /// The probe searches the devices again only for these: a marker's event must not hide them.
     #[test]
     fn a_device_event_is_kept_whatever_comes_with_it() {
-        for telling in [Cause::Device, Cause::EventsLost] {
+        for important in [Cause::Device, Cause::EventsLost] {
             for other in [None, Some(Cause::Marker), Some(Cause::Mount)] {
-                assert_eq!(most_telling(other.clone(), Some(telling.clone())), Some(telling.clone()));
-                assert_eq!(most_telling(Some(telling.clone()), other), Some(telling.clone()));
+                assert_eq!(most_important(other.clone(), Some(important.clone())), Some(important.clone()));
+                assert_eq!(most_important(Some(important.clone()), other), Some(important.clone()));
             }
         }
-        assert_eq!(most_telling(Some(Cause::Marker), Some(Cause::Mount)), Some(Cause::Marker));
-        assert_eq!(most_telling(None, None), None);
+        assert_eq!(most_important(Some(Cause::Marker), Some(Cause::Mount)), Some(Cause::Marker));
+        assert_eq!(most_important(None, None), None);
     }
 }

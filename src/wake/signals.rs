@@ -22,7 +22,7 @@ const DROPPED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGXFSZ];
 pub struct Signals {
     fd: SignalFd,
     found: SigSet,
-    hears_of_children: bool,
+    sees_children: bool,
     /// Signals that end the gate, in the order in which they came; not taken yet.
     came: RefCell<VecDeque<u8>>,
     /// To a service SIGHUP is no end, but a wish; whether it was uttered.
@@ -37,14 +37,14 @@ impl Signals {
     pub fn take() -> nix::Result<Self> {
         let ignored = ignored();
         let mut ours = SigSet::empty();
-        let is_heeded = |signal: &Signal| ignored & (1 << (*signal as u64 - 1)) == 0;
-        for signal in ENDING.into_iter().chain(DROPPED).filter(is_heeded) {
+        let is_unignored = |signal: &Signal| ignored & (1 << (*signal as u64 - 1)) == 0;
+        for signal in ENDING.into_iter().chain(DROPPED).filter(is_unignored) {
             ours.add(signal);
         }
         let found = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let fd = SignalFd::with_flags(&ours, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        let hears_of_children = is_heeded(&Signal::SIGCHLD);
-        Ok(Self { fd, found, hears_of_children, came: RefCell::default(), hangup: None })
+        let sees_children = is_unignored(&Signal::SIGCHLD);
+        Ok(Self { fd, found, sees_children, came: RefCell::default(), hangup: None })
     }
 
     /// From now on SIGHUP ends nothing, and is remembered.
@@ -60,8 +60,8 @@ impl Signals {
 
     /// Whether a child's end is a signal: SIGCHLD was not ignored at start.
     #[must_use]
-    pub fn hears_of_children(&self) -> bool {
-        self.hears_of_children
+    pub fn sees_children(&self) -> bool {
+        self.sees_children
     }
 
     /// Readable when a signal has come.

@@ -2,7 +2,7 @@
 //! Kernel uevents: `add@/module/X` comes once X is live, `remove@` when it goes. An ordinary pod
 //! gets them; a network namespace of a child user namespace gets silence, without an error.
 
-use super::most_telling;
+use super::most_important;
 use crate::look::Cause;
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -22,7 +22,7 @@ const KERNEL_GROUP: u32 = 1;
 pub(super) struct Uevents {
     fd: OwnedFd,
     /// Somebody asks for RDMA devices; nobody else is woken by them.
-    pub(super) hears_rdma_devices: bool,
+    pub(super) watches_rdma_devices: bool,
 }
 
 impl Uevents {
@@ -30,7 +30,7 @@ impl Uevents {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkKObjectUEvent)?;
         bind(fd.as_raw_fd(), &NetlinkAddr::new(0, KERNEL_GROUP))?;
-        Ok(Self { fd, hears_rdma_devices: false })
+        Ok(Self { fd, watches_rdma_devices: false })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -46,8 +46,8 @@ impl Uevents {
             let ControlFlow::Continue(cause) = taken(received.map(|length| &buffer[..length])) else {
                 return found;
             };
-            let is_heard = |cause: &Cause| self.hears_rdma_devices || *cause != Cause::RdmaDevice;
-            found = most_telling(found, cause.filter(is_heard));
+            let is_watched = |cause: &Cause| self.watches_rdma_devices || *cause != Cause::RdmaDevice;
+            found = most_important(found, cause.filter(is_watched));
         }
         found
     }

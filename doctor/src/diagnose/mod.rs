@@ -148,8 +148,8 @@ impl Case<'_> {
     fn is_anybodys_guess(&self) -> bool {
         let traces = &self.symptoms.mofed;
         let is_traceless = traces.lock == Lock::NoFile && !matches!(traces.marker, Marker::Present(_));
-        let is_unheard = matches!(self.symptoms.settings.rdma, Setting::Unreadable(_));
-        is_unheard && is_traceless && self.verdict.outcome != Outcome::Blocked
+        let is_unreadable = matches!(self.symptoms.settings.rdma, Setting::Unreadable(_));
+        is_unreadable && is_traceless && self.verdict.outcome != Outcome::Blocked
     }
 
     fn has(&self, reason: Reason) -> bool {

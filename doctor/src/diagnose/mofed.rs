@@ -61,7 +61,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     } else if is_absent || is_left {
         found.extend(where_it_is(case).filter(|_| is_absent));
         found.extend(keepers(case));
-        found.extend(by_its_word(case));
+        found.extend(by_its_log(case));
     }
     found.extend(stale_headers(case));
     found
@@ -100,7 +100,7 @@ fn holds_the_old(case: &Case<'_>) -> bool {
 const DONE: [LogEvent; 2] = [LogEvent::MofedMarkerSet, LogEvent::MofedReady];
 
 /// Failures that its container logged, while no marker has come since.
-fn by_its_word(case: &Case<'_>) -> Vec<Finding> {
+fn by_its_log(case: &Case<'_>) -> Vec<Finding> {
     let in_use = match case.logged(&[LogEvent::MofedModuleInUse], &DONE) {
         Some(_) => LogEvent::MofedModuleInUse,
         None => LogEvent::MofedUnloadFailed,
@@ -205,7 +205,7 @@ fn of_the_host(case: &Case<'_>) -> Option<Finding> {
     let on_host = case.symptoms.settings.on_host.as_ref();
     let sign = on_host.filter(|_| traces.lock == Lock::NoFile && case.has(Reason::OutOfTree))?;
     let finding = Finding::new(Id::HostMofedNotAnnounced, &sign.source, sign.seen.clone());
-    Some(announced(case, finding.seen(PROC_MODULES, "MOFED's modules are live")))
+    Some(with_operator_setting(case, finding.seen(PROC_MODULES, "MOFED's modules are live")))
 }
 
 /// At work, gone, or never been here.
@@ -266,7 +266,7 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
 }
 
 /// With the operator's setting, where the driver container's environment can be read.
-fn announced(case: &Case<'_>, finding: Finding) -> Finding {
+fn with_operator_setting(case: &Case<'_>, finding: Finding) -> Finding {
     match &case.symptoms.settings.host_mofed {
         Setting::Off(set) => finding.seen(&set.source, set.seen.clone()),
         _ => finding
@@ -346,7 +346,7 @@ fn without_any(case: &Case<'_>) -> Option<Finding> {
 /// `USE_HOST_MOFED=true`: nothing waits for a container, so there must be none.
 fn host(case: &Case<'_>) -> Vec<Finding> {
     let traces = &case.symptoms.mofed;
-    let says =
+    let with_setting =
         |finding: Finding| match (&case.symptoms.settings.host_mofed, &case.symptoms.settings.by_itself) {
             (Setting::On(set), _) => finding.seen(&set.source, set.seen.clone()),
             (_, Some(sign)) => {
@@ -366,7 +366,7 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
             Lock::Held => (&case.expected.lock, "a running MOFED container holds it"),
             _ => (&case.expected.marker, "a MOFED container has set it"),
         };
-        found.push(says(Finding::new(Id::ContainerMofedIgnored, file.display(), seen)));
+        found.push(with_setting(Finding::new(Id::ContainerMofedIgnored, file.display(), seen)));
     }
     let is_in_transit = case
         .seen
@@ -383,7 +383,11 @@ fn host(case: &Case<'_>) -> Vec<Finding> {
             .holding()
             .filter(|c| matches!(c.reason, Reason::ModuleInTree | Reason::ModuleNotLoaded));
         for condition in conditions {
-            found.push(says(Finding::new(Id::HostMofedNotLive, PROC_MODULES, condition.message.clone())));
+            found.push(with_setting(Finding::new(
+                Id::HostMofedNotLive,
+                PROC_MODULES,
+                condition.message.clone(),
+            )));
         }
     }
     found

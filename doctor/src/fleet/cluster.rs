@@ -108,13 +108,14 @@ fn is_gpus((label, value): (&String, &String)) -> bool {
 
 /// The gate has a container, is what a container runs, or has a volume in it.
 fn is_gated(container: &Value) -> bool {
-    let says = |value: &Value| value.as_str().is_some_and(|text| text.contains("peermem-gate"));
-    let any =
-        |key: &str, says: &dyn Fn(&Value) -> bool| container[key].as_array().into_iter().flatten().any(says);
-    says(&container["name"])
-        || any("command", &says)
-        || any("args", &says)
-        || any("volumeMounts", &|mount| says(&mount["mountPath"]))
+    let names_gate = |value: &Value| value.as_str().is_some_and(|text| text.contains("peermem-gate"));
+    let any = |key: &str, names_gate: &dyn Fn(&Value) -> bool| {
+        container[key].as_array().into_iter().flatten().any(names_gate)
+    };
+    names_gate(&container["name"])
+        || any("command", &names_gate)
+        || any("args", &names_gate)
+        || any("volumeMounts", &|mount| names_gate(&mount["mountPath"]))
 }
 
 impl Cluster {

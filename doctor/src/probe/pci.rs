@@ -36,19 +36,19 @@ pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
 
 fn function(directory: &Path) -> PciFunction {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let says = |file: &str| small(&directory.join(file)).ok().flatten();
-    let class = says("class").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+    let attribute = |file: &str| small(&directory.join(file)).ok().flatten();
+    let class = attribute("class").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
     let mut function = PciFunction {
         address: name(directory).unwrap_or_default(),
         class,
-        device: says("device").and_then(|text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
+        device: attribute("device").and_then(|text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
         driver: directory.join("driver").read_link().ok().as_deref().and_then(name),
         is_virtual: directory.join("physfn").symlink_metadata().is_ok(),
         regions: Vec::new(),
-        iommu: says("iommu_group/type"),
+        iommu: attribute("iommu_group/type"),
     };
     if function.is_gpu() {
-        function.regions = says("resource").map(|text| regions(&text)).unwrap_or_default();
+        function.regions = attribute("resource").map(|text| regions(&text)).unwrap_or_default();
     }
     function
 }

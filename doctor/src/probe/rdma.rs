@@ -52,10 +52,10 @@ fn devices(class: &Path) -> Seen<Option<Vec<Device>>> {
 }
 
 fn port(directory: &Path, number: String) -> Port {
-    let says = |name: &str| small(&directory.join(name)).ok().flatten();
+    let attribute = |name: &str| small(&directory.join(name)).ok().flatten();
     // `4: ACTIVE`
-    let state = says("state").and_then(|state| Some(state.split_once(": ")?.1.to_owned()));
-    Port { number, state, link_layer: says("link_layer"), sm_lid: says("sm_lid") }
+    let state = attribute("state").and_then(|state| Some(state.split_once(": ")?.1.to_owned()));
+    Port { number, state, link_layer: attribute("link_layer"), sm_lid: attribute("sm_lid") }
 }
 
 fn network(places: &Places, nics: &[PciFunction]) -> Network {

@@ -13,7 +13,7 @@ use peermem_gate::environment::Variables;
 use peermem_gate::environment::{Misuse, value_of};
 use peermem_gate::errno;
 use peermem_gate::node::{Places, below};
-use peermem_gate::verb::looking::{SupervisedEnd, say_briefly, signals, supervised};
+use peermem_gate::verb::looking::{SupervisedEnd, log_briefly, signals, supervised};
 use peermem_gate::verb::{Start, Stop, root};
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
     match supervised(terms, start, |_| draw(args, columns, start))? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => {
-            say_briefly(|| log::exclaim(&hung.sentence()));
+            log_briefly(|| log::exclaim(&hung.sentence()));
             Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
         }
     }

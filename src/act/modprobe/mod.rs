@@ -34,7 +34,7 @@ pub struct Modprobe {
 
 /// The use of modprobe's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
+pub enum OutputMode {
     /// Both outputs are kept, in English.
     Kept,
     /// They go where ours go, in whatever language; its errors are kept as well.

@@ -2,7 +2,7 @@
 //! modprobe under way: what it says, how it ends, and how it is broken off.
 
 use super::step::{STEP, TRIED, is_system};
-use super::{BrokenOff, Modprobe, RMMOD, Ran, Words};
+use super::{BrokenOff, Modprobe, OutputMode, RMMOD, Ran};
 use crate::act::exec::Unrunnable;
 use crate::act::log_writer;
 use crate::clock::now;
@@ -35,11 +35,11 @@ impl Modprobe {
     pub fn run(
         &self,
         args: &[OsString],
-        words: Words,
+        output: OutputMode,
         signals: BorrowedFd<'_>,
         mut break_off: impl FnMut() -> Option<BrokenOff>,
     ) -> Result<Ran, Unrunnable> {
-        let mut attempt = self.start(args, words)?;
+        let mut attempt = self.start(args, output)?;
         let (status, broken_off) =
             attempt.finish(signals, &mut break_off, self.patience).map_err(|errno| {
                 let remedy = match errno {
@@ -52,15 +52,17 @@ impl Modprobe {
             })?;
         let [stdout, stderr] = attempt.pipes.map(Pipe::text);
         let code = code(status);
-        let said = stderr.strip_prefix(STEP).and_then(|said| said.strip_prefix(": "));
+        let message = stderr.strip_prefix(STEP).and_then(|message| message.strip_prefix(": "));
         let endings = [Ending::NotExecutable, Ending::NotFound];
-        if let (Some(said), Some(ending)) = (said, endings.into_iter().find(|ending| ending.code() == code)) {
-            return Err(Unrunnable { ending, message: said.trim_end().to_owned() });
+        if let (Some(message), Some(ending)) =
+            (message, endings.into_iter().find(|ending| ending.code() == code))
+        {
+            return Err(Unrunnable { ending, message: message.trim_end().to_owned() });
         }
         Ok(Ran { code, stdout, stderr, broken_off })
     }
 
-    fn start(&self, args: &[OsString], words: Words) -> Result<Running, Unrunnable> {
+    fn start(&self, args: &[OsString], output: OutputMode) -> Result<Running, Unrunnable> {
         let is_direct = self.name == RMMOD && is_system(&self.root);
         let mut command = if is_direct {
             // It comes sooner without the step; that it inherits our blocked signals only keeps an unload from
@@ -73,7 +75,7 @@ impl Modprobe {
         };
         command.args(args).env_remove("MODPROBE_OPTIONS").env(TRIED, self.with_tried());
         command.stderr(Stdio::piped());
-        if words == Words::Kept {
+        if output == OutputMode::Kept {
             command.stdout(Stdio::piped()).env("LC_ALL", "C");
         }
         let mut child = command.spawn().map_err(|error| {
@@ -87,7 +89,7 @@ impl Modprobe {
         })?;
         let pipes = [
             Pipe::new(child.stdout.take().map(OwnedFd::from), false),
-            Pipe::new(child.stderr.take().map(OwnedFd::from), words == Words::Passed),
+            Pipe::new(child.stderr.take().map(OwnedFd::from), output == OutputMode::Passed),
         ];
         Ok(Running { child, pipes })
     }
@@ -166,14 +168,14 @@ impl Running {
         }
         let mut ready: Vec<_> = fds.iter().map(|fd| fd.any() == Some(true)).collect::<Vec<_>>();
         ready.reverse();
-        let mut heard = false;
+        let mut has_read = false;
         for pipe in self.pipes.iter_mut().filter(|pipe| pipe.file.is_some()) {
             if ready.pop() == Some(true) {
                 pipe.read();
-                heard = true;
+                has_read = true;
             }
         }
-        heard
+        has_read
     }
 }
 
@@ -202,7 +204,7 @@ impl Pipe {
                 self.kept.extend_from_slice(&buffer[..read]);
                 // The caller says what our own step says.
                 if self.is_passed && !self.kept.starts_with(STEP.as_bytes()) {
-                    log_writer::say(&buffer[..read]);
+                    log_writer::write(&buffer[..read]);
                 }
                 if self.kept.len() > KEPT + 2 * BUFFER {
                     self.cut();

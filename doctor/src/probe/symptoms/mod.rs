@@ -99,11 +99,11 @@ fn watching(proc: &Path, is_here: bool) -> Watching {
     const LOW: usize = 1024;
     let limit = |name: &str| -> (PathBuf, Seen<Option<String>>) {
         let path = proc.join("sys/fs/inotify").join(name);
-        let says = small(&path);
-        (path, says)
+        let text = small(&path);
+        (path, text)
     };
     let limits = ["max_user_instances", "max_user_watches"].map(limit);
-    let most = limits[0].1.as_ref().ok().and_then(|says| says.as_ref()?.parse::<usize>().ok());
+    let most = limits[0].1.as_ref().ok().and_then(|text| text.as_ref()?.parse::<usize>().ok());
     let refused = if is_here { Inotify::init().err() } else { None };
     Watching {
         most: most.filter(|limit| *limit <= LOW).and_then(|_| most_instances(proc)),

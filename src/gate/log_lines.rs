@@ -16,18 +16,18 @@ impl Gate {
     }
 
     /// The line of a change, unless there were too many of them.
-    pub(super) fn tell(&mut self, now: BootTime, cause: &Cause, change: Change) -> Vec<Effect> {
+    pub(super) fn log_change(&mut self, now: BootTime, cause: &Cause, change: Change) -> Vec<Effect> {
         let line = self.transition(now, cause, change.broke);
-        line.map(Effect::Say).into_iter().chain([Effect::Publish]).collect()
+        line.map(Effect::Log).into_iter().chain([Effect::Publish]).collect()
     }
 
     /// The closing line of the same look says the rest.
-    pub(super) fn says_more_than_close(&self, change: &Change) -> bool {
+    pub(super) fn has_more_than_close(&self, change: &Change) -> bool {
         change.broke.is_some() || self.verdict().is_some_and(|verdict| !later(verdict).is_empty())
     }
 
     fn transition(&mut self, now: BootTime, cause: &Cause, broken: Option<String>) -> Option<Line> {
-        if !self.may_tell() {
+        if !self.may_log() {
             return None;
         }
         let verdict = self.verdict()?;
@@ -53,12 +53,12 @@ impl Gate {
         Some(line)
     }
 
-    pub(super) fn heartbeat(&self, now: BootTime, unsaid: &str) -> Line {
+    pub(super) fn heartbeat(&self, now: BootTime, left_out: &str) -> Line {
         let left = self
             .deadline()
             .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
         let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), sentence);
-        self.line(now, Level::Info, format!("still waiting ({left}): {what}{unsaid}"))
+        self.line(now, Level::Info, format!("still waiting ({left}): {what}{left_out}"))
     }
 
     /// The last line: how it ended, where the time went, and what was still waited for.
@@ -89,7 +89,7 @@ impl Gate {
             Effect::End(Ending::TimedOut) => (Level::Error, "give up: the deadline passed".to_owned()),
             Effect::End(Ending::Blocked) => (Level::Error, "give up: waiting cannot help".to_owned()),
             Effect::End(Ending::Signal(signal)) => (Level::Warn, format!("ended by signal {signal}")),
-            Effect::End(_) | Effect::Say(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
+            Effect::End(_) | Effect::Log(_) | Effect::Publish => (Level::Info, "ended".to_owned()),
         };
         let mut text = format!("{how} ({})", self.account(now));
         if let Some(verdict) = self.verdict().filter(|v| is_exempt(v)) {
@@ -114,7 +114,7 @@ impl Gate {
             effects.extend(self.would_wait_for(now));
         }
         let line = Line { cause: cause.cloned(), ..self.line(now, level, text) };
-        effects.extend([Effect::Say(line), Effect::Publish, last]);
+        effects.extend([Effect::Log(line), Effect::Publish, last]);
         effects
     }
 
@@ -124,7 +124,7 @@ impl Gate {
             about: Some((c.r#type, c.reason)),
             ..self.line(now, Level::Info, format!("dry run: would wait for {}: {}", c.r#type, sentence(c)))
         };
-        holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Say(line(c))).collect()
+        holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Log(line(c))).collect()
     }
 
     fn account(&self, now: BootTime) -> String {
@@ -137,7 +137,7 @@ impl Gate {
 }
 
 /// The parts of a verdict whose change is logged.
-pub(super) fn said_of(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>, String) {
+pub(super) fn logged_parts(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>, String) {
     let deciding = verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone()));
     (verdict.outcome, deciding, later(verdict))
 }
