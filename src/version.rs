@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn other_releases_do_not() {
+    fn spellings_of_other_releases_do_not_agree() {
         for other in ["24.10-1.1.4", "25.07-0.9.6", "25.0", "5.0-0", "25.070-0.9.7"] {
             assert!(!version("25.07-0.9.7").agrees_with(&version(other)), "{other}");
         }

@@ -48,7 +48,7 @@ fn assert_same(made: &Objects, expected: &Objects, values: &Value) {
 const WAYS: [&str; 3] = ["wrapper", "shim", "keep"];
 
 /// 2 versions, 8 choices of ways, and 4 settings: 256. Kyverno has 2 settings: 4. And nothing at all, 4 times.
-fn its_policies_are_those_of_the_overlays() {
+fn the_charts_policies_are_those_of_the_overlays() {
     if !can_helm() {
         return;
     }
@@ -90,7 +90,7 @@ fn its_policies_are_those_of_the_overlays() {
 }
 
 /// With 8 choices of ways, and Kyverno in 4 settings: 12.
-fn its_nvlink5_policies_are_those_of_the_component() {
+fn the_charts_nvlink5_policies_are_those_of_the_component() {
     if !can_helm() {
         return;
     }
@@ -120,7 +120,7 @@ fn its_nvlink5_policies_are_those_of_the_component() {
 const PARTS: [&str; 3] = ["npd", "nfd", "textfile"];
 
 /// 3 parts and the readiness rule, which has a dry run, for 4 kinds of pools, on `OpenShift` or not: 192.
-fn its_node_checks_are_those_of_the_kustomizations() {
+fn the_charts_node_checks_are_those_of_the_kustomizations() {
     if !can_helm() {
         return;
     }
@@ -158,7 +158,7 @@ fn its_node_checks_are_those_of_the_kustomizations() {
 }
 
 /// 4 of them, on `OpenShift` or not: 32.
-fn the_rest_of_it_is_that_of_the_kustomizations() {
+fn the_rest_of_the_chart_is_that_of_the_kustomizations() {
     if !can_helm() {
         return;
     }
@@ -201,7 +201,7 @@ fn everything() -> Value {
 }
 
 /// So the combinations above are all of them: each part is the same, whatever the values of the others are.
-fn its_parts_do_not_depend_on_each_other() {
+fn the_charts_parts_do_not_depend_on_each_other() {
     if !can_helm() {
         return;
     }
@@ -219,7 +219,7 @@ fn its_parts_do_not_depend_on_each_other() {
     assert_ne!(select(chart(&with_nodes), false), select(chart(&everything()), false));
 }
 
-fn it_is_set_from_outside_and_refuses_what_makes_no_sense() {
+fn the_chart_is_set_from_outside_and_refuses_senseless_values() {
     if !can_helm() {
         return;
     }
@@ -255,7 +255,7 @@ fn it_is_set_from_outside_and_refuses_what_makes_no_sense() {
 }
 
 /// Everything that it can make, for each version of Kubernetes that it says it is for.
-fn the_schemas_accept_what_it_makes() {
+fn the_schemas_accept_the_charts_objects() {
     if !can_helm() {
         return;
     }
@@ -284,7 +284,7 @@ fn the_schemas_accept_what_it_makes() {
 }
 
 /// Lint, and NOTES that tell how to go on; a package holds all that it renders.
-fn it_is_whole() {
+fn the_chart_passes_lint_and_has_notes() {
     if !can_helm() {
         return;
     }
@@ -355,14 +355,14 @@ fn the_gpu_operators_values_carry_the_overlay() {
 
 fn main() -> ExitCode {
     suite![
-        its_policies_are_those_of_the_overlays,
-        its_nvlink5_policies_are_those_of_the_component,
-        its_node_checks_are_those_of_the_kustomizations,
-        the_rest_of_it_is_that_of_the_kustomizations,
-        its_parts_do_not_depend_on_each_other,
-        it_is_set_from_outside_and_refuses_what_makes_no_sense,
-        the_schemas_accept_what_it_makes,
-        it_is_whole,
+        the_charts_policies_are_those_of_the_overlays,
+        the_charts_nvlink5_policies_are_those_of_the_component,
+        the_charts_node_checks_are_those_of_the_kustomizations,
+        the_rest_of_the_chart_is_that_of_the_kustomizations,
+        the_charts_parts_do_not_depend_on_each_other,
+        the_chart_is_set_from_outside_and_refuses_senseless_values,
+        the_schemas_accept_the_charts_objects,
+        the_chart_passes_lint_and_has_notes,
         the_gpu_operators_values_carry_the_overlay
     ]
 }

@@ -273,7 +273,7 @@ fn a_pod_sees_what_mofed_mounts_over_its_directory() {
     }
 }
 
-fn a_pod_that_cannot_see_it_says_so() {
+fn a_pod_that_cannot_see_the_marker_says_so() {
     let Some(podman) = Podman::new() else { return };
     // Older MOFEDs mount over their directory; of today's the marker is seen, and the headers are not.
     for (mounted, reason) in [(DRIVERS, "MarkerAbsent"), (SOURCES, "HeadersMissing")] {
@@ -586,7 +586,7 @@ fn main() -> ExitCode {
         a_pod_is_held_with_no_privilege_at_all,
         a_log_that_nobody_collects_holds_nothing_up,
         a_pod_sees_what_mofed_mounts_over_its_directory,
-        a_pod_that_cannot_see_it_says_so,
+        a_pod_that_cannot_see_the_marker_says_so,
         mofed_in_a_container_of_its_own,
         the_program_is_installed_and_becomes_the_entrypoint,
         the_driver_toolkits_stub_is_built_again,

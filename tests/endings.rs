@@ -27,14 +27,14 @@ fn last(lines: &[Value]) -> &Value {
     lines.last().expect("a closing line")
 }
 
-fn ready_ends_with_0() {
+fn wait_ends_with_0_on_a_ready_node() {
     let (code, lines) = ending(Node::ready().wait().args(["--settle", "100ms"]));
     assert_eq!(code, 0);
     assert!(text(last(&lines)).starts_with("open: MOFED is ready"));
     assert!(elapsed(last(&lines)) >= 0.1);
 }
 
-fn where_it_does_not_apply_it_opens_at_once() {
+fn a_gate_that_does_not_apply_opens_at_once() {
     // A settle time that would be waited for is one that the test would notice.
     const SETTLE: [&str; 4] = ["--settle", "1h", "--timeout", "2h"];
     let nowhere = Node::ready().without_marker().without_nic();
@@ -134,7 +134,7 @@ fn a_dry_run_of_a_load_needs_no_modprobe() {
     assert!(said.contains("disabled") && !said.contains("MarkerPresent"), "{said}");
 }
 
-fn disabled_it_opens_whatever_else_is_said() {
+fn a_disabled_gate_opens_whatever_other_variables_are() {
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
     wait.args(["--timeout", "none", "--", "sh", "-c", "exit 42"]);
@@ -177,7 +177,7 @@ fn the_gates_own_failure_ends_with_125() {
     assert_eq!(code(child.wait().unwrap()), 125, "an answer that cannot be given is no answer");
 }
 
-fn without_descriptors_it_fails_and_says_so() {
+fn wait_without_descriptors_fails_and_says_so() {
     // Descriptor 0 is for the loader, and then for Rust's runtime, which wants all three open.
     let script = r#"exec <&- && ulimit -n 3 && exec "$0" "$@""#;
     let (code, said) = refusal(&mut wrapped(["sh", "-c", script], &Node::ready().wait()));
@@ -202,7 +202,7 @@ fn a_panic_ends_with_125() {
     assert!(gate.said("please report it"), "{:#?}", gate.lines);
 }
 
-fn signals_end_it_with_their_number() {
+fn signals_end_wait_with_their_number() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         let node = Node::ready().without_marker();
         let mut gate = Gate::start(node.wait().args(["--timeout", "none"]));
@@ -238,11 +238,11 @@ fn ends_promptly(by: &[&str]) {
     }
 }
 
-fn signals_end_it_promptly() {
+fn signals_end_wait_promptly() {
     ends_promptly(&[]);
 }
 
-fn signals_end_it_promptly_as_the_first_process() {
+fn signals_end_wait_promptly_as_the_first_process() {
     ends_promptly(&["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]);
 }
 
@@ -280,7 +280,7 @@ fn a_deadline_breaks_off_a_long_read() {
     assert!(text(lines.last().unwrap()).starts_with("give up: the deadline passed"), "{lines:#?}");
 }
 
-fn blocked_does_not_end_it_unless_asked_to() {
+fn a_blocked_wait_ends_only_with_fail_fast() {
     // Nothing of these two is blocked: --fail-fast must not end what only waits.
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
@@ -461,7 +461,7 @@ fn a_file_size_limit_costs_the_file_and_nothing_else() {
 }
 
 /// The first process of a pid namespace inherits any process that lost its parent, and nobody else takes its end.
-fn as_the_first_process_it_leaves_no_zombies() {
+fn wait_as_the_first_process_leaves_no_zombies() {
     let by = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     if !can(&[&by[..], &["true"]].concat()) {
         return;
@@ -726,25 +726,25 @@ fn a_misspelt_option_names_no_termination_log() {
 
 fn main() -> ExitCode {
     suite![
-        ready_ends_with_0,
-        where_it_does_not_apply_it_opens_at_once,
+        wait_ends_with_0_on_a_ready_node,
+        a_gate_that_does_not_apply_opens_at_once,
         a_deadline_ends_with_124,
         a_deadline_may_open_all_the_same,
         a_timeout_of_nothing_is_one_look,
         the_deadline_wins_over_the_settle_time,
         a_dry_run_opens_after_one_look,
         a_dry_run_of_a_load_needs_no_modprobe,
-        disabled_it_opens_whatever_else_is_said,
+        a_disabled_gate_opens_whatever_other_variables_are,
         check_ends_with_0_1_or_2,
         the_gates_own_failure_ends_with_125,
-        without_descriptors_it_fails_and_says_so,
+        wait_without_descriptors_fails_and_says_so,
         a_panic_ends_with_125,
-        signals_end_it_with_their_number,
-        signals_end_it_promptly,
-        signals_end_it_promptly_as_the_first_process,
+        signals_end_wait_with_their_number,
+        signals_end_wait_promptly,
+        signals_end_wait_promptly_as_the_first_process,
         a_signal_breaks_off_a_long_read,
         a_deadline_breaks_off_a_long_read,
-        blocked_does_not_end_it_unless_asked_to,
+        a_blocked_wait_ends_only_with_fail_fast,
         the_termination_log_is_written_in_place_and_short,
         a_refused_command_line_has_its_last_words_too,
         opening_leaves_the_termination_log_alone,
@@ -752,7 +752,7 @@ fn main() -> ExitCode {
         metrics_are_replaced_and_never_half_there,
         metrics_that_cannot_be_written_change_nothing,
         a_file_size_limit_costs_the_file_and_nothing_else,
-        as_the_first_process_it_leaves_no_zombies,
+        wait_as_the_first_process_leaves_no_zombies,
         what_is_no_regular_file_is_refused_as_an_output,
         the_json_report_is_one_line_with_stable_keys,
         the_text_report_begins_with_a_short_sentence,

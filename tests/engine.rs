@@ -273,7 +273,7 @@ fn other_pods_are_left_alone() {
 
 /// The evaluation that the other tests use, by CEL for C++ and kubectl, makes the same pods. Each policy by itself:
 /// the API server takes them in no certain order.
-fn both_engines_agree() {
+fn both_admission_engines_agree() {
     let Some(mut engine) = Engine::start() else { return };
     let Some(mut cluster) = Cluster::start() else { return };
     for (name, (release, ..)) in POLICIES.iter().flat_map(|name| RELEASES.map(|release| (name, release))) {
@@ -331,7 +331,7 @@ fn main() -> ExitCode {
         the_example_pod_shows_that_the_policies_bite,
         our_containers_get_no_token,
         other_pods_are_left_alone,
-        both_engines_agree,
+        both_admission_engines_agree,
         a_pod_that_cannot_be_given_its_gate_is_refused,
         four_policies_cost_little_more_than_four_that_change_nothing
     ]

@@ -88,7 +88,7 @@ fn status(by: &[&str]) -> String {
     through
 }
 
-fn the_same_process() {
+fn cmd_is_the_same_process() {
     let (gate, seen) = through(&[], &words(&["cat", "/proc/self/status"]), |_| {});
     let status = String::from_utf8(seen).unwrap();
     assert_eq!(field(&status, "Pid"), gate.pid().to_string());
@@ -149,7 +149,7 @@ fn a_signal_that_was_blocked_at_start_ends_the_gate() {
     assert_eq!(gate.ended(), 143);
 }
 
-fn the_same_arguments() {
+fn cmd_has_the_same_arguments() {
     let odd = [&b"\xff\xfe"[..], b"", b"a b", b"--", b"--timeout", b"-h", b"*", b"new\nline", b"\xc3\xa4"];
     let mut cmd = words(&["cat", "/proc/self/cmdline", "--"]);
     // cat takes none of these for an option, and complains of each; its command line is what counts.
@@ -165,7 +165,7 @@ fn the_same_arguments() {
     assert_eq!(seen, expected, "argv[0] is as typed, though CMD was found by PATH");
 }
 
-fn the_same_environment() {
+fn cmd_has_the_same_environment() {
     let set = |command: &mut Command| {
         command.env_clear();
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("EMPTY", "").env("SPACE", " a b\n");
@@ -177,7 +177,7 @@ fn the_same_environment() {
     assert!(seen.windows(22).any(|bytes| bytes == b"PEERMEM_GATE_HEARTBEAT"));
 }
 
-fn the_same_working_directory() {
+fn cmd_has_the_same_working_directory() {
     let directory = tempfile::tempdir().unwrap();
     let seen = assert_same(&[], &words(&["pwd", "-P"]), |command| {
         command.current_dir(directory.path());
@@ -186,22 +186,22 @@ fn the_same_working_directory() {
     assert_eq!(seen.trim_ascii_end(), path.as_os_str().as_bytes());
 }
 
-fn no_descriptor_more() {
+fn cmd_has_no_descriptor_of_the_gate() {
     let seen = assert_same(&[], &words(&["ls", "/proc/self/fd"]), |_| {});
     assert!(seen.starts_with(b"0\n1\n"));
 }
 
-fn an_inherited_descriptor_stays() {
+fn cmd_keeps_an_inherited_descriptor() {
     let by = ["sh", "-c", r#"exec 7</dev/null; exec "$0" "$@""#];
     let seen = assert_same(&by, &words(&["ls", "/proc/self/fd"]), |_| {});
     assert!(seen.split(|byte| *byte == b'\n').any(|name| name == b"7"));
 }
 
-fn the_same_limits() {
+fn cmd_has_the_same_limits() {
     assert_same(&[], &words(&["cat", "/proc/self/limits", "/proc/self/oom_score_adj"]), |_| {});
 }
 
-fn cmd_can_be_ended() {
+fn signals_end_cmd() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
         let node = Node::ready();
         let cmd = ["--settle", "0s", "--", "sh", "-c", "echo running >&2; exec sleep 1000"];
@@ -327,7 +327,7 @@ fn a_cmd_that_goes_during_the_wait() {
     assert!(gate.said("third/tool"));
 }
 
-fn a_cmd_without_permission() {
+fn a_cmd_without_permission_ends_with_126() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
     }
@@ -417,27 +417,27 @@ fn a_killed_worker_or_its_killed_parent_is_reported() {
 
 fn main() -> ExitCode {
     suite![
-        the_same_process,
+        cmd_is_the_same_process,
         signals_as_they_were_found,
         a_broken_pipe_ends_cmd,
         signals_that_were_blocked_at_start_stay_blocked,
         signals_that_were_ignored_at_start_stay_ignored,
         a_signal_that_was_ignored_at_start_does_not_end_the_gate,
         a_signal_that_was_blocked_at_start_ends_the_gate,
-        the_same_arguments,
-        the_same_environment,
-        the_same_working_directory,
-        no_descriptor_more,
-        an_inherited_descriptor_stays,
-        the_same_limits,
-        cmd_can_be_ended,
+        cmd_has_the_same_arguments,
+        cmd_has_the_same_environment,
+        cmd_has_the_same_working_directory,
+        cmd_has_no_descriptor_of_the_gate,
+        cmd_keeps_an_inherited_descriptor,
+        cmd_has_the_same_limits,
+        signals_end_cmd,
         cmd_ends_as_it_likes,
         cmd_is_found_by_path,
         a_cmd_that_cannot_be_run_is_refused_before_the_wait,
         a_cmd_that_is_not_there_is_refused_before_the_wait,
         a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run,
         a_cmd_that_goes_during_the_wait,
-        a_cmd_without_permission,
+        a_cmd_without_permission_ends_with_126,
         cmd_has_no_child_that_it_did_not_start,
         as_the_first_process_cmd_has_no_child,
         as_a_subreaper_cmd_has_no_child,

@@ -143,7 +143,7 @@ fn inject(node: &Node, is_right: fn(i32) -> bool) {
 }
 
 /// It may open, give up, or say that it cannot run.
-fn a_node_that_is_ready() {
+fn failing_calls_on_a_ready_node_end_in_words() {
     inject(&Node::ready(), |code| [0, 2, 124, 125].contains(&code));
 }
 
@@ -164,24 +164,24 @@ fn is_closed(code: i32) -> bool {
     [2, 124, 125].contains(&code)
 }
 
-fn a_node_without_a_marker() {
+fn failing_calls_open_no_node_without_a_marker() {
     inject(&Node::ready().without_marker(), is_closed);
 }
 
-fn a_node_with_the_kernels_own_modules() {
+fn failing_calls_open_no_node_with_the_kernels_own_modules() {
     inject(&Node::ready().in_tree(), is_closed);
 }
 
-fn a_node_without_headers() {
+fn failing_calls_open_no_node_without_headers() {
     inject(&Node::ready().without(support::SYMVERS), is_closed);
 }
 
 fn main() -> ExitCode {
     suite![
         a_poll_for_which_there_is_no_memory,
-        a_node_that_is_ready,
-        a_node_without_a_marker,
-        a_node_with_the_kernels_own_modules,
-        a_node_without_headers
+        failing_calls_on_a_ready_node_end_in_words,
+        failing_calls_open_no_node_without_a_marker,
+        failing_calls_open_no_node_with_the_kernels_own_modules,
+        failing_calls_open_no_node_without_headers
     ]
 }

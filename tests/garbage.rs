@@ -149,31 +149,31 @@ fn what_is_damaged_here_is_ready_when_it_is_whole() {
     }
 }
 
-fn truncated() {
+fn truncated_files_open_nothing() {
     assert_harmless(Truncated, as_ourselves);
 }
 
-fn binary() {
+fn binary_files_open_nothing() {
     assert_harmless(Binary, as_ourselves);
 }
 
-fn a_line_of_a_mebibyte() {
+fn files_with_a_line_of_a_mebibyte_open_nothing() {
     assert_harmless(LongLine, as_ourselves);
 }
 
-fn empty() {
+fn empty_files_open_nothing() {
     assert_harmless(Empty, as_ourselves);
 }
 
-fn missing() {
+fn missing_files_open_nothing() {
     assert_harmless(Missing, as_ourselves);
 }
 
-fn a_directory_instead() {
+fn directories_instead_of_files_open_nothing() {
     assert_harmless(Directory, as_ourselves);
 }
 
-fn a_fifo_instead() {
+fn fifos_instead_of_files_open_nothing() {
     assert_harmless(Fifo, as_ourselves);
 }
 
@@ -191,7 +191,7 @@ fn as_nobody(gate: &Path, node: &Node, args: &[&str]) -> Report {
     Report::of(&mut wrapped(NOBODY, &check))
 }
 
-fn permission_denied() {
+fn files_without_permission_open_nothing() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
     }
@@ -398,7 +398,7 @@ fn cut_anywhere(relative: &str, opens: impl Fn(&[u8]) -> bool) {
     }
 }
 
-fn proc_modules_cut_anywhere() {
+fn a_proc_modules_cut_anywhere_opens_only_with_all_modules_left() {
     // Whole lines, and all that matter among them.
     cut_anywhere("proc/modules", |text| {
         let text = String::from_utf8_lossy(text);
@@ -407,12 +407,12 @@ fn proc_modules_cut_anywhere() {
     });
 }
 
-fn module_symvers_cut_anywhere() {
+fn a_module_symvers_cut_anywhere_is_incomplete() {
     let whole = fs::read(Node::ready().path(SYMVERS)).unwrap();
     cut_anywhere(SYMVERS, |text| text == whole);
 }
 
-fn proc_locks_cut_anywhere() {
+fn a_proc_locks_cut_anywhere_opens_only_with_the_holder_left() {
     // Up to the inode the line tells the whole of what matters; a shorter inode is another one.
     let node = Node::ready();
     let line = fs::read_to_string(node.path("proc/locks")).unwrap();
@@ -473,7 +473,7 @@ fn links_that_lead_in_circles_or_nowhere() {
 }
 
 /// The gate does not hang on it, or eat all memory.
-fn files_without_an_end() {
+fn a_file_without_an_end_hangs_no_look() {
     for path in ["proc/modules", "proc/locks", "proc/2/comm", VENDOR, "sys/module/mlx5_core/initstate"] {
         let node = Node::ready();
         if path == "proc/2/comm" {
@@ -497,24 +497,24 @@ fn files_without_an_end() {
 fn main() -> ExitCode {
     suite![
         what_is_damaged_here_is_ready_when_it_is_whole,
-        truncated,
-        binary,
-        a_line_of_a_mebibyte,
-        empty,
-        missing,
-        a_directory_instead,
-        a_fifo_instead,
-        permission_denied,
+        truncated_files_open_nothing,
+        binary_files_open_nothing,
+        files_with_a_line_of_a_mebibyte_open_nothing,
+        empty_files_open_nothing,
+        missing_files_open_nothing,
+        directories_instead_of_files_open_nothing,
+        fifos_instead_of_files_open_nothing,
+        files_without_permission_open_nothing,
         a_version_that_cannot_be_read_is_no_version_that_nobody_expects,
         what_a_node_says_forges_no_line_and_steers_no_terminal,
         doctor_makes_nothing_of_garbage,
         doctor_is_not_ready_where_check_is_not,
-        proc_modules_cut_anywhere,
-        module_symvers_cut_anywhere,
-        proc_locks_cut_anywhere,
+        a_proc_modules_cut_anywhere_opens_only_with_all_modules_left,
+        a_module_symvers_cut_anywhere_is_incomplete,
+        a_proc_locks_cut_anywhere_opens_only_with_the_holder_left,
         a_vendor_cut_anywhere_is_no_other_vendor,
         odd_lines_in_proc_modules,
         links_that_lead_in_circles_or_nowhere,
-        files_without_an_end
+        a_file_without_an_end_hangs_no_look
     ]
 }

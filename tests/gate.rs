@@ -313,7 +313,7 @@ proptest! {
     /// Random looks at random times: the gate opens at most once, never before everything held
     /// without a break for the settle time, never on Unknown, never at or after the deadline.
     #[test]
-    fn never_opens_too_early(steps in prop::collection::vec((1u64..700, reasons(), 0u64..20), 1..200)) {
+    fn a_gate_never_opens_too_early(steps in prop::collection::vec((1u64..700, reasons(), 0u64..20), 1..200)) {
         let policy = policy();
         let mut play = Play::new(policy.clone());
         let mut now = 0;
@@ -372,7 +372,7 @@ fn what_will_block_is_told_while_something_else_is_waited_for() {
 }
 
 #[test]
-fn the_look_that_ends_it_tells_of_a_break_too() {
+fn the_last_look_also_logs_a_break() {
     let mut play = Play::new(policy());
     play.step(59_500, Some(look(None, 1))).step(60_000, Some(look(None, 2)));
     assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
@@ -537,7 +537,7 @@ fn a_look_beside_the_gate_has_the_gates_memory() {
 
 /// To read a node can take longer than the time that was given, and is broken off then.
 #[test]
-fn a_deadline_that_comes_before_the_first_look_has_ended_ends_it() {
+fn a_deadline_before_the_end_of_the_first_look_ends_the_gate() {
     let mut play = Play::new(policy());
     play.step(59_999, None);
     assert_eq!(play.ended(), None);

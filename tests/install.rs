@@ -507,7 +507,7 @@ fn what_is_in_the_way_is_named_and_left() {
     }
 }
 
-fn one_that_is_killed_half_way_leaves_nothing_wrong() {
+fn an_install_that_is_killed_half_way_leaves_nothing_wrong() {
     let volume = Volume::new();
     let limited = |before: &str| {
         let script = format!("{before} ulimit -c 0; ulimit -f 512; exec \"$@\"");
@@ -676,7 +676,7 @@ fn main() -> ExitCode {
         names_that_are_swapped_meanwhile_lead_nothing_out_of_dir,
         a_shim_directory_that_is_a_link_is_refused,
         what_is_in_the_way_is_named_and_left,
-        one_that_is_killed_half_way_leaves_nothing_wrong,
+        an_install_that_is_killed_half_way_leaves_nothing_wrong,
         what_cannot_be_run_is_not_put_in_place,
         many_at_once_of_two_builds_do_not_disturb_each_other,
         another_install_is_waited_for,

@@ -371,7 +371,7 @@ impl Play {
 }
 
 #[test]
-fn it_loads_once_everything_has_settled_and_stays() {
+fn keep_loads_once_everything_has_settled_and_stays() {
     let mut play = Play::new(World::ready(), false);
     assert_eq!(play.state(), State::Waiting);
     play.after(SETTLE - 1);
@@ -385,7 +385,7 @@ fn it_loads_once_everything_has_settled_and_stays() {
 }
 
 #[test]
-fn what_it_waits_for_is_told_at_any_time() {
+fn keep_says_at_any_time_what_it_waits_for() {
     let mut keep = Keep::new(policy(), false, ms(START));
     assert_eq!((keep.sentence(), keep.has_applied()), ("not looked yet".to_owned(), false));
     let world = World { marker: None, ..World::ready() };
@@ -398,7 +398,7 @@ fn what_it_waits_for_is_told_at_any_time() {
 }
 
 #[test]
-fn it_lets_go_at_once_and_loads_again_after() {
+fn keep_unloads_at_once_and_loads_again_after() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000).then(Event::Unmark);
     assert_eq!(play.unloads.len(), 1);
@@ -468,7 +468,7 @@ fn after_an_unload_the_next_load_waits_longer_than_the_settle_time() {
 }
 
 #[test]
-fn no_yield_leaves_it_alone_and_says_so() {
+fn no_yield_leaves_the_module_alone_and_says_so() {
     let mut play = Play::new(World::ready(), true);
     play.after(2000).then(Event::Unmark).after(60_000);
     assert_eq!((play.state(), play.unloads.len()), (State::Loaded, 0));
@@ -730,7 +730,7 @@ proptest! {
     /// Beside MOFED alone, which nobody uses: it lets go as soon as what it is in the middle of is done, and
     /// loads within the settle time and a second.
     #[test]
-    fn beside_mofed_alone_it_is_prompt(events in events(true, 300)) {
+    fn keep_is_prompt_beside_mofed_alone(events in events(true, 300)) {
         let mut play = Play::new(World::ready(), false);
         play.events = events;
         let end = play.events.last().unwrap().0 + 1;
@@ -845,7 +845,7 @@ fn a_new_container_is_left_to_unload_the_module_by_itself() {
 
 /// A firmware reset takes the device off the bus for seconds, and MOFED may swap its modules meanwhile.
 #[test]
-fn it_lets_go_while_the_device_is_in_a_reset() {
+fn keep_unloads_while_the_device_is_in_a_reset() {
     let mut world = World { is_loaded: true, inode: 1, ..World::ready() };
     let mut keep = Keep::new(policy(), false, ms(START));
     let _ = keep.look(ms(START), &Cause::Start, world.full_look());

@@ -179,7 +179,7 @@ impl Place {
     }
 }
 
-fn it_loads_lets_go_and_loads_again() {
+fn keep_loads_unloads_and_loads_again() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     let status = place.is_in("Loaded");
@@ -383,7 +383,7 @@ fn what_is_used_is_named_and_then_let_go() {
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
 }
 
-fn no_yield_leaves_it_alone() {
+fn no_yield_leaves_the_module_alone() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().arg("--no-yield"));
     place.is_in("Loaded");
@@ -482,7 +482,7 @@ fn an_unload_that_fails_is_told_with_what_to_do() {
     place.is_in("Waiting");
 }
 
-fn it_says_that_it_is_not_what_a_disabled_gate_disables() {
+fn keep_says_that_a_disabled_gate_does_not_disable_it() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().env("PEERMEM_GATE_DISABLED", "an incident"));
     let line = keep.logs("PEERMEM_GATE_DISABLED");
@@ -490,7 +490,7 @@ fn it_says_that_it_is_not_what_a_disabled_gate_disables() {
     place.is_in("Loaded");
 }
 
-fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
+fn keep_that_must_end_ends_within_a_second_in_any_state() {
     let Some(place) = Place::new() else { return };
     // In the middle of a load that does not end.
     place.node.write("bin/loading", "touch /loading; sleep 30");
@@ -514,7 +514,7 @@ fn told_to_end_it_ends_within_a_second_whatever_it_is_at() {
     assert!(!place.status().exists(), "what is left behind would say that somebody keeps it");
 }
 
-fn told_to_end_it_does_not_wait_for_an_rmmod_that_hangs() {
+fn keep_that_must_end_does_not_wait_for_an_rmmod_that_hangs() {
     for option in [None, Some("--unload-on-exit")] {
         let Some(place) = Place::new() else { return };
         let mut keep = Gate::start(place.keep().args(option));
@@ -595,7 +595,7 @@ fn a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second() {
     }
 }
 
-fn it_unloads_at_its_end_where_that_is_asked_for() {
+fn keep_unloads_at_its_end_with_unload_on_exit() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().arg("--unload-on-exit"));
     place.is_in("Loaded");
@@ -656,7 +656,7 @@ fn a_hangup_asks_for_a_look_and_ends_nothing() {
     assert!((0.0..60.0).contains(&ago), "{ago} s ago");
 }
 
-fn what_blocks_at_the_start_ends_it_with_its_reason() {
+fn a_condition_that_blocks_at_the_start_ends_keep_with_its_reason() {
     let Some(place) = Place::new() else { return };
     let Some(stub) = Node::ready().with_peermem("stub").and_then(Place::of) else { return };
     let mut keep = stub.start();
@@ -679,7 +679,7 @@ fn what_blocks_at_the_start_ends_it_with_its_reason() {
 }
 
 /// Where the gate does not apply, it does not matter that nothing can be loaded.
-fn no_right_to_load_ends_it_only_where_there_is_something_to_load() {
+fn no_right_to_load_ends_keep_only_where_there_is_something_to_load() {
     let disable = |place: &Place| place.node.write("proc/sys/kernel/modules_disabled", "1\n");
     let Some(place) = Place::new() else { return };
     disable(&place);
@@ -699,7 +699,7 @@ fn no_right_to_load_ends_it_only_where_there_is_something_to_load() {
 }
 
 /// The same of a process that lacks the capability.
-fn no_capability_to_load_ends_it_only_where_there_is_something_to_load() {
+fn no_capability_to_load_ends_keep_only_where_there_is_something_to_load() {
     let without = ["setpriv", "--bounding-set", "-sys_module", "--inh-caps", "-sys_module"];
     if !can(&[&without[..], &["true"]].concat()) {
         return;
@@ -758,7 +758,7 @@ fn a_driver_that_is_still_to_come_is_waited_for() {
 }
 
 /// In every state: what is started again goes on from what it finds.
-fn killed_in_any_state_and_started_again_it_converges() {
+fn keep_killed_in_any_state_and_started_again_converges() {
     let Some(place) = Place::new() else { return };
     place.node.remove(MARKER);
     let kill = |mut keep: Gate| {
@@ -833,7 +833,7 @@ fn killed_in_any_state_and_started_again_it_converges() {
 }
 
 /// What a dead one says of a node that was well is not said when the next one ends at once.
-fn what_a_dead_one_left_behind_is_no_status() {
+fn the_status_file_of_a_dead_keep_is_no_status() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     place.told("Ready", |status| status["verdict"] == "Ready" && status["keep"]["state"] == "Loaded");
@@ -848,7 +848,7 @@ fn what_a_dead_one_left_behind_is_no_status() {
     assert!(!place.node.path("metrics.prom").exists());
 }
 
-fn the_service_manager_hears_of_it() {
+fn keep_notifies_the_service_manager() {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
@@ -922,7 +922,7 @@ fn goes_unfed(script: &str, after: Duration, begin: impl Fn(&Place)) {
 }
 
 /// It gets earlier messages once it reads.
-fn a_service_manager_that_reads_late_hears_that_it_is_ready() {
+fn a_service_manager_that_reads_late_still_gets_ready() {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
     let manager = UnixDatagram::bind(&path).expect("a socket");
@@ -1026,7 +1026,7 @@ fn a_status_file_is_judged_by_its_age_and_its_boot() {
     assert_eq!(String::from_utf8(output(&mut check).stdout).unwrap(), text);
 }
 
-fn it_refuses_what_contradicts_itself_and_what_is_mofeds() {
+fn keep_refuses_contradictions_and_mofeds_directory() {
     let Some(place) = Place::new() else { return };
     let both = support::refusal(place.keep().args(["--no-yield", "--unload-on-exit"]));
     assert_eq!((both.0, both.1.contains("--unload-on-exit")), (2, true), "{}", both.1);
@@ -1042,40 +1042,40 @@ fn it_refuses_what_contradicts_itself_and_what_is_mofeds() {
 
 fn main() -> ExitCode {
     suite![
-        it_loads_lets_go_and_loads_again,
+        keep_loads_unloads_and_loads_again,
         a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does,
         a_load_that_shows_late_is_no_refusal,
         no_unload_and_no_signal_waits_for_a_module_to_be_unpacked,
         outputs_that_hang_keep_no_unload_and_no_load_waiting,
         what_is_mounted_over_the_marker_during_a_look_is_not_overlooked,
         what_is_used_is_named_and_then_let_go,
-        no_yield_leaves_it_alone,
+        no_yield_leaves_the_module_alone,
         the_modules_parameters_are_passed_on_and_judged,
         a_load_whose_modprobe_hangs_is_told_of_and_ends,
         an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy,
         an_unload_that_fails_is_told_with_what_to_do,
-        it_says_that_it_is_not_what_a_disabled_gate_disables,
-        told_to_end_it_ends_within_a_second_whatever_it_is_at,
-        told_to_end_it_does_not_wait_for_an_rmmod_that_hangs,
+        keep_says_that_a_disabled_gate_does_not_disable_it,
+        keep_that_must_end_ends_within_a_second_in_any_state,
+        keep_that_must_end_does_not_wait_for_an_rmmod_that_hangs,
         a_second_signal_during_an_unload_costs_nothing,
         an_unload_at_the_end_takes_no_more_than_a_second,
         a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second,
-        it_unloads_at_its_end_where_that_is_asked_for,
+        keep_unloads_at_its_end_with_unload_on_exit,
         a_hangup_asks_for_a_look_and_ends_nothing,
-        what_blocks_at_the_start_ends_it_with_its_reason,
-        no_right_to_load_ends_it_only_where_there_is_something_to_load,
-        no_capability_to_load_ends_it_only_where_there_is_something_to_load,
+        a_condition_that_blocks_at_the_start_ends_keep_with_its_reason,
+        no_right_to_load_ends_keep_only_where_there_is_something_to_load,
+        no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
         a_plan_that_is_mended_unseen_is_tried_again,
         a_driver_that_is_still_to_come_is_waited_for,
-        killed_in_any_state_and_started_again_it_converges,
-        what_a_dead_one_left_behind_is_no_status,
-        the_service_manager_hears_of_it,
+        keep_killed_in_any_state_and_started_again_converges,
+        the_status_file_of_a_dead_keep_is_no_status,
+        keep_notifies_the_service_manager,
         a_hung_unload_is_the_watchdogs_in_the_end,
         a_hung_load_is_told_of_and_the_watchdogs_in_the_end,
-        a_service_manager_that_reads_late_hears_that_it_is_ready,
+        a_service_manager_that_reads_late_still_gets_ready,
         a_service_manager_that_does_not_read_holds_nothing_up,
         the_service_manager_may_listen_on_an_abstract_socket,
         a_status_file_is_judged_by_its_age_and_its_boot,
-        it_refuses_what_contradicts_itself_and_what_is_mofeds
+        keep_refuses_contradictions_and_mofeds_directory
     ]
 }

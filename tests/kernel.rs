@@ -80,7 +80,7 @@ fn a_stale_marker_over_the_in_tree_stack_holds() {
     });
 }
 
-fn the_new_generation_opens() {
+fn a_node_with_mofed_2407_opens() {
     play("new-complete", |run| {
         run.check(0).assert_ready();
         run.check(1).assert_ready();
@@ -90,7 +90,7 @@ fn the_new_generation_opens() {
     });
 }
 
-fn the_old_generation_opens() {
+fn a_node_with_mofed_2404_opens() {
     play("old-complete", |run| {
         run.check(0).assert_ready();
         run.check(1).assert("VersionMatches", "False", "VersionMismatch");
@@ -1042,8 +1042,8 @@ fn main() -> ExitCode {
     suite![
         the_in_tree_stack_without_a_marker_holds,
         a_stale_marker_over_the_in_tree_stack_holds,
-        the_new_generation_opens,
-        the_old_generation_opens,
+        a_node_with_mofed_2407_opens,
+        a_node_with_mofed_2404_opens,
         a_half_swapped_stack_holds,
         fabric_manager_waits_for_its_device,
         doctor_names_the_root_cause,

@@ -25,7 +25,7 @@ fn with_linked_symvers() -> (Node, &'static str) {
     (node, real)
 }
 
-fn headers_behind_a_link_that_turn_bad_before_the_marker() {
+fn headers_behind_a_link_that_turn_bad_before_the_marker_are_seen() {
     let (node, real) = with_linked_symvers();
     let mut gate = Gate::start(node.wait().args(ONCE));
     gate.logs("MarkerAbsent");
@@ -34,7 +34,7 @@ fn headers_behind_a_link_that_turn_bad_before_the_marker() {
     gate.logs("HeadersWithoutPeerMemory");
 }
 
-fn headers_behind_a_link_that_turn_good() {
+fn headers_behind_a_link_that_turn_good_are_seen() {
     let (node, real) = with_linked_symvers();
     let good = fs::read(node.path(real)).unwrap();
     node.write(real, "");
@@ -45,7 +45,7 @@ fn headers_behind_a_link_that_turn_good() {
     gate.assert_opened();
 }
 
-fn modules_that_go_while_the_symbols_are_read() {
+fn modules_that_go_while_the_symbols_are_read_break_the_look_off() {
     let node = Node::ready();
     node.with_long_kallsyms();
     let mut gate = Gate::start(node.wait().args(ONCE));
@@ -75,7 +75,7 @@ fn a_report_is_given_though_the_marker_goes_while_the_symbols_are_read() {
 }
 
 /// A suspect marker holds a gate for minutes, and what `keep` has loaded may be swapped meanwhile.
-fn modules_that_change_under_a_suspect_marker() {
+fn modules_that_change_under_a_suspect_marker_are_a_change() {
     let node = Node::ready();
     let config = node.config();
     let mut probe = Probe::new(&config);
@@ -87,7 +87,7 @@ fn modules_that_change_under_a_suspect_marker() {
     assert!(probe.changed(Some(&suspect)));
 }
 
-fn symbols_that_can_be_read_later() {
+fn symbols_that_can_be_read_later_open_the_gate() {
     let node = Node::ready().in_tree();
     node.rename("proc/kallsyms", "kallsyms");
     fs::create_dir_all(node.path("usr/src")).unwrap();
@@ -114,7 +114,7 @@ fn seen_despite(node: &Node, happens: impl Fn()) -> Observation {
     seen
 }
 
-fn a_lock_that_is_let_go_or_taken_while_the_symbols_are_read() {
+fn a_lock_released_or_taken_while_the_symbols_are_read_is_seen() {
     let node = Node::ready();
     let seen = seen_despite(&node, || node.write("proc/locks", ""));
     assert_eq!(seen.lock, Lock::Free);
@@ -122,7 +122,7 @@ fn a_lock_that_is_let_go_or_taken_while_the_symbols_are_read() {
     assert_eq!(seen_despite(&node, || node.hold_lock()).lock, Lock::Held);
 }
 
-fn a_marker_made_anew_while_the_symbols_are_read() {
+fn a_marker_made_anew_while_the_symbols_are_read_is_seen() {
     let node = Node::ready();
     node.write("next", "");
     let inode = node.path("next").metadata().unwrap().ino();
@@ -153,14 +153,14 @@ fn what_could_not_be_read_is_not_kept() {
 
 fn main() -> ExitCode {
     suite![
-        a_lock_that_is_let_go_or_taken_while_the_symbols_are_read,
-        a_marker_made_anew_while_the_symbols_are_read,
+        a_lock_released_or_taken_while_the_symbols_are_read_is_seen,
+        a_marker_made_anew_while_the_symbols_are_read_is_seen,
         what_could_not_be_read_is_not_kept,
-        headers_behind_a_link_that_turn_bad_before_the_marker,
-        headers_behind_a_link_that_turn_good,
-        modules_that_go_while_the_symbols_are_read,
+        headers_behind_a_link_that_turn_bad_before_the_marker_are_seen,
+        headers_behind_a_link_that_turn_good_are_seen,
+        modules_that_go_while_the_symbols_are_read_break_the_look_off,
         a_report_is_given_though_the_marker_goes_while_the_symbols_are_read,
-        modules_that_change_under_a_suspect_marker,
-        symbols_that_can_be_read_later
+        modules_that_change_under_a_suspect_marker_are_a_change,
+        symbols_that_can_be_read_later_open_the_gate
     ]
 }

@@ -157,7 +157,7 @@ fn run(modprobe: &Modprobe, args: &[&str]) -> Ran {
     modprobe.run(&words(args), OutputMode::Kept, signals.as_fd(), || None).expect("it can be run")
 }
 
-fn it_is_run_as_if_called_by_hand() {
+fn modprobe_is_run_as_if_called_by_hand() {
     let directory = directory();
     let text = "printf '<%s>' \"$@\"; echo; echo \"$LC_ALL,${MODPROBE_OPTIONS-unset}\" >&2; exit 7";
     let path = script(directory.path(), text);
@@ -174,7 +174,7 @@ fn it_is_run_as_if_called_by_hand() {
     assert_eq!(run(&modprobe(&path), &[]).code, 128 + 9);
 }
 
-fn it_has_its_name_and_nothing_of_our_signals() {
+fn modprobe_has_its_own_name_and_default_signals() {
     let ours = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT]);
     // This thread's alone, from which the child is started.
     ours.thread_block().expect("blocked");
@@ -204,7 +204,7 @@ fn only_the_last_of_many_words_is_kept() {
     }
 }
 
-fn what_it_leaves_behind_is_not_waited_for() {
+fn modprobes_own_children_are_not_waited_for() {
     let directory = directory();
     let path = script(directory.path(), "sleep 1000 & echo $!; echo said >&2; exit 3");
     let begun = Instant::now();
@@ -249,7 +249,7 @@ fn broken_off(text: &str) -> (Ran, Duration) {
     (ran, ended - sent)
 }
 
-fn a_signal_ends_it() {
+fn a_signal_ends_modprobe() {
     let (ran, took) = broken_off(": > \"$1\"; exec sleep 1000");
     assert_eq!((ran.code, ran.broken_off), (128 + 15, Some(BrokenOff::Signal(1))));
     assert!(took < PROMPT, "{took:?}");
@@ -265,7 +265,7 @@ fn a_signal_ends_it() {
     assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(1) + PROMPT, "{took:?}");
 }
 
-fn one_that_cannot_be_run_after_all() {
+fn a_modprobe_that_cannot_be_run_after_all_has_its_ending() {
     let directory = directory();
     let path = script_for("/no/such/shell", directory.path(), "");
     let why = |modprobe: &Modprobe| {
@@ -296,7 +296,7 @@ fn root_with_a_shell() -> TempDir {
     root
 }
 
-fn another_root_is_entered() {
+fn modprobe_runs_in_another_root() {
     if !can(&["chroot", "/", "true"]) {
         return;
     }
@@ -402,13 +402,13 @@ fn where_ends_of_children_are_thrown_away_that_is_said() {
 fn main() -> ExitCode {
     suite![
         a_command_line_means_what_it_means_to_kmod,
-        it_is_run_as_if_called_by_hand,
-        it_has_its_name_and_nothing_of_our_signals,
+        modprobe_is_run_as_if_called_by_hand,
+        modprobe_has_its_own_name_and_default_signals,
         only_the_last_of_many_words_is_kept,
-        what_it_leaves_behind_is_not_waited_for,
-        a_signal_ends_it,
-        one_that_cannot_be_run_after_all,
-        another_root_is_entered,
+        modprobes_own_children_are_not_waited_for,
+        a_signal_ends_modprobe,
+        a_modprobe_that_cannot_be_run_after_all_has_its_ending,
+        modprobe_runs_in_another_root,
         the_static_binary_steps_into_a_root_that_holds_nothing_else,
         the_step_says_what_is_wrong,
         builds_of_ours_are_known_and_others_are_not,

@@ -39,7 +39,7 @@ fn compress(node: &Node, program: &[&str], suffix: &str) {
     fs::write(dep, listed).unwrap();
 }
 
-fn generations_are_told_apart() {
+fn exporters_of_2404_and_2407_are_distinguished() {
     for (generation, reason, words) in [
         ("new", "Usable", "Module.symvers"),
         ("old", "SymbolVersionMismatch", "another MOFED"),
@@ -291,7 +291,7 @@ impl Numbers {
 
 fn main() -> ExitCode {
     suite![
-        generations_are_told_apart,
+        exporters_of_2404_and_2407_are_distinguished,
         a_compressed_file_is_read_as_well,
         what_is_no_module_says_what_it_is,
         another_machines_file_is_for_another_machine,

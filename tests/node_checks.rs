@@ -317,7 +317,7 @@ fn the_units_are_valid() {
 }
 
 /// The unit for a host: it is what systemd takes, and calls what this binary takes.
-fn the_sidecars_unit_is_one() {
+fn the_sidecars_unit_is_valid() {
     let path = root().join("examples/peermem-gate-keep.service");
     let text = fs::read_to_string(&path).unwrap();
     let mut section = "";
@@ -587,7 +587,7 @@ fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits() {
 }
 
 /// The script ends with 0 whenever there is a verdict, and the verdict decides.
-fn gpud_gets_a_verdict() {
+fn gpuds_plugin_gets_a_verdict() {
     if !can(&["bash", "-c", ":"]) {
         return;
     }
@@ -632,12 +632,12 @@ fn main() -> ExitCode {
         healthy_nodes_of_every_pool_are_ready,
         a_daemonset_is_refused_until_its_image_is_set,
         the_units_are_valid,
-        the_sidecars_unit_is_one,
+        the_sidecars_unit_is_valid,
         the_host_drivers_sidecar_takes_the_reloaders_place,
         every_alert_fires_when_it_should_and_only_then,
         the_dashboard_asks_prometheus_what_it_understands,
         the_dashboard_shows_what_wait_keep_and_a_fleet_report,
         nvsentinel_leaves_a_node_in_service_while_the_gate_waits,
-        gpud_gets_a_verdict
+        gpuds_plugin_gets_a_verdict
     ]
 }

@@ -118,7 +118,7 @@ fn the_driver_containers_root_is_where_modprobe_is_looked_for() {
     assert!(!said.contains("/run/nvidia/driver"), "{said}");
 }
 
-fn a_relative_root_is_taken() {
+fn a_relative_root_is_accepted() {
     let node = Node::ready();
     let parent = node.root().parent().unwrap().to_owned();
     for root in [".", "./proc/../", node.root().file_name().unwrap().to_str().unwrap()] {
@@ -235,14 +235,14 @@ fn assert_accepted(command: &mut Command) {
     assert_eq!(code, 0, "{shown}: {said}");
 }
 
-fn those_that_the_others_start_from_are_accepted() {
+fn every_verb_without_options_is_accepted() {
     assert_accepted(&mut load());
     assert_accepted(&mut wait());
     assert_accepted(&mut check());
     assert_accepted(&mut doctor());
 }
 
-fn usage() {
+fn unknown_options_and_words_are_refused() {
     assert_refused(wait().arg("--nonsense"), "--nonsense");
     assert_refused(wait().arg("--time-out=3s"), "--time-out");
     assert_refused(wait().arg("--timeou=3s"), "--timeou");
@@ -258,7 +258,7 @@ fn usage() {
     // A verb comes with its issue, and is no stub until then.
 }
 
-fn options_of_other_verbs() {
+fn options_of_other_verbs_are_refused() {
     assert_refused(check().args(["--timeout", "1s"]), "--timeout");
     assert_refused(wait().args(["--format", "json"]), "--format");
     assert_refused(doctor().args(["--peermem"]), "--peermem");
@@ -269,7 +269,7 @@ fn options_of_other_verbs() {
 const WRONG_DURATIONS: [&str; 14] =
     ["30", "0", "", "s", "1.5s", "-1s", "+1s", "1 s", " 1s", "1h30m", "1d", "10S", "1s\n", "99999999999h"];
 
-fn durations() {
+fn durations_without_a_number_and_a_unit_are_refused() {
     for option in ["timeout", "settle", "suspect-hold", "heartbeat"] {
         let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
         for wrong in WRONG_DURATIONS {
@@ -284,7 +284,7 @@ fn durations() {
     assert_accepted(wait().args(["--timeout", "none"]));
 }
 
-fn a_settle_time_that_leaves_no_time_to_open() {
+fn a_settle_time_that_leaves_no_time_to_open_is_refused() {
     for args in [
         ["--settle", "30m", "--timeout", "30m"],
         ["--settle", "2s", "--timeout", "1s"],
@@ -300,7 +300,7 @@ fn a_settle_time_that_leaves_no_time_to_open() {
     assert_accepted(wait().args(["--timeout", "1001ms"]));
 }
 
-fn booleans() {
+fn booleans_other_than_true_and_false_are_refused() {
     for option in ["fail-fast", "dry-run", "precompiled"] {
         let variable = format!("PEERMEM_GATE_{}", option.to_uppercase().replace('-', "_"));
         for wrong in ["1", "0", "yes", "True", "TRUE", "", " true", "on"] {
@@ -315,7 +315,7 @@ fn booleans() {
     }
 }
 
-fn words_that_are_not_on_the_list() {
+fn words_that_are_not_on_an_options_list_are_refused() {
     for (option, wrong) in [
         ("on-timeout", &["open", "FAIL", "", "fail,proceed"][..]),
         ("log-format", &["xml", "JSON", ""]),
@@ -333,7 +333,7 @@ fn words_that_are_not_on_the_list() {
     }
 }
 
-fn modules() {
+fn names_that_no_module_can_have_are_refused() {
     for wrong in
         ["", ",", "ib_core,", ",ib_core", "a b", "../x", "ib_core, mlx5_core", "ä", "ib/core", "a\nb"]
     {
@@ -343,21 +343,21 @@ fn modules() {
     assert_accepted(wait().args(["--module", "ib-core,ib_uverbs", "--module", "mlx5_core"]));
 }
 
-fn versions() {
+fn words_that_are_no_mofed_version_are_refused() {
     for wrong in ["", "banana", "v25.07", "25.07-", "25.07 ", "latest"] {
         assert_refused(check().arg(format!("--mofed-version={wrong}")), "--mofed-version");
         assert_refused(check().env("PEERMEM_GATE_MOFED_VERSION", wrong), "PEERMEM_GATE_MOFED_VERSION");
     }
 }
 
-fn markers() {
+fn marker_paths_that_are_not_absolute_are_refused() {
     for wrong in ["", "relative", "./relative", "/", "..", "/run/.."] {
         assert_refused(wait().arg(format!("--marker={wrong}")), "--marker");
         assert_refused(wait().env("PEERMEM_GATE_MARKER", wrong), "PEERMEM_GATE_MARKER");
     }
 }
 
-fn the_neighbours_paths() {
+fn relative_paths_in_the_operators_variables_are_refused() {
     for name in ["DRIVER_READY_PATH", "LOCK_FILE_PATH", "MLX_DRIVERS_MOUNT"] {
         assert_refused(wait().env(name, "relative/path"), name);
         assert_refused(check().env(name, "relative/path"), name);
@@ -366,7 +366,7 @@ fn the_neighbours_paths() {
     assert_accepted(wait().env("DRIVER_READY_PATH", "relative").args(["--marker", "/a"]));
 }
 
-fn unknown_variables() {
+fn unknown_variables_are_refused() {
     for name in
         ["NONSENSE", "TIMEOUTS", "TIME_OUT", "timeout", "Timeout", "", "HELP", "VERSION", "CMD", "TIMEOUT_"]
     {
@@ -380,18 +380,18 @@ fn unknown_variables() {
     );
 }
 
-fn a_variable_whose_name_is_no_text() {
+fn a_variable_whose_name_is_not_text_is_refused() {
     let name = OsStr::from_bytes(b"PEERMEM_GATE_TIMEOUT\xff");
     assert_refused(wait().env(name, "1s"), "PEERMEM_GATE_TIMEOUT");
 }
 
-fn values_that_are_no_text() {
+fn values_that_are_not_text_are_refused() {
     let odd = OsStr::from_bytes(b"1s\xff");
     assert_refused(wait().env("PEERMEM_GATE_TIMEOUT", odd), "PEERMEM_GATE_TIMEOUT");
     assert_refused(wait().arg("--timeout").arg(odd), "");
 }
 
-fn disabled_without_a_reason() {
+fn a_gate_disabled_without_a_reason_is_refused() {
     for wrong in ["", "0", "false", " "] {
         assert_refused(wait().env("PEERMEM_GATE_DISABLED", wrong), "PEERMEM_GATE_DISABLED");
     }
@@ -400,7 +400,7 @@ fn disabled_without_a_reason() {
 }
 
 /// A pod sets one variable for all its containers, and a Service injects its own.
-fn variables_that_mean_something_to_others() {
+fn variables_that_services_inject_are_accepted() {
     for (name, value) in [
         ("PEERMEM_GATE_SERVICE_HOST", "10.0.0.1"),
         ("PEERMEM_GATE_SERVICE_PORT", "80"),
@@ -427,7 +427,7 @@ fn a_status_file_is_no_business_of_wait() {
     assert_accepted(wait().env("PEERMEM_GATE_STATUS_FILE", "/run/status"));
 }
 
-fn the_command_line_wins() {
+fn the_command_line_wins_over_variables() {
     assert_accepted(wait().env("PEERMEM_GATE_TIMEOUT", "30").args(["--timeout", "30s"]));
     assert_accepted(wait().env("PEERMEM_GATE_DRY_RUN", "yes").arg("--dry-run"));
     let node = Node::ready().in_tree();
@@ -626,30 +626,30 @@ fn main() -> ExitCode {
         what_is_typed_amiss_is_answered_with_how_to_type_it,
         a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
         a_host_mofed_that_is_misspelt_is_told,
-        those_that_the_others_start_from_are_accepted,
-        usage,
-        options_of_other_verbs,
-        durations,
-        a_settle_time_that_leaves_no_time_to_open,
-        booleans,
-        words_that_are_not_on_the_list,
-        modules,
-        versions,
-        markers,
-        the_neighbours_paths,
-        unknown_variables,
-        a_variable_whose_name_is_no_text,
-        values_that_are_no_text,
-        disabled_without_a_reason,
-        variables_that_mean_something_to_others,
+        every_verb_without_options_is_accepted,
+        unknown_options_and_words_are_refused,
+        options_of_other_verbs_are_refused,
+        durations_without_a_number_and_a_unit_are_refused,
+        a_settle_time_that_leaves_no_time_to_open_is_refused,
+        booleans_other_than_true_and_false_are_refused,
+        words_that_are_not_on_an_options_list_are_refused,
+        names_that_no_module_can_have_are_refused,
+        words_that_are_no_mofed_version_are_refused,
+        marker_paths_that_are_not_absolute_are_refused,
+        relative_paths_in_the_operators_variables_are_refused,
+        unknown_variables_are_refused,
+        a_variable_whose_name_is_not_text_is_refused,
+        values_that_are_not_text_are_refused,
+        a_gate_disabled_without_a_reason_is_refused,
+        variables_that_services_inject_are_accepted,
         a_status_file_is_no_business_of_wait,
-        the_command_line_wins,
+        the_command_line_wins_over_variables,
         every_option_has_a_mirror_and_refuses_an_empty_value,
         every_mirror_does_what_its_option_does,
         no_option_reaches_modprobe_as_a_parameter,
         a_disabled_load_asks_no_more_than_where_and_by_what,
         the_driver_containers_root_is_where_modprobe_is_looked_for,
-        a_relative_root_is_taken,
+        a_relative_root_is_accepted,
         in_a_pod_the_host_is_looked_at_and_that_is_said,
         a_mirrored_choice_names_what_there_is_to_choose_from
     ]

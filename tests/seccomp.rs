@@ -91,7 +91,7 @@ fn what_wait_calls_is_in_the_profile() {
 }
 
 /// Directories that come and go, and a signal.
-fn a_wait_that_is_woken_and_ended_stays_within_it() {
+fn a_wait_that_is_woken_and_ended_stays_within_the_profile() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some((filter, product)) = filter(directory.path(), &allowed()) else { return };
     let node = Node::ready();
@@ -109,7 +109,7 @@ fn a_wait_that_is_woken_and_ended_stays_within_it() {
 }
 
 /// What the filter does to somebody who makes another call.
-fn the_filter_kills() {
+fn the_seccomp_filter_kills_a_process_that_makes_another_call() {
     let directory = tempfile::tempdir().expect("a directory");
     let names: Vec<_> = allowed().into_iter().filter(|name| name != "uname").collect();
     let Some((filter, product)) = filter(directory.path(), &names) else { return };
@@ -122,7 +122,7 @@ fn the_filter_kills() {
 fn main() -> ExitCode {
     suite![
         what_wait_calls_is_in_the_profile,
-        a_wait_that_is_woken_and_ended_stays_within_it,
-        the_filter_kills
+        a_wait_that_is_woken_and_ended_stays_within_the_profile,
+        the_seccomp_filter_kills_a_process_that_makes_another_call
     ]
 }

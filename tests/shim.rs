@@ -169,7 +169,7 @@ fn nvidia_peermem_is_loaded_once_all_holds() {
     assert_eq!(calls[0][0], "--show-depends");
 }
 
-fn nvidia_peermem_is_not_loaded_before() {
+fn nvidia_peermem_is_not_loaded_before_all_conditions_are_met() {
     let Some(place) = Place::that_loads() else { return };
     let marker = place.node.path(MARKER);
     fs::remove_file(&marker).unwrap();
@@ -211,7 +211,7 @@ fn a_stub_is_not_even_tried() {
     assert!(place.calls().is_empty());
 }
 
-fn force_is_left_out() {
+fn the_shim_drops_force() {
     let Some(place) = Place::that_loads() else { return };
     let output = output(&mut place.load(&["--force-modversion", "nvidia-peermem"]));
     assert_eq!(code(output.status), 0);
@@ -301,7 +301,7 @@ fn disabled_and_dry_run_let_modprobe_through() {
     assert_eq!(place.calls().len(), 2);
 }
 
-fn it_never_finds_itself() {
+fn the_shim_never_finds_itself_as_modprobe() {
     let place = Place::new(Node::ready());
     let lonely = |arguments: &[&str]| {
         let mut command = place.modprobe(arguments);
@@ -330,7 +330,7 @@ fn it_never_finds_itself() {
     assert_eq!(code(output.status), 5);
 }
 
-fn without_any_other_modprobe_it_says_so() {
+fn a_shim_without_any_other_modprobe_says_so() {
     let unshare = ["unshare", "-m"];
     if !can(&[&unshare[..], &["true"]].concat()) {
         return;
@@ -381,17 +381,17 @@ fn main() -> ExitCode {
         what_is_none_of_ours_is_handed_over_untouched,
         what_is_handed_over_ends_by_its_own_signals,
         nvidia_peermem_is_loaded_once_all_holds,
-        nvidia_peermem_is_not_loaded_before,
+        nvidia_peermem_is_not_loaded_before_all_conditions_are_met,
         other_modules_are_not_held_and_their_failure_counts,
         a_stub_is_not_even_tried,
-        force_is_left_out,
+        the_shim_drops_force,
         what_modprobe_would_load_besides_is_refused,
         a_refusal_is_told_in_words_and_a_passing_one_is_tried_again,
         success_that_leaves_nothing_live_is_no_success,
         a_marker_that_goes_while_modprobe_runs_is_told_at_once,
         disabled_and_dry_run_let_modprobe_through,
-        it_never_finds_itself,
-        without_any_other_modprobe_it_says_so,
+        the_shim_never_finds_itself_as_modprobe,
+        a_shim_without_any_other_modprobe_says_so,
         a_script_that_calls_the_shim_is_not_run_forever
     ]
 }

@@ -40,7 +40,7 @@ const MACHINES: u64 = 2;
 /// Far more than a boot takes.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-fn lives_on_a_real_kernel() {
+fn random_lives_on_a_real_kernel_end_well() {
     let gate = machine::gate();
     if let Some(reason) = machine::missing(&gate) {
         support::skip(&reason);
@@ -187,7 +187,7 @@ fn say(text: &str) {
 
 fn main() -> ExitCode {
     suite![
-        lives_on_a_real_kernel,
+        random_lives_on_a_real_kernel_end_well,
         life::plan::the_same_seed_is_the_same_life,
         life::truth::before_a_start_has_ended_all_are_early,
         life::truth::a_dead_containers_marker_is_suspect_where_there_is_a_lock_and_untold_where_there_is_none,

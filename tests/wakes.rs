@@ -25,7 +25,7 @@ fn waiting(node: &Node, args: &[&str], reason: &str) -> Gate {
     gate
 }
 
-fn a_marker_below_directories_that_come_late() {
+fn a_marker_below_directories_that_come_late_wakes_the_gate() {
     let node = Node::ready();
     node.rename("run/mellanox", "prepared");
     let mut gate = waiting(&node, &AT_ONCE, "MarkerParentMissing");
@@ -40,7 +40,7 @@ fn a_marker_below_directories_that_come_late() {
     gate.assert_woken();
 }
 
-fn a_marker_that_comes_with_its_directories_at_once() {
+fn a_marker_that_comes_with_its_directories_at_once_wakes_the_gate() {
     let node = Node::ready();
     node.rename("run/mellanox", "prepared");
     let mut gate = waiting(&node, &AT_ONCE, "MarkerParentMissing");
@@ -50,7 +50,7 @@ fn a_marker_that_comes_with_its_directories_at_once() {
 }
 
 /// The place that the link leads to is made elsewhere, and the link itself never changes.
-fn a_marker_behind_a_link_that_leads_nowhere_yet() {
+fn a_marker_behind_a_link_that_leads_nowhere_yet_wakes_the_gate() {
     let node = Node::ready();
     node.rename(DRIVERS, "prepared");
     fs::create_dir_all(node.path("srv")).unwrap();
@@ -63,7 +63,7 @@ fn a_marker_behind_a_link_that_leads_nowhere_yet() {
 }
 
 /// MOFED's headers come by a mount, as a rule; a host's may be unpacked by a package.
-fn headers_that_come_as_plain_files() {
+fn headers_that_come_as_plain_files_wake_the_gate() {
     let node = Node::ready();
     let tree = "run/mellanox/drivers/usr/src/ofa_kernel";
     node.rename(tree, "prepared");
@@ -80,7 +80,7 @@ fn headers_that_come_as_plain_files() {
 }
 
 /// The directory comes between the gate's search for it and its watch above it.
-fn a_directory_that_comes_while_the_watch_is_set() {
+fn a_directory_that_comes_while_the_watch_is_set_is_not_missed() {
     if !can(&["strace", "true"]) {
         return;
     }
@@ -113,7 +113,7 @@ fn a_directory_that_comes_while_the_watch_is_set() {
     gate.assert_woken();
 }
 
-fn a_marker_that_is_renamed_into_place() {
+fn a_marker_that_is_renamed_into_place_wakes_the_gate() {
     let node = Node::ready().without_marker();
     node.write("run/mellanox/drivers/.driver-ready.tmp", "");
     let mut gate = waiting(&node, &AT_ONCE, "MarkerAbsent");
@@ -182,7 +182,7 @@ fn a_flapping_marker_never_opens() {
     assert!(opened >= flapped + 3.0, "opened after {opened} s");
 }
 
-fn a_directory_that_is_made_anew_with_the_marker_inside() {
+fn a_directory_made_anew_with_the_marker_inside_wakes_the_gate() {
     let node = Node::ready();
     node.rename(DRIVERS, "prepared");
     fs::create_dir(node.path(DRIVERS)).unwrap();
@@ -193,7 +193,7 @@ fn a_directory_that_is_made_anew_with_the_marker_inside() {
     gate.assert_woken();
 }
 
-fn a_directory_that_goes_and_comes_again() {
+fn a_directory_that_goes_and_comes_again_stays_watched() {
     let node = Node::ready();
     node.rename(DRIVERS, "prepared");
     fs::create_dir(node.path(DRIVERS)).unwrap();
@@ -323,7 +323,7 @@ fn what_is_ready_and_has_to_settle_is_watched_meanwhile() {
     assert!(calls.contains("inotify_add_watch"), "{calls}");
 }
 
-fn without_proc_modules_it_never_opens() {
+fn a_gate_without_proc_modules_never_opens() {
     let node = Node::ready().without("proc/modules");
     assert_never_opens(&node, &node.path("proc"));
     // Nothing is known to be wrong; then something is.
@@ -334,7 +334,7 @@ fn without_proc_modules_it_never_opens() {
     assert_eq!((report.code, report.verdict()), (1, "Waiting"), "{report:#?}");
 }
 
-fn on_a_kernel_without_modules_it_never_opens() {
+fn a_gate_on_a_kernel_without_modules_never_opens() {
     if Path::new("/proc/modules").exists() {
         // Not a fault of the machine's: most kernels are like that.
         return support::suite::set_aside("this kernel has modules");
@@ -371,7 +371,7 @@ fn storm(directory: &Path, names: &[&str], least: Duration) {
     note!("{:.0} changes a second", f64::from(changes) / start.elapsed().as_secs_f64());
 }
 
-fn a_storm_of_events_neither_opens_nor_deafens_it() {
+fn a_storm_of_events_neither_opens_nor_blocks_the_gate() {
     const STORM: Duration = Duration::from_secs(5);
     let node = Node::ready().without_marker();
     let mut patient = waiting(&node, &["--settle", "3s"], "MarkerAbsent");
@@ -445,18 +445,18 @@ fn the_wrapper_runs_the_gate() {
 
 fn main() -> ExitCode {
     suite![
-        a_marker_below_directories_that_come_late,
-        a_marker_that_comes_with_its_directories_at_once,
-        a_marker_behind_a_link_that_leads_nowhere_yet,
-        headers_that_come_as_plain_files,
-        a_directory_that_comes_while_the_watch_is_set,
-        a_marker_that_is_renamed_into_place,
+        a_marker_below_directories_that_come_late_wakes_the_gate,
+        a_marker_that_comes_with_its_directories_at_once_wakes_the_gate,
+        a_marker_behind_a_link_that_leads_nowhere_yet_wakes_the_gate,
+        headers_that_come_as_plain_files_wake_the_gate,
+        a_directory_that_comes_while_the_watch_is_set_is_not_missed,
+        a_marker_that_is_renamed_into_place_wakes_the_gate,
         a_touch_of_the_marker_starts_the_settle_time_anew,
         a_change_of_the_markers_mode_starts_the_settle_time_anew,
         a_marker_made_anew_in_no_time_starts_the_settle_time_anew,
         a_flapping_marker_never_opens,
-        a_directory_that_is_made_anew_with_the_marker_inside,
-        a_directory_that_goes_and_comes_again,
+        a_directory_made_anew_with_the_marker_inside_wakes_the_gate,
+        a_directory_that_goes_and_comes_again_stays_watched,
         a_mount_over_the_directory_is_seen_where_mounts_propagate,
         a_mount_over_the_directory_is_never_seen_where_they_do_not,
         a_deleted_directory_behind_a_mount_blocks,
@@ -465,9 +465,9 @@ fn main() -> ExitCode {
         without_inotify_watches_the_safety_net_carries_on,
         what_is_ready_and_need_not_settle_opens_without_an_inotify_instance,
         what_is_ready_and_has_to_settle_is_watched_meanwhile,
-        without_proc_modules_it_never_opens,
-        on_a_kernel_without_modules_it_never_opens,
-        a_storm_of_events_neither_opens_nor_deafens_it,
+        a_gate_without_proc_modules_never_opens,
+        a_gate_on_a_kernel_without_modules_never_opens,
+        a_storm_of_events_neither_opens_nor_blocks_the_gate,
         a_storm_of_foreign_events_hides_nothing,
         a_deadline_comes_also_in_a_storm,
         the_wrapper_runs_the_gate

@@ -26,7 +26,7 @@ fn read(path: &Path) -> Value {
     serde_norway::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-fn actionlint_finds_nothing() {
+fn actionlint_accepts_every_workflow() {
     let actionlint = repository().join("target/manifests/python/bin/actionlint");
     if !actionlint.exists() {
         return skip("no actionlint: tests/manifests/tools installs it");
@@ -135,7 +135,7 @@ fn issues_ask_for_a_report() {
 
 fn main() -> std::process::ExitCode {
     support::suite::suite![
-        actionlint_finds_nothing,
+        actionlint_accepts_every_workflow,
         every_step_is_one_command_and_every_script_of_ours_is_there,
         a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts,
         a_step_that_fails_is_named_in_the_last_line,

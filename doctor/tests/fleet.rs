@@ -210,7 +210,7 @@ fn the_longest_waits_are_told() {
     assert_eq!(slowest[0], json!({"node": "n15", "file": ".driver-ctr-ready", "seconds": 900}));
 }
 
-fn reports_of_check_and_doctor_are_what_it_reads() {
+fn fleet_reads_reports_of_check_and_doctor() {
     let node = Node::ready().without_marker();
     let gpu = "sys/bus/pci/devices/0000:41:00.0";
     node.write(&format!("{gpu}/vendor"), "0x10de\n");
@@ -475,7 +475,7 @@ fn main() -> ExitCode {
         reports_of_other_versions_count_as_far_as_they_go,
         what_differs_is_told_and_what_does_not_is_not,
         the_longest_waits_are_told,
-        reports_of_check_and_doctor_are_what_it_reads,
+        fleet_reads_reports_of_check_and_doctor,
         a_node_whose_name_is_a_word_does_not_spoil_the_remedy,
         sources_are_files_or_standard_input,
         a_large_fleet_streams_through,

@@ -162,7 +162,7 @@ fn logs_survive_a_round_trip_through_json() {
     assert_eq!(serde_json::from_str::<Logs>(&json).expect("logs"), logs);
 }
 
-fn parts_of_a_line_are_one() {
+fn parts_of_a_log_line_are_joined() {
     let node = Node::new();
     let (one, two) = REFUSED.split_at(30);
     let parts = format!(
@@ -180,7 +180,7 @@ fn parts_of_a_line_are_one() {
     assert_eq!((node.read().matches.len(), node.read().files[0].damaged), (0, 1));
 }
 
-fn rotated_and_packed_logs_belong_to_it() {
+fn rotated_and_packed_logs_belong_to_their_container() {
     let node = Node::new();
     let name = |name: &str| log_path(MOFED, "mofed-container", name);
     let mut gz = GzEncoder::new(Vec::new(), Compression::default());
@@ -627,8 +627,8 @@ fn main() -> ExitCode {
     suite![
         a_match_has_its_source_time_and_file,
         logs_survive_a_round_trip_through_json,
-        parts_of_a_line_are_one,
-        rotated_and_packed_logs_belong_to_it,
+        parts_of_a_log_line_are_joined,
+        rotated_and_packed_logs_belong_to_their_container,
         of_many_restarts_the_last_count,
         of_too_many_matches_those_of_the_newest_restarts_stay,
         dockers_logs_lie_behind_links,

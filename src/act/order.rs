@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn once_for_each_mofed() {
+    fn a_build_is_ordered_once_for_each_mofed() {
         let shared = tempfile::tempdir().unwrap();
         let built = shared.path().join("driver_built");
         for (mofed, removes) in [("a", true), ("a", false), ("b", true), ("b", false)] {

@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn so_does_one_that_cannot_be_opened_again() {
+    fn a_full_pipe_that_cannot_be_reopened_leaves_lines_out_and_counts_them() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut stderr = Patient { fd: writer, way: Way::Asked, rest: Vec::new(), left_out: 0 };
         lines_are_whole_and_counted(&write_to(&mut stderr, &mut reader));
     }
 
     #[test]
-    fn so_does_a_socket() {
+    fn a_full_socket_leaves_lines_out_and_counts_them() {
         let (mut reader, writer) = UnixStream::pair().unwrap();
         let mut stderr = Patient::new(writer);
         assert!(matches!(stderr.way, Way::Socket));

@@ -34,7 +34,7 @@ fn plain(peermem: &str, others: Option<&str>, parameters: &str) -> Load {
 /// The calls of the driver containers' scripts (gpu-driver-container: nvidia-driver, common.sh,
 /// `ocp_dtk_entrypoint`; gpu-operator; k8s-driver-manager), and of an install line of modprobe.d.
 #[test]
-fn nvidias_own_calls() {
+fn nvidias_own_calls_are_read() {
     for (line, expected) in [
         ("nvidia", None),
         ("nvidia NVreg_EnableGpuFirmware=0 NVreg_OpenRmEnableUnsupportedGpus=1", None),
@@ -146,7 +146,7 @@ fn what_loads_nothing_is_passed_through() {
 }
 
 #[test]
-fn what_loads() {
+fn command_lines_that_load_peermem_are_gated() {
     for (line, peermem) in [
         ("nvidia_peermem", "nvidia_peermem"),
         ("-q nvidia-peermem", "-q nvidia-peermem"),
@@ -209,7 +209,7 @@ fn modules_beside_ours_keep_their_order() {
 }
 
 #[test]
-fn what_the_options_say() {
+fn the_last_of_repeated_options_counts() {
     let all = load("--first-time -s -d /a -d/b --set-version 1 -S2 nvidia-peermem");
     assert_eq!(all.dirname, Some("/b".into()), "the last one counts");
 }

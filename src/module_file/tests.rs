@@ -212,7 +212,7 @@ fn no_piece_of_a_module_is_taken_for_the_whole() {
 }
 
 #[test]
-fn no_flipped_bit_makes_it_panic() {
+fn no_flipped_bit_makes_the_reader_panic() {
     let mut image = Image::peermem();
     image.section("__kcrctab", &[1, 0, 0, 0]);
     image.export_at("exported", 0);

@@ -14,7 +14,7 @@ use crate::verdict::{Condition, Outcome, Verdict};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What a build takes at most, with a kernel's debug information in it.
+/// The most bytes that a build takes, with a kernel's debug information in it.
 const ROOM: u64 = 64 << 20;
 
 /// Who builds.
@@ -35,7 +35,7 @@ pub enum Builder {
     Program(PathBuf),
 }
 
-/// What will be done.
+/// A rebuild that can be done.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Why: the reason of `PeermemUsable`.
@@ -105,7 +105,7 @@ pub fn target(release: &str) -> PathBuf {
     Path::new("/lib/modules").join(release).join("updates").join(recipe::MODULE)
 }
 
-/// What will be done: by the user's program, or from NVIDIA's sources. Obstacles come in the order of
+/// The rebuild to do: by the user's program, or from NVIDIA's sources. Obstacles come in the order of
 /// [`Kind::ALL`].
 ///
 /// # Errors

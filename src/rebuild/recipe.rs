@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_few() {
+    fn make_gets_eight_jobs_at_most() {
         for (processors, jobs) in [(0, "-j1"), (2, "-j2"), (256, "-j8")] {
             assert!(arguments(Path::new("/c"), "6.1", None, processors).contains(&jobs.into()));
         }

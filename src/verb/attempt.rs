@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// What loads, and with what.
+/// The program that loads, and its arguments.
 pub(super) struct Loader<'a> {
     /// Another is found where the driver shows its root elsewhere by now.
     pub(super) modprobe: Modprobe,
@@ -33,10 +33,10 @@ pub(super) struct Loader<'a> {
     pub(super) is_late: &'a mut dyn FnMut(&Watch) -> bool,
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 pub(super) enum Tried {
     Live(String, Option<u8>),
-    /// It is loaded, and MOFED has begun to swap its modules meanwhile: how that shows.
+    /// The module is loaded, and MOFED has begun to swap its modules meanwhile: the sign of that.
     Overlapped(String),
     /// For good.
     Refused(Why),
@@ -44,7 +44,7 @@ pub(super) enum Tried {
     Again(Why),
     /// A signal broke it off, and when it came.
     Signal(u8, BootTime),
-    /// It took too long and was broken off; what hangs in the kernel goes on there.
+    /// The load took too long and was broken off; a part that hangs in the kernel goes on there.
     Late(String),
     CannotRun(Unrunnable),
 }
@@ -111,7 +111,7 @@ impl Loader<'_> {
         }
     }
 
-    /// What modprobe itself says that it would do.
+    /// modprobe's own plan.
     fn plan(&mut self, watch: &Watch) -> Result<ModprobePlan, Tried> {
         let mut arguments = vec![OsString::from("--show-depends")];
         arguments.extend(self.arguments.iter().cloned());
@@ -167,7 +167,7 @@ impl Loader<'_> {
         }
     }
 
-    /// What speaks against it.
+    /// The objection to the load, if there is one.
     fn objection(&self, watch: &Watch, seen: &Observation, plan: &ModprobePlan) -> Option<String> {
         let inspected = file(seen).map(|(path, _)| path)?;
         let root = self.modprobe.root();
@@ -276,7 +276,7 @@ fn file(seen: &Observation) -> Option<(&Path, &ModuleInfo)> {
     }
 }
 
-/// What a look after modprobe's end shows; `None` where nothing is loaded and modprobe says so itself.
+/// The result by a look after modprobe's end; `None` where nothing is loaded and modprobe says so itself.
 fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
     let peermem = after.verdict.get(ConditionType::PeermemUsable);
     let is_loaded =
@@ -299,7 +299,7 @@ fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
     })
 }
 
-/// What of MOFED changed while modprobe ran. A value that cannot be read now has not changed.
+/// The change of MOFED while modprobe ran. A value that cannot be read now has not changed.
 fn overlapped(before: &Look, after: &Look) -> Option<String> {
     let mut identity = after.identity.clone();
     // Its own directory is new.

@@ -338,33 +338,33 @@ fn explored(case: &Case) -> usize {
 }
 
 #[test]
-fn it_opens_and_ends_exactly_when_it_owes_that() {
+fn a_gate_opens_and_ends_exactly_when_the_contract_says() {
     let states = explored(&Case::new(Some(TIMEOUT), SETTLE));
     assert!(states > 300, "{states} states");
 }
 
 #[test]
-fn so_it_does_without_a_deadline_or_a_settle_time() {
+fn a_gate_without_a_deadline_or_a_settle_time_keeps_the_contracts_times() {
     explored(&Case::new(None, SETTLE));
     explored(&Case::new(Some(TIMEOUT), 0));
 }
 
 #[test]
-fn so_it_does_where_it_opens_at_its_deadline_or_ends_when_blocked() {
+fn a_gate_that_opens_at_its_deadline_or_fails_fast_keeps_the_contracts_times() {
     let case = Case::new(Some(TIMEOUT), SETTLE);
     explored(&Case { policy: Policy { proceed_on_timeout: true, ..case.policy.clone() }, ..case.clone() });
     explored(&Case { policy: Policy { fail_fast: true, ..case.policy.clone() }, ..case });
 }
 
 #[test]
-fn so_it_does_with_a_single_look() {
+fn a_gate_with_a_single_look_keeps_the_contracts_times() {
     explored(&Case::new(Some(0), SETTLE));
     let case = Case::new(Some(TIMEOUT), SETTLE);
     explored(&Case { policy: Policy { dry_run: true, ..case.policy.clone() }, ..case });
 }
 
 #[test]
-fn so_it_does_for_a_load_that_may_come_to_nothing_and_for_a_rebuild() {
+fn a_gate_before_a_load_or_a_rebuild_keeps_the_contracts_times() {
     let case = Case::new(Some(TIMEOUT), SETTLE);
     explored(&Case { is_load: true, ..case.clone() });
     explored(&Case { cures: true, ..case });

@@ -44,7 +44,7 @@ fn only_a_status_of_this_schema_with_conditions_is_one() {
 }
 
 #[test]
-fn it_counts_until_two_heartbeats_and_a_grace_are_over() {
+fn a_status_file_counts_for_two_heartbeats_and_a_grace() {
     let outdated =
         |file: &Value, boot, after: f64| read(file).outdated(boot, WRITTEN.mul_f64(1.0 + after / 1000.0));
     let status = file("Loaded");
@@ -92,7 +92,7 @@ fn ready_is_what_is_loaded_on_a_ready_node() {
 }
 
 #[test]
-fn its_text_names_who_is_in_the_way() {
+fn a_status_files_text_names_the_holders() {
     let text = |status: &Value| read(status).text(Style::new(None, &Vec::new()));
     let mut status = file("Busy");
     assert!(text(&status).contains("\nkeep: Busy: as the test says\n"), "{}", text(&status));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_cri() {
+    fn lines_of_the_cri_are_read() {
         is("2025-11-21T11:58:39.123456789Z stderr F a  text ", "a  text ", false);
         is("2025-11-21T11:58:39.123456789Z stdout P half of", "half of", true);
         is("2025-11-21T11:58:39.123456789Z stdout F", "", false);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_docker() {
+    fn lines_of_docker_are_read() {
         let time = r#""stream":"stderr","time":"2025-11-21T11:58:39.123456789Z"}"#;
         is(&format!(r#"{{"log":"a text\n",{time}"#), "a text", false);
         is(&format!(r#"{{"log":"half of",{time}"#), "half of", true);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_system_log() {
+    fn lines_of_a_system_log_are_read() {
         is("Sep  8 17:16:02 gpu-1 kernel: nvidia: x", "2025-09-08T17:16:02Z", "", "kernel", "nvidia: x");
         is(
             "Nov 21 11:58:39 gpu-1 kernel: [  453.123456] nvidia: x",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_ring() {
+    fn records_of_the_kernels_ring_are_read() {
         let record = b"4,1234,5678901,-;nvidia_peermem: Unknown symbol x (err -2)\n SUBSYSTEM=module\n";
         let (stamp, text) = ring(record).unwrap();
         assert_eq!(

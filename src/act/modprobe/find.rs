@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_systems_own_root() {
+    fn modprobe_is_found_in_path_order() {
         let bin = root(&["a", "b"]);
         program(&bin.path().join("b/modprobe"), b"#!/bin/sh\n");
         let path = std::env::join_paths([bin.path().join("a"), bin.path().join("b")]).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn ourselves_are_never_found() {
+    fn this_program_is_never_found_as_modprobe() {
         let root = root(&["link", "hard", "copy", "again", "real", "script"]);
         let at = |path: &str| root.path().join(path);
         let ourselves = std::env::current_exe().unwrap();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn none_at_all() {
+    fn a_path_without_modprobe_is_named() {
         let root = root(&["usr/sbin"]);
         let why = find(&root, "/usr/sbin").unwrap_err();
         assert_eq!(why.ending, Ending::NotFound);

@@ -104,7 +104,7 @@ fn what_modules_dep_does_not_know_is_searched_for() {
 }
 
 #[test]
-fn others_are_the_siblings_too_and_each_once() {
+fn other_files_of_a_module_are_each_listed_once() {
     let tree =
         Tree::new(&["extra/nvidia-peermem.ko", "extra/nvidia_peermem.ko", "extra/nvidia-peermem.ko.xz"]);
     tree.link("../extra/nvidia-peermem.ko", "updates/nvidia-peermem.ko");

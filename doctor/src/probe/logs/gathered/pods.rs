@@ -176,7 +176,7 @@ spec: {nodeName: gpu-3}
     }
 
     #[test]
-    fn json_is_read_too() {
+    fn lists_of_pods_are_read_as_json_too() {
         let pods = read_all(
             r#"{"kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {"nodeName": "n"}}]}"#,
         );
