@@ -133,23 +133,23 @@ impl OutputFile {
 }
 
 /// How the work came out, or did not yet: what [`Subtask::wait`] returns.
-type Done = Option<Result<(), String>>;
+type TaskResult = Option<Result<(), String>>;
 
 /// An attempt to do something that may hang.
 #[derive(Debug)]
 enum Attempted {
-    /// It was begun, and either is done or hangs by now.
-    Begun(Done),
-    /// It could not be begun.
+    /// The task was begun, and either is done or hangs by now.
+    Begun(TaskResult),
+    /// The task could not be begun.
     Failed(io::Error),
-    /// It was not begun, because the one before it has not ended: processes that hang must not pile up.
+    /// The task was not begun, because the one before it has not ended: processes that hang must not pile up.
     EarlierHangs,
 }
 
 fn one_at_a_time<Task>(
     under_way: &mut Option<Task>,
     begin: impl FnOnce() -> io::Result<Task>,
-    wait: impl Fn(&mut Task, Duration) -> Done,
+    wait: impl Fn(&mut Task, Duration) -> TaskResult,
 ) -> Attempted {
     if under_way.as_mut().is_some_and(|earlier| wait(earlier, Duration::ZERO).is_none()) {
         return Attempted::EarlierHangs;
@@ -210,11 +210,11 @@ mod tests {
     }
 
     /// A task of these answers, one at each wait.
-    fn task(answers: &[Done]) -> VecDeque<Done> {
+    fn task(answers: &[TaskResult]) -> VecDeque<TaskResult> {
         answers.iter().cloned().collect()
     }
 
-    fn wait(task: &mut VecDeque<Done>, limit: Duration) -> Done {
+    fn wait(task: &mut VecDeque<TaskResult>, limit: Duration) -> TaskResult {
         assert!(limit <= PATIENCE, "it is waited for too long");
         task.pop_front().expect("an answer")
     }

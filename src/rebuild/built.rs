@@ -9,13 +9,13 @@ use crate::observation::ModuleInfo;
 
 /// A module of the live nvidia that nothing speaks against.
 #[derive(Debug)]
-pub struct Judged(ModuleInfo);
+pub struct JudgedModule(ModuleInfo);
 
 /// A judged module for a node that has not changed during the build.
 #[derive(Debug)]
 pub struct Confirmed(ModuleInfo);
 
-impl Judged {
+impl JudgedModule {
     /// Judges what was built for this version of nvidia; `objection` is the kernel's.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Judged {
     /// Confirms it by all conditions once more, and the same modules as before the build.
     ///
     /// # Errors
-    /// What has changed.
+    /// The change since the build began.
     pub fn confirmed(self, before: &Look, after: &Look) -> Result<Confirmed, String> {
         if let Some(how) = before.identity.difference(&after.identity) {
             return Err(how);
@@ -74,8 +74,8 @@ mod tests {
         ModuleInfo { version: version.map(str::to_owned), ..ModuleInfo::default() }
     }
 
-    fn judged() -> Judged {
-        Judged::by(module(Some(sample::VERSION)), sample::VERSION, |_| None).expect("a good one")
+    fn judged() -> JudgedModule {
+        JudgedModule::by(module(Some(sample::VERSION)), sample::VERSION, |_| None).expect("a good one")
     }
 
     /// A stub is all that is wrong, unless `change` puts something else in its place; `ib_core` has this inode.
@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn a_module_of_another_nvidia_is_not_installed() {
-        let why = |version| Judged::by(module(version), "595.45.04", |_| None).expect_err("another nvidia's");
+        let why =
+            |version| JudgedModule::by(module(version), "595.45.04", |_| None).expect_err("another nvidia's");
         assert_eq!(why(Some("595.45.03")), "its module has version 595.45.03, not 595.45.04");
         assert_eq!(why(None), "its module has version no version, not 595.45.04");
         let confirmed = judged().confirmed(&look(1, None), &look(1, None)).expect("nothing has changed");
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn a_module_that_the_kernel_would_refuse_is_not_installed() {
         let stub = |_: &ModuleInfo| Some("StubModule".to_owned());
-        let why = Judged::by(module(Some("595.45.04")), "595.45.04", stub).expect_err("a stub");
+        let why = JudgedModule::by(module(Some("595.45.04")), "595.45.04", stub).expect_err("a stub");
         assert_eq!(why, "StubModule");
     }
 

@@ -14,7 +14,7 @@ pub mod record;
 #[cfg(test)]
 pub(crate) mod sample;
 
-pub use built::{Confirmed, Judged};
+pub use built::{Confirmed, JudgedModule};
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};

@@ -64,7 +64,7 @@ pub(crate) fn symvers(crc: u32) -> String {
         .concat()
 }
 
-/// What the live module that exports peer memory offers.
+/// The CRCs of the live module that exports peer memory.
 pub(crate) fn offered(crc: u32) -> BTreeMap<String, u32> {
     PEER_MEMORY_SYMBOLS.map(|symbol| (symbol.to_owned(), crc)).into()
 }

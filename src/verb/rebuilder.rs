@@ -24,7 +24,7 @@ use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe;
 use crate::rebuild::record::FailedBuild;
 use crate::rebuild::{
-    Builder, Conclusion, Confirmed, Judged, Kind, Material, Obstacle, Pair, Plan, plan, recipe,
+    Builder, Conclusion, Confirmed, JudgedModule, Kind, Material, Obstacle, Pair, Plan, plan, recipe,
 };
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
@@ -144,7 +144,7 @@ impl Rebuilder {
         }
     }
 
-    /// What would be done now.
+    /// The rebuild that would be done now.
     pub(super) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
         let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
@@ -319,7 +319,7 @@ impl BuildAttempt<'_, '_> {
     }
 
     /// The built module, judged as every other file is.
-    fn judged(&self, copy: &Copy) -> Result<Judged, Stopped> {
+    fn judged(&self, copy: &Copy) -> Result<JudgedModule, Stopped> {
         let built = copy.outside.join(recipe::MODULE);
         let failed = |why: String| Stopped::Failed(format!("the build reported success, but {why}"));
         if !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
@@ -331,10 +331,11 @@ impl BuildAttempt<'_, '_> {
             }
         })?;
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
-        Judged::by(info, &self.plan.nvidia_version, |info| objection(self.watch, seen, info)).map_err(failed)
+        JudgedModule::by(info, &self.plan.nvidia_version, |info| objection(self.watch, seen, info))
+            .map_err(failed)
     }
 
-    fn confirmed(&mut self, before: &Look, judged: Judged) -> Result<Confirmed, Stopped> {
+    fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, Stopped> {
         let Some(after) = look_now(self.watch, self.gate) else {
             return match self.watch.wakes().take_signal() {
                 Some(signal) => Err(Stopped::Signal(signal, now())),

@@ -98,7 +98,7 @@ pub fn diagnose(
     findings
 }
 
-/// What is wrong has nothing to do with MOFED, so who provides it is beside the point.
+/// Whether the faults have nothing to do with MOFED: then it does not matter who provides it.
 fn is_beside_mofed(findings: &[Finding]) -> bool {
     let is_loud = |finding: &&Finding| matches!(finding.severity, Severity::Critical | Severity::Warning);
     let mut roots = findings.iter().filter(is_loud).map(|finding| finding.id.group()).peekable();

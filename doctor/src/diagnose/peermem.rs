@@ -16,7 +16,7 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     all.into_iter().flatten().collect()
 }
 
-/// What comes of a driver that was built, or loaded nvidia-peermem, before MOFED was ready.
+/// Findings that follow from a driver that was built, or loaded nvidia-peermem, before MOFED was ready.
 const TOO_EARLY: [Id; 11] = [
     Id::LoadedOnGoneStack,
     Id::MarkerSuspect,

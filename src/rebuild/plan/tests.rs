@@ -6,7 +6,7 @@ use crate::observation::SysModule;
 use crate::observation::{ProcModule, ProcState, SysState, Unreadable};
 use crate::rebuild::sample::{self, CRC, RELEASE, VERSION};
 
-/// What is known before a plan.
+/// The input of a plan.
 struct Case {
     conditions: Vec<Condition>,
     seen: Observation,
@@ -82,7 +82,7 @@ fn path(path: &str) -> PathBuf {
 
 type Row = (Kind, &'static str, fn(&mut Case));
 
-/// What puts each of them in the way, in the order of [`Kind::ALL`], and words of its message.
+/// The change that makes each obstacle, in the order of [`Kind::ALL`], and words of its message.
 const OBSTACLES: &[Row] = &[
     (Kind::DoesNotApply, "as the test says", |case| {
         case.condition(ConditionType::NicPresent, Reason::NoRdmaDevice);
@@ -318,7 +318,7 @@ fn sources_of_the_live_version_are_taken_wherever_they_are_in_the_list() {
     assert!(obstacle.message.contains("is of an unknown version"), "{obstacle}");
 }
 
-/// What is built against another MOFED's headers would not load.
+/// A module built against another MOFED's headers would not load.
 #[test]
 fn symbols_of_another_mofed_are_an_obstacle() {
     let of = |text: &str| {

@@ -14,10 +14,10 @@ pub(super) struct Cleared {
     plan: ModprobePlan,
 }
 
-/// What modprobe's plan brings along.
+/// Objections to modprobe's plan.
 #[derive(Default)]
 pub(super) struct Against {
-    /// It would not load the file that was inspected.
+    /// The plan would not load the file that was inspected.
     pub(super) objection: Option<String>,
     /// A module that it would load, too.
     pub(super) not_live: Option<String>,
