@@ -5,7 +5,6 @@ mod support;
 
 use nix::sys::signal::Signal;
 use std::fs;
-use std::iter;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
@@ -136,8 +135,10 @@ fn takes_little(cmd: &[&str], processes: usize) {
     let mut wait = in_a_pod(&node, &product);
     wait.args(cmd);
     let Some(mut gate) = waiting(wait, "MarkerAbsent") else { return };
-    let all: Vec<_> =
-        iter::successors(Some(gate.pid()), |pid| Some(child_of(*pid))).take(processes).collect();
+    let mut all = vec![gate.pid()];
+    for _ in 1..processes {
+        all.push(child_of(*all.last().expect("the gate")));
+    }
     let read = |file: &str| {
         all.iter().map(|pid| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap()).collect::<Vec<_>>()
     };

@@ -264,9 +264,15 @@ impl Node {
     }
 }
 
+/// The directory of the whole repository, in a test of either package.
+pub(crate) fn repository() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().find(|path| path.join("tests/nodes").is_dir()).expect("the repository")
+}
+
 /// Where tests/vm/build leaves the stand-ins' modules.
 pub(crate) fn mofed() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm/root/mofed")
+    repository().join("target/vm/root/mofed")
 }
 
 /// The note that sysfs shows of a module that was loaded from this file.
@@ -649,7 +655,7 @@ pub(crate) fn can(command: &[&str]) -> bool {
 
 /// The static release build for this architecture, which is what users get.
 pub(crate) fn product(architecture: &str) -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    let target = repository().join("target");
     let product = target.join(format!("{architecture}-unknown-linux-musl/release/peermem-gate"));
     if !product.exists() {
         skip(&format!("no static release build for {architecture}"));
