@@ -577,6 +577,20 @@ fn the_other_architectures_image_runs() {
     assert!(version.contains(&format!("{other}-unknown-linux-musl")), "{version}");
 }
 
+/// runc calls within the profile before it starts the program. docs/integration.md asks for what the flags stand for.
+fn runc_starts_the_program_under_the_seccomp_profile() {
+    let Some(podman) = Podman::new() else { return };
+    let profile = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests/seccomp/wait.json");
+    let profile = format!("seccomp={}", profile.display());
+    let node = Node::ready();
+    let mount = format!("{}:/host:ro", node.root().display());
+    let (confined, look) =
+        (["--security-opt", &profile, "--security-opt", "no-new-privileges"], ["--cap-drop", "ALL"]);
+    let args =
+        [&["run", "--rm"][..], &confined, &look, &["--volume", &mount, IMAGE, "wait", "--root", "/host"]];
+    podman.run(&args.concat());
+}
+
 fn main() -> ExitCode {
     suite![
         the_images_are_their_programs_and_little_else,
@@ -591,6 +605,7 @@ fn main() -> ExitCode {
         the_program_is_installed_and_becomes_the_entrypoint,
         the_driver_toolkits_stub_is_built_again,
         a_volume_that_nothing_can_be_run_from_is_refused,
-        the_other_architectures_image_runs
+        the_other_architectures_image_runs,
+        runc_starts_the_program_under_the_seccomp_profile
     ]
 }
