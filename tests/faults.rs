@@ -1,74 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that fail: each call that a wait makes, at each of its occurrences, with each errno that is plausible
-//! for it, by strace's injection. A node that is not ready is never opened, nothing hangs, and nothing panics.
-//!
-//! `cargo test` takes a sample, spread over all of them; `FAULTS=all cargo test --test faults -- --nocapture` takes
-//! all, which is an hour, and `FAULTS=500` so many of each tree.
+//! System calls that fail (tests/injection says how) in `wait`, `load` and `rebuild`. What is not ready is never
+//! opened, loaded or called done; nothing hangs, and nothing panics.
 
+mod injection;
+#[path = "rebuild/place.rs"]
+mod place;
 mod support;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
-use std::{env, fs};
-use support::{Node, can, note, output, suite, wrapped};
-
-/// So many of each tree's faults are tried where `FAULTS` is not set.
-const SAMPLE: usize = 60;
-
-/// Far more than the wait's own 300 ms: what takes longer hangs.
-const AT_MOST: Duration = Duration::from_secs(20);
-
-/// Calls that cannot fail, or whose failure is the system's way to say that there is no memory or no program.
-const LEFT_OUT: [&str; 19] = [
-    "arch_prctl",
-    "getpid",
-    "getppid",
-    "gettid",
-    "brk",
-    "execve",
-    "exit",
-    "exit_group",
-    "mmap",
-    "mprotect",
-    "mremap",
-    "munmap",
-    "rseq",
-    "rt_sigaction",
-    "rt_sigreturn",
-    "set_robust_list",
-    "set_tid_address",
-    "sigaltstack",
-    "restart_syscall",
-];
-
-/// What a call may fail with. Not ENOENT: what is said not to be there is not there.
-fn errnos(call: &str) -> &'static [&'static str] {
-    match call {
-        "open" | "openat" | "openat2" => &["EACCES", "EIO", "EMFILE", "ENFILE", "ENOMEM", "ELOOP"],
-        "read" | "pread64" | "readv" | "getdents64" => &["EIO", "EINTR", "EISDIR", "ENOMEM"],
-        "stat" | "lstat" | "fstat" | "newfstatat" | "statx" | "readlink" | "readlinkat" | "access"
-        | "faccessat2" => &["EACCES", "EIO", "ENOMEM"],
-        "inotify_init" | "inotify_init1" | "inotify_add_watch" => &["EMFILE", "ENOSPC", "ENOMEM", "EACCES"],
-        "poll" | "ppoll" => &["EINTR", "ENOMEM"],
-        "write" | "writev" | "sendto" | "sendmsg" => &["EAGAIN", "EPIPE", "ENOSPC", "EIO"],
-        "fork" | "vfork" | "clone" | "clone3" => &["EAGAIN", "ENOMEM"],
-        "wait4" | "waitid" | "close" => &["EINTR"],
-        "socket" | "socketpair" | "bind" | "pipe2" | "signalfd4" | "fcntl" | "dup" | "dup3" => {
-            &["EMFILE", "EPERM", "EACCES"]
-        }
-        _ => &["EPERM", "ENOSYS"],
-    }
-}
-
-/// One call that fails once.
-#[derive(Debug)]
-struct Fault {
-    call: String,
-    errno: &'static str,
-    occurrence: usize,
-}
+use injection::{inject, only, with_fault};
+use place::Place;
+use std::process::{Command, ExitCode, Output};
+use support::{Node, can, code, suite};
 
 fn wait(node: &Node) -> Command {
     let mut wait = node.wait();
@@ -76,104 +18,111 @@ fn wait(node: &Node) -> Command {
     wait
 }
 
-fn traced(options: &[String], trace: &Path, node: &Node) -> Command {
-    let by = ["strace", "-f", "-qq", "-o"].map(str::to_owned).into_iter();
-    let by = by.chain([trace.display().to_string()]).chain(options.iter().cloned());
-    wrapped(by, &wait(node))
+fn can_inject() -> bool {
+    can(&["strace", "true"])
 }
 
-/// How often the wait makes each of its calls where nothing fails.
-fn calls(node: &Node) -> BTreeMap<String, usize> {
-    let trace = node.path("trace");
-    output(&mut traced(&[], &trace, node));
-    let mut calls = BTreeMap::new();
-    for line in fs::read_to_string(trace).expect("a trace").lines() {
-        let call = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
-        let Some((name, _)) = call.split_once('(').filter(|(name, _)| !name.contains(' ')) else { continue };
-        if !LEFT_OUT.contains(&name) {
-            *calls.entry(name.to_owned()).or_default() += 1;
-        }
+fn inject_into_wait(node: &Node, codes: &[i32]) {
+    if can_inject() {
+        inject(|| wait(node), only(codes));
     }
-    calls
-}
-
-fn faults(node: &Node) -> Vec<Fault> {
-    let of = |(call, count): (String, usize)| {
-        errnos(&call).iter().flat_map(move |errno| {
-            let call = call.clone();
-            (1..=count).map(move |occurrence| Fault { call: call.clone(), errno, occurrence })
-        })
-    };
-    let faults: Vec<_> = calls(node).into_iter().flat_map(of).collect();
-    let wanted = match env::var("FAULTS").as_deref() {
-        Ok("all") => faults.len(),
-        Ok(number) => number.parse().expect("FAULTS is a number, or all"),
-        Err(_) => SAMPLE,
-    };
-    let step = faults.len().div_ceil(wanted).max(1);
-    note!("every {step}. of {} faults", faults.len());
-    faults.into_iter().step_by(step).collect()
-}
-
-/// Every fault on this node; `is_right` judges the exit code.
-fn inject(node: &Node, is_right: fn(i32) -> bool) {
-    if !can(&["strace", "true"]) {
-        return;
-    }
-    let mut wrong = Vec::new();
-    let mut codes: BTreeMap<i32, usize> = BTreeMap::new();
-    for fault in faults(node) {
-        let option = format!("inject={}:error={}:when={}", fault.call, fault.errno, fault.occurrence);
-        let started = Instant::now();
-        let ended = output(&mut traced(&["-e".to_owned(), option], &node.path("trace"), node));
-        let code = support::code(ended.status);
-        *codes.entry(code).or_default() += 1;
-        let said = String::from_utf8_lossy(&ended.stderr);
-        // Not the gate yet: the static build has no loader.
-        if said.contains("error while loading shared libraries") {
-            continue;
-        }
-        let panics = said.contains("please report") || said.contains("panicked");
-        if panics || !is_right(code) || started.elapsed() > AT_MOST {
-            wrong.push(format!("{fault:?}: {code} after {:?}: {said}", started.elapsed()));
-        }
-    }
-    note!("exit codes, and how often: {codes:?}");
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), codes.values().sum::<usize>(), wrong.join("\n"));
 }
 
 /// It may open, give up, or say that it cannot run.
 fn failing_calls_on_a_ready_node_end_in_words() {
-    inject(&Node::ready(), |code| [0, 2, 124, 125].contains(&code));
+    inject_into_wait(&Node::ready(), &[0, 2, 124, 125]);
 }
 
 /// The kernel may have no memory for a moment, and the wait goes on.
 fn a_poll_for_which_there_is_no_memory() {
-    if !can(&["strace", "true"]) {
+    if !can_inject() {
         return;
     }
     let node = Node::ready();
     for occurrence in 1..=4 {
-        let option = format!("inject=poll:error=ENOMEM:when={occurrence}");
-        let ended = output(&mut traced(&["-e".to_owned(), option], &node.path("trace"), &node));
-        assert_eq!(support::code(ended.status), 0, "{}", String::from_utf8_lossy(&ended.stderr));
+        let ended = with_fault("poll", "ENOMEM", occurrence, &wait(&node));
+        assert_eq!(code(ended.status), 0, "{}", String::from_utf8_lossy(&ended.stderr));
     }
 }
 
-fn is_closed(code: i32) -> bool {
-    [2, 124, 125].contains(&code)
-}
+const CLOSED: [i32; 3] = [2, 124, 125];
 
 fn failing_calls_open_no_node_without_a_marker() {
-    inject(&Node::ready().without_marker(), is_closed);
+    inject_into_wait(&Node::ready().without_marker(), &CLOSED);
+}
+
+fn failing_calls_open_no_node_with_a_suspect_marker() {
+    inject_into_wait(&Node::ready().suspect(), &CLOSED);
 }
 
 fn failing_calls_open_no_node_with_the_kernels_own_modules() {
-    inject(&Node::ready().in_tree(), is_closed);
+    inject_into_wait(&Node::ready().in_tree(), &CLOSED);
 }
 
 fn failing_calls_open_no_node_without_headers() {
-    inject(&Node::ready().without(support::SYMVERS), is_closed);
+    inject_into_wait(&Node::ready().without(support::SYMVERS), &CLOSED);
+}
+
+/// One run of `verb` after the other on a place that is as it was before. `wrong` judges the ending, and what it left.
+fn inject_into(place: &Place, args: &[&str], wrong: impl Fn(&Output) -> Option<String>) {
+    if can_inject() {
+        let program = || {
+            place.as_before();
+            place.run(args[0], &args[1..])
+        };
+        inject(program, wrong);
+    }
+}
+
+fn loads(place: &Place) -> bool {
+    place.called().iter().any(|call| call.starts_with("load "))
+}
+
+/// `load` must neither run modprobe nor say that all is well.
+fn failing_calls_load_nothing_on(place: &Place) {
+    let load = ["load", "--settle", "10ms", "--timeout", "300ms"];
+    inject_into(place, &load, |ended| {
+        let is_wrong = loads(place) || ![2, 3, 124, 125, 126, 127].contains(&code(ended.status));
+        is_wrong.then(|| format!("called {:?}", place.called()))
+    });
+}
+
+fn failing_calls_load_no_stub() {
+    let Some(place) = Place::new() else { return };
+    failing_calls_load_nothing_on(&place);
+}
+
+fn failing_calls_load_nothing_without_a_marker() {
+    let Some(place) = Place::new() else { return };
+    place.becomes_usable();
+    place.node.remove(support::MARKER);
+    failing_calls_load_nothing_on(&place);
+}
+
+fn failing_calls_load_no_module_of_another_mofed() {
+    let Some(place) = Place::new() else { return };
+    place.becomes_usable();
+    place.mofed_is("old", 2);
+    failing_calls_load_nothing_on(&place);
+}
+
+/// What says that it is done has installed the module.
+fn failing_calls_call_no_stub_rebuilt() {
+    let Some(place) = Place::new() else { return };
+    inject_into(&place, &["rebuild"], |ended| {
+        let is_done = code(ended.status) == 0;
+        (is_done && !place.is_installed()).then(|| "it is not installed".to_owned())
+    });
+}
+
+/// A plan is for what is broken, and changes nothing.
+fn failing_calls_plan_no_rebuild_that_cannot_be() {
+    let Some(place) = Place::new() else { return };
+    place.node.remove(place::SOURCES);
+    inject_into(&place, &["rebuild", "--dry-run"], |ended| {
+        let is_wrong = code(ended.status) == 0 || !place.called().is_empty() || place.is_installed();
+        is_wrong.then(|| String::from_utf8_lossy(&ended.stdout).into_owned())
+    });
 }
 
 fn main() -> ExitCode {
@@ -181,7 +130,13 @@ fn main() -> ExitCode {
         a_poll_for_which_there_is_no_memory,
         failing_calls_on_a_ready_node_end_in_words,
         failing_calls_open_no_node_without_a_marker,
+        failing_calls_open_no_node_with_a_suspect_marker,
         failing_calls_open_no_node_with_the_kernels_own_modules,
-        failing_calls_open_no_node_without_headers
+        failing_calls_open_no_node_without_headers,
+        failing_calls_load_no_stub,
+        failing_calls_load_nothing_without_a_marker,
+        failing_calls_load_no_module_of_another_mofed,
+        failing_calls_call_no_stub_rebuilt,
+        failing_calls_plan_no_rebuild_that_cannot_be
     ]
 }

@@ -3,207 +3,29 @@
 //! and rmmod are scripts. NVIDIA's real sources and a real compiler are at the end; a real kernel is in
 //! tests/kernel.rs.
 
+#[path = "rebuild/place.rs"]
+mod place;
 mod support;
 
 use nix::sys::signal::Signal;
 use peermem_gate::module_file;
 use peermem_gate::rebuild::Kind;
+use place::{CONFTEST, Place, SOURCES, TARGET, WORKSHOP};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{
-    DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can, can_mount, code, gate, note,
-    output, refusal, skip, suite,
+    DRIVERS, Gate, KERNEL, LIMIT, LOCK, MARKER, Node, SYMVERS, VIDEO, can, can_mount, code, note, output,
+    refusal, skip, suite,
 };
-
-const VERSION: &str = "595.45.04";
-const SOURCES: &str = "usr/src/nvidia-595.45.04";
-const TARGET: &str = "lib/modules/6.1.0-56-amd64/updates/nvidia-peermem.ko";
-const WORKSHOP: &str = "var/lib/peermem-gate";
-const CONFTEST: &str = "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel\n";
-
-const MAKE: &str = r#"#!/bin/busybox sh
-echo "make $*" >>/calls
-copy=$2
-symvers=$copy/ofa/6.1.0-56-amd64/Module.symvers
-for module in /made/*.ko; do
-    crc=${module##*/}
-    if grep -q "^${crc%.ko}	ib_register_peer_memory_client" $symvers; then made=$module; fi
-done
-. /bin/making
-"#;
-
-const DEPMOD: &str = r#"#!/bin/busybox sh
-echo "depmod $*" >>/calls
-cd /lib/modules/$1
-sed -i '/nvidia-peermem.ko:/d' modules.dep
-file=kernel/drivers/video/nvidia-peermem.ko
-if [ -e updates/nvidia-peermem.ko ]; then file=updates/nvidia-peermem.ko; fi
-if [ -e $file ]; then echo "$file: kernel/drivers/video/nvidia.ko" >>modules.dep; fi
-"#;
-
-const MODPROBE: &str = r#"#!/bin/busybox sh
-file=$(sed -n 's/^\(.*nvidia-peermem.ko\):.*/\1/p' /lib/modules/6.1.0-56-amd64/modules.dep)
-for word; do
-    if [ "$word" = --show-depends ]; then
-        echo "insmod /@VIDEO@/nvidia.ko"
-        echo "insmod /lib/modules/6.1.0-56-amd64/$file"
-        exit
-    fi
-done
-echo "load $file" >>/calls
-mkdir -p /sys/module/nvidia_peermem
-echo live >/sys/module/nvidia_peermem/initstate
-echo OE >/sys/module/nvidia_peermem/taint
-sed 's/^\(ib_uverbs .*\) mlx5_ib,/\1 nvidia_peermem,mlx5_ib,/' /proc/modules >/next
-echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>/next
-mv /next /proc/modules
-"#;
-
-const RMMOD: &str = r#"#!/bin/busybox sh
-echo "unload $*" >>/calls
-sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next
-mv /next /proc/modules
-rm -r /sys/module/nvidia_peermem
-"#;
 
 /// What is taken away or put in the way.
 type Change<'a> = &'a dyn Fn(&Node);
 type BoxedChange = Box<dyn Fn(&Node)>;
-
-struct Place {
-    node: Node,
-}
-
-impl Place {
-    /// All is ready but nvidia-peermem.ko, which is a stub; everything that a rebuild takes is there.
-    fn new() -> Option<Self> {
-        let node = Node::ready().with_peermem("stub")?;
-        let place = Self { node };
-        let node = &place.node;
-        node.write("sys/module/nvidia/version", format!("{VERSION}\n"));
-        place.mofed_is("new", 1);
-        for (name, text) in [
-            ("Kbuild", "ccflags-y += -DNV_VERSION_STRING=\\\"595.45.04\\\"\n"),
-            ("Makefile", "modules:\n"),
-            ("conftest.sh", CONFTEST),
-            ("common/inc/nv.h", "\n"),
-            ("nvidia-peermem/nvidia-peermem.Kbuild", "\n"),
-            ("nvidia-peermem/nvidia-peermem.c", "\n"),
-            ("nvidia/nv-p2p.h", "\n"),
-            ("nvidia/nv.c", "not needed\n"),
-        ] {
-            node.write(&format!("{SOURCES}/{name}"), text);
-        }
-        node.write(&format!("lib/modules/{KERNEL}/build/Makefile"), "\n");
-        node.write(&format!("lib/modules/{KERNEL}/build/include/generated/autoconf.h"), "\n");
-        for (crc, generation) in [("0x065554c2", "new"), ("0x3016e014", "old")] {
-            let module =
-                fs::read(support::mofed().join(generation).join("nvidia-peermem.ko")).expect("a module");
-            node.write(&format!("made/{crc}.ko"), module);
-        }
-        for directory in ["bin", "usr/bin", "usr/sbin", "var/lib", "dev"] {
-            fs::create_dir_all(node.path(directory)).expect("a directory");
-        }
-        node.write("dev/null", "");
-        support::copy_program(support::mofed().join("../bin/busybox"), &node.path("bin/busybox"));
-        for name in ["sed", "mkdir", "mv", "rm", "grep", "sleep", "touch", "cp", "cat", "sh", "true"] {
-            symlink("busybox", node.path(&format!("bin/{name}"))).expect("a link");
-        }
-        for (path, script) in [
-            ("usr/bin/make", MAKE),
-            ("usr/bin/gcc", "#!/bin/busybox sh\n"),
-            ("usr/sbin/depmod", DEPMOD),
-            ("bin/modprobe", MODPROBE),
-            ("bin/rmmod", RMMOD),
-        ] {
-            support::write_program(&node.path(path), script.replace("@VIDEO@", VIDEO));
-        }
-        place.making("cp $made $copy/nvidia-peermem.ko");
-        Some(place)
-    }
-
-    /// MOFED of this generation is live, and its headers are there.
-    fn mofed_is(&self, generation: &str, build: u8) {
-        let symvers = support::mofed().join(generation).join("Module.symvers");
-        let symvers = fs::read_to_string(symvers).expect("a Module.symvers");
-        // Up to 24.04 another module exports it, which on this node stays as it is.
-        let line = |line: &str| {
-            if line.contains("peer_memory") {
-                line.replace("/ib_core", "/ib_uverbs")
-            } else {
-                line.to_owned()
-            }
-        };
-        self.node.write(SYMVERS, symvers.lines().map(|text| line(text) + "\n").collect::<String>());
-        let note =
-            [&4u32.to_ne_bytes()[..], &20u32.to_ne_bytes(), &3u32.to_ne_bytes(), b"GNU\0", &[build; 20]]
-                .concat();
-        self.node.write("sys/module/ib_uverbs/notes/.note.gnu.build-id", note);
-    }
-
-    fn making(&self, script: &str) {
-        self.node.write("bin/making", script);
-    }
-
-    fn run(&self, verb: &str, more: &[&str]) -> Command {
-        self.run_below(self.node.root(), verb, more)
-    }
-
-    fn run_below(&self, root: &Path, verb: &str, more: &[&str]) -> Command {
-        let path = |relative: &str| self.node.path(relative);
-        let mut command = gate();
-        command.arg(verb).args(["--log-format", "json"]);
-        if verb != "rebuild" && !more.contains(&"--settle") {
-            command.args(["--settle", "100ms", "--heartbeat", "1s"]);
-        }
-        command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
-        command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(root);
-        command.arg("--termination-log").arg(path("last-words"));
-        command.args(more);
-        command.env("PATH", "/bin");
-        command.env("MLX_DRIVERS_MOUNT", path(DRIVERS)).env("LOCK_FILE_PATH", path(LOCK));
-        command
-    }
-
-    fn rebuild(&self, more: &[&str]) -> (i32, String) {
-        let output = output(&mut self.run("rebuild", more));
-        let all = [output.stdout, output.stderr].concat();
-        (code(output.status), String::from_utf8(all).expect("text"))
-    }
-
-    fn called(&self) -> Vec<String> {
-        let calls = fs::read_to_string(self.node.path("calls")).unwrap_or_default();
-        calls.lines().map(str::to_owned).collect()
-    }
-
-    fn makes(&self) -> usize {
-        self.called().iter().filter(|call| call.starts_with("make ")).count()
-    }
-
-    fn is_installed(&self) -> bool {
-        self.node.path(TARGET).exists()
-    }
-
-    /// Nothing is installed, and nothing of a build is left.
-    fn assert_clean(&self) {
-        assert!(!self.is_installed());
-        let updates = self.node.path(TARGET).parent().expect("a parent").read_dir();
-        assert_eq!(updates.map_or(0, Iterator::count), 0, "no unfinished file");
-        assert_eq!(self.builds(), 0, "no copy");
-    }
-
-    fn builds(&self) -> usize {
-        let Ok(listed) = self.node.path(WORKSHOP).read_dir() else { return 0 };
-        listed
-            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("build-"))
-            .count()
-    }
-}
 
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let until = Instant::now() + LIMIT;
