@@ -40,7 +40,7 @@ fn a_poll_for_which_there_is_no_memory() {
     }
     let node = Node::ready();
     for occurrence in 1..=4 {
-        let ended = with_fault("poll", "ENOMEM", occurrence, &wait(&node));
+        let (ended, _) = with_fault("poll", "ENOMEM", occurrence, &wait(&node));
         assert_eq!(code(ended.status), 0, "{}", String::from_utf8_lossy(&ended.stderr));
     }
 }
@@ -63,7 +63,7 @@ fn failing_calls_open_no_node_without_headers() {
     inject_into_wait(&Node::ready().without(support::SYMVERS), &CLOSED);
 }
 
-/// One run of `verb` after the other on a place that is as it was before. `wrong` judges the ending, and what it left.
+/// Runs on a place that is each time as it was before. `wrong` judges the ending, and what it left.
 fn inject_into(place: &Place, args: &[&str], wrong: impl Fn(&Output) -> Option<String>) {
     if can_inject() {
         let program = || {

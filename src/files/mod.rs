@@ -4,3 +4,4 @@
 pub mod mount;
 pub mod read;
 pub mod root;
+pub mod unread;

@@ -3,6 +3,7 @@
 //! a gigabyte without a newline.
 
 use super::root::resolve;
+use super::unread::noted;
 use crate::errno;
 use crate::observation::{Seen, Unreadable};
 use crate::order;
@@ -11,7 +12,7 @@ use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Far above any attribute, below one page.
 const SMALL: u64 = 4000;
@@ -26,7 +27,9 @@ pub const BUFFER: usize = 16 * 1024;
 
 /// Opens for reading, without ever waiting for a FIFO's writer.
 pub fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path)
+    let opened =
+        OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY).open(path);
+    opened.map_err(|error| noted(path, error))
 }
 
 /// The trimmed text of a small file; `None` where there is none, or where the kernel took it away
@@ -34,7 +37,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 pub fn small(path: &Path) -> Seen<Option<String>> {
     let text = open(path).and_then(|file| {
         let mut bytes = Vec::with_capacity(64);
-        file.take(SMALL).read_to_end(&mut bytes)?;
+        file.take(SMALL).read_to_end(&mut bytes).map_err(|error| noted(path, error))?;
         Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
     });
     match text {
@@ -69,7 +72,7 @@ pub fn record<R: RecordFile>(root: &Path, release: &str) -> Seen<Option<R>> {
 /// As open(2) and read(2); `InvalidData` when it is longer, or no UTF-8.
 pub fn whole(path: &Path, limit: u64) -> io::Result<String> {
     let mut text = String::new();
-    open(path)?.take(limit + 1).read_to_string(&mut text)?;
+    open(path)?.take(limit + 1).read_to_string(&mut text).map_err(|error| noted(path, error))?;
     if text.len() as u64 > limit {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("longer than {limit} bytes")));
     }
@@ -81,8 +84,9 @@ pub fn whole(path: &Path, limit: u64) -> io::Result<String> {
 /// # Errors
 /// As opendir(3) and readdir(3); more than `limit` entries.
 pub fn entries(directory: &Path, limit: usize) -> io::Result<Vec<DirEntry>> {
-    let mut listing = directory.read_dir()?;
-    let entries = listing.by_ref().take(limit).collect::<io::Result<Vec<_>>>()?;
+    let mut listing = directory.read_dir().map_err(|error| noted(directory, error))?;
+    let entries = listing.by_ref().take(limit).collect::<io::Result<Vec<_>>>();
+    let entries = entries.map_err(|error| noted(directory, error))?;
     match listing.next() {
         None => Ok(entries),
         Some(_) => Err(io::Error::other(format!("it lists more than {limit} names"))),
@@ -125,7 +129,7 @@ pub fn lines(path: &Path, limit: u64, mut each: impl FnMut(&[u8]) -> ControlFlow
     let mut buffer = [0; BUFFER];
     let mut begun = Vec::new();
     loop {
-        let read = file.read(&mut buffer)?;
+        let read = file.read(&mut buffer).map_err(|error| noted(path, error))?;
         if read == 0 {
             break;
         }
@@ -156,6 +160,39 @@ pub fn lines(path: &Path, limit: u64, mut each: impl FnMut(&[u8]) -> ControlFlow
 fn begin(begun: &mut Vec<u8>, more: &[u8]) {
     let room = LINE.saturating_sub(begun.len());
     begun.extend_from_slice(&more[..more.len().min(room)]);
+}
+
+/// The metadata of `path`, which lies below `root`.
+///
+/// # Errors
+/// As stat(2), and as [`resolve`].
+pub fn metadata(root: &Path, path: &Path) -> io::Result<Metadata> {
+    stat(&resolve(root, path)?)
+}
+
+/// The metadata of a path, its links followed.
+///
+/// # Errors
+/// As stat(2).
+pub fn stat(path: &Path) -> io::Result<Metadata> {
+    path.metadata().map_err(|error| noted(path, error))
+}
+
+/// The metadata of a path itself, be it a link.
+///
+/// # Errors
+/// As lstat(2).
+pub fn lstat(path: &Path) -> io::Result<Metadata> {
+    path.symlink_metadata().map_err(|error| noted(path, error))
+}
+
+/// Where a link leads.
+///
+/// # Errors
+/// As readlink(2); `InvalidInput` where it is no link.
+pub fn link(path: &Path) -> io::Result<PathBuf> {
+    let is_no_link = |error: &io::Error| error.kind() == ErrorKind::InvalidInput;
+    path.read_link().map_err(|error| if is_no_link(&error) { error } else { noted(path, error) })
 }
 
 /// A file that somebody may run. Whether this process may does not matter: it only looks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Paths below another root, as a process chrooted there would find them.
 
+use super::unread::noted;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
@@ -21,8 +22,10 @@ pub fn resolve(root: &Path, path: &Path) -> io::Result<PathBuf> {
         _ => return Ok(path.to_owned()),
     };
     let mut here = walked(root, path);
-    walk(&mut here, root, relative, MAX_LINKS)?;
-    Ok(here)
+    match walk(&mut here, root, relative, MAX_LINKS) {
+        Ok(()) => Ok(here),
+        Err(error) => Err(noted(&here, error)),
+    }
 }
 
 /// Follows `rest` from `here`, through at most so many links.

@@ -2,7 +2,7 @@
 //! The devices that Fabric Manager will look for: `NVLink` 5 management devices, and their RDMA devices.
 
 use super::pci::{MELLANOX, vendor};
-use crate::files::read::{entries, names, open, unreadable};
+use crate::files::read::{entries, link, names, open, unreadable};
 use crate::observation::{Management, Seen};
 use crate::order;
 use memchr::memmem;
@@ -70,8 +70,8 @@ pub(super) fn rdma_devices(sys: &Path) -> Seen<BTreeMap<String, String>> {
 /// The PCI function that a class device is of: `…/0000:18:00.0/infiniband/mlx5_0`, or by its link `device`.
 #[must_use]
 pub fn address(device: &Path) -> Option<String> {
-    let by_device = device.join("device").read_link().ok();
-    let by_path = || device.read_link().ok()?.parent()?.parent().map(Path::to_owned);
+    let by_device = link(&device.join("device")).ok();
+    let by_path = || link(device).ok()?.parent()?.parent().map(Path::to_owned);
     let function = by_device.or_else(by_path)?;
     let name = function.file_name()?.to_str()?;
     name.contains(':').then(|| name.to_owned())

@@ -36,7 +36,7 @@ pub use survey::{is_another_root, is_this_machine, may_be_host, survey};
 
 use crate::condition::{ConditionType, Status};
 use crate::consumer::UMAD;
-use crate::files::{mount, read, root};
+use crate::files::{mount, read};
 use crate::mofed::MofedPlace;
 use crate::node::{Expectations, Node, Places, below};
 use crate::observation::{
@@ -394,7 +394,7 @@ impl<'a> Probe<'a> {
     /// reading follows them.
     fn headers_signature(&self) -> u64 {
         let root = &self.node.places.mofed_root;
-        let metadata = |path: &Path| root::resolve(root, path).and_then(|real| real.metadata()).ok();
+        let metadata = |path: &Path| read::metadata(root, path).ok();
         let signature = |path: &Path| metadata(path).as_ref().map(file_signature);
         let tree = signature(&headers::ofa_kernel(root));
         let mut all = vec![signature(&root.join("usr/src")), tree];
@@ -410,7 +410,7 @@ impl<'a> Probe<'a> {
         }
         if self.node.expected.mofed == MofedPlace::Host {
             let root = &self.node.places.root;
-            let real = root::resolve(root, &self.kernel_symvers()).and_then(|real| real.metadata());
+            let real = read::metadata(root, &self.kernel_symvers());
             all.push(real.as_ref().ok().map(file_signature));
         }
         hash(&all)
@@ -502,7 +502,7 @@ pub fn driver_root_now(places: &Places) -> PathBuf {
 #[must_use]
 pub fn is_same_file(modprobe_root: &Path, named: &Path, driver_root: &Path, found: &Path) -> bool {
     let id = |root: &Path, path: &Path| {
-        let real = root::resolve(root, path).and_then(|real| real.metadata());
+        let real = read::metadata(root, path);
         real.map(|metadata| (metadata.dev(), metadata.ino())).ok()
     };
     let named = id(modprobe_root, &below(modprobe_root, named));

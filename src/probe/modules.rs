@@ -4,7 +4,7 @@
 //! The procfs crate drops the taint letters and gives up a whole list for one odd line, so
 //! /proc/modules is parsed here; a test holds the two against each other.
 
-use crate::files::read::{Ended, lines, small, unreadable};
+use crate::files::read::{Ended, lines, small, stat, unreadable};
 use crate::observation::{ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
@@ -112,7 +112,7 @@ fn is_name(text: &str) -> bool {
 #[must_use]
 pub fn read_sys(sys: &Path, name: &str) -> SysModule {
     let directory = sys.join("module").join(name);
-    let inode = |directory: &Path| directory.metadata().map(|m| m.ino());
+    let inode = |directory: &Path| stat(directory).map(|metadata| metadata.ino());
     let before = match inode(&directory) {
         Ok(inode) => inode,
         Err(error) => return without_directory(&directory, &error),

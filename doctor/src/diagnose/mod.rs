@@ -89,6 +89,7 @@ pub fn diagnose(
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
     found.extend(restarts::judge(&case, &found));
+    found.extend(views::unread(&case, &found));
     let facts = case.facts();
     let mut findings = ordered(found, &facts);
     if is_beside_mofed(&findings) {

@@ -5,6 +5,7 @@ use super::{Case, unreadable};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::{Mounts, View, Whose};
+use peermem_gate::observation::Unreadable;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -57,6 +58,18 @@ pub(super) fn sources(case: &Case<'_>) -> Vec<Finding> {
     let symptoms = case.symptoms;
     let unread = symptoms.logs.unreadable.iter().chain(&symptoms.survey.pods.unreadable);
     unread.map(super::unreadable).collect()
+}
+
+/// All that no other finding and no condition names.
+pub(super) fn unread(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
+    let evidence = found.iter().flat_map(|finding| &finding.evidence).map(|evidence| &evidence.source);
+    let conditions = case.verdict.conditions.iter().map(|condition| &condition.message);
+    let named: Vec<_> = evidence.chain(conditions).collect();
+    let is_named = |why: &Unreadable| {
+        let path = why.path.to_string_lossy();
+        named.iter().any(|text| text.split([' ', ',', ';']).any(|word| word.trim_end_matches(':') == path))
+    };
+    case.symptoms.unread.iter().filter(|why| !is_named(why)).map(unreadable).collect()
 }
 
 /// Asked for and refused; or counted, and all used up; or a container said so.

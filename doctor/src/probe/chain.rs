@@ -5,7 +5,7 @@
 use crate::chain::FILES;
 use crate::symptoms::chain::{Chain, FileState};
 use peermem_gate::files::read::{small, unreadable};
-use peermem_gate::files::root;
+use peermem_gate::files::{read, root};
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::{Seen, Unreadable};
 use peermem_gate::probe::{clock, driver_root, lock};
@@ -37,7 +37,7 @@ pub(super) fn read(places: &Places) -> Chain {
 }
 
 fn is_there(root: &Path, path: &Path) -> Seen<bool> {
-    match root::resolve(root, path).and_then(|real| real.metadata()) {
+    match read::metadata(root, path) {
         Ok(metadata) => Ok(metadata.is_dir()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(unreadable(path, &error)),

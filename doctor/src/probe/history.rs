@@ -7,6 +7,7 @@ use crate::stamp::{SECOND, Stamp};
 use crate::timeline::{History, NodeEvent, Trace};
 use peermem_gate::PEER_MEMORY_SYMBOLS;
 use peermem_gate::clock;
+use peermem_gate::files::read;
 use peermem_gate::files::root::resolve;
 use peermem_gate::module_file;
 use peermem_gate::node::{Places, below};
@@ -73,8 +74,7 @@ fn files(places: &Places, kernel: &Kernel) -> Vec<Trace> {
 }
 
 fn written(root: &Path, node_event: NodeEvent, path: PathBuf, it: String) -> Option<Trace> {
-    let metadata =
-        resolve(root, &path).and_then(|real| real.metadata()).ok().filter(std::fs::Metadata::is_file)?;
+    let metadata = read::metadata(root, &path).ok().filter(std::fs::Metadata::is_file)?;
     let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
     Some(Trace { node_event, at, it, path })
 }

@@ -2,7 +2,7 @@
 //! The functions of a vendor on the PCI bus.
 
 use crate::symptoms::{PciFunction, Region};
-use peermem_gate::files::read::{small, unreadable};
+use peermem_gate::files::read::{entries, link, small, unreadable};
 use peermem_gate::node::Places;
 use peermem_gate::observation::{ProcModules, Seen};
 use peermem_gate::probe::{modules, vendor};
@@ -10,22 +10,25 @@ use std::path::Path;
 
 /// The PCI vendor.
 pub(super) const NVIDIA: u16 = 0x10de;
+/// Far more than a node has, with all virtual functions.
+const FUNCTIONS: usize = 20_000;
 
 /// The bus was read, no GPU of NVIDIA's is on it, and nvidia is not loaded.
 #[must_use]
 pub fn has_no_gpu(places: &Places) -> bool {
     let is_loaded = |proc: ProcModules| proc.named("nvidia").next().is_some();
-    let is_bare = functions(&places.sys, NVIDIA).is_ok_and(|all| !all.iter().any(PciFunction::is_gpu));
+    let is_other = |function: &PciFunction| function.class.is_some() && !function.is_gpu();
+    let is_bare = functions(&places.sys, NVIDIA).is_ok_and(|all| all.iter().all(is_other));
     is_bare && !modules::read_proc(&places.proc.join("modules")).is_ok_and(is_loaded)
 }
 
 /// Every function of one vendor. The look stops at the first Mellanox one; `doctor` wants them all.
 pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
     let devices = sys.join("bus/pci/devices");
-    let entries = devices.read_dir().map_err(|error| unreadable(&devices, &error))?;
+    let entries = entries(&devices, FUNCTIONS).map_err(|error| unreadable(&devices, &error))?;
     let mut functions = Vec::new();
     for entry in entries {
-        let directory = entry.map_err(|error| unreadable(&devices, &error))?.path();
+        let directory = entry.path();
         if vendor(&directory.join("vendor"))? == wanted {
             functions.push(function(&directory));
         }
@@ -42,7 +45,7 @@ fn function(directory: &Path) -> PciFunction {
         address: name(directory).unwrap_or_default(),
         class,
         device: attribute("device").and_then(|text| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()),
-        driver: directory.join("driver").read_link().ok().as_deref().and_then(name),
+        driver: link(&directory.join("driver")).ok().as_deref().and_then(name),
         is_virtual: directory.join("physfn").symlink_metadata().is_ok(),
         regions: Vec::new(),
         iommu: attribute("iommu_group/type"),

@@ -8,7 +8,7 @@ pub mod rdma;
 pub mod runtime;
 
 use peermem_gate::files::mount::Mount;
-use peermem_gate::observation::{Lock, Marker, Seen};
+use peermem_gate::observation::{Lock, Marker, Seen, Unreadable};
 use peermem_gate::rebuild::Obstacle;
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::setting::Settings;
@@ -48,6 +48,8 @@ pub struct Symptoms {
     pub rebuild: Option<Result<PathBuf, Obstacle>>,
     /// Processes that have GPUs or RDMA devices open: `name (pid)`.
     pub holders: Vec<String>,
+    /// All that could not be read, whether or not a part of this says so.
+    pub unread: Vec<Unreadable>,
 }
 
 impl Symptoms {

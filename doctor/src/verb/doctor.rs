@@ -11,6 +11,7 @@ use peermem_gate::act;
 use peermem_gate::cli::Format;
 use peermem_gate::clock;
 use peermem_gate::ending::Ending;
+use peermem_gate::files::unread;
 use peermem_gate::judge::judge;
 use peermem_gate::judge::settings::{completed, settings};
 use peermem_gate::node::{Node, PeermemExpected};
@@ -47,6 +48,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let verdict = judge(&node.expected, &seen);
     symptoms.rebuild =
         is_all_that_is_missing(&verdict).then(|| rebuilder::possible(&node.places, &seen, &verdict));
+    symptoms.unread = unread::taken();
     let findings = diagnose(&node.expected, &seen, &symptoms, &verdict);
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());

@@ -4,8 +4,8 @@
 
 use super::{entries, settings, text};
 use crate::symptoms::runtime::{ConfigFile, Distribution, Runtime, RuntimeSettings, Unusable};
+use peermem_gate::files::read;
 use peermem_gate::files::read::unreadable;
-use peermem_gate::files::root;
 use peermem_gate::node::below;
 use std::collections::VecDeque;
 use std::io;
@@ -119,7 +119,7 @@ impl ConfigReader<'_> {
 
     /// `None` where there is no such file.
     fn file(&self, path: &Path) -> Option<ConfigFile> {
-        let metadata = root::resolve(self.root, path).and_then(|real| real.metadata());
+        let metadata = read::metadata(self.root, path);
         let read = metadata.and_then(|metadata| Ok((metadata.mtime(), text(self.root, path)?)));
         let (written, settings) = match read {
             Ok((written, text)) => (Some(written), (self.parse)(&text).map_err(Unusable::Broken)),

@@ -9,7 +9,7 @@ pub mod settings;
 mod toolkit;
 
 use crate::symptoms::runtime::{self as seen, Distribution, Handler, ProgramState, Runtime, Runtimes};
-use peermem_gate::files::root;
+use peermem_gate::files::{read, root};
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::Seen;
 use peermem_gate::probe::clock;
@@ -204,7 +204,7 @@ fn program(root: &Path, name: &str) -> ProgramState {
 
 fn at(root: &Path, path: &Path) -> ProgramState {
     let full = below(root, path);
-    match root::resolve(root, &full).and_then(|real| real.metadata()) {
+    match read::metadata(root, &full) {
         Ok(metadata) if peermem_gate::files::read::is_program(&metadata) => ProgramState::Executable,
         Ok(_) => ProgramState::NotExecutable,
         Err(error) if error.kind() == io::ErrorKind::NotFound => ProgramState::Missing,

@@ -4,8 +4,8 @@
 
 use super::{entries, exists, text};
 use crate::symptoms::runtime::{TOOLKIT_PID, Toolkit};
+use peermem_gate::files::read;
 use peermem_gate::files::read::unreadable;
-use peermem_gate::files::root;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::Seen;
 use peermem_gate::survey::process::VARIABLES;
@@ -27,7 +27,7 @@ pub(super) fn read(places: &Places) -> Toolkit {
     let root = &places.root;
     let full = |path: &str| below(root, Path::new(path));
     let written = |path: &str| {
-        let metadata = root::resolve(root, &full(path)).and_then(|real| real.metadata()).ok()?;
+        let metadata = read::metadata(root, &full(path)).ok()?;
         metadata.is_file().then(|| metadata.mtime())
     };
     Toolkit {

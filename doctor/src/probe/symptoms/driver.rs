@@ -2,10 +2,10 @@
 //! NVIDIA's driver: its root, its versions, its devices.
 
 use crate::symptoms::Driver;
-use peermem_gate::files::read::{names, small, unreadable, whole};
+use peermem_gate::files::read::{entries, names, small, unreadable, whole};
 use peermem_gate::module_file;
 use peermem_gate::node::{Places, below};
-use peermem_gate::observation::{STATE_FILE as STATE, Seen, Unreadable};
+use peermem_gate::observation::{STATE_FILE as STATE, Seen};
 use peermem_gate::probe::PEERMEM;
 use peermem_gate::probe::driver_root::driver_root;
 use std::collections::BTreeSet;
@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// The most that is read of a GPU's `information`; the driver writes some 500 bytes.
 const INFORMATION: u64 = 4096;
+/// Far more than /dev has.
+const DEVICE_FILES: usize = 100_000;
 
 pub(super) fn read(places: &Places, release: &str) -> Driver {
     let file = |path: PathBuf| {
@@ -78,14 +80,9 @@ fn library(root: &Path) -> Option<(PathBuf, String)> {
 }
 
 fn nodes(directory: &Path) -> Seen<Vec<String>> {
-    let failed = |error: std::io::Error| -> Unreadable { unreadable(directory, &error) };
-    let mut names = Vec::new();
-    for entry in directory.read_dir().map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if name.starts_with("nvidia") {
-            names.push(name);
-        }
-    }
+    let entries = entries(directory, DEVICE_FILES).map_err(|error| unreadable(directory, &error))?;
+    let names = entries.into_iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with("nvidia")).collect();
     names.sort();
     Ok(names)
 }

@@ -42,6 +42,7 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
         rdma: rdma::read(places, &nics),
         host: host::read(places, &survey.processes, release),
         holders: probe::holders(&places.proc),
+        unread: Vec::new(),
         rebuild: None,
         nics,
         survey,
