@@ -50,7 +50,7 @@ fn stamp(root: &Path, path: &Path) -> FileState {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return FileState::Absent,
         Err(error) => return FileState::Unreadable(unreadable(path, &error)),
     };
-    match real.metadata() {
+    match read::stat(&real) {
         // Some are for root alone; that one is there says enough.
         Ok(metadata) if metadata.is_file() => FileState::Present {
             written: metadata.mtime(),
