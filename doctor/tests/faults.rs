@@ -91,22 +91,29 @@ fn failing_calls_make_nothing_better_on(scenario: &str) {
     );
 }
 
-fn failing_calls_hide_no_dead_mofed() {
-    failing_calls_make_nothing_better_on("doctor-mofed-crash-looping");
+/// A fault of each kind of source: module files, the chain's files, devices, logs, kubelet's directories, runtimes.
+const MOFED: [&str; 3] =
+    ["doctor-mofed-crash-looping", "doctor-storage-modules", "incident-stub-in-a-crash-loop"];
+const DRIVER: [&str; 3] =
+    ["chain-stale-nobody-holds-it", "doctor-device-nodes-missing", "fault-driver-disk-full"];
+const AROUND: [&str; 3] = ["fault-gpu-lost", "fault-bar-not-assigned", "fault-cdi-device-unresolved"];
+
+fn failing_calls_hide_no_fault_of_mofed() {
+    MOFED.iter().for_each(|scenario| failing_calls_make_nothing_better_on(scenario));
 }
 
-fn failing_calls_hide_no_stale_chain() {
-    failing_calls_make_nothing_better_on("chain-stale-nobody-holds-it");
+fn failing_calls_hide_no_fault_of_the_driver() {
+    DRIVER.iter().for_each(|scenario| failing_calls_make_nothing_better_on(scenario));
 }
 
-fn failing_calls_hide_no_missing_device_files() {
-    failing_calls_make_nothing_better_on("doctor-device-nodes-missing");
+fn failing_calls_hide_no_fault_around_them() {
+    AROUND.iter().for_each(|scenario| failing_calls_make_nothing_better_on(scenario));
 }
 
 fn main() -> ExitCode {
     suite![
-        failing_calls_hide_no_dead_mofed,
-        failing_calls_hide_no_stale_chain,
-        failing_calls_hide_no_missing_device_files
+        failing_calls_hide_no_fault_of_mofed,
+        failing_calls_hide_no_fault_of_the_driver,
+        failing_calls_hide_no_fault_around_them
     ]
 }
