@@ -225,7 +225,7 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
         Some("EPERM" | "EACCES") => lasting(
             "this process may not load modules: CAP_SYS_MODULE is missing or only in a user namespace, \
                 modules_disabled is 1, or the kernel is locked down",
-            "run it privileged, in the host's user namespace; modules_disabled needs a reboot",
+            "run it privileged, in the host's user namespace; with modules_disabled, reboot, and load it before that is set",
         ),
         Some("ENOMEM") => passing("the kernel has no memory for it"),
         Some("EBADMSG") => lasting("it is damaged", REBUILD),

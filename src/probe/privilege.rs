@@ -17,7 +17,7 @@ pub fn cannot_load(places: &Places, modprobe_root: &Path) -> Option<(String, &'s
     let disabled = places.proc.join("sys/kernel/modules_disabled");
     if small(&disabled) == Ok(Some("1".to_owned())) {
         let why = format!("{} is 1: this kernel does not load modules any longer", disabled.display());
-        return Some((why, "only a reboot turns it off: find what sets kernel.modules_disabled"));
+        return Some((why, "reboot, and load nvidia-peermem before kernel.modules_disabled is set"));
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lacks = |capability: u32| capabilities(&status).is_some_and(|mask| mask & (1u64 << capability) == 0);
