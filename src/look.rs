@@ -36,6 +36,14 @@ pub enum Cause {
     SafetyNet,
 }
 
+impl Cause {
+    /// Whether something has happened: the others are times.
+    #[must_use]
+    pub fn is_event(&self) -> bool {
+        !matches!(self, Self::Transit | Self::Timer | Self::SafetyNet)
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

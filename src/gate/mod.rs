@@ -149,8 +149,11 @@ impl Gate {
     pub fn step(&mut self, now: BootTime, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
         self.charge(now);
         let mut effects = Vec::new();
-        let has_looked = look.is_some();
+        let (has_looked, is_first) = (look.is_some(), self.look.is_none());
         let change = look.and_then(|look| self.take(now, look, &mut effects));
+        if has_looked {
+            self.exempt_or_not(now, is_first);
+        }
         let last = self.decide(now, has_looked);
         let is_change = change.is_some();
         if let Some(change) = change.filter(|change| last.is_none() || self.has_more_than_close(change)) {
@@ -165,7 +168,8 @@ impl Gate {
         effects
     }
 
-    /// Takes a look in and returns what changed, without any decision: `keep` makes its own.
+    /// Takes a look in and returns what changed, without any decision: `keep` makes its own. It never opens because
+    /// the gate does not apply, so it waits for no such time.
     pub fn observe(&mut self, now: BootTime, cause: &Cause, look: Look) -> Vec<Effect> {
         self.charge(now);
         let mut effects = Vec::new();
@@ -265,7 +269,6 @@ impl Gate {
     fn take(&mut self, now: BootTime, look: Look, effects: &mut Vec<Effect>) -> Option<Change> {
         let Look { verdict, identity, next_build } = look;
         let verdict = self.devices.remember(verdict);
-        self.exempt_or_not(now, &verdict);
         let verdict = self.believe(now, verdict, &identity, effects);
         let broke = self.settle_or_break(now, &verdict, &identity);
         let verdict = verdict.replacing(self.settled(now));
@@ -276,9 +279,9 @@ impl Gate {
     }
 
     /// At the first look the gate knows at once that it does not apply; later this settles like the rest.
-    fn exempt_or_not(&mut self, now: BootTime, verdict: &Verdict) {
-        let is_exempt = verdict.outcome == Outcome::NotApplicable;
-        let opens = if self.look.is_none() { now } else { now + self.settle() };
+    fn exempt_or_not(&mut self, now: BootTime, is_first: bool) {
+        let is_exempt = self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::NotApplicable);
+        let opens = if is_first { now } else { now + self.settle() };
         self.exempt = is_exempt.then(|| self.exempt.unwrap_or(opens));
     }
 

@@ -33,10 +33,11 @@ use yielding::{Holder, Swap};
 /// After our own unload, or a load that failed, the next load comes no sooner, whatever
 /// `--settle` says.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often to look whether what uses it has ended: no event tells of a reference count.
-const BUSY: Duration = Duration::from_secs(1);
-/// How long to wait after an unload that failed; doubled each time, up to [`BUSY`].
-const RETRY: Duration = Duration::from_millis(100);
+/// How soon to look whether what uses it has ended, for no event tells of a reference count: at first, and at the
+/// latest, because a job may use it for days. Each time it is twice as long.
+const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// How long to wait after an unload that failed, in the same way.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// A module that was live this long was loaded to some purpose.
 const PROVEN: Duration = Duration::from_secs(60);
 
@@ -162,10 +163,14 @@ impl Keep {
         response
     }
 
-    /// Time flies: a heartbeat, if one is due.
+    /// Time flies: a heartbeat, if one is due. It has no line where the gate does not apply.
     pub fn tick(&mut self, now: BootTime) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
         let Some(untold) = self.gate.beat(now) else { return Vec::new() };
+        // The gate has said so once, and on most nodes of a mixed fleet that is all there is to say.
+        if untold.is_empty() && self.does_not_apply() {
+            return vec![Effect::Publish];
+        }
         let level = match self.state() {
             State::Blocked => Level::Error,
             State::Yielding | State::Busy => Level::Warn,
@@ -226,9 +231,9 @@ impl Keep {
             Done::NotUnloaded(message) => {
                 let (by, retry) = match self.phase {
                     Phase::Yielding { by, retry, .. } => (by, retry),
-                    _ => (self.phase.loaded_by().unwrap_or(LoadedBy::Another), RETRY),
+                    _ => (self.phase.loaded_by().unwrap_or(LoadedBy::Another), RETRY.0),
                 };
-                let phase = Phase::Yielding { by, from: now + retry, retry: (retry * 2).min(BUSY) };
+                let phase = Phase::Yielding { by, from: now + retry, retry: (retry * 2).min(RETRY.1) };
                 (phase, Level::Warn, message)
             }
         }
@@ -376,6 +381,10 @@ impl Keep {
             Phase::Blocked { refused: Some(refused) } => refused.may_pass,
             _ => true,
         }
+    }
+
+    fn does_not_apply(&self) -> bool {
+        self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::NotApplicable)
     }
 
     fn is_ready(&self) -> bool {

@@ -103,6 +103,8 @@ pub(super) enum Phase {
         by: LoadedBy,
         /// When to look again whether it is still in use.
         poll: BootTime,
+        /// How long to wait then if it is.
+        next: Duration,
     },
 }
 

@@ -55,7 +55,12 @@ impl Keep {
             }
         };
         let text = format!("{}, but nvidia_peermem{whose} cannot be unloaded: {obstacle}", swap.why);
-        let phase = Phase::Busy { by, poll: now + BUSY };
+        let phase = match self.phase {
+            // An event is no reason to look sooner.
+            Phase::Busy { poll, next, .. } if now < poll => Phase::Busy { by, poll, next },
+            Phase::Busy { next, .. } => Phase::Busy { by, poll: now + next, next: (next * 2).min(BUSY.1) },
+            _ => Phase::Busy { by, poll: now + BUSY.0, next: BUSY.0 * 2 },
+        };
         if self.state() != State::Busy || self.message != text {
             self.enter(now, phase, Level::Warn, text, Some(cause), response);
         } else {
@@ -90,7 +95,7 @@ impl Keep {
             format!("{}: unloading nvidia_peermem{whose}", swap.why)
         };
         let from = if is_new { now + COURTESY } else { now };
-        let phase = Phase::Yielding { by, from, retry: RETRY };
+        let phase = Phase::Yielding { by, from, retry: RETRY.0 };
         self.enter(now, phase, Level::Info, text, Some(cause), response);
     }
 }

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 /// How often to look without any reason; only changes without an event are found this late.
 const SAFETY_NET: Duration = Duration::from_secs(5);
-/// How often to look while a module comes or goes, for which there is no event: at first, and at least.
-const TRANSIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// How soon to look again while a module comes or goes, for which there is no event: at first. Each time the next
+/// look comes later, for a module may stay like that forever, as after an oops.
+const TRANSIT: Duration = Duration::from_millis(100);
 
 /// A node that is watched.
 pub(super) struct Watch<'a> {
@@ -30,7 +31,7 @@ pub(super) struct Watch<'a> {
     probe: Probe<'a>,
     started: BootTime,
     last_look: BootTime,
-    /// Since when a module has been coming or going at every look.
+    /// Since when a module has been coming or going at every look, and no event has come.
     in_transit: Option<BootTime>,
     /// The last observation.
     seen: Option<Observation>,
@@ -124,8 +125,8 @@ impl<'a> Watch<'a> {
             .probe
             .look(Depth::Frugal(worth_reading_symbols), &mut || is_late() || wakes.signalled() || swaps())?;
         let seen = self.recorded(cause, seen);
-        self.in_transit =
-            in_transit(&node.expected, &seen).then(|| self.in_transit.unwrap_or(self.last_look));
+        let since = self.in_transit.filter(|_| !cause.is_event()).unwrap_or(self.last_look);
+        self.in_transit = in_transit(&node.expected, &seen).then_some(since);
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
         let verdict = judge(&node.expected, &seen);
         let next_build = next_build(&node.expected, &seen);
@@ -183,8 +184,7 @@ impl<'a> Watch<'a> {
     }
 
     fn next_slow_look(&self) -> BootTime {
-        // One that never ends, as after an oops, is looked at more seldom.
-        let transit = |since| (self.last_look.saturating_sub(since) / 10).clamp(TRANSIT.0, TRANSIT.1);
+        let transit = |since| (self.last_look.saturating_sub(since) * 2).clamp(TRANSIT, SAFETY_NET);
         self.last_look + self.in_transit.map_or(SAFETY_NET, transit)
     }
 

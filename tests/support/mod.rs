@@ -317,7 +317,7 @@ fn carried(mut command: Command, gate: &Command) -> Command {
     command
 }
 
-fn clean(mut command: Command) -> Command {
+pub(crate) fn clean(mut command: Command) -> Command {
     const OTHERS: [&str; 6] = [
         "GPU_DIRECT_RDMA_ENABLED",
         "USE_HOST_MOFED",
@@ -503,6 +503,13 @@ impl Gate {
         child_of(self.pid())
     }
 
+    /// The same, if there is one now.
+    pub(crate) fn worker_now(&self) -> Option<Pid> {
+        let pid = self.pid();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.trim().parse().ok().map(Pid::from_raw)
+    }
+
     /// The next log line of which this is true.
     pub(crate) fn logs_that(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + LIMIT;
@@ -515,6 +522,13 @@ impl Gate {
             if wanted(&line) {
                 return line;
             }
+        }
+    }
+
+    /// Once it has logged a line, or has ended without one.
+    pub(crate) fn says_something(&mut self) {
+        if let Ok(line) = self.log.recv_timeout(LIMIT) {
+            self.keep(&line);
         }
     }
 
