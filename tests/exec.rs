@@ -12,9 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 use support::{
-    GATE, Gate, HOST, LIMIT, NOBODY, Node, can, child_of, code, output, product, refusal, suite, until,
-    wrapped,
+    GATE, Gate, HOST, LIMIT, MARKER, NOBODY, Node, can, child_of, code, output, product, refusal, suite,
+    until, wrapped,
 };
 
 /// What CMD writes to standard output behind a gate that has waited with every source armed.
@@ -415,8 +416,57 @@ fn a_killed_worker_or_its_killed_parent_is_reported() {
     }
 }
 
+/// A container may be frozen, and a node suspended, between the answer and the exec. `stopped` is done meanwhile.
+fn frozen_before_its_answer(options: &[&str], node: &Node, stopped: impl FnOnce()) -> Gate {
+    let mut wait = node.wait();
+    wait.args(["--settle", "200ms"]).args(options).args(["--", "touch"]).arg(node.path("opened"));
+    let mut gate = Gate::start(&mut wait);
+    gate.logs("settling");
+    gate.process().signal(Signal::SIGSTOP);
+    // The worker's own parent, if it has one, ends after it.
+    let child = format!("/proc/{}/stat", gate.worker());
+    until("the worker has ended", || fs::read_to_string(&child).is_ok_and(|stat| stat.contains(") Z ")));
+    stopped();
+    // Time itself is what makes an answer old.
+    std::thread::sleep(Duration::from_millis(1200));
+    gate.process().signal(Signal::SIGCONT);
+    gate
+}
+
+fn an_answer_that_comes_late_is_asked_again() {
+    let node = Node::ready();
+    let mut gate = frozen_before_its_answer(&[], &node, || node.remove(MARKER));
+    gate.logs("asking again");
+    gate.logs("MarkerAbsent");
+    assert!(!node.path("opened").exists(), "CMD ran by a verdict that no longer held");
+    node.set_marker();
+    gate.assert_opened();
+    assert!(node.path("opened").exists());
+}
+
+fn an_answer_that_comes_late_and_is_still_true_opens() {
+    let node = Node::ready();
+    let mut gate = frozen_before_its_answer(&[], &node, || ());
+    gate.logs("asking again");
+    gate.assert_opened();
+}
+
+fn an_answer_that_comes_after_the_deadline_is_too_late() {
+    for (action, code) in [("fail", 124), ("proceed", 0)] {
+        let node = Node::ready();
+        let options = ["--timeout", "1s", "--on-timeout", action];
+        let mut gate = frozen_before_its_answer(&options, &node, || ());
+        assert_eq!(gate.ended(), code, "{:#?}", gate.lines);
+        assert!(gate.said("the deadline passed"), "{:#?}", gate.lines);
+        assert_eq!(node.path("opened").exists(), code == 0);
+    }
+}
+
 fn main() -> ExitCode {
     suite![
+        an_answer_that_comes_late_is_asked_again,
+        an_answer_that_comes_late_and_is_still_true_opens,
+        an_answer_that_comes_after_the_deadline_is_too_late,
         cmd_is_the_same_process,
         signals_as_they_were_found,
         a_broken_pipe_ends_cmd,

@@ -47,6 +47,15 @@ pub enum WorkerEnd {
     Hung(Hung),
 }
 
+/// How the worker ended, and since when its answer may be old.
+#[derive(Debug)]
+pub struct Supervised {
+    /// How it ended.
+    pub end: WorkerEnd,
+    /// When its answer was true, if it said so. All processes of a container may be frozen after that.
+    pub decided: Option<BootTime>,
+}
+
 /// A worker that does not come back.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hung {
@@ -102,7 +111,7 @@ pub struct Terms<'a> {
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
-pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<WorkerEnd> {
+pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<Supervised> {
     let started = now();
     let supervisor = getpid();
     let (reader, writer) = io::pipe()?;
@@ -126,7 +135,9 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
             let limit = terms.limit.map(|limit| started + limit);
             let supervisor =
                 Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
-            Ok(Supervisor { is_apart, ..supervisor }.watch())
+            let mut supervisor = Supervisor { is_apart, ..supervisor };
+            let end = supervisor.watch();
+            Ok(Supervised { end, decided: supervisor.decided })
         }
     }
 }
@@ -165,6 +176,8 @@ struct Supervisor<'a> {
     signal: Option<(u8, BootTime)>,
     /// The exit code that the worker has named.
     ended: Option<u8>,
+    /// When its answer was true.
+    decided: Option<BootTime>,
     /// The signal that killed it, as its parent says.
     killed: Option<i32>,
     /// Why its answer could not be written.
@@ -193,6 +206,7 @@ impl<'a> Supervisor<'a> {
             limit,
             signal: None,
             ended: None,
+            decided: None,
             killed: None,
             answer_error: None,
             cut_short: None,
@@ -200,7 +214,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn watch(mut self) -> WorkerEnd {
+    fn watch(&mut self) -> WorkerEnd {
         loop {
             // What it left behind may hold the pipe open, so its end counts, once all its words are read.
             let is_gone = self.status.is_some();
@@ -222,7 +236,7 @@ impl<'a> Supervisor<'a> {
                         let _ = kill(self.child, Signal::SIGKILL);
                     }
                     self.reap(None);
-                    return self.answer_error.map_or(WorkerEnd::Ended(code), WorkerEnd::AnswerLost);
+                    return self.answer_error.take().map_or(WorkerEnd::Ended(code), WorkerEnd::AnswerLost);
                 }
                 if !is_open {
                     return self.died();
@@ -272,6 +286,7 @@ impl<'a> Supervisor<'a> {
                 Message::Needs(seconds) => self.extend(Duration::from_secs(seconds.into())),
                 Message::Ended(code) => self.ended = Some(code),
                 Message::Killed(signal) => self.killed = Some(signal.into()),
+                Message::Decided(at) => self.decided = Some(at),
                 Message::Begun(worker) => self.worker = Some(worker),
             }
         }

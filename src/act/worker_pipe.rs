@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker's messages to its supervisor, over a pipe: a letter, a length, and as many bytes.
 
+use crate::time::BootTime;
 use nix::unistd::Pid;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ const NEEDS: u8 = b'N';
 const ENDED: u8 = b'E';
 const KILLED: u8 = b'K';
 const BEGUN: u8 = b'B';
+const DECIDED: u8 = b'D';
 
 /// A letter, and a length in the machine's own byte order.
 const HEAD: usize = 5;
@@ -31,6 +33,12 @@ impl WorkerPipe {
     pub fn needs(&self, time: Duration) -> Granted {
         self.send(NEEDS, &[u8::try_from(time.as_secs()).unwrap_or(u8::MAX)]);
         Granted(time)
+    }
+
+    /// The answer that follows was true at this time.
+    pub fn decided(&self, at: BootTime) {
+        let nanoseconds = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+        self.send(DECIDED, &nanoseconds.to_ne_bytes());
     }
 
     pub(super) fn log(&self, text: &[u8]) {
@@ -91,6 +99,8 @@ pub(super) enum Message {
     Killed(u8),
     /// The worker is this process.
     Begun(Pid),
+    /// The answer was true at this time.
+    Decided(BootTime),
 }
 
 /// The supervisor's end.
@@ -131,6 +141,10 @@ impl MessageReader {
                     let pid = text.try_into().map(i32::from_ne_bytes).unwrap_or_default();
                     return Some(Message::Begun(Pid::from_raw(pid)));
                 }
+                (DECIDED, _) => {
+                    let nanoseconds = text.try_into().map(u64::from_ne_bytes).unwrap_or_default();
+                    return Some(Message::Decided(Duration::from_nanos(nanoseconds)));
+                }
                 _ => {}
             }
         }
@@ -150,6 +164,7 @@ mod tests {
         worker_pipe.log(b"one\n");
         worker_pipe.answer(&long);
         let _ = worker_pipe.needs(Duration::from_secs(600));
+        worker_pipe.decided(Duration::from_millis(1500));
         worker_pipe.ended(124);
         drop(worker_pipe);
         let mut words = Vec::new();
@@ -160,6 +175,7 @@ mod tests {
             Message::Log(b"one\n".to_vec()),
             Message::Answer(long),
             Message::Needs(255),
+            Message::Decided(Duration::from_millis(1500)),
             Message::Ended(124),
         ];
         assert_eq!(words, expected);

@@ -219,6 +219,12 @@ impl Gate {
         [self.deadline(), settled, believed, self.exempt].into_iter().flatten().min()
     }
 
+    /// When it was stepped last: an opening is as old as that.
+    #[must_use]
+    pub fn last_step(&self) -> BootTime {
+        self.last_step
+    }
+
     /// When the gate must be stepped again, look or no look.
     #[must_use]
     pub fn next_heartbeat(&self) -> BootTime {

@@ -16,6 +16,7 @@ use crate::errno;
 use crate::gate::Policy;
 use crate::node::Node;
 use crate::report::style::Style;
+use crate::time::BootTime;
 use crate::wake::Signals;
 use anyhow::Context;
 use std::path::Path;
@@ -58,11 +59,20 @@ pub fn supervised(
     start: &Start,
     work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
 ) -> Result<SupervisedEnd, Stop> {
+    Ok(supervised_decision(terms, start, work)?.0)
+}
+
+/// The same, and when the answer was true, if the worker has said so.
+pub(super) fn supervised_decision(
+    terms: Terms<'_>,
+    start: &Start,
+    work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
+) -> Result<(SupervisedEnd, Option<BootTime>), Stop> {
     let code = |worker_pipe: &WorkerPipe| {
         work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
     };
     let finished = supervisor::run(terms, code).context("cannot start a process to look with")?;
-    Ok(match finished {
+    let end = match finished.end {
         WorkerEnd::Ended(0) => SupervisedEnd::Ended(Ending::Opened),
         WorkerEnd::Ended(code) => SupervisedEnd::Ended(Ending::Passed(code)),
         WorkerEnd::AnswerLost(error) => {
@@ -70,7 +80,8 @@ pub fn supervised(
         }
         WorkerEnd::Killed(signal) => SupervisedEnd::Ended(killed(&start.last_words, signal)),
         WorkerEnd::Hung(hung) => SupervisedEnd::Hung(hung),
-    })
+    };
+    Ok((end, finished.decided))
 }
 
 fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {

@@ -2,20 +2,28 @@
 //! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
 
 use super::held::{Held, Hold};
-use super::looking::{Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised};
+use super::looking::{Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision};
 use super::{Start, Stop, expected, root, toolkit};
+use crate::act::WorkerPipe;
 use crate::act::exec::Program;
 use crate::act::log;
 use crate::act::supervisor::Terms;
 use crate::cli::Rebuild;
 use crate::cli::WaitArgs;
+use crate::clock::now;
 use crate::ending::Ending;
 use crate::environment::value_of;
 use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
+use crate::time::Seconds;
 use crate::wake::Signals;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
+
+/// An answer that is older is asked for again: the container may have been frozen, or the node suspended.
+const FRESH: Duration = Duration::from_secs(1);
+/// What is left of a deadline that has passed. Zero would be one look without a deadline.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Waits, and returns only when there is no CMD to become.
 pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
@@ -26,21 +34,35 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
         tracing::warn!("open: the gate is disabled: {reason}");
         return open(args, start, &signals);
     }
-    let policy = Policy::of_wait(args)?;
-    let proceeds = policy.proceed_on_timeout;
-    let may_outlive = !args.command.is_empty();
-    let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: false, may_outlive };
-    match supervised(terms, start, |_| hold(args, policy, start, &signals))? {
-        SupervisedEnd::Ended(Ending::Opened) => open(args, start, &signals),
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
-            let how = hung.sentence();
-            log_briefly(|| {
-                log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
-            });
-            open(args, start, &signals)
+    let mut policy = Policy::of_wait(args)?;
+    let deadline = policy.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| now() + timeout);
+    let mut fresh = FRESH;
+    loop {
+        let may_outlive = !args.command.is_empty();
+        let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: false, may_outlive };
+        let work = |worker_pipe: &WorkerPipe| hold(args, policy.clone(), start, &signals, worker_pipe);
+        let (end, decided) = supervised_decision(terms, start, work)?;
+        let proceeds = policy.proceed_on_timeout;
+        match end {
+            SupervisedEnd::Ended(Ending::Opened) => {}
+            SupervisedEnd::Ended(ending) => return Ok(ending),
+            SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
+                let how = hung.sentence();
+                log_briefly(|| {
+                    log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
+                });
+                return open(args, start, &signals);
+            }
+            SupervisedEnd::Hung(hung) => return Ok(end_hung(start, &hung)),
         }
-        SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
+        let Some(age) = decided.map(|at| now().saturating_sub(at)).filter(|age| *age > fresh) else {
+            return open(args, start, &signals);
+        };
+        log_briefly(|| tracing::warn!("the gate's answer is {} old: asking again", Seconds(age)));
+        // On a node that is that slow, the next answer need not be as fresh.
+        fresh *= 2;
+        policy.timeout =
+            deadline.map(|deadline| deadline.saturating_sub(now()).max(MOMENT)).or(policy.timeout);
     }
 }
 
@@ -49,7 +71,13 @@ fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
 }
 
 /// Holds, and ends with [`Ending::Opened`] when the gate opens.
-fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+fn hold(
+    args: &WaitArgs,
+    policy: Policy,
+    start: &Start,
+    signals: &Signals,
+    worker_pipe: &WorkerPipe,
+) -> Result<Ending, Stop> {
     // A typing error should not cost forty minutes.
     program(args, start)?;
     let root = root::asked(args.look.root.as_deref(), &args.node)?;
@@ -64,7 +92,9 @@ fn hold(args: &WaitArgs, policy: Policy, start: &Start, signals: &Signals) -> Re
     let asked = Hold { node, policy, metrics };
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
     let mut held = ManuallyDrop::new(Held::new(&asked, signals));
-    Ok(match held.hold() {
+    let last = held.hold();
+    worker_pipe.decided(held.gate.last_step());
+    Ok(match last {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {
             match toolkit::order_when_open(&toolkit::directory(start.variables), &asked.node, &held.gate) {
