@@ -138,7 +138,7 @@ reasons! {
     LockHeld: True Passes, "MOFED holds its lock";
     NoMarker: True Passes, "there is no marker to check";
     MarkerBelieved: True Passes, "the suspect marker is accepted now";
-    MarkerSuspect: False Holds, "no process holds MOFED's lock";
+    MarkerSuspect: False Holds, "the marker may be left over from a dead MOFED";
     NoLockFile: Unknown Passes, "this MOFED has no lock file";
     LockHolderHidden: Unknown Passes, "lock holders are hidden from here";
     LocksUnreadable: Unknown Holds, "lock holders cannot be read";

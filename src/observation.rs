@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A source that is there in principle but could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,6 +69,9 @@ pub struct Observation {
     /// The process that holds it, where there is a marker and /proc/locks shows it.
     #[serde(default)]
     pub lock_holder: Option<i32>,
+    /// When that process started.
+    #[serde(default, skip_serializing_if = "HolderStart::is_unread")]
+    pub holder_start: HolderStart,
     /// MOFED's headers, as NVIDIA's build would find them.
     pub headers: Headers,
     /// Versions in the names of MOFED's header directories, each once.
@@ -167,6 +171,40 @@ pub enum Lock {
     HolderHidden,
     /// Unknown.
     Unreadable(Unreadable),
+}
+
+/// When the process started that holds MOFED's lock. A marker that is older was set by another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HolderStart {
+    /// Nobody holds the lock, or this /proc does not show the process.
+    #[default]
+    NotRead,
+    /// Its start, and the clocks to compare it with the marker.
+    Known(HolderTimes),
+    /// Unknown.
+    Unreadable(Unreadable),
+}
+
+impl HolderStart {
+    fn is_unread(&self) -> bool {
+        *self == Self::NotRead
+    }
+}
+
+/// The times of the process that holds MOFED's lock. All but two count from the boot, which no setting of the clock
+/// changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderTimes {
+    /// When the process started.
+    pub started: Duration,
+    /// When it was looked at.
+    pub now: Option<Duration>,
+    /// When this very marker was seen first, where an earlier look has seen it.
+    pub marker_seen: Option<Duration>,
+    /// When the kernel started by the clock of now, in seconds since 1970.
+    pub booted: Option<i64>,
+    /// When sysfs was mounted by the clock of then, in nanoseconds since 1970.
+    pub sysfs_mounted_ns: Option<i128>,
 }
 
 /// The driver container's state file (gpu-driver-container, `DRIVER_CONFIG_STATE_FILE`).

@@ -680,6 +680,52 @@ fn a_lock_that_somebody_takes_clears_the_marker() {
     assert_eq!(node.report().reason("MarkerTrusted"), "NoLockFile");
 }
 
+/// The lock's holder started so many seconds after the boot, and the marker was set at 1,000 s.
+fn held_by_one_that_started_at(node: &Node, seconds: u64) {
+    let stat = format!("4711 (entrypoint) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 9 0 {} 0 0\n", seconds * 100);
+    node.write("proc/4711/stat", stat);
+    let boot = node.path(MARKER).metadata().unwrap().ctime() - 1000;
+    node.write("proc/stat", format!("cpu 1\nbtime {boot}\n"));
+    node.write("proc/uptime", format!("{}.50 1.00\n", seconds + 9));
+    node.hold_lock();
+}
+
+fn a_marker_that_is_older_than_the_locks_holder_is_suspect() {
+    let node = Node::ready();
+    let trusted = |started| {
+        held_by_one_that_started_at(&node, started);
+        let report = node.report();
+        (report.code, report.reason("MarkerTrusted").to_owned())
+    };
+    assert_eq!(trusted(900), (0, "LockHeld".to_owned()));
+    assert_eq!(trusted(1001), (0, "LockHeld".to_owned()), "less than the clocks' precision");
+    assert_eq!(trusted(1010), (1, "MarkerSuspect".to_owned()));
+    assert!(node.report().message("MarkerTrusted").contains("(pid 4711)"));
+    // After ten minutes the marker must be its own, and the clock was set.
+    node.write("proc/uptime", "1700.00 1.00\n");
+    assert_eq!(node.report().reason("MarkerTrusted"), "LockHeld");
+    // A process that is not shown is not doubted, and one that cannot be read is.
+    node.remove("proc/4711/stat");
+    assert_eq!(node.report().reason("MarkerTrusted"), "LockHeld");
+    fs::create_dir(node.path("proc/4711/stat")).unwrap();
+    let report = node.report();
+    assert_eq!((report.code, report.reason("MarkerTrusted")), (2, "LocksUnreadable"));
+}
+
+fn a_marker_that_was_there_before_the_next_mofed_does_not_open() {
+    let node = Node::ready().suspect();
+    node.write("proc/uptime", "1000.00 1.00\n");
+    let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "1h"]));
+    gate.logs("MarkerSuspect");
+    // It holds the lock and has not cleared the marker yet. By the wall clock nothing shows: it was set back.
+    held_by_one_that_started_at(&node, 1001);
+    gate.logs("is older than the process that holds");
+    node.remove(MARKER);
+    gate.logs("MarkerAbsent");
+    node.set_marker();
+    gate.assert_opened();
+}
+
 fn help_and_version_are_answers() {
     for args in [&["--help"][..], &["--version"], &["wait", "--help"], &["check", "-h"]] {
         let output = output(gate().args(args).env("PEERMEM_GATE_NONSENSE", "1"));
@@ -763,6 +809,8 @@ fn main() -> ExitCode {
         a_suspect_marker_is_not_believed_early,
         a_suspect_marker_made_anew_is_held_anew,
         a_lock_that_somebody_takes_clears_the_marker,
+        a_marker_that_is_older_than_the_locks_holder_is_suspect,
+        a_marker_that_was_there_before_the_next_mofed_does_not_open,
         help_and_version_are_answers,
         only_answers_go_to_standard_output,
         nothing_is_written_beside_the_marker,

@@ -13,8 +13,9 @@ use peermem_gate::judge::swap::{Presence, glimpse};
 use peermem_gate::mofed::MofedPlace;
 use peermem_gate::node::Expectations;
 use peermem_gate::observation::{
-    DriverState, Fabric, FileId, HeaderTree, Headers, Kernel, Lock, Management, Marker, Modules, Nic,
-    Observation, ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState, Unreadable,
+    DriverState, Fabric, FileId, HeaderTree, Headers, HolderStart, Kernel, Lock, Management, Marker, Modules,
+    Nic, Observation, ProcModule, ProcModules, ProcState, Seen, Symbols, Symvers, SysModule, SysState,
+    Unreadable,
 };
 use peermem_gate::verdict::{Condition, Outcome, Verdict};
 use proptest::prelude::*;
@@ -198,6 +199,7 @@ fn observations() -> impl Strategy<Value = Observation> {
             cut_off: None,
             lock,
             lock_holder: None,
+            holder_start: HolderStart::NotRead,
             modules,
             symbols,
             headers,

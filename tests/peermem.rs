@@ -11,9 +11,9 @@ use peermem_gate::judge::next_build;
 use peermem_gate::mofed::MofedPlace;
 use peermem_gate::node::{Expectations, PeermemExpected};
 use peermem_gate::observation::{
-    Accepted, DriverState, FileId, GivenParameter, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile,
-    ModuleInfo, Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState, Signatures,
-    Symbols, Symvers, SysModule, SysState, Unreadable,
+    Accepted, DriverState, FileId, GivenParameter, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker,
+    ModuleFile, ModuleInfo, Modules, Nic, Observation, Offer, Peermem, ProcModule, ProcModules, ProcState,
+    Signatures, Symbols, Symvers, SysModule, SysState, Unreadable,
 };
 use peermem_gate::verdict::{Condition, Outcome};
 use std::collections::BTreeMap;
@@ -87,6 +87,7 @@ impl Case {
             cut_off: None,
             lock: Lock::Held,
             lock_holder: None,
+            holder_start: HolderStart::NotRead,
             modules: Modules { proc: Ok(ProcModules { modules, garbled: None }), sys },
             symbols: Symbols::ExportedBy(Some("ib_uverbs".into())),
             headers: Headers {

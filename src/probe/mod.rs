@@ -7,6 +7,7 @@ pub mod driver_root;
 mod driver_state;
 mod fabric;
 pub mod headers;
+mod holder_start;
 mod holders;
 pub mod kernel;
 mod kmsg;
@@ -40,8 +41,8 @@ use crate::files::{mount, read};
 use crate::mofed::MofedPlace;
 use crate::node::{Expectations, Node, Places, below};
 use crate::observation::{
-    DriverState, Fabric, Headers, Kernel, Lock, Management, Marker, ModuleFile, Modules, Nic, Observation,
-    ProcModules, ProcState, Seen, Symbols, Unreadable,
+    DriverState, Fabric, FileId, Headers, HolderStart, Kernel, Lock, Management, Marker, ModuleFile, Modules,
+    Nic, Observation, ProcModules, ProcState, Seen, Symbols, Unreadable,
 };
 use crate::verdict::Condition;
 use peermem::Inspected;
@@ -51,6 +52,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The name of nvidia-peermem's module.
 pub const PEERMEM: &str = "nvidia_peermem";
@@ -97,13 +99,17 @@ pub struct Probe<'a> {
     /// The values of the last look that a quick check compares.
     quickly_checked: Option<QuickCheck>,
     inspected: Inspected,
+    /// The marker, and how long after the boot it was seen first.
+    marker_seen: Option<(FileId, Option<Duration>)>,
 }
 
 /// Signatures of what is cheap to see.
 #[derive(Debug)]
 struct QuickCheck {
     marker: Marker,
-    lock: Lock,
+    lock: (Lock, Option<i32>),
+    /// The marker was compared with the start of the process that holds the lock.
+    has_holder: bool,
     modules: u64,
     headers: u64,
 }
@@ -123,6 +129,7 @@ impl<'a> Probe<'a> {
             headers: None,
             quickly_checked: None,
             inspected: Inspected::default(),
+            marker_seen: None,
         }
     }
 
@@ -200,21 +207,26 @@ impl<'a> Probe<'a> {
     /// Reading all symbols takes its time, in which the marker may go and modules may be swapped.
     fn is_outdated(&self, seen: &Observation) -> bool {
         let modules = modules_signature(&self.proc_modules()) != modules_signature(&seen.modules.proc);
-        modules || self.marker() != seen.marker || self.lock(&seen.marker).0 != seen.lock
+        modules
+            || self.marker() != seen.marker
+            || self.lock(&seen.marker) != (seen.lock.clone(), seen.lock_holder)
     }
 
     fn look_at_all_but_symbols(&mut self, depth: Depth) -> Observation {
         let (nic, management) = self.devices();
         let fabric = management.map(|management| self.fabric(management));
         let marker = self.marker();
+        let marker_seen = self.marker_seen(&marker);
         let (lock, lock_holder) = self.lock(&marker);
+        let holder_start = holder_start::read(&self.node.places, lock_holder, marker_seen);
         let modules = self.modules();
         // One whole look has nothing to compare with.
         let signature = if depth.is_full() { 0 } else { self.headers_signature() };
         let (headers, header_versions) = self.headers(signature);
         self.quickly_checked = Some(QuickCheck {
             marker: marker.clone(),
-            lock: lock.clone(),
+            lock: (lock.clone(), lock_holder),
+            has_holder: holder_start != HolderStart::NotRead,
             modules: modules_signature(&modules.proc),
             headers: signature,
         });
@@ -227,6 +239,7 @@ impl<'a> Probe<'a> {
             cut_off: self.cut_off.clone(),
             lock,
             lock_holder,
+            holder_start,
             modules,
             symbols: Symbols::NotRead,
             headers,
@@ -266,7 +279,7 @@ impl<'a> Probe<'a> {
     pub fn changed(&self, holding: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
         let marker = || self.marker() != last.marker;
-        let lock = || self.lock(&last.marker).0 != last.lock;
+        let lock = || self.lock(&last.marker) != last.lock;
         let modules = || self.glimpsed_modules() != last.modules;
         let headers = || self.headers_signature() != last.headers;
         // What is loaded needs no headers any more; the next load looks at them again.
@@ -275,6 +288,8 @@ impl<'a> Probe<'a> {
             return true;
         }
         match holding.r#type {
+            // A process that holds the lock grows older, and the marker may then be its own.
+            ConditionType::MarkerTrusted if last.has_holder => true,
             ConditionType::MarkerTrusted => marker() || lock() || modules(),
             // The modules count while there is no marker too: what uses nvidia_peermem is named.
             ConditionType::MarkerPresent
@@ -290,6 +305,21 @@ impl<'a> Probe<'a> {
 
     fn marker(&self) -> Marker {
         marker(self.node)
+    }
+
+    /// When an earlier look saw this very marker first.
+    fn marker_seen(&mut self, marker: &Marker) -> Option<Duration> {
+        let Marker::Present(id) = marker else {
+            self.marker_seen = None;
+            return None;
+        };
+        match self.marker_seen {
+            Some((seen, at)) if seen == *id => at,
+            _ => {
+                self.marker_seen = Some((*id, holder_start::uptime(&self.node.places.proc)));
+                None
+            }
+        }
     }
 
     /// A lock says nothing as long as there is no marker to doubt.

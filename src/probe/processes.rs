@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// `USER_HZ`: 100 for every program on every architecture that Linux still has.
-const TICKS: u64 = 100;
+pub(super) const TICKS: u64 = 100;
 /// A command line may be as long as the stack allows; those that matter are short.
 const COMMAND_LINE: u64 = 64 * 1024;
 /// An environment is at most a few pages.
@@ -88,7 +88,7 @@ fn started(directory: &Path, booted: Option<i64>) -> Option<i64> {
 
 /// The 22nd field of <pid>/stat (proc(5)); the name before it may hold spaces and brackets. The procfs
 /// crate panics where a line is cut off.
-fn start_ticks(stat: &str) -> Option<u64> {
+pub(super) fn start_ticks(stat: &str) -> Option<u64> {
     let (_, behind_the_name) = stat.rsplit_once(')')?;
     behind_the_name.split_ascii_whitespace().nth(19)?.parse().ok()
 }

@@ -8,8 +8,8 @@ use crate::consumer::Consumer;
 use crate::mofed::MofedPlace;
 use crate::node::{Expectations, Node, PeermemExpected, Places};
 use crate::observation::{
-    DriverState, FileId, HeaderTree, Headers, Kernel, Lock, Marker, ModuleFile, Modules, Nic, Observation,
-    Offer, Peermem, ProcModules, Signatures, Symbols, Symvers, SysModule, SysState,
+    DriverState, FileId, HeaderTree, Headers, HolderStart, Kernel, Lock, Marker, ModuleFile, Modules, Nic,
+    Observation, Offer, Peermem, ProcModules, Signatures, Symbols, Symvers, SysModule, SysState,
 };
 use crate::verdict::Condition;
 use std::collections::BTreeMap;
@@ -102,6 +102,7 @@ pub(crate) fn seen() -> Observation {
         },
         symbols: Symbols::ExportedBy(Some("ib_uverbs".into())),
         lock_holder: None,
+        holder_start: HolderStart::NotRead,
         headers: Headers {
             root: "/usr/src/ofa_kernel".into(),
             tree: HeaderTree::Taken {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// An answer that is older is asked for again: the container may have been frozen, or the node suspended.
 const FRESH: Duration = Duration::from_secs(1);
-/// What is left of a deadline that has passed. Zero would be one look without a deadline.
+/// The rest of a deadline that has passed. Zero would be one look without a deadline.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// Waits, and returns only when there is no CMD to become.

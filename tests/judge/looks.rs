@@ -22,6 +22,7 @@ fn seen(taint: &str) -> Observation {
         cut_off: None,
         lock: Lock::NoFile,
         lock_holder: None,
+        holder_start: HolderStart::NotRead,
         modules,
         symbols: Symbols::Missing,
         headers: Headers {

@@ -505,7 +505,7 @@ findings! {
                     `feature.node.kubernetes.io/pci-15b3.present=true`, and the kernel and OS version that the DaemonSet selects.",
                 "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy if the host should provide MOFED.",
             ];
-        MarkerSuspect: Critical, "suspect marker: no process holds MOFED's lock, so MOFED may have been killed",
+        MarkerSuspect: Critical, "suspect marker: it may be left over from a MOFED container that was killed",
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
                 DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild],
             of_reason;
