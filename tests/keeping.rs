@@ -879,6 +879,50 @@ fn keep_notifies_the_service_manager() {
 }
 
 /// An rmmod that hangs for good must not look alive: after a while the watchdog goes unfed.
+/// A look stats MOFED's headers, and then no signal reaches it any more.
+fn keep_unloads_beside_a_look_that_hangs() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    // A mount is a reason to look.
+    let Some(hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };
+    let line = keep.logs("has hung in the kernel");
+    assert!(line.to_string().contains("findmnt"), "no remedy: {line}");
+    assert!(place.is_loaded());
+    for _ in 0..2 {
+        place.node.remove(MARKER);
+        let begun = Instant::now();
+        until("it is unloaded", || !place.is_loaded());
+        assert!(begun.elapsed() < PROMPT, "after {:?}", begun.elapsed());
+        keep.logs("MOFED can continue");
+        place.node.set_marker();
+        place.load();
+    }
+    // It answers again, with an error.
+    drop(hung);
+    keep.logs("has ended after");
+    place.is_in("Loaded");
+    let only_one = || {
+        let children = format!("/proc/{0}/task/{0}/children", keep.pid());
+        fs::read_to_string(children).unwrap().split_whitespace().count() == 1
+    };
+    until("the second process has ended", only_one);
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 0);
+}
+
+fn a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    let Some(_hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };
+    keep.logs("has hung in the kernel");
+    let begun = Instant::now();
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 143);
+    assert!(begun.elapsed() < PROMPT, "after {:?}", begun.elapsed());
+}
+
 fn a_hung_unload_is_the_watchdogs_in_the_end() {
     goes_unfed("bin/unloading", Duration::from_secs(30), |place| {
         place.is_in("Loaded");
@@ -1070,6 +1114,8 @@ fn main() -> ExitCode {
         keep_killed_in_any_state_and_started_again_converges,
         the_status_file_of_a_dead_keep_is_no_status,
         keep_notifies_the_service_manager,
+        keep_unloads_beside_a_look_that_hangs,
+        a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process,
         a_hung_unload_is_the_watchdogs_in_the_end,
         a_hung_load_is_told_of_and_the_watchdogs_in_the_end,
         a_service_manager_that_reads_late_still_gets_ready,

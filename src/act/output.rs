@@ -2,8 +2,8 @@
 //! Files that others read while we write them (metrics, status): replaced whole, in one step.
 
 use super::directory::Directory;
+use super::hung::Hung;
 use super::subtask::Subtask;
-use super::supervisor::Hung;
 use crate::errno;
 use nix::sys::stat::SFlag;
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Work that may hang on a file system, done by a process of its own.
 
-use super::process::begin;
-use super::supervisor::DEATH;
+use super::process::{DEATH, begin};
 use crate::clock::now;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;

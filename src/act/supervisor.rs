@@ -7,20 +7,21 @@
 //! process that was started, so it is also the one that becomes CMD.
 
 use super::double_fork;
-use super::log_writer::{self, write_through};
-use super::process::begin;
+use super::hung::{Hung, place};
+use super::log_writer;
+use super::process::{DEATH, begin};
+use super::stand_in::{self, StandIn};
+use super::worker::become_worker;
 use super::worker_pipe::{Message, MessageReader, WorkerPipe};
 use crate::clock::now;
 use crate::ending::Ending;
-use crate::time::{BootTime, Seconds};
+use crate::time::BootTime;
 use crate::wake::Signals;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::{set_name, set_pdeathsig};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdout, getpid, getppid};
-use std::fs::{self, File};
+use nix::unistd::{ForkResult, Pid, getpid};
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -30,9 +31,6 @@ pub const GRACE: Duration = Duration::from_secs(2);
 
 /// How often the worker's end is looked for where no signal reports it (SIGCHLD is ignored).
 const NAP: Duration = Duration::from_millis(10);
-
-/// How long a killed worker is waited for. One that the kernel does not let go stays behind.
-pub(super) const DEATH: Duration = Duration::from_millis(200);
 
 /// How the worker ended, or did not.
 #[derive(Debug)]
@@ -56,44 +54,6 @@ pub struct Supervised {
     pub decided: Option<BootTime>,
 }
 
-/// A worker that does not come back.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Hung {
-    /// The signal that ended us; `None` when the deadline passed.
-    pub signal: Option<u8>,
-    /// Where in the kernel it was, in the kernel's words; `None` where that cannot be seen.
-    pub place: Option<String>,
-    /// How long it was waited for.
-    pub waited: Duration,
-}
-
-impl Hung {
-    /// The remedy for a person.
-    pub const REMEDY: &str = "find the file system that does not answer (`findmnt -t fuse,nfs,nfs4,ceph,cifs,overlay`), and restart its server";
-
-    /// The log's sentence.
-    #[must_use]
-    pub fn cause(&self) -> String {
-        let waited = Seconds(self.waited);
-        match &self.place {
-            Some(place) => {
-                format!("a look at the node has hung in the kernel (in {place}) for {waited}")
-            }
-            None => format!("the process that looks at the node has not answered for {waited}"),
-        }
-    }
-
-    /// How it ended, what happened and what to do about it, in one sentence.
-    #[must_use]
-    pub fn sentence(&self) -> String {
-        let how = match self.signal {
-            Some(signal) => format!("ended by signal {signal}"),
-            None => "give up: the deadline passed".to_owned(),
-        };
-        format!("{how}: {}; what to do: {}", self.cause(), Self::REMEDY)
-    }
-}
-
 /// Under what terms a worker works.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
@@ -112,6 +72,18 @@ pub struct Terms<'a> {
 /// # Errors
 /// As pipe(2) and fork(2).
 pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result<Supervised> {
+    run_with_stand_in(terms, work, None)
+}
+
+/// The same. As long as the worker hangs, a second one does `stand_in`.
+///
+/// # Errors
+/// As pipe(2) and fork(2).
+pub fn run_with_stand_in(
+    terms: Terms<'_>,
+    work: impl FnOnce(&WorkerPipe) -> u8,
+    stand_in: Option<stand_in::Work<'_>>,
+) -> io::Result<Supervised> {
     let started = now();
     let supervisor = getpid();
     let (reader, writer) = io::pipe()?;
@@ -135,30 +107,23 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
             let limit = terms.limit.map(|limit| started + limit);
             let supervisor =
                 Supervisor::new(terms.signals, child, MessageReader::new(reader), started, limit);
-            let mut supervisor = Supervisor { is_apart, ..supervisor };
+            let stand_in = stand_in.map(StandIn::new);
+            let mut supervisor = Supervisor { is_apart, stand_in, ..supervisor };
             let end = supervisor.watch();
             Ok(Supervised { end, decided: supervisor.decided })
         }
     }
 }
 
-fn become_worker(parent: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) {
-    let _ = set_name(c"peermem-worker");
-    // A worker without a supervisor would hold the gate for nobody.
-    let _ = set_pdeathsig(Signal::SIGKILL);
-    if getppid() != parent {
-        std::process::exit(1);
-    }
-    worker_pipe.begun(getpid());
-    let keeps_stderr = write_through(worker_pipe.clone());
-    if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        if !keeps_stderr {
-            let _ = dup2_stderr(&null);
-        }
-        if !keeps_stdout {
-            let _ = dup2_stdout(&null);
-        }
-    }
+/// The end of a supervisor's sleep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// The worker has said something, or is gone.
+    Words,
+    /// A signal has come.
+    Signal,
+    /// Neither.
+    None,
 }
 
 struct Supervisor<'a> {
@@ -170,6 +135,8 @@ struct Supervisor<'a> {
     /// The worker, once it has said so.
     worker: Option<Pid>,
     line: MessageReader,
+    /// For the time that the worker hangs.
+    stand_in: Option<StandIn<'a>>,
     started: BootTime,
     limit: Option<BootTime>,
     /// The first signal that asks us to end, and when.
@@ -202,6 +169,7 @@ impl<'a> Supervisor<'a> {
             is_apart: false,
             worker: None,
             line,
+            stand_in: None,
             started,
             limit,
             signal: None,
@@ -219,7 +187,16 @@ impl<'a> Supervisor<'a> {
             // What it left behind may hold the pipe open, so its end counts, once all its words are read.
             let is_gone = self.status.is_some();
             let due = self.signal.map(|(_, at)| at + GRACE).into_iter().chain(self.limit).min();
-            let has_words = self.sleep(if is_gone { Some(now()) } else { due });
+            let check = self.stand_in.as_ref().map(StandIn::due);
+            let wake = due.into_iter().chain(check).min();
+            let news = self.sleep(if is_gone { Some(now()) } else { wake });
+            if let Some(stand_in) = self.stand_in.as_mut().filter(|_| !is_gone) {
+                stand_in.check(self.child);
+                if news == News::None && due.is_none_or(|due| now() < due) {
+                    continue;
+                }
+            }
+            let has_words = news == News::Words;
             self.pass_on();
             self.reap_all();
             if has_words {
@@ -249,14 +226,23 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Until the worker says something or is gone, a signal comes, or it is time. True for the first two.
-    fn sleep(&self, due: Option<BootTime>) -> bool {
+    /// Until the worker says something or is gone, a signal comes, or it is time.
+    fn sleep(&mut self, due: Option<BootTime>) -> News {
         let timeout = due.map_or(PollTimeout::NONE, |due| crate::wake::timeout(now(), due));
-        let mut fds = [
-            PollFd::new(self.signals.fd(), PollFlags::POLLIN),
-            PollFd::new(self.line.reader.as_fd(), PollFlags::POLLIN),
-        ];
-        poll(&mut fds, timeout).is_ok() && fds[1].any() == Some(true)
+        let of_stand_in = self.stand_in.as_ref().and_then(StandIn::fd);
+        let sources = [self.signals.fd(), self.line.reader.as_fd()].into_iter().chain(of_stand_in);
+        let mut fds: Vec<_> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let is_awake = poll(&mut fds, timeout).is_ok();
+        let has_news = |at: usize| is_awake && fds.get(at).and_then(PollFd::any) == Some(true);
+        let (is_signalled, has_words, has_stand_in_words) = (has_news(0), has_news(1), has_news(2));
+        if let Some(stand_in) = self.stand_in.as_mut().filter(|_| has_stand_in_words) {
+            stand_in.listen();
+        }
+        match (has_words, is_signalled) {
+            (true, _) => News::Words,
+            (false, true) => News::Signal,
+            (false, false) => News::None,
+        }
     }
 
     /// The worker knows better how to end, and what else a signal is for.
@@ -306,11 +292,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn give_up(&mut self) -> WorkerEnd {
-        // `0` is what the kernel shows to those who may not see it, and for what runs. Anyone who polls waits for us.
-        let worker = self.worker.unwrap_or(self.child);
-        let place = fs::read_to_string(format!("/proc/{worker}/wchan")).unwrap_or_default();
-        let place =
-            Some(place).filter(|place| !matches!(place.as_str(), "" | "0") && !place.contains("poll"));
+        let place = place(self.worker.unwrap_or(self.child));
         let _ = kill(self.child, Signal::SIGKILL);
         self.reap(Some(now() + DEATH));
         let waited = now().saturating_sub(self.started);

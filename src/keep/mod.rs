@@ -107,6 +107,12 @@ impl Keep {
         self.has_applied = true;
     }
 
+    /// The marker is there, and this process holds MOFED's lock, where that can be seen: another that takes it is a
+    /// new container.
+    pub fn marked_by(&mut self, holder: Option<i32>) {
+        self.holder = Holder::Seen(holder);
+    }
+
     /// A glimpse, before anything that takes time: it can only let go.
     pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Response {
         self.ledger.charge(self.state(), now);

@@ -5,7 +5,7 @@
 use super::attempt::{Loader, Tried, driver_root};
 use super::load::texts;
 use super::looking::{
-    Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised,
+    Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
 };
 use super::publisher::{Files, Publisher};
 use super::rebuilder::{RebuildEnd, Rebuilder};
@@ -13,6 +13,7 @@ use super::slow_command::SlowCommandWatch;
 use super::watch::Watch;
 use super::{Start, Stop};
 use crate::act::exec::Unrunnable;
+use crate::act::hung::Hung;
 use crate::act::last_words::LastWords;
 use crate::act::log;
 use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
@@ -55,7 +56,8 @@ pub(super) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
     signals.serve();
     log::start(&args.log);
     let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
-    match supervised(terms, start, |_| stay(args, start, &signals))? {
+    let glimpse = |hung: &Hung| glimpse_beside(hung, args, start, &signals);
+    match supervised_with_stand_in(terms, start, || stay(args, start, &signals), &glimpse)? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => Ok(end_hung(start, &hung)),
     }
@@ -74,6 +76,18 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
         }
     }
     Ok(Sidecar::new(&service, signals).run())
+}
+
+/// Beside a look that hangs: neither the marker nor the modules need what it hangs on.
+fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
+    let service = Service::of(args, start)?;
+    let until = if service.no_yield {
+        "nothing is done (--no-yield)"
+    } else {
+        "nvidia_peermem is only unloaded when MOFED's marker goes"
+    };
+    tracing::warn!("{}: until it ends, {until}; what to do: {}", hung.cause(), Hung::REMEDY);
+    Ok(Sidecar::new(&service, signals).run_glimpses())
 }
 
 /// Where kmod's programs are looked for.
@@ -209,6 +223,40 @@ impl<'a> Sidecar<'a> {
                 Wake::Due => self.watch.due_cause(self.keep.next_look()),
             };
         }
+    }
+
+    /// Only glimpses, as long as another process's look hangs: it lets go, and nothing else.
+    fn run_glimpses(&mut self) -> Ending {
+        let mut cause = Cause::Start;
+        loop {
+            if !self.service.no_yield {
+                if let ControlFlow::Break(ending) = self.glimpse_alone(&cause) {
+                    return ending;
+                }
+            }
+            cause = match self.watch.sleep(self.keep.next_look()) {
+                Wake::Signal(_) => return Ending::Opened,
+                Wake::Event(cause) => cause,
+                Wake::Due => Cause::Timer,
+            };
+        }
+    }
+
+    fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Ending> {
+        let glimpse = self.watch.glimpse();
+        if glimpse.swap.is_none() || !matches!(glimpse.peermem, Presence::Live { .. }) {
+            // The module stays or is gone, which no look will tell this state machine.
+            self.keep = Keep::new(self.service.policy.clone(), false, now());
+            if glimpse.swap.is_none() {
+                self.keep.marked_by(probe::lock_holder(&self.service.node.places));
+            }
+            return ControlFlow::Continue(());
+        }
+        if self.watch.applies() {
+            self.keep.applies();
+        }
+        let response = self.keep.glimpse(now(), cause, &glimpse);
+        self.take(response)
     }
 
     /// There is nothing to stay for where nothing can be loaded; unless there is nothing to load.

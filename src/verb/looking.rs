@@ -3,10 +3,11 @@
 //! and options that are checked.
 
 use super::{Start, Stop};
+use crate::act::hung::Hung;
 use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::subtask;
-use crate::act::supervisor::{self, Hung, Terms, WorkerEnd};
+use crate::act::supervisor::{self, Terms, WorkerEnd};
 use crate::act::{WorkerPipe, log, terminal};
 use crate::cli::{self, NodeArgs, PaceArgs};
 use crate::consumer::Consumer;
@@ -62,6 +63,19 @@ pub fn supervised(
     Ok(supervised_decision(terms, start, work)?.0)
 }
 
+/// The same. As long as a look hangs, a second process does `stand_in`, and is killed when the look ends.
+pub(super) fn supervised_with_stand_in(
+    terms: Terms<'_>,
+    start: &Start,
+    work: impl FnOnce() -> Result<Ending, Stop>,
+    stand_in: &dyn Fn(&Hung) -> Result<Ending, Stop>,
+) -> Result<SupervisedEnd, Stop> {
+    let code = |ended: Result<Ending, Stop>| ended.unwrap_or_else(|stop| stop.end(&start.last_words)).code();
+    let second = |_: &WorkerPipe, hung: &Hung| code(stand_in(hung));
+    let finished = supervisor::run_with_stand_in(terms, |_| code(work()), Some(&second));
+    Ok(ended(finished.context(NO_PROCESS)?.end, start)?)
+}
+
 /// The same, and when the answer was true, if the worker has said so.
 pub(super) fn supervised_decision(
     terms: Terms<'_>,
@@ -71,17 +85,22 @@ pub(super) fn supervised_decision(
     let code = |worker_pipe: &WorkerPipe| {
         work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
     };
-    let finished = supervisor::run(terms, code).context("cannot start a process to look with")?;
-    let end = match finished.end {
+    let finished = supervisor::run(terms, code).context(NO_PROCESS)?;
+    Ok((ended(finished.end, start)?, finished.decided))
+}
+
+const NO_PROCESS: &str = "cannot start a process to look with";
+
+fn ended(end: WorkerEnd, start: &Start) -> anyhow::Result<SupervisedEnd> {
+    Ok(match end {
         WorkerEnd::Ended(0) => SupervisedEnd::Ended(Ending::Opened),
         WorkerEnd::Ended(code) => SupervisedEnd::Ended(Ending::Passed(code)),
         WorkerEnd::AnswerLost(error) => {
-            return Err(anyhow::Error::from(error).context("cannot write to standard output").into());
+            return Err(anyhow::Error::from(error).context("cannot write to standard output"));
         }
         WorkerEnd::Killed(signal) => SupervisedEnd::Ended(killed(&start.last_words, signal)),
         WorkerEnd::Hung(hung) => SupervisedEnd::Hung(hung),
-    };
-    Ok((end, finished.decided))
+    })
 }
 
 fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {

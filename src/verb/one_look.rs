@@ -3,7 +3,8 @@
 
 use super::looking::{ONE_LOOK, SupervisedEnd, log_briefly, signals, style, supervised};
 use super::{Start, Stop};
-use crate::act::supervisor::{Hung, Terms};
+use crate::act::hung::Hung;
+use crate::act::supervisor::Terms;
 use crate::act::{self, log};
 use crate::cli::{AnswerFormat, LogArgs};
 use crate::ending::Ending;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A worker that hangs in the kernel: what is said of it.
+
+use crate::time::Seconds;
+use nix::unistd::Pid;
+use std::fs;
+use std::time::Duration;
+
+/// A worker that does not come back.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hung {
+    /// The signal that ended us; `None` when the deadline passed.
+    pub signal: Option<u8>,
+    /// Where in the kernel it was, in the kernel's words; `None` where that cannot be seen.
+    pub place: Option<String>,
+    /// How long it was waited for.
+    pub waited: Duration,
+}
+
+impl Hung {
+    /// The remedy for a person.
+    pub const REMEDY: &str = "find the file system that does not answer (`findmnt -t fuse,nfs,nfs4,ceph,cifs,overlay`), and restart its server";
+
+    /// The log's sentence.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let waited = Seconds(self.waited);
+        match &self.place {
+            Some(place) => {
+                format!("a look at the node has hung in the kernel (in {place}) for {waited}")
+            }
+            None => format!("the process that looks at the node has not answered for {waited}"),
+        }
+    }
+
+    /// How it ended, what happened and what to do about it, in one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let how = match self.signal {
+            Some(signal) => format!("ended by signal {signal}"),
+            None => "give up: the deadline passed".to_owned(),
+        };
+        format!("{how}: {}; what to do: {}", self.cause(), Self::REMEDY)
+    }
+}
+
+/// Where in the kernel a process waits. `0` is what the kernel shows to those who may not see it, and for what runs.
+/// Anyone who polls waits for us.
+pub(super) fn place(worker: Pid) -> Option<String> {
+    let place = fs::read_to_string(format!("/proc/{worker}/wchan")).unwrap_or_default();
+    Some(place).filter(|place| !matches!(place.as_str(), "" | "0") && !place.contains("poll"))
+}
