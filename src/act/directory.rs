@@ -12,7 +12,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Where MOFED's marker and lock are. A file from us that is named like the marker would be taken for it.
 const MOFED: &str = "/run/mellanox/drivers";
@@ -40,6 +40,23 @@ impl Directory {
         let directory = Self { fd: open(path, flags, Mode::empty())? };
         directory.refuse_mofeds(path, marker)?;
         Ok(directory)
+    }
+
+    /// The same, where no link led there: somebody else may have planted one.
+    ///
+    /// # Errors
+    /// As [`Self::of`]; `PermissionDenied` where a link leads elsewhere.
+    pub(super) fn of_output(file: &Path, marker: Option<&Path>) -> io::Result<Self> {
+        let directory = Self::of(file, marker)?;
+        let named = named(&std::path::absolute(file)?);
+        // Through the descriptor, which no link that is planted by now changes.
+        let real = fd_path(&directory.fd).read_link().or_else(|_| named.canonicalize())?;
+        if real == named || Path::new("/run").join(named.strip_prefix("/var/run").unwrap_or(&named)) == real {
+            return Ok(directory);
+        }
+        let why =
+            format!("a link leads from {} to {}, and none is followed", named.display(), real.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
     }
 
     fn refuse_mofeds(&self, path: &Path, marker: Option<&Path>) -> io::Result<()> {
@@ -104,6 +121,18 @@ pub(super) fn refuse_mofeds(real: &Path, marker: Option<&Path>) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// The directory of this file if there were no links.
+fn named(file: &Path) -> PathBuf {
+    let mut named = PathBuf::new();
+    for part in file.parent().unwrap_or(file).components() {
+        match part {
+            Component::ParentDir => _ = named.pop(),
+            part => named.push(part),
+        }
+    }
+    named
 }
 
 /// A hidden name, so no collector takes the file, and one that nobody can have planted beforehand.

@@ -124,7 +124,7 @@ impl OutputFile {
     }
 
     fn open_directory(&self) -> io::Result<Directory> {
-        Directory::of(&self.path, Some(&self.marker))
+        Directory::of_output(&self.path, Some(&self.marker))
     }
 
     fn name(&self) -> io::Result<&OsStr> {
@@ -301,6 +301,25 @@ mod tests {
         later.remove_regular().unwrap();
         assert!(at("later").is_symlink());
         assert_eq!(fs::read_to_string(&target).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn no_link_on_the_way_is_followed_at_the_start_or_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("theirs/below")).unwrap();
+        symlink(at("theirs"), at("absolute")).unwrap();
+        symlink("theirs", at("relative")).unwrap();
+        for path in ["absolute/x", "relative/x", "relative/below/x"] {
+            let why = output(&at(path)).unwrap_err().to_string();
+            assert!(why.contains("a link leads") && why.contains("/theirs"), "{path}: {why}");
+        }
+        let later = output(&at("later/x")).unwrap();
+        symlink(at("theirs"), at("later")).unwrap();
+        assert!(later.replace("ours").is_err());
+        assert_eq!(fs::read_dir(at("theirs")).unwrap().count(), 1);
+        // Names that lead nowhere else are as good as none.
+        output(&at("theirs/./below/../x")).unwrap().replace("ours").unwrap();
     }
 
     /// A pid is known beforehand: as PID 1 it is always the same.

@@ -32,7 +32,7 @@ impl TerminationLog {
     /// The path leads into a directory of MOFED's, or what is there is not a regular file.
     pub fn away_from(self, marker: &Path) -> io::Result<Self> {
         let log = Self { marker: Some(marker.to_owned()), ..self };
-        match Directory::of(&log.path, log.marker.as_deref()) {
+        match Directory::of_output(&log.path, log.marker.as_deref()) {
             Ok(directory) => refuse_irregular(&directory, file_name(&log.path)?)?,
             // That it cannot be written is said when it is.
             Err(error) if error.raw_os_error().is_some() => {}
@@ -56,7 +56,8 @@ impl TerminationLog {
     }
 
     fn try_write(&self, text: &str) -> io::Result<()> {
-        let (directory, name) = (Directory::of(&self.path, self.marker.as_deref())?, file_name(&self.path)?);
+        let (directory, name) =
+            (Directory::of_output(&self.path, self.marker.as_deref())?, file_name(&self.path)?);
         refuse_irregular(&directory, name)?;
         let mut file = directory.open_in_place(name)?;
         // It may have been replaced since.
