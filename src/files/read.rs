@@ -35,16 +35,29 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// The trimmed text of a small file; `None` where there is none, or where the kernel took it away
 /// between open and read (`ENODEV`).
 pub fn small(path: &Path) -> Seen<Option<String>> {
-    let text = open(path).and_then(|file| {
-        let mut bytes = Vec::with_capacity(64);
-        file.take(SMALL).read_to_end(&mut bytes).map_err(|error| noted(path, error))?;
-        Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
-    });
-    match text {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+    match small_text(path) {
         Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => Ok(None),
-        Err(error) => Err(unreadable(path, &error)),
+        text => there(path, text),
+    }
+}
+
+/// The trimmed text of a small file; `None` only where there is none.
+pub fn present(path: &Path) -> Seen<Option<String>> {
+    there(path, small_text(path))
+}
+
+fn small_text(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(64);
+    open(path)?.take(SMALL).read_to_end(&mut bytes).map_err(|error| noted(path, error))?;
+    Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+}
+
+/// A read of a file as an observation: that there is none is an answer, and any other error is not.
+pub fn there<T>(path: &Path, read: io::Result<T>) -> Seen<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(path, &noted(path, error))),
     }
 }
 

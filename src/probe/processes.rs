@@ -19,9 +19,13 @@ const ENVIRON: u64 = 256 * 1024;
 /// Those that a sign reveals, the oldest first. `booted` is when the kernel started, in seconds since 1970.
 #[must_use]
 pub fn read(proc: &Path, booted: Option<i64>) -> Processes {
-    if !shows_the_host(proc) {
-        let why = "it does not show the host's processes (hostPID: true)".to_owned();
-        return Processes(Err(Unreadable { path: proc.to_owned(), why }));
+    match shows_the_host(proc) {
+        Ok(true) => {}
+        Ok(false) => {
+            let why = "it does not show the host's processes (hostPID: true)".to_owned();
+            return Processes(Err(Unreadable { path: proc.to_owned(), why }));
+        }
+        Err(why) => return Processes(Err(why)),
     }
     let entries = match proc.read_dir() {
         Ok(entries) => entries,

@@ -12,23 +12,22 @@ use std::path::{Path, PathBuf};
 /// something.
 pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> Vec<View> {
     let mut views = Vec::new();
-    let mut add = |whose, source: PathBuf, root: &Path| {
-        views.push(View {
-            whose,
-            mounts: all(&source).map(|all| those_that_matter(&all, places, root)),
-            source,
-        });
+    let view = |whose, source: PathBuf, root: &Path| {
+        let mounts = all(&source).map(|all| those_that_matter(&all, places, root));
+        View { whose, mounts, source }
     };
     let root = Path::new("/");
     let host = places.proc.join("1/mountinfo");
-    if shows_the_host(&places.proc) && host.symlink_metadata().is_ok() {
-        add(Whose::Host, host, root);
+    match shows_the_host(&places.proc) {
+        Ok(true) if host.symlink_metadata().is_ok() => views.push(view(Whose::Host, host, root)),
+        Ok(_) => {}
+        Err(why) => views.push(View { whose: Whose::Host, mounts: Err(why), source: host }),
     }
     if let Some(container) = container {
-        add(Whose::Driver, container.to_owned(), root);
+        views.push(view(Whose::Driver, container.to_owned(), root));
     }
     if is_here {
-        add(Whose::Own, "/proc/self/mountinfo".into(), &places.root);
+        views.push(view(Whose::Own, "/proc/self/mountinfo".into(), &places.root));
     }
     views
 }
