@@ -447,6 +447,9 @@ pub struct Peermem {
     /// The root of the driver's files: the one that was asked for, or where a driver container shows its own.
     #[serde(default)]
     pub root: PathBuf,
+    /// The process that the driver's pid file names and that does not hold the lock on it: its root does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_taken: Option<u32>,
     /// The file that modprobe would take.
     pub file: ModuleFile,
     /// The parameters that modprobe would give it by itself.

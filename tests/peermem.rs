@@ -62,6 +62,7 @@ impl Case {
             info: Box::new(info),
         };
         let peermem = Peermem {
+            not_taken: None,
             root: "/".into(),
             file,
             parameters: vec![],

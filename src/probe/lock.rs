@@ -37,12 +37,12 @@ pub fn read(root: &Path, proc: &Path, path: &Path) -> (Lock, Option<i32>) {
     }
 }
 
-/// Whether this process holds the lock on that very file. The kernel says so in /proc/PID/fdinfo: in /proc/locks
-/// stands who took the lock, and flock(1), which the driver's script calls, has ended since. Where there is no fdinfo,
-/// as in a copy of a node's /proc, /proc/locks must do.
+/// Whether this process holds the lock on that very file. The kernel shows this in /proc/PID/fdinfo. /proc/locks has
+/// the process that took the lock: for the driver's script that is flock(1), which has ended since. Where there is no
+/// fdinfo, as in a copy of a node's /proc, /proc/locks decides.
 ///
 /// # Errors
-/// It cannot be told.
+/// A file that decides it cannot be read.
 pub fn is_held_by(root: &Path, proc: &Path, path: &Path, pid: u32) -> Seen<bool> {
     let metadata = root::resolve(root, path).and_then(|path| path.metadata());
     let metadata = metadata.map_err(|error| unreadable(path, &error))?;

@@ -30,7 +30,7 @@ const PROGRAMS: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr
 #[must_use]
 pub fn material(places: &Places, seen: &Observation) -> Material {
     let release = seen.kernel.release.as_str();
-    let root = driver_root(places, release);
+    let root = driver_root(places, release).path;
     let root = root.as_path();
     let headers = headers(root, release);
     Material {

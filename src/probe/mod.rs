@@ -24,6 +24,7 @@ pub mod processes;
 mod survey;
 mod symbols;
 
+pub use driver_root::may_run_in;
 pub use fabric::address;
 pub use holders::holders;
 pub use kmsg::KernelLog;
@@ -516,16 +517,18 @@ pub fn text(path: &Path) -> Result<String, String> {
 }
 
 /// Does /proc/modules list `nvidia_peermem`?
-#[must_use]
-pub fn is_listed(places: &Places) -> bool {
-    let proc = modules::read_proc(&places.proc.join("modules"));
-    proc.is_ok_and(|proc| proc.named(PEERMEM).next().is_some())
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_listed(places: &Places) -> Seen<bool> {
+    let proc = modules::read_proc(&places.proc.join("modules"))?;
+    Ok(proc.named(PEERMEM).next().is_some())
 }
 
 /// Where the GPU driver's files are at this moment: the root that was asked for, or a driver container's.
 #[must_use]
 pub fn driver_root_now(places: &Places) -> PathBuf {
-    driver_root::driver_root(places, &kernel::read(&places.proc).release)
+    driver_root::driver_root(places, &kernel::read(&places.proc).release).path
 }
 
 /// Is the path that modprobe names, run in its root, the module file that was found in the driver's root?

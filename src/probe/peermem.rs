@@ -2,7 +2,7 @@
 //! All that decides whether nvidia-peermem will load: its file, its parameters, and what the loaded
 //! modules offer.
 
-use super::driver_root::{built_for_a_container, driver_root};
+use super::driver_root::{DriverRoot, built_for_a_container, driver_root};
 use super::modprobe_conf::{self, ModprobeSettings};
 use super::privilege::signatures;
 use super::{file_signature, headers};
@@ -108,9 +108,9 @@ fn read_unless(
     inspected: &mut Inspected,
     interrupted: Interrupted<'_>,
 ) -> Peermem {
-    let root = driver_root(places, &seen.kernel.release);
+    let DriverRoot { path: root, not_taken, unreadable } = driver_root(places, &seen.kernel.release);
     let mut reading = Reading { places, root: &root, seen, inspected, interrupted };
-    let file = reading.file();
+    let file = unreadable.map_or_else(|| reading.file(), ModuleFile::Unreadable);
     let ModprobeSettings { parameters, install, unreadable: parameters_unreadable } =
         modprobe_conf::given(&root, &places.proc, NAME);
     let exporter = reading.exporter();
@@ -130,6 +130,7 @@ fn read_unless(
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     Peermem {
         root: root.clone(),
+        not_taken,
         file,
         parameters,
         parameters_unreadable,

@@ -115,6 +115,7 @@ pub(crate) fn seen() -> Observation {
         header_versions: Ok(Vec::new()),
         driver_state: DriverState::NotRead,
         peermem: Some(Peermem {
+            not_taken: None,
             root: "/run/nvidia/driver".into(),
             file: ModuleFile::Missing("/lib/modules".into()),
             parameters: Vec::new(),

@@ -138,6 +138,9 @@ impl Loader<'_> {
         output: OutputMode,
         watch: &Watch,
     ) -> Result<Ran, Tried> {
+        if let Err(why) = probe::may_run_in(&watch.node().places, self.modprobe.root()) {
+            return Err(again(LoadFailure::LastLook, format!("not loaded: {why}")));
+        }
         let signals = watch.wakes().signals();
         let begun = now();
         let mut came = begun;
@@ -187,6 +190,13 @@ fn found_root<'a>(watch: &'a Watch) -> Option<&'a Path> {
 pub(super) fn driver_root<'a>(watch: &'a Watch) -> &'a Path {
     let seen = watch.seen().and_then(|seen| seen.peermem.as_ref());
     seen.map_or(&watch.node().places.driver_root, |peermem| &peermem.root)
+}
+
+/// The root in which a program may run now: that of the last look, or the one that was asked for if the former is not
+/// the driver's any more.
+pub(super) fn root_to_run_in<'a>(watch: &'a Watch) -> &'a Path {
+    let (root, places) = (driver_root(watch), &watch.node().places);
+    if probe::may_run_in(places, root).is_ok() { root } else { &places.driver_root }
 }
 
 /// One look beside the gate; `None` when a signal or the marker's loss broke it off.

@@ -2,7 +2,7 @@
 //! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
-use super::attempt::{Loader, Tried, driver_root};
+use super::attempt::{Loader, Tried, root_to_run_in};
 use super::load::texts;
 use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
@@ -303,7 +303,7 @@ impl<'a> Sidecar<'a> {
             self.glimpse(cause)?;
         }
         if self.rmmod.is_none() && self.keep.state() == State::Loaded {
-            self.rmmod = self.service.tools.rmmod(driver_root(&self.watch)).ok();
+            self.rmmod = self.service.tools.rmmod(root_to_run_in(&self.watch)).ok();
         }
         ControlFlow::Continue(())
     }
@@ -393,7 +393,7 @@ impl<'a> Sidecar<'a> {
 
     /// `None` when a signal broke it off.
     fn load(&mut self) -> Option<Done> {
-        let modprobe = match self.service.tools.modprobe(driver_root(&self.watch)) {
+        let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
             Ok(modprobe) => modprobe.with_patience(PATIENCE),
             Err(why) => return Some(Done::Postponed(LoadFailure::NoModprobe, why.message)),
         };
@@ -435,8 +435,9 @@ impl<'a> Sidecar<'a> {
 
     /// Unloads the module. Messages that are still unsaid come after it, so it is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> Done {
-        let find = || self.service.tools.rmmod(driver_root(&self.watch));
-        let rmmod = match self.rmmod.take().map_or_else(find, Ok) {
+        let find = || self.service.tools.rmmod(root_to_run_in(&self.watch));
+        let may_run = |rmmod: &Modprobe| probe::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
+        let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
         };

@@ -235,7 +235,7 @@ impl LoadRequest<'_> {
                 }
                 Tried::Signal(signal, _) => {
                     let ending = held.signalled(signal);
-                    return ended(&held, ending, whether_it_is_there(asked), last_words);
+                    return ended(&held, ending, &whether_it_is_there(asked), last_words);
                 }
                 Tried::Late(sentence) => {
                     let sentence = format!("give up: {sentence}{}", whether_it_is_there(asked));
@@ -334,12 +334,14 @@ impl LoadRequest<'_> {
 }
 
 /// A signal came while modprobe ran, or modprobe hangs: what it leaves behind must not go unnoticed.
-fn whether_it_is_there(asked: &Hold) -> &'static str {
-    if probe::is_listed(&asked.node.places) {
-        tracing::warn!("nvidia_peermem was loaded and now pins MOFED's modules");
-        "; nvidia_peermem was loaded and now pins MOFED's modules"
-    } else {
-        "; nvidia_peermem is not loaded"
+fn whether_it_is_there(asked: &Hold) -> String {
+    match probe::is_listed(&asked.node.places) {
+        Ok(true) => {
+            tracing::warn!("nvidia_peermem was loaded and now pins MOFED's modules");
+            "; nvidia_peermem was loaded and now pins MOFED's modules".to_owned()
+        }
+        Ok(false) => "; nvidia_peermem is not loaded".to_owned(),
+        Err(why) => format!("; whether nvidia_peermem is loaded is unknown: {why}"),
     }
 }
 

@@ -424,6 +424,7 @@ pub(super) fn depmod(
 ) -> Result<(), String> {
     /// On a host with thousands of modules and a slow disk it takes seconds.
     const LIMIT: Duration = Duration::from_secs(60);
+    probe::may_run_in(&watch.node().places, root).map_err(|why| why.to_string())?;
     let depmod = Modprobe::depmod(root, path).map_err(|why| why.message)?;
     let until = now() + LIMIT;
     let signals = watch.wakes().signals();

@@ -32,6 +32,7 @@ fn seen() -> Observation {
     let none = SysModule { state: SysState::NoDirectory, inode: None, taint: Ok(None), version: Ok(None) };
     seen.modules.sys.insert("nvidia".to_owned(), none);
     seen.peermem = Some(Peermem {
+        not_taken: None,
         root: PathBuf::from("/"),
         file: ModuleFile::Missing(PathBuf::from("/lib/modules/6.1")),
         parameters: Vec::new(),

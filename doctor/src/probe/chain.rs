@@ -8,7 +8,8 @@ use peermem_gate::files::read::{small, unreadable};
 use peermem_gate::files::{read, root};
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::{Seen, Unreadable};
-use peermem_gate::probe::{clock, driver_root, lock};
+use peermem_gate::probe::driver_root::{self, Script};
+use peermem_gate::probe::{clock, lock};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -30,9 +31,18 @@ pub(super) fn read(places: &Places) -> Chain {
         has_directory: is_there(&places.root, &directory),
         files: files.collect(),
         driver: lock::read(&places.root, &places.proc, &driver_pid).0,
-        driver_runs: driver_root::script_runs(&places.root, &places.proc),
+        driver_runs: driver_runs(places),
         directory,
         driver_pid,
+    }
+}
+
+/// Whether the driver's script runs; `None` where that is unknown.
+fn driver_runs(places: &Places) -> Option<bool> {
+    match driver_root::script(&places.root, &places.proc).ok()? {
+        Script::Runs(_) => Some(true),
+        Script::Gone | Script::Another(_) => Some(false),
+        Script::Hidden => None,
     }
 }
 

@@ -93,7 +93,7 @@ fn built(places: &Places, build: &Build) -> Vec<Trace> {
 
 /// The nvidia-peermem.ko that would be loaded, where a driver's root shows one.
 fn peermem(places: &Places, kernel: &Kernel) -> Option<Trace> {
-    let root = driver_root::driver_root(places, &kernel.release);
+    let root = driver_root::driver_root(places, &kernel.release).path;
     let found = module_file::find(&root, &kernel.release, peermem_gate::probe::PEERMEM).ok()??;
     let metadata = found.real.metadata().ok()?;
     let at = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());

@@ -97,8 +97,18 @@ impl PeermemCase<'_> {
         let ModuleFile::Missing(directory) = &self.peermem.file else { return None };
         Some((
             Reason::ModuleFileMissing,
-            format!("there is no nvidia-peermem.ko below {}", directory.display()),
+            format!("there is no nvidia-peermem.ko below {}{}", directory.display(), self.not_taken()),
         ))
+    }
+
+    /// The process whose root was not searched.
+    fn not_taken(&self) -> String {
+        self.peermem.not_taken.map_or_else(String::new, |pid| {
+            format!(
+                "; the root of process {pid} does not count: the driver's pid file names it, but it does not hold \
+                    the lock on that file"
+            )
+        })
     }
 
     fn unlisted(&self) -> Answer {

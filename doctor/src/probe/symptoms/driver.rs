@@ -23,7 +23,7 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
             small(&path).map(|text| text.map(|text| text.lines().next().unwrap_or_default().to_owned()));
         (path, line)
     };
-    let root = driver_root(places, release);
+    let root = driver_root(places, release).path;
     let dev = below(&places.root, Path::new("/dev"));
     let char = names(&dev.join("char"));
     let mut dev_dirs = vec![dev, root.join("dev")];

@@ -14,7 +14,7 @@ pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> 
     let mut views = Vec::new();
     let view = |whose, source: PathBuf, root: &Path| {
         let mounts = all(&source).map(|all| those_that_matter(&all, places, root));
-        View { whose, mounts, source }
+        View { whose, source, mounts }
     };
     let root = Path::new("/");
     let host = places.proc.join("1/mountinfo");
