@@ -117,6 +117,7 @@ macro_rules! reasons {
 reasons! {
     Requested: True Passes, "GPUDirect RDMA is requested";
     RdmaNotRequested: False Exempts, "GPUDirect RDMA is not requested";
+    SettingsContradict: Unknown Holds, "two GPU Operator containers contradict each other";
 
     NicFound: True Passes, "a Mellanox device exists";
     NicSeenBefore: True Passes, "a Mellanox device was seen before";

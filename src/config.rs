@@ -93,6 +93,7 @@ impl Node {
             rdma_requested: text(RDMA),
             use_host_mofed: text(HOST_MOFED),
             nobody_asks: false,
+            contradiction: None,
             mofed,
             precompiled: args.precompiled,
             modules: args.module.clone(),

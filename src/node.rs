@@ -21,6 +21,8 @@ pub struct Expectations {
     pub use_host_mofed: Option<String>,
     /// The operator's containers are here, and none of them was asked for RDMA.
     pub nobody_asks: bool,
+    /// How the operator's containers contradict each other about RDMA or MOFED, where nothing here says more.
+    pub contradiction: Option<String>,
     /// Who provides MOFED.
     pub mofed: MofedPlace,
     /// No headers are needed.

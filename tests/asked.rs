@@ -13,8 +13,14 @@ const POD: &str =
 fn with(node: Node, pid: u32, name: &str, environment: &str) -> Node {
     let arguments = format!("{name}\0");
     let environment = format!("PATH=/bin\0{environment}\0");
-    for (file, text) in [("comm", name), ("cmdline", &arguments), ("cgroup", POD), ("environ", &environment)]
-    {
+    let files = [
+        ("comm", name),
+        ("cmdline", &arguments),
+        ("cgroup", POD),
+        ("environ", &environment),
+        ("status", "CapEff:\t000001ffffffffff\n"),
+    ];
+    for (file, text) in files {
         node.write(&format!("proc/{pid}/{file}"), text);
     }
     node
@@ -45,7 +51,46 @@ fn silence_of_those_who_would_say_it_is_a_no() {
         assert_eq!(report.reason("RdmaRequested"), "RdmaNotRequested");
         let message = report.message("RdmaRequested");
         assert!(message.contains("nothing on this node requests GPUDirect RDMA"), "{message}");
-        assert_eq!(ends(node.wait().args(["--timeout", "0s"])), 0);
+        // A wait acts on its answer, and believes no process.
+        assert_eq!(ends(node.wait().args(["--timeout", "0s"])), 124);
+    }
+}
+
+#[test]
+fn a_process_without_privileges_says_nothing_whatever_its_name() {
+    let said = "GPU_DIRECT_RDMA_ENABLED=true\0USE_HOST_MOFED=true";
+    // All capabilities, but in a user namespace of its own; and those of an ordinary container.
+    for (file, text) in
+        [("uid_map", "         0       1000          1\n"), ("status", "CapEff:\t00000000a80425fb\n")]
+    {
+        for (name, environment) in [("nvidia-driver", ""), ("driver-manager", said), ("nvidia-toolkit", "")] {
+            let node = with(Node::ready().without_marker(), 9001, name, environment);
+            node.write(&format!("proc/9001/{file}"), text);
+            let report = look(&node);
+            assert_eq!((report.code, report.reason("MarkerPresent")), (1, "MarkerAbsent"), "{name}, {file}");
+            assert_eq!(report.reason("RdmaRequested"), "Requested", "{name}, {file}");
+        }
+    }
+}
+
+#[test]
+fn two_containers_that_contradict_each_other_give_unknown() {
+    let yes = "GPU_DIRECT_RDMA_ENABLED=true\0USE_HOST_MOFED=true";
+    for (other, variable) in [
+        ("", "GPU_DIRECT_RDMA_ENABLED"),
+        ("GPU_DIRECT_RDMA_ENABLED=true", "USE_HOST_MOFED"),
+        ("GPU_DIRECT_RDMA_ENABLED=true\0USE_HOST_MOFED=false", "USE_HOST_MOFED"),
+    ] {
+        let node = with(with(Node::ready(), 700, "driver-manager", yes), 800, "nvidia-driver", other);
+        let report = look(&node);
+        assert_eq!((report.code, report.verdict()), (2, "Unknown"), "{other:?}: {:#}", report.json);
+        assert_eq!(report.reason("RdmaRequested"), "SettingsContradict");
+        let message = report.message("RdmaRequested");
+        assert!(message.contains("700/environ") && message.contains("800/environ"), "{message}");
+        assert!(message.contains(variable), "{message}");
+        let mut given = node.check();
+        given.env("GPU_DIRECT_RDMA_ENABLED", "true").env("USE_HOST_MOFED", "false");
+        assert_eq!(ends(&mut given), 0, "what is given here wins");
     }
 }
 
@@ -53,7 +98,6 @@ fn silence_of_those_who_would_say_it_is_a_no() {
 fn what_is_said_counts_and_what_is_given_here_wins() {
     let node = with(without_mofed(), 700, "driver-manager", "GPU_DIRECT_RDMA_ENABLED=true");
     assert_eq!(look(&node).reason("RdmaRequested"), "Requested");
-    assert_eq!(ends(node.wait().args(["--timeout", "0s"])), 124);
     let node = with(without_mofed(), 700, "driver-manager", "");
     let mut given = node.check();
     let report = Report::of(given.env("GPU_DIRECT_RDMA_ENABLED", "true").args(["--format", "json"]));

@@ -303,15 +303,17 @@ fn with_symptoms() -> Node {
 
 const MOUNTS: &str =
     "22 1 259:2 / / rw shared:1 - ext4 /dev/x rw\n25 22 0:23 / /run rw shared:5 - tmpfs tmpfs rw\n";
-const SYMPTOMS: [(&str, &str); 21] = [
+const SYMPTOMS: [(&str, &str); 23] = [
     ("proc/1/mountinfo", MOUNTS),
     ("run/nvidia/nvidia-driver.pid", "4242\n"),
     ("proc/4242/comm", "nvidia-driver\n"),
+    ("proc/4242/status", "CapEff:\t000001ffffffffff\n"),
     ("proc/4242/environ", "A=b\0GPU_DIRECT_RDMA_ENABLED=true\0"),
     ("proc/4242/mountinfo", MOUNTS),
     ("proc/stat", "cpu 1 2 3\nbtime 1700000000\n"),
     ("proc/uptime", "600.00 1200.00\n"),
     ("proc/900/comm", "kubelet\n"),
+    ("proc/900/status", "CapEff:\t000001ffffffffff\n"),
     ("proc/900/cmdline", "kubelet\0--config=/var/lib/kubelet/config.yaml\0"),
     ("proc/900/stat", "900 (kubelet) S 1 900 900 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 9 0 160042 1 1\n"),
     ("var/lib/kubelet/config.yaml", "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"),

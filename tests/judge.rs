@@ -32,6 +32,7 @@ fn expectations(mofed: MofedPlace) -> Expectations {
         rdma_requested: None,
         use_host_mofed: None,
         nobody_asks: false,
+        contradiction: None,
         mofed,
         precompiled: false,
         modules: MODULES.map(str::to_owned).into(),

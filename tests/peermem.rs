@@ -106,6 +106,7 @@ impl Case {
             rdma_requested: None,
             use_host_mofed: None,
             nobody_asks: false,
+            contradiction: None,
             mofed: MofedPlace::Container,
             precompiled: false,
             modules: MODULES.map(str::to_owned).into(),

@@ -269,6 +269,7 @@ fn the_pid_file_of_another_process_tells_nothing() {
     node.write("proc/4242/environ", "USE_HOST_MOFED=true\0");
     node.write("proc/4242/cmdline", "/bin/bash\0/usr/local/bin/nvidia-driver\0init\0");
     node.write("proc/4242/comm", "bash\n");
+    node.write("proc/4242/status", "CapEff:\t000001ffffffffff\n");
     assert_eq!(report(&node).reason("MarkerPresent"), "MarkerAbsent");
     node.write("proc/4242/comm", "nvidia-driver\n");
     assert_eq!(report(&node).reason("MarkerPresent"), "NotRequired");

@@ -320,6 +320,7 @@ fn files_and_processes_of_a_node_have_times_too() {
     tree.write("proc/sys/kernel/hostname", "gpu-1\n");
     tree.write("proc/2/comm", "kthreadd\n");
     tree.write("proc/700/comm", "nvidia-driver\n");
+    tree.write("proc/700/status", "CapEff:\t000001ffffffffff\n");
     tree.write("proc/700/cmdline", "bash\0/usr/local/bin/nvidia-driver\0init\0");
     tree.write(
         "proc/700/stat",

@@ -32,7 +32,7 @@ const SYMVERS: &str = "0x12345678\tib_unregister_peer_memory_client\tdrivers/inf
     0x23456789\tib_register_peer_memory_client\tdrivers/infiniband/core/ib_uverbs\tEXPORT_SYMBOL\t\n";
 
 /// What is read of a node, as it is where all is well. The first byte of an input says which file is replaced.
-pub const FILES: [(&str, &str); 39] = [
+pub const FILES: [(&str, &str); 41] = [
     ("proc/modules", MODULES),
     ("proc/kallsyms", SYMBOLS),
     ("proc/locks", "1: FLOCK  ADVISORY  WRITE 4711 00:1f:42 0 EOF\n"),
@@ -46,9 +46,11 @@ pub const FILES: [(&str, &str); 39] = [
     ("proc/uptime", "600.00 1200.00\n"),
     ("proc/1/mountinfo", MOUNTS),
     ("proc/4242/comm", "nvidia-driver\n"),
+    ("proc/4242/status", "CapEff:\t000001ffffffffff\n"),
     ("proc/4242/environ", "A=b\0GPU_DIRECT_RDMA_ENABLED=true\0"),
     ("proc/4242/mountinfo", MOUNTS),
     ("proc/900/comm", "kubelet\n"),
+    ("proc/900/status", "CapEff:\t000001ffffffffff\n"),
     ("proc/900/cmdline", "kubelet\0--config=/var/lib/kubelet/config.yaml\0"),
     ("proc/900/cgroup", "0::/system.slice/kubelet.service\n"),
     ("proc/900/stat", "900 (kubelet) S 1 900 900 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 9 0 160042 1 1\n"),

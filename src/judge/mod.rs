@@ -124,6 +124,10 @@ fn not_required(r#type: ConditionType, message: &str) -> Condition {
 }
 
 fn rdma_requested(expected: &Expectations) -> Condition {
+    if let Some(contradiction) = &expected.contradiction {
+        let message = format!("the GPU Operator's containers contradict each other: {contradiction}");
+        return Condition::new(ConditionType::RdmaRequested, Reason::SettingsContradict, message);
+    }
     let (reason, message) = match expected.rdma_requested.as_deref() {
         None if expected.nobody_asks => {
             (Reason::RdmaNotRequested, "nothing on this node requests GPUDirect RDMA".to_owned())

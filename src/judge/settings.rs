@@ -34,6 +34,7 @@ pub fn settings(survey: &Survey, own: &Variables) -> Settings {
         host_mofed,
         precompiled: asked.precompiled(),
         implied: asked.peermem().or_else(|| in_container.clone()).or_else(|| asked.installed()),
+        unreadable: survey.unreadable.clone(),
         on_host: asked.installed(),
         in_container,
         operator: asked.operator(),
@@ -63,7 +64,7 @@ fn answer(setting: &Setting) -> Option<&'static str> {
     match setting {
         Setting::On(_) => Some("true"),
         Setting::Off(_) => Some("false"),
-        Setting::Unset | Setting::Unreadable(_) => None,
+        Setting::Unset | Setting::Contradicted(..) | Setting::Unreadable(_) => None,
     }
 }
 
@@ -99,10 +100,22 @@ impl SettingSources<'_> {
         Some(evidence(process.directory.join("environ").display(), format!("{name}=true")))
     }
 
-    /// A process that would have this setting, and lacks it.
+    /// A process that says otherwise, or that would have this setting and lacks it.
     fn unset(&self, name: &str) -> Option<Evidence> {
-        let (process, _) = self.decisive().next()?;
+        let says_no = |process: &&Process| process.variable(name).is_some_and(|value| value != "true");
+        let lacks = |(_, environment): &(_, &Environment)| environment.get(name).is_none_or(|v| v != "true");
+        let decisive = || self.decisive().find(lacks).map(|(process, _)| process);
+        let process = decisive().or_else(|| self.all().find(says_no))?;
         Some(evidence(process.directory.join("environ").display(), format!("{name} is not true")))
+    }
+
+    /// The answer of the processes. Two that contradict each other give none.
+    fn answer(&self, name: &str) -> Option<Setting> {
+        match (self.of_processes(name), self.unset(name)) {
+            (Some(yes), Some(no)) => Some(Setting::Contradicted(yes, no)),
+            (Some(yes), None) => Some(Setting::On(yes)),
+            (None, no) => no.map(Setting::Off),
+        }
     }
 
     /// The first process that would have a setting and cannot be read.
@@ -113,11 +126,9 @@ impl SettingSources<'_> {
     }
 
     fn rdma(&self) -> Setting {
-        let of_process = || self.of_processes(RDMA).map(Setting::On);
-        let of_unset = || self.unset(RDMA).map(Setting::Off);
         let unreadable_process = || self.unreadable_process().map(Setting::Unreadable);
         let own = self.of_ours(RDMA);
-        let stated = own.or_else(of_process).or_else(of_unset).or_else(|| self.left_behind());
+        let stated = own.or_else(|| self.answer(RDMA)).or_else(|| self.left_behind());
         stated
             .or_else(|| self.asked_by_host().map(Setting::On))
             .or_else(unreadable_process)
@@ -161,12 +172,10 @@ impl SettingSources<'_> {
 
     fn host_mofed(&self) -> Setting {
         let own = self.of_ours(HOST_MOFED);
-        let stated = own.or_else(|| self.of_processes(HOST_MOFED).map(Setting::On));
-        let of_unset = || self.of_processes(RDMA).and(self.unset(HOST_MOFED)).map(Setting::Off);
-        stated
-            .or_else(of_unset)
-            .or_else(|| self.unreadable_process().map(Setting::Unreadable))
-            .unwrap_or_default()
+        // Without RDMA nobody would say so.
+        let is_off = self.of_processes(RDMA).is_none();
+        let answer = || self.answer(HOST_MOFED).filter(|answer| !(is_off && answer.is_off()));
+        own.or_else(answer).or_else(|| self.unreadable_process().map(Setting::Unreadable)).unwrap_or_default()
     }
 
     /// The operator names a `DaemonSet` of precompiled drivers for their kernel.

@@ -5,8 +5,9 @@ use crate::files::read::{self, unreadable, whole};
 use crate::files::root::resolve;
 use crate::node::below;
 use crate::order;
-use crate::survey::pod::{Build, Pod, Pods};
+use crate::survey::pod::{Build, Pod, Pods, is_of_an_operator};
 use crate::survey::process::{Environment, Processes, Role, VARIABLES};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 const KUBELET: &str = "/var/lib/kubelet";
 /// The volume shared by the driver's container and its driver toolkit on `OpenShift`.
 const SHARED: &str = "volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit";
+/// kubelet's logs.
+const LOGS: &str = "/var/log/pods";
 /// kubelet has 110 unless configured otherwise.
 const PODS: usize = 5000;
 const NAMES: usize = 1000;
@@ -33,7 +36,14 @@ pub fn read(root: &Path, processes: &Processes) -> Pods {
             let mut names: Vec<_> =
                 uids.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
             order::sort(&mut names);
-            let pods = names.into_iter().map(|uid| pod(root, &directory.join(&uid), uid)).collect();
+            let logged = logged(root);
+            let has_process = |uid: &str| processes.all().any(|process| process.pod.as_deref() == Some(uid));
+            let pod = |uid: String| {
+                let name = logged.get(&uid).cloned();
+                let is_operators = may_be_operators(&logged, &uid) || has_process(&uid);
+                Pod { name, is_operators, ..pod(root, &directory.join(&uid), uid) }
+            };
+            let pods = names.into_iter().map(pod).collect();
             Pods { all: pods, is_complete: true, unreadable: Vec::new() }
         }
         Err(error) if error.kind() == ErrorKind::NotFound => Pods::default(),
@@ -41,12 +51,35 @@ pub fn read(root: &Path, processes: &Processes) -> Pods {
     }
 }
 
-/// Builds for driver containers, only below kubelet's usual directory.
+/// Namespaces and names of pods by their UIDs, from the directories of their logs (`NAMESPACE_NAME_UID`).
+fn logged(root: &Path) -> BTreeMap<String, (String, String)> {
+    let directory = below(root, Path::new(LOGS));
+    let mut logged = BTreeMap::new();
+    for name in names_within(root, &directory, PODS) {
+        if let [namespace, pod, uid] = name.split('_').collect::<Vec<_>>()[..] {
+            logged.insert(uid.to_owned(), (namespace.to_owned(), pod.to_owned()));
+        }
+    }
+    logged
+}
+
+/// Whether the pod's namespace is an operator's. kubelet makes a directory for logs before a container starts: a pod
+/// that has none beside others that have one has run nothing, or its logs are gone with it.
+fn may_be_operators(logged: &BTreeMap<String, (String, String)>, uid: &str) -> bool {
+    match logged.get(uid) {
+        Some((namespace, _)) => is_of_an_operator(namespace),
+        None => !logged.is_empty(),
+    }
+}
+
+/// Builds for driver containers of the operator's namespaces, only below kubelet's usual directory.
 #[must_use]
 pub fn built(root: &Path) -> Vec<Build> {
     let directory = below(root, Path::new(KUBELET)).join("pods");
-    let uids = resolve(root, &directory).and_then(|real| read::entries(&real, PODS)).unwrap_or_default();
-    uids.into_iter().filter_map(|uid| build(root, directory.join(uid.file_name()).join(SHARED))).collect()
+    let uids = names_within(root, &directory, PODS);
+    let logged = if uids.is_empty() { BTreeMap::new() } else { logged(root) };
+    let uids = uids.into_iter().filter(|uid| may_be_operators(&logged, uid));
+    uids.filter_map(|uid| build(root, directory.join(uid).join(SHARED))).collect()
 }
 
 fn kubelet(processes: &Processes) -> PathBuf {
@@ -55,13 +88,13 @@ fn kubelet(processes: &Processes) -> PathBuf {
 }
 
 fn pod(root: &Path, directory: &Path, uid: String) -> Pod {
-    let containers = names(root, &directory.join("containers")).into_iter().collect();
+    let containers = names_within(root, &directory.join("containers"), NAMES).into_iter().collect();
     let build = build(root, directory.join(SHARED));
-    Pod { uid, name: None, containers, is_here: true, build }
+    Pod { uid, name: None, is_operators: false, containers, is_here: true, build }
 }
 
-fn names(root: &Path, directory: &Path) -> Vec<String> {
-    let entries = resolve(root, directory).and_then(|real| read::entries(&real, NAMES));
+fn names_within(root: &Path, directory: &Path, limit: usize) -> Vec<String> {
+    let entries = resolve(root, directory).and_then(|real| read::entries(&real, limit));
     entries.unwrap_or_default().into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 

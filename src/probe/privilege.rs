@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! May this process load modules at all?
+//! Privileges: whether this process may load modules at all, and the capabilities of others.
 
-use crate::files::read::small;
+use crate::files::read::{present, small};
 use crate::node::Places;
-use crate::observation::Signatures;
+use crate::observation::{Seen, Signatures, Unreadable};
+use crate::survey::process::SYS_MODULE;
 use std::path::Path;
 
-/// Capabilities (linux/capability.h).
-const SYS_MODULE: u32 = 16;
+/// A capability (linux/capability.h).
 const SYS_CHROOT: u32 = 18;
+/// The content of `uid_map` in the initial user namespace (`user_namespaces(7)`).
+const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
+
+/// The effective capabilities that a process has in the initial user namespace, as a mask. In a namespace of its own
+/// anybody may have all of them.
+///
+/// # Errors
+/// They cannot be read, or are not there.
+pub fn effective(process: &Path) -> Seen<u64> {
+    let path = process.join("status");
+    let mask = present(&path)?.and_then(|status| capabilities(&status));
+    let without = || Unreadable { path, why: "it has no CapEff".to_owned() };
+    let mask = mask.ok_or_else(without)?;
+    // A kernel without user namespaces has no uid_map.
+    let uid_map = present(&process.join("uid_map"))?;
+    let is_initial = uid_map.is_none_or(|map| map.split_ascii_whitespace().eq(ALL_IDS));
+    Ok(if is_initial { mask } else { 0 })
+}
 
 /// Why this process cannot load modules by a modprobe in this root, and the remedy; `None` when
 /// nothing that can be seen speaks against it.

@@ -2,11 +2,12 @@
 //! The first view of a node, before it is known what to expect of it.
 
 use super::{clock, kernel, modules, pods, processes};
-use crate::files::read::{entries, small, whole};
+use crate::files::read::{entries, present, small, there, whole};
 use crate::files::root::resolve;
 use crate::node::below;
-use crate::observation::Kernel;
+use crate::observation::{Kernel, Seen, Unreadable};
 use crate::survey::{Logged, Survey};
+use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -50,14 +51,21 @@ pub fn survey(root: &Path, proc: &Path) -> Survey {
     let clock = clock::read(proc);
     let processes = processes::read(proc, clock.boot.as_ref().ok().copied());
     let ready = below(root, Path::new(DRIVER_READY));
-    let says = resolve(root, &ready).ok().and_then(|real| small(&real).ok()?);
+    let mut reading = SignSearch { root, unreadable: None };
+    let says = reading.read(&ready, small_below(root, &ready));
+    let loads_peermem = reading.loads_peermem();
+    let has_peermem = reading.has_peermem(&proc.join("modules"));
+    // A driver container has a link of that name, which leads to MOFED's container.
+    let installed = reading.first(&INSTALLED, |metadata| !metadata.is_symlink());
+    let left = reading.first(&LEFT, |_| true);
     Survey {
         pods: pods::read(root, &processes),
         driver_ready: (ready, says),
-        loads_peermem: loads_peermem(root),
-        has_peermem: has_peermem(proc),
-        installed: first(root, &INSTALLED, is_no_link),
-        left: first(root, &LEFT, |path| path.symlink_metadata().is_ok()),
+        loads_peermem,
+        has_peermem,
+        installed,
+        left,
+        unreadable: reading.unreadable,
         release: kernel.release,
         clock,
         processes,
@@ -65,36 +73,57 @@ pub fn survey(root: &Path, proc: &Path) -> Survey {
     }
 }
 
-fn first(root: &Path, signs: &[&str], is_one: fn(&Path) -> bool) -> Option<PathBuf> {
-    signs.iter().map(|sign| root.join(sign)).find(|path| is_one(path))
+fn small_below(root: &Path, path: &Path) -> Seen<Option<String>> {
+    there(path, resolve(root, path))?.map_or(Ok(None), |real| present(&real))
 }
 
-/// A driver container has a link of that name, which leads to MOFED's container.
-fn is_no_link(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|metadata| !metadata.is_symlink())
+/// The search for signs, of which the first that cannot be read is kept: it may be there.
+struct SignSearch<'a> {
+    root: &'a Path,
+    unreadable: Option<Unreadable>,
 }
 
-fn has_peermem(proc: &Path) -> Option<PathBuf> {
-    let path = proc.join("modules");
-    let modules = modules::read_proc(&path).ok()?;
-    modules.named(super::PEERMEM).next().is_some().then_some(path)
-}
+impl SignSearch<'_> {
+    fn read<T>(&mut self, path: &Path, seen: Seen<Option<T>>) -> Option<T> {
+        seen.unwrap_or_else(|why| {
+            self.unreadable.get_or_insert(Unreadable { path: path.to_owned(), ..why });
+            None
+        })
+    }
 
-/// Files that have nvidia-peermem loaded at boot.
-fn loads_peermem(root: &Path) -> Vec<PathBuf> {
-    let files = LOADED.iter().flat_map(|place| {
-        let place = below(root, Path::new(place));
-        let real = resolve(root, &place).unwrap_or_default();
-        match entries(&real, FILES) {
-            Ok(files) => files.into_iter().map(|file| place.join(file.file_name())).collect(),
-            Err(_) => vec![place],
+    fn first(&mut self, signs: &[&str], is_one: fn(&Metadata) -> bool) -> Option<PathBuf> {
+        signs.iter().map(|sign| self.root.join(sign)).find(|path| {
+            let metadata = match path.symlink_metadata() {
+                Err(error) if error.kind() == ErrorKind::NotADirectory => Ok(None),
+                metadata => there(path, metadata),
+            };
+            self.read(path, metadata).is_some_and(|metadata| is_one(&metadata))
+        })
+    }
+
+    fn has_peermem(&mut self, path: &Path) -> Option<PathBuf> {
+        let modules = self.read(path, modules::read_proc(path).map(Some))?;
+        modules.named(super::PEERMEM).next().is_some().then(|| path.to_owned())
+    }
+
+    /// Files that have nvidia-peermem loaded at boot.
+    fn loads_peermem(&mut self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for place in LOADED.iter().map(|place| below(self.root, Path::new(place))) {
+            let listed = resolve(self.root, &place).and_then(|real| entries(&real, FILES));
+            match listed {
+                Ok(listed) => files.extend(listed.into_iter().map(|file| place.join(file.file_name()))),
+                Err(error) if error.kind() == ErrorKind::NotADirectory => files.push(place),
+                Err(error) => _ = self.read::<()>(&place, there(&place, Err(error))),
+            }
         }
-    });
-    let is_listed = |path: &PathBuf| {
-        let text = resolve(root, path).and_then(|real| whole(&real, FILE)).unwrap_or_default();
-        text.lines().any(|line| line.trim().replace('-', "_") == "nvidia_peermem")
-    };
-    files.filter(is_listed).collect()
+        files.retain(|path| {
+            let text = resolve(self.root, path).and_then(|real| whole(&real, FILE));
+            let text = self.read(path, there(path, text)).unwrap_or_default();
+            text.lines().any(|line| line.trim().replace('-', "_") == "nvidia_peermem")
+        });
+        files
+    }
 }
 
 /// Is the tree that is looked at this machine's own?

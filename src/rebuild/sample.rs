@@ -39,6 +39,7 @@ pub(crate) fn node(root: &Path) -> Node {
         rdma_requested: None,
         use_host_mofed: None,
         nobody_asks: false,
+        contradiction: None,
         mofed: MofedPlace::Container,
         precompiled: false,
         modules: Vec::new(),

@@ -56,6 +56,10 @@ macro_rules! remedies {
 }
 
 remedies! {
+    SettingsContradict: [
+        "Wait until the operator has replaced the old pods, then look again.",
+        "Set `GPU_DIRECT_RDMA_ENABLED` and `USE_HOST_MOFED` for this command: the environment wins.",
+    ];
     DevicesUnreadable: ["Mount the host's `/sys`, or name it with `--sys`."];
     VpdUnreadable: ["Run this as root: only uid 0 may read `/sys/bus/pci/devices/*/vpd`. No capability is needed."];
     MarkerAbsent: [

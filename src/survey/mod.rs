@@ -6,7 +6,7 @@ pub mod pod;
 pub mod process;
 pub mod setting;
 
-use crate::observation::Evidence;
+use crate::observation::{Evidence, Unreadable};
 use clock::NodeClock;
 use pod::Pods;
 use process::Processes;
@@ -42,6 +42,8 @@ pub struct Survey {
     pub installed: Option<PathBuf>,
     /// The first sign of a MOFED container: its lock, its marker.
     pub left: Option<PathBuf>,
+    /// Why one of these may be missing above: the first that could not be read.
+    pub unreadable: Option<Unreadable>,
     /// The kernel's release.
     pub release: String,
 }

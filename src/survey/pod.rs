@@ -6,6 +6,22 @@ use crate::survey::process::Environment;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+/// The default namespaces of the GPU Operator and the Network Operator, on Kubernetes and on `OpenShift`.
+const OPERATORS: [&str; 6] = [
+    "gpu-operator",
+    "gpu-operator-resources",
+    "nvidia-gpu-operator",
+    "network-operator",
+    "nvidia-network-operator",
+    "nvidia-network-operator-resources",
+];
+
+/// Whether this is an operator's namespace by default. Nobody else makes pods there.
+#[must_use]
+pub fn is_of_an_operator(namespace: &str) -> bool {
+    OPERATORS.contains(&namespace)
+}
+
 /// A pod, as far as the node knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
@@ -15,6 +31,9 @@ pub struct Pod {
     pub name: Option<(String, String)>,
     /// Its containers.
     pub containers: BTreeSet<String>,
+    /// An operator's: by its namespace, or because one of the operator's processes runs in it. A container's name is
+    /// anybody's choice.
+    pub is_operators: bool,
     /// kubelet has a directory of it: logs may outlive their pod.
     pub is_here: bool,
     /// The build of its containers, where they share a volume for that.
@@ -59,12 +78,17 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// The pod that has this container; one that kubelet still has rather than one of which only logs are left.
+    /// The operators' pod that has this container; rather one that kubelet still has than one of which only logs are
+    /// left.
     #[must_use]
     pub fn with(&self, container: &str) -> Option<&Pod> {
-        let mut having = self.all.iter().filter(|pod| pod.containers.contains(container));
+        let mut having = self.operators().filter(|pod| pod.containers.contains(container));
         let first = having.clone().next();
         having.find(|pod| pod.is_here).or(first)
+    }
+
+    fn operators(&self) -> impl Iterator<Item = &Pod> + Clone {
+        self.all.iter().filter(|pod| pod.is_operators)
     }
 
     /// By its UID.
@@ -75,6 +99,6 @@ impl Pods {
 
     /// Running and finished builds for the driver's containers on this node.
     pub fn builds(&self) -> impl Iterator<Item = (&Pod, &Build)> {
-        self.all.iter().filter_map(|pod| Some((pod, pod.build.as_ref()?)))
+        self.operators().filter_map(|pod| Some((pod, pod.build.as_ref()?)))
     }
 }

@@ -55,7 +55,13 @@ pub struct Sign {
     pub in_pod: Option<bool>,
     /// The operator has put its settings into its environment.
     pub has_settings: bool,
+    /// The capabilities without which a process of this name is another's, as a mask.
+    pub capabilities: u64,
 }
+
+/// Capabilities (linux/capability.h).
+pub const SYS_MODULE: u32 = 16;
+const SYS_ADMIN: u32 = 21;
 
 const fn sign(
     role: Role,
@@ -64,7 +70,30 @@ const fn sign(
     in_pod: Option<bool>,
     has_settings: bool,
 ) -> Sign {
-    Sign { role, names, argument, in_pod, has_settings }
+    Sign { role, names, argument, in_pod, has_settings, capabilities: capabilities(role) }
+}
+
+/// Who loads modules must be able to, and `keep` needs no more. The others run in privileged containers, or on the
+/// host, where a distribution may take module loading from all of them (Talos).
+const fn capabilities(role: Role) -> u64 {
+    match role {
+        Role::Mofed
+        | Role::MofedToolkit
+        | Role::DriverManager
+        | Role::Driver
+        | Role::DriverToolkit
+        | Role::Peermem => 1 << SYS_ADMIN | 1 << SYS_MODULE,
+        Role::Gate => 1 << SYS_MODULE,
+        Role::Kubelet
+        | Role::Runtime
+        | Role::Validator
+        | Role::Toolkit
+        | Role::DevicePlugin
+        | Role::RdmaDevicePlugin
+        | Role::FabricManager
+        | Role::Persistenced
+        | Role::Build => 1 << SYS_ADMIN,
+    }
 }
 
 /// The first that fits counts. doca-driver-build, k8s-driver-manager, gpu-driver-container, gpu-operator,

@@ -12,6 +12,8 @@ pub enum Setting {
     On(Evidence),
     /// Somebody says no, who would say yes if it were so.
     Off(Evidence),
+    /// One container says yes, and another that would say yes if it were so does not.
+    Contradicted(Evidence, Evidence),
     /// Nobody says anything.
     #[default]
     Unset,
@@ -38,10 +40,21 @@ impl Settings {
     #[must_use]
     pub fn is_rdma_used(&self) -> bool {
         match self.rdma {
-            Setting::On(_) | Setting::Unreadable(_) => true,
+            Setting::On(_) | Setting::Contradicted(..) | Setting::Unreadable(_) => true,
             Setting::Off(_) => false,
-            Setting::Unset => self.implied.is_some(),
+            Setting::Unset => self.implied.is_some() || self.unreadable.is_some(),
         }
+    }
+
+    /// Two of the operators' containers that contradict each other, in words.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<String> {
+        [&self.rdma, &self.host_mofed].into_iter().find_map(|setting| match setting {
+            Setting::Contradicted(yes, no) => {
+                Some(format!("{}: {}, but {}: {}", yes.source, yes.seen, no.source, no.seen))
+            }
+            _ => None,
+        })
     }
 }
 
@@ -56,6 +69,8 @@ pub struct Settings {
     pub precompiled: Option<Evidence>,
     /// Something that a MOFED, or `nvidia_peermem`, has left here: a wish for it, although no setting says so.
     pub implied: Option<Evidence>,
+    /// Why such a sign may be there and not be seen.
+    pub unreadable: Option<Unreadable>,
     /// The host has a MOFED of its own.
     pub on_host: Option<Evidence>,
     /// Nobody says who provides MOFED, no container of MOFED's was here, and the host does without one by this sign.

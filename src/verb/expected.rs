@@ -9,7 +9,7 @@ use crate::node::{Node, PeermemExpected};
 use crate::probe;
 use std::path::Path;
 
-/// The node as options, variables and the operator's processes describe it.
+/// The node as options, variables and the operator's processes describe it, for a verb that only answers.
 ///
 /// # Errors
 /// As [`Node::new`].
@@ -31,6 +31,7 @@ pub(super) fn node(
     }
     let mut node = Node::new(args, root, peermem, &completed(&settings, variables))?;
     node.expected.precompiled |= settings.precompiled.is_some();
+    node.expected.contradiction = settings.contradiction();
     if !settings.is_rdma_used() {
         node.expected.rdma_requested = None;
         node.expected.nobody_asks = true;

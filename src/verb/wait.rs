@@ -3,7 +3,7 @@
 
 use super::held::{Held, Hold};
 use super::looking::{Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision};
-use super::{Start, Stop, expected, root, toolkit};
+use super::{Start, Stop, root, toolkit};
 use crate::act::WorkerPipe;
 use crate::act::exec::Program;
 use crate::act::log;
@@ -82,12 +82,7 @@ fn hold(
     program(args, start)?;
     let root = root::asked(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
-    // A wait in the operator's own containers has the operator's variables; one look is asked by others.
-    let node = if policy.timeout == Some(Duration::ZERO) {
-        expected::node(&args.node, &root, peermem, start.variables)?
-    } else {
-        Node::new(&args.node, &root, peermem, start.variables)?
-    };
+    let node = Node::new(&args.node, &root, peermem, start.variables)?;
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
     let asked = Hold { node, policy, metrics };
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.

@@ -3,6 +3,7 @@
 
 use peermem_gate::environment::RDMA;
 use peermem_gate::judge::settings::settings;
+use peermem_gate::observation::Unreadable;
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::pod::{Build, Pod};
 use peermem_gate::survey::setting::{Setting, Settings};
@@ -20,6 +21,7 @@ fn pod(name: &str, container: &str) -> Pod {
         uid: "uid-1".to_owned(),
         name: Some(("gpu-operator".to_owned(), name.to_owned())),
         containers: [container.to_owned()].into(),
+        is_operators: true,
         is_here: true,
         build: None,
     }
@@ -85,6 +87,28 @@ fn a_container_for_peermem_asks_for_rdma() {
     };
     assert!(rdma(true).is_on());
     assert_eq!(rdma(false), Setting::Unset);
+}
+
+/// A container's name is anybody's choice.
+#[test]
+fn a_users_pod_with_an_operators_container_says_nothing() {
+    let users = |name: &str, container: &str| Pod { is_operators: false, ..pod(name, container) };
+    for container in ["nvidia-peermem-ctr", "mofed-container", "nvidia-driver-ctr"] {
+        let settings = said(|survey| survey.pods.all.push(users("web-6.1.0", container)));
+        assert_eq!(settings, Settings::default(), "{container}");
+    }
+    let environment = [(RDMA.to_owned(), "false".to_owned())].into();
+    let build = Build { environment: Some(environment), ..Build::default() };
+    let settings =
+        said(|survey| survey.pods.all.push(Pod { build: Some(build), ..users("web", "nvidia-driver-ctr") }));
+    assert_eq!(settings, Settings::default());
+}
+
+#[test]
+fn what_cannot_be_read_may_be_there() {
+    let why = Unreadable { path: "/proc/modules".into(), why: "Input/output error".to_owned() };
+    let settings = said(|survey| survey.unreadable = Some(why));
+    assert!(settings.rdma == Setting::Unset && settings.is_rdma_used());
 }
 
 #[test]

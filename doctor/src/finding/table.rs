@@ -111,6 +111,9 @@ findings! {
         SourceUnreadable: Unknown, "a source of further evidence cannot be read",
             after [],
             [AS_HOST_ROOT];
+        SettingsContradict: Unknown, "two GPU Operator containers contradict each other",
+            after [],
+            of_reason;
         DevicesUnreadable: Unknown, "the PCI devices cannot be read",
             after [],
             of_reason;

@@ -6,6 +6,7 @@ use crate::stamp::Stamp;
 use peermem_gate::observation::Evidence;
 use peermem_gate::observation::Unreadable;
 use peermem_gate::survey::pod::Pods;
+use peermem_gate::survey::pod::is_of_an_operator;
 use peermem_gate::survey::{self, Logged};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -173,6 +174,7 @@ impl Logs {
                 uid: logged.uid.clone(),
                 ..survey::pod::Pod::default()
             });
+            pod.is_operators |= is_of_an_operator(&logged.namespace);
             pod.name = Some((logged.namespace.clone(), logged.name.clone()));
             pod.containers.extend(logged.containers.iter().map(|container| container.name.clone()));
         }

@@ -37,6 +37,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let peermem = Some(PeermemExpected::default());
     let mut node = Node::new(&args.node, &root, peermem, &completed(&settings, start.variables))?;
     node.expected.node_name = node.expected.node_name.or_else(|| settings.node.clone());
+    node.expected.contradiction = settings.contradiction();
     node.expected.nobody_asks = !settings.is_rdma_used() || has_no_gpu(&node.places);
     // A host that does without a container has its nvidia-peermem: no headers are missed.
     node.expected.precompiled |=
