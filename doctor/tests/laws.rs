@@ -152,8 +152,9 @@ fn noise_gives_no_finding() {
 #[test]
 fn odd_files_do_not_alarm() {
     let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
-    let pod = fs::read_dir(node.path(LOGS)).expect("logs").flatten().next().expect("a pod").path();
-    let container = fs::read_dir(&pod).expect("containers").flatten().next().expect("one").path();
+    let pods = fs::read_dir(node.path(LOGS)).expect("logs").flatten();
+    let mut containers = pods.flat_map(|pod| fs::read_dir(pod.path()).expect("containers").flatten());
+    let container = containers.next().expect("a container that has said something").path();
     for (name, target) in
         [("1.log", "/dev/zero"), ("2.log", "2.log"), ("3.log", "../../../../../../../../dev/random")]
     {

@@ -316,6 +316,7 @@ fn files_and_processes_of_a_node_have_times_too() {
         tree.write(&path, "");
         tree.touch(&path, seconds);
     }
+    tree.write(&format!("var/log/pods/gpu-operator_driver_{GPU}/nvidia-driver-ctr/0.log"), "");
     tree.write("proc/stat", format!("btime {}\n", files::START - 100));
     tree.write("proc/sys/kernel/hostname", "gpu-1\n");
     tree.write("proc/2/comm", "kthreadd\n");

@@ -8,7 +8,7 @@ use crate::condition::{Reason, Status};
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
 use crate::observation::{DriverState, Lock, Marker, ModuleFile, Observation, Symbols};
-use crate::remedy::{Facts, NodeName, fact};
+use crate::remedy::{CommandText, Facts, NodeName, fact};
 use std::path::Path;
 
 /// The words for a pod and for the pod of a log, and the operators' labels, by which it is found on this node.
@@ -22,6 +22,9 @@ pub const SELECTORS: [(&str, &str, &str); 5] = [
 
 /// The arguments of `kubectl logs` for a pod that nobody knows.
 pub const UNKNOWN_POD: &str = "-n NAMESPACE POD";
+
+/// Where MOFED's containers share files.
+const MELLANOX: &str = "/run/mellanox";
 
 /// Where the driver toolkit's volume is, on the way to its flag.
 const TOOLKIT_VOLUME: &str = "shared-nvidia-driver-toolkit";
@@ -56,7 +59,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
         .word("root-option", root_option(seen))
         .word("pod-directory", "/var/lib/kubelet/pods")
-        .word("volume", seen.cut_off.as_deref().unwrap_or(Path::new("/run/mellanox")).display().to_string())
+        .word("volume", CommandText::path(seen.cut_off.as_deref().unwrap_or(Path::new(MELLANOX)), MELLANOX))
         .word("holders", "")
         .word("rdma-holders", "");
     SELECTORS
@@ -67,8 +70,8 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
 
 /// For `kubectl delete pod` where its name is not known.
 #[must_use]
-pub fn selected(label: &str) -> String {
-    format!("-A -l {label} --field-selector spec.nodeName={{node}}")
+pub fn selected(label: &'static str) -> CommandText {
+    CommandText::from("-A -l ").and(label).and(" --field-selector spec.nodeName={node}")
 }
 
 fn node_name(expected: &Expectations, seen: &Observation) -> NodeName {
@@ -131,15 +134,18 @@ fn may_rebuild(seen: &Observation) -> Option<bool> {
 }
 
 /// The option that names the driver's root, where it is not `/`.
-fn root_option(seen: &Observation) -> String {
+fn root_option(seen: &Observation) -> CommandText {
     let root = seen.peermem.as_ref().map(|peermem| peermem.root.as_path());
-    root.filter(|root| *root != Path::new("/")).map_or_else(String::new, driver_root_option)
+    root.filter(|root| *root != Path::new("/")).map_or_else(CommandText::default, driver_root_option)
 }
 
 /// ` --driver-root DIR`, for a command.
 #[must_use]
-pub fn driver_root_option(root: &Path) -> String {
-    if root == Path::new("/") { String::new() } else { format!(" --driver-root {}", root.display()) }
+pub fn driver_root_option(root: &Path) -> CommandText {
+    if root == Path::new("/") {
+        return CommandText::default();
+    }
+    CommandText::from(" --driver-root ").and(CommandText::path(root, "DIR"))
 }
 
 /// Where nobody says, a marker or a held lock is a container's.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The steps of a remedy, and what must be known of a node to choose among them.
 
+use super::command::CommandText;
 use super::fact::Fact;
 use std::collections::BTreeMap;
 
 /// No person reads more.
 pub const MOST: usize = 5;
+
+/// In a command for a node whose name is not known, or not a plain name.
+const UNKNOWN_NODE: &str = "NODE";
 
 /// Behind a command with a node's name that nobody has said.
 const GUESSED: &str = " (The node's name is guessed from its hostname.)";
@@ -53,7 +57,7 @@ pub struct NodeName {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     known: BTreeMap<Fact, bool>,
-    words: BTreeMap<&'static str, String>,
+    words: BTreeMap<&'static str, CommandText>,
     node: NodeName,
 }
 
@@ -70,7 +74,7 @@ impl Facts {
 
     /// The same, with the text for a word in braces.
     #[must_use]
-    pub fn word(mut self, name: &'static str, text: impl Into<String>) -> Self {
+    pub fn word(mut self, name: &'static str, text: impl Into<CommandText>) -> Self {
         self.words.insert(name, text.into());
         self
     }
@@ -118,12 +122,14 @@ impl Facts {
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
         const NODE: &str = "{node}";
-        let filled =
-            |text: String, (name, word): (&&str, &String)| text.replace(&format!("{{{name}}}"), word);
+        let filled = |text: String, (name, word): (&&str, &CommandText)| {
+            text.replace(&format!("{{{name}}}"), &word.to_string())
+        };
         let text = self.words.iter().fold(text.to_owned(), filled);
         let NodeName { name, is_guess } = &self.node;
-        let doubt = if *is_guess && text.contains(NODE) { GUESSED } else { "" };
-        text.replace(NODE, name) + doubt
+        let known = CommandText::plain(name, UNKNOWN_NODE).to_string();
+        let doubt = if *is_guess && known == *name && text.contains(NODE) { GUESSED } else { "" };
+        text.replace(NODE, &known) + doubt
     }
 }
 
@@ -164,6 +170,8 @@ mod tests {
         assert_eq!(of(false).fill("Delete it: `{pod}`."), "Delete it: `-A n1`.");
         assert_eq!(of(true).fill("Delete it: `{pod}`."), format!("Delete it: `-A n1`.{GUESSED}"));
         assert_eq!(of(true).fill("Wait."), "Wait.");
+        let odd = NodeName { name: "gpu-1`curl x|sh`".into(), is_guess: true };
+        assert_eq!(Facts::default().node(&odd).fill("Drain it: `{node}`."), "Drain it: `NODE`.");
     }
 
     #[test]

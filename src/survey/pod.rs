@@ -40,14 +40,6 @@ pub struct Pod {
     pub build: Option<Build>,
 }
 
-impl Pod {
-    /// `-n NAMESPACE NAME`, as kubectl takes it.
-    #[must_use]
-    pub fn arguments(&self) -> Option<String> {
-        self.name.as_ref().map(|(namespace, name)| format!("-n {namespace} {name}"))
-    }
-}
-
 /// The volume shared by nvidia-driver-ctr and openshift-driver-toolkit-ctr (gpu-driver-container,
 /// `ocp_dtk_entrypoint`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,11 +9,12 @@ use crate::finding::fact::{
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
 use peermem_gate::mofed::MofedPlace;
-use peermem_gate::remedy::Facts;
 use peermem_gate::remedy::fact::{
     BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED, MOFED_POD, MOFED_POD_UNNAMED,
     REBUILD_POSSIBLE, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
 };
+use peermem_gate::remedy::{CommandText, Facts};
+use peermem_gate::survey::pod::Pod;
 use peermem_gate::survey::process::Role;
 
 const DRIVER: &str = "nvidia-driver-ctr";
@@ -43,9 +44,7 @@ impl Case<'_> {
             Some(_) => Some(true),
             None => survey.pods.is_complete.then_some(false),
         };
-        let named = |container: &str| {
-            survey.pods.with(container).and_then(peermem_gate::survey::pod::Pod::arguments).is_some()
-        };
+        let named = |container: &str| survey.pods.with(container).and_then(arguments).is_some();
         let third_party = self.logged(&[LogEvent::MofedThirdPartyModulesLoaded], &[]);
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;
@@ -78,7 +77,9 @@ impl Case<'_> {
             .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
             .word("rdma-modules", self.missing_for_programs());
         let facts = match build {
-            Some((_, build)) => facts.word("pod-directory", build.pod_directory.display().to_string()),
+            Some((_, build)) => {
+                facts.word("pod-directory", CommandText::path(&build.pod_directory, "/var/lib/kubelet/pods"))
+            }
             None => facts,
         };
         self.pods(facts)
@@ -87,9 +88,8 @@ impl Case<'_> {
     /// `-n NAMESPACE NAME` where the pod is known.
     fn pods(&self, facts: Facts) -> Facts {
         let pods = &self.symptoms.survey.pods;
-        let known =
-            |container: &str| pods.with(container).and_then(peermem_gate::survey::pod::Pod::arguments);
-        let validation = known("driver-validation").unwrap_or_else(|| UNKNOWN_POD.to_owned());
+        let known = |container: &str| pods.with(container).and_then(arguments);
+        let validation = known("driver-validation").unwrap_or_else(|| UNKNOWN_POD.into());
         CONTAINERS.iter().zip(SELECTORS).fold(
             facts.word("validation-logs", validation),
             |facts, (container, (pod, logs, _))| match known(container).or_else(|| known(init_of(container)))
@@ -112,9 +112,9 @@ impl Case<'_> {
         if self.has_driver_pod() { Some(true) } else { on_host.then_some(false) }
     }
 
-    fn loaded(&self, names: &[&str], otherwise: &str) -> String {
+    fn loaded(&self, names: &[&'static str], otherwise: &'static str) -> CommandText {
         let loaded: Vec<_> = names.iter().copied().filter(|name| self.line(name).is_some()).collect();
-        if loaded.is_empty() { otherwise.to_owned() } else { loaded.join(" ") }
+        if loaded.is_empty() { otherwise.into() } else { CommandText::joined(loaded, " ") }
     }
 
     /// Whether one of them is; `None` where the modules cannot be read.
@@ -122,16 +122,21 @@ impl Case<'_> {
         self.seen.modules.proc.is_ok().then(|| names.iter().any(|name| self.line(name).is_some()))
     }
 
-    fn missing_for_programs(&self) -> String {
+    fn missing_for_programs(&self) -> CommandText {
         let all = super::rdma::FOR_PROGRAMS.iter().map(|(module, _)| *module);
-        all.filter(|module| self.line(module).is_none()).collect::<Vec<_>>().join(" ")
+        CommandText::joined(all.filter(|module| self.line(module).is_none()), " ")
     }
 }
 
 /// `: NAME (PID), …` behind the words that name them; nothing where there are none.
-fn listed<'a>(holders: impl Iterator<Item = &'a String>) -> String {
-    let holders: Vec<_> = holders.map(String::as_str).collect();
-    if holders.is_empty() { String::new() } else { format!(": {}", holders.join(", ")) }
+fn listed<'a>(holders: impl Iterator<Item = &'a String>) -> CommandText {
+    let holders = CommandText::joined(holders.map(|holder| CommandText::mention(holder)), ", ");
+    if holders.is_empty() { holders } else { CommandText::from(": ").and(holders) }
+}
+
+/// `-n NAMESPACE NAME` of a pod whose name is known.
+fn arguments(pod: &Pod) -> Option<CommandText> {
+    pod.name.as_ref().map(|(namespace, name)| CommandText::pod(namespace, name))
 }
 
 /// While its init containers run, a pod has no other, and some of them are in other pods too.

@@ -5,39 +5,42 @@
 use crate::finding::Finding;
 use crate::finding::fact::{CONTAINERD, CRI_O};
 use crate::symptoms::runtime::{Distribution, Runtime};
+use peermem_gate::remedy::CommandText;
 
 /// The finding, with which runtime kubelet uses and what the toolkit must be told of it.
 pub(super) fn with_values(finding: Finding, runtime: &Runtime) -> Finding {
     let is_crio = runtime.distribution == Distribution::CriO;
-    let entries: Vec<_> =
-        variables(runtime).iter().map(|(name, value)| format!("{{name: {name}, value: {value}}}")).collect();
+    let entry = |(name, value): (&'static str, CommandText)| {
+        CommandText::from("{name: ").and(name).and(", value: ").and(value).and("}")
+    };
+    let entries = CommandText::joined(variables(runtime).into_iter().map(entry), ", ");
     finding
         .with(CRI_O, is_crio)
         .with(CONTAINERD, !is_crio)
-        .word("runtime", runtime.distribution.to_string())
-        .word("toolkit-env", entries.join(", "))
+        .word("runtime", runtime.distribution.name())
+        .word("toolkit-env", entries)
         .word("then-restart", restart(runtime.distribution))
 }
 
 /// The variables of `toolkit.env`; none for CRI-O, which the operator finds by itself.
-fn variables(runtime: &Runtime) -> Vec<(&'static str, String)> {
-    let socket = ("CONTAINERD_SOCKET", runtime.socket.clone());
+fn variables(runtime: &Runtime) -> Vec<(&'static str, CommandText)> {
+    let socket = ("CONTAINERD_SOCKET", CommandText::plain(&runtime.socket, "SOCKET"));
     match runtime.distribution {
         Distribution::CriO => Vec::new(),
         // They look for NVIDIA's runtime when they start, and write their own configuration.
         Distribution::K3s | Distribution::Rke2 => vec![socket],
         Distribution::K0s => vec![
-            ("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml".to_owned()),
+            ("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml".into()),
             socket,
-            ("RUNTIME_EXECUTABLE_PATH", "/var/lib/k0s/bin/containerd".to_owned()),
+            ("RUNTIME_EXECUTABLE_PATH", "/var/lib/k0s/bin/containerd".into()),
         ],
         Distribution::MicroK8s => vec![
-            ("CONTAINERD_CONFIG", "/var/snap/microk8s/current/args/containerd-template.toml".to_owned()),
+            ("CONTAINERD_CONFIG", "/var/snap/microk8s/current/args/containerd-template.toml".into()),
             socket,
-            ("RUNTIME_CONFIG_SOURCE", "file=/var/snap/microk8s/current/args/containerd.toml".to_owned()),
+            ("RUNTIME_CONFIG_SOURCE", "file=/var/snap/microk8s/current/args/containerd.toml".into()),
         ],
         Distribution::K8sSnap | Distribution::Containerd => {
-            vec![("CONTAINERD_CONFIG", runtime.config.display().to_string()), socket]
+            vec![("CONTAINERD_CONFIG", CommandText::path(&runtime.config, "FILE")), socket]
         }
     }
 }

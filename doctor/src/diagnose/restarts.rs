@@ -4,6 +4,7 @@
 use super::Case;
 use crate::finding::{Finding, Id, Severity};
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
+use peermem_gate::remedy::CommandText;
 
 /// In seconds. kubelet waits five minutes at most before it starts a container again.
 const BACK_OFF: i64 = 10 * 60;
@@ -15,8 +16,8 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
         let times = container.restart.map_or_else(String::new, |count| format!(" (restarted {count} times)"));
         let seen = format!("{}{times}", trouble.line);
         Finding::new(Id::ContainerRestarts, trouble.path.display(), seen)
-            .word("container", &container.name)
-            .word("pod", format!("-n {} {}", pod.namespace, pod.name))
+            .word("container", CommandText::plain(&container.name, "CONTAINER"))
+            .word("pod", CommandText::pod(&pod.namespace, &pod.name))
     });
     findings.collect()
 }

@@ -9,6 +9,7 @@ mod table;
 
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::Evidence;
+use peermem_gate::remedy::CommandText;
 use peermem_gate::remedy::{Fact, Facts};
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -123,7 +124,7 @@ impl Finding {
 
     /// The same, with the text for a word in its steps' braces.
     #[must_use]
-    pub fn word(mut self, name: &'static str, text: impl Into<String>) -> Self {
+    pub fn word(mut self, name: &'static str, text: impl Into<CommandText>) -> Self {
         self.facts = self.facts.word(name, text);
         self
     }

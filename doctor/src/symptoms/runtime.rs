@@ -30,9 +30,11 @@ pub enum Distribution {
     CriO,
 }
 
-impl fmt::Display for Distribution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Distribution {
+    /// The name that its makers use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Containerd => "containerd",
             Self::K3s => "k3s",
             Self::Rke2 => "RKE2",
@@ -40,7 +42,13 @@ impl fmt::Display for Distribution {
             Self::MicroK8s => "MicroK8s",
             Self::K8sSnap => "Canonical Kubernetes",
             Self::CriO => "CRI-O",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
