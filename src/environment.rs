@@ -283,12 +283,15 @@ impl Surface {
     }
 }
 
-/// Kubernetes sets `SERVICE_` and `PORT` variables for a Service named peermem-gate.
+/// What is no mirror: Kubernetes sets such variables for a Service named peermem-gate or peermem-gate-metrics.
 fn is_injected(mirror: &str) -> bool {
-    mirror == "DISABLED"
-        || mirror.starts_with("SERVICE_")
-        || mirror.starts_with("PORT")
-        || TOLD_TO_BUILDERS.contains(&mirror)
+    // The dash before a longer name, or before the words themselves.
+    let name = format!("_{mirror}");
+    let is_of_service = name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.ends_with("_PORT")
+        || name.contains("_PORT_");
+    mirror == "DISABLED" || is_of_service || TOLD_TO_BUILDERS.contains(&mirror)
 }
 
 fn mirrored_by<'a>(mirror: &str, verb: &'a Command) -> Option<&'a Arg> {

@@ -408,6 +408,13 @@ fn variables_that_services_inject_are_accepted() {
         ("PEERMEM_GATE_PORT", "tcp://10.0.0.1:80"),
         ("PEERMEM_GATE_PORT_80_TCP", "tcp://10.0.0.1:80"),
         ("PEERMEM_GATE_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("PEERMEM_GATE_METRICS_SERVICE_HOST", "10.0.0.1"),
+        ("PEERMEM_GATE_METRICS_SERVICE_PORT", "9400"),
+        ("PEERMEM_GATE_METRICS_SERVICE_PORT_HTTP_METRICS", "9400"),
+        ("PEERMEM_GATE_METRICS_PORT", "tcp://10.0.0.1:9400"),
+        ("PEERMEM_GATE_METRICS_PORT_9400_TCP", "tcp://10.0.0.1:9400"),
+        ("PEERMEM_GATE_METRICS_PORT_9400_TCP_PROTO", "tcp"),
+        ("PEERMEM_GATE_A_B_PORT_9400_UDP_PORT", "9400"),
         ("PEERMEM_GATE_NO_YIELD", "true"),
         ("PEERMEM_GATE_UNLOAD_ON_EXIT", "true"),
         ("PEERMEM_GATE_MODPROBE", "/sbin/modprobe"),
@@ -417,6 +424,9 @@ fn variables_that_services_inject_are_accepted() {
         assert_accepted(check().env(name, value));
     }
     assert_accepted(wait().env("PEERMEM_GATE_FORMAT", "json"));
+    for name in ["METRICS_SERVICE", "METRICS_PORTS", "SERVICE_HOSTS", "SERVICEPORT"] {
+        assert_refused(wait().env(format!("PEERMEM_GATE_{name}"), "x"), name);
+    }
     for name in ["TIMEOUT", "SETTLE", "SUSPECT_HOLD", "HEARTBEAT", "TERMINATION_LOG", "METRICS_FILE"] {
         assert_accepted(check().env(format!("PEERMEM_GATE_{name}"), "5s"));
     }
