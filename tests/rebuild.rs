@@ -622,6 +622,23 @@ fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
     assert_eq!(place.makes(), 2);
 }
 
+/// A pipe holds up nobody, and without a record of failures a sidecar would build without end.
+fn records_that_are_pipes_hang_nothing_and_let_no_sidecar_build() {
+    let Some(place) = Place::new() else { return };
+    let records = place.node.path("var/lib/peermem-gate");
+    fs::create_dir_all(&records).expect("a directory");
+    for name in ["tried", "installed"] {
+        let path = records.join(format!("{name}.{KERNEL}"));
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    }
+    let (ends, said) = place.rebuild(&["--dry-run"]);
+    assert_eq!(ends, 0, "{said}");
+    let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
+    let line = keep.logs("AlreadyTried");
+    assert!(line.to_string().contains("it is not a regular file"), "{line}");
+    assert_eq!(place.makes(), 0);
+}
+
 fn keep_told_to_end_ends_a_build_at_once() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
@@ -820,6 +837,7 @@ fn main() -> ExitCode {
         nothing_is_rebuilt_before_everything_else_has_settled,
         keep_rebuilds_for_each_mofed_and_loads_again,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,
+        records_that_are_pipes_hang_nothing_and_let_no_sidecar_build,
         keep_told_to_end_ends_a_build_at_once,
         the_driver_toolkit_is_told_to_build_again_once_for_each_mofed,
         nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other

@@ -223,6 +223,7 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rebuild::record::Installed;
 
     fn collect(bytes: &[u8]) -> (Vec<Vec<u8>>, Ended) {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -249,6 +250,21 @@ mod tests {
         let (all, ended) = collect(&bytes);
         assert_eq!((all.len(), ended), (2, Ended::Whole));
         assert_eq!(all[1], b"next");
+    }
+
+    #[test]
+    fn a_record_that_is_a_fifo_or_a_link_to_one_cannot_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        let path = Installed::path(root.path(), "6.1.0");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let read = || record::<Installed>(root.path(), "6.1.0");
+        assert_eq!(read(), Ok(None));
+        let fifo = root.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::os::unix::fs::symlink("/fifo", &path).unwrap();
+        assert_eq!(read().unwrap_err().why, "it is not a regular file");
+        std::fs::rename(&fifo, &path).unwrap();
+        assert_eq!(read().unwrap_err().why, "it is not a regular file");
     }
 
     #[test]

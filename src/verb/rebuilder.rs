@@ -48,9 +48,11 @@ fn material(places: &Places, seen: &Observation) -> Material {
     let mut material = probe::material(places, seen);
     let (root, release) = (material.driver_root.as_path(), seen.kernel.release.as_str());
     material.foreign = build_dir::foreign(root, release);
-    let tried: Option<FailedBuild> = record(root, release).ok().flatten();
-    let tried = tried.filter(|tried| tried.pair == material.pair);
-    material.tried = tried.map(|tried| tried.why);
+    material.tried = match record::<FailedBuild>(root, release) {
+        Ok(tried) => tried.filter(|tried| tried.pair == material.pair).map(|tried| tried.why),
+        // Without the record of a failure there would be no end of attempts.
+        Err(why) => Some(format!("whether a build failed before is unknown: {why}")),
+    };
     material
 }
 
