@@ -283,7 +283,7 @@ impl Surface {
     }
 }
 
-/// What is no mirror: Kubernetes sets such variables for a Service named peermem-gate or peermem-gate-metrics.
+/// Variables that are not mirrors: Kubernetes sets them for Services such as peermem-gate and peermem-gate-metrics.
 fn is_injected(mirror: &str) -> bool {
     // The dash before a longer name, or before the words themselves.
     let name = format!("_{mirror}");

@@ -5,21 +5,45 @@
 
 mod wrap;
 
+use serde::Serialize;
 use std::borrow::Cow;
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 
 pub use wrap::{Measure, ONE_COLUMN, Room, wrapped};
 
-/// `text` with every such character shown as an escape: `\n`, `\u{1b}`.
+/// `text` with every such character shown as an escape: `\n`, `\u{1b}`. Passwords in URLs are left out.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
+    escaped_by(text, |c, shown| shown.extend(c.escape_default()))
+}
+
+/// A JSON text with every such character in its strings as JSON escapes it, except those that JSON itself escapes.
+#[must_use]
+pub fn json_escaped(json: &str) -> Cow<'_, str> {
+    escaped_by(json, |c, shown| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// A value as JSON on one line, fit to be shown.
+///
+/// # Errors
+/// As `serde_json`'s.
+pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(json_escaped(&serde_json::to_string(value)?).into_owned())
+}
+
+fn escaped_by(text: &str, escape: fn(char, &mut String)) -> Cow<'_, str> {
+    let text = without_passwords(text);
     if !text.contains(is_deceptive) {
-        return Cow::Borrowed(text);
+        return text;
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         if is_deceptive(c) {
-            shown.extend(c.escape_default());
+            escape(c, &mut shown);
         } else {
             shown.push(c);
         }
@@ -27,10 +51,36 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters, line separators, marks of direction, and characters without a width.
+/// `https://USER:PASSWORD@HOST` as `https://***@HOST` (RFC 3986, 3.2.1): logs have such URLs of proxies and
+/// repositories.
+fn without_passwords(text: &str) -> Cow<'_, str> {
+    const SCHEME_END: &str = "://";
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(SCHEME_END) {
+        let (before, behind) = rest.split_at(at + SCHEME_END.len());
+        let ends = |c: char| c.is_whitespace() || c.is_control() || "/?#\"'<>`".contains(c);
+        let authority = &behind[..behind.find(ends).unwrap_or(behind.len())];
+        shown += before;
+        rest = behind;
+        if let Some(at) = authority.rfind('@') {
+            shown += "***";
+            rest = &behind[at..];
+        }
+    }
+    shown += rest;
+    if shown == text { Cow::Borrowed(text) } else { Cow::Owned(shown) }
+}
+
+/// Control characters, line separators, marks of direction, and characters without a width: Unicode's Cc, Cf, Zl, Zp.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}'
+            | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0001}'..='\u{e007f}')
 }
 
 /// Labels left of a text: on its first line, and on the lines that it is wrapped to. Both are
@@ -180,6 +230,30 @@ mod tests {
         page.line("one\ntwo");
         page.entry(&Lead::new(2, "seen ").coloured(Some("31")), "\u{1b}[2Jx");
         assert_eq!(page.into_text(), "one\\ntwo\n\u{1b}[31m  seen \u{1b}[0m\\u{1b}[2Jx\n");
+    }
+
+    #[test]
+    fn json_has_no_character_that_turns_the_text_around_it() {
+        let text = "a\u{202e}b\u{9b}c\u{7f}\u{e0041}\u{ad}\n\"é";
+        let shown = json(&text).unwrap();
+        assert_eq!(shown, r#""a\u202eb\u009bc\u007f\udb40\udc41\u00ad\n\"é""#);
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text, "a machine reads what was there");
+    }
+
+    #[test]
+    fn passwords_in_urls_are_left_out() {
+        for (text, shown) in [
+            ("E: https://user:s3cret@repo.example/x failed", "E: https://***@repo.example/x failed"),
+            ("http://token@h, ftp://a:b@c:d@e/f@g", "http://***@h, ftp://***@e/f@g"),
+            ("proxy=\"http://u:p@h:3128\"", "proxy=\"http://***@h:3128\""),
+            ("http://", "http://"),
+        ] {
+            assert_eq!(escaped(text), shown);
+            assert_eq!(json_escaped(text), shown);
+        }
+        for plain in ["https://repo.example/a@b", "user@host", "tcp://10.0.0.1:80", "a://b c@d"] {
+            assert!(matches!(escaped(plain), Cow::Borrowed(same) if same == plain), "{plain}");
+        }
     }
 
     #[test]

@@ -131,3 +131,16 @@ fn without_the_operator_nobody_has_said_no() {
     let hidden = with(without_mofed(), 700, "driver-manager", "").without("proc/2");
     assert_eq!(look(&hidden).reason("RdmaRequested"), "Requested");
 }
+
+#[test]
+fn a_name_that_turns_the_text_around_it_reaches_nobody_as_it_is() {
+    let node = Node::ready();
+    let mut check = node.check();
+    let said = output(check.args(["--format", "json"]).env("NODE_NAME", "gpu-1\u{202e}\u{ad}"));
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert!(text.contains(r#""node":"gpu-1\u202e\u00ad""#), "{text}");
+    let mut refused = node.check();
+    let said = output(refused.args(["--log-format", "json", "--mofed-version", "https://me:secret@h/x"]));
+    let text = String::from_utf8(said.stderr).unwrap();
+    assert!(text.contains("https://***@h/x") && !text.contains("secret"), "{text}");
+}

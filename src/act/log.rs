@@ -5,8 +5,9 @@ use super::log_writer;
 use crate::cli::{Format, LogArgs};
 use crate::clock;
 use crate::gate::{Level, Line};
-use crate::text::{Page, escaped};
+use crate::text::{Page, escaped, json_escaped};
 use humantime::format_rfc3339_micros;
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// To be called once. Lines stamp themselves in UTC.
@@ -16,10 +17,9 @@ pub fn start(args: &LogArgs) {
         .with_target(false)
         // It would say so on the standard error that has just failed, and panic when that fails.
         .log_internal_errors(false);
-    let builder = builder.with_writer(|| LineWriter);
     match args.log_format {
-        Format::Text => builder.with_ansi(false).init(),
-        Format::Json => builder.json().flatten_event(true).init(),
+        Format::Text => builder.with_writer(|| LineWriter(escaped)).with_ansi(false).init(),
+        Format::Json => builder.with_writer(|| LineWriter(json_escaped)).json().flatten_event(true).init(),
     }
     log_writer::set_left_out(match args.log_format {
         Format::Text => left_out,
@@ -28,12 +28,12 @@ pub fn start(args: &LogArgs) {
 }
 
 /// One write is one line: tracing-subscriber gives it whole.
-struct LineWriter;
+struct LineWriter(fn(&str) -> Cow<'_, str>);
 
 impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line));
-        log_writer::write(format!("{}\n", escaped(&text)).as_bytes());
+        log_writer::write(format!("{}\n", (self.0)(&text)).as_bytes());
         Ok(line.len())
     }
 

@@ -6,7 +6,7 @@ use super::{Keep, State};
 use crate::judge::swap::Presence;
 use crate::report::style::Style;
 use crate::report::{self, Report, SCHEMA};
-use crate::text::Page;
+use crate::text::{Page, json_escaped};
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Outcome, Verdict};
 use serde::{Deserialize, Serialize};
@@ -144,9 +144,9 @@ impl Stored {
         match serde_json::from_str(text) {
             Ok(serde_json::Value::Object(mut all)) if outcome != self.verdict.outcome => {
                 all.insert("verdict".to_owned(), serde_json::json!(outcome));
-                serde_json::Value::Object(all).to_string() + "\n"
+                json_escaped(&serde_json::Value::Object(all).to_string()).into_owned() + "\n"
             }
-            _ => text.to_owned(),
+            _ => text.lines().map(|line| json_escaped(line).into_owned() + "\n").collect(),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::consumer::{self, Consumer};
 use crate::judge::next_build::NextBuild;
 use crate::node::Node;
 use crate::observation::Kernel;
-use crate::text::{Lead, Page};
+use crate::text::{Lead, Page, json, json_escaped};
 use crate::verdict::{Outcome, Verdict};
 use serde::Serialize;
 use std::fmt::Write;
@@ -77,7 +77,7 @@ impl<'a> Report<'a> {
     /// # Errors
     /// None for these types; the signature is serde's.
     pub fn json(&self) -> serde_json::Result<String> {
-        serde_json::to_string(self)
+        json(self)
     }
 
     /// The headline, a line for each condition, and what a person must do.
@@ -152,7 +152,7 @@ impl Doubt<'_> {
         let report = serde_json::json!({
             "schema": SCHEMA, "verdict": Outcome::Unknown, "conditions": [], "message": self.message,
         });
-        format!("{report}\n")
+        json_escaped(&report.to_string()).into_owned() + "\n"
     }
 }
 

@@ -9,6 +9,7 @@ use crate::keep::status::{self, StatusFile, Summary};
 use crate::keep::{Keep, State};
 use crate::probe;
 use crate::report::{self, Report};
+use crate::text::json;
 use crate::time::BootTime;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -79,7 +80,7 @@ impl<'a> Publisher<'a> {
                 keep: Summary::of(keep, &self.holders.0, self.heartbeat, now()),
             };
             // None of our types fails.
-            let text = serde_json::to_string(&status).unwrap_or_default() + "\n";
+            let text = json(&status).unwrap_or_default() + "\n";
             file.publish(&text);
         }
     }

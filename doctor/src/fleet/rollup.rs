@@ -116,7 +116,7 @@ impl Rollup {
     /// # Errors
     /// None for these types; the signature is serde's.
     pub fn json(&self) -> serde_json::Result<String> {
-        serde_json::to_string(self)
+        peermem_gate::text::json(self)
     }
 
     /// The same, with more causes.

@@ -66,7 +66,7 @@ impl<'a> Diagnosis<'a> {
     /// # Errors
     /// None for these types; the signature is serde's.
     pub fn json(&self) -> serde_json::Result<String> {
-        serde_json::to_string(self)
+        peermem_gate::text::json(self)
     }
 
     /// The verdict, all findings, the chain, the runtimes, and every condition.

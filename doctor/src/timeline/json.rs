@@ -130,7 +130,7 @@ impl Timeline {
     /// As `serde_json`'s.
     pub fn json(&self) -> serde_json::Result<String> {
         let verdict = &self.verdict;
-        serde_json::to_string(&ShownTimeline {
+        peermem_gate::text::json(&ShownTimeline {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             node: self.node.as_deref(),
