@@ -288,7 +288,19 @@ mod tests {
         let crowd: Vec<_> = (1000..3000).map(|pid| (pid, "nvidia-driver", ALL)).collect();
         let tree =
             node(&[&crowd[..], &[(900, "entrypoint.sh", ALL), (3500, "nvidia-toolkit", ALL)]].concat(), None);
+        // As long as a command line and an environment may be.
+        for pid in 1000..1200 {
+            std::fs::write(tree.path().join(format!("{pid}/cmdline")), "a\0".repeat(64 * 1024)).unwrap();
+            let environ = "X=y\0".repeat(50_000) + "NODE_NAME=n1\0";
+            std::fs::write(tree.path().join(format!("{pid}/environ")), environ).unwrap();
+        }
         let processes = read(tree.path(), None);
+        assert!(processes.all().all(|process| process.arguments.len() <= ARGUMENTS));
+        let fat = processes.first(crate::survey::process::Role::Driver).unwrap();
+        assert_eq!(
+            (fat.variable("NODE_NAME"), fat.environment.as_ref().unwrap().as_ref().unwrap().len()),
+            (Some("n1"), 1)
+        );
         let pids: Vec<_> = processes.all().map(|process| process.pid).collect();
         let oldest = (1000..1000 + u32::try_from(OF_A_ROLE).unwrap()).chain([3500]);
         assert_eq!(pids, oldest.collect::<Vec<_>>());
