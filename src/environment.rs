@@ -28,7 +28,7 @@ const TOLD_TO_BUILDERS: [&str; 8] =
 const WITHOUT_LAST_WORDS: &str = "check";
 
 /// The mirrors of peermem-doctor's own options. A pod may run both programs with one environment.
-const OF_DOCTOR: [&str; 4] = ["NODE", "NODES", "SINCE", "VERBOSE"];
+const OF_DOCTOR: [&str; 5] = ["NODE", "NODES", "OPERATOR_NAMESPACE", "SINCE", "VERBOSE"];
 
 /// A program's command line, and what is known of the options that it does not have.
 #[derive(Debug)]

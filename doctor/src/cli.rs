@@ -84,6 +84,15 @@ pub enum Picture {
 }
 
 #[derive(Debug, Args)]
+pub struct OperatorArgs {
+    /// Another namespace of an operator; a list, or repeated
+    #[arg(long = "operator-namespace", value_name = "NAME", value_delimiter = ',', value_parser = namespace, long_help = "Another namespace of an operator, whose pods' words count; a list, or repeated.
+
+The usual ones are known, and those in which an operator's privileged process lives.")]
+    pub namespaces: Vec<String>,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("doctor"))]
 pub struct DoctorArgs {
     /// How to report
@@ -97,6 +106,8 @@ pub struct DoctorArgs {
     pub root: Option<PathBuf>,
     #[command(flatten)]
     pub node: NodeArgs,
+    #[command(flatten)]
+    pub operators: OperatorArgs,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -120,6 +131,8 @@ pub struct FleetArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,
+    #[command(flatten)]
+    pub operators: OperatorArgs,
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -146,7 +159,17 @@ pub struct TimelineArgs {
     #[arg(long, value_name = "DIR", value_parser = directory)]
     pub proc: Option<PathBuf>,
     #[command(flatten)]
+    pub operators: OperatorArgs,
+    #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// A namespace's name, as the API server takes it.
+fn namespace(text: &str) -> Result<String, String> {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = !text.is_empty() && text.len() <= 63 && text.bytes().all(is_allowed);
+    let is_name = is_name && !text.starts_with('-') && !text.ends_with('-');
+    is_name.then(|| text.to_owned()).ok_or_else(|| format!("{text:?} is no namespace, like gpu-operator"))
 }
 
 /// A moment with a zone, or a duration before the end.

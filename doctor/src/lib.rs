@@ -21,6 +21,7 @@ pub mod finding;
 pub mod fleet;
 pub mod help;
 pub mod log;
+pub mod operators;
 pub mod probe;
 pub mod record;
 pub mod report;

@@ -407,11 +407,16 @@ fn cluster() -> Value {
 }
 
 fn rollup_with(cluster: &str, reports: &str) -> (i32, Value) {
+    rollup_of(&[], cluster, reports)
+}
+
+fn rollup_of(options: &[&str], cluster: &str, reports: &str) -> (i32, Value) {
     let directory = tempfile::tempdir().unwrap();
     let [nodes, lines] = ["nodes", "reports"].map(|name| directory.path().join(name));
     fs::write(&nodes, cluster).unwrap();
     fs::write(&lines, reports).unwrap();
-    let output = output(gate().args(["fleet", "--format", "json", "--nodes"]).arg(nodes).arg(lines));
+    let output =
+        output(gate().args(["fleet", "--format", "json"]).args(options).arg("--nodes").arg(nodes).arg(lines));
     let json = serde_json::from_slice(&output.stdout);
     (code(output.status), json.unwrap_or_else(|error| panic!("{error}: {output:?}")))
 }
@@ -438,6 +443,34 @@ fn the_clusters_nodes_and_pods_tell_what_reports_cannot() {
             .contains("nvidia.com/gpu.deploy.driver=paused-for-driver-upgrade")
     );
     assert_eq!((code, &rollup["without_report"], &rollup["nodes"]), (1, &json!(1), &json!(5)));
+}
+
+/// A user's pod may have a container of any name, but neither an operator's namespace nor its privileges.
+fn a_users_pod_is_no_driver_pod() {
+    let all = lines(&["n-1", "n-2", "n-3", "n-5", "n-6"].map(ready));
+    let honest = cluster();
+    let with = |pod: &Value| {
+        let mut cluster = honest.clone();
+        cluster["items"].as_array_mut().unwrap().push(pod.clone());
+        cluster.to_string()
+    };
+    let mut lie = json!({
+        "kind": "Pod", "metadata": {"name": "web-0", "namespace": "team-a"},
+        "spec": {"nodeName": "n-4", "containers": [{"name": "nvidia-driver-ctr"}]},
+    });
+    let (_, before) = rollup_with(&honest.to_string(), &all);
+    let (_, after) = rollup_with(&with(&lie), &all);
+    assert_eq!(after["causes"], before["causes"]);
+    let (_, named) = rollup_of(&["--operator-namespace", "team-b,team-a"], &with(&lie), &all);
+    lie["spec"]["containers"][0]["securityContext"] = json!({"privileged": true});
+    let (_, privileged) = rollup_with(&with(&lie), &all);
+    for rollup in [named, privileged] {
+        let missing = json!("DriverPodMissing");
+        let causes = rollup["causes"].as_array().unwrap();
+        assert!(causes.iter().all(|cause| cause["id"] != missing), "it is n-4's driver pod: {rollup:#}");
+    }
+    let (code, said) = refusal(gate().args(["fleet", "--operator-namespace", "Team A"]));
+    assert!(code == 2 && said.contains("is no namespace"), "{code}: {said}");
 }
 
 fn a_node_without_a_report_may_be_in_any_state() {
@@ -485,6 +518,7 @@ fn main() -> ExitCode {
         what_reports_say_is_shown_and_not_obeyed,
         a_cause_counts_once_for_a_node,
         the_clusters_nodes_and_pods_tell_what_reports_cannot,
+        a_users_pod_is_no_driver_pod,
         a_node_without_a_report_may_be_in_any_state,
         a_list_that_is_none_is_refused
     ]

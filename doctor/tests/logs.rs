@@ -7,6 +7,7 @@ mod support;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use peermem_doctor::log::{Form, LogEvent, LogMatch, LogSource, LogSources, scan};
+use peermem_doctor::operators::Operators;
 use peermem_doctor::probe::logs::{Limits, read};
 use peermem_doctor::symptoms::logs::Logs;
 use peermem_gate::observation::Unreadable;
@@ -68,7 +69,7 @@ impl Node {
     }
 
     fn read_within(&self, limits: &Limits) -> Logs {
-        read(self.root.path(), &self.path("proc"), false, limits)
+        read(self.root.path(), &self.path("proc"), false, limits, &Operators::default())
     }
 }
 
@@ -430,7 +431,7 @@ fn unreadable_for_nobody(root: &Path) -> Option<Vec<Unreadable>> {
 fn child_reads(root: &Path) {
     let before = high_water();
     let begun = Instant::now();
-    let logs = read(root, &root.join("proc"), false, &Limits::LOOK);
+    let logs = read(root, &root.join("proc"), false, &Limits::LOOK, &Operators::default());
     let (took, grown) = (begun.elapsed(), high_water() - before);
     let read = serde_json::json!({
         "unreadable": logs.unreadable, "ms": took.as_millis(), "kib": grown, "said": logs.matches.len(),
@@ -495,7 +496,7 @@ fn ten_thousand_logs_cost_no_more_than_the_newest() {
     }
     let logs = node.read();
     assert_eq!(logs.files.len(), 4);
-    assert_eq!((logs.pods.len(), logs.left_out.pods), (1000, 4002));
+    assert_eq!((logs.pods.len(), logs.left_out.pods), (2, 4002));
     assert!(logs.pods.iter().any(|pod| pod.name.starts_with("mofed")), "the operators' come first");
     let measured = measured(&node);
     assert!(measured["ms"].as_u64().unwrap() < SLOW, "{measured}");
@@ -554,12 +555,15 @@ fn nothing_is_there_and_nothing_is_wrong() {
 
 /// The ring is this machine's, whatever the tree is.
 fn the_ring_is_read_where_it_may_be() {
-    let logs = read(Path::new("/nowhere"), Path::new("/proc"), true, &Limits::LOOK);
+    let logs = read(Path::new("/nowhere"), Path::new("/proc"), true, &Limits::LOOK, &Operators::default());
     let ring = logs.files.iter().any(|file| file.path == Path::new("/dev/kmsg"));
     let refused = logs.unreadable.iter().any(|unreadable| unreadable.path == Path::new("/dev/kmsg"));
     assert!(ring || refused || !Path::new("/dev/kmsg").exists());
     assert!(logs.booted.is_some());
-    assert_eq!(read(Path::new("/nowhere"), Path::new("/nowhere"), false, &Limits::LOOK), Logs::default());
+    assert_eq!(
+        read(Path::new("/nowhere"), Path::new("/nowhere"), false, &Limits::LOOK, &Operators::default()),
+        Logs::default()
+    );
 }
 
 /// The table holds our own words; this holds the table to them.

@@ -209,6 +209,56 @@ fn comments_too_wide() -> Vec<(String, String)> {
     lines
 }
 
+/// A line of a log, and so perhaps a user, decides what a step is about. None may lower a protection of the node.
+const PROTECTIONS: [&str; 30] = [
+    "aa-disable",
+    "aa-teardown",
+    "allow_unsafe_interrupts",
+    "apparmor=0",
+    "bpf_jit_harden",
+    "chmod 777",
+    "chmod a+",
+    "disable secure boot",
+    "disable-validation",
+    "enforcing=0",
+    "firewalld",
+    "iommu=off",
+    "iptables",
+    "kptr_restrict",
+    "lockdown=",
+    "mitigations=",
+    "modules_disabled",
+    "nokaslr",
+    "perf_event_paranoid",
+    "permissive",
+    "ptrace_scope",
+    "rp_filter",
+    "seccomp",
+    "secure boot off",
+    "selinux=0",
+    "setenforce",
+    "sig_enforce",
+    "ufw ",
+    "unconfined",
+    "unprivileged_bpf",
+];
+
+#[test]
+fn no_step_of_any_remedy_lowers_a_protection_of_the_node() {
+    let mut steps: Vec<_> = program().into_iter().filter(|(place, _)| place.ends_with("remedies")).collect();
+    for path in documents() {
+        steps.extend(remedies_in_code(&read(&path)).into_iter().map(|step| (path.clone(), step)));
+    }
+    // Its steps are no rows of a table.
+    steps.push(("fleet".to_owned(), read("doctor/src/fleet/cluster.rs")));
+    assert!(steps.len() > 400, "steps are missing: {}", steps.len());
+    for (place, step) in steps {
+        let step = step.to_lowercase();
+        let lowered = PROTECTIONS.iter().find(|protection| step.contains(**protection));
+        assert_eq!(lowered, None, "{place}: {step}");
+    }
+}
+
 /// Every answer begins with one word: the verdict, or for `check`, whose cause comes first, the reason.
 #[test]
 fn an_answer_begins_with_one_verdict() {
@@ -294,6 +344,14 @@ fn first_verb(remedy: &str) -> Option<&'static str> {
 fn remedies_in(text: &str) -> Vec<String> {
     let is_remedy = |item: &String| item.starts_with("**Do**: ");
     prose(text).into_iter().filter(is_remedy).map(|item| item.replace("**Do**: ", "")).collect()
+}
+
+/// The same with their commands.
+fn remedies_in_code(text: &str) -> Vec<String> {
+    text.split("**Do**: ")
+        .skip(1)
+        .map(|step| step.split("\n\n").next().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Paragraphs, items of lists and cells of tables, each in one line; code and headings are left out.

@@ -28,7 +28,7 @@ fn drawn(tree: &Tree) -> Timeline {
 }
 
 fn drawn_since(tree: &Tree, since: Since) -> Timeline {
-    let history = only(gathered(&[tree.root().to_owned()]), None).expect("one node");
+    let history = only(gathered(&[tree.root().to_owned()], &[]), None).expect("one node");
     Timeline::new(history, since)
 }
 
@@ -78,7 +78,7 @@ fn the_incident_is_redrawn() {
     json["version"] = "".into();
     golden("incident.json", &(serde_json::to_string_pretty(&json).expect("JSON") + "\n"));
     let incident = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timelines/incident");
-    let narrow = Timeline::new(gathered(&[incident]), Since::Boot).text(80);
+    let narrow = Timeline::new(gathered(&[incident], &[]), Since::Boot).text(80);
     golden("incident.80.txt", &narrow);
     for (text, columns) in [(drawn("text"), 100), (narrow, 80)] {
         assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
@@ -150,9 +150,13 @@ fn a_pod_of_anybodys_is_no_event() {
     let refused = "kuberuntime_sandbox.go:72] \"Failed to create sandbox for pod\" \
         err=\"failed to find plugin \\\"ib-sriov\\\" in path [/opt/cni/bin]\" pod=\"default/x\"";
     let unshared = "pod_workers.go:1301] \"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" \
-        for \\\"nvidia-driver-ctr\\\" with CreateContainerError: it is not a shared mount\" pod=\"x/y\"";
-    tree.write("var/log/syslog", kubelet(refused) + &kubelet(unshared));
-    assert_eq!(logged(&drawn(&tree)), [LogEvent::MountNotShared]);
+        for \\\"nvidia-driver-ctr\\\" with CreateContainerError: \\\"failed to generate spec: path \\\\\\\"/run\\\\\\\" is mounted on \
+        \\\\\\\"/\\\\\\\" but it is not a shared mount\\\"\" pod=";
+    let [ours, theirs] = ["gpu-operator", "team-a"].map(|namespace| format!("{unshared}\"{namespace}/y\""));
+    tree.write("var/log/syslog", kubelet(refused) + &kubelet(&ours) + &kubelet(&theirs));
+    let timeline = drawn(&tree);
+    assert_eq!(logged(&timeline), [LogEvent::MountNotShared]);
+    assert_eq!(timeline.events[0].count, 1);
 }
 
 #[test]
@@ -316,7 +320,11 @@ fn files_and_processes_of_a_node_have_times_too() {
         tree.write(&path, "");
         tree.touch(&path, seconds);
     }
-    tree.write(&format!("var/log/pods/gpu-operator_driver_{GPU}/nvidia-driver-ctr/0.log"), "");
+    tree.write(&format!("var/log/pods/gpu-operator_nvidia-driver_{GPU}/nvidia-driver-ctr/0.log"), "");
+    // Anybody may have a volume of that name.
+    let theirs = "00000000-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+    tree.write(&format!("var/log/pods/team-a_web-0_{theirs}/web/0.log"), "");
+    tree.write(&format!("{}/driver_built", volume.replace(GPU, theirs)), "");
     tree.write("proc/stat", format!("btime {}\n", files::START - 100));
     tree.write("proc/sys/kernel/hostname", "gpu-1\n");
     tree.write("proc/2/comm", "kthreadd\n");

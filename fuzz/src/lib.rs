@@ -6,6 +6,7 @@ mod node;
 
 use peermem_doctor::fleet::{Cluster, Fleet};
 use peermem_doctor::log::{Form, LogSource, LogSources, scan, trouble};
+use peermem_doctor::operators::Operators;
 use peermem_doctor::probe::gathered;
 use peermem_doctor::probe::runtime::settings;
 use peermem_doctor::record;
@@ -112,7 +113,8 @@ pub fn fleet(data: &[u8]) {
 
 /// A list of nodes and pods, beside the report of one node.
 pub fn cluster(data: &[u8]) {
-    let Ok(cluster) = serde_json::from_reader::<_, Cluster>(data) else { return };
+    let mut list = serde_json::Deserializer::from_reader(data);
+    let Ok(cluster) = Cluster::read(&mut list, &Operators::default()) else { return };
     let mut fleet = Fleet::default();
     fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);
     let rollup = fleet.rollup_in(&cluster);
@@ -162,7 +164,7 @@ pub fn timeline(data: &[u8]) {
     let path = directory.join(GATHERED[usize::from(*first) % GATHERED.len()]);
     fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
     fs::write(&path, bytes).expect("a file");
-    let history = gathered(&[directory]);
+    let history = gathered(&[directory], &[]);
     fs::remove_file(&path).expect("a file");
     let Ok(history) = only(history, None) else { return };
     let timeline = Timeline::new(history, Since::default());

@@ -1147,7 +1147,7 @@ findings! {
             after [],
             [
                 "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. \
-                    A hardened BPF compiler (`sysctl net.core.bpf_jit_harden` says 2) refuses the toolkit's own.",
+                    It works on a node whose BPF compiler is hardened, too.",
                 "Update nvidia-container-toolkit (libnvidia-container).",
             ];
         ToolkitLibcTooOld: Critical, "the host's C library (glibc) is too old for the container toolkit's programs: no container with a GPU starts",

@@ -3,7 +3,8 @@
 //! and driver pods that are missing or were made without the gate. Each object is dropped once it was read.
 
 use super::rollup::{NO_REPORT, RootCause};
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use crate::operators::Operators;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -17,7 +18,7 @@ const DEPLOY: [&str; 2] = ["nvidia.com/gpu.deploy.operands", "nvidia.com/gpu.dep
 const PRE_INSTALLED: &str = "pre-installed";
 
 /// A list of nodes and pods.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug)]
 pub struct Cluster {
     items: Items,
 }
@@ -45,6 +46,8 @@ struct Item {
 struct Metadata {
     name: String,
     #[serde(default)]
+    namespace: String,
+    #[serde(default)]
     labels: BTreeMap<String, String>,
 }
 
@@ -56,38 +59,75 @@ struct Spec {
     init_containers: Vec<Value>,
 }
 
-impl<'de> Deserialize<'de> for Items {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneByOne;
-        impl<'de> Visitor<'de> for OneByOne {
-            type Value = Items;
+/// Reads a list's objects one by one.
+struct ItemReader<'a> {
+    operators: &'a Operators,
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of nodes and pods")
-            }
+impl<'de> DeserializeSeed<'de> for ItemReader<'_> {
+    type Value = Items;
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
-                let mut items = Items::default();
-                while let Some(item) = list.next_element::<Item>()? {
-                    items.take(item);
-                }
-                Ok(items)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Items, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ItemReader<'_> {
+    type Value = Items;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of nodes and pods")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Items, A::Error> {
+        let mut items = Items::default();
+        while let Some(item) = list.next_element::<Item>()? {
+            items.take(item, self.operators);
+        }
+        Ok(items)
+    }
+}
+
+/// Reads the list itself.
+struct ListReader<'a> {
+    operators: &'a Operators,
+}
+
+impl<'de> Visitor<'de> for ListReader<'_> {
+    type Value = Cluster;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of nodes and pods")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Cluster, A::Error> {
+        let mut items = None;
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "items" {
+                items = Some(map.next_value_seed(ItemReader { operators: self.operators })?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
             }
         }
-        deserializer.deserialize_seq(OneByOne)
+        let items = items.ok_or_else(|| A::Error::missing_field("items"))?;
+        Ok(Cluster { items })
     }
 }
 
 impl Items {
-    fn take(&mut self, item: Item) {
-        let Item { kind, metadata: Metadata { name, labels }, spec } = item;
+    fn take(&mut self, item: Item, operators: &Operators) {
+        let Item { kind, metadata: Metadata { name, namespace, labels }, spec } = item;
+        let is_driver = |container: &Value| {
+            let is_privileged = container["securityContext"]["privileged"] == true;
+            container["name"] == DRIVER && (operators.have(&namespace) || is_privileged)
+        };
         match kind.as_str() {
             "Node" if labels.iter().any(is_gpus) => {
                 let label = |name: &&'static str| Some((*name, labels.get(*name)?.clone()));
                 let kept_away = DEPLOY.iter().filter_map(label).find(|(_, value)| value != "true");
                 self.gpu_nodes.insert(name, kept_away);
             }
-            "Pod" if spec.containers.iter().any(|container| container["name"] == DRIVER) => {
+            "Pod" if spec.containers.iter().any(is_driver) => {
                 let mut containers = spec.init_containers.iter().chain(&spec.containers);
                 if !containers.any(is_gated) {
                     self.ungated.insert(spec.node_name.clone());
@@ -119,6 +159,15 @@ fn is_gated(container: &Value) -> bool {
 }
 
 impl Cluster {
+    /// Reads what kubectl printed. A driver pod counts in a namespace of the operators, or if its container is
+    /// privileged: a user may take the name, not the privilege.
+    ///
+    /// # Errors
+    /// When it is no such list.
+    pub fn read<'de, D: Deserializer<'de>>(list: D, operators: &Operators) -> Result<Self, D::Error> {
+        list.deserialize_map(ListReader { operators })
+    }
+
     /// The root causes, where `reported` says whether a node has a report.
     #[must_use]
     pub(super) fn causes(&self, reported: impl Fn(&str) -> bool) -> Vec<RootCause> {

@@ -5,6 +5,7 @@
 //! behind the prefix of that program's logger. A line that almost fits means nothing. [`LogScanner`] reads a log.
 
 mod boots;
+mod kubelet;
 mod pattern;
 mod prefix;
 mod rule;
@@ -13,13 +14,16 @@ mod source;
 mod table;
 mod trouble;
 
+pub use kubelet::About;
 pub use rule::{ActiveWhen, Drawn, Pattern};
 pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, scan};
 pub use source::{LogSource, LogSources};
 pub use table::{FindingRule, LogEvent, LogRule, RULES};
 pub use trouble::trouble;
 
+use crate::operators::Operators;
 use crate::stamp::Stamp;
+use kubelet::Subject;
 use prefix::LinePrefix;
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -42,6 +46,8 @@ pub struct Fit {
     pub pattern: &'static Pattern,
     /// The text of the pattern's fields; hostile, like all that comes out of a log.
     pub fields: BTreeMap<String, String>,
+    /// The pod that kubelet's line is about, `NAMESPACE/NAME`.
+    pub pod: Option<String>,
 }
 
 /// The rules of some programs.
@@ -49,6 +55,7 @@ pub struct Fit {
 pub struct RuleSet {
     sources: LogSources,
     rows: Vec<IndexedPattern>,
+    operators: Operators,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +78,13 @@ impl RuleSet {
             };
             rule.patterns.iter().filter(move |pattern| sources.contain(pattern.source)).map(row)
         });
-        Self { sources, rows: rows.collect() }
+        Self { sources, rows: rows.collect(), operators: Operators::default() }
+    }
+
+    /// With the operators of a node, whose pods kubelet's lines must be about.
+    #[must_use]
+    pub fn believing(self, operators: &Operators) -> Self {
+        Self { operators: operators.clone(), ..self }
     }
 
     /// The programs.
@@ -95,16 +108,26 @@ impl RuleSet {
             self.rows.iter().filter(|row| row.opening.is_none() || row.opening == opening).peekable();
         rows.peek()?;
         let text = smoothed(&text);
-        let has_prefix = |row: &&IndexedPattern| {
-            stripped.prefix == LinePrefix::None || row.pattern.source.prefixes().contains(&stripped.prefix)
+        let is_klogs =
+            || stripped.prefix == LinePrefix::Klog && !line.starts_with(b" ") && !line.starts_with(b"\t");
+        let has_prefix = |row: &&IndexedPattern| match row.pattern.source {
+            // What a probe prints comes line by line, indented.
+            LogSource::Kubelet => is_klogs(),
+            source => stripped.prefix == LinePrefix::None || source.prefixes().contains(&stripped.prefix),
         };
-        let rows = rows.filter(has_prefix);
+        let subject = Subject::of(&prefix::strip(line).text);
+        let counts = |row: &&IndexedPattern| {
+            row.pattern.source != LogSource::Kubelet
+                || kubelet::counts(row.event.rule().about, subject.as_ref(), &self.operators)
+        };
+        let rows = rows.filter(has_prefix).filter(counts);
         let fitting = rows.filter_map(|row| Some((row, pattern::fit(row.pattern.words, &text)?)));
         let own_words = |row: &IndexedPattern| pattern::own_words(row.pattern.words);
         let (row, fields) = fitting.max_by_key(|(row, _)| (own_words(row), Reverse(row.event)))?;
         let short = if row.pattern.source == LogSource::Kubelet { ending } else { shortened };
         let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), short(field)));
-        Some(Fit { event: row.event, pattern: row.pattern, fields: fields.collect() })
+        let pod = subject.filter(|_| row.pattern.source == LogSource::Kubelet).map(|subject| subject.pod);
+        Some(Fit { event: row.event, pattern: row.pattern, fields: fields.collect(), pod })
     }
 }
 
@@ -172,6 +195,21 @@ mod tests {
             assert_eq!(smoothed(row.words.as_bytes()), row.words.as_bytes(), "{}", row.words);
             let inner = row.words.matches("..>").count() - usize::from(row.words.ends_with("..>"));
             assert!(inner <= 1, "{}: two fields without an end take time without one", row.words);
+        }
+    }
+
+    /// kubelet repeats a pod's author. What stands behind a field that may hold anything may be his.
+    #[test]
+    fn no_words_of_kubelets_are_looked_for_behind_those_of_a_pods_author() {
+        for rule in RULES {
+            let kubelets = rule.patterns.iter().filter(|pattern| pattern.source == LogSource::Kubelet);
+            for Pattern { words, .. } in kubelets {
+                let open = words.match_indices("..>").filter(|(at, end)| at + end.len() < words.len());
+                let is_chain = |(at, _): (usize, &str)| words[..at].ends_with("<chain");
+                assert!(open.clone().all(is_chain), "{words}");
+                let is_about_pods = !words.starts_with("\"command failed\"");
+                assert_eq!(rule.about != About::Node, is_about_pods, "{words}: whose pods?");
+            }
         }
     }
 

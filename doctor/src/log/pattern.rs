@@ -2,8 +2,10 @@
 //! A pattern's words against a text: literal parts, and fields in angle brackets.
 //!
 //! `<version>` is one word; its name says what it may hold ([`may_hold`]). `<why..>` is whatever stands
-//! there, nothing included. The whole text must fit: what stands before or behind them makes it
-//! another one.
+//! there, nothing included; `<chain..>` only what is kubelet's own ([`is_chain`]). The whole text must fit: what
+//! stands before or behind them makes it another one.
+
+use super::kubelet::is_chain;
 
 /// The fields of a text that fits, by name.
 pub(super) type Fields<'t> = Vec<(&'static str, &'t [u8])>;
@@ -46,7 +48,7 @@ fn fits<'t>(words: &'static str, text: &'t [u8], fields: &mut Fields<'t>) -> boo
     };
     ends(text, next, rest.is_empty(), longest).any(|end| {
         let field = &text[..end];
-        if is_word && !may_hold(name, field) {
+        if is_word && !may_hold(name, field) || name == "chain" && !is_chain(field) {
             return false;
         }
         fields.push((name, field));

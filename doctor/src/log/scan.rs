@@ -40,6 +40,9 @@ pub struct LogMatch {
     pub line: u64,
     /// Which log, where there are several: an index.
     pub file: usize,
+    /// The pod that kubelet's line is about, `NAMESPACE/NAME`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pod: Option<String>,
 }
 
 /// The wall clock was set while a log was written: it went back, or its distance from the kernel's own clock changed.
@@ -301,10 +304,10 @@ impl ScanState {
     }
 
     fn keep(&mut self, fit: Fit, text: &[u8], at: Option<Stamp>, options: &Options<'_>) {
-        let Fit { event, pattern, fields } = fit;
+        let Fit { event, pattern, fields, pod } = fit;
         let (line, text) = (self.scanned.lines - 1, shortened(text));
         let source = pattern.source;
-        let found = LogMatch { event, source, at, until: at, count: 1, fields, text, line, file: 0 };
+        let found = LogMatch { event, source, at, until: at, count: 1, fields, text, line, file: 0, pod };
         if pattern.is_polled && self.repeat(&found) {
             return;
         }
@@ -321,7 +324,7 @@ impl ScanState {
         let since_a_step = self.kept.iter_mut().rev().take_while(|(_, is_polled)| *is_polled);
         let clock = |found: &LogMatch| found.until.map(|at| at.clock);
         let is_same = |old: &LogMatch| {
-            (old.event, old.source, clock(old)) == (new.event, new.source, clock(new))
+            (old.event, old.source, clock(old), &old.pod) == (new.event, new.source, clock(new), &new.pod)
                 && OF.iter().all(|name| old.fields.get(*name) == new.fields.get(*name))
         };
         let mut same = since_a_step.map(|(found, _)| found).filter(|found| is_same(found));
@@ -353,7 +356,7 @@ mod tests {
             format!(
                 "Aug 23 00:30:22 gpu-1 kubelet[1500]: E0823 00:30:22.000000    1500 pod_workers.go:1301] \"Error syncing \
                  pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"{container}\\\" with \
-                 RunContainerError: \\\"{}: change root failed: {}: unknown\\\"\" pod=\"x/y\"\n",
+                 RunContainerError: \\\"{}change root failed: {}: unknown\\\"\" pod=\"x/y\"\n",
                 "runc create failed: ".repeat(20),
                 end.repeat(300)
             )

@@ -2,7 +2,7 @@
 //! Every log line that is understood: a block for each event.
 //!
 //! ```text
-//! Event: "phrase for people", how it is drawn {
+//! Event: "phrase for people", how it is drawn of the pods about which kubelet's line counts {
 //!     Source "first release" "pattern" polled;                 one or more lines that mean it
 //!     => Finding while When about "field" [words] until [events];  a finding that rests on it
 //!     ~> Finding …;                                            one that counts only for minutes
@@ -14,6 +14,7 @@
 //! nothing changes. Each new pattern needs a line in `tests/log_lines` that fits and one that almost does.
 #![allow(clippy::enum_glob_use, reason = "a row is a line")]
 
+use super::kubelet::About;
 use super::rule::{ActiveWhen, Drawn, Pattern};
 use super::source::LogSource;
 use crate::finding::Id;
@@ -31,6 +32,8 @@ pub struct LogRule {
     pub phrase: &'static str,
     /// How a timeline draws it.
     pub drawn: Drawn,
+    /// The pods about which a line of kubelet's counts.
+    pub about: About,
     /// The lines that mean it.
     pub patterns: &'static [Pattern],
     /// The findings that rest on it.
@@ -97,6 +100,15 @@ macro_rules! drawn {
     };
 }
 
+macro_rules! about_pods {
+    () => {
+        About::Node
+    };
+    ($about:ident) => {
+        About::$about
+    };
+}
+
 macro_rules! about {
     () => {
         None
@@ -128,7 +140,7 @@ macro_rules! finding_rule {
 }
 
 macro_rules! log_rules {
-    ($($event:ident: $phrase:literal $(, $drawn:ident)? {
+    ($($event:ident: $phrase:literal $(, $drawn:ident)? $(of $about_pods:ident)? {
         $($source:ident $since:literal $words:literal $($polled:ident)?;)+
         $(=> $id:ident $(while $when:ident $(($argument:expr))?)? $(about $field:literal $about:tt)?
             $(until [$($until:ident),*])?;)*
@@ -146,6 +158,7 @@ macro_rules! log_rules {
             event: LogEvent::$event,
             phrase: $phrase,
             drawn: drawn!($($drawn)?),
+            about: about_pods!($($about_pods)?),
             patterns: &[$(Pattern {
                 source: LogSource::$source,
                 since: $since,
@@ -579,57 +592,57 @@ log_rules! {
         RdmaPlugin "-" "exposing \"<number>\" devices";
     }
     // kubelet.
-    ImageNotPulled: "the image of <container> cannot be pulled: <why>" {
+    ImageNotPulled: "the image of <container> cannot be pulled: <why>" of Operators {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ImagePullBackOff: <why..>";
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ErrImagePull: <why..>";
         => ImageNotPulled while Missed;
     }
-    MountNotShared: "<container> is not started: <why>it is not a shared mount" {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: <why..>it is not a shared mount<more..>";
+    MountNotShared: "<container> is not started: <place> is mounted on <mount>, which is not a shared mount" of Operators {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: \\\"<chain..>path \\\\\\\"<place>\\\\\\\" is mounted on \\\\\\\"<mount>\\\\\\\" but it is not a shared mount<more..>";
         => RunNotShared while Missed;
-        ~> RunNotShared about "why" ["\"/run"];
+        ~> RunNotShared about "place" ["/run"];
     }
-    ToolkitRootMissing: "<container> is not started: the container toolkit finds no driver root" {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>change root failed<more..>" polled;
+    ToolkitRootMissing: "<container> is not started: the container toolkit finds no driver root" of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>change root failed<more..>" polled;
         ~> ToolkitRootMissing while HostDriver;
     }
-    DeviceRulesRefused: "<container> is not started: the kernel refuses the container toolkit's device filter" {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>failed to add device rules: unable to <doing> new device filter<more..>" polled;
+    DeviceRulesRefused: "<container> is not started: the kernel refuses the container toolkit's device filter" of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>failed to add device rules: unable to <doing> new device filter<more..>" polled;
         ~> DeviceRulesRefused;
     }
-    ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>" {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>version `GLIBC_<libc>' not found<more..>" polled;
+    ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>" of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>version `GLIBC_<libc>' not found<more..>" polled;
         ~> ToolkitLibcTooOld;
     }
-    CudaNotSatisfied: "<container> is not started: its image requires CUDA <cuda>", Never {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: <why..>unsatisfied condition: cuda<cuda>, please update your driver<more..>" polled;
+    CudaNotSatisfied: "<container> is not started: its image requires CUDA <cuda>", Never of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>unsatisfied condition: cuda<cuda>, please update your driver<more..>" polled;
         ~> CudaNotSatisfied;
     }
-    CniPluginMissing: "a pod gets no network: <plugin> is not on the node", Never {
-        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>failed to find plugin \\\"<plugin>\\\" in path <more..>" polled;
+    CniPluginMissing: "a pod gets no network: <plugin> is not on the node", Never of Devices {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>failed to find plugin \\\"<plugin>\\\" in path <more..>" polled;
         ~> CniPluginMissing;
     }
-    MacvlanRefused: "a pod gets no network: the kernel refuses a macvlan", Never {
-        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>failed to create macvlan: invalid argument<more..>" polled;
+    MacvlanRefused: "a pod gets no network: the kernel refuses a macvlan", Never of Devices {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>failed to create macvlan: invalid argument<more..>" polled;
         ~> MacvlanOnInfiniband while Infiniband;
     }
-    MultusUnauthorized: "a pod gets no network: the API server rejects the token of multus", Never {
-        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>Multus: [<pod>]: error getting pod: Unauthorized<more..>" polled;
-        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<why..>Multus: [<pod>]: error waiting for pod: Unauthorized<more..>" polled;
+    MultusUnauthorized: "a pod gets no network: the API server rejects the token of multus", Never of Devices {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>Multus: [<pod>]: error getting pod: Unauthorized<more..>" polled;
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>Multus: [<pod>]: error waiting for pod: Unauthorized<more..>" polled;
         ~> MultusUnauthorized;
     }
     KubeletFailed: "kubelet ends: <why>" {
         Kubelet "-" "\"command failed\" err=\"failed to run Kubelet: <why..>" polled;
         ~> KubeletFails while Unmended(Role::Kubelet);
     }
-    StartupProbeFailed: "kubelet ends <container>: its startup probe has failed" {
+    StartupProbeFailed: "kubelet ends <container>: its startup probe has failed" of Operators {
         Kubelet "-" "\"Message for Container of pod\" containerName=\"<name>\" pod=\"<pod>\" containerMessage=\"Container <container> failed startup probe, will be restarted\"";
         => DriverStopped while Missed about "container" ["nvidia-driver-ctr"] until [DriverReady];
         => MofedStopped while Missed about "container" ["mofed-container"] until [MofedMarkerSet, MofedReady];
     }
-    CdiUnresolved: "<container> is not started: there is no CDI device <device>" {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: <why..>unresolvable CDI devices <device..>";
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: <why..>unresolvable CDI devices <device..>";
+    CdiUnresolved: "<container> is not started: there is no CDI device <device>" of Devices {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>unresolvable CDI devices <device..>";
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: \\\"<chain..>unresolvable CDI devices <device..>";
         => CdiSpecMissing while NoCdi;
     }
     // The gate.

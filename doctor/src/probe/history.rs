@@ -2,7 +2,9 @@
 //! The node's past, as far as it still shows: logs, the times of files, and when processes were started.
 
 use super::logs::{self, GatheredLogs, Limits};
+use super::operators::PodOwners;
 use crate::chain::FILES;
+use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
 use crate::timeline::{History, NodeEvent, Trace};
 use peermem_gate::PEER_MEMORY_SYMBOLS;
@@ -17,6 +19,7 @@ use peermem_gate::probe::{
 };
 use peermem_gate::survey::pod::Build;
 use peermem_gate::survey::process::{Process, Role};
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -25,17 +28,23 @@ const VALIDATIONS: &str = "/run/nvidia/validations";
 /// doca-driver-build, config.go: `OFED_BLACKLIST_MODULES_FILE`, as the host sees it.
 const BLACKLIST: &str = "/etc/modprobe.d/blacklist-ofed-modules.conf";
 
-/// The past of the node below `places.root`.
+/// The past of the node below `places.root`. `named` are namespaces of operators.
 #[must_use]
-pub fn of_node(places: &Places, name: Option<String>) -> History {
+pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> History {
     let kernel = kernel::read(&places.proc);
     let is_here = is_this_machine(&kernel);
-    let logs = logs::read(&places.root, &places.proc, is_here, &Limits::HISTORY);
     let booted = node_clock::read(&places.proc).boot.ok();
-    let mut traces = files(places, &kernel);
-    traces.extend(pods::built(&places.root).iter().flat_map(|build| built(places, build)));
-    traces.extend(peermem(places, &kernel));
     let processes = processes::read(&places.proc, booted);
+    let owners = PodOwners::read(&places.root, &processes, named);
+    let logs = logs::read(&places.root, &places.proc, is_here, &Limits::HISTORY, &owners.operators);
+    let mut traces = files(places, &kernel);
+    let is_operators = |build: &Build| {
+        let uid = build.pod_directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        owners.are_operators(uid)
+    };
+    let builds = pods::built(&places.root).into_iter().filter(is_operators);
+    traces.extend(builds.flat_map(|build| built(places, &build)));
+    traces.extend(peermem(places, &kernel));
     traces.extend(processes.0.iter().flatten().filter_map(started));
     let wall = clock::wall().duration_since(UNIX_EPOCH).ok().filter(|_| is_here);
     let now = wall.and_then(|wall| i64::try_from(wall.as_nanos()).ok()).map(|ns| Stamp::wall(ns, 1));
@@ -43,10 +52,10 @@ pub fn of_node(places: &Places, name: Option<String>) -> History {
     History { node: Some(node).filter(|node| !node.is_empty()), logs, traces, now, ..History::default() }
 }
 
-/// The past in files and directories from elsewhere.
+/// The past in files and directories from elsewhere. `named` are namespaces of operators.
 #[must_use]
-pub fn gathered(paths: &[PathBuf]) -> History {
-    let GatheredLogs { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY);
+pub fn gathered(paths: &[PathBuf], named: &[String]) -> History {
+    let GatheredLogs { logs, looks, nodes } = logs::gather(paths, &Limits::HISTORY, &Operators::named(named));
     History { logs, traces: looks, nodes, ..History::default() }
 }
 

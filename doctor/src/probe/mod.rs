@@ -5,6 +5,7 @@ mod chain;
 mod history;
 mod host;
 pub mod logs;
+mod operators;
 mod pci;
 mod rdma;
 pub mod runtime;
@@ -16,16 +17,20 @@ pub use symptoms::read as symptoms;
 
 use crate::symptoms::logs::Logs;
 use logs::Limits;
+use operators::PodOwners;
 use peermem_gate::probe::{self as gate, is_this_machine};
 use peermem_gate::survey::Survey;
 use std::path::Path;
 
-/// The gate's survey, completed by logs, and the logs.
+/// The gate's survey, completed by the operators' logs, and these logs. Other pods are left out. `named` are
+/// namespaces of operators.
 #[must_use]
-pub fn survey(root: &Path, proc: &Path) -> (Survey, Logs) {
+pub fn survey(root: &Path, proc: &Path, named: &[String]) -> (Survey, Logs) {
     let is_here = is_this_machine(&gate::kernel::read(proc));
-    let logs = logs::read(root, proc, is_here, &Limits::LOOK);
     let survey = gate::survey(root, proc);
-    let pods = logs.name(survey.pods);
+    let owners = PodOwners::read(root, &survey.processes, named);
+    let logs = logs::read(root, proc, is_here, &Limits::LOOK, &owners.operators);
+    let mut pods = logs.name(survey.pods);
+    pods.all.retain(|pod| owners.are_operators(&pod.uid));
     (Survey { pods, logged: logs.settings(), ..survey }, logs)
 }

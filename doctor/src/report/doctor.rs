@@ -6,6 +6,7 @@ use super::runtime;
 use crate::chain::{self, Link};
 use crate::finding::{Finding, Severity, urgency};
 use crate::symptoms::Symptoms;
+use crate::symptoms::logs::Stranger;
 use peermem_gate::observation::Evidence;
 use peermem_gate::observation::Observation;
 use peermem_gate::report::style::{Style, Tone};
@@ -26,6 +27,9 @@ pub struct Diagnosis<'a> {
     drivers: Drivers<'a>,
     pub(super) chain: &'a [Link],
     runtimes: Vec<runtime::RuntimeSummary<'a>>,
+    /// Logs that were not read: no operator's.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    not_counted: &'a [Stranger],
     #[serde(skip)]
     pub(super) symptoms: &'a Symptoms,
 }
@@ -58,7 +62,8 @@ impl<'a> Diagnosis<'a> {
         chain: &'a [Link],
         symptoms: &'a Symptoms,
     ) -> Self {
-        Self { report, findings, drivers, chain, runtimes: runtime::summaries(&symptoms.runtimes), symptoms }
+        let runtimes = runtime::summaries(&symptoms.runtimes);
+        Self { report, findings, drivers, chain, runtimes, not_counted: &symptoms.logs.strangers, symptoms }
     }
 
     /// One object on one line.
@@ -88,6 +93,10 @@ impl<'a> Diagnosis<'a> {
         page.blank();
         chain::draw(&self.symptoms.chain, self.chain, &mut page);
         runtime::text(&self.symptoms.runtimes, &mut page);
+        for stranger in self.not_counted {
+            let remedy = format!("--operator-namespace {} counts it", stranger.namespace);
+            page.line(format_args!("not read: {stranger}: {remedy}"));
+        }
         page.blank();
         page.line("conditions");
         report::conditions(self.report.verdict, style, &mut page);

@@ -10,6 +10,7 @@ use peermem_gate::survey::pod::is_of_an_operator;
 use peermem_gate::survey::{self, Logged};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 /// All of it.
@@ -19,7 +20,7 @@ pub struct Logs {
     pub matches: Vec<LogMatch>,
     /// The logs that were read.
     pub files: Vec<LogFile>,
-    /// The pods that kubelet has or had here, by namespace and name.
+    /// The operators' pods that kubelet has or had here, by namespace and name.
     pub pods: Vec<LoggedPod>,
     /// Sources that could not be read.
     pub unreadable: Vec<Unreadable>,
@@ -27,6 +28,27 @@ pub struct Logs {
     pub left_out: LeftOut,
     /// When the kernel was started, by the wall clock.
     pub booted: Option<Stamp>,
+    /// Containers with an operator's name outside the operators' namespaces: their logs were not read.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub strangers: Vec<Stranger>,
+}
+
+/// A container with an operator's name outside the operators' namespaces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stranger {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The container's name.
+    pub container: String,
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { namespace, pod, container } = self;
+        write!(f, "the log of {container} in pod {pod} of namespace {namespace} does not count")
+    }
 }
 
 /// A log that was read.

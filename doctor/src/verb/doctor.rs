@@ -32,7 +32,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let root = root::on_host(args.root.as_deref(), &args.node)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
     // A debug pod lacks the operator's variables: only the operator's containers have them.
-    let (survey, logs) = survey(&root, &proc);
+    let (survey, logs) = survey(&root, &proc, &args.operators.namespaces);
     let settings = settings(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
     let mut node = Node::new(&args.node, &root, peermem, &completed(&settings, start.variables))?;

@@ -3,6 +3,7 @@
 
 use crate::cli::FleetArgs;
 use crate::fleet::{Cluster, Fleet};
+use crate::operators::Operators;
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use peermem_gate::act::{self, log};
@@ -66,7 +67,8 @@ impl ReportInput {
 /// Reads all sources and prints the roll-up.
 pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
     log::start(&args.log);
-    let cluster = args.nodes.as_deref().map(cluster).transpose()?;
+    let operators = Operators::named(&args.operators.namespaces);
+    let cluster = args.nodes.as_deref().map(|path| cluster(path, &operators)).transpose()?;
     let mut fleet = Fleet::default();
     for ReportInput { name, reader } in ReportInput::all(&args.files)? {
         feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
@@ -88,7 +90,7 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
 ///
 /// # Errors
 /// When the file is not there, or is no such list.
-fn cluster(path: &Path) -> Result<Cluster, Misuse> {
+fn cluster(path: &Path, operators: &Operators) -> Result<Cluster, Misuse> {
     let refused = |why: String| {
         Misuse::Message(format!(
             "cannot read nodes from {}: {why}: name a file of what `kubectl get nodes,pods -A -o json` printed",
@@ -97,7 +99,9 @@ fn cluster(path: &Path) -> Result<Cluster, Misuse> {
     };
     let file = open(path).map_err(|error| refused(errno::words(&error)))?;
     let reader = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
-    serde_json::from_reader(reader).map_err(|error| refused(error.to_string()))
+    let mut list = serde_json::Deserializer::from_reader(reader);
+    let cluster = Cluster::read(&mut list, operators).and_then(|cluster| list.end().map(|()| cluster));
+    cluster.map_err(|error| refused(error.to_string()))
 }
 
 /// Opens without waiting for somebody who writes, and then reads as usual: a FIFO that nobody writes to is empty.

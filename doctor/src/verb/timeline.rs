@@ -39,14 +39,15 @@ pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
 }
 
 fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, Stop> {
+    let named = &args.operators.namespaces;
     let history = if args.files.is_empty() {
         let root = root::of_logs(args.root.as_deref())?;
         let name = value_of(start.variables, "NODE_NAME").map(|name| name.to_string_lossy().into_owned());
         let places = places(&root, args.proc.as_deref(), start.variables)?;
-        probe::of_node(&places, name.filter(|name| !name.is_empty()))
+        probe::of_node(&places, name.filter(|name| !name.is_empty()), named)
     } else {
         args.files.iter().try_for_each(|file| refuse_unreadable(file))?;
-        probe::gathered(&args.files)
+        probe::gathered(&args.files, named)
     };
     let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Message(mixed.to_string()))?;
     let timeline = Timeline::new(history, args.since.unwrap_or_default());

@@ -72,7 +72,7 @@ proptest! {
             tree.write(file, &bytes);
         }
         tree.write(&DRIVER.log("0.log.20251121-115100.gz"), &bytes);
-        let history = gathered(&[tree.root().to_owned()]);
+        let history = gathered(&[tree.root().to_owned()], &[]);
         let timeline = Timeline::new(history, Since::Boot);
         prop_assert_eq!(&timeline.events, &[]);
         is_well_formed(&all(&timeline)[1]);
@@ -90,7 +90,7 @@ proptest! {
             let at = Some(Stamp::wall(ns, 1)).filter(|_| ns % 5 != 0);
             let rule = &RULES[rule];
             history.logs.matches.push(LogMatch {
-                event: rule.event, source: rule.patterns[0].source, at, until: at, count: 1, file, line: file as u64,
+                event: rule.event, source: rule.patterns[0].source, at, until: at, count: 1, file, line: file as u64, pod: None,
                 fields: [("module".to_owned(), "nvidia_peermem".to_owned())].into(), text: String::new(),
             });
         }

@@ -70,13 +70,45 @@ fn every_race_has_its_name() {
     }
 }
 
+/// Words of a pod in another namespace, whatever its containers' names: in kubelet's place, and in a must-gather's.
+#[test]
+fn a_users_pod_is_no_part_of_what_happened() {
+    let tree = Tree::new();
+    tree.stub_race();
+    let honest = Timeline::new(gathered(&[tree.root().to_owned()], &[]), Since::Boot);
+    let uid = "00000000-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+    let log = cri(0, &["[21-Nov-25_11:51:07] Setting driver ready state", "exec failed {\"error\": \"x\"}"]);
+    tree.write(&format!("var/log/pods/team-a_web-0_{uid}/mofed-container/0.log"), &log);
+    tree.write("namespaces/team-a/pods/web-0/mofed-container/mofed-container/logs/current.log", &log);
+    tree.write(
+        "pods.yaml",
+        format!(
+            "kind: Pod\nmetadata: {{name: {}, namespace: team-a}}\nspec: {{nodeName: other}}\n",
+            DRIVER.pod
+        ),
+    );
+    let lied_to = Timeline::new(gathered(&[tree.root().to_owned()], &[]), Since::Boot);
+    assert_eq!(lied_to.verdict, honest.verdict);
+    let named = Timeline::new(gathered(&[tree.root().to_owned()], &["team-a".to_owned()]), Since::Boot);
+    assert_ne!(named.verdict, honest.verdict, "--operator-namespace counts it");
+    let text = |timeline: &Timeline| -> Vec<String> {
+        let text = timeline.text(100);
+        text.lines().filter(|line| !line.contains("team-a")).map(str::to_owned).collect()
+    };
+    let is_note = |line: &String| line.trim().is_empty() || line.contains("note");
+    let [honest, lied_to] = [&honest, &lied_to].map(text);
+    let [honest, lied_to]: [Vec<_>; 2] =
+        [honest, lied_to].map(|lines| lines.into_iter().filter(|line| !is_note(line)).collect());
+    assert_eq!(lied_to, honest);
+}
+
 /// A file that was looked at goes before its time.
 #[test]
 fn a_module_file_speaks_for_itself() {
     let race = |node_event: NodeEvent| {
         let tree = Tree::new();
         tree.stub_race();
-        let mut history = gathered(&[tree.root().to_owned()]);
+        let mut history = gathered(&[tree.root().to_owned()], &[]);
         let at = Stamp::wall((START + 173) * SECOND, 1);
         history.traces.push(Trace { node_event, at, it: String::new(), path: "nvidia-peermem.ko".into() });
         Timeline::new(history, Since::Boot).verdict.race

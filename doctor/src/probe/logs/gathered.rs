@@ -10,6 +10,7 @@ mod walk;
 use super::file::OpenLog;
 use super::{ContainerLog, Limits, LogFile, LogReader, Logs, RuleSet};
 use crate::log::{LogSource, LogSources};
+use crate::operators::Operators;
 use crate::record::place::{self, LogPlace};
 use crate::timeline::Trace;
 use peermem_gate::files::read::{open, unreadable};
@@ -35,8 +36,8 @@ pub struct GatheredLogs {
 
 /// Reads files, and all that directories hold.
 #[must_use]
-pub fn gather(paths: &[PathBuf], limits: &Limits) -> GatheredLogs {
-    let mut reader = LogReader::new(Path::new("/"), limits);
+pub fn gather(paths: &[PathBuf], limits: &Limits, operators: &Operators) -> GatheredLogs {
+    let mut reader = LogReader::new(Path::new("/"), limits, operators);
     let mut found = Vec::new();
     for path in paths {
         walk::walk(path, &mut found, &mut |path, error| reader.cannot_read(path, error));
@@ -76,7 +77,7 @@ fn listed(lists: &[FoundFile], reader: &mut LogReader<'_>) -> BTreeMap<String, P
     for FoundFile { path, .. } in lists {
         match open(path).map(BufReader::new) {
             Ok(text) => {
-                if let Err(why) = pods::read(&mut all, text) {
+                if let Err(why) = pods::read(&mut all, text, reader.operators) {
                     reader.name(Unreadable { path: path.clone(), why });
                 }
             }
@@ -106,12 +107,18 @@ impl Gatherer<'_> {
         {
             let [namespace, pod, uid, container] = [namespace, pod, uid, container].map(str::to_owned);
             let of = ContainerLog { namespace, pod, uid, container, restart: log.restart };
+            if !self.reader.operators.have(&of.namespace) {
+                return self.strangers(&of);
+            }
             return self.kubelets(path.clone(), of, log.is_gz);
         }
         let is_previous = components.last().is_some_and(|name| name.contains("previous"));
         if let Some(place) = place::gathered(&components) {
             let LogPlace { namespace, pod, container, is_previous } = place;
             let of = self.container(namespace, pod, container, is_previous, previous.is_some());
+            if !namespace.is_empty() && !self.reader.operators.have(namespace) {
+                return self.strangers(&of);
+            }
             if self.rule_sets.contains_key(container) {
                 self.streams(path, Some(of));
             }
@@ -124,7 +131,7 @@ impl Gatherer<'_> {
                 self.streams(path, of);
             }
             Ok(FileKind::System { is_gz }) => {
-                let rules = RuleSet::of(LogSources::of_the_system());
+                let rules = RuleSet::of(LogSources::of_the_system()).believing(self.reader.operators);
                 self.reader.scan(path.clone(), None, is_gz, &rules);
             }
             Ok(FileKind::Other(why)) if found.is_named => {
@@ -132,6 +139,13 @@ impl Gatherer<'_> {
             }
             Ok(FileKind::Other(_)) => {}
             Err(error) => self.reader.cannot_read(path, &error),
+        }
+    }
+
+    /// A log outside the operators' namespaces.
+    fn strangers(&mut self, of: &ContainerLog) {
+        if self.rule_sets.contains_key(of.container.as_str()) {
+            self.reader.does_not_count(&of.namespace, &of.pod, &of.container);
         }
     }
 

@@ -11,10 +11,12 @@ mod pods;
 mod system;
 
 pub use gathered::{GatheredLogs, gather};
+pub(super) use pods::directories as pod_directories;
 
 use crate::log::{Form, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
+use crate::operators::Operators;
 use crate::stamp::{Clock, SECOND, Stamp};
-use crate::symptoms::logs::{ContainerLog, LogFile, Logs};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Stranger};
 use file::{Extent, OpenLog};
 use peermem_gate::clock;
 use peermem_gate::files::read::unreadable;
@@ -82,8 +84,8 @@ const DAY: i64 = 86_400 * SECOND;
 /// Reads the logs of the node below `root`. `is_here` says that it is this machine: only then the kernel's ring is
 /// its.
 #[must_use]
-pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits) -> Logs {
-    let mut reader = LogReader::new(root, limits);
+pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits, operators: &Operators) -> Logs {
+    let mut reader = LogReader::new(root, limits, operators);
     reader.logs.booted = booted(proc, is_here);
     reader.pods();
     reader.system(is_here);
@@ -94,13 +96,27 @@ pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits) -> Logs {
 struct LogReader<'a> {
     root: &'a Path,
     limits: &'a Limits,
+    operators: &'a Operators,
     bytes_left: u64,
     logs: Logs,
 }
 
 impl<'a> LogReader<'a> {
-    fn new(root: &'a Path, limits: &'a Limits) -> Self {
-        Self { root, limits, bytes_left: limits.bytes, logs: Logs::default() }
+    fn new(root: &'a Path, limits: &'a Limits, operators: &'a Operators) -> Self {
+        Self { root, limits, operators, bytes_left: limits.bytes, logs: Logs::default() }
+    }
+
+    /// A log that does not count.
+    fn does_not_count(&mut self, namespace: &str, pod: &str, container: &str) {
+        let stranger = Stranger {
+            namespace: namespace.to_owned(),
+            pod: pod.to_owned(),
+            container: container.to_owned(),
+        };
+        let strangers = &mut self.logs.strangers;
+        if strangers.len() < NAMED && !strangers.contains(&stranger) {
+            strangers.push(stranger);
+        }
     }
 
     /// A failed read is named; that something is not there says nothing.
@@ -185,6 +201,7 @@ impl<'a> LogReader<'a> {
         // Stable: what has the same time, or none, stays in the order of its log.
         self.logs.matches.sort_by_key(wall);
         self.logs.pods.sort();
+        self.logs.strangers.sort();
         self.logs
     }
 }

@@ -15,13 +15,6 @@ use std::path::{Path, PathBuf};
 
 const PODS: &str = "var/log/pods";
 
-/// Pods of the two operators, and ours, by what is in their namespaces and names: they come first where there are
-/// too many.
-const OURS: [&str; 7] = ["nvidia", "mofed", "gpu", "network-operator", "doca", "peermem", "ofed"];
-
-/// The namespaces of the two operators have one of these in their names.
-const OPERATORS: [&str; 4] = ["gpu-operator", "network-operator", "nvidia", "mellanox"];
-
 /// A container that was started as often has not come through.
 const OFTEN: u32 = 3;
 
@@ -56,15 +49,17 @@ impl LogReader<'_> {
         }
     }
 
+    /// Those of the operators' pods come first.
     fn pod_directories(&mut self) -> Vec<PathBuf> {
         let pods = self.root.join(PODS);
-        let names = resolve(self.root, &pods).and_then(|real| names(&real));
-        let mut names = names.unwrap_or_else(|error| {
+        let mut names = directories(self.root).unwrap_or_else(|error| {
             self.cannot_read(&pods, &error);
             Vec::new()
         });
         names.retain(|name| place::pod(name).is_some());
-        names.sort_by_key(|name| (!OURS.iter().any(|ours| name.contains(ours)), name.clone()));
+        let is_operators =
+            |name: &String| place::pod(name).is_some_and(|(namespace, ..)| self.operators.have(namespace));
+        names.sort_by_key(|name| (!is_operators(name), name.clone()));
         self.logs.left_out.pods += names.len().saturating_sub(self.limits.pods) as u64;
         names.truncate(self.limits.pods);
         names.into_iter().map(|name| pods.join(name)).collect()
@@ -81,10 +76,16 @@ impl LogReader<'_> {
                 Vec::new()
             });
         containers.sort();
+        let is_known = |container: &String| !LogSources::in_container(container).is_empty();
+        if !self.operators.have(&namespace) {
+            let strangers = containers.into_iter().filter(is_known);
+            strangers.for_each(|container| self.does_not_count(&namespace, &pod, &container));
+            return Vec::new();
+        }
         let (mut listed, mut logs) = (Vec::new(), Vec::new());
-        let is_operators = OPERATORS.iter().any(|operator| namespace.contains(operator));
+        let is_operators = self.operators.have_alone(&namespace);
         for container in containers {
-            let is_known = !LogSources::in_container(&container).is_empty();
+            let is_known = is_known(&container);
             let candidates = if is_known || is_operators {
                 self.logs_of(directory, (&namespace, &pod, &uid), &container)
             } else {
@@ -138,6 +139,14 @@ impl LogReader<'_> {
         };
         logs.into_iter().map(candidate).collect()
     }
+}
+
+/// The names of the pods' directories.
+///
+/// # Errors
+/// As readdir(3).
+pub(in super::super) fn directories(root: &Path) -> io::Result<Vec<String>> {
+    resolve(root, &root.join(PODS)).and_then(|real| names(&real))
 }
 
 /// The names in a directory that are text; any other is none of kubelet's.

@@ -23,7 +23,7 @@ const TALOS: &str = "var/log/controller-runtime.log";
 impl LogReader<'_> {
     /// The log of the kernel and of services, of this boot and before.
     pub(super) fn system(&mut self, is_here: bool) {
-        let rules = RuleSet::of(LogSources::of_the_system());
+        let rules = RuleSet::of(LogSources::of_the_system()).believing(self.operators);
         if is_here {
             self.ring(&rules);
         }
@@ -34,7 +34,7 @@ impl LogReader<'_> {
         // Beside a kern.log, Debian's syslog has the kernel's lines once more, and the services'.
         let syslog = self.root.join(DIRECTORY).join(SYSLOG);
         if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
-            self.scan(syslog, None, false, &RuleSet::of(services()));
+            self.scan(syslog, None, false, &RuleSet::of(services()).believing(self.operators));
         }
         let talos = self.root.join(TALOS);
         if resolve(self.root, &talos).is_ok_and(|real| real.is_file()) {

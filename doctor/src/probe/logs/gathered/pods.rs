@@ -2,6 +2,7 @@
 //! Pods as `kubectl get pods -o yaml` (or `json`) and must-gathers print them: which node a pod is on, and how often
 //! its containers were restarted.
 
+use crate::operators::Operators;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ struct Object {
 #[derive(Default, Deserialize)]
 struct PodMetadata {
     name: Option<String>,
+    namespace: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -83,11 +85,15 @@ impl<T: Default> Default for Lenient<T> {
     }
 }
 
-/// Adds the pods of a YAML or JSON stream to `pods`, by name.
+/// Adds the operators' pods of a YAML or JSON stream to `pods`, by name. Others may have the same names.
 ///
 /// # Errors
 /// In words: it is neither, or too long. The pods of the documents before stay.
-pub(super) fn read(pods: &mut BTreeMap<String, PodFacts>, text: impl Read) -> Result<(), String> {
+pub(super) fn read(
+    pods: &mut BTreeMap<String, PodFacts>,
+    text: impl Read,
+    operators: &Operators,
+) -> Result<(), String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: NODES,
@@ -97,17 +103,19 @@ pub(super) fn read(pods: &mut BTreeMap<String, PodFacts>, text: impl Read) -> Re
     };
     let mut text = text.take(LARGEST);
     for object in serde_saphyr::read_with_options::<_, Object>(&mut text, options) {
-        add(pods, object.map_err(|error| error.to_string())?);
+        add(pods, object.map_err(|error| error.to_string())?, operators);
     }
     Ok(())
 }
 
-fn add(pods: &mut BTreeMap<String, PodFacts>, object: Object) {
+fn add(pods: &mut BTreeMap<String, PodFacts>, object: Object, operators: &Operators) {
     let Object { kind, metadata, spec, status, items } = object;
     for item in items.into_iter().flatten() {
-        add(pods, item);
+        add(pods, item, operators);
     }
-    let name = metadata.known().name.filter(|_| kind.is_none_or(|kind| kind == "Pod"));
+    let PodMetadata { name, namespace } = metadata.known();
+    let is_operators = namespace.is_none_or(|namespace| operators.have(&namespace));
+    let name = name.filter(|_| is_operators && kind.is_none_or(|kind| kind == "Pod"));
     let Some(name) = name.filter(|name| pods.len() < PODS || pods.contains_key(name)) else { return };
     let restarts = status.known().containers.into_iter().map(|one| (one.name, one.restarts));
     pods.insert(name, PodFacts { node: spec.known().node, restarts: restarts.collect() });
@@ -161,7 +169,7 @@ spec: {nodeName: gpu-3}
 
     fn read_all(text: &str) -> Result<BTreeMap<String, PodFacts>, String> {
         let mut pods = BTreeMap::new();
-        read(&mut pods, text.as_bytes()).map(|()| pods)
+        read(&mut pods, text.as_bytes(), &Operators::default()).map(|()| pods)
     }
 
     #[test]
@@ -176,6 +184,13 @@ spec: {nodeName: gpu-3}
     }
 
     #[test]
+    fn a_pod_of_another_namespace_does_not_count() {
+        let other = "---\nkind: Pod\nmetadata: {name: other, namespace: team-a}\nspec: {nodeName: gpu-9}\n";
+        let pods = read_all(&format!("{LIST}{other}")).unwrap();
+        assert_eq!(pods["other"].node.as_deref(), Some("gpu-2"));
+    }
+
+    #[test]
     fn lists_of_pods_are_read_as_json_too() {
         let pods = read_all(
             r#"{"kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {"nodeName": "n"}}]}"#,
@@ -186,10 +201,10 @@ spec: {nodeName: gpu-3}
     #[test]
     fn what_is_no_yaml_is_an_error_and_the_pods_before_it_stay() {
         let mut pods = BTreeMap::new();
-        assert!(read(&mut pods, format!("{LIST}---\n\"x").as_bytes()).is_err());
+        assert!(read(&mut pods, format!("{LIST}---\n\"x").as_bytes(), &Operators::default()).is_err());
         assert_eq!(pods.len(), 3);
         let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nitems: [*c,*c,*c]\n";
-        assert!(read(&mut pods, bomb.as_bytes()).is_err());
+        assert!(read(&mut pods, bomb.as_bytes(), &Operators::default()).is_err());
     }
 
     proptest! {

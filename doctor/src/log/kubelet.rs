@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose words a line of kubelet's has. It repeats a container's command, its name and its image, and what its
+//! author's hooks and probes print. Its own are the keys of the line, and the chain of causes up to the first word
+//! of somebody else. Pure.
+
+use crate::operators::Operators;
+use crate::record::string_end;
+
+/// The pods about which a line counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The node: a line about no pod.
+    Node,
+    /// The operators' pods.
+    Operators,
+    /// Those, and the pods to which kubelet gave a GPU or an RDMA device.
+    Devices,
+    /// Any pod: the words are those of the container toolkit's hook, which runs only for containers with GPUs.
+    Hook,
+}
+
+/// Words that kubelet, the container runtimes, the container toolkit and CNI's libraries put before a cause. `%d` is
+/// a number, `%w` plain letters; a quote or `\n` may have any number of backslashes.
+const LINKS: [&str; 42] = [
+    "rpc error: ",
+    "code = %w desc = ",
+    "Error response from daemon: ",
+    "failed to create task for container: ",
+    "failed to start container \"%w\": ",
+    "failed to create containerd task: ",
+    "failed to create shim task: ",
+    "failed to create shim: ",
+    "failed to generate container \"%w\" spec: ",
+    "failed to generate container spec: ",
+    "failed to generate spec: ",
+    "container create failed: ",
+    "OCI runtime create failed: ",
+    "runc create failed: ",
+    "container_linux.go:%d: ",
+    "process_linux.go:%d: ",
+    "starting container process caused: ",
+    "starting container process caused \"",
+    "container init caused: ",
+    "container init caused \"",
+    "unable to start container process: ",
+    "error during container init: ",
+    "Running hook #%d:: ",
+    "error running hook #%d: ",
+    "error running prestart hook #%d: ",
+    "error running createRuntime hook #%d: ",
+    "error running createContainer hook #%d: ",
+    "error running hook: ",
+    "exit status %d, stdout: , stderr: ",
+    "Auto-detected mode as 'legacy'\n",
+    "Auto-detected mode as \"legacy\"\n",
+    "/%w/nvidia-container-cli: ",
+    "/%w/nvidia-container-cli.real: ",
+    "/%w/libc.so.6: ",
+    "nvidia-container-cli: ",
+    "could not apply required modification to OCI specification: ",
+    "error modifying OCI spec: ",
+    "failed to inject CDI devices: ",
+    "CDI device injection failed: ",
+    "failed to setup network for sandbox \"%w\": ",
+    "plugin type=\"%w\" failed (add): ",
+    "plugin type=\"%w\" name=\"%w\" failed (add): ",
+];
+
+/// The kinds of errors that `nvidia-container-cli` names.
+const KINDS: [&str; 4] =
+    ["initialization error: ", "requirement error: ", "mount error: ", "container error: "];
+
+/// Nothing but links of the chain of causes: no word of a pod's author.
+pub(super) fn is_chain(text: &[u8]) -> bool {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let mut links = LINKS.iter().chain(&KINDS);
+        let Some(behind) = links.find_map(|link| behind(rest, link.as_bytes())) else {
+            return false;
+        };
+        rest = behind;
+    }
+    true
+}
+
+/// The text behind the link, where it begins with it.
+fn behind<'t>(text: &'t [u8], link: &[u8]) -> Option<&'t [u8]> {
+    let Some((first, link)) = link.split_first() else { return Some(text) };
+    match (first, link.split_first()) {
+        (b'%', Some((b'd', link))) => behind_run(text, link, u8::is_ascii_digit),
+        (b'%', Some((_, link))) => {
+            behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b"._/-".contains(byte))
+        }
+        (b'"', _) => behind(slashed(text).strip_prefix(b"\"")?, link),
+        (b'\n', _) => behind(slashed(text).strip_prefix(b"n").filter(|_| text[0] == b'\\')?, link),
+        _ => behind(text.strip_prefix(&[*first])?, link),
+    }
+}
+
+fn slashed(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|byte| *byte != b'\\').unwrap_or(text.len());
+    &text[end..]
+}
+
+/// At least one such byte, as many as leave the rest of the link.
+fn behind_run<'t>(text: &'t [u8], link: &[u8], fits: fn(&u8) -> bool) -> Option<&'t [u8]> {
+    let longest = text.iter().take(WORD).take_while(|byte| fits(byte)).count();
+    (1..=longest).rev().find_map(|end| behind(&text[end..], link))
+}
+
+/// No path or id is longer.
+const WORD: usize = 200;
+
+/// The pod of a line, by kubelet's own keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Subject {
+    /// `NAMESPACE/NAME`.
+    pub(super) pod: String,
+    namespace: String,
+    uid: Option<String>,
+}
+
+impl Subject {
+    /// Of `"message" key="value" …`, klog's structured form. A quoted value ends at a quote without a backslash.
+    pub(super) fn of(text: &[u8]) -> Option<Self> {
+        let mut rest = text.strip_prefix(b"\"")?;
+        rest = &rest[string_end(rest)? + 1..];
+        let (mut pod, mut uid) = (None, None);
+        while let Some(pair) = rest.strip_prefix(b" ") {
+            let Some(at) = memchr::memchr(b'=', pair) else { break };
+            let (key, value) = (&pair[..at], &pair[at + 1..]);
+            let end = match value.strip_prefix(b"\"") {
+                Some(quoted) => string_end(quoted)? + 2,
+                None => memchr::memchr(b' ', value).unwrap_or(value.len()),
+            };
+            let text = || String::from_utf8_lossy(value[..end].trim_ascii()).trim_matches('"').to_owned();
+            match key {
+                b"pod" => pod = pod.or_else(|| Some(text())),
+                b"podUID" => uid = uid.or_else(|| Some(text())),
+                _ => {}
+            }
+            rest = &value[end..];
+        }
+        let pod = pod?;
+        let namespace = pod.split_once('/')?.0.to_owned();
+        Some(Self { pod, namespace, uid })
+    }
+
+    /// Whether a line about it counts.
+    fn counts(&self, about: About, operators: &Operators) -> bool {
+        let has_devices = || {
+            let by_uid = self.uid.as_ref().is_some_and(|uid| operators.gave_devices_to(uid));
+            by_uid || operators.gave_devices_to(&self.pod)
+        };
+        match about {
+            About::Node | About::Hook => true,
+            About::Operators => operators.have(&self.namespace),
+            About::Devices => operators.have(&self.namespace) || has_devices(),
+        }
+    }
+}
+
+/// Whether a line counts. One whose pod cannot be seen does not, unless it is about none.
+pub(super) fn counts(about: About, subject: Option<&Subject>, operators: &Operators) -> bool {
+    match subject {
+        Some(subject) => subject.counts(about, operators),
+        None => matches!(about, About::Node | About::Hook),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHAIN: &str = "failed to create containerd task: failed to create shim task: OCI runtime create failed: \
+        runc create failed: unable to start container process: error during container init: error running prestart \
+        hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\\\\nnvidia-container-cli: mount error: ";
+
+    #[test]
+    fn a_chain_is_of_the_runtimes_own_words() {
+        for chain in [
+            CHAIN,
+            "",
+            "rpc error: code = Unknown desc = failed to setup network for sandbox \\\"0a1b2c\\\": plugin \
+             type=\\\"ib-sriov\\\" name=\\\"ib\\\" failed (add): ",
+            "OCI runtime create failed: container_linux.go:380: starting container process caused: \
+             process_linux.go:545: container init caused: Running hook #0:: error running hook: exit status 1, \
+             stdout: , stderr: nvidia-container-cli: initialization error: ",
+            "OCI runtime create failed: /usr/local/nvidia/toolkit/nvidia-container-cli.real: /lib64/libc.so.6: ",
+        ] {
+            assert!(is_chain(chain.as_bytes()), "{chain}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_pods_author_ends_the_chain() {
+        let own = "OCI runtime create failed: runc create failed: unable to start container process: ";
+        for foreign in
+            ["exec: \\\"x", "stat /x: ", "Exec lifecycle hook ([x]) ", "chdir to cwd (\\\"/x\\\") ", "x: "]
+        {
+            let said = format!("{own}{foreign}: {CHAIN}");
+            assert!(!is_chain(said.as_bytes()), "{said}");
+        }
+        let device = CHAIN.replace("mount error", "device error: x");
+        assert!(!is_chain(device.as_bytes()), "the toolkit repeats a variable: {device}");
+    }
+
+    #[test]
+    fn the_pod_is_the_one_that_kubelet_names() {
+        let pod = |text: &str| Subject::of(text.as_bytes()).map(|subject| subject.pod);
+        assert_eq!(
+            pod("\"Error\" err=\"it says \\\" pod=\\\"gpu-operator/x\\\"\" pod=\"a/b\" podUID=\"u\"")
+                .as_deref(),
+            Some("a/b")
+        );
+        assert_eq!(pod("\"Error \\\" pod=\\\"x/y\\\"\" count=3 pod=\"a/b\"").as_deref(), Some("a/b"));
+        assert_eq!(pod("\"Error\" pod=\"a/b\" output=\" pod=\\\"x/y\" pod=\"x/y\"").as_deref(), Some("a/b"));
+        for odd in ["", "pod=\"a/b\"", "\"Error\" err=\"unfinished pod=", "\"Error\"", "\"Error\" pod=\"b\""]
+        {
+            assert_eq!(pod(odd), None, "{odd}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (is_chain(&bytes), Subject::of(&bytes));
+        }
+    }
+}

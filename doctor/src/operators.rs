@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose words count: those of pods in an operator's namespace. A pod's author chooses every name and every line in
+//! it, but not its namespace. Pure.
+
+use std::collections::BTreeSet;
+
+/// Where the operators' own documents, charts and catalogues install them, and whether others live there too.
+const NAMESPACES: [(&str, bool); 12] = [
+    ("gpu-operator", false),
+    ("nvidia-gpu-operator", false),
+    ("gpu-operator-resources", false),
+    ("network-operator", false),
+    ("nvidia-network-operator", false),
+    ("sriov-network-operator", false),
+    ("openshift-sriov-network-operator", false),
+    ("nvidia-device-plugin", false),
+    ("nvidia-dra-driver-gpu", false),
+    // The catalogues of operators, with and without OpenShift.
+    ("openshift-operators", true),
+    ("operators", true),
+    // The device plugin's manifest, and the drivers of some clouds.
+    ("kube-system", true),
+];
+
+/// The resources of pods whose errors matter here: GPUs, and RDMA devices.
+const RESOURCES: [&str; 2] = ["nvidia.com/", "rdma/"];
+
+/// The operators' namespaces on a node or in a cluster, and the pods that got devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operators {
+    named: BTreeSet<String>,
+    homes: BTreeSet<String>,
+    with_devices: BTreeSet<String>,
+}
+
+impl Operators {
+    /// The default namespaces, and these.
+    #[must_use]
+    pub fn named(namespaces: &[String]) -> Self {
+        Self { named: namespaces.iter().cloned().collect(), ..Self::default() }
+    }
+
+    /// A privileged process of an operator lives in this namespace.
+    pub fn live_in(&mut self, namespace: &str) {
+        self.homes.insert(namespace.to_owned());
+    }
+
+    /// kubelet has given a device of this resource to this pod, a UID or `NAMESPACE/NAME`.
+    pub fn has_device(&mut self, pod: &str, resource: &str) {
+        if RESOURCES.iter().any(|one| resource.starts_with(one)) {
+            self.with_devices.insert(pod.to_owned());
+        }
+    }
+
+    /// Whether the words of a pod in this namespace count.
+    #[must_use]
+    pub fn have(&self, namespace: &str) -> bool {
+        self.named.contains(namespace)
+            || self.homes.contains(namespace)
+            || NAMESPACES.iter().any(|(name, _)| *name == namespace)
+    }
+
+    /// Whether nobody else lives in this namespace, as far as is known.
+    #[must_use]
+    pub fn have_alone(&self, namespace: &str) -> bool {
+        self.have(namespace) && !NAMESPACES.contains(&(namespace, true))
+    }
+
+    /// Whether this pod asked for a GPU or an RDMA device, and got it.
+    #[must_use]
+    pub fn gave_devices_to(&self, pod: &str) -> bool {
+        self.with_devices.contains(pod)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_an_operators_by_its_whole_name() {
+        let mut operators = Operators::named(&["platform".to_owned()]);
+        for (namespace, is_one) in [
+            ("gpu-operator", true),
+            ("platform", true),
+            ("team-gpu-operator", false),
+            ("gpu-operator-team", false),
+            ("default", false),
+            ("", false),
+        ] {
+            assert_eq!(operators.have(namespace), is_one, "{namespace}");
+        }
+        operators.live_in("home");
+        assert!(operators.have("home") && operators.have_alone("home"));
+        assert!(operators.have("kube-system") && !operators.have_alone("kube-system"));
+    }
+
+    #[test]
+    fn a_pod_has_devices_by_resources_of_ours() {
+        let mut operators = Operators::default();
+        operators.has_device("a", "nvidia.com/gpu");
+        operators.has_device("b", "rdma/shared");
+        operators.has_device("c", "devices.kubevirt.io/kvm");
+        assert!(operators.gave_devices_to("a") && operators.gave_devices_to("b"));
+        assert!(!operators.gave_devices_to("c"));
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which namespaces of the node are an operator's, and which pods have devices: by its processes, by the names of the
+//! directories of logs, and by kubelet's own list.
+
+use super::logs::pod_directories;
+use crate::operators::Operators;
+use crate::record::place;
+use peermem_gate::files::read::whole;
+use peermem_gate::files::root::resolve;
+use peermem_gate::survey::process::{Process, Processes, Role};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// kubelet's list of the devices that pods got (kubernetes, `pkg/kubelet/cm/devicemanager/checkpoint`).
+const CHECKPOINT: &str = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
+/// Bytes: of hundreds of pods with a device each.
+const LONGEST: u64 = 16 << 20;
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Checkpoint {
+    data: DeviceEntries,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct DeviceEntries {
+    pod_device_entries: Option<Vec<DeviceEntry>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DeviceEntry {
+    #[serde(rename = "PodUID")]
+    pod: String,
+    #[serde(rename = "ResourceName")]
+    resource: String,
+}
+
+/// Whose the pods of a node are.
+#[derive(Debug)]
+pub(super) struct PodOwners {
+    pub(super) operators: Operators,
+    /// The UIDs of pods with a privileged process of an operator.
+    homes: BTreeSet<String>,
+    /// The UIDs of pods in other namespaces.
+    others: BTreeSet<String>,
+    /// Some pod has a directory of logs.
+    has_logs: bool,
+}
+
+impl PodOwners {
+    /// By what the node shows, and by what somebody names.
+    pub(super) fn read(root: &Path, processes: &Processes, named: &[String]) -> Self {
+        let mut operators = Operators::named(named);
+        let homes: BTreeSet<_> = processes.all().filter_map(home).map(str::to_owned).collect();
+        let entries = entries(root);
+        for entry in &entries {
+            operators.has_device(&entry.pod, &entry.resource);
+        }
+        let directories = pod_directories(root).unwrap_or_default();
+        let pods = || directories.iter().filter_map(|directory| place::pod(directory));
+        for (namespace, pod, uid) in pods() {
+            if homes.contains(uid) {
+                operators.live_in(namespace);
+            }
+            for entry in entries.iter().filter(|entry| entry.pod == uid) {
+                operators.has_device(&format!("{namespace}/{pod}"), &entry.resource);
+            }
+        }
+        let strangers = pods().filter(|(namespace, ..)| !operators.have(namespace));
+        let others = strangers.map(|(_, _, uid)| uid.to_owned()).collect();
+        Self { homes, others, has_logs: pods().next().is_some(), operators }
+    }
+
+    /// Whether the words of the pod with this UID count. kubelet makes the directory of a pod's logs before anything
+    /// runs in it, so one without has no author's words, unless all logs are elsewhere.
+    pub(super) fn are_operators(&self, uid: &str) -> bool {
+        self.homes.contains(uid) || self.has_logs && !self.others.contains(uid)
+    }
+}
+
+/// The UID of the pod of a privileged process of an operator. One that may load modules needs no lie.
+fn home(process: &Process) -> Option<&str> {
+    let is_operators = matches!(
+        process.role,
+        Role::Mofed
+            | Role::MofedToolkit
+            | Role::DriverManager
+            | Role::Driver
+            | Role::DriverToolkit
+            | Role::Peermem
+            | Role::Validator
+            | Role::Toolkit
+    );
+    process.pod.as_deref().filter(|_| is_operators && is_privileged(process))
+}
+
+/// Whether it may load modules, in the initial user namespace.
+fn is_privileged(process: &Process) -> bool {
+    const SMALL: u64 = 64 * 1024;
+    const CAP_SYS_MODULE: u64 = 1 << 16;
+    let read = |name: &str| whole(&process.directory.join(name), SMALL);
+    let status = read("status").unwrap_or_default();
+    let bits =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    // A user namespace has capabilities of its own. A tree of another machine need not have the map.
+    let is_initial =
+        read("uid_map").map_or(true, |map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
+    is_initial && bits.is_some_and(|bits| bits & CAP_SYS_MODULE != 0)
+}
+
+fn entries(root: &Path) -> Vec<DeviceEntry> {
+    let text = resolve(root, &root.join(CHECKPOINT)).and_then(|real| whole(&real, LONGEST));
+    let checkpoint: Checkpoint =
+        text.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    checkpoint.data.pod_device_entries.unwrap_or_default()
+}
