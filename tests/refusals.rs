@@ -535,6 +535,7 @@ fn value_that_shows(option: &str, node: &Node, elsewhere: &Node) -> String {
         "sys" => path(elsewhere, "run"),
         "format" | "log-format" => "json".into(),
         "log-level" => "error".into(),
+        "operator-namespace" => "odd".into(),
         other => panic!("a new option --{other}: give it a value that shows"),
     }
 }
@@ -552,6 +553,7 @@ fn every_mirror_does_what_its_option_does() {
     let elsewhere = Node::ready().in_tree();
     let node = Node::ready();
     node.write("odd/marker/is-a-directory", "");
+    node.write("var/log/pods/odd_pod_0-0-0/mofed-container/0.log", "");
     for verb in ["wait", "check", "doctor"] {
         for (option, mirror) in options(verb) {
             let value = value_that_shows(&option, &node, &elsewhere);
