@@ -59,6 +59,10 @@ fn the_casebook_is_read_as_it_should_be() {
     assert!(number(seen, "hit").0 >= HITS && number(seen, "false").0 == 0, "{summary}");
     let (quiet, of) = number(said_of(summary, "healthy"), "quiet");
     assert_eq!(Some(quiet), of, "an alarm on a healthy node: {summary}");
+    let liars = said_of(summary, "liars");
+    for (right, of) in [number(liars, "hit"), number(liars, "quiet")] {
+        assert_eq!(Some(right), of, "a user's pod changes the answer: {summary}");
+    }
 }
 
 fn main() -> ExitCode {

@@ -20,8 +20,8 @@ pub enum About {
 }
 
 /// Words that kubelet, the container runtimes, the container toolkit and CNI's libraries put before a cause. `%d` is
-/// a number, `%w` plain letters; a quote or `\n` may have any number of backslashes.
-const LINKS: [&str; 42] = [
+/// a number, `%w` plain letters, `%t` a time; a quote or `\n` may have any number of backslashes.
+const LINKS: [&str; 43] = [
     "rpc error: ",
     "code = %w desc = ",
     "Error response from daemon: ",
@@ -34,6 +34,7 @@ const LINKS: [&str; 42] = [
     "failed to generate container spec: ",
     "failed to generate spec: ",
     "container create failed: ",
+    "time=\"%t\" level=error msg=\"",
     "OCI runtime create failed: ",
     "runc create failed: ",
     "container_linux.go:%d: ",
@@ -88,6 +89,9 @@ fn behind<'t>(text: &'t [u8], link: &[u8]) -> Option<&'t [u8]> {
     let Some((first, link)) = link.split_first() else { return Some(text) };
     match (first, link.split_first()) {
         (b'%', Some((b'd', link))) => behind_run(text, link, u8::is_ascii_digit),
+        (b'%', Some((b't', link))) => {
+            behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b":.+-".contains(byte))
+        }
         (b'%', Some((_, link))) => {
             behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b"._/-".contains(byte))
         }
@@ -187,6 +191,7 @@ mod tests {
             "OCI runtime create failed: container_linux.go:380: starting container process caused: \
              process_linux.go:545: container init caused: Running hook #0:: error running hook: exit status 1, \
              stdout: , stderr: nvidia-container-cli: initialization error: ",
+            "container create failed: time=\\\"2025-11-21T11:58:39Z\\\" level=error msg=\\\"runc create failed: ",
             "OCI runtime create failed: /usr/local/nvidia/toolkit/nvidia-container-cli.real: /lib64/libc.so.6: ",
         ] {
             assert!(is_chain(chain.as_bytes()), "{chain}");

@@ -603,19 +603,19 @@ log_rules! {
         ~> RunNotShared about "place" ["/run"];
     }
     ToolkitRootMissing: "<container> is not started: the container toolkit finds no driver root" of Hook {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>change root failed<more..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>change root failed<more..>" polled;
         ~> ToolkitRootMissing while HostDriver;
     }
     DeviceRulesRefused: "<container> is not started: the kernel refuses the container toolkit's device filter" of Hook {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>failed to add device rules: unable to <doing> new device filter<more..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>failed to add device rules: unable to <doing> new device filter<more..>" polled;
         ~> DeviceRulesRefused;
     }
     ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>" of Hook {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>version `GLIBC_<libc>' not found<more..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>version `GLIBC_<libc>' not found<more..>" polled;
         ~> ToolkitLibcTooOld;
     }
     CudaNotSatisfied: "<container> is not started: its image requires CUDA <cuda>", Never of Hook {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>unsatisfied condition: cuda<cuda>, please update your driver<more..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>unsatisfied condition: cuda<cuda>, please update your driver<more..>" polled;
         ~> CudaNotSatisfied;
     }
     CniPluginMissing: "a pod gets no network: <plugin> is not on the node", Never of Devices {
