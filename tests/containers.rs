@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -564,6 +564,96 @@ fn a_volume_that_nothing_can_be_run_from_is_refused() {
     assert!(said.contains("noexec") && said.contains("/opt/peermem-gate"), "{said}");
 }
 
+/// A pod whose container runs, prints, and is called what its author likes.
+struct Pretender<'a> {
+    /// `NAMESPACE_POD_UID`, as kubelet names the directory of its logs.
+    pod: &'a str,
+    container: &'a str,
+    process: &'a str,
+    says: &'a str,
+    is_privileged: bool,
+}
+
+impl Pretender<'_> {
+    /// Starts it, and shows its process and its log on the node.
+    fn start(&self, podman: &Podman, node: &Node) {
+        let Self { pod, container, process, says, is_privileged } = self;
+        let uid = pod.rsplit('_').next().expect("a UID");
+        let log = node.path(&format!("var/log/pods/{pod}/{container}/0.log"));
+        fs::create_dir_all(log.parent().expect("a directory")).expect("directories");
+        let script =
+            format!("echo {process} >/proc/self/comm; echo '{says}'; while :; do /busybox sleep 60; done");
+        let group = format!("/kubepods/pod{uid}");
+        let log_path = format!("path={}", log.display());
+        let mut run = vec!["run", "--detach", "--cgroup-parent", &group];
+        run.extend(["--log-driver", "k8s-file", "--log-opt", &log_path]);
+        run.extend(is_privileged.then_some("--privileged"));
+        run.extend(["--env", "USE_HOST_MOFED=true", BUSYBOX, "sh", "-c", &script]);
+        let id = podman.run(&run);
+        let pid = podman.inspect(id.trim(), ".State.Pid");
+        let process = node.path(&format!("proc/{pid}"));
+        fs::create_dir_all(&process).expect("a directory");
+        for file in ["comm", "cmdline", "environ", "mountinfo", "stat", "status", "uid_map"] {
+            symlink(format!("/proc/{pid}/{file}"), process.join(file)).expect("a link");
+        }
+        // As containerd names a group.
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("groups");
+        fs::write(process.join("cgroup"), groups.replace("/libpod-", "/cri-containerd-")).expect("a file");
+        let started = Instant::now();
+        while !fs::read_to_string(&log).is_ok_and(|text| text.contains(says)) {
+            assert!(started.elapsed() < LIMIT, "{} stays empty", log.display());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// The findings of `doctor`, and what it left out.
+fn diagnosed(node: &Node) -> (Value, Value) {
+    let mut doctor = support::gate();
+    doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root());
+    let output = support::output(&mut doctor);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    (report["findings"].clone(), report["not_counted"].clone())
+}
+
+/// Real processes, logs and control groups. What a pod is called, and what it prints, counts only where a privileged
+/// process of an operator lives.
+fn a_containers_word_counts_only_in_a_namespace_of_an_operator() {
+    const SAYS: &str = "WARNING: infoROM is corrupted at gpu 0000:1b:00.0";
+    let Some(podman) = Podman::bare() else { return };
+    let node = Node::ready();
+    let is_told = |findings: &Value| findings.to_string().contains("GpuInforomCorrupted");
+    let (before, _) = diagnosed(&node);
+    assert!(!is_told(&before), "{before:#}");
+    let liar = Pretender {
+        pod: "team-a_web-0_00000000-8f2b-4c5e-9d0a-0a1b2c3d4e5f",
+        container: "driver-validation",
+        process: "nvidia-web",
+        says: SAYS,
+        is_privileged: false,
+    };
+    liar.start(&podman, &node);
+    let (after, left_out) = diagnosed(&node);
+    assert_eq!(after, before);
+    assert_eq!(left_out[0]["namespace"], "team-a", "{left_out}");
+    // A privileged process that is the driver's lives in this namespace.
+    let driver = Pretender {
+        pod: "platform_driver-x_11111111-8f2b-4c5e-9d0a-0a1b2c3d4e5f",
+        container: "nvidia-driver-ctr",
+        process: "nvidia-driver",
+        says: "nothing",
+        is_privileged: true,
+    };
+    driver.start(&podman, &node);
+    let validator =
+        Pretender { pod: "platform_validator-x_22222222-8f2b-4c5e-9d0a-0a1b2c3d4e5f", process: "sh", ..liar };
+    validator.start(&podman, &node);
+    let (found, left_out) = diagnosed(&node);
+    assert!(is_told(&found), "{found:#} {left_out}");
+    assert_eq!(left_out.as_array().map(Vec::len), Some(1), "{left_out}");
+}
+
 fn the_other_architectures_image_runs() {
     let other = if HOST == "aarch64" { "x86_64" } else { "aarch64" };
     let Some(podman) = Podman::with(other) else { return };
@@ -605,6 +695,7 @@ fn main() -> ExitCode {
         the_program_is_installed_and_becomes_the_entrypoint,
         the_driver_toolkits_stub_is_built_again,
         a_volume_that_nothing_can_be_run_from_is_refused,
+        a_containers_word_counts_only_in_a_namespace_of_an_operator,
         the_other_architectures_image_runs,
         runc_starts_the_program_under_the_seccomp_profile
     ]

@@ -59,6 +59,13 @@ impl Podman {
             skip("the image is another commit's: image/build");
             return None;
         }
+        let podman = Self::bare()?;
+        podman.pull(IMAGE, architecture);
+        Some(podman)
+    }
+
+    /// With [`BUSYBOX`] alone.
+    pub(crate) fn bare() -> Option<Self> {
         if !(can(&["podman", "--version"]) && can(&["runc", "--version"]) && can(&["busybox", "true"])) {
             return None;
         }
@@ -70,7 +77,6 @@ impl Podman {
         mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).expect("private mounts");
         let directory = tempfile::Builder::new().prefix("podman").tempdir().expect("a directory");
         let podman = Self { directory };
-        podman.pull(IMAGE, architecture);
         podman.import(BUSYBOX, &["busybox"], &["ENTRYPOINT [\"/busybox\"]"]);
         Some(podman)
     }
