@@ -81,7 +81,7 @@ impl PodOwners {
     }
 }
 
-/// The UID of the pod of a privileged process of an operator. One that may load modules needs no lie.
+/// The UID of the pod of an operator's process, which has its role only with that role's capabilities.
 fn home(process: &Process) -> Option<&str> {
     let is_operators = matches!(
         process.role,
@@ -94,21 +94,7 @@ fn home(process: &Process) -> Option<&str> {
             | Role::Validator
             | Role::Toolkit
     );
-    process.pod.as_deref().filter(|_| is_operators && is_privileged(process))
-}
-
-/// Whether it may load modules, in the initial user namespace.
-fn is_privileged(process: &Process) -> bool {
-    const SMALL: u64 = 64 * 1024;
-    const CAP_SYS_MODULE: u64 = 1 << 16;
-    let read = |name: &str| whole(&process.directory.join(name), SMALL);
-    let status = read("status").unwrap_or_default();
-    let bits =
-        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
-    // A user namespace has capabilities of its own. A tree of another machine need not have the map.
-    let is_initial =
-        read("uid_map").map_or(true, |map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]));
-    is_initial && bits.is_some_and(|bits| bits & CAP_SYS_MODULE != 0)
+    process.pod.as_deref().filter(|_| is_operators)
 }
 
 fn entries(root: &Path) -> Vec<DeviceEntry> {
