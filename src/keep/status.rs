@@ -146,7 +146,7 @@ impl Stored {
                 all.insert("verdict".to_owned(), serde_json::json!(outcome));
                 json_escaped(&serde_json::Value::Object(all).to_string()).into_owned() + "\n"
             }
-            _ => text.lines().map(|line| json_escaped(line).into_owned() + "\n").collect(),
+            _ => text.split('\n').map(json_escaped).collect::<Vec<_>>().join("\n"),
         }
     }
 

@@ -10,6 +10,7 @@ use peermem_gate::node::{Places, below};
 use peermem_gate::observation::{Seen, Unreadable};
 use peermem_gate::probe::driver_root::{self, Script};
 use peermem_gate::probe::{clock, lock};
+use peermem_gate::survey::process::{Processes, Role};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,7 +19,7 @@ use std::path::Path;
 const VALIDATIONS: &str = "/run/nvidia/validations";
 
 /// Looks at all files of the chain.
-pub(super) fn read(places: &Places) -> Chain {
+pub(super) fn read(places: &Places, processes: &Processes) -> Chain {
     let directory = below(&places.root, Path::new(VALIDATIONS));
     let driver_pid = below(&places.root, Path::new(driver_root::PID_FILE));
     let files = FILES.iter().map(|file| {
@@ -31,17 +32,18 @@ pub(super) fn read(places: &Places) -> Chain {
         has_directory: is_there(&places.root, &directory),
         files: files.collect(),
         driver: lock::read(&places.root, &places.proc, &driver_pid).0,
-        driver_runs: driver_runs(places),
+        driver_runs: driver_runs(places, processes),
         directory,
         driver_pid,
     }
 }
 
-/// Whether the driver's script runs; `None` where that is unknown.
-fn driver_runs(places: &Places) -> Option<bool> {
+/// Whether the driver's script runs, by its lock or as one of the operator's processes; `None` where that is unknown.
+fn driver_runs(places: &Places, processes: &Processes) -> Option<bool> {
     match driver_root::script(&places.root, &places.proc).ok()? {
         Script::Runs(_) => Some(true),
-        Script::Gone | Script::Another(_) => Some(false),
+        Script::Another(pid) => Some(processes.of(Role::Driver).any(|process| process.pid == pid)),
+        Script::Gone => Some(false),
         Script::Hidden => None,
     }
 }

@@ -37,7 +37,7 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
         inotify: watching(&places.proc, is_here),
         nvidias: pci::functions(&places.sys, pci::NVIDIA),
         driver: driver::read(places, release),
-        chain: chain::read(places),
+        chain: chain::read(places, &survey.processes),
         runtimes: runtime::read(places, &survey.processes),
         rdma: rdma::read(places, &nics),
         host: host::read(places, &survey.processes, release),
