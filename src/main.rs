@@ -8,12 +8,24 @@ use peermem_gate::act::modprobe;
 use peermem_gate::act::termination_log::TerminationLog;
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Variables};
+use peermem_gate::probe::address_space;
 use peermem_gate::verb::{self, Start, Stop, doctor, shim};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
+/// With less than this, memory runs out before the first line of the log.
+const LEAST_ADDRESS_SPACE: u64 = 4 << 20;
+
 fn main() -> ExitCode {
+    if let Some(limit) = address_space::limit().filter(|limit| *limit < LEAST_ADDRESS_SPACE) {
+        // Without the heap, and so without a log.
+        eprintln!(
+            "error: the limit of the address space (RLIMIT_AS, `ulimit -v`) is {limit} bytes: raise it to \
+                {LEAST_ADDRESS_SPACE} at least"
+        );
+        return Ending::Failed.into();
+    }
     let args: Vec<_> = std::env::args_os().collect();
     let name = args.first().and_then(|name| Path::new(name).file_name());
     if name == Some(OsStr::new(modprobe::STEP)) {

@@ -245,8 +245,19 @@ fn waiting_below_another_root_takes_few_system_calls() {
     }
 }
 
+fn too_little_address_space_is_an_error_in_words() {
+    let Some(product) = product(HOST) else { return };
+    let mut check = Command::new("sh");
+    check.args(["-c", "ulimit -v 2048; exec \"$0\" check"]).arg(&product);
+    let output = output(&mut check);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(code(output.status), 125, "{said}");
+    assert!(said.contains("RLIMIT_AS"), "{said}");
+}
+
 fn main() -> ExitCode {
     suite![
+        too_little_address_space_is_an_error_in_words,
         the_product_is_small,
         the_product_is_static,
         the_product_loads_with_large_pages,

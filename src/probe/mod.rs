@@ -2,6 +2,7 @@
 //! The door that only reads. One [`Probe::look`] gives one [`Observation`], whatever fails on the
 //! way: a failed read is part of what was seen.
 
+pub mod address_space;
 pub mod clock;
 pub mod driver_root;
 mod driver_state;
