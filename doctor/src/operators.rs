@@ -2,25 +2,8 @@
 //! Whose words count: those of pods in an operator's namespace. A pod's author chooses every name and every line in
 //! it, but not its namespace. Pure.
 
+use peermem_gate::survey::pod::{is_of_an_operator, is_shared};
 use std::collections::BTreeSet;
-
-/// Where the operators' own documents, charts and catalogues install them, and whether others live there too.
-const NAMESPACES: [(&str, bool); 12] = [
-    ("gpu-operator", false),
-    ("nvidia-gpu-operator", false),
-    ("gpu-operator-resources", false),
-    ("network-operator", false),
-    ("nvidia-network-operator", false),
-    ("sriov-network-operator", false),
-    ("openshift-sriov-network-operator", false),
-    ("nvidia-device-plugin", false),
-    ("nvidia-dra-driver-gpu", false),
-    // The catalogues of operators, with and without OpenShift.
-    ("openshift-operators", true),
-    ("operators", true),
-    // The device plugin's manifest, and the drivers of some clouds.
-    ("kube-system", true),
-];
 
 /// The resources of pods whose errors matter here: GPUs, and RDMA devices.
 const RESOURCES: [&str; 2] = ["nvidia.com/", "rdma/"];
@@ -55,15 +38,13 @@ impl Operators {
     /// Whether the words of a pod in this namespace count.
     #[must_use]
     pub fn have(&self, namespace: &str) -> bool {
-        self.named.contains(namespace)
-            || self.homes.contains(namespace)
-            || NAMESPACES.iter().any(|(name, _)| *name == namespace)
+        self.named.contains(namespace) || self.homes.contains(namespace) || is_of_an_operator(namespace)
     }
 
     /// Whether nobody else lives in this namespace, as far as is known.
     #[must_use]
     pub fn have_alone(&self, namespace: &str) -> bool {
-        self.have(namespace) && !NAMESPACES.contains(&(namespace, true))
+        self.have(namespace) && !is_shared(namespace)
     }
 
     /// Whether this pod asked for a GPU or an RDMA device, and got it.

@@ -6,20 +6,35 @@ use crate::survey::process::Environment;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The default namespaces of the GPU Operator and the Network Operator, on Kubernetes and on `OpenShift`.
-const OPERATORS: [&str; 6] = [
-    "gpu-operator",
-    "gpu-operator-resources",
-    "nvidia-gpu-operator",
-    "network-operator",
-    "nvidia-network-operator",
-    "nvidia-network-operator-resources",
+/// Where the operators' own documents, charts and catalogues install them, and whether others live there too.
+const NAMESPACES: [(&str, bool); 13] = [
+    ("gpu-operator", false),
+    ("nvidia-gpu-operator", false),
+    ("gpu-operator-resources", false),
+    ("network-operator", false),
+    ("nvidia-network-operator", false),
+    ("nvidia-network-operator-resources", false),
+    ("sriov-network-operator", false),
+    ("openshift-sriov-network-operator", false),
+    ("nvidia-device-plugin", false),
+    ("nvidia-dra-driver-gpu", false),
+    // The catalogues of operators, with and without OpenShift.
+    ("openshift-operators", true),
+    ("operators", true),
+    // The device plugin's manifest, and the drivers of some clouds.
+    ("kube-system", true),
 ];
 
-/// Whether this is an operator's namespace by default. Nobody else makes pods there.
+/// Whether this is an operator's namespace by default. No ordinary user makes pods there.
 #[must_use]
 pub fn is_of_an_operator(namespace: &str) -> bool {
-    OPERATORS.contains(&namespace)
+    NAMESPACES.iter().any(|(name, _)| *name == namespace)
+}
+
+/// Whether this is one of those where others live too.
+#[must_use]
+pub fn is_shared(namespace: &str) -> bool {
+    NAMESPACES.contains(&(namespace, true))
 }
 
 /// A pod, as far as the node knows it.

@@ -32,5 +32,8 @@ pub fn survey(root: &Path, proc: &Path, named: &[String]) -> (Survey, Logs) {
     let logs = logs::read(root, proc, is_here, &Limits::LOOK, &owners.operators);
     let mut pods = logs.name(survey.pods);
     pods.all.retain(|pod| owners.are_operators(&pod.uid));
+    for pod in &mut pods.all {
+        pod.is_operators = true;
+    }
     (Survey { pods, logged: logs.settings(), ..survey }, logs)
 }
