@@ -20,14 +20,14 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// A worker that has not run for this long hangs: one that is well wakes twice as often, at least.
-const CHECK: Duration = Duration::from_secs(10);
+const CHECK: Duration = Duration::from_secs(12);
 /// The time for a line of the log, whose file system may hang.
 const LINE: Duration = Duration::from_millis(200);
 
 /// The work of a second worker; its exit code.
 pub type Work<'a> = &'a dyn Fn(&WorkerPipe, &Hung) -> u8;
 
-/// Looks every ten seconds whether the worker has run, and has a second one as long as it has not.
+/// Looks every twelve seconds whether the worker has run, and has a second one as long as it has not.
 pub(super) struct StandIn<'a> {
     work: Work<'a>,
     next_check: BootTime,
