@@ -58,7 +58,7 @@ mod tests {
             noted(file, io::Error::from_raw_os_error(nix::libc::EIO));
         }
         let unread = taken();
-        assert_eq!((unread.len(), unread[0].why.as_str()), (1, "Input/output error"));
+        assert_eq!((unread.len(), unread[0].why.as_str()), (1, "I/O error"));
         assert_eq!(taken(), [], "they are taken");
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who holds the lock on a file, from /proc/locks and /proc/PID/fdinfo. The lock itself is never touched.
 
+use crate::files::read;
 use crate::files::read::{Ended, entries, lines, present, unreadable};
-use crate::files::root;
 use crate::observation::{Lock, Seen, Unreadable};
 use nix::sys::stat::{major, minor};
 use procfs::{FromBufRead, LockKind, LockType, Locks};
@@ -20,7 +20,7 @@ const FILES: usize = 1000;
 /// The lock, and the process that holds it if that is known.
 #[must_use]
 pub fn read(root: &Path, proc: &Path, path: &Path) -> (Lock, Option<i32>) {
-    let metadata = root::resolve(root, path).and_then(|path| path.metadata());
+    let metadata = read::metadata(root, path);
     let metadata = match metadata {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return (Lock::NoFile, None),
@@ -44,7 +44,7 @@ pub fn read(root: &Path, proc: &Path, path: &Path) -> (Lock, Option<i32>) {
 /// # Errors
 /// A file that decides it cannot be read.
 pub fn is_held_by(root: &Path, proc: &Path, path: &Path, pid: u32) -> Seen<bool> {
-    let metadata = root::resolve(root, path).and_then(|path| path.metadata());
+    let metadata = read::metadata(root, path);
     let metadata = metadata.map_err(|error| unreadable(path, &error))?;
     let directory = proc.join(pid.to_string()).join("fdinfo");
     let open_files = match entries(&directory, FILES) {
