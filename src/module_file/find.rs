@@ -2,7 +2,7 @@
 //! Where modprobe would find a module: in modules.dep, or else where depmod would find it once
 //! somebody runs it.
 
-use crate::files::read::{entries, lines, unreadable};
+use crate::files::read::{entries, lines, stat, unreadable};
 use crate::files::root::resolve;
 use crate::node::below;
 use crate::observation::{Seen, Unreadable};
@@ -169,14 +169,14 @@ impl Search<'_> {
 
     fn stat(&self, path: &Path) -> io::Result<(PathBuf, Metadata)> {
         let real = resolve(self.root, path)?;
-        let metadata = real.metadata()?;
+        let metadata = stat(&real)?;
         Ok((real, metadata))
     }
 
     /// The module's files in one directory; none where it cannot be read.
     fn in_directory(&self, directory: &Path) -> impl Iterator<Item = Candidate> {
-        let entries = resolve(self.root, directory).and_then(|real| real.read_dir());
-        let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let entries = resolve(self.root, directory).and_then(|real| entries(&real, MAX_ENTRIES));
+        let names = entries.into_iter().flatten().map(|entry| entry.file_name());
         let mut files = Sorted::new();
         for name in names.filter(|name| self.is_named(name.as_bytes())) {
             let path = directory.join(&name);
@@ -231,11 +231,10 @@ impl Walk<'_> {
 
     fn subdirectories(&mut self, directory: &Path, real: &Path) -> io::Result<Sorted> {
         let (mut files, mut subdirectories) = (Sorted::new(), Sorted::new());
-        if !self.seen.insert(id(&real.metadata()?)) {
+        if !self.seen.insert(id(&stat(real)?)) {
             return Ok(subdirectories);
         }
-        for entry in real.read_dir()? {
-            let entry = entry?;
+        for entry in entries(real, MAX_ENTRIES)? {
             self.left =
                 self.left.checked_sub(1).ok_or_else(|| io::Error::other("too many files to search"))?;
             let (name, path) = (entry.file_name(), directory.join(entry.file_name()));

@@ -99,8 +99,9 @@ fn names_within(root: &Path, directory: &Path, limit: usize) -> Vec<String> {
 }
 
 fn build(root: &Path, directory: PathBuf) -> Option<Build> {
-    let real = resolve(root, &directory).ok().filter(|real| real.is_dir())?;
-    let written = |name: &str| real.join(name).symlink_metadata().ok().map(|metadata| metadata.mtime());
+    let real = resolve(root, &directory).ok()?;
+    read::stat(&real).ok().filter(std::fs::Metadata::is_dir)?;
+    let written = |name: &str| read::lstat(&real.join(name)).ok().map(|metadata| metadata.mtime());
     Some(Build {
         started: written("driver_build_started"),
         finished: written("driver_built"),
@@ -136,8 +137,7 @@ fn find(shared: &Path, modules: &Path) -> Option<PathBuf> {
     let mut todo = vec![(modules.to_owned(), shared.join("modules"))];
     let mut left = ENTRIES;
     while let Some((real, shown)) = todo.pop() {
-        let entries = real.read_dir().ok()?.flatten().take(left);
-        for entry in entries {
+        for entry in read::entries(&real, left).ok()? {
             left = left.saturating_sub(1);
             let name = entry.file_name();
             match entry.file_type() {

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// So many of each case's faults are tried where `FAULTS` is not set.
-const SAMPLE: usize = 60;
+const SAMPLE: usize = 30;
 
 /// Far more than what is run here takes: what takes longer hangs.
 const AT_MOST: Duration = Duration::from_secs(20);

@@ -2,7 +2,7 @@
 //! NVIDIA's driver: its root, its versions, its devices.
 
 use crate::symptoms::Driver;
-use peermem_gate::files::read::{entries, names, small, unreadable, whole};
+use peermem_gate::files::read::{self, entries, names, small, unreadable, whole};
 use peermem_gate::module_file;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::{STATE_FILE as STATE, Seen};
@@ -48,7 +48,7 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
         state: file(below(&places.root, Path::new(STATE))),
         nodes: dev_dirs.into_iter().map(|dir| (dir.clone(), nodes(&dir))).collect(),
         char_links: char,
-        peermem_written: peermem.and_then(|path| path.metadata().ok()).map(|metadata| metadata.mtime()),
+        peermem_written: peermem.and_then(|path| read::stat(&path).ok()).map(|metadata| metadata.mtime()),
         root,
     }
 }
@@ -73,7 +73,7 @@ fn library(root: &Path) -> Option<(PathBuf, String)> {
     let links =
         DIRECTORIES.iter().map(|directory| below(root, Path::new(directory)).join(NAME.to_owned() + "1"));
     links.into_iter().find_map(|link| {
-        let target = link.read_link().ok()?;
+        let target = read::link(&link).ok()?;
         let version = target.file_name()?.to_str()?.strip_prefix(NAME)?.to_owned();
         Some((link, version))
     })
