@@ -210,7 +210,7 @@ fn comments_too_wide() -> Vec<(String, String)> {
 }
 
 /// A line of a log, and so perhaps a user, decides what a step is about. None may lower a protection of the node.
-const PROTECTIONS: [&str; 31] = [
+const PROTECTIONS: [&str; 30] = [
     "aa-disable",
     "aa-teardown",
     "allow_unsafe_interrupts",
@@ -223,7 +223,6 @@ const PROTECTIONS: [&str; 31] = [
     "enforcing=0",
     "firewalld",
     "iommu=off",
-    "iommu=pt",
     "iptables",
     "kptr_restrict",
     "lockdown=",

@@ -718,7 +718,7 @@ findings! {
         IommuTranslates: Warning, "the IOMMU translates the devices' addresses: GPUDirect RDMA fails or is slow",
             after [],
             [
-                "Ask those who own the node's security for the IOMMU's pass-through mode, which GPUDirect RDMA needs to be \
+                "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which GPUDirect RDMA needs to be \
                     fast: it takes the host's own devices out of DMA protection.",
                 "If it stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges \
                     between GPU and NIC.",
