@@ -6,13 +6,14 @@ mod support;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{
     GATE, Gate, HOST, LIMIT, MARKER, NOBODY, Node, can, child_of, code, output, product, refusal, suite,
     until, wrapped,
@@ -451,6 +452,57 @@ fn an_answer_that_comes_late_and_is_still_true_opens() {
     gate.assert_opened();
 }
 
+/// The worker of a gate on this node. Its parent may be anybody.
+fn worker_on(node: &Node) -> Option<PathBuf> {
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let root = node.root().to_str().unwrap();
+    let is_its = |process: &PathBuf| {
+        let read = |file: &str| fs::read_to_string(process.join(file)).unwrap_or_default();
+        read("comm") == "peermem-worker\n" && read("cmdline").contains(root)
+    };
+    processes.into_iter().find(is_its)
+}
+
+/// It stands still after it has seen the marker, and the marker goes meanwhile.
+fn what_a_stalled_look_has_seen_is_as_old_as_its_beginning() {
+    if !can(&["strace", "true"]) {
+        return;
+    }
+    let node = Node::ready();
+    let mut wait = node.wait();
+    wait.args(["--settle", "200ms", "--", "touch"]).arg(node.path("opened"));
+    // The fifth time is in the look that ends the settle time, after it has read the marker.
+    let symvers = node.path(support::SYMVERS).display().to_string();
+    let stall = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-P",
+        &symvers,
+        "-e",
+        "inject=statx:delay_exit=3500000:when=5",
+    ];
+    let mut gate = Gate::start(&mut wrapped(stall, &wait));
+    gate.logs("settling");
+    let is_stalled = || {
+        let stat = worker_on(&node).and_then(|worker| fs::read_to_string(worker.join("stat")).ok());
+        stat.is_some_and(|stat| stat.contains(") t "))
+    };
+    let since = Cell::new(Instant::now());
+    until("a look stalls", || {
+        if !is_stalled() {
+            since.set(Instant::now());
+        }
+        since.get().elapsed() > Duration::from_millis(300)
+    });
+    node.remove(MARKER);
+    gate.logs("asking again");
+    gate.logs("MarkerAbsent");
+    assert!(!node.path("opened").exists(), "CMD ran by what a look had seen before it stalled");
+}
+
 fn an_answer_that_comes_after_the_deadline_is_too_late() {
     for (action, code) in [("fail", 124), ("proceed", 0)] {
         let node = Node::ready();
@@ -467,6 +519,7 @@ fn main() -> ExitCode {
         an_answer_that_comes_late_is_asked_again,
         an_answer_that_comes_late_and_is_still_true_opens,
         an_answer_that_comes_after_the_deadline_is_too_late,
+        what_a_stalled_look_has_seen_is_as_old_as_its_beginning,
         cmd_is_the_same_process,
         signals_as_they_were_found,
         a_broken_pipe_ends_cmd,

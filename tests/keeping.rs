@@ -878,7 +878,6 @@ fn keep_notifies_the_service_manager() {
     assert_eq!(keep.ended(), 0);
 }
 
-/// An rmmod that hangs for good must not look alive: after a while the watchdog goes unfed.
 /// A look stats MOFED's headers, and then no signal reaches it any more.
 fn keep_unloads_beside_a_look_that_hangs() {
     let Some(place) = Place::new() else { return };
@@ -923,6 +922,32 @@ fn a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process() {
     assert!(begun.elapsed() < PROMPT, "after {:?}", begun.elapsed());
 }
 
+/// The second process has nothing to do then, and sleeps.
+fn keep_that_never_unloads_sleeps_beside_a_look_that_hangs() {
+    let Some(place) = Place::new() else { return };
+    let mut keep = Gate::start(place.keep().arg("--no-yield"));
+    place.is_in("Loaded");
+    let Some(_hung) = Hung::over(place.node.path(DRIVERS).join("usr/src")) else { return };
+    keep.logs("has hung in the kernel");
+    let on_cpu = || -> u64 {
+        let children = format!("/proc/{0}/task/{0}/children", keep.pid());
+        let children = fs::read_to_string(children).unwrap();
+        let of = |pid: &str| fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+        children
+            .split_whitespace()
+            .map(|pid| of(pid).split(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    };
+    let before = on_cpu();
+    // Two of its glimpses fall into this time.
+    thread::sleep(Duration::from_secs(9));
+    let used = Duration::from_nanos(on_cpu() - before);
+    assert!(used < Duration::from_secs(1), "{used:?} of 9 s");
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!(keep.ended(), 143);
+}
+
+/// An rmmod that hangs for good must not look alive: after a while the watchdog goes unfed.
 fn a_hung_unload_is_the_watchdogs_in_the_end() {
     goes_unfed("bin/unloading", Duration::from_secs(30), |place| {
         place.is_in("Loaded");
@@ -1115,6 +1140,7 @@ fn main() -> ExitCode {
         the_status_file_of_a_dead_keep_is_no_status,
         keep_notifies_the_service_manager,
         keep_unloads_beside_a_look_that_hangs,
+        keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
         a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process,
         a_hung_unload_is_the_watchdogs_in_the_end,
         a_hung_load_is_told_of_and_the_watchdogs_in_the_end,

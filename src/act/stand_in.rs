@@ -24,6 +24,9 @@ const CHECK: Duration = Duration::from_secs(12);
 /// The time for a line of the log, whose file system may hang.
 const LINE: Duration = Duration::from_millis(200);
 
+/// So much later than due, a check tells of this process, not of the worker.
+const LATE: Duration = Duration::from_secs(1);
+
 /// The work of a second worker; its exit code.
 pub type Work<'a> = &'a dyn Fn(&WorkerPipe, &Hung) -> u8;
 
@@ -72,6 +75,8 @@ impl<'a> StandIn<'a> {
         if now() < self.next_check {
             return;
         }
+        // After a freeze the worker must have had its turn before anything follows from its account.
+        let is_late = now() > self.next_check + LATE;
         self.next_check = now() + CHECK;
         // Without it nobody knows, and nothing is begun.
         let Some(ran) = self.account(worker) else { return };
@@ -82,6 +87,8 @@ impl<'a> StandIn<'a> {
                 let _ = subtask::briefly(LINE, report);
             }
             self.ran = (ran, now());
+        } else if is_late {
+            self.ran.1 = now();
         } else if self.under_way.is_none() {
             let hung = Hung { signal: None, place: place(worker), waited: now().saturating_sub(self.ran.1) };
             // Without a process there is nothing to do, and the next check tries again.

@@ -2,7 +2,7 @@
 //! The devices that Fabric Manager will look for: `NVLink` 5 management devices, and their RDMA devices.
 
 use super::pci::{MELLANOX, vendor};
-use crate::files::read::{entries, link, names, open, unreadable};
+use crate::files::read::{entries, link, lstat, names, open, unreadable};
 use crate::observation::{Management, Seen};
 use crate::order;
 use memchr::memmem;
@@ -45,13 +45,13 @@ pub(super) fn management(sys: &Path) -> Management {
 /// A vpd that cannot be read counts only of a Mellanox function.
 fn is_management(function: &Path) -> Seen<bool> {
     let vpd = function.join("vpd");
-    let file = match open(&vpd) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        file => file,
-    };
+    if lstat(&vpd).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(false);
+    }
     if vendor(&function.join("vendor"))? != MELLANOX {
         return Ok(false);
     }
+    let file = open(&vpd);
     let read = |file: File| -> io::Result<bool> {
         let mut bytes = Vec::new();
         file.take(VPD).read_to_end(&mut bytes)?;
@@ -144,6 +144,17 @@ mod tests {
             matches!(management(hidden.path()), Management::Unreadable(why) if why.path.ends_with("vendor"))
         );
         assert_eq!(management(machine(&[(NAME, "odd", None)]).path()), Management::None);
+    }
+
+    /// Each GPU and disk has a vpd that is for root alone.
+    #[test]
+    fn the_vpd_of_others_is_not_even_opened() {
+        let sys = machine(&[(NAME, "0x10de", None)]);
+        let vpd = sys.path().join("bus/pci/devices").join(NAME).join("vpd");
+        std::os::unix::fs::symlink("vpd", vpd).unwrap();
+        let _ = crate::files::unread::taken();
+        assert_eq!(management(sys.path()), Management::None);
+        assert_eq!(crate::files::unread::taken(), [], "it cannot be opened");
     }
 
     #[test]

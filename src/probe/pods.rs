@@ -37,7 +37,10 @@ pub fn read(root: &Path, processes: &Processes) -> Pods {
                 uids.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
             order::sort(&mut names);
             let logged = logged(root);
-            let has_process = |uid: &str| processes.all().any(|process| process.pod.as_deref() == Some(uid));
+            let has_process = |uid: &str| {
+                let mut privileged = processes.all().filter(|process| process.role.is_privileged());
+                privileged.any(|process| process.pod.as_deref() == Some(uid))
+            };
             let pod = |uid: String| {
                 let name = logged.get(&uid).cloned();
                 let is_operators = may_be_operators(&logged, &uid) || has_process(&uid);

@@ -2,7 +2,7 @@
 //! The first view of a node, before it is known what to expect of it.
 
 use super::{clock, kernel, modules, pods, processes};
-use crate::files::read::{entries, present, small, there, whole};
+use crate::files::read::{entries, present, small, stat, there, whole};
 use crate::files::root::resolve;
 use crate::node::below;
 use crate::observation::{Kernel, Seen, Unreadable};
@@ -118,7 +118,11 @@ impl SignSearch<'_> {
             }
         }
         files.retain(|path| {
-            let text = resolve(self.root, path).and_then(|real| whole(&real, FILE));
+            let real = resolve(self.root, path);
+            if real.as_ref().is_ok_and(|real| stat(real).is_ok_and(|metadata| metadata.is_dir())) {
+                return false;
+            }
+            let text = real.and_then(|real| whole(&real, FILE));
             let text = self.read(path, there(path, text)).unwrap_or_default();
             text.lines().any(|line| line.trim().replace('-', "_") == "nvidia_peermem")
         });

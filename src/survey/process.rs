@@ -88,11 +88,19 @@ const fn capabilities(role: Role) -> u64 {
         | Role::Runtime
         | Role::Validator
         | Role::Toolkit
-        | Role::DevicePlugin
         | Role::RdmaDevicePlugin
         | Role::FabricManager
-        | Role::Persistenced
         | Role::Build => 1 << SYS_ADMIN,
+        // NVIDIA's manifest takes all from the one, and the other lays them down on a host.
+        Role::DevicePlugin | Role::Persistenced => 0,
+    }
+}
+
+impl Role {
+    /// Whether no ordinary pod has the capabilities without which a process has not this role.
+    #[must_use]
+    pub fn is_privileged(self) -> bool {
+        capabilities(self) != 0
     }
 }
 
@@ -212,6 +220,16 @@ impl Default for Processes {
 }
 
 impl Processes {
+    /// Without those of ordinary pods: a role that needs no privilege is had on the host itself, or in a pod of which
+    /// `is_operators` is true.
+    #[must_use]
+    pub fn counted(self, is_operators: impl Fn(&str) -> bool) -> Self {
+        let counts = |process: &Process| {
+            process.role.is_privileged() || process.pod.as_deref().is_none_or(&is_operators)
+        };
+        Self(self.0.map(|all| all.into_iter().filter(counts).collect()))
+    }
+
     /// Those of a role; none where processes cannot be seen.
     pub fn of(&self, role: Role) -> impl Iterator<Item = &Process> {
         self.all().filter(move |process| process.role == role)

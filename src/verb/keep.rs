@@ -229,10 +229,11 @@ impl<'a> Sidecar<'a> {
     fn run_glimpses(&mut self) -> Ending {
         let mut cause = Cause::Start;
         loop {
-            if !self.service.no_yield {
-                if let ControlFlow::Break(ending) = self.glimpse_alone(&cause) {
-                    return ending;
-                }
+            if self.service.no_yield {
+                // Nothing follows from it, but the next one is due later.
+                let _ = self.watch.glimpse();
+            } else if let ControlFlow::Break(ending) = self.glimpse_alone(&cause) {
+                return ending;
             }
             cause = match self.watch.sleep(self.keep.next_look()) {
                 Wake::Signal(_) => return Ending::Opened,

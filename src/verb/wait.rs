@@ -88,7 +88,13 @@ fn hold(
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
     let mut held = ManuallyDrop::new(Held::new(&asked, signals));
     let last = held.hold();
-    worker_pipe.decided(held.gate.last_step());
+    // What a look has seen is as old as its beginning.
+    let at = if matches!(last, Effect::Open(Opening::Ready)) {
+        held.watch.last_look()
+    } else {
+        held.gate.last_step()
+    };
+    worker_pipe.decided(at);
     Ok(match last {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {

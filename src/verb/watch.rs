@@ -76,6 +76,11 @@ impl<'a> Watch<'a> {
         applies(&self.node.expected, &self.probe.nic())
     }
 
+    /// When the last look began.
+    pub(super) fn last_look(&self) -> BootTime {
+        self.last_look
+    }
+
     /// From now on no look outlasts the beginning of a swap.
     pub(super) fn be_alert(&mut self) {
         self.is_alert = true;
@@ -144,7 +149,9 @@ impl<'a> Watch<'a> {
     pub(super) fn glimpse(&mut self) -> Glimpse {
         self.arm();
         self.last_look = now();
-        glimpse(self.node, self.was_marked)
+        let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
+        self.was_marked |= is_marked;
+        glimpse
     }
 
     /// Why `nvidia_peermem` has to go at once, where somebody is alert to that.
@@ -228,10 +235,15 @@ impl<'a> Watch<'a> {
 
 /// Is MOFED about to swap its modules? Who holds its lock is looked for only if `nvidia_peermem` has to go.
 fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
+    glimpse_and_marker(node, was_marked).0
+}
+
+/// The same, and whether the marker is set.
+fn glimpse_and_marker(node: &Node, was_marked: bool) -> (Glimpse, bool) {
     let (marker, modules) = probe::glimpse(node);
     let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);
     let holder = glimpse.must_go().then(|| probe::lock_holder(&node.places)).flatten();
-    Glimpse { holder, ..glimpse }
+    (Glimpse { holder, ..glimpse }, matches!(marker, Marker::Present(_)))
 }
 
 fn awaited(node: &Node) -> Vec<Awaited> {

@@ -45,7 +45,8 @@ pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> Histo
     let builds = pods::built(&places.root).into_iter().filter(is_operators);
     traces.extend(builds.flat_map(|build| built(places, &build)));
     traces.extend(peermem(places, &kernel));
-    traces.extend(processes.0.iter().flatten().filter_map(started));
+    let processes = processes.counted(|uid| owners.are_operators(uid));
+    traces.extend(processes.all().filter_map(started));
     let wall = clock::wall().duration_since(UNIX_EPOCH).ok().filter(|_| is_here);
     let now = wall.and_then(|wall| i64::try_from(wall.as_nanos()).ok()).map(|ns| Stamp::wall(ns, 1));
     let node = name.unwrap_or_else(|| kernel.hostname.to_lowercase());

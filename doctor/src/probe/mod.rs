@@ -35,5 +35,6 @@ pub fn survey(root: &Path, proc: &Path, named: &[String]) -> (Survey, Logs) {
     for pod in &mut pods.all {
         pod.is_operators = true;
     }
-    (Survey { pods, logged: logs.settings(), ..survey }, logs)
+    let processes = survey.processes.counted(|uid| owners.are_operators(uid));
+    (Survey { pods, processes, logged: logs.settings(), ..survey }, logs)
 }

@@ -3,11 +3,12 @@
 
 use crate::symptoms::PciFunction;
 use crate::symptoms::rdma::{Configured, Device, Interface, Network, Port, Rdma};
-use peermem_gate::files::read::{lines, names, small, unreadable, whole};
+use peermem_gate::files::read::{lines, names, small, stat, unreadable, whole};
 use peermem_gate::files::root::resolve;
 use peermem_gate::node::{Places, below};
 use peermem_gate::observation::Seen;
 use peermem_gate::probe::address;
+use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -120,6 +121,7 @@ fn configured(root: &Path, interfaces: &[&str]) -> Vec<Configured> {
 }
 
 fn naming(path: PathBuf, real: &Path, interfaces: &[&str]) -> Option<Configured> {
+    stat(real).ok().filter(Metadata::is_file)?;
     let text = whole(real, CONFIGURATION).ok()?;
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     let words: Vec<_> = text.split(|c| !is_part(c)).collect();

@@ -3,7 +3,7 @@
 
 use super::{Form, LogFile, LogReader, LogSource, LogSources, RuleSet, services};
 use crate::log::LogScanner;
-use peermem_gate::files::read::open;
+use peermem_gate::files::read::{lstat, open};
 use peermem_gate::files::root::resolve;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
@@ -51,9 +51,8 @@ impl LogReader<'_> {
     /// The file that has what the kernel says.
     fn first(&self) -> Option<&'static str> {
         let directory = self.root.join(DIRECTORY);
-        let is_there = |name: &&&str| {
-            resolve(self.root, &directory.join(name)).is_ok_and(|real| real.symlink_metadata().is_ok())
-        };
+        let is_there =
+            |name: &&&str| resolve(self.root, &directory.join(name)).is_ok_and(|real| lstat(&real).is_ok());
         FILES.iter().find(is_there).copied()
     }
 
