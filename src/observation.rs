@@ -408,7 +408,13 @@ pub struct ModuleInfo {
     pub versions: BTreeMap<String, u32>,
     /// The CRC of each symbol it exports, as far as the file shows them.
     pub exports: BTreeMap<String, u32>,
+    /// Who rebuilt it, by its own account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuilt_by: Option<String>,
 }
+
+/// The name under which a module says who rebuilt it, and ours there.
+pub const REBUILT_BY: (&str, &str) = ("rebuilt_by", "peermem-gate");
 
 /// A module file as modprobe would find it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -81,7 +81,7 @@ fn a_stub_is_planned_rebuilt_used_and_undone() {
 fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
     let Some(place) = Place::new() else { return };
     place.making(
-        "cat $copy/conftest.sh $symvers >/seen; ls -R $copy >/listed; cp $made $copy/nvidia-peermem.ko",
+        "cat $copy/conftest.sh $copy/nvidia-peermem/nvidia-peermem.c $symvers >/seen; ls -R $copy >/listed; cp $made $copy/nvidia-peermem.ko",
     );
     symlink("busybox", place.node.path("bin/ls")).expect("a link");
     let (ends, said) = place.rebuild(&[]);
@@ -92,6 +92,10 @@ fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
             && seen.contains("MLNX_OFED_KERNEL_DIR=/var/lib/peermem-gate/build-"),
         "{seen}"
     );
+    let mark = "MODULE_INFO(rebuilt_by, \"peermem-gate\");";
+    assert!(seen.contains(mark), "{seen}");
+    let source = fs::read_to_string(place.node.path(&format!("{SOURCES}/nvidia-peermem/nvidia-peermem.c")));
+    assert!(!source.expect("text").contains(mark), "in the copy only");
     let theirs = fs::read_to_string(support::mofed().join("../../modules/new/Module.symvers"))
         .expect("a Module.symvers");
     for line in theirs.lines().filter(|line| line.contains("nvidia_p2p")) {
@@ -234,6 +238,14 @@ fn obstacles() -> Vec<(Kind, BoxedChange)> {
         (Kind::ToolMissing, Box::new(remove("usr/bin/gcc"))),
         (Kind::ToolMissing, Box::new(remove("usr/sbin/depmod"))),
         (Kind::Unwritable, Box::new(remove("var"))),
+        (
+            Kind::Exposed,
+            Box::new(|node| {
+                let directory = node.path(WORKSHOP);
+                fs::create_dir(&directory).unwrap();
+                fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+            }),
+        ),
         (
             Kind::ForeignFile,
             Box::new(|node| {

@@ -2,31 +2,38 @@
 //! Where nvidia-peermem is rebuilt, `var/lib/peermem-gate` below the driver's root, and where it is installed.
 //!
 //! A build has a directory of its own, which is gone afterwards; what a killed one left is removed by the next. The
-//! module is whole and on the disk before it has its name. One rebuild works at a time, by a lock that ends with its
-//! holder.
+//! record is on the disk before the module, and the module is whole there before it has its name. One rebuild works at
+//! a time, by a lock that ends with its holder, and that only its owner can take.
 
 use super::directory::fd_path;
 use crate::clock::now;
-use crate::files::read::record;
+use crate::files::read::{lines, record};
 use crate::files::root::resolve;
-use crate::module_file::build_id_of_file;
+use crate::module_file::{build_id_of_file, is_rebuilt};
 use crate::node::below;
 use crate::rebuild::record::{FailedBuild, Installed, PLACE, RecordFile};
 use crate::rebuild::{Plan, recipe, target};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
-use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, lstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const BUILDS: &str = "build-";
+/// Nobody else can open it, and so nobody else can hold its lock.
+const LOCK: &str = "lock";
+/// What others must not have: to write into the directory, and anything with the lock.
+const OTHERS_OF_DIRECTORY: u32 = 0o022;
+const OTHERS_OF_LOCK: u32 = 0o077;
 /// A Module.symvers, the sources, and each of them, are far smaller.
 const LARGEST: u64 = 16 << 20;
 const ENTRIES: usize = 5000;
@@ -48,13 +55,16 @@ pub enum Closed {
     Busy,
     /// The directory cannot be written.
     Unwritable(String),
+    /// Others can write to it, or hold its lock.
+    Exposed(String),
 }
 
 /// The directory of all that is ours below a driver's root, locked.
 #[derive(Debug)]
 pub struct BuildDir {
     root: PathBuf,
-    lock: Flock<OwnedFd>,
+    directory: OwnedFd,
+    _lock: Flock<OwnedFd>,
     /// As seen from inside the root.
     place: PathBuf,
 }
@@ -75,15 +85,77 @@ impl Drop for Copy {
     }
 }
 
-/// A file at our file's path that we did not put there.
+/// A file at our file's path that we did not put there. Ours carries our mark, or the record knows its build: another
+/// builder's has no mark.
 #[must_use]
 pub fn foreign(root: &Path, release: &str) -> Option<PathBuf> {
     let path = below(root, &target(release));
     let real = resolve(root, &path).ok().filter(|real| real.symlink_metadata().is_ok())?;
-    let build_id = build_id_of_file(&real).unwrap_or_default();
-    let installed: Option<Installed> = record(root, release).ok().flatten();
-    let is_ours = installed.is_some_and(|installed| installed.build_ids.contains(&build_id));
-    (!is_ours).then_some(path)
+    let is_recorded = || {
+        let build_id = build_id_of_file(&real).unwrap_or_default();
+        let installed: Option<Installed> = record(root, release).ok().flatten();
+        installed.is_some_and(|installed| installed.build_ids.contains(&build_id))
+    };
+    (!is_rebuilt(&real) && !is_recorded()).then_some(path)
+}
+
+/// depmod has listed our file, and it is gone: an undo was interrupted before depmod.
+#[must_use]
+pub fn is_listed(root: &Path, release: &str) -> bool {
+    /// A hundred times a distribution's.
+    const LONGEST: u64 = 128 << 20;
+    let modules = Path::new("/lib/modules").join(release);
+    let Ok(list) = resolve(root, &below(root, &modules.join("modules.dep"))) else { return false };
+    let ours = format!("updates/{}:", recipe::MODULE);
+    let mut is_listed = false;
+    let _ = lines(&list, LONGEST, |line| {
+        is_listed |= line.starts_with(ours.as_bytes());
+        if is_listed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    is_listed
+}
+
+/// Puts on the disk what depmod wrote for this kernel, and nothing else: a sync of the whole disk would wait for
+/// everybody's writes.
+pub fn flush_index(root: &Path, release: &str) {
+    let flush = || -> io::Result<()> {
+        let modules = resolve(root, &below(root, &Path::new("/lib/modules").join(release)))?;
+        let directory = open(&modules, DIRECTORY, Mode::empty())?;
+        for entry in fd_path(&directory).read_dir()? {
+            let entry = entry?;
+            let is_index = entry.file_name().as_encoded_bytes().starts_with(b"modules.");
+            if is_index && entry.file_type()?.is_file() {
+                let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+                fsync(openat(&directory, entry.file_name().as_os_str(), flags, Mode::empty())?)?;
+            }
+        }
+        Ok(fsync(&directory)?)
+    };
+    if let Err(error) = flush() {
+        let why = crate::errno::words(&error);
+        tracing::warn!("cannot flush modules.dep of {release} to the disk, a power cut may undo it: {why}");
+    }
+}
+
+/// Why the directory, or its lock, is not ours alone; nothing is made.
+#[must_use]
+pub fn exposed(root: &Path) -> Option<String> {
+    let path = resolve(root, &below(root, Path::new(PLACE))).ok()?;
+    let directory = |stat: FileStat| is_exposed(&path, &stat, OTHERS_OF_DIRECTORY);
+    let lock = path.join(LOCK);
+    let of_lock = |stat: FileStat| is_exposed(&lock, &stat, OTHERS_OF_LOCK);
+    lstat(&path).ok().and_then(directory).or_else(|| lstat(&lock).ok().and_then(of_lock))
+}
+
+fn is_exposed(path: &Path, stat: &FileStat, others: u32) -> Option<String> {
+    let why = if stat.st_uid != rustix::process::geteuid().as_raw() {
+        "it belongs to another user".to_owned()
+    } else if stat.st_mode & others != 0 {
+        format!("its mode is {:04o}", stat.st_mode & 0o7777)
+    } else {
+        return None;
+    };
+    Some(format!("{}: {why}", path.display()))
 }
 
 /// Where the copy of a build would be, for a plan that is only shown.
@@ -117,12 +189,24 @@ impl BuildDir {
         let cannot = |error: &io::Error| {
             Closed::Unwritable(format!("{}: {}", path.display(), crate::errno::words(error)))
         };
-        let (fd, place) = ours(root).map_err(|error| cannot(&error))?;
-        let lock = lock(fd).map_err(|errno| match errno {
+        let (directory, place) = ours(root).map_err(|error| cannot(&error))?;
+        let is_ours = |fd: &OwnedFd, path: &Path, others| {
+            let stat = fstat(fd).map_err(|errno| cannot(&errno.into()))?;
+            is_exposed(path, &stat, others).map_or(Ok(stat), |why| Err(Closed::Exposed(why)))
+        };
+        is_ours(&directory, &path, OTHERS_OF_DIRECTORY)?;
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = openat(&directory, LOCK, flags, Mode::S_IRUSR | Mode::S_IWUSR);
+        let file = file.map_err(|errno| cannot(&errno.into()))?;
+        let stat = is_ours(&file, &path.join(LOCK), OTHERS_OF_LOCK)?;
+        if SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) != SFlag::S_IFREG {
+            return Err(Closed::Exposed(format!("{}: it is not a regular file", path.join(LOCK).display())));
+        }
+        let lock = lock(file).map_err(|errno| match errno {
             Errno::EWOULDBLOCK => Closed::Busy,
             errno => cannot(&errno.into()),
         })?;
-        let build_dir = Self { root: root.to_owned(), lock, place };
+        let build_dir = Self { root: root.to_owned(), directory, _lock: lock, place };
         build_dir.clean();
         Ok(build_dir)
     }
@@ -133,7 +217,7 @@ impl BuildDir {
     /// As open(2), read(2) and write(2).
     pub fn copy(&self, plan: &Plan, sources: Option<&Path>) -> io::Result<Copy> {
         let name = format!("{BUILDS}{:016x}", RandomState::new().build_hasher().finish());
-        mkdirat(&*self.lock, name.as_str(), Mode::S_IRWXU)?;
+        mkdirat(&self.directory, name.as_str(), Mode::S_IRWXU)?;
         let copy = Copy { outside: self.here().join(&name), inside: self.place.join(&name) };
         let release = &plan.kernel.0;
         let symvers = recipe::symvers(&plan.symvers.1, &plan.nvidia.1);
@@ -165,6 +249,8 @@ impl BuildDir {
             fs::create_dir_all(to.parent().unwrap_or(&copy.outside))?;
             copy_all(&real, &to, &mut left)?;
         }
+        let source = copy.outside.join(recipe::SOURCE);
+        fs::write(&source, recipe::marked(&fs::read_to_string(&source)?))?;
         let conftest = copy.outside.join("conftest.sh");
         let edited = recipe::conftest(&fs::read_to_string(&conftest)?, &copy.inside.join(recipe::OFA));
         let edited = edited
@@ -196,7 +282,7 @@ impl BuildDir {
             // First the record: a file without one would be somebody else's forever.
             self.remember(release, &ours)?;
             renameat(&directory, unfinished.as_str(), &directory, recipe::MODULE)?;
-            let _ = fsync(&directory);
+            flush(&directory);
             Ok(())
         };
         put().inspect_err(|_| {
@@ -210,7 +296,12 @@ impl BuildDir {
     /// As unlink(2).
     pub fn remove(&self, release: &str) -> io::Result<bool> {
         let removed = match updates(&self.root, release, false) {
-            Ok(directory) => unlinkat(&directory, recipe::MODULE, UnlinkatFlags::NoRemoveDir),
+            Ok(directory) => {
+                let removed = unlinkat(&directory, recipe::MODULE, UnlinkatFlags::NoRemoveDir);
+                // A module that comes back after a power cut must find its record.
+                flush(&directory);
+                removed
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ENOENT),
             Err(error) => return Err(error),
         };
@@ -234,19 +325,26 @@ impl BuildDir {
     }
 
     fn forget<R: RecordFile>(&self, release: &str) {
-        let _ = unlinkat(&*self.lock, format!("{}.{release}", R::NAME).as_str(), UnlinkatFlags::NoRemoveDir);
+        let name = format!("{}.{release}", R::NAME);
+        if unlinkat(&self.directory, name.as_str(), UnlinkatFlags::NoRemoveDir).is_ok() {
+            flush(&self.directory);
+        }
     }
 
     fn remember<R: RecordFile>(&self, release: &str, record: &R) -> io::Result<()> {
         let (name, unfinished) = (format!("{}.{release}", R::NAME), format!(".{}.unfinished", R::NAME));
-        let _ = unlinkat(&*self.lock, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
-        let file = openat(&*self.lock, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?;
-        File::from(file).write_all(serde_json::to_string(record)?.as_bytes())?;
-        Ok(renameat(&*self.lock, unfinished.as_str(), &*self.lock, name.as_str())?)
+        let here = &self.directory;
+        let _ = unlinkat(here, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
+        let mut file = File::from(openat(here, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?);
+        file.write_all(serde_json::to_string(record)?.as_bytes())?;
+        fsync(&file)?;
+        renameat(here, unfinished.as_str(), here, name.as_str())?;
+        flush(here);
+        Ok(())
     }
 
     fn here(&self) -> PathBuf {
-        fd_path(&*self.lock)
+        fd_path(&self.directory)
     }
 
     /// Removes what builds that were killed have left. No other build runs, because we have the lock.
@@ -265,15 +363,18 @@ fn ours(root: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let directory = open(&parent, DIRECTORY, Mode::empty())?;
     let name = place.file_name().unwrap_or_default();
     match mkdirat(&directory, name, Mode::from_bits_truncate(0o755)) {
-        Ok(()) | Err(Errno::EEXIST) => {}
+        Ok(()) => flush(&directory),
+        Err(Errno::EEXIST) => {}
         Err(errno) => return Err(errno.into()),
     }
     let fd = openat(&directory, name, DIRECTORY, Mode::empty())?;
-    if fstat(&fd)?.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another user"));
-    }
     let inside = parent.strip_prefix(root).unwrap_or(&parent);
     Ok((fd, Path::new("/").join(inside).join(name)))
+}
+
+/// Puts the names in a directory on the disk, where its file system can.
+fn flush(directory: impl AsFd) {
+    let _ = fsync(directory);
 }
 
 fn lock(mut fd: OwnedFd) -> nix::Result<Flock<OwnedFd>> {
@@ -335,9 +436,9 @@ fn copy_all(from: &Path, to: &Path, left: &mut usize) -> io::Result<()> {
     }
     let mut bytes = Vec::new();
     File::open(from)?.take(LARGEST).read_to_end(&mut bytes)?;
-    // Makefiles run scripts by name.
+    // Makefiles run scripts by name. No bit of another user's goes with them.
     fs::write(to, bytes)?;
-    fs::set_permissions(to, kind.permissions())
+    fs::set_permissions(to, fs::Permissions::from_mode(kind.permissions().mode() & 0o755))
 }
 
 #[cfg(test)]
@@ -346,7 +447,6 @@ mod tests {
     use crate::module_file::tests::image::Image;
     use crate::rebuild::Pair;
     use crate::rebuild::sample::RELEASE;
-    use std::os::unix::fs::PermissionsExt;
     use tempfile::TempDir;
 
     /// A driver's root without any module.
@@ -405,6 +505,96 @@ mod tests {
         fs::remove_file(&installed).unwrap();
         std::os::unix::fs::symlink("/no/such/file", &installed).unwrap();
         assert_eq!(foreign(root.path(), RELEASE), None, "modprobe finds nothing there");
+    }
+
+    /// As a power cut left it, when the record was renamed before it was on the disk.
+    #[test]
+    fn a_module_that_carries_our_mark_is_ours_whatever_the_record_says() {
+        let root = root();
+        let mut image = Image::new(&["vermagic=6.1", "depends=", "rebuilt_by=peermem-gate"]);
+        image.build_id(&[7; 20]);
+        let built = root.path().join("built.ko");
+        fs::write(&built, image.build()).unwrap();
+        let build_dir = BuildDir::open(root.path()).unwrap();
+        build_dir.install(&built, &"07".repeat(20), RELEASE, &built).unwrap();
+        drop(build_dir);
+        let file = Installed::path(root.path(), RELEASE);
+        for damage in ["", "{", "\0\0\0\0", r#"{"build_ids":[]}"#] {
+            fs::write(&file, damage).unwrap();
+            assert_eq!(foreign(root.path(), RELEASE), None, "{damage:?}");
+        }
+        fs::remove_file(&file).unwrap();
+        assert_eq!(foreign(root.path(), RELEASE), None);
+        // The mark is the name and ours behind it, and no less.
+        for theirs in ["rebuilt_by=another", "xrebuilt_by=peermem-gate", "author=peermem-gate"] {
+            let image = Image::new(&["vermagic=6.1", "depends=", theirs]);
+            fs::write(below(root.path(), &target(RELEASE)), image.build()).unwrap();
+            assert!(foreign(root.path(), RELEASE).is_some(), "{theirs}");
+        }
+        let unreadable = install(&root, 1).unwrap();
+        fs::write(&file, "").unwrap();
+        assert_eq!(foreign(root.path(), RELEASE), Some(unreadable), "another builder's has no mark");
+        install(&root, 2).unwrap();
+        assert_eq!(recorded(&root), ["02".repeat(20)], "a damaged record is written anew");
+    }
+
+    #[test]
+    fn nobody_else_can_hold_the_lock_or_write_beside_it() {
+        let root = root();
+        let held = BuildDir::open(root.path()).unwrap();
+        assert!(matches!(BuildDir::open(root.path()), Err(Closed::Busy)));
+        drop(held);
+        let place = below(root.path(), Path::new(PLACE));
+        let lock = place.join(LOCK);
+        assert_eq!(lock.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(exposed(root.path()), None);
+        // Whoever can open the directory can lock that, and it holds up nobody.
+        let directory = File::open(&place).unwrap();
+        let _lock = Flock::lock(directory, FlockArg::LockExclusiveNonblock).unwrap();
+        assert!(BuildDir::open(root.path()).is_ok());
+        for (path, mode) in [(&place, 0o777), (&place, 0o1775), (&lock, 0o644), (&lock, 0o660)] {
+            let before = path.metadata().unwrap().permissions();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            let words = format!("its mode is {mode:04o}");
+            assert!(exposed(root.path()).unwrap().ends_with(&words));
+            assert!(
+                matches!(BuildDir::open(root.path()), Err(Closed::Exposed(why)) if why.ends_with(&words))
+            );
+            fs::set_permissions(path, before).unwrap();
+        }
+        for make in [
+            |path: &Path| nix::unistd::mkfifo(path, Mode::S_IRUSR).unwrap(),
+            |path: &Path| std::os::unix::fs::symlink("/etc/passwd", path).unwrap(),
+        ] {
+            fs::remove_file(&lock).unwrap();
+            make(&lock);
+            assert!(BuildDir::open(root.path()).is_err());
+        }
+    }
+
+    #[test]
+    fn no_bit_of_another_user_is_copied() {
+        let root = root();
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        fs::write(&from, "#!/bin/sh").unwrap();
+        for (mode, copied) in [(0o6777, 0o755), (0o1644, 0o644), (0o555, 0o555)] {
+            fs::set_permissions(&from, fs::Permissions::from_mode(mode)).unwrap();
+            copy_all(&from, &to, &mut 1).unwrap();
+            assert_eq!(to.metadata().unwrap().permissions().mode() & 0o7777, copied);
+            fs::remove_file(&to).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_undo_that_ended_before_depmod_is_seen_in_modules_dep() {
+        let root = root();
+        assert!(!is_listed(root.path(), RELEASE));
+        let list = root.path().join(format!("lib/modules/{RELEASE}/modules.dep"));
+        let theirs = "updates/dkms/nvidia-peermem.ko: x.ko\nkernel/updates/nvidia-peermem.ko:\n";
+        fs::write(&list, theirs).unwrap();
+        assert!(!is_listed(root.path(), RELEASE));
+        fs::write(&list, format!("{theirs}updates/nvidia-peermem.ko: x.ko\n")).unwrap();
+        assert!(is_listed(root.path(), RELEASE));
     }
 
     /// A file without a record would be foreign forever.

@@ -4,7 +4,7 @@
 use super::elf::{Elf, is_in_file, until_nul};
 use super::unpack::Bytes;
 use super::{Fault, damaged};
-use crate::observation::ModuleInfo;
+use crate::observation::{ModuleInfo, REBUILT_BY};
 use object::elf::{
     ELF_NOTE_GNU, EM_AARCH64, EM_PPC64, EM_RISCV, EM_X86_64, FileHeader64, Machine, NT_GNU_BUILD_ID,
     SHF_ALLOC, SHN_ABS, SHN_UNDEF, SHT_SYMTAB, STB_WEAK, Sym64,
@@ -43,6 +43,13 @@ pub(super) fn build_id(elf: &Elf) -> Result<Option<String>, Fault> {
     Ok(build_id_of_notes(&elf.bytes(section)?))
 }
 
+/// The module says that we rebuilt it.
+pub(super) fn is_rebuilt(elf: &Elf) -> Result<bool, Fault> {
+    let bytes = elf.bytes_of(".modinfo")?.unwrap_or_default();
+    let (name, ours) = REBUILT_BY;
+    Ok(bytes.split(|byte| *byte == 0).any(|entry| *entry == *format!("{name}={ours}").as_bytes()))
+}
+
 /// The GNU build id in an ELF note section, as a file has it or as the kernel keeps it in
 /// `/sys/module/NAME/notes`. In hexadecimal.
 pub fn build_id_of_notes(bytes: &[u8]) -> Option<String> {
@@ -75,6 +82,7 @@ fn modinfo(elf: &Elf) -> Result<ModuleInfo, Fault> {
         let Some((key, value)) = entry.split_once('=') else { continue };
         match key {
             "vermagic" => _ = vermagic.get_or_insert_with(|| value.trim_end().to_owned()),
+            key if key == REBUILT_BY.0 => _ = info.rebuilt_by.get_or_insert_with(|| value.to_owned()),
             "version" => _ = info.version.get_or_insert_with(|| value.to_owned()),
             "name" if info.name.is_empty() => info.name = folded(value),
             "depends" if info.depends.is_empty() => {

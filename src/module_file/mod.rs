@@ -75,6 +75,13 @@ pub fn build_id(path: &Path, interrupted: Interrupted<'_>) -> Result<Option<Stri
         .map_err(|fault| fault.at(path))
 }
 
+/// The module at `path` says that we rebuilt it. False where it cannot be read.
+#[must_use]
+pub fn is_rebuilt(path: &Path) -> bool {
+    let elf = Contents::open(path, &mut || false).and_then(Elf::parse);
+    elf.and_then(|elf| info::is_rebuilt(&elf)).is_ok_and(|is_rebuilt| is_rebuilt)
+}
+
 /// The build id of a module's file; `None` where it has none, or cannot be read.
 #[must_use]
 pub fn build_id_of_file(path: &Path) -> Option<String> {

@@ -71,6 +71,7 @@ fn a_module_says_what_it_is() {
         ]
         .into(),
         exports: [].into(),
+        rebuilt_by: None,
     };
     assert_eq!(info, expected);
 }

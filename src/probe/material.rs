@@ -49,6 +49,7 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         tools: tools(root),
         free: free(root),
         unwritable: None,
+        exposed: None,
         foreign: None,
         tried: None,
         processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

@@ -12,7 +12,8 @@ use crate::files::root::resolve;
 use crate::module_file::{self, FoundModule, Interrupted, NotAModule};
 use crate::node::Places;
 use crate::observation::{
-    Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, Seen, Symbols, Unreadable,
+    Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, REBUILT_BY, Seen, Symbols,
+    Unreadable,
 };
 use crate::rebuild::record::Installed;
 use std::collections::BTreeMap;
@@ -126,7 +127,14 @@ fn read_unless(
     });
     let accepted = accepted.collect();
     let installed: Option<Installed> = record(&root, &seen.kernel.release).ok().flatten();
-    let rebuilt = installed.unwrap_or_default().build_ids;
+    let mut rebuilt = installed.unwrap_or_default().build_ids;
+    match &file {
+        // Known without any record.
+        ModuleFile::Read { info, .. } if info.rebuilt_by.as_deref() == Some(REBUILT_BY.1) => {
+            rebuilt.extend(info.build_id.clone());
+        }
+        _ => {}
+    }
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     Peermem {
         root: root.clone(),

@@ -49,6 +49,8 @@ pub struct Material {
     pub free: Option<u64>,
     /// Why nothing can be written where the build and the module go.
     pub unwritable: Option<String>,
+    /// Why the build's directory is not ours alone.
+    pub exposed: Option<String>,
     /// A foreign file at our file's path.
     pub foreign: Option<PathBuf>,
     /// Why an attempt for the same pair failed before.

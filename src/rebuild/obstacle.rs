@@ -63,6 +63,8 @@ kinds! {
         "install make, gcc and kmod in the driver's root, or use a driver image that builds its modules";
     Unwritable: "The build's or the module's directory is not writable.",
         "make the driver's root writable for this process";
+    Exposed: "Others than root can write to /var/lib/peermem-gate, or hold its lock.",
+        "look for whoever made it so, then remove /var/lib/peermem-gate in the driver's root: a rebuild makes it again";
     NoRoom: "There is not enough room for the build.",
         "make 64 MiB of room in the driver's root";
     ForeignFile: "updates/nvidia-peermem.ko exists, but peermem-gate did not install it.",
@@ -79,7 +81,12 @@ impl Kind {
     pub fn is_removable(self) -> bool {
         matches!(
             self,
-            Self::HeadersMissing | Self::ToolMissing | Self::NoRoom | Self::ForeignFile | Self::AlreadyTried
+            Self::HeadersMissing
+                | Self::ToolMissing
+                | Self::Exposed
+                | Self::NoRoom
+                | Self::ForeignFile
+                | Self::AlreadyTried
         )
     }
 }

@@ -297,6 +297,9 @@ fn place(material: &Material) -> Result<(), Obstacle> {
     if let Some(why) = &material.unwritable {
         return Err(Obstacle::new(Kind::Unwritable, why.clone()));
     }
+    if let Some(why) = &material.exposed {
+        return Err(Obstacle::new(Kind::Exposed, why.clone()));
+    }
     if let Some(free) = material.free.filter(|free| *free < ROOM) {
         let why = format!(
             "{} MiB are free below {}, but {} MiB are needed",

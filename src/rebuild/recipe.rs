@@ -5,6 +5,7 @@
 //! the same tree ends with 0 and makes the first one's module (docs/heal.md).
 
 use crate::PEER_MEMORY_SYMBOLS;
+use crate::observation::REBUILT_BY;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -21,6 +22,9 @@ pub const MODULE: &str = "nvidia-peermem.ko";
 /// The directory in the copy that stands for MOFED's.
 pub const OFA: &str = "ofa";
 
+/// The source of nvidia-peermem, which the copy marks as ours.
+pub const SOURCE: &str = "nvidia-peermem/nvidia-peermem.c";
+
 /// conftest.sh has MOFED's place written in.
 const PLACE: &str = "MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel";
 
@@ -35,6 +39,13 @@ pub fn conftest(text: &str, place: &Path) -> Option<String> {
         return None;
     }
     Some(text.replace(PLACE, &format!("MLNX_OFED_KERNEL_DIR={}", place.display())))
+}
+
+/// The source of nvidia-peermem with one line more, by which the module is known as ours without any record.
+#[must_use]
+pub fn marked(source: &str) -> String {
+    let (name, ours) = REBUILT_BY;
+    format!("{source}\nMODULE_INFO({name}, \"{ours}\");\n")
 }
 
 /// The version in a Kbuild file: `-DNV_VERSION_STRING=\"535.261.03\"`.
@@ -105,6 +116,12 @@ mod tests {
         ] {
             assert_eq!(conftest(&other, Path::new("/w/ofa")), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_copied_source_says_who_rebuilt_it() {
+        let source = "module_exit(peermem_exit);";
+        assert_eq!(marked(source), format!("{source}\nMODULE_INFO(rebuilt_by, \"peermem-gate\");\n"));
     }
 
     #[test]

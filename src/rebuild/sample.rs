@@ -149,6 +149,7 @@ pub(crate) fn material() -> Material {
         tools: tools.map(|(tool, name)| (tool, format!("/usr/bin/{name}").into())).into(),
         free: None,
         unwritable: None,
+        exposed: None,
         foreign: None,
         tried: None,
         processors: 4,

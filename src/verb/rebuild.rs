@@ -118,12 +118,19 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
         Err(Closed::Unwritable(why)) => {
             return Ok(refused(&Obstacle::new(Kind::Unwritable, why), last_words));
         }
+        Err(Closed::Exposed(why)) => {
+            return Ok(refused(&Obstacle::new(Kind::Exposed, why), last_words));
+        }
     };
     build_dir.forget_attempt(&release);
     let removed = build_dir.remove(&release);
     let done = match removed {
         Ok(true) => {
             depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed")
+        }
+        // An undo that a power cut ended before its depmod.
+        Ok(false) if build_dir::is_listed(root, &release) => {
+            depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed before")
         }
         Ok(false) => Ok("nothing to remove"),
         Err(error) => Err(crate::errno::words(&error)),

@@ -152,6 +152,7 @@ impl Rebuilder {
         let seen = watch.seen().ok_or_else(unseen)?;
         let mut material = material(&watch.node().places, seen);
         material.unwritable = build_dir::unwritable(&material.driver_root, &seen.kernel.release);
+        material.exposed = build_dir::exposed(&material.driver_root);
         material.tried = material.tried.filter(|_| !self.is_asked);
         Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
     }
@@ -175,6 +176,7 @@ impl Rebuilder {
                 return RebuildEnd::Refused(Obstacle::new(Kind::Busy, why));
             }
             Err(Closed::Unwritable(why)) => return RebuildEnd::Refused(Obstacle::new(Kind::Unwritable, why)),
+            Err(Closed::Exposed(why)) => return RebuildEnd::Refused(Obstacle::new(Kind::Exposed, why)),
         };
         let end = BuildAttempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }
             .make(&before, beat);
@@ -435,7 +437,10 @@ pub(super) fn depmod(
         (now() >= until).then_some(BrokenOff::Late)
     });
     match ran {
-        Ok(Ran { code: 0, .. }) => Ok(()),
+        Ok(Ran { code: 0, .. }) => {
+            build_dir::flush_index(root, release);
+            Ok(())
+        }
         Ok(ran) => Err(format!("depmod ended with {}: {}", ran.code, escaped(ran.stderr.trim_end()))),
         Err(why) => Err(why.message),
     }

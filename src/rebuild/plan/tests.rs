@@ -123,6 +123,9 @@ const OBSTACLES: &[Row] = &[
     (Kind::Unwritable, "a read-only file system", |case| {
         case.material.unwritable = Some("a read-only file system".to_owned());
     }),
+    (Kind::Exposed, "its mode is 0777", |case| {
+        case.material.exposed = Some("/var/lib/peermem-gate: its mode is 0777".to_owned());
+    }),
     (Kind::NoRoom, "1 MiB are free", |case| case.material.free = Some(1 << 20)),
     (Kind::ForeignFile, "did not install the existing /theirs.ko", |case| {
         case.material.foreign = Some("/theirs.ko".into());
