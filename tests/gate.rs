@@ -388,15 +388,54 @@ fn the_last_look_also_logs_a_break() {
 #[test]
 fn a_stub_blocks_unless_it_may_be_rebuilt() {
     for (cures, told) in
-        [(false, "blocked, waiting cannot help: "), (true, "will be rebuilt once everything ")]
+        [(false, "blocked, waiting cannot help: "), (true, "to be rebuilt, if it can be, once ")]
     {
         let mut play = Play::new(policy());
         play.gate.cure(cures);
-        let mut stub = look(None, 1);
-        let usable = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "as the test says");
-        stub.verdict = Verdict::of(stub.verdict.conditions.iter().cloned().chain([usable]).collect());
-        play.step(0, Some(stub));
+        play.step(0, Some(curable()));
         assert!(play.lines[0].starts_with(told), "{:?}", play.lines);
+    }
+}
+
+/// A stub that may be rebuilt.
+fn curable() -> Look {
+    let mut stub = look(None, 1);
+    let usable = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "as the test says");
+    stub.verdict = Verdict::of(stub.verdict.conditions.iter().cloned().chain([usable]).collect());
+    stub
+}
+
+#[test]
+fn a_rebuild_that_failed_for_a_cause_which_passes_comes_again_ever_later() {
+    let mut play = Play::new(Policy { settle: ms(0), timeout: None, fail_fast: true, ..policy() });
+    play.gate.cure(true);
+    let mut at = 0;
+    play.step(at, Some(curable()));
+    for pause in [10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600, 600] {
+        assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)), "at {at}");
+        assert_eq!(play.gate.cure_failed(START + ms(at)), Duration::from_secs(pause));
+        play.step(at + 1, Some(curable()));
+        assert_eq!(play.gate.next_look(), Some(START + ms(at + pause * 1000)));
+        play.step(at + pause * 1000 - 1, Some(curable()));
+        assert_eq!(play.last, None, "too early, at {at}");
+        at += pause * 1000;
+        play.step(at, Some(curable()));
+    }
+    play.gate.forgive();
+    assert_eq!(play.gate.cure_failed(START + ms(at)), Duration::from_secs(10));
+}
+
+#[test]
+fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
+    for (timeout, at) in [(60_000, 60_000), (0, 1)] {
+        let mut play =
+            Play::new(Policy { settle: ms(0), timeout: Some(ms(timeout)), fail_fast: true, ..policy() });
+        play.gate.cure(true);
+        play.step(0, Some(curable()));
+        assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)));
+        play.gate.hold_on();
+        play.step(at, Some(curable()));
+        assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)), "{timeout}");
     }
 }
 

@@ -915,7 +915,7 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     assert_eq!((first.action, keep.state()), (None, State::Waiting));
     assert!(!first.effects.iter().any(Effect::is_last), "it does not end a start");
     assert_eq!(keep.next_look(), Some(ms(START + SETTLE)));
-    assert_eq!(keep.sentence(), "will be rebuilt: as the test says");
+    assert_eq!(keep.sentence(), "to be rebuilt, if it can be: as the test says");
     let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(step.action, Some(Action::Rebuild));
     keep.rebuilt(Conclusion::Installed, ms(40));

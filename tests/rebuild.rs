@@ -634,8 +634,8 @@ fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
     assert_eq!(place.makes(), 2);
 }
 
-/// A pipe holds up nobody, and without a record of failures a sidecar would build without end.
-fn records_that_are_pipes_hang_nothing_and_let_no_sidecar_build() {
+/// A pipe holds up nobody, and a record that cannot be read is no verdict: the next one takes its place.
+fn records_that_are_pipes_hang_nothing_and_are_replaced() {
     let Some(place) = Place::new() else { return };
     let records = place.node.path("var/lib/peermem-gate");
     fs::create_dir_all(&records).expect("a directory");
@@ -645,10 +645,135 @@ fn records_that_are_pipes_hang_nothing_and_let_no_sidecar_build() {
     }
     let (ends, said) = place.rebuild(&["--dry-run"]);
     assert_eq!(ends, 0, "{said}");
+    place.making("exit 1");
     let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
-    let line = keep.logs("AlreadyTried");
-    assert!(line.to_string().contains("it is not a regular file"), "{line}");
-    assert_eq!(place.makes(), 0);
+    keep.logs("the rebuild failed");
+    assert!(place.has_failed_for_good());
+    keep.process().signal(Signal::SIGTERM);
+    assert_eq!((keep.ended(), place.makes()), (0, 1));
+    // As a power cut left it.
+    fs::write(records.join(format!("tried.{KERNEL}")), "").expect("it can be written");
+    place.making("cp $made $copy/nvidia-peermem.ko");
+    let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto", "--timeout", "20s"]));
+    assert_eq!((ends, place.makes()), (0, 2), "{said}");
+}
+
+/// What was killed says nothing about the sources, and is no verdict.
+fn a_failure_that_passes_is_tried_again() {
+    for (making, words) in [
+        ("kill -9 $$", "was ended by SIGKILL"),
+        ("kill $$", "was ended by SIGTERM"),
+        ("echo 'gcc: fatal error: Killed signal terminated program cc1'; exit 2", "terminated program cc1"),
+        ("echo 'x.c:1: fatal error: x.o: No space left on device'; exit 2", "the disk is full"),
+    ] {
+        let Some(place) = Place::new() else { return };
+        place.making(making);
+        let (ends, said) = place.rebuild(&[]);
+        assert!(ends == 125 && said.contains(words), "{ends}: {said}");
+        let mut load = place.run("load", &["--rebuild", "auto", "--timeout", "1s"]);
+        let (ends, said) = refusal(&mut load);
+        assert_eq!((ends, place.makes()), (124, 2), "{making}: {said}");
+        assert!(said.contains(words) && said.contains("another attempt follows in 10.0 s"), "{said}");
+        let last_words = fs::read_to_string(place.node.path("last-words")).expect("last words");
+        assert!(last_words.contains(words), "{last_words}");
+        assert!(!place.has_failed_for_good());
+        place.assert_clean();
+        let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
+        keep.logs("another attempt follows in 10.0 s");
+        place.making("cp $made $copy/nvidia-peermem.ko");
+        keep.process().signal(Signal::SIGHUP);
+        keep.logs("is installed and usable");
+        assert_eq!(place.makes(), 4);
+    }
+}
+
+/// As docs/sidecar.md says.
+fn a_signal_makes_keep_try_again_what_failed_for_good() {
+    let Some(place) = Place::new() else { return };
+    place.making("exit 1");
+    let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
+    keep.logs("the rebuild failed");
+    place.making("cp $made $copy/nvidia-peermem.ko");
+    keep.process().signal(Signal::SIGHUP);
+    keep.logs("is installed and usable");
+    assert_eq!(place.makes(), 2);
+}
+
+/// All of `load` ends at its deadline, and what that cuts short was no failure of the build's.
+fn the_deadline_of_load_ends_a_build_or_the_wait_for_another() {
+    let Some(place) = Place::new() else { return };
+    place.making("echo $$ >/make; sleep 1000");
+    let load = |timeout: &str| refusal(&mut place.run("load", &["--rebuild", "auto", "--timeout", timeout]));
+    let begun = Instant::now();
+    let (ends, said) = load("2s");
+    assert!(ends == 124 && said.contains("the deadline passed before the build ended"), "{ends}: {said}");
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(!place.has_failed_for_good());
+    place.assert_clean();
+
+    fs::remove_file(place.node.path("make")).expect("it was written");
+    let mut rebuild = Gate::start(&mut place.run("rebuild", &[]));
+    until("it builds", || fs::read_to_string(place.node.path("make")).is_ok_and(|pid| !pid.is_empty()));
+    for timeout in ["2s", "0s"] {
+        let (ends, said) = load(timeout);
+        assert!(
+            ends == 124 && said.contains("Busy: another rebuild is running"),
+            "{timeout}: {ends}: {said}"
+        );
+    }
+    rebuild.process().signal(Signal::SIGTERM);
+    assert_eq!(rebuild.ended(), 128 + 15);
+    place.making("cp $made $copy/nvidia-peermem.ko");
+    assert_eq!(load("20s").0, 0);
+}
+
+/// A session of its own is no way out of a build, whether it ends or is ended.
+fn what_leaves_the_builds_group_ends_with_it() {
+    for (after, options, ends) in [
+        ("cp $made $copy/nvidia-peermem.ko", &[][..], 0),
+        ("exit 1", &[], 125),
+        ("sleep 1000", &["--rebuild-timeout", "1s"], 124),
+    ] {
+        let Some(place) = Place::new() else { return };
+        let leaver = "busybox setsid sh -c 'echo $$ >/child; exec sleep 1000' >/dev/null 2>&1 &\n\
+                      until [ -s /child ]; do busybox usleep 1000; done\n";
+        place.making(&format!("{leaver}{after}"));
+        let (ended, said) = place.rebuild(options);
+        assert_eq!(ended, ends, "{said}");
+        let child = fs::read_to_string(place.node.path("child")).expect("a pid");
+        assert!(!is_alive(child.trim()), "{after}");
+    }
+}
+
+fn the_error_that_broke_a_build_is_what_is_said() {
+    let Some(place) = Place::new() else { return };
+    place.making(
+        "echo 'x.c:1:2: error: #error no'; echo 'make[1]: *** [Makefile:9: x.o] Error 1'; \
+         echo 'make: *** [Makefile:9: modules] Error 2'; exit 2",
+    );
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends == 125 && said.contains("ended with 2: x.c:1:2: error: #error no"), "{said}");
+    assert!(place.called()[0].contains("--no-print-directory"), "{:?}", place.called());
+    let words = fs::read_to_string(place.node.path("last-words")).expect("last words");
+    assert!(words.contains("ended with 2: x.c:1:2: error: #error no"), "{words}");
+    // One line of 200 KB.
+    place.making("busybox head -c 200000 /hole | busybox tr '\\0' x; exit 2");
+    place.node.write("hole", vec![0; 200_000]);
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends == 125 && said.contains("xxx…") && said.len() < 4000, "{} bytes", said.len());
+    assert!(place.has_failed_for_good(), "the record can be read");
+}
+
+fn words_say_what_is_so() {
+    let Some(place) = Place::new() else { return };
+    place.node.write(TARGET, fs::read(place.node.path("made/0x3016e014.ko")).unwrap());
+    let (ends, said) = place.rebuild(&["--undo"]);
+    assert!(ends == 3 && said.contains("not undone: ForeignFile") && !said.contains("not rebuilt"), "{said}");
+    place.node.remove(TARGET);
+    place.node.remove("dev/null");
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends == 125 && said.contains("there is no /dev/null below"), "{said}");
+    assert!(!said.contains("make cannot be run"), "{said}");
 }
 
 fn keep_told_to_end_ends_a_build_at_once() {
@@ -849,7 +974,13 @@ fn main() -> ExitCode {
         nothing_is_rebuilt_before_everything_else_has_settled,
         keep_rebuilds_for_each_mofed_and_loads_again,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,
-        records_that_are_pipes_hang_nothing_and_let_no_sidecar_build,
+        records_that_are_pipes_hang_nothing_and_are_replaced,
+        a_failure_that_passes_is_tried_again,
+        a_signal_makes_keep_try_again_what_failed_for_good,
+        the_deadline_of_load_ends_a_build_or_the_wait_for_another,
+        what_leaves_the_builds_group_ends_with_it,
+        the_error_that_broke_a_build_is_what_is_said,
+        words_say_what_is_so,
         keep_told_to_end_ends_a_build_at_once,
         the_driver_toolkit_is_told_to_build_again_once_for_each_mofed,
         nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other

@@ -3,23 +3,30 @@
 //!
 //! make starts compilers, and nobody's death ends those. So the build has a process group, and a guard: this program
 //! again, under a hidden name, which holds the other end of a pipe. When that closes, because the build is broken off
-//! or because we were killed, the guard kills the whole group.
+//! or because we were killed, the guard kills the whole group. What has left the group becomes the guard's own child
+//! when its parent ends, and is killed too.
 
 use super::exec::Unrunnable;
 use super::modprobe::run::{Pipe, Running, code};
 use super::modprobe::step::is_system;
+use crate::clock::now;
 use crate::ending::Ending;
 use crate::errno;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, killpg};
-use nix::unistd::{Pid, chdir, chroot};
+use nix::fcntl::{OFlag, open, openat};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::stat::Mode;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, chdir, chroot, getpid};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Called by this name, the program is a [`build_guard`] and nothing else.
@@ -31,8 +38,14 @@ const NICE: i32 = 10;
 /// How long the guard may take to end the build.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many of the last lines are shown when a build fails.
-const SHOWN: usize = 20;
+/// How long the guard tries to end what is left: one that hangs in the kernel ends on no signal.
+const REST: Duration = Duration::from_secs(2);
+
+/// How soon the guard sees that the build has ended.
+const NAP: u8 = 20;
+
+/// The longest line that is kept of what a build says, in characters.
+const LONGEST: usize = 300;
 
 /// Where the programs of a build are, as in the images of drivers.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -57,8 +70,8 @@ pub struct BuildCommand {
 pub struct Built<T> {
     /// As a shell shows it.
     pub code: u8,
-    /// The last lines of what it said.
-    pub last_lines: Vec<String>,
+    /// The end of what it said, in lines of a bounded length.
+    pub lines: Vec<String>,
     /// Why it was broken off, if it was.
     pub broken_off: Option<T>,
 }
@@ -82,10 +95,8 @@ impl BuildCommand {
         if let Some(why) = output.strip_prefix(WARDEN).and_then(|output| output.strip_prefix(": ")) {
             return Err(Unrunnable { ending: Ending::NotExecutable, message: why.trim_end().to_owned() });
         }
-        let lines: Vec<_> =
-            output.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
-        let last_lines = lines[lines.len().saturating_sub(SHOWN)..].to_vec();
-        Ok(Built { code, last_lines, broken_off })
+        let lines = output.lines().filter(|line| !line.trim().is_empty()).map(shortened).collect();
+        Ok(Built { code, lines, broken_off })
     }
 
     fn start(&self) -> io::Result<Running> {
@@ -131,6 +142,10 @@ pub fn build_guard(args: &[OsString]) -> Ending {
 }
 
 fn guard(root: &Path, program: &Path, args: &[OsString]) -> io::Result<u8> {
+    set_child_subreaper(true)?;
+    // The build's own root need not have these.
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let (proc, null) = (open("/proc", flags, Mode::empty())?, File::open("/dev/null")?);
     if !is_system(root) {
         chroot(root).and_then(|()| chdir("/"))?;
     }
@@ -138,15 +153,81 @@ fn guard(root: &Path, program: &Path, args: &[OsString]) -> io::Result<u8> {
     let _ = rustix::process::nice(NICE);
     SigSet::empty().thread_set_mask()?;
     let mut command = Command::new(program);
-    let mut child = command.args(args).stdin(Stdio::null()).process_group(0).spawn()?;
+    let mut child = command.args(args).stdin(null).process_group(0).spawn()?;
     // A terminal's signals are for who started us, who then closes our standard input.
     SigSet::all().thread_set_mask()?;
     let group = Pid::from_raw(child.id().try_into().map_err(|_| Errno::ERANGE)?);
-    thread::spawn(move || {
-        let _ = io::stdin().lock().read_to_end(&mut Vec::new());
-        let _ = killpg(group, Signal::SIGKILL);
-    });
-    let status = child.wait()?;
-    let _ = killpg(group, Signal::SIGKILL);
-    Ok(code(Some(status)))
+    let status: Option<ExitStatus> = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if is_closed(&io::stdin()) {
+            // Nobody has waited for it, so the group is still its own.
+            let _ = killpg(group, Signal::SIGKILL);
+            break None;
+        }
+    };
+    end_rest(&proc);
+    Ok(code(status))
+}
+
+/// Waits a moment, and says whether who started us wants an end: nothing is ever written there.
+fn is_closed(stdin: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::from(NAP)).is_ok_and(|ready| ready > 0)
+}
+
+/// Kills all that is left of a build. Each process that ends makes its children ours.
+fn end_rest(proc: &OwnedFd) {
+    let until = now() + REST;
+    while now() < until {
+        for child in children(proc) {
+            // Only we wait for it, so the pid is still its own.
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => break,
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+        }
+        let _ = poll(&mut [], PollTimeout::from(1u8));
+    }
+}
+
+/// Our own, by what /proc says of all.
+fn children(proc: &OwnedFd) -> Vec<Pid> {
+    let parent_of = |pid: &str| {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let mut stat = String::new();
+        let file = openat(proc, format!("{pid}/stat").as_str(), flags, Mode::empty()).ok()?;
+        File::from(file).read_to_string(&mut stat).ok()?;
+        // The name in brackets may hold anything; the state and the parent follow it.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let Ok(listing) = rustix::fs::Dir::read_from(proc) else { return Vec::new() };
+    let names = listing.filter_map(Result::ok).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let pids = names.filter(|name| parent_of(name) == Some(getpid().as_raw()));
+    pids.filter_map(|pid| pid.parse().ok().map(Pid::from_raw)).collect()
+}
+
+/// The beginning of a line that may have no end.
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_without_an_end_is_cut() {
+        assert_eq!(shortened("as it is"), "as it is");
+        let cut = shortened(&"é".repeat(65_536));
+        assert_eq!((cut.chars().count(), cut.ends_with("é…")), (LONGEST + 1, true));
+    }
 }

@@ -37,9 +37,10 @@ impl Gate {
             }
             (None, ..) => (Level::Info, "everything holds".to_owned()),
             (Some(_), Outcome::NotApplicable, _) => (Level::Info, exempted(verdict)),
-            (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => {
-                (Level::Warn, format!("will be rebuilt once everything else has settled: {}", c.message))
-            }
+            (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => (
+                Level::Warn,
+                format!("to be rebuilt, if it can be, once everything else has settled: {}", c.message),
+            ),
             (Some(c), Outcome::Blocked, _) => {
                 (Level::Error, format!("blocked, waiting cannot help: {}", sentence(c)))
             }
@@ -68,9 +69,10 @@ impl Gate {
         let (level, how) = match &last {
             Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
             Effect::Open(Opening::NotApplicable) => (Level::Info, format!("open: {DOES_NOT_APPLY}")),
-            Effect::Open(Opening::Curable) => {
-                (Level::Info, "everything holds except nvidia-peermem.ko, which can be rebuilt".to_owned())
-            }
+            Effect::Open(Opening::Curable) => (
+                Level::Info,
+                "everything holds except nvidia-peermem.ko, which a rebuild may cure".to_owned(),
+            ),
             Effect::Open(Opening::DryRun) if settling => {
                 (Level::Info, "open: dry run; everything holds at this look".to_owned())
             }

@@ -30,6 +30,11 @@ const MAX_LOGGED: u32 = 50;
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
+/// After a rebuild that failed for a cause which passes, the next one comes this much later, and twice as late after
+/// each further one, up to the limit: each takes seconds of a processor.
+const CURE_AGAIN: Duration = Duration::from_secs(10);
+const CURE_LIMIT: Duration = Duration::from_secs(600);
+
 /// A look that differs from the one before.
 struct Change {
     /// The change that broke the settle time, if any did.
@@ -63,6 +68,8 @@ pub struct Gate {
     failed_openings: u32,
     /// nvidia-peermem.ko may be rebuilt when only that is wrong.
     cures: bool,
+    /// How often that failed for a cause which passes, and when it is tried again.
+    failed_cures: (u32, BootTime),
 }
 
 impl Gate {
@@ -83,6 +90,7 @@ impl Gate {
             logged: 0,
             failed_openings: 0,
             cures: false,
+            failed_cures: (0, BootTime::default()),
         }
     }
 
@@ -91,13 +99,21 @@ impl Gate {
         self.cures = cures;
     }
 
-    /// Only nvidia-peermem.ko is wrong, all else has held for the settle time, and it may be rebuilt.
+    /// A rebuild failed for a cause that passes: the pause before the next one.
+    pub fn cure_failed(&mut self, now: BootTime) -> Duration {
+        let pause = CURE_AGAIN.saturating_mul(1 << self.failed_cures.0.min(10)).min(CURE_LIMIT);
+        self.failed_cures = (self.failed_cures.0 + 1, now + pause);
+        pause
+    }
+
+    /// Only nvidia-peermem.ko is wrong, all else has held for the settle time, and it may be rebuilt now.
     #[must_use]
     pub fn is_curable(&self) -> bool {
         let is_settled = |verdict: &&Verdict| {
             verdict.get(ConditionType::Settled).is_some_and(|c| c.reason == Reason::Held)
         };
-        self.verdict().filter(is_settled).is_some_and(|verdict| self.may_cure(verdict))
+        let is_paused = self.last_step < self.failed_cures.1;
+        !is_paused && self.verdict().filter(is_settled).is_some_and(|verdict| self.may_cure(verdict))
     }
 
     /// Only nvidia-peermem.ko is wrong at this look, and it may be rebuilt.
@@ -116,6 +132,7 @@ impl Gate {
     /// Forgets earlier failures: the settle time is again the one that was asked for.
     pub fn forgive(&mut self) {
         self.failed_openings = 0;
+        self.failed_cures = (0, BootTime::default());
     }
 
     /// A look beside the gate's own, with the gate's memory of the device and its belief in the same marker.
@@ -216,7 +233,9 @@ impl Gate {
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
         let believed = self.suspect.filter(|_| doubted).map(|(_, since)| since + self.policy.suspect_hold);
-        [self.deadline(), settled, believed, self.exempt].into_iter().flatten().min()
+        let again = Some(self.failed_cures.1).filter(|again| self.last_step < *again);
+        let again = again.filter(|_| self.verdict().is_some_and(|verdict| self.may_cure(verdict)));
+        [self.deadline(), settled, believed, self.exempt, again].into_iter().flatten().min()
     }
 
     /// When it was stepped last: an opening is as old as that.
@@ -360,6 +379,8 @@ impl Gate {
     /// The effect that is due now, if any. Time alone opens nothing: that takes a look at this moment.
     fn decide(&self, now: BootTime, has_looked: bool) -> Option<Effect> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
+        // The deadline wins over the settle time; one look opens no second time.
+        let is_over = late || self.failed_openings > 0 && self.one_look();
         // The first look has not come to its end.
         let Some(verdict) = self.verdict() else {
             return late.then(|| self.too_late());
@@ -369,13 +390,12 @@ impl Gate {
         match outcome {
             Outcome::NotApplicable if is_exempt => Some(Effect::Open(Opening::NotApplicable)),
             _ if self.policy.dry_run => Some(Effect::Open(Opening::DryRun)),
-            // The deadline wins over the settle time; one look opens no second time.
-            Outcome::Ready if !(late || self.failed_openings > 0 && self.one_look()) => {
-                Some(Effect::Open(Opening::Ready))
-            }
-            Outcome::Blocked if !late && self.may_cure(verdict) => {
+            Outcome::Ready if !is_over => Some(Effect::Open(Opening::Ready)),
+            Outcome::Blocked if self.may_cure(verdict) && !is_over => {
                 self.is_curable().then_some(Effect::Open(Opening::Curable))
             }
+            // Whatever keeps it from being cured is what the time went into.
+            Outcome::Blocked if self.may_cure(verdict) => Some(self.too_late()),
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,
             _ => Some(self.too_late()),

@@ -97,6 +97,11 @@ impl Keep {
         self.gate.cure(cures);
     }
 
+    /// A rebuild failed for a cause that passes: it is tried again, ever later.
+    pub fn cure_failed(&mut self, now: BootTime) -> Duration {
+        self.gate.cure_failed(now)
+    }
+
     /// A rebuild has come to this, and taken this long.
     pub fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
         self.ledger.rebuilt(conclusion, spent);
@@ -316,7 +321,9 @@ impl Keep {
                 let last = last_try.as_ref().map(|last| format!("; not loaded before: {last}"));
                 let now = match deciding {
                     None => "everything holds: loading nvidia_peermem".to_owned(),
-                    Some(c) if self.gate.may_cure(verdict) => format!("will be rebuilt: {}", c.message),
+                    Some(c) if self.gate.may_cure(verdict) => {
+                        format!("to be rebuilt, if it can be: {}", c.message)
+                    }
                     Some(c) => sentence(c),
                 };
                 now + &last.unwrap_or_default()

@@ -155,7 +155,7 @@ fn tools(root: &Path) -> BTreeMap<Tool, PathBuf> {
     let find = |names: &[&str]| names.iter().find_map(|name| program(root, OsStr::new(name)));
     let all = [
         (Tool::Make, find(&["make", "gmake"])),
-        (Tool::Compiler, find(&["gcc", "cc", "clang"])),
+        (Tool::Compiler, find(&["cc", "gcc", "clang"])),
         (Tool::Depmod, find(&["depmod"])),
     ];
     all.into_iter().filter_map(|(tool, path)| Some((tool, path?))).collect()
@@ -171,7 +171,16 @@ fn program(root: &Path, name: &OsStr) -> Option<PathBuf> {
     Some(Path::new("/").join(directory).join(name))
 }
 
-fn free(root: &Path) -> Option<u64> {
+/// How often the kernel has killed a process for want of memory, anywhere on the node (since Linux 4.13).
+#[must_use]
+pub fn memory_kills(proc: &Path) -> Option<u64> {
+    let text = whole(&proc.join("vmstat"), SOURCE).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+}
+
+/// Free bytes where a build would be; `None` where that is not known.
+#[must_use]
+pub fn free(root: &Path) -> Option<u64> {
     let real = resolve(root, &below(root, Path::new("/var/lib"))).unwrap_or_else(|_| root.to_owned());
     let space = statvfs(&real).ok()?;
     // A file system without an end of its own has no blocks at all.

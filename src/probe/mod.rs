@@ -30,7 +30,7 @@ pub use fabric::address;
 pub use holders::holders;
 pub use kmsg::KernelLog;
 use marker::nearest_ancestor;
-pub use material::{material, pair};
+pub use material::{free, material, memory_kills, pair};
 pub use modules::parse_line;
 pub use pci::{MELLANOX, vendor};
 pub use pods::module_in;

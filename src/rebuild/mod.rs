@@ -6,6 +6,7 @@
 //! way.
 
 mod built;
+mod failure;
 mod material;
 mod obstacle;
 mod plan;
@@ -15,6 +16,7 @@ pub mod record;
 pub(crate) mod sample;
 
 pub use built::{Confirmed, JudgedModule};
+pub use failure::{FailedEnd, ended};
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};
 pub use plan::{Builder, Plan, plan, target};
@@ -34,6 +36,9 @@ pub fn is_all_that_is_missing(verdict: &Verdict) -> bool {
     };
     verdict.outcome == Outcome::Blocked && others.next().is_some_and(is_curable) && others.next().is_none()
 }
+
+/// The most bytes that a build takes, with a kernel's debug information in it.
+const ROOM: u64 = 64 << 20;
 
 /// Everything is ready except the module file: what is built now is built against this MOFED.
 #[must_use]

@@ -76,6 +76,12 @@ kinds! {
 }
 
 impl Kind {
+    /// It goes by itself, so a process that stays tries again.
+    #[must_use]
+    pub fn passes(self) -> bool {
+        matches!(self, Self::NotReady | Self::NoRoom | Self::Busy)
+    }
+
     /// A person can remove it on the node, and a rebuild is possible then.
     #[must_use]
     pub fn is_removable(self) -> bool {

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Kind, Material, Obstacle, Sources, Tool, is_all_that_is_missing, recipe};
+use super::{Kind, Material, Obstacle, ROOM, Sources, Tool, is_all_that_is_missing, recipe};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::is_not_loaded;
@@ -12,10 +12,8 @@ use crate::observation::{Observation, Offer, Signatures};
 use crate::text::Page;
 use crate::verdict::{Condition, Outcome, Verdict};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-
-/// The most bytes that a build takes, with a kernel's debug information in it.
-const ROOM: u64 = 64 << 20;
 
 /// Who builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +28,8 @@ pub enum Builder {
         headers: PathBuf,
         /// `make` needs its path.
         names_headers: bool,
+        /// The compiler, where it is not the `cc` that NVIDIA's Makefile calls.
+        compiler: Option<String>,
     },
     /// A program of the user's.
     Program(PathBuf),
@@ -65,6 +65,14 @@ impl Plan {
         target(&self.kernel.0)
     }
 
+    /// `make`'s arguments. `copy` is the copy of the sources as make sees it.
+    #[must_use]
+    pub fn arguments(&self, copy: &Path) -> Vec<OsString> {
+        let Builder::Make { headers, names_headers, compiler, .. } = &self.builder else { return Vec::new() };
+        let headers = names_headers.then_some(headers.as_path());
+        recipe::arguments(copy, &self.kernel.0, headers, compiler.as_deref(), self.processors)
+    }
+
     /// The plan for a person, a line for each step. `copy` is where the build will be.
     #[must_use]
     pub fn text(&self, copy: &Path) -> String {
@@ -82,9 +90,8 @@ impl Plan {
         }
         page.line(format_args!("MOFED: symbols from {}", self.symvers.0.display()));
         match &self.builder {
-            Builder::Make { make, sources, headers, names_headers } => {
-                let named = names_headers.then_some(headers.as_path());
-                let arguments = recipe::arguments(copy, &self.kernel.0, named, self.processors);
+            Builder::Make { make, sources, headers, .. } => {
+                let arguments = self.arguments(copy);
                 let words: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
                 page.line(format_args!("sources: {}", sources.display()));
                 page.line(format_args!("kernel headers: {}", headers.display()));
@@ -218,8 +225,10 @@ fn headers(material: &Material) -> Result<PathBuf, Obstacle> {
 }
 
 fn make(material: &Material, sources: &Sources, headers: PathBuf) -> Result<Builder, Obstacle> {
-    tool(material, Tool::Compiler, "gcc or cc")?;
+    let compiler = tool(material, Tool::Compiler, "cc or gcc")?;
+    let compiler = compiler.file_name().filter(|name| *name != "cc");
     Ok(Builder::Make {
+        compiler: compiler.map(|name| name.to_string_lossy().into_owned()),
         make: tool(material, Tool::Make, "make")?,
         sources: sources.directory.clone(),
         headers,

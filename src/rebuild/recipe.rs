@@ -80,9 +80,15 @@ pub fn symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<String> {
 }
 
 /// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where
-/// its modules do not say where it is.
+/// its modules do not say where it is; `compiler` what is there in the place of `cc`, which older Makefiles call.
 #[must_use]
-pub fn arguments(copy: &Path, release: &str, headers: Option<&Path>, processors: usize) -> Vec<OsString> {
+pub fn arguments(
+    copy: &Path,
+    release: &str,
+    headers: Option<&Path>,
+    compiler: Option<&str>,
+    processors: usize,
+) -> Vec<OsString> {
     let jobs = processors.clamp(1, MOST_JOBS);
     let with = |name: &str, value: &Path| {
         let mut argument = OsString::from(name);
@@ -91,11 +97,13 @@ pub fn arguments(copy: &Path, release: &str, headers: Option<&Path>, processors:
         argument
     };
     let mut arguments: Vec<OsString> =
-        vec!["-C".into(), copy.into(), format!("-j{jobs}").into(), "modules".into()];
+        vec!["-C".into(), copy.into(), "--no-print-directory".into(), format!("-j{jobs}").into()];
+    arguments.push("modules".into());
     arguments.push("NV_KERNEL_MODULES=nvidia-peermem".into());
     arguments.push(format!("KERNEL_UNAME={release}").into());
     arguments.push(with("OFA_DIR", &copy.join(OFA)));
     arguments.extend(headers.map(|headers| with("SYSSRC", headers)));
+    arguments.extend(compiler.map(|compiler| with("CC", Path::new(compiler))));
     arguments
 }
 
@@ -165,7 +173,7 @@ mod tests {
     #[test]
     fn make_gets_eight_jobs_at_most() {
         for (processors, jobs) in [(0, "-j1"), (2, "-j2"), (256, "-j8")] {
-            assert!(arguments(Path::new("/c"), "6.1", None, processors).contains(&jobs.into()));
+            assert!(arguments(Path::new("/c"), "6.1", None, None, processors).contains(&jobs.into()));
         }
     }
 }

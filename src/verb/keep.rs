@@ -29,7 +29,6 @@ use crate::keep::{Action, Done, Keep, LoadFailure, Response, State};
 use crate::look::Cause;
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
-use crate::rebuild::Kind;
 use crate::time::{BootTime, Seconds};
 use crate::verdict::Outcome;
 use crate::wake::{Signals, Wake};
@@ -173,6 +172,8 @@ struct Sidecar<'a> {
     publisher: Publisher<'a>,
     /// A signal that came while something else was under way, and when.
     signal: Option<(u8, BootTime)>,
+    /// SIGHUP came: an earlier failure is no reason against the next rebuild.
+    is_asked: bool,
 }
 
 impl<'a> Sidecar<'a> {
@@ -181,7 +182,7 @@ impl<'a> Sidecar<'a> {
         let mut keep = Keep::new(service.policy.clone(), service.no_yield, watch.started());
         keep.cure(service.rebuilder.mode != Rebuild::Off);
         let publisher = Publisher::new(&service.files, service.policy.heartbeat);
-        Self { service, watch, keep, rmmod: None, publisher, signal: None }
+        Self { service, watch, keep, rmmod: None, publisher, signal: None, is_asked: false }
     }
 
     fn run(&mut self) -> Ending {
@@ -199,6 +200,7 @@ impl<'a> Sidecar<'a> {
         loop {
             if let Some(Cause::Asked) = &cause {
                 self.keep.ask();
+                self.is_asked = true;
             }
             let attended = match &cause {
                 Some(cause) => self.attend(cause),
@@ -362,7 +364,9 @@ impl<'a> Sidecar<'a> {
         let (keep, publisher) = (&self.keep, &mut self.publisher);
         let heartbeat = self.service.policy.heartbeat;
         let mut slow_command = SlowCommandWatch::over("rebuilding nvidia-peermem.ko", heartbeat, heartbeat);
-        let end = self.service.rebuilder.rebuild(&mut self.watch, keep.gate(), &mut |watch| {
+        let mut rebuilder = self.service.rebuilder.clone();
+        rebuilder.is_asked = std::mem::take(&mut self.is_asked);
+        let end = rebuilder.rebuild(&mut self.watch, keep.gate(), &mut |watch| {
             // It has a limit of its own.
             publisher.systemd.feed();
             if slow_command.warn_if_slow() {
@@ -376,11 +380,18 @@ impl<'a> Sidecar<'a> {
                 tracing::info!("{message}");
                 self.load()
             }
-            RebuildEnd::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
+            RebuildEnd::Refused(obstacle) if !obstacle.kind.passes() => {
                 Some(Done::Refused(LoadFailure::Rebuild, sentence))
             }
-            RebuildEnd::Refused(_) | RebuildEnd::Swapping(_) => {
+            RebuildEnd::Refused(_) | RebuildEnd::Swapping(_) | RebuildEnd::Deadline(_) => {
                 Some(Done::Postponed(LoadFailure::Rebuild, sentence))
+            }
+            RebuildEnd::Passing(_) => {
+                let pause = Seconds(self.keep.cure_failed(now()));
+                Some(Done::Postponed(
+                    LoadFailure::Rebuild,
+                    format!("{sentence}; another attempt follows in {pause}"),
+                ))
             }
             RebuildEnd::Failed(_) | RebuildEnd::TimedOut(_) | RebuildEnd::Ordered(_) => {
                 Some(Done::Refused(LoadFailure::Rebuild, sentence))

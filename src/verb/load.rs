@@ -24,7 +24,7 @@ use crate::environment::value_of;
 use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
-use crate::rebuild::Kind;
+use crate::time::Seconds;
 use crate::verdict::{Outcome, Verdict};
 use crate::wake::Signals;
 use std::ffi::OsString;
@@ -201,17 +201,27 @@ impl LoadRequest<'_> {
         if let Some(sentence) = self.hopeless(&mut held) {
             return refused(&sentence, None, last_words);
         }
-        let mut last_try = String::new();
+        let (mut last_try, mut last_rebuild) = (String::new(), None);
         loop {
             match held.hold() {
                 Effect::Open(Opening::Ready) => {}
                 Effect::Open(Opening::Curable) => match self.heal(&mut held, last_words) {
                     ControlFlow::Break(finished) => return finished,
-                    ControlFlow::Continue(true) => {}
-                    ControlFlow::Continue(false) => continue,
+                    ControlFlow::Continue(None) => {}
+                    ControlFlow::Continue(Some(sentence)) => {
+                        last_rebuild = Some(sentence);
+                        continue;
+                    }
                 },
                 Effect::Open(_) => return LoadEnd::Open,
-                Effect::End(ending) => return ended(&held, ending, &last_try, last_words),
+                Effect::End(ending) => {
+                    // Before the fault that it was to cure, whose remedies are long.
+                    let sentence = last_rebuild.map(|last| format!("{last}; {}", held.last_words()));
+                    return match sentence.filter(|_| ending == Ending::TimedOut) {
+                        Some(sentence) => LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict())),
+                        None => ended(&held, ending, &last_try, last_words),
+                    };
+                }
                 Effect::Log(_) | Effect::Publish => continue,
             }
             match self.attempt(&mut held) {
@@ -263,12 +273,10 @@ impl LoadRequest<'_> {
         (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
-    /// Rebuilds nvidia-peermem.ko. True when it is usable now, false when that is worth another attempt.
-    fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<LoadEnd, bool> {
-        let deadline = held.gate.deadline();
+    /// Rebuilds nvidia-peermem.ko. A sentence when that came to nothing and is worth another attempt.
+    fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<LoadEnd, Option<String>> {
         let mut rebuilder = self.rebuilder.clone();
-        rebuilder.limit =
-            deadline.map_or(rebuilder.limit, |deadline| rebuilder.limit.min(deadline.saturating_sub(now())));
+        rebuilder.deadline = held.gate.deadline();
         let mut slow_command = SlowCommandWatch::over(
             "rebuilding nvidia-peermem.ko",
             held.asked().policy.heartbeat,
@@ -287,22 +295,28 @@ impl LoadRequest<'_> {
         match came {
             RebuildEnd::Installed(message) => {
                 tracing::info!("{message}");
-                ControlFlow::Continue(true)
+                ControlFlow::Continue(None)
             }
-            RebuildEnd::Refused(obstacle) if !matches!(obstacle.kind, Kind::Busy | Kind::NotReady) => {
+            RebuildEnd::Refused(obstacle) if !obstacle.kind.passes() => {
                 ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
             }
             RebuildEnd::Swapping(_) | RebuildEnd::Refused(_) => {
                 tracing::warn!("{sentence}");
                 held.hold_on();
-                ControlFlow::Continue(false)
+                ControlFlow::Continue(Some(sentence))
+            }
+            RebuildEnd::Passing(_) => {
+                let pause = Seconds(held.gate.cure_failed(now()));
+                tracing::warn!("{sentence}; another attempt follows in {pause}");
+                held.hold_on();
+                ControlFlow::Continue(Some(sentence))
             }
             RebuildEnd::Signal(signal, _) => {
                 let ending = held.signalled(signal);
                 ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
             }
-            RebuildEnd::TimedOut(_) if deadline.is_some_and(|deadline| now() >= deadline) => {
-                let sentence = format!("give up: the deadline passed: {sentence}");
+            RebuildEnd::Deadline(_) => {
+                let sentence = format!("give up: {sentence}");
                 tracing::error!("{sentence}");
                 ControlFlow::Break(LoadEnd::Ended(last_words.leave(
                     Ending::TimedOut,

@@ -94,8 +94,8 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
         }
         RebuildEnd::Refused(obstacle) => refused(&obstacle, &last_words),
         RebuildEnd::Swapping(_) => ended(Ending::Blocked, &sentence, &last_words),
-        RebuildEnd::Failed(_) => ended(Ending::Failed, &sentence, &last_words),
-        RebuildEnd::TimedOut(_) => ended(Ending::TimedOut, &sentence, &last_words),
+        RebuildEnd::Failed(_) | RebuildEnd::Passing(_) => ended(Ending::Failed, &sentence, &last_words),
+        RebuildEnd::TimedOut(_) | RebuildEnd::Deadline(_) => ended(Ending::TimedOut, &sentence, &last_words),
         RebuildEnd::Signal(signal, _) => ended(Ending::Signal(signal), &sentence, &last_words),
     })
 }
@@ -107,19 +107,19 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
     let root = node.places.driver_root.as_path();
     if let Some(path) = build_dir::foreign(root, &release) {
         let why = format!("peermem-gate did not install the existing {}", path.display());
-        return Ok(refused(&Obstacle::new(Kind::ForeignFile, why), last_words));
+        return Ok(not_undone(&Obstacle::new(Kind::ForeignFile, why), last_words));
     }
     let build_dir = match BuildDir::open(root) {
         Ok(build_dir) => build_dir,
         Err(Closed::Busy) => {
             let why = format!("another rebuild is running below {}", root.display());
-            return Ok(refused(&Obstacle::new(Kind::Busy, why), last_words));
+            return Ok(not_undone(&Obstacle::new(Kind::Busy, why), last_words));
         }
         Err(Closed::Unwritable(why)) => {
-            return Ok(refused(&Obstacle::new(Kind::Unwritable, why), last_words));
+            return Ok(not_undone(&Obstacle::new(Kind::Unwritable, why), last_words));
         }
         Err(Closed::Exposed(why)) => {
-            return Ok(refused(&Obstacle::new(Kind::Exposed, why), last_words));
+            return Ok(not_undone(&Obstacle::new(Kind::Exposed, why), last_words));
         }
     };
     build_dir.forget_attempt(&release);
@@ -151,6 +151,10 @@ fn refused(obstacle: &Obstacle, last_words: &LastWords) -> Ending {
     ended(Ending::Blocked, &format!("not rebuilt: {obstacle}"), last_words)
 }
 
+fn not_undone(obstacle: &Obstacle, last_words: &LastWords) -> Ending {
+    ended(Ending::Blocked, &format!("not undone: {obstacle}"), last_words)
+}
+
 fn ended(ending: Ending, sentence: &str, last_words: &LastWords) -> Ending {
     tracing::error!("{sentence}");
     last_words.leave(ending, sentence, None)
@@ -159,6 +163,6 @@ fn ended(ending: Ending, sentence: &str, last_words: &LastWords) -> Ending {
 fn broken_off(held: &Held, last_words: &LastWords) -> Ending {
     match held.wakes().take_signal() {
         Some(signal) => ended(Ending::Signal(signal), &format!("ended by signal {signal}"), last_words),
-        None => ended(Ending::Blocked, "not rebuilt: the node changed during the look", last_words),
+        None => ended(Ending::Blocked, "nothing is done: the node changed during the look", last_words),
     }
 }

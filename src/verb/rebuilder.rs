@@ -14,6 +14,7 @@ use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
 use crate::environment::{Variables, value_of};
 use crate::files::read::record;
+use crate::files::root::resolve;
 use crate::gate::Gate;
 use crate::judge::judge;
 use crate::look::Look;
@@ -24,7 +25,8 @@ use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe;
 use crate::rebuild::record::FailedBuild;
 use crate::rebuild::{
-    Builder, Conclusion, Confirmed, JudgedModule, Kind, Material, Obstacle, Pair, Plan, plan, recipe,
+    Builder, Conclusion, Confirmed, FailedEnd, JudgedModule, Kind, Material, Obstacle, Pair, Plan, ended,
+    plan, recipe,
 };
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
@@ -32,6 +34,9 @@ use crate::verdict::Verdict;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// How many of the last lines are shown when a build fails.
+const SHOWN: usize = 20;
 
 /// For `doctor`, which writes nothing: whether a rebuild is possible where it is the cure. The driver's root, or what
 /// is in the way.
@@ -50,8 +55,11 @@ fn material(places: &Places, seen: &Observation) -> Material {
     material.foreign = build_dir::foreign(root, release);
     material.tried = match record::<FailedBuild>(root, release) {
         Ok(tried) => tried.filter(|tried| tried.pair == material.pair).map(|tried| tried.why),
-        // Without the record of a failure there would be no end of attempts.
-        Err(why) => Some(format!("whether a build failed before is unknown: {why}")),
+        // An attempt too many costs seconds, and its own record takes this one's place.
+        Err(why) => {
+            tracing::warn!("whether a build failed before is unknown: {why}");
+            None
+        }
     };
     material
 }
@@ -64,8 +72,14 @@ pub(super) enum RebuildEnd {
     /// The driver toolkit builds again.
     Ordered(String),
     Refused(Obstacle),
+    /// For good, as long as MOFED, nvidia and the kernel are the same.
     Failed(String),
+    /// It had all of the time that a build may take.
     TimedOut(String),
+    /// It failed for a cause that passes: worth another attempt.
+    Passing(String),
+    /// The deadline of all came before its end.
+    Deadline(String),
     /// MOFED began to swap its modules.
     Swapping(String),
     /// A signal came, and when.
@@ -78,9 +92,9 @@ impl RebuildEnd {
             Self::Installed(_) => Conclusion::Installed,
             Self::Ordered(_) => Conclusion::Ordered,
             Self::Refused(_) => Conclusion::Refused,
-            Self::Failed(_) => Conclusion::Failed,
+            Self::Failed(_) | Self::Passing(_) => Conclusion::Failed,
             Self::TimedOut(_) => Conclusion::TimedOut,
-            Self::Swapping(_) | Self::Signal(..) => Conclusion::BrokenOff,
+            Self::Deadline(_) | Self::Swapping(_) | Self::Signal(..) => Conclusion::BrokenOff,
         }
     }
 
@@ -91,6 +105,8 @@ impl RebuildEnd {
             Self::Refused(obstacle) => format!("not rebuilt: {obstacle}"),
             Self::Failed(why) => format!("the rebuild failed: {why}"),
             Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
+            Self::Passing(why) => format!("the rebuild failed, and may succeed later: {why}"),
+            Self::Deadline(why) => format!("the rebuild was interrupted, nothing is installed: {why}"),
             Self::Swapping(how) => format!("the rebuild was interrupted, nothing is installed: {how}"),
             Self::Signal(signal, _) => {
                 format!("the rebuild was interrupted by signal {signal}, nothing is installed")
@@ -103,6 +119,8 @@ impl RebuildEnd {
 enum Stopped {
     Failed(String),
     Late(String),
+    Passing(String),
+    Deadline(String),
     Swapping(String),
     Signal(u8, BootTime),
 }
@@ -112,7 +130,9 @@ enum Stopped {
 pub(super) struct Rebuilder {
     pub(super) mode: Rebuild,
     /// How long the build may take.
-    pub(super) limit: Duration,
+    limit: Duration,
+    /// When all has to end, whatever the build is at.
+    pub(super) deadline: Option<BootTime>,
     /// `PATH`.
     path: Option<OsString>,
     /// Where the driver toolkit's containers share files on `OpenShift`.
@@ -126,6 +146,7 @@ impl Rebuilder {
         Self {
             mode,
             limit,
+            deadline: None,
             path: value_of(variables, "PATH").map(OsString::from),
             shared: toolkit::directory(variables),
             is_asked: false,
@@ -194,6 +215,8 @@ fn remember(build_dir: &BuildDir, end: &RebuildEnd, pair: Pair) {
         RebuildEnd::Installed(_) => build_dir.forget_attempt(&pair.kernel),
         RebuildEnd::Ordered(_)
         | RebuildEnd::Refused(_)
+        | RebuildEnd::Passing(_)
+        | RebuildEnd::Deadline(_)
         | RebuildEnd::Swapping(_)
         | RebuildEnd::Signal(..) => {}
     }
@@ -223,7 +246,7 @@ impl BuildAttempt<'_, '_> {
         let copy = match self.build_dir.copy(self.plan, sources) {
             Ok(copy) => copy,
             Err(error) => {
-                return RebuildEnd::Failed(format!(
+                return RebuildEnd::Passing(format!(
                     "cannot copy the sources: {}",
                     crate::errno::words(&error)
                 ));
@@ -244,6 +267,8 @@ impl BuildAttempt<'_, '_> {
             }
             Err(Stopped::Failed(why)) => RebuildEnd::Failed(why),
             Err(Stopped::Late(why)) => RebuildEnd::TimedOut(why),
+            Err(Stopped::Passing(why)) => RebuildEnd::Passing(why),
+            Err(Stopped::Deadline(why)) => RebuildEnd::Deadline(why),
             Err(Stopped::Swapping(how)) => RebuildEnd::Swapping(how),
             Err(Stopped::Signal(signal, since)) => RebuildEnd::Signal(signal, since),
         }
@@ -251,7 +276,9 @@ impl BuildAttempt<'_, '_> {
 
     fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
         let build = self.command(copy);
+        self.has_null()?;
         let (watch, limit) = (&*self.watch, self.rebuilder.limit);
+        let kills = probe::memory_kills(&watch.node().places.proc);
         let signals = watch.wakes().signals();
         let until = now() + limit;
         let ran = build.run(signals.fd(), || {
@@ -261,34 +288,55 @@ impl BuildAttempt<'_, '_> {
             beat(watch);
             let late = || format!("it has not ended after {}", Seconds(limit));
             let is_late = (now() >= until).then(|| Stopped::Late(late()));
-            watch.swap_begins().map(Stopped::Swapping).or(is_late)
+            watch.swap_begins().map(Stopped::Swapping).or(is_late).or_else(|| self.past_deadline().err())
         });
-        let Built { code, last_lines, broken_off } =
-            ran.map_err(|Unrunnable { message, .. }| Stopped::Failed(message))?;
+        let Built { code, lines, broken_off } =
+            ran.map_err(|Unrunnable { message, .. }| Stopped::Passing(message))?;
         if let Some(stopped) = broken_off {
             return Err(stopped);
         }
         if code == 0 {
             return Ok(());
         }
-        for line in &last_lines {
+        for line in &lines[lines.len().saturating_sub(SHOWN)..] {
             tracing::error!("build: {}", escaped(line));
         }
-        let last = last_lines.last().map(|line| escaped(line).into_owned()).unwrap_or_default();
-        Err(Stopped::Failed(format!("{} ended with {code}: {last}", build.program.display())))
+        let end = FailedEnd {
+            code,
+            lines: &lines,
+            free: probe::free(&self.plan.driver_root),
+            was_short_of_memory: probe::memory_kills(&watch.node().places.proc) > kills,
+        };
+        let why = format!("{} {}", build.program.display(), end.how());
+        Err(if end.passing().is_some() { Stopped::Passing(why) } else { Stopped::Failed(why) })
+    }
+
+    /// NVIDIA's scripts write into it at every step.
+    fn has_null(&self) -> Result<(), Stopped> {
+        let root = &self.plan.driver_root;
+        let is_there = || resolve(root, &below(root, Path::new("/dev/null"))).is_ok_and(|null| null.exists());
+        if matches!(self.plan.builder, Builder::Program(_)) || is_there() {
+            return Ok(());
+        }
+        let why = format!("there is no /dev/null below {}; what to do: mount /dev there", root.display());
+        Err(Stopped::Passing(why))
+    }
+
+    fn past_deadline(&self) -> Result<(), Stopped> {
+        match self.rebuilder.deadline {
+            Some(deadline) if now() >= deadline => {
+                Err(Stopped::Deadline("the deadline passed before the build ended".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn command(&self, copy: &Copy) -> BuildCommand {
         match &self.plan.builder {
-            Builder::Make { make, headers, names_headers, .. } => BuildCommand {
+            Builder::Make { make, .. } => BuildCommand {
                 root: self.plan.driver_root.clone(),
                 program: make.clone(),
-                arguments: recipe::arguments(
-                    &copy.inside,
-                    &self.plan.kernel.0,
-                    names_headers.then_some(headers.as_path()),
-                    self.plan.processors,
-                ),
+                arguments: self.plan.arguments(&copy.inside),
                 variables: vec![("TMPDIR", copy.inside.join("tmp").into())],
                 inherits: false,
             },
@@ -354,12 +402,13 @@ impl BuildAttempt<'_, '_> {
 
     /// In its place, in modules.dep, and judged there.
     fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, Stopped> {
+        self.past_deadline()?;
         let built = copy.outside.join(recipe::MODULE);
         let build_id =
             module.info().build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
         let release = self.plan.kernel.0.clone();
         self.build_dir.install(&built, &build_id, &release, &self.plan.nvidia.0).map_err(|error| {
-            Stopped::Failed(format!(
+            Stopped::Passing(format!(
                 "cannot install {}: {}",
                 self.plan.target().display(),
                 crate::errno::words(&error)
@@ -375,7 +424,7 @@ impl BuildAttempt<'_, '_> {
 
     fn depmod(&self) -> Result<(), Stopped> {
         depmod(&self.plan.driver_root, &self.plan.kernel.0, self.rebuilder.path.as_deref(), self.watch)
-            .map_err(Stopped::Failed)
+            .map_err(Stopped::Passing)
     }
 
     fn is_found(&mut self) -> Result<PathBuf, Stopped> {
@@ -441,7 +490,11 @@ pub(super) fn depmod(
             build_dir::flush_index(root, release);
             Ok(())
         }
-        Ok(ran) => Err(format!("depmod ended with {}: {}", ran.code, escaped(ran.stderr.trim_end()))),
+        Ok(Ran { broken_off: Some(_), .. }) => Err(format!("depmod has not ended after {}", Seconds(LIMIT))),
+        Ok(ran) => {
+            let last = ran.stderr.trim_end().lines().last().unwrap_or("it gives no reason");
+            Err(format!("depmod {}: {}", ended(ran.code), escaped(last)))
+        }
         Err(why) => Err(why.message),
     }
 }
@@ -490,6 +543,8 @@ mod tests {
         assert_eq!(tried(refused()), None);
         assert_eq!(tried(RebuildEnd::Swapping(String::new())), None);
         assert_eq!(tried(RebuildEnd::Signal(15, now())), None);
+        assert_eq!(tried(RebuildEnd::Passing("make was ended by SIGKILL".to_owned())), None);
+        assert_eq!(tried(RebuildEnd::Deadline(String::new())), None);
         assert_eq!(tried(failed()).as_deref(), Some("make ended with 2"));
         assert_eq!(tried(refused()).as_deref(), Some("make ended with 2"));
         assert_eq!(tried(RebuildEnd::TimedOut("5 m".to_owned())).as_deref(), Some("5 m"));

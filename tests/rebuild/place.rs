@@ -174,6 +174,14 @@ impl Place {
         self.node.path(TARGET).exists()
     }
 
+    /// A verdict is recorded, and can be read.
+    pub(crate) fn has_failed_for_good(&self) -> bool {
+        let record = self.node.path(WORKSHOP).join(format!("tried.{KERNEL}"));
+        let Ok(text) = fs::read_to_string(record) else { return false };
+        let record: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        text.len() < 2000 && record["pair"]["kernel"] == KERNEL && record["why"].is_string()
+    }
+
     /// Nothing is installed, and nothing of a build is left.
     pub(crate) fn assert_clean(&self) {
         assert!(!self.is_installed());

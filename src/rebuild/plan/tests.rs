@@ -173,6 +173,7 @@ fn a_plan_is_made_of_what_was_found() {
         sources: path("/usr/src/nvidia-595.45.04"),
         headers: path("/lib/modules/6.1.0-56-amd64/build"),
         names_headers: false,
+        compiler: Some("gcc".to_owned()),
     };
     assert_eq!(plan.builder, builder);
     assert_eq!(Ok(plan.symvers.clone()), material.symvers);
@@ -198,8 +199,8 @@ then: /usr/bin/depmod 6.1.0-56-amd64
 sources: /usr/src/nvidia-595.45.04
 kernel headers: /usr/src/linux-headers
 copy: /copy
-build: /usr/bin/make -C /copy -j4 modules NV_KERNEL_MODULES=nvidia-peermem KERNEL_UNAME=6.1.0-56-amd64 \
-OFA_DIR=/copy/ofa SYSSRC=/usr/src/linux-headers";
+build: /usr/bin/make -C /copy --no-print-directory -j4 modules NV_KERNEL_MODULES=nvidia-peermem \
+KERNEL_UNAME=6.1.0-56-amd64 OFA_DIR=/copy/ofa SYSSRC=/usr/src/linux-headers CC=gcc";
     let mut elsewhere = Case::new();
     elsewhere.material.headers = Some("/usr/src/linux-headers".into());
     elsewhere.material.headers_are_linked = false;
@@ -207,6 +208,19 @@ OFA_DIR=/copy/ofa SYSSRC=/usr/src/linux-headers";
     assert_eq!(text, steps.replace("BUILD", make));
     let text = Case::new().plan_by(Some(Path::new("/builder"))).unwrap().text(Path::new("/copy"));
     assert_eq!(text, steps.replace("BUILD", "build: /builder"));
+}
+
+/// NVIDIA's Makefile of 515.105.01 calls `cc` whatever built the kernel.
+#[test]
+fn the_compiler_is_named_where_it_is_not_called_cc() {
+    for (compiler, named) in
+        [("/usr/bin/cc", None), ("/usr/bin/gcc", Some("CC=gcc")), ("/bin/clang", Some("CC=clang"))]
+    {
+        let case = Case::with(|case| _ = case.material.tools.insert(Tool::Compiler, compiler.into()));
+        let arguments = case.plan().unwrap().arguments(Path::new("/copy"));
+        let found = arguments.iter().filter_map(|word| word.to_str()).find(|word| word.starts_with("CC="));
+        assert_eq!(found, named, "{compiler}");
+    }
 }
 
 #[test]
@@ -235,7 +249,7 @@ fn a_program_of_the_users_needs_no_sources_no_headers_and_no_compiler() {
 
 #[test]
 fn each_of_the_three_tools_is_needed() {
-    for (tool, name) in [(Tool::Make, "make"), (Tool::Compiler, "gcc or cc"), (Tool::Depmod, "depmod")] {
+    for (tool, name) in [(Tool::Make, "make"), (Tool::Compiler, "cc or gcc"), (Tool::Depmod, "depmod")] {
         let obstacle = Case::with(|case| _ = case.material.tools.remove(&tool)).plan().unwrap_err();
         assert_eq!(obstacle.kind, Kind::ToolMissing);
         assert!(obstacle.message.contains(&format!("no {name} below")), "{obstacle}");
