@@ -20,12 +20,12 @@ const PREFIX: &str = "PEERMEM_GATE_";
 /// Variables that a disabled `load` still reads.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
-/// The environment of a program that `--rebuild` names, which may itself call us.
-const TOLD_TO_BUILDERS: [&str; 8] =
-    ["KERNEL", "ARCH", "HEADERS", "SYMVERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
+/// The environment of a program that `--rebuild` names, which may itself call us. Two more, `KERNEL` and `SYMVERS`, are
+/// what `inspect` takes them for.
+const TOLD_TO_BUILDERS: [&str; 6] = ["ARCH", "HEADERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
 
-/// The verb that answers on standard output, and leaves no last words.
-const WITHOUT_LAST_WORDS: &str = "check";
+/// The verbs that answer on standard output, and leave no last words.
+const WITHOUT_LAST_WORDS: [&str; 2] = ["check", "inspect"];
 
 /// The mirrors of peermem-doctor's own options. A pod may run both programs with one environment.
 const OF_DOCTOR: [&str; 5] = ["NODE", "NODES", "OPERATOR_NAMESPACE", "SINCE", "VERBOSE"];
@@ -133,7 +133,7 @@ pub fn disabled(variables: &Variables) -> Result<Option<String>, Misuse> {
 #[must_use]
 pub fn termination_log(args: &[OsString], variables: &Variables) -> Option<Option<PathBuf>> {
     const OPTION: &str = "--termination-log";
-    if args.get(1).is_some_and(|verb| verb == WITHOUT_LAST_WORDS) {
+    if args.get(1).is_some_and(|verb| WITHOUT_LAST_WORDS.iter().any(|other| verb == other)) {
         return None;
     }
     let mut options = args.iter().take_while(|arg| *arg != "--");

@@ -3,6 +3,7 @@
 //!
 //! A read that failed is part of what was seen ([`Unreadable`]), not an error.
 
+use crate::PEER_MEMORY_SYMBOLS;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -415,6 +416,21 @@ pub struct ModuleInfo {
 
 /// The name under which a module says who rebuilt it, and ours there.
 pub const REBUILT_BY: (&str, &str) = ("rebuilt_by", "peermem-gate");
+
+impl ModuleInfo {
+    /// An nvidia-peermem that was built without MOFED's headers. It is known by what it does not want: version,
+    /// srcversion and parameters are the real one's.
+    #[must_use]
+    pub fn is_stub(&self) -> bool {
+        !self.imports.contains(PEER_MEMORY_SYMBOLS[0])
+    }
+
+    /// The release of the kernel that it was built for.
+    #[must_use]
+    pub fn release(&self) -> &str {
+        self.vermagic.split(' ').next().unwrap_or_default()
+    }
+}
 
 /// A module file as modprobe would find it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

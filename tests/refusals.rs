@@ -22,7 +22,7 @@ fn assert_refused(command: &mut Command, named: &str) {
 
 fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
     let behind = "tip: put a command, or a module's parameters, after `--`";
-    let verbs = "tip: begin with one of wait, check, load, keep, rebuild, install";
+    let verbs = "tip: begin with one of wait, check, load, keep, inspect, rebuild, install";
     for (words, tip) in [
         (&["wait", "nvidia-driver", "init"][..], behind),
         (&["load", "peerdirect_support=0"], behind),

@@ -315,8 +315,8 @@ fn indented(text: &str) -> Vec<String> {
     found
 }
 
-const VERBS: [&str; 9] =
-    ["wait", "check", "load", "keep", "doctor", "fleet", "timeline", "rebuild", "install"];
+const VERBS: [&str; 10] =
+    ["wait", "check", "load", "keep", "inspect", "doctor", "fleet", "timeline", "rebuild", "install"];
 
 // --- what they come to ---------------------------------------------------------------------------------------------
 

@@ -228,7 +228,7 @@ pub fn module_file(data: &[u8]) {
     let name = ["m.ko", "m.ko.gz", "m.ko.xz", "m.ko.zst"][usize::from(*first) % 4];
     let path = node::scratch().join(name);
     fs::write(&path, bytes).expect("a file");
-    let _ = module_file::inspect(&path, &mut || false);
+    let _ = module_file::inspect_signed(&path, &mut || false);
     let _ = module_file::build_id(&path, &mut || false);
 }
 

@@ -45,6 +45,8 @@ pub enum Verb {
     Load(LoadArgs),
     /// Sidecar: keep nvidia-peermem loaded, except while MOFED swaps modules
     Keep(KeepArgs),
+    /// Judge nvidia-peermem.ko files offline: a stub, or real?
+    Inspect(InspectArgs),
     /// Rebuild only nvidia-peermem.ko, or report why that is not possible
     Rebuild(RebuildArgs),
     /// Copy this program and the modprobe shim into a shared volume
@@ -173,6 +175,29 @@ pub struct CheckArgs {
     pub look: LookArgs,
     #[command(flatten)]
     pub node: NodeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("inspect"))]
+pub struct InspectArgs {
+    /// The module files, compressed or not
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// A Module.symvers with the CRCs to expect
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = "A Module.symvers with the CRCs to expect: MOFED's, or the kernel's own if it exports peer memory"
+    )]
+    pub symvers: Option<PathBuf>,
+    /// The kernel's release to expect
+    #[arg(long, value_name = "RELEASE")]
+    pub kernel: Option<String>,
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
     #[command(flatten)]
     pub log: LogArgs,
 }

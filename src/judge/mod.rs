@@ -7,6 +7,7 @@ mod headers;
 mod marker;
 pub mod modules;
 pub mod next_build;
+pub mod offline;
 mod peermem;
 pub mod plan;
 pub mod refusal;

@@ -40,6 +40,13 @@ impl Elf {
         Ok(*self.contents.bytes(at, mark_size)? == *mark)
     }
 
+    /// The last bytes of the file, and no more of them than these.
+    pub(super) fn end(&self, most: u64) -> Result<Bytes<'_>, Fault> {
+        let size = self.contents.size();
+        let length = size.min(most);
+        self.contents.bytes(size - length, length)
+    }
+
     pub(super) fn sections(&self) -> &[Section] {
         &self.sections
     }

@@ -17,7 +17,7 @@ use std::mem::size_of;
 type Symbol = Sym64<Little>;
 
 /// The last bytes of a signed module, behind signature and its description.
-const SIGNED: &[u8] = b"~Module signature appended~\n";
+pub(super) const SIGNED: &[u8] = b"~Module signature appended~\n";
 /// `struct modversion_info` of a 64-bit kernel: eight bytes of CRC, then the name.
 const VERSION: usize = 64;
 /// Of the entries in a note section: words of four bytes (elf(5)).

@@ -5,6 +5,7 @@
 mod elf;
 mod find;
 mod info;
+mod signature;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unpack;
@@ -63,6 +64,17 @@ pub fn inspect(path: &Path, interrupted: Interrupted<'_>) -> Result<ModuleInfo, 
     Contents::open(path, interrupted)
         .and_then(Elf::parse)
         .and_then(|elf| info::read(&elf))
+        .map_err(|fault| fault.at(path))
+}
+
+/// The same, and who signed it, as far as its signature says.
+pub fn inspect_signed(
+    path: &Path,
+    interrupted: Interrupted<'_>,
+) -> Result<(ModuleInfo, Option<String>), NotAModule> {
+    Contents::open(path, interrupted)
+        .and_then(Elf::parse)
+        .and_then(|elf| Ok((info::read(&elf)?, signature::signer(&elf))))
         .map_err(|fault| fault.at(path))
 }
 

@@ -149,6 +149,31 @@ pub fn peer_memory(root: &Path, path: &Path) -> Seen<(BTreeMap<String, u32>, Opt
     read.map(|_| (crcs, exporter)).map_err(|error| unreadable(path, &error))
 }
 
+/// All CRCs in a Module.symvers, anybody's.
+///
+/// # Errors
+/// Why it is not one, or cannot be read.
+pub fn crcs(path: &Path) -> Seen<BTreeMap<String, u32>> {
+    let mut crcs = BTreeMap::new();
+    let mut is_garbled = false;
+    let read = lines(path, SYMVERS, |line| {
+        let entry = exported(line).and_then(|symbol| Some((symbol, crc(&String::from_utf8_lossy(line))?)));
+        let Some((symbol, crc)) = entry else {
+            is_garbled = true;
+            return ControlFlow::Break(());
+        };
+        crcs.insert(String::from_utf8_lossy(symbol).into_owned(), crc);
+        ControlFlow::Continue(())
+    });
+    let why = match read {
+        Err(error) => return Err(unreadable(path, &error)),
+        Ok(_) if is_garbled => "it is no Module.symvers",
+        Ok(Ended::CutOff) => "it is cut off, or far too large",
+        Ok(_) => return Ok(crcs),
+    };
+    Err(Unreadable { path: path.to_owned(), why: why.to_owned() })
+}
+
 fn crc(line: &str) -> Option<u32> {
     u32::from_str_radix(line.split('\t').next()?.strip_prefix("0x")?, 16).ok()
 }

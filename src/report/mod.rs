@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports of a look, for people, for machines, and for the termination log.
 
+pub mod inspected;
 pub mod style;
 
 use crate::condition::Status;

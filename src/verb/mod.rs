@@ -6,6 +6,7 @@ mod check;
 pub mod doctor;
 mod expected;
 mod held;
+mod inspect;
 mod install;
 mod keep;
 mod load;
@@ -51,6 +52,7 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
         Verb::Check(args) => check::run(&args, start),
         Verb::Load(args) => load::run(&args, disabled, start),
         Verb::Keep(args) => keep::run(&args, start),
+        Verb::Inspect(args) => inspect::run(&args, start),
         Verb::Rebuild(args) => rebuild::run(&args, start),
         Verb::Install(args) => install::run(&args),
     }

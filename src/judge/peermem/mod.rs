@@ -120,9 +120,8 @@ impl PeermemCase<'_> {
         Some((Reason::ModuleFileMissing, message))
     }
 
-    /// Known by what it does not want: version, srcversion and parameters are the real one's.
     fn stub(&self, info: &ModuleInfo) -> Answer {
-        if info.imports.contains(PEER_MEMORY_SYMBOLS[0]) {
+        if !info.is_stub() {
             return None;
         }
         Some((
