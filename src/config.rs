@@ -71,7 +71,7 @@ impl Node {
             _ => MofedPlace::Container,
         };
         let mofed_root = match mofed {
-            MofedPlace::Host => root.to_owned(),
+            MofedPlace::Host | MofedPlace::InBox => root.to_owned(),
             MofedPlace::Container => {
                 below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?)
             }

@@ -106,7 +106,7 @@ impl Consumer {
     #[must_use]
     pub fn needs(self, condition: ConditionType, mofed: MofedPlace) -> bool {
         let row = self.row();
-        let is_excused = mofed == MofedPlace::Host && row.in_container_only.contains(&condition);
+        let is_excused = mofed.is_on_host() && row.in_container_only.contains(&condition);
         row.needs.contains(&condition) && !is_excused
     }
 }

@@ -8,4 +8,14 @@ pub enum MofedPlace {
     Container,
     /// The host itself (`USE_HOST_MOFED=true`).
     Host,
+    /// Nobody: the kernel's own RDMA stack has peer memory. The same setting; the node shows which of the two it is.
+    InBox,
+}
+
+impl MofedPlace {
+    /// No container brings MOFED.
+    #[must_use]
+    pub fn is_on_host(self) -> bool {
+        self != Self::Container
+    }
 }

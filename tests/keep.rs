@@ -877,9 +877,15 @@ fn a_new_container_is_left_to_unload_the_module_by_itself() {
     assert_eq!(at(&mut loaded(), 10, None), Some(Action::Unload));
     let mut keep = loaded();
     assert_eq!(at(&mut keep, 10, Some(200)), None);
-    assert_eq!((keep.next_look(), keep.unload_due()), (Some(ms(START + 310)), Some(ms(START + 310))));
-    assert_eq!(at(&mut keep, 309, Some(200)), None, "another event is no reason to hurry");
-    assert_eq!(at(&mut keep, 310, Some(200)), Some(Action::Unload), "it has not done it");
+    assert_eq!(keep.unload_due(), Some(ms(START + 1510)));
+    assert_eq!(at(&mut keep, 1509, Some(200)), None, "another event is no reason to hurry");
+    assert_eq!(at(&mut keep, 1510, Some(200)), Some(Action::Unload), "it has not done it");
+    // A look sees the old marker under the new container's lock.
+    let mut keep = loaded();
+    let mut world = World { is_loaded: true, holder: Some(200), ..World::ready() };
+    world.inode = 1;
+    let _ = keep.look(ms(START + 5), &Cause::Timer, world.full_look());
+    assert_eq!(at(&mut keep, 10, Some(200)), None);
 }
 
 /// A firmware reset takes the device off the bus for seconds, and MOFED may swap its modules meanwhile.

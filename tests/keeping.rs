@@ -2,6 +2,8 @@
 //! `keep` as a service: on a scratch node whose modprobe and rmmod are scripts that do to its files what
 //! the kernel would. A real kernel is in tests/kernel.rs.
 
+#[path = "keeping/entrypoint.rs"]
+mod entrypoint;
 mod support;
 
 use nix::sys::signal::Signal;
@@ -48,8 +50,8 @@ if ! grep -q '^nvidia_peermem 1 0 ' /proc/modules; then
     echo "rmmod: ERROR: Module nvidia_peermem is in use" >&2
     exit 1
 fi
-sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next
-mv /next /proc/modules
+sed -e '/^nvidia_peermem /d' -e 's/ nvidia_peermem,/ /' /proc/modules >/next.$$
+mv /next.$$ /proc/modules
 rm -r /sys/module/nvidia_peermem
 "#;
 
@@ -94,8 +96,13 @@ impl Place {
     }
 
     fn keep_writing_to(&self, outputs: &Path) -> Command {
+        self.keep_by(Path::new(support::GATE), outputs)
+    }
+
+    /// The same by another build.
+    fn keep_by(&self, gate: &Path, outputs: &Path) -> Command {
         let path = |relative: &str| self.node.path(relative);
-        let mut command = gate();
+        let mut command = support::gate_by(gate);
         command.args(["keep", "--log-format", "json", "--settle", "100ms", "--heartbeat", "1s"]);
         command.arg("--proc").arg(path("proc")).arg("--sys").arg(path("sys"));
         command.arg("--marker").arg(path(MARKER)).arg("--driver-root").arg(self.node.root());
@@ -169,9 +176,14 @@ impl Place {
 
     /// Somebody unloads it.
     fn unload(&self) {
+        assert!(self.unloads());
+    }
+
+    /// Whether an rmmod finds it and unloads it.
+    fn unloads(&self) -> bool {
         let mut rmmod = Command::new("chroot");
         rmmod.arg(self.node.root()).args(["/bin/busybox", "env", "PATH=/bin", "rmmod", "nvidia_peermem"]);
-        assert!(output(&mut rmmod).status.success());
+        output(&mut rmmod).status.success()
     }
 
     fn is_loaded(&self) -> bool {
@@ -1112,6 +1124,7 @@ fn keep_refuses_contradictions_and_mofeds_directory() {
 fn main() -> ExitCode {
     suite![
         keep_loads_unloads_and_loads_again,
+        entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
         a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does,
         a_load_that_shows_late_is_no_refusal,
         no_unload_and_no_signal_waits_for_a_module_to_be_unpacked,

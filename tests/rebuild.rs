@@ -111,6 +111,69 @@ fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
     );
 }
 
+/// Where no MOFED is, as on AKS: modpost would refuse to see the kernel's own symbols twice.
+fn the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols() {
+    let Some(place) = Place::new() else { return };
+    place.is_in_box();
+    place.making(
+        "if grep -q peer_memory $symvers; then echo 'exported twice'; exit 2; fi
+        grep -q nvidia_p2p_get_pages $symvers && cp /made/0x065554c2.ko $copy/nvidia-peermem.ko",
+    );
+    let run = |verb: &str, more: &[&str]| {
+        let output = output(place.run(verb, more).env("USE_HOST_MOFED", "true"));
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        (code(output.status), said)
+    };
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!((ends, place.makes()), (3, 0), "nobody says that no container comes: {said}");
+    let (ends, said) = run("rebuild", &["--dry-run"]);
+    assert_eq!(ends, 0, "{said}");
+    assert!(said.contains("the kernel's own RDMA stack: symbols from"), "{said}");
+    let (ends, said) = run("rebuild", &[]);
+    assert_eq!((ends, place.is_installed()), (0, true), "{said}");
+    let (ends, said) = run("load", &["--timeout", "20s"]);
+    assert_eq!(ends, 0, "{said}");
+}
+
+/// A dkms build takes the headers that an earlier MOFED left.
+fn headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack() {
+    let Some(place) = Place::new() else { return };
+    place.is_in_box();
+    let check = || {
+        let mut check = place.node.check();
+        check.args(["--peermem", "--format", "json"]).env("USE_HOST_MOFED", "true");
+        let report: Value = serde_json::from_slice(&output(&mut check).stdout).expect("a report");
+        let conditions = report["conditions"].as_array().expect("conditions").clone();
+        move |name: &str| conditions.iter().find(|c| c["type"] == name).expect(name).clone()
+    };
+    let made = |crc: &str| {
+        let module = fs::read(place.node.path(&format!("made/{crc}.ko"))).expect("a module");
+        place.node.write(&format!("{VIDEO}/nvidia-peermem.ko"), module);
+    };
+    made("0x3016e014");
+    let condition = check();
+    for (name, reason) in [
+        ("MarkerPresent", "NotRequired"),
+        ("ModulesFromMofed", "InTreeWithPeerMemory"),
+        ("VersionMatches", "VersionNotExpected"),
+        ("HeadersReady", "HeadersComplete"),
+        ("PeermemUsable", "SymbolVersionMismatch"),
+    ] {
+        let condition = condition(name);
+        assert_eq!(condition["reason"], reason, "{condition:#}");
+        let message = condition["message"].as_str().expect("text");
+        assert!(message.contains("kernel's own RDMA stack"), "{message}");
+    }
+    made("0x065554c2");
+    let usable = check()("PeermemUsable");
+    assert_eq!(usable["reason"], "Usable", "{usable:#}");
+    // Without the kernel's headers nothing can be built.
+    place.node.remove(&format!("lib/modules/{KERNEL}/build/Module.symvers"));
+    let headers = check()("HeadersReady");
+    assert_eq!(headers["reason"], "HeadersMissing", "{headers:#}");
+    assert!(headers["remedy"].as_str().is_some_and(|remedy| remedy.contains("linux-headers")), "{headers:#}");
+}
+
 /// Whatever directory holds the sources, and whatever MOFED's tree looks like.
 fn every_layout_of_sources_and_headers_is_found() {
     let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
@@ -955,6 +1018,8 @@ fn main() -> ExitCode {
     suite![
         a_stub_is_planned_rebuilt_used_and_undone,
         the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more,
+        the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
+        headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack,
         every_layout_of_sources_and_headers_is_found,
         arm64_takes_its_own_directory,
         every_obstacle_is_a_refusal_with_its_reason,

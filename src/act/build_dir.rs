@@ -220,8 +220,8 @@ impl BuildDir {
         mkdirat(&self.directory, name.as_str(), Mode::S_IRWXU)?;
         let copy = Copy { outside: self.here().join(&name), inside: self.place.join(&name) };
         let release = &plan.kernel.0;
-        let symvers = recipe::symvers(&plan.symvers.1, &plan.nvidia.1);
-        let symvers = symvers.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "no symbols"))?;
+        let symvers =
+            plan.extra_symvers().ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "no symbols"))?;
         let ofa = copy.outside.join(recipe::OFA).join(release);
         fs::create_dir_all(&ofa)?;
         fs::write(ofa.join("Module.symvers"), symvers)?;

@@ -2,6 +2,7 @@
 //! The facts of one look that decide which steps of a remedy help, and the words for their commands. `doctor`
 //! adds its own.
 
+use super::modules::place;
 use super::next_build::next_build;
 use super::{modules, peermem};
 use crate::condition::{Reason, Status};
@@ -26,6 +27,11 @@ pub const UNKNOWN_POD: &str = "-n NAMESPACE POD";
 /// Where MOFED's containers share files.
 const MELLANOX: &str = "/run/mellanox";
 
+/// What a build of the driver's modules takes the peer-memory symbols from.
+const MOFED_HEADERS: &str = "with MOFED's headers installed";
+const KERNEL_HEADERS: &str =
+    "with the running kernel's headers installed, and no `/usr/src/ofa_kernel` of an earlier MOFED";
+
 /// Where the driver toolkit's volume is, on the way to its flag.
 const TOOLKIT_VOLUME: &str = "shared-nvidia-driver-toolkit";
 
@@ -45,7 +51,8 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::REBUILD_POSSIBLE, may_rebuild(seen))
         .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
         .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
-        .with(fact::MOFED_POD, is_host_mofed(expected, seen).map(|is_host| !is_host))
+        .with(fact::KERNEL_STACK, Some(is_in_box(expected, seen)))
+        .with(fact::MOFED_POD, has_mofed_pod(expected, seen))
         .with(fact::DRIVER_POD_UNNAMED, Some(true))
         .with(fact::MOFED_POD_UNNAMED, Some(true))
         .with(fact::MARKER_UNSET, is_unmarked(expected, seen))
@@ -58,6 +65,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::BOOT_PARAMETER, bad_parameter)
         .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
         .word("root-option", root_option(seen))
+        .word("headers", if is_in_box(expected, seen) { KERNEL_HEADERS } else { MOFED_HEADERS })
         .word("pod-directory", "/var/lib/kubelet/pods")
         .word("volume", CommandText::path(seen.cut_off.as_deref().unwrap_or(Path::new(MELLANOX)), MELLANOX))
         .word("holders", "")
@@ -151,15 +159,29 @@ pub fn driver_root_option(root: &Path) -> CommandText {
 /// Where nobody says, a marker or a held lock is a container's.
 fn is_host_mofed(expected: &Expectations, seen: &Observation) -> Option<bool> {
     let is_container = matches!(seen.marker, Marker::Present(_)) || seen.lock == Lock::Held;
-    match expected.mofed {
+    match place(expected.mofed, seen) {
         MofedPlace::Host => Some(true),
+        MofedPlace::InBox => Some(false),
         MofedPlace::Container => (is_container || expected.use_host_mofed.is_some()).then_some(false),
     }
 }
 
+fn has_mofed_pod(expected: &Expectations, seen: &Observation) -> Option<bool> {
+    if expected.mofed.is_on_host() {
+        Some(false)
+    } else {
+        is_host_mofed(expected, seen).map(|is_host| !is_host)
+    }
+}
+
+fn is_in_box(expected: &Expectations, seen: &Observation) -> bool {
+    place(expected.mofed, seen) == MofedPlace::InBox
+}
+
 fn is_unmarked(expected: &Expectations, seen: &Observation) -> Option<bool> {
     match (&seen.marker, expected.mofed) {
-        (_, MofedPlace::Host) | (Marker::Present(_), _) => Some(false),
+        (_, place) if place.is_on_host() => Some(false),
+        (Marker::Present(_), _) => Some(false),
         (Marker::Unreadable(_), _) => None,
         _ => Some(true),
     }

@@ -4,6 +4,7 @@
 //! NVIDIA's Kbuild takes the *first existing* directory, so one without a Module.symvers is
 //! worse than none: it fails the build of every NVIDIA module.
 
+use super::modules::place;
 use crate::condition::{ConditionType, Reason};
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
@@ -31,6 +32,9 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
             "cannot read the kernel's release or machine (sys/kernel/osrelease and arch in /proc)".to_owned(),
         );
     }
+    if let (MofedPlace::InBox, Some((path, symvers))) = (place(expected.mofed, seen), kernel_build) {
+        return of_kernel(path, symvers, release);
+    }
     match tree {
         HeaderTree::Taken { directory, other_kernel, symvers } => {
             let mut condition = symvers_ready(directory, symvers);
@@ -41,7 +45,7 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
         }
         HeaderTree::Unreadable(why) => unreadable(&why.to_string()),
         HeaderTree::Missing => match kernel_build {
-            Some((path, Symvers::WithPeerMemory)) if expected.mofed == MofedPlace::Host => condition(
+            Some((path, Symvers::WithPeerMemory)) if expected.mofed.is_on_host() => condition(
                 Reason::HeadersComplete,
                 format!("the kernel's own {} has both peer-memory symbols", path.display()),
             ),
@@ -54,6 +58,26 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
             Reason::HeadersForOtherKernel,
             format!("{} has headers for {}, not for {release}", root.display(), others.join(", ")),
         ),
+    }
+}
+
+/// What the kernel's own RDMA stack is built against. Headers that an earlier MOFED left say nothing of it.
+fn of_kernel(file: &Path, symvers: &Symvers, release: &str) -> Condition {
+    let tree = file.parent().unwrap_or(file);
+    match symvers {
+        Symvers::Missing => condition(
+            Reason::HeadersMissing,
+            format!(
+                "the kernel's own RDMA stack is live, but {} has no Module.symvers: the headers of kernel {release} \
+                    are not installed",
+                tree.display()
+            ),
+        ),
+        symvers => {
+            let mut condition = symvers_ready(tree, symvers);
+            condition.message += ", as the kernel's own RDMA stack needs";
+            condition
+        }
     }
 }
 
@@ -84,7 +108,7 @@ fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
 }
 
 fn unreadable(why: &str) -> Condition {
-    condition(Reason::HeadersUnreadable, format!("cannot read MOFED's headers: {why}"))
+    condition(Reason::HeadersUnreadable, format!("cannot read the headers: {why}"))
 }
 
 fn condition(reason: Reason, message: String) -> Condition {

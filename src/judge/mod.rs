@@ -29,13 +29,16 @@ use std::path::Path;
 #[must_use]
 pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
     let mut conditions = vec![rdma_requested(expected), nic_present(&seen.nic)];
-    match expected.mofed {
+    match modules::place(expected.mofed, seen) {
         MofedPlace::Container => {
             conditions.push(marker::present(expected, seen));
             conditions.push(marker::trusted(expected, seen));
         }
-        MofedPlace::Host => {
-            let message = "the host's own MOFED sets no marker";
+        place @ (MofedPlace::Host | MofedPlace::InBox) => {
+            let message = match place {
+                MofedPlace::InBox => "the kernel's own RDMA stack sets no marker",
+                _ => "the host's own MOFED sets no marker",
+            };
             conditions.push(not_required(ConditionType::MarkerPresent, message));
             conditions.push(not_required(ConditionType::MarkerTrusted, message));
         }
@@ -107,7 +110,7 @@ fn cut_off(volume: &Path) -> String {
 pub fn worth_reading_symbols(expected: &Expectations, seen: &Observation) -> bool {
     let may_export = match expected.mofed {
         MofedPlace::Container => !modules::from_mofed(expected, seen).holds(),
-        MofedPlace::Host => true,
+        MofedPlace::Host | MofedPlace::InBox => true,
     };
     expected.needs(ConditionType::SymbolsExported) && may_export && !modules::live(expected, seen).holds()
 }

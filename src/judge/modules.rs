@@ -103,6 +103,18 @@ fn origin(line: &ProcModule, sys: &SysModule) -> Origin {
     }
 }
 
+/// Who provides the RDMA stack, as the node shows it: where no container does, a live in-tree module that exports peer
+/// memory is the kernel's own.
+#[must_use]
+pub fn place(asked: MofedPlace, seen: &Observation) -> MofedPlace {
+    let is_in_tree = match &seen.symbols {
+        Symbols::ExportedBy(None) => true,
+        Symbols::ExportedBy(Some(name)) => state(&seen.modules, name) == ModuleState::Live(Origin::InTree),
+        Symbols::Missing | Symbols::NotRead | Symbols::Unreadable(_) => false,
+    };
+    if asked.is_on_host() && is_in_tree { MofedPlace::InBox } else { asked }
+}
+
 pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
     let mut not_live: Vec<_> = expected
         .modules
@@ -191,15 +203,16 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
         |reason, message: String| Condition::new(ConditionType::ModulesFromMofed, reason, message);
     let in_tree = || condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}"));
     match (&expected.mofed, &seen.symbols) {
-        (MofedPlace::Container, _) | (MofedPlace::Host, Symbols::Missing) => in_tree(),
-        (MofedPlace::Host, Symbols::ExportedBy(_)) => {
-            condition(Reason::InTreeWithPeerMemory, format!("the kernel's own {names}, with peer memory"))
-        }
-        (MofedPlace::Host, Symbols::Unreadable(why)) => condition(
+        (MofedPlace::Container, _) | (_, Symbols::Missing) => in_tree(),
+        (_, Symbols::ExportedBy(_)) => condition(
+            Reason::InTreeWithPeerMemory,
+            format!("the kernel's own RDMA stack has peer memory: {names}"),
+        ),
+        (_, Symbols::Unreadable(why)) => condition(
             Reason::ModulesUnreadable,
             format!("the kernel's own {names}, and whether they have peer memory cannot be read: {why}"),
         ),
-        (MofedPlace::Host, Symbols::NotRead) => condition(
+        (_, Symbols::NotRead) => condition(
             Reason::SymbolsNotRead,
             format!("the kernel's own {names}; their symbols are not read yet"),
         ),
@@ -211,8 +224,10 @@ pub(super) fn version_matches(expected: &Expectations, seen: &Observation) -> Co
     let (wanted, source) = match expected_version(expected, seen) {
         Ok(Some(expected)) => expected,
         Ok(None) => {
-            let message =
-                "version not checked: no --mofed-version, and MOFED's headers do not name exactly one";
+            let message = match place(expected.mofed, seen) {
+                MofedPlace::InBox => "version not checked: the kernel's own RDMA stack has none",
+                _ => "version not checked: no --mofed-version, and MOFED's headers do not name exactly one",
+            };
             return condition(Reason::VersionNotExpected, message.to_owned());
         }
         Err(why) => {
@@ -247,6 +262,10 @@ fn expected_version<'a>(
 ) -> Result<Option<(Version, &'static str)>, &'a Unreadable> {
     if let Some(version) = &expected.version {
         return Ok(Some((version.clone(), "--mofed-version")));
+    }
+    // Headers that an earlier MOFED left.
+    if place(expected.mofed, seen) == MofedPlace::InBox {
+        return Ok(None);
     }
     let named = seen.header_versions.as_ref()?;
     Ok(match named.as_slice() {

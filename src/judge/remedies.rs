@@ -6,7 +6,9 @@ use crate::condition::ConditionType as C;
 use crate::condition::{Consequence, Reason as R, Status};
 use crate::node::Expectations;
 use crate::observation::Observation;
-use crate::remedy::fact::{CUT_OFF, HOST_MOFED, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, WITHOUT_PEER_MEMORY};
+use crate::remedy::fact::{
+    CUT_OFF, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, WITHOUT_PEER_MEMORY,
+};
 use crate::remedy::text::BUILD_ON_THIS_NODE;
 use crate::remedy::{
     self, Fact, Facts, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, STALE_MARKER, Step, UMAD_NOT_LOADED,
@@ -38,6 +40,7 @@ const ROWS: &[RemedyRow] = &[
     row((C::ModulesFromMofed, R::ModuleInTree), &[(HOST_MOFED, true)], None),
     row((C::ModulesFromMofed, R::ModuleInTree), &[(MARKER_UNSET, false)], Some(STALE_MARKER)),
     row((C::UmadLive, R::ModuleNotLoaded), &[(HOST_MOFED, true)], Some(UMAD_NOT_LOADED)),
+    row((C::UmadLive, R::ModuleNotLoaded), &[(KERNEL_STACK, true)], Some(UMAD_NOT_LOADED)),
     row((C::VersionMatches, R::VersionMismatch), &[(MOFED_LIVE, true)], None),
     row((C::SymbolsExported, R::SymbolMissing), &[(WITHOUT_PEER_MEMORY, true)], None),
     // Once the marker is there, missing headers do not come by themselves.

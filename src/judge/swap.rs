@@ -72,7 +72,7 @@ fn presence(modules: &Modules) -> Presence {
 fn no_marker(expected: &Expectations, marker: &Marker) -> Option<String> {
     let path = expected.marker.display();
     match (expected.mofed, marker) {
-        (MofedPlace::Host, _) | (_, Marker::Present(_) | Marker::Unreadable(_)) => None,
+        (MofedPlace::Host | MofedPlace::InBox, _) | (_, Marker::Present(_) | Marker::Unreadable(_)) => None,
         (_, Marker::Absent | Marker::ParentMissing(_)) => Some(format!("MOFED's marker {path} is gone")),
         (_, Marker::DirectoryUnlinked) => Some(format!("the directory of MOFED's marker {path} was deleted")),
         (_, Marker::NotAFile(what)) => Some(format!("at the path of MOFED's marker {path} is {what}")),

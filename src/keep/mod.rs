@@ -23,6 +23,7 @@ use crate::gate::Policy;
 use crate::gate::{Effect, Gate, Level, Line, sentence};
 use crate::judge::swap::{Glimpse, Presence};
 use crate::look::Cause;
+use crate::observation::FileId;
 use crate::rebuild::Conclusion;
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Outcome, Verdict};
@@ -65,7 +66,8 @@ pub struct Keep {
     has_applied: bool,
     /// Of the last look, if there was one.
     evidence: Option<u64>,
-    /// MOFED's lock as it was when its marker was seen last.
+    /// MOFED's marker as it was seen last, and who held the lock when it was seen first.
+    marker: Option<FileId>,
     holder: Holder,
     /// No load comes sooner.
     load_from: BootTime,
@@ -86,6 +88,7 @@ impl Keep {
             peermem: Presence::Unknown,
             has_applied: false,
             evidence: None,
+            marker: None,
             holder: Holder::NotSeen,
             load_from: now,
             ledger: Ledger::new(now),
@@ -141,7 +144,9 @@ impl Keep {
         let inode = look.identity.modules.remove("nvidia_peermem");
         let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
         self.has_applied |= holds(ConditionType::RdmaRequested) && holds(ConditionType::NicPresent);
-        if look.identity.marker.is_some() {
+        // A new container takes the lock before it clears the old marker, which is then not its own.
+        if look.identity.marker.is_some() && self.marker != look.identity.marker {
+            self.marker = look.identity.marker;
             self.holder = Holder::Seen(glimpse.holder);
         }
         let is_first = self.evidence.replace(evidence).is_none();

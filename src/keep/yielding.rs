@@ -8,9 +8,10 @@ use crate::look::Cause;
 use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
-/// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so in some
-/// 0.1 s, and its start fails if somebody else was faster (doca-driver-build, `entrypoint/internal/driver`).
-const COURTESY: Duration = Duration::from_millis(300);
+/// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so after 0.1 to
+/// 0.7 s, and its start fails if somebody else was faster (doca-driver-build, `entrypoint/internal/driver`). It needs
+/// `ib_uverbs` only seconds later.
+const COURTESY: Duration = Duration::from_millis(1500);
 
 /// Who holds MOFED's lock.
 #[derive(Clone, Copy, Debug)]

@@ -28,6 +28,12 @@ pub fn ofa_kernel(mofed_root: &Path) -> PathBuf {
     mofed_root.join("usr/src/ofa_kernel")
 }
 
+/// The Module.symvers of the kernel's build tree.
+#[must_use]
+pub fn kernel_symvers(root: &Path, release: &str) -> PathBuf {
+    root.join("lib/modules").join(release).join("build/Module.symvers")
+}
+
 /// Kbuild's candidates, in its order.
 #[must_use]
 pub fn candidates(mofed_root: &Path, kernel: &Kernel) -> [PathBuf; 3] {

@@ -2,7 +2,8 @@
 //! The material for a rebuild of nvidia-peermem on the node: sources, headers, symbols, programs, room.
 
 use super::driver_root::driver_root;
-use super::peermem::loaded_build_id;
+use super::headers::kernel_symvers;
+use super::peermem::{is_in_box, loaded_build_id};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::{entries, is_program, unreadable, whole};
 use crate::files::root::resolve;
@@ -38,8 +39,9 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         pair: pair(places, seen),
         sources: sources(root, nvidia_version(seen)),
         headers_are_linked: headers.as_ref().is_some_and(|found| *found == linked(release)),
+        symvers: symvers(places, seen, root, headers.as_deref()),
+        symvers_are_kernels: are_kernels(seen),
         headers,
-        symvers: symvers(places, seen),
         nvidia: match seen.peermem.as_ref().map(|peermem| &peermem.nvidia) {
             Some(Offer::LoadedFile(path, crcs)) => Ok((path.clone(), names_only(crcs))),
             Some(Offer::Unknown(why)) => Err(why.clone()),
@@ -130,13 +132,29 @@ fn headers(root: &Path, release: &str) -> Option<PathBuf> {
     candidates.into_iter().filter(|_| !release.is_empty()).find(is_tree)
 }
 
+/// The symbols come from the kernel's build tree: its own RDMA stack is live, or there are no headers of MOFED's.
+fn are_kernels(seen: &Observation) -> bool {
+    let has_headers = matches!(seen.headers.tree, HeaderTree::Taken { other_kernel: None, .. });
+    seen.headers.kernel_build.is_some() && (is_in_box(seen) || !has_headers)
+}
+
 /// The one that NVIDIA's build would take.
-fn symvers(places: &Places, seen: &Observation) -> Seen<(PathBuf, String)> {
-    let (path, root) = match (&seen.headers.tree, &seen.headers.kernel_build) {
-        (HeaderTree::Taken { directory, other_kernel: None, .. }, _) => {
-            (directory.join("Module.symvers"), &places.mofed_root)
+fn symvers(
+    places: &Places,
+    seen: &Observation,
+    driver_root: &Path,
+    headers: Option<&Path>,
+) -> Seen<(PathBuf, String)> {
+    let (path, root) = match &seen.headers.tree {
+        // In the very tree that the build uses.
+        _ if are_kernels(seen) => {
+            let inside = headers.map(|headers| headers.join("Module.symvers"));
+            let path = inside.map(|inside| below(driver_root, &inside));
+            (path.unwrap_or_else(|| kernel_symvers(driver_root, &seen.kernel.release)), driver_root)
         }
-        (_, Some((path, _))) => (path.clone(), &places.root),
+        HeaderTree::Taken { directory, other_kernel: None, .. } => {
+            (directory.join("Module.symvers"), places.mofed_root.as_path())
+        }
         _ => {
             let why = "MOFED shows no headers for this kernel".to_owned();
             return Err(Unreadable { path: seen.headers.root.clone(), why });

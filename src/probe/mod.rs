@@ -405,9 +405,9 @@ impl<'a> Probe<'a> {
         let headers = Headers {
             root: headers::ofa_kernel(&places.mofed_root),
             tree: headers::read(&places.mofed_root, &self.kernel),
-            kernel_build: (self.node.expected.mofed == MofedPlace::Host).then(|| {
-                let path = self.kernel_symvers();
-                let symvers = headers::symvers(&places.root, &path);
+            kernel_build: self.node.expected.mofed.is_on_host().then(|| {
+                let (root, path) = self.kernel_symvers();
+                let symvers = headers::symvers(root, &path);
                 (path, symvers)
             }),
         };
@@ -418,8 +418,13 @@ impl<'a> Probe<'a> {
         (headers, versions)
     }
 
-    fn kernel_symvers(&self) -> PathBuf {
-        self.node.places.root.join("lib/modules").join(&self.kernel.release).join("build/Module.symvers")
+    /// The kernel's own Module.symvers, and the root that it is in: the driver's, where NVIDIA's build reads it.
+    fn kernel_symvers(&self) -> (&Path, PathBuf) {
+        let places = &self.node.places;
+        let at = |root| (root, headers::kernel_symvers(root, &self.kernel.release));
+        let in_driver_root = at(places.driver_root.as_path());
+        let is_there = read::metadata(in_driver_root.0, &in_driver_root.1).is_ok();
+        if is_there { in_driver_root } else { at(&places.root) }
     }
 
     /// Changes when any file changes that the headers were read from; links are followed as the
@@ -440,9 +445,9 @@ impl<'a> Probe<'a> {
                 break;
             }
         }
-        if self.node.expected.mofed == MofedPlace::Host {
-            let root = &self.node.places.root;
-            let real = read::metadata(root, &self.kernel_symvers());
+        if self.node.expected.mofed.is_on_host() {
+            let (root, path) = self.kernel_symvers();
+            let real = read::metadata(root, &path);
             all.push(real.as_ref().ok().map(file_signature));
         }
         hash(&all)
@@ -463,7 +468,7 @@ fn cut_off(node: &Node) -> Option<PathBuf> {
 fn marker(node: &Node) -> Marker {
     match node.expected.mofed {
         MofedPlace::Container => marker::read(&node.places.root, &node.places.marker),
-        MofedPlace::Host => Marker::Absent,
+        MofedPlace::Host | MofedPlace::InBox => Marker::Absent,
     }
 }
 

@@ -9,7 +9,9 @@ use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::{open, record, unreadable};
 use crate::files::root::resolve;
+use crate::judge::modules::place;
 use crate::module_file::{self, FoundModule, Interrupted, NotAModule};
+use crate::mofed::MofedPlace;
 use crate::node::Places;
 use crate::observation::{
     Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, REBUILT_BY, Seen, Symbols,
@@ -242,13 +244,14 @@ impl Reading<'_> {
         };
         let (tree, kernel_build) = (&self.seen.headers.tree, &self.seen.headers.kernel_build);
         let (path, root) = match (tree, kernel_build) {
+            (_, Some((path, _))) if is_in_box(self.seen) => (path.clone(), root_of(self.places, path)),
             (HeaderTree::Taken { directory, other_kernel: Some(other), .. }, _) => {
                 return Offer::Unknown(format!("{why}, and {} is of kernel {other}", directory.display()));
             }
             (HeaderTree::Taken { directory, .. }, _) => {
-                (directory.join("Module.symvers"), &self.places.mofed_root)
+                (directory.join("Module.symvers"), self.places.mofed_root.as_path())
             }
-            (_, Some((path, _))) => (path.clone(), &self.places.root),
+            (_, Some((path, _))) => (path.clone(), root_of(self.places, path)),
             _ => return Offer::Unknown(format!("{why}, and there is no Module.symvers of MOFED's")),
         };
         let (crcs, built_into) = match headers::peer_memory(root, &path) {
@@ -265,6 +268,16 @@ impl Reading<'_> {
             _ => Offer::Symvers(path, crcs),
         }
     }
+}
+
+/// The live RDMA stack is the kernel's own. Where a container brings MOFED, the kernel's build tree is not read.
+pub(super) fn is_in_box(seen: &Observation) -> bool {
+    seen.headers.kernel_build.is_some() && place(MofedPlace::Host, seen) == MofedPlace::InBox
+}
+
+/// The root that the kernel's Module.symvers was found in.
+fn root_of<'a>(places: &'a Places, path: &Path) -> &'a Path {
+    if path.starts_with(&places.driver_root) { &places.driver_root } else { &places.root }
 }
 
 fn only(crcs: &BTreeMap<String, u32>, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, u32> {

@@ -50,6 +50,8 @@ pub struct Plan {
     pub builder: Builder,
     /// The Module.symvers that is taken, and its text.
     pub symvers: (PathBuf, String),
+    /// It is the kernel's own: the build finds its symbols without us.
+    pub symvers_are_kernels: bool,
     /// nvidia.ko's file, and the CRCs of its exports.
     pub nvidia: (PathBuf, BTreeMap<String, u32>),
     /// `depmod`, as seen from inside the driver's root.
@@ -59,6 +61,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The Module.symvers that the build is given: nvidia's symbols, and MOFED's. The kernel's own it knows, and would
+    /// refuse to see twice ("exported twice").
+    #[must_use]
+    pub fn extra_symvers(&self) -> Option<String> {
+        let (mofed, nvidia) = (self.symvers.1.as_str(), &self.nvidia.1);
+        let of_nvidia = recipe::nvidia_symvers(mofed, nvidia)?;
+        Some(if self.symvers_are_kernels { of_nvidia } else { mofed.to_owned() + &of_nvidia })
+    }
+
     /// Where the module goes, as seen from inside the driver's root.
     #[must_use]
     pub fn target(&self) -> PathBuf {
@@ -88,7 +99,8 @@ impl Plan {
         for (symbol, crc) in &self.nvidia.1 {
             page.line(format_args!("  {crc:#010x} {symbol}"));
         }
-        page.line(format_args!("MOFED: symbols from {}", self.symvers.0.display()));
+        let stack = if self.symvers_are_kernels { "the kernel's own RDMA stack" } else { "MOFED" };
+        page.line(format_args!("{stack}: symbols from {}", self.symvers.0.display()));
         match &self.builder {
             Builder::Make { make, sources, headers, .. } => {
                 let arguments = self.arguments(copy);
@@ -144,6 +156,7 @@ pub fn plan(
         nvidia_version,
         builder,
         symvers,
+        symvers_are_kernels: material.symvers_are_kernels,
         nvidia,
         depmod,
         processors: material.processors,
@@ -267,7 +280,7 @@ fn symvers(
 ) -> Result<(PathBuf, String), Obstacle> {
     let unusable = |why: String| Obstacle::new(Kind::SymversUnusable, why);
     let (path, text) = material.symvers.as_ref().map_err(|why| unusable(why.to_string()))?;
-    if recipe::symvers(text, nvidia).is_none() {
+    if recipe::nvidia_symvers(text, nvidia).is_none() {
         return Err(unusable(format!("{} does not list both peer-memory symbols", path.display())));
     }
     let live = match seen.peermem.as_ref().map(|peermem| &peermem.peer_memory) {
@@ -284,8 +297,9 @@ fn symvers(
             .filter(|(_, live)| crc != Some(*live));
         if let Some((file, live)) = differs {
             return Err(unusable(format!(
-                "{} is of another MOFED: {symbol} has another CRC there than {live:#010x}, which {} (loaded) has",
+                "{} is of another {}: {symbol} has another CRC there than {live:#010x}, which {} (loaded) has",
                 path.display(),
+                if material.symvers_are_kernels { "kernel" } else { "MOFED" },
                 file.display()
             )));
         }

@@ -55,17 +55,16 @@ pub fn version(kbuild: &str) -> Option<&str> {
     rest.split_once("\\\"").map(|(version, _)| version).filter(|version| !version.is_empty())
 }
 
-/// MOFED's Module.symvers with the symbols of nvidia behind it, in the form that this one has: kernels 5.4 to 5.8
-/// have the namespace in the third column, later ones in the last, earlier ones none. `None` without both peer-memory
-/// symbols.
+/// The symbols of nvidia, in the form that this Module.symvers of the RDMA stack has: kernels 5.4 to 5.8 have the
+/// namespace in the third column, later ones in the last, earlier ones none. `None` without both peer-memory symbols.
 #[must_use]
-pub fn symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<String> {
+pub fn nvidia_symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<String> {
     let line_of = |symbol: &str| mofed.lines().find(|line| line.split('\t').nth(1) == Some(symbol));
     let [model, _] = PEER_MEMORY_SYMBOLS.map(line_of);
     line_of(PEER_MEMORY_SYMBOLS[1])?;
     let fields: Vec<_> = model?.split('\t').collect();
     let export = fields.iter().position(|field| field.starts_with("EXPORT_")).filter(|at| *at >= 2)?;
-    let mut text = mofed.to_owned();
+    let mut text = String::new();
     for (symbol, crc) in nvidia {
         let crc = format!("0x{crc:08x}");
         let mut line = fields.clone();
@@ -159,14 +158,14 @@ mod tests {
             ),
         ] {
             let lines = PEER_MEMORY_SYMBOLS.map(|name| neighbour.replace("NAME", name) + "\n").concat();
-            assert_eq!(symvers(&lines, &crcs), Some(format!("{lines}{expected}\n")));
+            assert_eq!(nvidia_symvers(&lines, &crcs), Some(format!("{expected}\n")));
             let first = lines.lines().next().unwrap();
-            assert_eq!(symvers(first, &crcs), None, "one symbol is a stub's");
+            assert_eq!(nvidia_symvers(first, &crcs), None, "one symbol is a stub's");
         }
         for garbage in
             ["", "\t\t\t", "0x1\tib_register_peer_memory_client\n0x1\tib_unregister_peer_memory_client\n"]
         {
-            assert_eq!(symvers(garbage, &crcs), None);
+            assert_eq!(nvidia_symvers(garbage, &crcs), None);
         }
     }
 

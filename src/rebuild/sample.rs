@@ -145,6 +145,7 @@ pub(crate) fn material() -> Material {
         headers: Some(format!("/lib/modules/{RELEASE}/build").into()),
         headers_are_linked: true,
         symvers: Ok(("/usr/src/ofa_kernel/x86_64/Module.symvers".into(), symvers(CRC))),
+        symvers_are_kernels: false,
         nvidia: Ok(("/lib/modules/nvidia.ko".into(), nvidia())),
         tools: tools.map(|(tool, name)| (tool, format!("/usr/bin/{name}").into())).into(),
         free: None,

@@ -34,6 +34,8 @@ pub const REBUILD_POSSIBLE: Fact = Fact::new("If `peermem-gate rebuild --dry-run
 pub const PRECOMPILED_DRIVER: Fact = Fact::new("If the driver image is precompiled");
 /// The host provides MOFED.
 pub const HOST_MOFED: Fact = Fact::new("If the host provides MOFED");
+/// The live RDMA modules are the kernel's own and export peer memory, and no MOFED comes.
+pub const KERNEL_STACK: Fact = Fact::new("If the node uses the kernel's own RDMA stack");
 /// A container provides MOFED.
 pub const MOFED_POD: Fact = Fact::new("If a container provides MOFED");
 /// The name of the driver's pod is not known.

@@ -3,15 +3,15 @@
 //! behind several reasons. docs/findings.md lists the steps.
 
 use super::fact::{
-    BOOT_PARAMETER, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER, HOST_MOFED, MARKER_UNSET,
-    MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, PEERMEM_USED, PRECOMPILED_DRIVER, REBUILD_POSSIBLE, STATE_FILE,
-    UNDIAGNOSED, WITHOUT_UMAD,
+    BOOT_PARAMETER, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER, HOST_MOFED, KERNEL_STACK,
+    MARKER_UNSET, MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, PEERMEM_USED, PRECOMPILED_DRIVER,
+    REBUILD_POSSIBLE, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
 };
 use super::step::Step;
 use super::text::{
-    AS_HOST_ROOT, BUILD_ON_THIS_NODE, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, MOFED_LOG,
-    MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NO_FORCE_REINSTALL, PRECOMPILED, REBUILD_ALONE, REMOUNT,
-    RMMOD_PEERMEM, TOOLKIT_BUILD,
+    AS_HOST_ROOT, BUILD_ON_THIS_NODE, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, KERNEL_HEADERS,
+    MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NO_FORCE_REINSTALL, PRECOMPILED, REBUILD_ALONE,
+    REMOUNT, RMMOD_PEERMEM, TOOLKIT_BUILD,
 };
 use crate::condition::Reason;
 
@@ -125,6 +125,7 @@ remedies! {
         @MOFED_POD "If the node has none although the marker is set, delete this node's MOFED pod: \
             `kubectl delete pod {mofed}`.",
         @HOST_MOFED "Install MOFED's kernel headers on the host (`mlnx-ofa_kernel-devel`, `mlnx-ofed-kernel-dkms`).",
+        @KERNEL_STACK KERNEL_HEADERS,
         @PRECOMPILED_DRIVER "Use `--precompiled`: nothing is built here, and no headers are needed.",
     ];
     HeadersForOtherKernel: [
@@ -137,10 +138,13 @@ remedies! {
         @MOFED_POD "If it stays so, delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.",
         @HOST_MOFED "If it stays so, install MOFED's kernel headers on the host again (`mlnx-ofa_kernel-devel`, \
             `mlnx-ofed-kernel-dkms`).",
+        @KERNEL_STACK KERNEL_HEADERS,
     ];
     HeadersWithoutPeerMemory: [
-        "If the file is empty or old, delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
-        "Otherwise, install a MOFED that has peer memory, or use DMA-BUF.",
+        @MOFED_POD "If the file is empty or old, delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
+        @MOFED_POD "Otherwise, install a MOFED that has peer memory, or use DMA-BUF.",
+        @HOST_MOFED "Install a MOFED that has peer memory, or use DMA-BUF.",
+        @KERNEL_STACK KERNEL_HEADERS,
     ];
     HeadersUnreadable: [
         "Let this process read them, and mount `/run/mellanox` with `mountPropagation: HostToContainer`.",

@@ -13,9 +13,11 @@ pub const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the nod
     the new pod skips the build.";
 pub const FIND_MOFED: &str = "Find it: \
     `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
-pub const HOST_REBUILD: &str = "Build the driver's modules again, with MOFED's headers installed: `dkms install \
+pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: `dkms install \
     --force nvidia/VERSION -k \
     $(uname -r)`, or run the driver's installer again.";
+pub const KERNEL_HEADERS: &str = "Install the running kernel's headers again: `linux-headers-$(uname -r)` or \
+    `kernel-devel-$(uname -r)`.";
 pub const MOFED_LOG: &str = "Read the MOFED container's log: `kubectl logs {mofed-logs} -c mofed-container`, \
     with `--previous` if it restarts.";
 pub const MOUNT_PARENT: &str = "To prevent this, mount the parent directory `/run/mellanox` with \

@@ -2,7 +2,9 @@
 //! A scratch node whose make, depmod, modprobe and rmmod are scripts.
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
-use crate::support::{self, DRIVERS, KERNEL, LOCK, MARKER, Node, SYMVERS, VIDEO, code, gate, output};
+use crate::support::{
+    self, DRIVERS, KERNEL, LOCK, MARKER, MODULES, Node, SYMVERS, VIDEO, code, gate, output,
+};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -129,6 +131,26 @@ impl Place {
             [&4u32.to_ne_bytes()[..], &20u32.to_ne_bytes(), &3u32.to_ne_bytes(), b"GNU\0", &[build; 20]]
                 .concat();
         self.node.write("sys/module/ib_uverbs/notes/.note.gnu.build-id", note);
+    }
+
+    /// The live RDMA stack is the kernel's own, its symbols are in the kernel's build tree, and the tree of an earlier
+    /// MOFED has others.
+    pub(crate) fn is_in_box(&self) {
+        let node = &self.node;
+        let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
+        let is_driver = |line: &str| line.starts_with("nvidia ");
+        let lines = modules
+            .lines()
+            .map(|line| if is_driver(line) { line.to_owned() } else { line.replace(" (OE)", "") });
+        node.write("proc/modules", lines.map(|line| line + "\n").collect::<String>());
+        for module in MODULES {
+            node.write(&format!("sys/module/{module}/taint"), "\n");
+        }
+        node.rename(SYMVERS, &format!("lib/modules/{KERNEL}/build/Module.symvers"));
+        node.remove(DRIVERS);
+        let stale = fs::read(support::mofed().join("old/Module.symvers")).expect("a Module.symvers");
+        node.write(&format!("usr/src/ofa_kernel/x86_64/{KERNEL}/Module.symvers"), stale);
+        fs::create_dir(node.path("usr/src/mlnx-ofa_kernel-24.04")).expect("a directory");
     }
 
     pub(crate) fn making(&self, script: &str) {

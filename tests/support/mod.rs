@@ -186,9 +186,13 @@ impl Node {
 
     /// Somebody holds MOFED's lock, as /proc/locks tells it.
     pub(crate) fn hold_lock(&self) {
+        self.hold_lock_by(4711);
+    }
+
+    pub(crate) fn hold_lock_by(&self, pid: usize) {
         let lock = self.path(LOCK).metadata().expect("a lock file");
         let (major, minor) = (nix::sys::stat::major(lock.dev()), nix::sys::stat::minor(lock.dev()));
-        let line = format!("1: FLOCK  ADVISORY  WRITE 4711 {major:02x}:{minor:02x}:{} 0 EOF\n", lock.ino());
+        let line = format!("1: FLOCK  ADVISORY  WRITE {pid} {major:02x}:{minor:02x}:{} 0 EOF\n", lock.ino());
         self.write("proc/locks", line);
     }
 

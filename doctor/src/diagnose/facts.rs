@@ -8,6 +8,7 @@ use crate::finding::fact::{
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
+use peermem_gate::judge::modules::place;
 use peermem_gate::mofed::MofedPlace;
 use peermem_gate::remedy::fact::{
     BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED, MOFED_POD, MOFED_POD_UNNAMED,
@@ -61,7 +62,7 @@ impl Case<'_> {
             .with(PEERMEM_UNLOADED, self.is_loaded(&["nvidia_peermem"]).map(|is_loaded| !is_loaded))
             // A finding of which it is known says so.
             .with(REBUILD_POSSIBLE, Some(false))
-            .with(HOST_MOFED, is_known.then_some(self.expected.mofed == MofedPlace::Host))
+            .with(HOST_MOFED, is_known.then_some(place(self.expected.mofed, self.seen) == MofedPlace::Host))
             .with(MOFED_POD, has_mofed_pod)
             .with(DRIVER_POD_UNNAMED, Some(!named(DRIVER) && self.is_container_driver() != Some(false)))
             .with(MOFED_POD_UNNAMED, Some(!named(MOFED) && !self.is_host_mofed()))

@@ -27,7 +27,6 @@ use crate::finding::{Finding, Group, Id, Severity, ordered};
 use crate::symptoms::Symptoms;
 use peermem_gate::condition::Reason;
 use peermem_gate::judge::modules::{ModuleState, state};
-use peermem_gate::mofed::MofedPlace;
 use peermem_gate::node::Expectations;
 use peermem_gate::observation::{Lock, Marker, Observation, ProcModule, ProcState, Unreadable};
 use peermem_gate::survey::process::Role;
@@ -141,7 +140,7 @@ impl Case<'_> {
     }
 
     fn is_host_mofed(&self) -> bool {
-        self.expected.mofed == MofedPlace::Host
+        self.expected.mofed.is_on_host()
     }
 
     /// The operator cannot be logged, and no MOFED container has left a trace: RDMA may be off, or the

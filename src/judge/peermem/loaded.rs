@@ -48,7 +48,7 @@ impl PeermemCase<'_> {
         };
         let consequence = match self.expected.mofed {
             MofedPlace::Container => "it keeps MOFED from starting",
-            MofedPlace::Host => "it keeps the host's MOFED from loading",
+            MofedPlace::Host | MofedPlace::InBox => "it keeps the host's MOFED from loading",
         };
         let message = format!("{NAME} is loaded and holds {uses}, but {missing}: {consequence}");
         Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message)

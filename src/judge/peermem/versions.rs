@@ -4,6 +4,8 @@
 use super::{Answer, LAYOUT, PeermemCase};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::Reason;
+use crate::judge::modules::place;
+use crate::mofed::MofedPlace;
 use crate::observation::{ModuleInfo, Offer};
 use std::collections::BTreeMap;
 
@@ -21,7 +23,11 @@ impl PeermemCase<'_> {
         let (peer_memory, nvidia) = (&self.peermem.peer_memory, &self.peermem.nvidia);
         if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(peer_memory, symbol)) {
             let message = message(symbol, wanted, found, &source);
-            return Some((Reason::SymbolVersionMismatch, message + ": it was built against another MOFED"));
+            let other = match place(self.expected.mofed, self.seen) {
+                MofedPlace::InBox => ": it was not built against the kernel's own RDMA stack, which is live",
+                MofedPlace::Host | MofedPlace::Container => ": it was built against another MOFED",
+            };
+            return Some((Reason::SymbolVersionMismatch, message + other));
         }
         if let Some((symbol, wanted, (found, source))) = differs(&|symbol| offered(nvidia, symbol)) {
             let message = message(symbol, wanted, found, &source);
