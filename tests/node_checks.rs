@@ -4,18 +4,21 @@
 
 #[path = "manifests/cluster.rs"]
 mod cluster;
+#[path = "rebuild/place.rs"]
+mod place;
 mod support;
 
 use cluster::{Checker, can_kubectl, documents, files, manifests, only, render, root, tool, yaml};
 use peermem_gate::gate::Policy;
 use peermem_gate::keep::{self, Done, Keep, LoadFailure};
+use place::Place;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use support::{GATE, Node, can, code, gate, output, suite, wrapped};
+use support::{GATE, Node, can, can_mount, code, gate, output, suite, wrapped};
 use tempfile::TempDir;
 
 const INSTALLED: &str = "/opt/peermem-gate/peermem-gate";
@@ -363,17 +366,114 @@ fn the_host_drivers_sidecar_takes_the_reloaders_place() {
         container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
     assert_eq!(words[..3], ["keep", "--driver-root", "/host"]);
     let status = words.iter().position(|word| *word == "--status-file").unwrap() + 1;
-    let probe = &container["readinessProbe"]["exec"]["command"];
-    assert_eq!(*probe, json!(["/peermem-gate", "check", "--status-file", words[status]]));
-    assert!(container.get("livenessProbe").is_none(), "it would end keep when that unloads the module");
+    assert!(words[status].starts_with("/tmp/"));
+    for probe in ["readinessProbe", "livenessProbe", "startupProbe"] {
+        assert!(
+            container.get(probe).is_none(),
+            "{probe}: a deployer would wait for a driver that comes later"
+        );
+    }
     let mounts = container["volumeMounts"].as_array().unwrap();
-    assert!(mounts.iter().all(|mount| mount["name"] == "tmp" || mount["readOnly"] == true));
+    let written = mounts.iter().filter(|mount| mount["readOnly"] != true).map(|mount| &mount["mountPath"]);
+    let written: Vec<_> = written.map(|path| path.as_str().unwrap()).collect();
+    assert_eq!(written[1..], ["/host/var/lib/peermem-gate", "/host/etc/depmod.d", "/tmp"], "{written:?}");
     // It ends because the requested modprobe is missing, not because of its arguments.
     let words = words.iter().filter(|word| **word != "/host").map(|word| match *word {
         "--driver-root" => "--modprobe=/no/such/modprobe",
         other => other,
     });
     assert_eq!(code(output(gate().args(words)).status), 127);
+}
+
+/// A node whose RDMA stack is the kernel's own, for a rebuild that may write to a few directories only.
+struct Confined {
+    place: Place,
+    /// Below its root.
+    writable: Vec<String>,
+    /// Without `CAP_`, in small letters.
+    capabilities: Vec<String>,
+}
+
+impl Confined {
+    fn new(writable: Vec<String>, capabilities: Vec<String>) -> Option<Self> {
+        let place = Place::new().filter(|_| can_mount() && can(&["setpriv", "--version"]))?;
+        place.is_in_box();
+        let node = &place.node;
+        for (path, script) in [
+            ("usr/bin/make", "cp /made/0x065554c2.ko $2/nvidia-peermem.ko"),
+            (
+                "usr/sbin/depmod",
+                "sed -i s,^kernel/drivers/video/nvidia-peermem.ko:,updates/nvidia-peermem.ko:, \
+                    /lib/modules/$1/modules.dep",
+            ),
+        ] {
+            support::write_program(&node.path(path), format!("#!/bin/busybox sh\n{script}\n"));
+        }
+        for path in &writable {
+            fs::create_dir_all(node.path(path)).unwrap();
+        }
+        Some(Self { place, writable, capabilities })
+    }
+
+    /// Runs it without this capability.
+    fn run(&self, verb: &str, more: &[&str], without: &str) -> (i32, String) {
+        let mut shell = "mount --bind $0 $0; ".to_owned();
+        for path in &self.writable {
+            shell += &format!("mount --bind $0/{path} $0/{path}; ");
+        }
+        shell += "mount -o remount,bind,ro $0; ! touch $0/x 2>/dev/null; exec \"$@\"";
+        let kept = self.capabilities.iter().filter(|name| *name != without);
+        let set: String = kept.map(|name| format!(",+{name}")).collect();
+        let root = self.place.node.root().to_str().unwrap();
+        let by = ["unshare", "-m", "sh", "-ec", &shell, root, "setpriv", "--inh-caps=-all"];
+        let set = format!("--bounding-set=-all{set}");
+        let mut command = self.place.run(verb, more);
+        command.env("PATH", "/usr/bin:/bin:/usr/sbin").env("USE_HOST_MOFED", "true");
+        let output = output(&mut wrapped(by.into_iter().chain([set.as_str()]), &command));
+        (code(output.status), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    }
+
+    fn assert_rebuilds(&self) {
+        let (ends, said) = self.run("rebuild", &[], "sys_chroot");
+        assert_ne!(ends, 0, "{said}");
+        let (ends, said) = self.run("load", &["--timeout", "1s"], "sys_module");
+        assert!(ends == 3 && said.contains("CAP_SYS_MODULE"), "{said}");
+        let (ends, said) = self.run("rebuild", &[], "");
+        assert!(ends == 0 && self.place.is_installed(), "{said}");
+        let (ends, said) = self.run("rebuild", &["--undo"], "");
+        assert!(ends == 0 && !self.place.is_installed(), "{said}");
+    }
+}
+
+/// In a read-only root with the mounts of the DaemonSet, and with its capabilities, of which it needs each.
+fn the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities() {
+    let daemonset = &yaml(&manifests().join("host-driver/daemonset.yaml"))[0];
+    let container = &daemonset["spec"]["template"]["spec"]["containers"][0];
+    let mounts = container["volumeMounts"].as_array().unwrap().iter();
+    let written = mounts.filter(|mount| mount["readOnly"] != true).map(|mount| &mount["mountPath"]);
+    let written = written.filter_map(|path| path.as_str().unwrap().strip_prefix("/host/"));
+    let capabilities = container["securityContext"]["capabilities"]["add"].as_array().unwrap();
+    let capabilities: Vec<_> =
+        capabilities.iter().map(|name| name.as_str().unwrap().to_lowercase()).collect();
+    assert_eq!(capabilities.len(), 2, "the others do nothing");
+    let Some(confined) = Confined::new(written.map(str::to_owned).collect(), capabilities) else { return };
+    confined.assert_rebuilds();
+}
+
+/// `ProtectSystem=strict` leaves the unit what it names.
+fn the_sidecars_unit_can_rebuild() {
+    let text = fs::read_to_string(root().join("examples/peermem-gate-keep.service")).unwrap();
+    let values = |name: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        lines.flat_map(|value| value.split(' ').map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let named =
+        values("ReadWritePaths").into_iter().map(|path| path.trim_start_matches(['-', '/']).to_owned());
+    let state = values("StateDirectory").into_iter().map(|name| format!("var/lib/{name}"));
+    let capabilities = values("CapabilityBoundingSet").into_iter();
+    let capabilities = capabilities.map(|name| name.trim_start_matches("CAP_").to_lowercase()).collect();
+    let Some(confined) = Confined::new(named.chain(state).collect(), capabilities) else { return };
+    confined.assert_rebuilds();
 }
 
 /// What is below `spec` there is a rule file of Prometheus.
@@ -634,6 +734,8 @@ fn main() -> ExitCode {
         the_units_are_valid,
         the_sidecars_unit_is_valid,
         the_host_drivers_sidecar_takes_the_reloaders_place,
+        the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities,
+        the_sidecars_unit_can_rebuild,
         every_alert_fires_when_it_should_and_only_then,
         the_dashboard_asks_prometheus_what_it_understands,
         the_dashboard_shows_what_wait_keep_and_a_fleet_report,

@@ -167,9 +167,15 @@ pub fn shown() -> PathBuf {
 /// Why nothing could be written below the driver's root; nothing is made.
 #[must_use]
 pub fn unwritable(root: &Path, release: &str) -> Option<String> {
-    let places = [Path::new("/var/lib").to_owned(), Path::new("/lib/modules").join(release)];
-    places.iter().find_map(|place| {
-        let path = below(root, place);
+    let builds = below(root, Path::new(PLACE));
+    // A root may be read-only but for this directory, which was mounted.
+    let builds = if resolve(root, &builds).is_ok_and(|real| real.is_dir()) {
+        builds
+    } else {
+        below(root, Path::new("/var/lib"))
+    };
+    let places = [builds, below(root, &Path::new("/lib/modules").join(release))];
+    places.into_iter().find_map(|path| {
         let real = match resolve(root, &path) {
             Ok(real) => real,
             Err(error) => return Some(format!("{}: {}", path.display(), crate::errno::words(&error))),
