@@ -894,6 +894,13 @@ fn the_driver_toolkit_is_told_to_build_again_once_for_each_mofed() {
     };
     let (ends, said) = by_hand(&["--dry-run"]);
     assert!(ends == 0 && said.contains("rebuild would remove") && built.exists(), "{ends}: {said}");
+    // As often as a person asks.
+    for _ in 0..2 {
+        fs::write(&built, "").unwrap();
+        let (ends, said) = by_hand(&[]);
+        assert!(ends == 0 && said.contains("REMOVED") && !built.exists(), "{ends}: {said}");
+    }
+    fs::write(&built, "").unwrap();
     // Before MOFED is ready nothing is removed.
     place.node.remove(MARKER);
     for more in [&["--dry-run"][..], &[]] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Has the driver toolkit build again, once for each MOFED.
+//! Has the driver toolkit build again: by itself once for each MOFED, and whenever a person asks.
 
 use super::directory::Directory;
 use std::ffi::OsStr;
@@ -26,12 +26,12 @@ pub fn was_given(directory: &Path, mofed: &str) -> io::Result<bool> {
     Ok(last == mofed)
 }
 
-/// Removes `name` in `directory`, unless that was done for the same MOFED before. False then.
+/// Removes `name` in `directory`, unless that was done for the same MOFED before and nobody asks. False then.
 ///
 /// # Errors
 /// As open(2), write(2) and unlink(2).
-pub fn again(directory: &Path, name: &str, mofed: &str) -> io::Result<bool> {
-    if was_given(directory, mofed)? {
+pub fn again(directory: &Path, name: &str, mofed: &str, is_asked: bool) -> io::Result<bool> {
+    if !is_asked && was_given(directory, mofed)? {
         return Ok(false);
     }
     let opened = Directory::of(&directory.join(NOTE), None)?;
@@ -48,15 +48,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_is_ordered_once_for_each_mofed() {
+    fn a_build_is_ordered_once_for_each_mofed_and_whenever_a_person_asks() {
         let shared = tempfile::tempdir().unwrap();
         let built = shared.path().join("driver_built");
-        for (mofed, removes) in [("a", true), ("a", false), ("b", true), ("b", false)] {
+        let again = |mofed, is_asked| again(shared.path(), "driver_built", mofed, is_asked);
+        for (mofed, is_asked, removes) in [
+            ("a", false, true),
+            ("a", false, false),
+            ("a", true, true),
+            ("b", false, true),
+            ("b", false, false),
+        ] {
             std::fs::write(&built, "").unwrap();
-            assert_eq!(again(shared.path(), "driver_built", mofed).unwrap(), removes, "{mofed}");
+            assert_eq!(again(mofed, is_asked).unwrap(), removes, "{mofed}");
             assert_eq!(built.exists(), !removes);
         }
         std::fs::remove_file(&built).unwrap();
-        assert!(again(shared.path(), "driver_built", "c").is_err(), "nothing to remove");
+        assert!(again("c", true).is_err(), "nothing to remove");
     }
 }

@@ -156,7 +156,7 @@ impl Rebuilder {
     /// The driver toolkit's build, where that is the cure, and MOFED is ready for it.
     pub(super) fn toolkit(&self, watch: &Watch, look: &Look) -> Option<toolkit::Order> {
         let seen = watch.seen().filter(|_| self.mode == Rebuild::Auto)?;
-        toolkit::due(&self.shared, watch.node(), seen, &look.verdict)
+        toolkit::due(&self.shared, watch.node(), seen, &look.verdict, self.is_asked)
     }
 
     /// The user's program, if one is to build.

@@ -40,7 +40,7 @@ pub(super) fn order_when_open(shared: &Path, node: &Node, gate: &Gate) -> Option
     let seen = Probe::new(&node).look(Depth::Full, &mut || false)?;
     let verdict = judge(&node.expected, &seen);
     let look = gate.believing(Look { verdict, identity: seen.identity(), next_build: None });
-    due(shared, &node, &seen, &look.verdict).map(|order| order.give())
+    due(shared, &node, &seen, &look.verdict, false).map(|order| order.give())
 }
 
 /// A build that the toolkit should do again.
@@ -50,11 +50,19 @@ pub(super) struct Order {
     why: String,
     /// The build id of MOFED's module.
     mofed: String,
+    /// A person asks: an earlier order is no reason.
+    is_asked: bool,
 }
 
 /// Whether the toolkit is at hand, has built, and what it built is a stub or of another ABI, while this verdict says
 /// that MOFED is ready: a build that comes too early is a stub again.
-pub(super) fn due(shared: &Path, node: &Node, seen: &Observation, verdict: &Verdict) -> Option<Order> {
+pub(super) fn due(
+    shared: &Path,
+    node: &Node,
+    seen: &Observation,
+    verdict: &Verdict,
+    is_asked: bool,
+) -> Option<Order> {
     let built = shared.join(BUILT);
     if !is_ready_for_a_build(verdict) || !built.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;
@@ -67,7 +75,7 @@ pub(super) fn due(shared: &Path, node: &Node, seen: &Observation, verdict: &Verd
     let verdict = judge(&node.expected, &seen);
     let usable = verdict.get(ConditionType::PeermemUsable).filter(|c| CURABLE.contains(&c.reason))?;
     let mofed = probe::pair(&node.places, &seen).mofed;
-    Some(Order { shared: shared.to_owned(), why: usable.message.clone(), mofed })
+    Some(Order { shared: shared.to_owned(), why: usable.message.clone(), mofed, is_asked })
 }
 
 impl Order {
@@ -78,20 +86,20 @@ impl Order {
     /// The result that [`Order::give`] would have.
     pub(super) fn plan(&self) -> Result<String, Obstacle> {
         match order::was_given(&self.shared, &self.mofed) {
-            Ok(false) => Ok(format!(
+            Ok(given) if self.is_asked || !given => Ok(format!(
                 "the driver toolkit can build again: {}; rebuild would remove {}, and the toolkit's container would \
                  end, start again and build the whole driver against this MOFED",
                 self.why,
                 self.built()
             )),
-            Ok(true) => Err(self.given_before()),
+            Ok(_) => Err(self.given_before()),
             Err(error) => Err(self.refused(&error)),
         }
     }
 
     /// Removes `driver_built`.
     pub(super) fn give(&self) -> Result<String, Obstacle> {
-        match order::again(&self.shared, BUILT, &self.mofed) {
+        match order::again(&self.shared, BUILT, &self.mofed, self.is_asked) {
             Ok(true) => Ok(format!(
                 "REMOVED {}: {}; the driver toolkit's container will restart and build against this MOFED",
                 self.built(),
@@ -129,7 +137,7 @@ mod tests {
         if is_built {
             fs::write(shared.path().join(BUILT), "").unwrap();
         }
-        due(shared.path(), &sample::node(shared.path()), &sample::seen(), verdict).is_some()
+        due(shared.path(), &sample::node(shared.path()), &sample::seen(), verdict, false).is_some()
     }
 
     fn stub() -> Image {
