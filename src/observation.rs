@@ -492,6 +492,9 @@ pub struct Peermem {
     /// Build ids of the modules that `rebuild` installed for this kernel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rebuilt: Vec<String>,
+    /// A symbol and its CRC that the kernel refused while the same modules were live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<(String, u32)>,
     /// The build id of the `nvidia_peermem` that is loaded, where `rebuild` installed any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,

@@ -77,6 +77,7 @@ impl Case {
             }],
             signatures: Signatures::default(),
             rebuilt: Vec::new(),
+            refused: None,
             loaded: None,
         };
         let symvers = Symvers::WithPeerMemory;

@@ -174,6 +174,35 @@ fn headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack() {
     assert!(headers["remedy"].as_str().is_some_and(|remedy| remedy.contains("linux-headers")), "{headers:#}");
 }
 
+/// Headers of another MOFED than the live one, whose own file cannot be seen: only the kernel can tell, and is asked
+/// once. (The kernel's part is in tests/vm/scenarios/rebuild.)
+fn what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_right_headers_come() {
+    let Some(place) = Place::new() else { return };
+    let new = fs::read(place.node.path("made/0x065554c2.ko")).expect("a module");
+    place.node.write(&format!("{VIDEO}/nvidia-peermem.ko"), new);
+    let check = || String::from_utf8(output(place.node.check().arg("--peermem")).stdout).expect("text");
+    let said = check();
+    assert!(said.contains("nothing was compared with it"), "{said}");
+    let nvidia = fs::read(place.node.path("sys/module/nvidia/notes/.note.gnu.build-id")).expect("a note");
+    let nvidia: String = nvidia[16..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let pair = serde_json::json!({"kernel": KERNEL, "nvidia": nvidia, "mofed": "01".repeat(20)});
+    let refused = serde_json::json!(
+        {"pair": pair, "symbol": "ib_register_peer_memory_client", "crc": 0x0655_54c2}
+    );
+    place.node.write(&format!("{WORKSHOP}/refused.{KERNEL}"), refused.to_string());
+    let said = check();
+    assert!(said.contains("SymbolVersionMismatch") && said.contains("which the kernel refused"), "{said}");
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends == 3 && place.makes() == 0, "{said}");
+    assert!(said.contains("SymversUnusable") && said.contains("is not of the live RDMA stack"), "{said}");
+
+    let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
+    keep.logs("SymversUnusable");
+    place.mofed_is("old", 1);
+    until("it is built and loaded", || place.called().iter().any(|call| call.starts_with("load updates/")));
+    assert_eq!(place.makes(), 1);
+}
+
 /// Whatever directory holds the sources, and whatever MOFED's tree looks like.
 fn every_layout_of_sources_and_headers_is_found() {
     let tree = format!("{DRIVERS}/usr/src/ofa_kernel");
@@ -593,9 +622,12 @@ fn load_rebuilds_only_when_asked_and_loads_what_was_built() {
     let Some(place) = Place::new() else { return };
     let (ends, said) = refusal(&mut place.run("load", &["--timeout", "20s"]));
     assert!(ends == 3 && said.contains("is a stub") && place.called().is_empty(), "{said}");
+    let remedy = format!("`peermem-gate rebuild --driver-root {}`", place.node.root().display());
+    assert!(said.contains(&remedy) && !said.contains("--dry-run"), "{said}");
     let mut load = place.run("load", &["--timeout", "20s"]);
     let (ends, said) = refusal(load.env("PEERMEM_GATE_REBUILD", "auto"));
     assert_eq!(ends, 0, "{said}");
+    assert!(!said.contains("what to do"), "advice against the build that follows: {said}");
     let called = place.called();
     let verbs: Vec<_> = called.iter().map(|call| call.split(' ').next().unwrap()).collect();
     assert_eq!(verbs, ["make", "depmod", "load"], "{said}");
@@ -1027,6 +1059,7 @@ fn main() -> ExitCode {
         the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more,
         the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
         headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack,
+        what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_right_headers_come,
         every_layout_of_sources_and_headers_is_found,
         arm64_takes_its_own_directory,
         every_obstacle_is_a_refusal_with_its_reason,

@@ -11,7 +11,7 @@ use crate::files::read::{lines, record};
 use crate::files::root::resolve;
 use crate::module_file::{build_id_of_file, is_rebuilt};
 use crate::node::below;
-use crate::rebuild::record::{FailedBuild, Installed, PLACE, RecordFile};
+use crate::rebuild::record::{FailedBuild, Installed, PLACE, RecordFile, RefusedVersion};
 use crate::rebuild::{Plan, recipe, target};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
@@ -185,6 +185,16 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     })
 }
 
+/// Leaves a note that the kernel refused this, where a rebuild has left its directory.
+pub fn note_refusal(root: &Path, refused: &RefusedVersion) {
+    if !resolve(root, &below(root, Path::new(PLACE))).is_ok_and(|real| real.is_dir()) {
+        return;
+    }
+    if let Ok(build_dir) = BuildDir::open(root) {
+        let _ = build_dir.remember(&refused.pair.kernel, refused);
+    }
+}
+
 impl BuildDir {
     /// Opens it, and makes it if it is not there.
     ///
@@ -328,6 +338,11 @@ impl BuildDir {
     /// Forgets an attempt that failed.
     pub fn forget_attempt(&self, release: &str) {
         self.forget::<FailedBuild>(release);
+    }
+
+    /// Forgets what the kernel refused.
+    pub fn forget_refusal(&self, release: &str) {
+        self.forget::<RefusedVersion>(release);
     }
 
     fn forget<R: RecordFile>(&self, release: &str) {
@@ -613,6 +628,20 @@ mod tests {
         assert!(install(&root, 1).is_err());
         assert_eq!(recorded(&root), ["01".repeat(20)]);
         assert_eq!(installed.parent().unwrap().read_dir().unwrap().count(), 1, "no unfinished file");
+    }
+
+    #[test]
+    fn a_refusal_is_noted_only_where_something_was_built() {
+        let root = root();
+        let pair = Pair { kernel: RELEASE.into(), nvidia: "4e".into(), mofed: "4d".into() };
+        let refused = RefusedVersion { pair, symbol: "ib_register_peer_memory_client".to_owned(), crc: 7 };
+        note_refusal(root.path(), &refused);
+        assert!(!root.path().join("var/lib/peermem-gate").exists());
+        drop(BuildDir::open(root.path()).unwrap());
+        note_refusal(root.path(), &refused);
+        assert_eq!(record(root.path(), RELEASE), Ok(Some(refused)));
+        BuildDir::open(root.path()).unwrap().forget_refusal(RELEASE);
+        assert_eq!(record::<RefusedVersion>(root.path(), RELEASE), Ok(None));
     }
 
     #[test]

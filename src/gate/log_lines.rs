@@ -23,7 +23,7 @@ impl Gate {
 
     /// The closing line of the same look says the rest.
     pub(super) fn has_more_than_close(&self, change: &Change) -> bool {
-        change.broke.is_some() || self.verdict().is_some_and(|verdict| !later(verdict).is_empty())
+        change.broke.is_some() || self.verdict().is_some_and(|verdict| !self.later(verdict).is_empty())
     }
 
     fn transition(&mut self, now: BootTime, cause: &Cause, broken: Option<String>) -> Option<Line> {
@@ -47,7 +47,7 @@ impl Gate {
             (Some(c), ..) if c.reason == Reason::Settling => {
                 (Level::Info, format!("settling: {}", c.message))
             }
-            (Some(c), ..) => (Level::Info, format!("waiting: {}{}", sentence(c), later(verdict))),
+            (Some(c), ..) => (Level::Info, format!("waiting: {}{}", sentence(c), self.later(verdict))),
         };
         let mut line = self.line(now, level, text);
         line.cause = Some(cause.clone());
@@ -58,7 +58,8 @@ impl Gate {
         let left = self
             .deadline()
             .map_or("no deadline".to_owned(), |d| format!("{} left", Seconds(d.saturating_sub(now))));
-        let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), sentence);
+        let cures = self.verdict().is_some_and(|verdict| self.may_cure(verdict));
+        let what = self.verdict().and_then(Verdict::deciding).map_or(String::new(), |c| said(c, cures));
         self.line(now, Level::Info, format!("still waiting ({left}): {what}{left_out}"))
     }
 
@@ -98,14 +99,17 @@ impl Gate {
             let why = exempted(verdict);
             text += &format!(": {}", why.trim_end_matches(DOES_NOT_APPLY).trim_end_matches(": "));
         } else if let Some(c) = deciding {
-            text += &format!(": {}: {}", c.r#type, sentence(c));
+            // A remedy would be advice against the rebuild that follows.
+            let is_curable = last == Effect::Open(Opening::Curable);
+            text += &format!(": {}: {}", c.r#type, said(c, is_curable));
             if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
                 text += "; what to do: run `peermem-gate doctor` on this node to find what blocks it";
             }
         }
         let mut level = level;
         let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
-        if let Some(next) = next_build.filter(|_| matches!(last, Effect::Open(_))) {
+        let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::Curable);
+        if let Some(next) = next_build.filter(|_| is_for_good) {
             text += &format!("; {next}");
             if level == Level::Info && next.remedy.is_some() {
                 level = Level::Warn;
@@ -127,6 +131,16 @@ impl Gate {
             ..self.line(now, Level::Info, format!("dry run: would wait for {}: {}", c.r#type, sentence(c)))
         };
         holding.filter(|c| c.r#type != ConditionType::Settled).map(|c| Effect::Log(line(c))).collect()
+    }
+
+    /// A condition that a person, or a rebuild, can cure while the gate still waits for another.
+    fn later(&self, verdict: &Verdict) -> String {
+        match verdict.blocking_later() {
+            Some(c) if self.cures && c.reason.is_cured_by_rebuild() => {
+                format!("; then nvidia-peermem.ko will be rebuilt: {}", c.message)
+            }
+            _ => later(verdict),
+        }
     }
 
     fn account(&self, now: BootTime) -> String {
@@ -159,6 +173,11 @@ fn is_exempt(verdict: &Verdict) -> bool {
 /// Why no consumer needs MOFED here, each in a sentence.
 fn exempted(verdict: &Verdict) -> String {
     verdict.exemptions().iter().map(|c| c.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// The message, with the remedy unless it is cured without a person.
+fn said(condition: &Condition, is_cured: bool) -> String {
+    if is_cured { condition.message.clone() } else { sentence(condition) }
 }
 
 /// The message, and the remedy if there is one.

@@ -39,6 +39,8 @@ pub struct Attempt<'a> {
     pub file: Option<&'a ModuleInfo>,
     /// The file is compressed.
     pub is_packed: bool,
+    /// Its CRCs were compared with headers only, not with the live modules' own files.
+    pub by_headers: bool,
     /// The other modules that modprobe may have loaded for it.
     pub others: &'a [String],
 }
@@ -54,6 +56,8 @@ pub struct Refusal {
     pub remedy: &'static str,
     /// Worth another attempt once the next look says ready.
     pub transient: bool,
+    /// The symbol whose CRC the kernel refused.
+    pub symbol: Option<String>,
     /// The kernel's lines that belong to it.
     pub lines: Vec<String>,
 }
@@ -166,7 +170,13 @@ pub fn refusal(attempt: &Attempt) -> Refusal {
         Some((row, line)) => by_log(row, line),
         None => by_words(attempt, errno),
     };
-    Refusal { errno, verdict, remedy, transient, lines }
+    let symbol = lines.iter().find_map(|line| refused_symbol(line)).map(str::to_owned);
+    Refusal { errno, verdict, remedy, transient, symbol, lines }
+}
+
+/// The symbol of `nvidia_peermem: disagrees about version of symbol NAME`.
+fn refused_symbol(line: &str) -> Option<&str> {
+    line.strip_prefix("nvidia_peermem: ")?.strip_prefix("disagrees about version of symbol ").map(str::trim)
 }
 
 fn by_log(row: &KernelWord, line: &str) -> (String, &'static str, bool) {
@@ -206,6 +216,11 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
     }
     match errno {
         Some("EINVAL") if is_stub => lasting("it is a stub, built without MOFED's headers", REBUILD),
+        Some("EINVAL") if attempt.file.is_some() && attempt.by_headers => lasting(
+            "refused as invalid, although its file fits MOFED's headers: these may be of another MOFED than the \
+                live one; or a parameter, or another client of the same name",
+            "compare MOFED's headers with its live modules, and check the parameters and whether nv_peer_mem is loaded",
+        ),
         Some("EINVAL") if attempt.file.is_some() => lasting(
             "refused as invalid, although its file fits: a parameter, or another client of the same name",
             "check its parameters, and whether nv_peer_mem is loaded",

@@ -3,6 +3,7 @@
 //! modules offer.
 
 use super::driver_root::{DriverRoot, built_for_a_container, driver_root};
+use super::material::pair;
 use super::modprobe_conf::{self, ModprobeSettings};
 use super::privilege::signatures;
 use super::{file_signature, headers};
@@ -17,7 +18,7 @@ use crate::observation::{
     Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, REBUILT_BY, Seen, Symbols,
     Unreadable,
 };
-use crate::rebuild::record::Installed;
+use crate::rebuild::record::{Installed, RefusedVersion};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -137,6 +138,7 @@ fn read_unless(
         }
         _ => {}
     }
+    let refused = refused(places, seen, &root);
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
     Peermem {
         root: root.clone(),
@@ -145,7 +147,7 @@ fn read_unless(
         parameters,
         parameters_unreadable,
         install,
-        peer_memory: reading.peer_memory(exporter),
+        peer_memory: reading.peer_memory(exporter, refused.as_ref()),
         nvidia: match nvidia {
             Ok((path, info)) => {
                 Offer::LoadedFile(path, only(&info.exports, |symbol| symbol.starts_with("nvidia_p2p_")))
@@ -155,6 +157,7 @@ fn read_unless(
         accepted,
         signatures: signatures(&places.sys),
         rebuilt,
+        refused,
         loaded,
     }
 }
@@ -233,7 +236,7 @@ impl Reading<'_> {
         Err(format!("no {name}.ko with the loaded one's build id can be read below {}", roots.join(" or ")))
     }
 
-    fn peer_memory(&self, exporter: Loaded) -> Offer {
+    fn peer_memory(&self, exporter: Loaded, refused: Option<&(String, u32)>) -> Offer {
         let ours = |crcs: &BTreeMap<String, u32>| only(crcs, |symbol| PEER_MEMORY_SYMBOLS.contains(&symbol));
         let why = match exporter {
             Ok((path, info)) if ours(&info.exports).len() == PEER_MEMORY_SYMBOLS.len() => {
@@ -260,6 +263,12 @@ impl Reading<'_> {
         };
         match (&self.seen.symbols, built_into) {
             _ if crcs.is_empty() => Offer::Unknown(format!("{why}, and {} does not list it", path.display())),
+            _ if refused.is_some_and(|(symbol, crc)| crcs.get(symbol) == Some(crc)) => {
+                Offer::Unknown(format!(
+                    "{} is not of the live RDMA stack: the kernel refused a module that was built against it",
+                    path.display()
+                ))
+            }
             // It moved from one module to the other between two releases.
             (Symbols::ExportedBy(Some(live)), Some(built)) if *live != built => Offer::Unknown(format!(
                 "{why}, and {} is of another MOFED: {built} exports it there, {live} does here",
@@ -268,6 +277,12 @@ impl Reading<'_> {
             _ => Offer::Symvers(path, crcs),
         }
     }
+}
+
+/// What the kernel refused, if the same modules are still live.
+fn refused(places: &Places, seen: &Observation, root: &Path) -> Option<(String, u32)> {
+    let refused: RefusedVersion = record(root, &seen.kernel.release).ok().flatten()?;
+    (refused.pair == pair(places, seen)).then_some((refused.symbol, refused.crc))
 }
 
 /// The live RDMA stack is the kernel's own. Where a container brings MOFED, the kernel's build tree is not read.

@@ -33,6 +33,21 @@ impl RecordFile for Installed {
     const NAME: &'static str = "installed";
 }
 
+/// A symbol's CRC that the kernel refused: the live modules have another one, whatever the headers say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedVersion {
+    /// Which modules were live.
+    pub pair: Pair,
+    /// The symbol.
+    pub symbol: String,
+    /// The CRC that the refused file wanted.
+    pub crc: u32,
+}
+
+impl RecordFile for RefusedVersion {
+    const NAME: &'static str = "refused";
+}
+
 /// The last attempt for a kernel that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedBuild {

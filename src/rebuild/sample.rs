@@ -127,6 +127,7 @@ pub(crate) fn seen() -> Observation {
             accepted: Vec::new(),
             signatures: Signatures::default(),
             rebuilt: Vec::new(),
+            refused: None,
             loaded: None,
         }),
     }

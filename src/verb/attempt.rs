@@ -6,6 +6,7 @@ mod cleared;
 use cleared::{Against, Cleared};
 
 use super::watch::Watch;
+use crate::act::build_dir;
 use crate::act::exec::Unrunnable;
 use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::clock::now;
@@ -15,8 +16,9 @@ use crate::judge::plan::{self, ModprobePlan};
 use crate::judge::refusal::{Attempt, refusal};
 use crate::keep::LoadFailure;
 use crate::look::Look;
-use crate::observation::{ModuleFile, ModuleInfo, Observation};
+use crate::observation::{ModuleFile, ModuleInfo, Observation, Offer};
 use crate::probe::{self, KernelLog};
+use crate::rebuild::record::RefusedVersion;
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Verdict};
 use std::ffi::OsString;
@@ -222,6 +224,8 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
     let inspected = watch.seen().and_then(file);
     let is_packed = inspected.is_some_and(|(path, _)| path.extension().is_some_and(|suffix| suffix != "ko"));
     let info = inspected.map(|(_, info)| info.clone());
+    let peermem = watch.seen().and_then(|seen| seen.peermem.as_ref());
+    let by_headers = peermem.is_some_and(|peermem| matches!(peermem.peer_memory, Offer::Symvers(..)));
     let until = now() + PROOF;
     let after = loop {
         match look_to_the_end(watch, gate) {
@@ -244,9 +248,11 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
         log: &kernel_log,
         file: info.as_ref(),
         is_packed,
+        by_headers,
         others: &cleared.plan().others,
     };
     let why = refusal(&attempt);
+    note_refusal(watch, why.symbol.as_deref(), info.as_ref());
     for line in ran.stderr.lines() {
         tracing::info!("modprobe: {line}");
     }
@@ -255,6 +261,17 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
     }
     let failure = LoadFailure::Errno(why.errno.unwrap_or("Other"));
     if why.transient { again(failure, why.to_string()) } else { refused(failure, format!("refused: {why}")) }
+}
+
+/// What was judged usable by headers that are not of the live modules would be judged so again.
+fn note_refusal(watch: &Watch, symbol: Option<&str>, file: Option<&ModuleInfo>) {
+    let (Some(symbol), Some(file), Some(seen)) = (symbol, file, watch.seen()) else { return };
+    let Some(crc) = file.versions.get(symbol).copied() else { return };
+    let pair = probe::pair(&watch.node().places, seen);
+    if pair.mofed.is_empty() || pair.nvidia.is_empty() {
+        return;
+    }
+    build_dir::note_refusal(driver_root(watch), &RefusedVersion { pair, symbol: symbol.to_owned(), crc });
 }
 
 /// A look that only a signal breaks off: the marker's loss is what it may have to see. Where

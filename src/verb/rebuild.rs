@@ -123,6 +123,7 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
         }
     };
     build_dir.forget_attempt(&release);
+    build_dir.forget_refusal(&release);
     let removed = build_dir.remove(&release);
     let done = match removed {
         Ok(true) => {

@@ -2,7 +2,7 @@
 //! Arm, look, sleep: what every verb that stays has in common.
 
 use crate::clock::now;
-use crate::condition::ConditionType;
+use crate::condition::{ConditionType, Reason};
 use crate::judge::swap::{self, Glimpse};
 use crate::judge::{applies, in_transit, judge, next_build, worth_reading_symbols};
 use crate::keep::FullLook;
@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::observation::{Marker, Observation};
 use crate::probe::{self, Depth, Probe};
 use crate::time::BootTime;
-use crate::verdict::Verdict;
+use crate::verdict::{Outcome, Verdict};
 use crate::wake::{Awaited, Signals, Wake, Wakes};
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ impl<'a> Watch<'a> {
 
     /// The slow look begins with a quick check; without a verdict there is nothing to compare.
     fn quick_check(&self, last: Option<&Verdict>) -> bool {
-        last.is_none_or(|last| self.probe.changed(last.deciding()))
+        last.is_none_or(|last| is_refused(last) || self.probe.changed(last.deciding()))
     }
 
     /// The few facts that an unload depends on, read quickly.
@@ -249,6 +249,12 @@ fn glimpse_and_marker(node: &Node, was_marked: bool) -> (Glimpse, bool) {
     let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);
     let holder = glimpse.must_go().then(|| probe::lock_holder(&node.places)).flatten();
     (Glimpse { holder, ..glimpse }, matches!(marker, Marker::Present(_)))
+}
+
+/// A usable file that is still not loaded after a load: it may change, and so may the headers.
+fn is_refused(verdict: &Verdict) -> bool {
+    verdict.get(ConditionType::PeermemUsable).is_some_and(|c| c.reason == Reason::Usable)
+        && verdict.outcome == Outcome::Ready
 }
 
 fn awaited(node: &Node) -> Vec<Awaited> {

@@ -43,6 +43,7 @@ fn seen() -> Observation {
         accepted: Vec::new(),
         signatures: Signatures::default(),
         rebuilt: Vec::new(),
+        refused: None,
         loaded: None,
     });
     seen

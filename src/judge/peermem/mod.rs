@@ -13,7 +13,7 @@ use super::next_build::{NextBuild, cures, next_build};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
 use crate::node::{Expectations, PeermemExpected};
-use crate::observation::{ModuleFile, ModuleInfo, Observation, Peermem, Symbols};
+use crate::observation::{ModuleFile, ModuleInfo, Observation, Offer, Peermem, Symbols};
 use crate::verdict::Condition;
 use std::path::Path;
 use versions::offered;
@@ -63,6 +63,7 @@ impl PeermemCase<'_> {
             .or_else(|| self.unlisted())
             .or_else(|| file(Self::stub))
             .or_else(|| file(Self::mismatch))
+            .or_else(|| file(Self::refused))
             .or_else(|| file(Self::wrong_kernel))
             .or_else(|| file(Self::version_missing))
             .or_else(|| file(Self::unsigned))
@@ -285,6 +286,9 @@ impl PeermemCase<'_> {
                     ": it needs {} with CRC {crc:#010x}, which {source} has",
                     PEER_MEMORY_SYMBOLS[0]
                 );
+            }
+            if let Offer::Symvers(..) = self.peermem.peer_memory {
+                message += " (the live module's own file was not found, so nothing was compared with it)";
             }
             if info.versions.is_empty() {
                 message += "; this kernel has no symbol versions (CONFIG_MODVERSIONS), so nothing was \

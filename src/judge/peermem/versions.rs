@@ -10,6 +10,23 @@ use crate::observation::{ModuleInfo, Offer};
 use std::collections::BTreeMap;
 
 impl PeermemCase<'_> {
+    /// The kernel has the last word, also where all that can be read agrees with the file.
+    pub(super) fn refused(&self, info: &ModuleInfo) -> Answer {
+        let (symbol, crc) = self.peermem.refused.as_ref()?;
+        let is_known = matches!(self.offer_of(symbol), Some(Offer::LoadedFile(..)));
+        (!is_known && info.versions.get(symbol) == Some(crc)).then(|| {
+            let why = match self.offer_of(symbol) {
+                Some(Offer::Unknown(why)) => format!(": {why}"),
+                _ => String::new(),
+            };
+            let message = format!(
+                "{} needs {symbol} with CRC {crc:#010x}, which the kernel refused: the live module has another{why}",
+                self.path()
+            );
+            (Reason::SymbolVersionMismatch, message)
+        })
+    }
+
     pub(super) fn mismatch(&self, info: &ModuleInfo) -> Answer {
         let differs = |offer: &dyn Fn(&str) -> Option<(u32, String)>| {
             let wanted = info.versions.iter().filter(|(symbol, _)| *symbol != LAYOUT);

@@ -7,13 +7,30 @@ use crate::observation::Unreadable;
 fn say(stderr: &str, lines: &[&str]) -> Refusal {
     let log = Ok(lines.iter().map(|line| (*line).to_owned()).collect());
     let others = ["ib_uverbs".to_owned()];
-    refusal(&Attempt { code: 1, stderr, log: &log, file: None, is_packed: false, others: &others })
+    refusal(&Attempt {
+        code: 1,
+        stderr,
+        log: &log,
+        file: None,
+        is_packed: false,
+        by_headers: false,
+        others: &others,
+    })
 }
 
 const EINVAL: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n";
 const ENOENT: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Unknown symbol in module, or \
     unknown parameter (see dmesg)\n";
 const EBUSY: &str = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy\n";
+
+#[test]
+fn the_symbol_that_the_kernel_refused_is_known() {
+    let symbol = |lines: &[&str]| say(EINVAL, lines).symbol;
+    let refused = "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client";
+    assert_eq!(symbol(&[refused]).as_deref(), Some("ib_register_peer_memory_client"));
+    assert_eq!(symbol(&["ib_uverbs: disagrees about version of symbol ib_register_client"]), None);
+    assert_eq!(symbol(&["nvidia_peermem: no symbol version for ib_register_peer_memory_client"]), None);
+}
 
 #[test]
 fn the_kernels_words_decide() {
@@ -118,12 +135,20 @@ fn silence_is_said_to_be_silence() {
         log: &Ok(vec![]),
         file: Some(&stub),
         is_packed: false,
+        by_headers: false,
         others: &[],
     });
     assert!(silent.verdict.contains("stub") && silent.verdict.contains("says nothing"), "{silent:?}");
     let deaf = Err(Unreadable { path: "/dev/kmsg".into(), why: "Operation not permitted".into() });
-    let unheard =
-        refusal(&Attempt { code: 1, stderr: EBUSY, log: &deaf, file: None, is_packed: false, others: &[] });
+    let unheard = refusal(&Attempt {
+        code: 1,
+        stderr: EBUSY,
+        log: &deaf,
+        file: None,
+        is_packed: false,
+        by_headers: false,
+        others: &[],
+    });
     assert!(unheard.transient && unheard.verdict.contains("cannot be read"), "{unheard:?}");
 }
 
@@ -131,7 +156,8 @@ fn silence_is_said_to_be_silence() {
 fn without_the_kernels_word_modprobes_and_the_file_decide() {
     let check = |code, stderr: &str, file, is_packed, words: &str, is_transient: bool| {
         let log = Ok(vec![]);
-        let refusal = refusal(&Attempt { code, stderr, log: &log, file, is_packed, others: &[] });
+        let refusal =
+            refusal(&Attempt { code, stderr, log: &log, file, is_packed, by_headers: false, others: &[] });
         assert!(refusal.verdict.contains(words), "{stderr}: {refusal:?}");
         assert_eq!(
             (refusal.transient, refusal.remedy.is_empty()),
@@ -187,6 +213,7 @@ fn a_refusal_is_one_line_with_what_to_do() {
         verdict: "it is a stub".to_owned(),
         remedy,
         transient: false,
+        symbol: None,
         lines: vec![],
     };
     assert_eq!(of(Some("EINVAL"), "build it").to_string(), "EINVAL: it is a stub; what to do: build it");
