@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::{
@@ -369,6 +369,27 @@ fn every_obstacle_is_a_refusal_with_its_reason() {
             assert!(words.contains(&kind.to_string()), "{words}");
         }
     }
+}
+
+/// As systemd's `StateDirectory=` shows a service its file systems.
+fn of_var_lib_only_its_own_directory_must_be_writable() {
+    if !can_mount() {
+        return;
+    }
+    let Some(place) = Place::new() else { return };
+    let own = place.node.path(WORKSHOP);
+    fs::create_dir(&own).expect("a directory");
+    let command = place.run("rebuild", &[]);
+    let mounts = r#"set -e; for at in "$1" "$2"; do mount --bind "$at" "$at"; done; mount -o remount,bind,ro "$1"; shift 2; exec "$@""#;
+    let mut alone = Command::new("unshare");
+    alone.args(["-m", "sh", "-c", mounts, "sh"]).args([own.parent().expect("a parent"), &own]);
+    alone.arg(command.get_program()).args(command.get_args());
+    alone
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", "/usr/bin:/bin");
+    let (ends, said) = refusal(&mut alone);
+    assert_eq!(ends, 0, "{said}");
+    assert!(place.is_installed());
 }
 
 fn a_build_that_comes_to_nothing_installs_nothing() {
@@ -1063,6 +1084,7 @@ fn main() -> ExitCode {
         every_layout_of_sources_and_headers_is_found,
         arm64_takes_its_own_directory,
         every_obstacle_is_a_refusal_with_its_reason,
+        of_var_lib_only_its_own_directory_must_be_writable,
         a_build_that_comes_to_nothing_installs_nothing,
         a_full_disk_is_a_refusal_or_leaves_nothing_behind,
         a_build_that_hangs_is_ended_with_all_its_processes,
