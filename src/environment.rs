@@ -2,7 +2,7 @@
 //! From argv and environment to one [`Verb`]: the mirrors `PEERMEM_GATE_<OPTION>` are derived from
 //! the options themselves, so none can be forgotten. Pure: it is given both.
 
-use crate::cli::{Cli, LoadArgs, Verb};
+use crate::cli::{Cli, LoadArgs, Verb, WaitArgs};
 use crate::hint::{self, Hint};
 use crate::text::escaped;
 use clap::builder::StyledStr;
@@ -114,6 +114,14 @@ pub fn load_args(variables: &Variables) -> Result<LoadArgs, Misuse> {
     match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
         _ => Err(misuse("no load")),
+    }
+}
+
+/// The options of `wait` from the environment only, for driver-manager's arguments are its own.
+pub fn wait_args(variables: &Variables) -> Result<WaitArgs, Misuse> {
+    match parse(&["peermem-gate".into(), "wait".into()], variables)?.verb {
+        Verb::Wait(args) => Ok(args),
+        _ => Err(misuse("no wait")),
     }
 }
 

@@ -9,13 +9,18 @@ use peermem_gate::act::termination_log::TerminationLog;
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Variables};
 use peermem_gate::probe::address_space;
-use peermem_gate::verb::{self, Start, Stop, doctor, shim};
+use peermem_gate::verb::{self, Start, Stop, doctor, driver_manager, shim};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// With less than this, memory runs out before the first line of the log.
 const LEAST_ADDRESS_SPACE: u64 = 4 << 20;
+
+type Run = fn(&[OsString], &Start) -> Result<Ending, Stop>;
+
+/// The programs of others that this one stands in front of, by the name that it is called by.
+const STAND_INS: [(&str, Run); 2] = [("modprobe", shim::run), (driver_manager::NAME, driver_manager::run)];
 
 fn main() -> ExitCode {
     if let Some(limit) = address_space::limit().filter(|limit| *limit < LEAST_ADDRESS_SPACE) {
@@ -35,13 +40,15 @@ fn main() -> ExitCode {
         return build::build_guard(&args[1..]).into();
     }
     let variables: Variables = std::env::vars_os().collect();
-    let is_shim = name == Some(OsStr::new("modprobe"));
-    let options: &[_] = if is_shim { &[] } else { &args };
+    let stand_in = STAND_INS.iter().find(|(stands_for, _)| name == Some(OsStr::new(stands_for)));
+    // Another program's options are not ours.
+    let options: &[_] = if stand_in.is_some() { &[] } else { &args };
     let asked = environment::termination_log(options, &variables);
     let last_words = LastWords { log: asked.and_then(TerminationLog::find) };
     end_panics_with(&last_words);
     let start = Start { variables: &variables, last_words: last_words.clone() };
-    let ending = if is_shim { shim::run(&args, &start) } else { run(&args, &start) };
+    let run = stand_in.map_or(run as Run, |(_, run)| *run);
+    let ending = run(&args, &start);
     ending.unwrap_or_else(|stop| stop.end(&last_words)).into()
 }
 

@@ -17,6 +17,7 @@ pub mod notify;
 pub mod order;
 pub mod output;
 mod process;
+pub mod rights;
 pub mod stand_in;
 mod stderr;
 pub mod subtask;

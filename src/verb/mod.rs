@@ -4,6 +4,7 @@
 mod attempt;
 mod check;
 pub mod doctor;
+pub mod driver_manager;
 mod expected;
 mod held;
 mod inspect;

@@ -34,13 +34,18 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
         tracing::warn!("open: the gate is disabled: {reason}");
         return open(args, start, &signals);
     }
+    until_ready(args, start, &signals)
+}
+
+/// Waits with a gate that is not disabled, a log that has begun, and these signals.
+pub(super) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
     let mut policy = Policy::of_wait(args)?;
     let deadline = policy.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| now() + timeout);
     let mut fresh = FRESH;
     loop {
         let may_outlive = !args.command.is_empty();
-        let terms = Terms { signals: &signals, limit: limit(&policy), keeps_stdout: false, may_outlive };
-        let work = |worker_pipe: &WorkerPipe| hold(args, policy.clone(), start, &signals, worker_pipe);
+        let terms = Terms { signals, limit: limit(&policy), keeps_stdout: false, may_outlive };
+        let work = |worker_pipe: &WorkerPipe| hold(args, policy.clone(), start, signals, worker_pipe);
         let (end, decided) = supervised_decision(terms, start, work)?;
         let proceeds = policy.proceed_on_timeout;
         match end {
@@ -51,12 +56,12 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
                 log_briefly(|| {
                     log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
                 });
-                return open(args, start, &signals);
+                return open(args, start, signals);
             }
             SupervisedEnd::Hung(hung) => return Ok(end_hung(start, &hung)),
         }
         let Some(age) = decided.map(|at| now().saturating_sub(at)).filter(|age| *age > fresh) else {
-            return open(args, start, &signals);
+            return open(args, start, signals);
         };
         log_briefly(|| tracing::warn!("the gate's answer is {} old: asking again", Seconds(age)));
         // On a node that is that slow, the next answer need not be as fresh.

@@ -2,7 +2,7 @@
 //! Where the system's modprobe is: the first that is not this program, in another root too.
 
 use super::step::{is_system, tried};
-use super::{Modprobe, PATIENCE, RMMOD};
+use super::{DRIVER_MANAGER, Modprobe, PATIENCE, RMMOD};
 use crate::act::exec::Unrunnable;
 use crate::act::executable::{self, NotExecutable};
 use crate::ending::Ending;
@@ -46,6 +46,11 @@ impl Modprobe {
     /// kmod's depmod, likewise.
     pub fn depmod(root: &Path, path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
         Self::named("depmod", root, path_variable, None)
+    }
+
+    /// The image's own driver-manager, likewise: the first in PATH that is not this program.
+    pub fn driver_manager(path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
+        Self::named(DRIVER_MANAGER, Path::new("/"), path_variable, None)
     }
 
     pub(super) fn named(
@@ -98,6 +103,9 @@ fn searched(name: &'static str, root: &Path, path_variable: &OsStr) -> Result<Pa
     let places = format!("PATH ({}) or in {DIRECTORIES}{below}", path_variable.to_string_lossy());
     let remedy = match name {
         "modprobe" => "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
+        DRIVER_MANAGER => {
+            "build this image FROM NVIDIA's k8s-driver-manager, and leave its own program in place"
+        }
         _ => "install kmod",
     };
     let (ending, message) = match (there_but, ourselves) {

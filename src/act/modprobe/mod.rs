@@ -2,6 +2,7 @@
 //! The system's modprobe, or rmmod: found, never ourselves, and run, in another root too.
 
 mod find;
+mod pass;
 pub(super) mod run;
 pub(super) mod step;
 
@@ -15,6 +16,8 @@ use std::time::Duration;
 use step::{become_below, is_system, tried};
 
 const RMMOD: &str = "rmmod";
+/// NVIDIA's k8s-driver-manager, `/usr/bin/driver-manager` in its image.
+pub const DRIVER_MANAGER: &str = "driver-manager";
 
 /// How long it may take to end after the signal.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program that this one stands in front of, run to its end with all that is ours: streams, environment, signals.
+
+use super::Modprobe;
+use super::run::code;
+use super::step::{STEP, TRIED};
+use crate::wake::Signals;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// How often the child is looked for where its end is no signal.
+const NAP: Duration = Duration::from_secs(1);
+
+impl Modprobe {
+    /// Runs it to its end, and hands it every signal that would end us. Its exit code as a shell shows it (126 and
+    /// 127 where it cannot be run), and the last of these signals.
+    ///
+    /// # Errors
+    /// As fork(2), execve(2) and wait(2).
+    pub fn pass(&self, args: &[OsString], signals: &Signals) -> io::Result<(u8, Option<u8>)> {
+        let mut step = Command::new(&self.step);
+        step.arg0(STEP).arg(self.name).arg(&self.root).arg(&self.path).args(args);
+        let mut child = step.env(TRIED, self.with_tried()).spawn()?;
+        let mut last = None;
+        loop {
+            while let Some(signal) = signals.take_one() {
+                last = Some(signal);
+                hand_on(&child, signal);
+            }
+            if let Some(status) = child.try_wait()? {
+                return Ok((code(Some(status)), last));
+            }
+            signals.wait(NAP);
+        }
+    }
+}
+
+/// A child that has not been waited for still has its pid.
+fn hand_on(child: &Child, signal: u8) {
+    if let (Ok(pid), Ok(signal)) = (child.id().try_into(), Signal::try_from(i32::from(signal))) {
+        let _ = kill(Pid::from_raw(pid), signal);
+    }
+}
