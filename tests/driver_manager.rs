@@ -80,6 +80,23 @@ fn driver_manager_waits_for_mofed_after_it_has_uninstalled_the_driver() {
     assert_eq!(place.calls(), [[original.as_str(), "uninstall_driver"]]);
 }
 
+fn options_before_uninstall_driver_are_no_way_around_the_wait() {
+    let place = Place::new(Node::ready().without_marker());
+    let arguments = ["--node-name", "gpu-1", "uninstall_driver"];
+    let mut command = place.driver_manager(&arguments);
+    assert_eq!(code(output(command.env("PEERMEM_GATE_TIMEOUT", "300ms")).status), 124);
+    assert_eq!(place.calls()[0][1..], arguments);
+}
+
+fn the_build_of_an_image_can_ask_which_driver_manager_its_path_finds() {
+    let place = Place::new(Node::ready());
+    let ran = output(&mut place.driver_manager(&["peermem-gate"]));
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert_eq!(code(ran.status), 0, "{said}");
+    assert!(said.contains(&format!("in front of {}", place.bin.join("driver-manager").display())), "{said}");
+    assert!(place.calls().is_empty());
+}
+
 fn driver_manager_opens_at_once_where_the_gate_does_not_apply() {
     let place = Place::new(Node::ready().without_marker().without_nic());
     assert_eq!(code(output(&mut place.driver_manager(UNINSTALL)).status), 0);
@@ -97,7 +114,7 @@ fn other_commands_of_driver_manager_are_handed_over_untouched() {
     for (arguments, does, status) in [
         (&["preflight_check"][..], "exit 0", 0),
         (&["preflight_check"], "exit 9", 9),
-        (&["help", "uninstall_driver"], "exit 0", 0),
+        (&["help", "preflight_check"], "exit 0", 0),
         (&["--version"], "kill -TERM $$", 143),
         (&[], "echo usage; exit 1", 1),
     ] {
@@ -222,6 +239,8 @@ fn mask(status: &str, name: &str) -> u64 {
 fn main() -> ExitCode {
     suite![
         driver_manager_waits_for_mofed_after_it_has_uninstalled_the_driver,
+        options_before_uninstall_driver_are_no_way_around_the_wait,
+        the_build_of_an_image_can_ask_which_driver_manager_its_path_finds,
         driver_manager_opens_at_once_where_the_gate_does_not_apply,
         other_commands_of_driver_manager_are_handed_over_untouched,
         driver_manager_that_fails_ends_as_it_ends_and_nothing_waits,

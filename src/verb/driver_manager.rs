@@ -6,19 +6,27 @@
 
 use super::looking::signals;
 use super::{Start, Stop, wait};
+use crate::VERSION;
 use crate::act::modprobe::{DRIVER_MANAGER, Modprobe};
-use crate::act::{log, rights};
-use crate::cli::LogArgs;
+use crate::act::{self, log, rights};
+use crate::cli::{LogArgs, WaitArgs};
 use crate::ending::Ending;
-use crate::environment::{self, value_of};
+use crate::environment::{self, HOST_MOFED, value_of};
 use anyhow::Context;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// The name that this program is called by.
 pub const NAME: &str = DRIVER_MANAGER;
 
 /// The command that the driver's container comes after.
 const UNINSTALL: &str = "uninstall_driver";
+
+/// An argument that no driver-manager knows: the build of an image asks by it which program its PATH finds.
+const QUESTION: &str = "peermem-gate";
+
+/// Where the operator's DaemonSets mount the host's root.
+const HOST: &str = "/host";
 
 /// Runs the original driver-manager, and then waits if that uninstalled the driver.
 ///
@@ -28,6 +36,9 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     let original = Modprobe::driver_manager(value_of(start.variables, "PATH"))?;
     let arguments = words.get(1..).unwrap_or_default();
     let become_it = || Err(original.become_it(OsStr::new(NAME), arguments).into());
+    if arguments == [QUESTION] {
+        return answer(&original);
+    }
     if !uninstalls(arguments) {
         return become_it();
     }
@@ -37,7 +48,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
         return become_it();
     }
     // A variable that is refused should not cost an eviction.
-    let args = environment::wait_args(start.variables)?;
+    let args = with_hosts_root(environment::wait_args(start.variables)?, start);
     let signals = signals()?;
     log::start(&args.log);
     let (code, signal) = original.pass(arguments, &signals).context("driver-manager cannot be run")?;
@@ -54,8 +65,22 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     wait::until_ready(&args, start, &signals)
 }
 
-/// Whether this call is the one before the driver's container. Its settings come by environment alone.
+/// Whether this call is the one before the driver's container. Options of driver-manager may stand before the word.
 fn uninstalls(arguments: &[OsString]) -> bool {
-    let is_option = |word: &&OsString| word.as_encoded_bytes().starts_with(b"-");
-    arguments.iter().find(|word| !is_option(word)).is_some_and(|word| word == UNINSTALL)
+    arguments.iter().any(|word| word == UNINSTALL)
+}
+
+/// The answer for the build of an image: it is this program that the name finds, and what it stands in front of.
+fn answer(original: &Modprobe) -> Result<Ending, Stop> {
+    act::answer(&format!("peermem-gate {VERSION}, in front of {}\n", original.path().display()))?;
+    Ok(Ending::Opened)
+}
+
+/// A MOFED of the host's has its headers there, and only the host's root shows them.
+fn with_hosts_root(mut args: WaitArgs, start: &Start) -> WaitArgs {
+    let is_host = value_of(start.variables, HOST_MOFED).is_some_and(|value| value == "true");
+    if is_host && args.look.root.is_none() && Path::new(HOST).join("proc/modules").exists() {
+        args.look.root = Some(HOST.into());
+    }
+    args
 }
