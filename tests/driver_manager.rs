@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use support::{GATE, Gate, Node, code, gate_by, output, skip, suite, until};
 
-/// What every DaemonSet of the GPU Operator asks for.
+/// What every `DaemonSet` of the GPU Operator asks for.
 const UNINSTALL: &[&str] = &["uninstall_driver"];
 
 const ORIGINAL: &str = r#"#!/bin/bash

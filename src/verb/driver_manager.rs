@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Called as `driver-manager`: runs the image's own k8s-driver-manager, and after `uninstall_driver` waits for MOFED.
 //!
-//! The GPU Operator's DaemonSets run `driver-manager uninstall_driver` as init container before every driver
+//! The GPU Operator's `DaemonSets` run `driver-manager uninstall_driver` as init container before every driver
 //! container, found by PATH (k8s-driver-manager 0.12, gpu-operator v25.3 to v26.7).
 
 use super::looking::signals;
@@ -25,7 +25,7 @@ const UNINSTALL: &str = "uninstall_driver";
 /// An argument that no driver-manager knows: the build of an image asks by it which program its PATH finds.
 const QUESTION: &str = "peermem-gate";
 
-/// Where the operator's DaemonSets mount the host's root.
+/// Where the operator's `DaemonSets` mount the host's root.
 const HOST: &str = "/host";
 
 /// Runs the original driver-manager, and then waits if that uninstalled the driver.
