@@ -174,6 +174,37 @@ fn headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack() {
     assert!(headers["remedy"].as_str().is_some_and(|remedy| remedy.contains("linux-headers")), "{headers:#}");
 }
 
+/// A remedy names what is possible on this node, and `--undo` where our own file is what is wrong.
+fn a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong() {
+    let Some(place) = Place::new() else { return };
+    let check = || {
+        let mut check = place.node.check();
+        check.args(["--peermem", "--format", "json"]);
+        let report: Value = serde_json::from_slice(&output(&mut check).stdout).expect("a report");
+        let conditions = report["conditions"].as_array().expect("conditions");
+        let peermem = conditions.iter().find(|c| c["type"] == "PeermemUsable").expect("one");
+        peermem["remedy"].as_str().expect("a remedy").to_owned()
+    };
+    let remedy = check();
+    assert!(remedy.starts_with("Rebuild only nvidia-peermem.ko") && !remedy.contains("--undo"), "{remedy}");
+    let sources = place.node.path(SOURCES);
+    fs::rename(&sources, place.node.path("sources")).expect("renamed");
+    let remedy = check();
+    assert!(!remedy.contains("peermem-gate rebuild"), "there are no sources: {remedy}");
+    fs::rename(place.node.path("sources"), sources).expect("renamed");
+    // The files of a rebuild that lacks room, or tools, can be had.
+    place.node.rename("usr/bin/gcc", "gcc");
+    let remedy = check();
+    assert!(remedy.starts_with("If `peermem-gate rebuild --dry-run` finds all"), "{remedy}");
+    place.node.rename("gcc", "usr/bin/gcc");
+
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 0, "{said}");
+    place.mofed_is("old", 2);
+    let remedy = check();
+    assert!(remedy.contains("`peermem-gate rebuild") && remedy.contains("--undo`"), "{remedy}");
+}
+
 /// Headers of another MOFED than the live one, whose own file cannot be seen: only the kernel can tell, and is asked
 /// once. (The kernel's part is in tests/vm/scenarios/rebuild.)
 fn what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_right_headers_come() {
@@ -1081,6 +1112,7 @@ fn main() -> ExitCode {
         the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
         headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack,
         what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_right_headers_come,
+        a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong,
         every_layout_of_sources_and_headers_is_found,
         arm64_takes_its_own_directory,
         every_obstacle_is_a_refusal_with_its_reason,

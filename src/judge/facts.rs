@@ -49,6 +49,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::BUILT_BY_TOOLKIT, toolkit_build(seen))
         .with(fact::STATE_FILE, may_skip(expected, seen, has_driver_state(&seen.driver_state)))
         .with(fact::REBUILD_POSSIBLE, may_rebuild(seen))
+        .with(fact::OWN_FILE, Some(is_own_file(seen)))
         .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
         .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
         .with(fact::KERNEL_STACK, Some(is_in_box(expected, seen)))
@@ -139,6 +140,16 @@ fn may_rebuild(seen: &Observation) -> Option<bool> {
     let is_live = seen.modules.proc.as_ref().ok().map(|proc| proc.named("nvidia").next().is_some());
     let may = is_live != Some(false) && toolkit_build(seen) != Some(true);
     (!may).then_some(false)
+}
+
+fn is_own_file(seen: &Observation) -> bool {
+    let Some(peermem) = &seen.peermem else { return false };
+    match &peermem.file {
+        ModuleFile::Read { info, .. } => {
+            info.build_id.as_ref().is_some_and(|id| peermem.rebuilt.contains(id))
+        }
+        _ => false,
+    }
 }
 
 /// The option that names the driver's root, where it is not `/`.

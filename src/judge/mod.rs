@@ -81,6 +81,20 @@ fn needed(expected: &Expectations, mut condition: Condition) -> Condition {
     if is_default { condition } else { condition.needed_by(by) }
 }
 
+/// The verdict with remedies by somebody who knows whether `rebuild` is possible on this node.
+#[must_use]
+pub fn knowing_rebuild(
+    verdict: Verdict,
+    expected: &Expectations,
+    seen: &Observation,
+    is_possible: bool,
+) -> Verdict {
+    let Some(condition) = verdict.get(ConditionType::PeermemUsable) else { return verdict };
+    let mut condition = condition.clone();
+    condition.remedy = Some(remedies::of_file(&condition, expected, seen, is_possible));
+    verdict.replacing(condition)
+}
+
 /// The next build of a driver container, with a remedy where a build is needed and none would come.
 #[must_use]
 pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {

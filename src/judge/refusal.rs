@@ -62,8 +62,9 @@ pub struct Refusal {
     pub lines: Vec<String>,
 }
 
-const REBUILD: &str = "build the driver again against this MOFED: remove /run/nvidia/nvidia-driver.state on the node if it \
-    exists, then delete the driver pod (a restart of its container keeps the bad module)";
+const REBUILD: &str = "run `peermem-gate rebuild`, which builds it again or says why not; or build the driver again against \
+    this MOFED: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod (a restart of \
+    its container keeps the bad module)";
 const RELEASE: &str = "build the driver for the running kernel: remove /run/nvidia/nvidia-driver.state on the node if it \
     exists, then delete the driver pod; or use the image for it";
 const PARAMETER: &str = "correct it (GPU Operator: the ConfigMap that driver.kernelModuleConfig names), then remove \

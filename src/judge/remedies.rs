@@ -7,7 +7,8 @@ use crate::condition::{Consequence, Reason as R, Status};
 use crate::node::Expectations;
 use crate::observation::Observation;
 use crate::remedy::fact::{
-    CUT_OFF, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, WITHOUT_PEER_MEMORY,
+    CUT_OFF, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, REBUILD_POSSIBLE,
+    WITHOUT_PEER_MEMORY,
 };
 use crate::remedy::text::BUILD_ON_THIS_NODE;
 use crate::remedy::{
@@ -79,6 +80,17 @@ fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
         }
         Consequence::Passes | Consequence::Exempts => None,
     }
+}
+
+/// The remedy for the module file, where it is known whether a rebuild is possible.
+pub(super) fn of_file(
+    condition: &Condition,
+    expected: &Expectations,
+    seen: &Observation,
+    is_possible: bool,
+) -> String {
+    let facts = facts(expected, seen).with(REBUILD_POSSIBLE, Some(is_possible));
+    facts.choose(remedy::of(condition.reason)).join(" ")
 }
 
 /// How to get a build of the driver on this node.

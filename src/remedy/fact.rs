@@ -30,6 +30,8 @@ pub const STATE_FILE: Fact =
     Fact::new("If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)");
 /// A rebuild of nvidia-peermem alone cures it, and everything that it takes is here.
 pub const REBUILD_POSSIBLE: Fact = Fact::new("If `peermem-gate rebuild --dry-run` finds all that it needs");
+/// The file that modprobe takes is one that `rebuild` installed.
+pub const OWN_FILE: Fact = Fact::new("If peermem-gate built the file");
 /// The driver's modules come with its image.
 pub const PRECOMPILED_DRIVER: Fact = Fact::new("If the driver image is precompiled");
 /// The host provides MOFED.

@@ -2,6 +2,7 @@
 //! `check`: one look, one verdict, no waiting.
 
 use super::one_look::{one_look, unknown};
+use super::rebuilder::knowing_rebuild;
 use super::{Start, Stop, expected, root};
 use crate::act;
 use crate::cli::{AnswerFormat, CheckArgs};
@@ -33,7 +34,7 @@ fn look(args: &CheckArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     let node = expected::node(&args.node, &root, peermem, start.variables)?;
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
-    let verdict = judge(&node.expected, &seen);
+    let verdict = knowing_rebuild(&node, &seen, judge(&node.expected, &seen));
     // Who does not ask for the module file does not ask for its build.
     let next_build = next_build(&node.expected, &seen).filter(|_| args.look.peermem);
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall())

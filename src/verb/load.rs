@@ -6,7 +6,7 @@ use super::held::{Held, Hold};
 use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
 };
-use super::rebuilder::{RebuildEnd, Rebuilder};
+use super::rebuilder::{RebuildEnd, Rebuilder, knowing_rebuild};
 use super::slow_command::SlowCommandWatch;
 use super::{Start, Stop};
 use crate::act::WorkerPipe;
@@ -198,6 +198,9 @@ impl LoadRequest<'_> {
     pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> LoadEnd {
         let mut held = Held::new(asked, signals);
         held.gate.cure(self.rebuilder.mode != Rebuild::Off);
+        if self.rebuilder.mode == Rebuild::Off {
+            held.watch.refine_by(knowing_rebuild);
+        }
         if let Some(sentence) = self.hopeless(&mut held) {
             return refused(&sentence, None, last_words);
         }

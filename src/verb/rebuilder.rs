@@ -16,17 +16,17 @@ use crate::environment::{Variables, value_of};
 use crate::files::read::record;
 use crate::files::root::resolve;
 use crate::gate::Gate;
-use crate::judge::judge;
+use crate::judge::{self, judge};
 use crate::look::Look;
 use crate::module_file::build_id_of_file;
 use crate::module_file::{NotAModule, inspect};
-use crate::node::{Places, below};
+use crate::node::{Node, Places, below};
 use crate::observation::{ModuleFile, ModuleInfo, Observation};
 use crate::probe;
 use crate::rebuild::record::FailedBuild;
 use crate::rebuild::{
     Builder, Conclusion, Confirmed, FailedEnd, JudgedModule, Kind, Material, Obstacle, Pair, Plan, ended,
-    plan, recipe,
+    is_all_that_is_missing, plan, recipe,
 };
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
@@ -47,6 +47,18 @@ pub fn possible(places: &Places, seen: &Observation, verdict: &Verdict) -> Resul
     let plan = plan(None, verdict, seen, &material(places, seen))?;
     let on_host = plan.driver_root.strip_prefix(&places.root).unwrap_or(&plan.driver_root);
     Ok(Path::new("/").join(on_host))
+}
+
+/// The verdict with a remedy that knows whether a rebuild is possible here, where it is the cure. What a person can
+/// remove on the way leaves the question to `rebuild --dry-run`.
+pub(super) fn knowing_rebuild(node: &Node, seen: &Observation, verdict: Verdict) -> Verdict {
+    if !is_all_that_is_missing(&verdict) {
+        return verdict;
+    }
+    match possible(&node.places, seen, &verdict) {
+        Err(obstacle) if obstacle.kind.is_removable() => verdict,
+        possible => judge::knowing_rebuild(verdict, &node.expected, seen, possible.is_ok()),
+    }
 }
 
 fn material(places: &Places, seen: &Observation) -> Material {

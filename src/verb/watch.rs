@@ -41,7 +41,12 @@ pub(super) struct Watch<'a> {
     deadline: Option<BootTime>,
     /// A whole look is broken off when MOFED begins to swap: `nvidia_peermem` has to go first.
     is_alert: bool,
+    /// Adds what the judge does not know to a verdict.
+    refines: Option<Refine>,
 }
+
+/// A verdict on this node, with more in it.
+pub(super) type Refine = fn(&Node, &Observation, Verdict) -> Verdict;
 
 impl<'a> Watch<'a> {
     pub(super) fn new(node: &'a Node, signals: &'a Signals) -> Self {
@@ -63,6 +68,7 @@ impl<'a> Watch<'a> {
             was_marked: false,
             deadline: None,
             is_alert: false,
+            refines: None,
         }
     }
 
@@ -84,6 +90,11 @@ impl<'a> Watch<'a> {
     /// From now on no look outlasts the beginning of a swap.
     pub(super) fn be_alert(&mut self) {
         self.is_alert = true;
+    }
+
+    /// From now on each verdict is refined by this.
+    pub(super) fn refine_by(&mut self, refine: Refine) {
+        self.refines = Some(refine);
     }
 
     /// Headers that come by a mount cause a mount event; those that come as files are watched once nothing else is
@@ -134,6 +145,10 @@ impl<'a> Watch<'a> {
         self.in_transit = in_transit(&node.expected, &seen).then_some(since);
         self.was_marked |= matches!(seen.marker, Marker::Present(_));
         let verdict = judge(&node.expected, &seen);
+        let verdict = match self.refines {
+            Some(refine) => refine(node, &seen, verdict),
+            None => verdict,
+        };
         let next_build = next_build(&node.expected, &seen);
         let look = Look { verdict, identity: seen.identity(), next_build };
         self.seen = Some(seen);
