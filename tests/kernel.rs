@@ -1006,8 +1006,13 @@ fn nvidia_peermem_is_rebuilt_and_live() {
         assert!(run.only("file").contains("/updates/nvidia-peermem.ko"), "{}", run.only("file"));
         assert_eq!(run.only("ended-build"), "0", "nothing was installed");
         run.loading("swap").ended(0, "live").said("nothing is installed").said("is installed and usable");
+        run.loading("wrong")
+            .ended(3, "absent")
+            .said("is installed and usable")
+            .said("disagrees about version of symbol ib_register_peer_memory_client");
+        assert!(run.only("again").starts_with("SymversUnusable"), "{}", run.only("again"));
         assert_eq!(run.only("kept"), "live");
-        assert_eq!(run.only("healed"), "live \"installed\":1");
+        assert_eq!(run.only("healed"), "live \"installed\":2");
     });
 }
 
