@@ -2,8 +2,8 @@
 //! Where nvidia-peermem is rebuilt, `var/lib/peermem-gate` below the driver's root, and where it is installed.
 //!
 //! A build has a directory of its own, which is gone afterwards; what a killed one left is removed by the next. The
-//! record is on the disk before the module, and the module is whole there before it has its name. One rebuild works at
-//! a time, by a lock that ends with its holder, and that only its owner can take.
+//! record is on the disk before the module, and the module is whole there before it has its name. One rebuild works
+//! at a time, by a lock that ends with its holder, and that only its owner can take.
 
 use super::directory::fd_path;
 use crate::clock::now;
@@ -31,7 +31,7 @@ use std::time::Duration;
 const BUILDS: &str = "build-";
 /// Nobody else can open it, and so nobody else can hold its lock.
 const LOCK: &str = "lock";
-/// What others must not have: to write into the directory, and anything with the lock.
+/// Others must not write into the directory, and have no right to the lock at all.
 const OTHERS_OF_DIRECTORY: u32 = 0o022;
 const OTHERS_OF_LOCK: u32 = 0o077;
 /// A Module.symvers, the sources, and each of them, are far smaller.
@@ -556,7 +556,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         assert_eq!(foreign(root.path(), RELEASE), Some(unreadable), "another builder's has no mark");
         install(&root, 2).unwrap();
-        assert_eq!(recorded(&root), ["02".repeat(20)], "a damaged record is written anew");
+        assert_eq!(recorded(&root), ["02".repeat(20)], "a damaged record is replaced");
     }
 
     #[test]
@@ -569,7 +569,7 @@ mod tests {
         let lock = place.join(LOCK);
         assert_eq!(lock.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(exposed(root.path()), None);
-        // Whoever can open the directory can lock that, and it holds up nobody.
+        // Every process that can open the directory can lock that, which delays no rebuild.
         let directory = File::open(&place).unwrap();
         let _lock = Flock::lock(directory, FlockArg::LockExclusiveNonblock).unwrap();
         assert!(BuildDir::open(root.path()).is_ok());

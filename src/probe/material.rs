@@ -189,7 +189,7 @@ fn program(root: &Path, name: &OsStr) -> Option<PathBuf> {
     Some(Path::new("/").join(directory).join(name))
 }
 
-/// How often the kernel has killed a process for want of memory, anywhere on the node (since Linux 4.13).
+/// How many processes of the node the kernel has killed because memory was short (since Linux 4.13).
 #[must_use]
 pub fn memory_kills(proc: &Path) -> Option<u64> {
     let text = whole(&proc.join("vmstat"), SOURCE).ok()?;

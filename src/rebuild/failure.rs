@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A build that failed: the line that says why, and whether its cause passes by itself.
 //!
-//! A verdict is final until MOFED, nvidia or the kernel is another. So only the build's own end is one: a process that
-//! was killed, a full disk and a shortage of memory say nothing about the sources. The mechanism is asked first; a
-//! compiler that was killed below `make` leaves nothing but words, and the C locale makes these stable.
+//! A verdict is final until MOFED, nvidia or the kernel is another. So only the build's own end is one: a process
+//! that was killed, a full disk and a shortage of memory say nothing about the sources. The mechanism is asked first;
+//! a compiler that was killed below `make` leaves nothing but words, and the C locale makes these stable.
 
 use super::ROOM;
 use crate::text::escaped;
 
-/// What a line that says why contains, in any case; the earlier, the better it says it.
+/// Words of a line that says why, in any case; the earlier, the better it says it.
 const ERRORS: [&str; 4] = ["error:", ": not found", "*** ", "error "];
 
 /// The words for a cause that passes, as gcc, make, sh and the C library say them.
@@ -37,16 +37,16 @@ const SIGNALS: [(u8, &str); 8] = [
     (15, "SIGTERM"),
 ];
 
-/// What is known about a build that failed.
+/// The known facts about a build that failed.
 #[derive(Clone, Copy, Debug)]
 pub struct FailedEnd<'a> {
     /// Its exit code, as a shell shows it: above 128 a signal ended it.
     pub code: u8,
-    /// What it said.
+    /// Its last lines.
     pub lines: &'a [String],
     /// Free bytes where it was built, afterwards.
     pub free: Option<u64>,
-    /// The kernel killed a process for want of memory meanwhile, its own or another.
+    /// Memory was so short meanwhile that the kernel killed a process, of the build or another.
     pub was_short_of_memory: bool,
 }
 
@@ -71,7 +71,7 @@ impl FailedEnd<'_> {
     #[must_use]
     pub fn line(&self) -> &str {
         let first = |words: &&str| self.lines.iter().find(|line| line.to_ascii_lowercase().contains(*words));
-        ERRORS.iter().find_map(|words| first(&words)).or(self.lines.last()).map_or("", String::as_str)
+        ERRORS.iter().find_map(first).or(self.lines.last()).map_or("", String::as_str)
     }
 
     /// How it ended, in a sentence without its subject.
@@ -108,7 +108,7 @@ mod tests {
         FailedEnd { code, lines, free: None, was_short_of_memory: false }
     }
 
-    /// What gcc, make, modpost and sh print when they fail.
+    /// As gcc, make, modpost and sh print it when they fail.
     #[test]
     fn the_first_error_says_why_a_build_failed() {
         for (text, expected) in [

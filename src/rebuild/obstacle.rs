@@ -64,7 +64,7 @@ kinds! {
     Unwritable: "The build's or the module's directory is not writable.",
         "make the driver's root writable for this process";
     Exposed: "Others than root can write to /var/lib/peermem-gate, or hold its lock.",
-        "look for whoever made it so, then remove /var/lib/peermem-gate in the driver's root: a rebuild makes it again";
+        "find out what changed it, then remove /var/lib/peermem-gate in the driver's root: a rebuild makes it again";
     NoRoom: "There is not enough room for the build.",
         "make 64 MiB of room in the driver's root";
     ForeignFile: "updates/nvidia-peermem.ko exists, but peermem-gate did not install it.",
@@ -76,7 +76,7 @@ kinds! {
 }
 
 impl Kind {
-    /// It goes by itself, so a process that stays tries again.
+    /// Passes by itself, so a process that stays tries again.
     #[must_use]
     pub fn passes(self) -> bool {
         matches!(self, Self::NotReady | Self::NoRoom | Self::Busy)

@@ -276,7 +276,7 @@ impl LoadRequest<'_> {
         (!is_done).then(|| format!("give up: {why}; what to do: {remedy}"))
     }
 
-    /// Rebuilds nvidia-peermem.ko. A sentence when that came to nothing and is worth another attempt.
+    /// Rebuilds nvidia-peermem.ko. A sentence when that failed and is worth another attempt.
     fn heal(&self, held: &mut Held, last_words: &LastWords) -> ControlFlow<LoadEnd, Option<String>> {
         let mut rebuilder = self.rebuilder.clone();
         rebuilder.deadline = held.gate.deadline();

@@ -86,9 +86,9 @@ pub(super) enum RebuildEnd {
     Refused(Obstacle),
     /// For good, as long as MOFED, nvidia and the kernel are the same.
     Failed(String),
-    /// It had all of the time that a build may take.
+    /// The build had all of its time.
     TimedOut(String),
-    /// It failed for a cause that passes: worth another attempt.
+    /// A failure whose cause passes: worth another attempt.
     Passing(String),
     /// The deadline of all came before its end.
     Deadline(String),
