@@ -495,9 +495,30 @@ pub struct Peermem {
     /// A symbol and its CRC that the kernel refused while the same modules were live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<(String, u32)>,
+    /// Further files of the module, where the one that modprobe would take is ours: it may stand before a better one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub theirs: Vec<OtherFile>,
     /// The build id of the `nvidia_peermem` that is loaded, where `rebuild` installed any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
+}
+
+/// A file of the module that modprobe leaves alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OtherFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its own data.
+    pub info: Box<ModuleInfo>,
+}
+
+impl Peermem {
+    /// The file that modprobe would take is one that we rebuilt.
+    #[must_use]
+    pub fn is_rebuilt(&self) -> bool {
+        let ModuleFile::Read { info, .. } = &self.file else { return false };
+        info.build_id.as_ref().is_some_and(|id| self.rebuilt.contains(id))
+    }
 }
 
 /// The CRCs that a live module offers for its symbols.

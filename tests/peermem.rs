@@ -78,6 +78,7 @@ impl Case {
             signatures: Signatures::default(),
             rebuilt: Vec::new(),
             refused: None,
+            theirs: Vec::new(),
             loaded: None,
         };
         let symvers = Symvers::WithPeerMemory;

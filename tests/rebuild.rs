@@ -10,7 +10,7 @@ mod support;
 use nix::sys::signal::Signal;
 use peermem_gate::module_file;
 use peermem_gate::rebuild::Kind;
-use place::{CONFTEST, Place, SOURCES, TARGET, WORKSHOP};
+use place::{CONFTEST, DKMS, PREFERENCE, Place, SOURCES, TARGET, WORKSHOP};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -76,6 +76,90 @@ fn a_stub_is_planned_rebuilt_used_and_undone() {
     let (ends, said) = place.rebuild(&["--undo"]);
     assert!(ends == 0 && said.contains("nothing to remove"), "{said}");
     assert_eq!(place.called().iter().filter(|call| call.starts_with("depmod")).count(), 2);
+}
+
+fn ours_is_taken_where_dkms_has_a_file_of_its_own() {
+    let Some(place) = Place::new() else { return };
+    place.dkms_has("stub");
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 0, "{said}");
+    let listed =
+        || fs::read_to_string(place.node.path(&format!("lib/modules/{KERNEL}/modules.dep"))).unwrap();
+    assert!(listed().contains("updates/nvidia-peermem.ko:"), "{}", listed());
+    let (ends, said) = place.rebuild(&["--undo"]);
+    assert!(ends == 0 && !place.is_installed() && !place.node.path(PREFERENCE).exists(), "{said}");
+    assert!(listed().contains("updates/dkms/nvidia-peermem.ko:"), "{}", listed());
+}
+
+/// Somebody else's line goes before ours: modprobe says so, and no success is told.
+fn a_file_that_modprobe_would_not_take_is_taken_away() {
+    let Some(place) = Place::new() else { return };
+    let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).unwrap();
+    let theirs =
+        modprobe.replace("/lib/modules/6.1.0-56-amd64/$file", &format!("/{VIDEO}/nvidia-peermem.ko"));
+    support::write_program(&place.node.path("bin/modprobe"), theirs);
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends == 125 && said.contains("modprobe would still load"), "{said}");
+    assert!(said.contains("remove other lines `override nvidia-peermem`"), "{said}");
+    assert!(!place.is_installed() && !place.node.path(PREFERENCE).exists());
+}
+
+/// MOFED is rolled back, and DKMS has what fits it.
+fn rolled_back(place: &Place) {
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!(ends, 0, "{said}");
+    place.mofed_is("old", 2);
+}
+
+fn what_was_rebuilt_makes_room_for_a_usable_file_of_the_drivers() {
+    for verb in ["load", "keep", "rebuild"] {
+        let Some(place) = Place::new() else { return };
+        rolled_back(&place);
+        place.dkms_has("old");
+        let (ends, said) = place.rebuild(&["--dry-run"]);
+        assert!(
+            ends == 0 && said.contains("remove: /lib/modules") && said.contains("updates/dkms"),
+            "{said}"
+        );
+        let report = support::Report::of(place.node.check().args(["--peermem", "--format", "json"]));
+        assert_eq!(report.reason("PeermemUsable"), "SymbolVersionMismatch", "{}", report.json);
+        let said = report.json.to_string();
+        let words =
+            ["peermem-gate rebuilt it, and", "would load in its place", "peermem-gate rebuild --undo"];
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        let loads = |place: &Place| place.called().iter().any(|call| call.contains("load updates/dkms/"));
+        match verb {
+            "keep" => {
+                let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
+                until("it loads", || loads(&place));
+                keep.process().signal(Signal::SIGTERM);
+                assert_eq!(keep.ended(), 0);
+            }
+            "load" => {
+                let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto"]));
+                assert!(ends == 0 && loads(&place), "{said}");
+            }
+            _ => {
+                let (ends, said) = place.rebuild(&[]);
+                assert!(ends == 0 && said.contains("which was rebuilt for another MOFED"), "{said}");
+            }
+        }
+        assert_eq!(place.makes(), 1, "{verb}: nothing is built");
+        place.node.remove(DKMS);
+        fs::remove_dir(place.node.path(DKMS).parent().unwrap()).unwrap();
+        place.assert_clean();
+    }
+}
+
+fn where_the_drivers_own_file_does_not_load_either_ours_is_rebuilt_anew() {
+    let Some(place) = Place::new() else { return };
+    place.dkms_has("stub");
+    rolled_back(&place);
+    let (ends, said) = refusal(&mut place.run("load", &["--rebuild", "auto"]));
+    assert_eq!((ends, place.makes()), (0, 2), "{said}");
+    assert!(place.called().iter().any(|call| call.contains("load updates/nvidia-peermem.ko")));
+    let made = fs::read(place.node.path("made/0x3016e014.ko")).expect("a module");
+    assert_eq!(fs::read(place.node.path(TARGET)).expect("it is there"), made);
 }
 
 fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
@@ -1119,6 +1203,10 @@ MODPROBE
 fn main() -> ExitCode {
     suite![
         a_stub_is_planned_rebuilt_used_and_undone,
+        ours_is_taken_where_dkms_has_a_file_of_its_own,
+        a_file_that_modprobe_would_not_take_is_taken_away,
+        what_was_rebuilt_makes_room_for_a_usable_file_of_the_drivers,
+        where_the_drivers_own_file_does_not_load_either_ours_is_rebuilt_anew,
         the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more,
         the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
         headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack,

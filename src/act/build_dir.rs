@@ -12,7 +12,7 @@ use crate::files::root::resolve;
 use crate::module_file::{build_id_of_file, is_rebuilt};
 use crate::node::below;
 use crate::rebuild::record::{FailedBuild, Installed, PLACE, RecordFile, RefusedVersion};
-use crate::rebuild::{Plan, recipe, target};
+use crate::rebuild::{Plan, preference, recipe, target};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, lstat, mkdirat};
@@ -167,15 +167,14 @@ pub fn shown() -> PathBuf {
 /// Why nothing could be written below the driver's root; nothing is made.
 #[must_use]
 pub fn unwritable(root: &Path, release: &str) -> Option<String> {
-    let builds = below(root, Path::new(PLACE));
+    let is_there = |path: &Path| resolve(root, &below(root, path)).is_ok_and(|real| real.is_dir());
     // A root may be read-only but for this directory, which was mounted.
-    let builds = if resolve(root, &builds).is_ok_and(|real| real.is_dir()) {
-        builds
-    } else {
-        below(root, Path::new("/var/lib"))
-    };
-    let places = [builds, below(root, &Path::new("/lib/modules").join(release))];
-    places.into_iter().find_map(|path| {
+    let builds = if is_there(Path::new(PLACE)) { PLACE } else { "/var/lib" };
+    let depmod = Path::new(preference::DEPMOD).ancestors().find(|path| is_there(path));
+    let modules = Path::new("/lib/modules").join(release);
+    let places = [Path::new(builds), &modules, depmod.unwrap_or(Path::new("/"))];
+    places.into_iter().find_map(|place| {
+        let path = below(root, place);
         let real = match resolve(root, &path) {
             Ok(real) => real,
             Err(error) => return Some(format!("{}: {}", path.display(), crate::errno::words(&error))),
@@ -297,6 +296,8 @@ impl BuildDir {
             fsync(&file)?;
             // First the record: a file without one would be somebody else's forever.
             self.remember(release, &ours)?;
+            // Without the module, depmod passes it over.
+            self.prefer(release)?;
             renameat(&directory, unfinished.as_str(), &directory, recipe::MODULE)?;
             flush(&directory);
             Ok(())
@@ -304,6 +305,33 @@ impl BuildDir {
         put().inspect_err(|_| {
             let _ = unlinkat(&directory, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
         })
+    }
+
+    /// Makes depmod take our file.
+    fn prefer(&self, release: &str) -> io::Result<()> {
+        put_whole(
+            &depmod_d(&self.root, true)?,
+            &preference::name(release),
+            preference::text(release).as_bytes(),
+        )
+    }
+
+    /// Leaves the choice to depmod again.
+    fn unprefer(&self, release: &str) -> io::Result<()> {
+        let removed = match depmod_d(&self.root, false) {
+            Ok(directory) => {
+                let name = preference::name(release);
+                let removed = unlinkat(&directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
+                flush(&directory);
+                removed
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match removed {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Removes the module that was installed for this kernel. False where there was none.
@@ -321,6 +349,9 @@ impl BuildDir {
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Errno::ENOENT),
             Err(error) => return Err(error),
         };
+        if matches!(removed, Ok(()) | Err(Errno::ENOENT)) {
+            self.unprefer(release)?;
+        }
         self.forget::<Installed>(release);
         match removed {
             Ok(()) => Ok(true),
@@ -353,15 +384,8 @@ impl BuildDir {
     }
 
     fn remember<R: RecordFile>(&self, release: &str, record: &R) -> io::Result<()> {
-        let (name, unfinished) = (format!("{}.{release}", R::NAME), format!(".{}.unfinished", R::NAME));
-        let here = &self.directory;
-        let _ = unlinkat(here, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
-        let mut file = File::from(openat(here, unfinished.as_str(), NEW, Mode::from_bits_truncate(0o644))?);
-        file.write_all(serde_json::to_string(record)?.as_bytes())?;
-        fsync(&file)?;
-        renameat(here, unfinished.as_str(), here, name.as_str())?;
-        flush(here);
-        Ok(())
+        let name = format!("{}.{release}", R::NAME);
+        put_whole(&self.directory, &name, serde_json::to_string(record)?.as_bytes())
     }
 
     fn here(&self) -> PathBuf {
@@ -393,6 +417,55 @@ fn ours(root: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     Ok((fd, Path::new("/").join(inside).join(name)))
 }
 
+/// A file with these bytes, on the disk before it has its name.
+fn put_whole(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = format!(".{name}.unfinished");
+    let mode = Mode::from_bits_truncate(0o644);
+    let _ = unlinkat(directory, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
+    let put = || -> io::Result<()> {
+        let mut file = File::from(openat(directory, unfinished.as_str(), NEW, mode)?);
+        file.write_all(bytes)?;
+        fchmod(&file, mode)?;
+        fsync(&file)?;
+        renameat(directory, unfinished.as_str(), directory, name)?;
+        flush(directory);
+        Ok(())
+    };
+    put().inspect_err(|_| {
+        let _ = unlinkat(directory, unfinished.as_str(), UnlinkatFlags::NoRemoveDir);
+    })
+}
+
+/// The directory of depmod's files.
+fn depmod_d(root: &Path, makes: bool) -> io::Result<OwnedFd> {
+    let path = Path::new(preference::DEPMOD);
+    let etc = path.parent().unwrap_or(path);
+    let parent = match open(&resolve(root, &below(root, etc))?, DIRECTORY, Mode::empty()) {
+        // A root of modules alone. It may itself be a link of the kernel's, which is followed.
+        Err(Errno::ENOENT) if makes => {
+            let root = open(&root.join("."), DIRECTORY, Mode::empty())?;
+            made(&root, etc.file_name().unwrap_or_default(), true)?
+        }
+        opened => opened?,
+    };
+    made(&parent, path.file_name().unwrap_or_default(), makes)
+}
+
+/// A directory that everybody may read, made if it is not there.
+fn made(parent: &OwnedFd, name: &OsStr, makes: bool) -> io::Result<OwnedFd> {
+    if makes {
+        match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
+            Ok(()) => {
+                fchmod(&openat(parent, name, DIRECTORY, Mode::empty())?, Mode::from_bits_truncate(0o755))?;
+                flush(parent);
+            }
+            Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(openat(parent, name, DIRECTORY, Mode::empty())?)
+}
+
 /// Puts the names in a directory on the disk, where its file system can.
 fn flush(directory: impl AsFd) {
     let _ = fsync(directory);
@@ -412,18 +485,7 @@ fn lock(mut fd: OwnedFd) -> nix::Result<Flock<OwnedFd>> {
 /// The kernel's directory of modules that come before all others.
 fn updates(root: &Path, release: &str, makes: bool) -> io::Result<OwnedFd> {
     let modules = resolve(root, &below(root, &Path::new("/lib/modules").join(release)))?;
-    let modules = open(&modules, DIRECTORY, Mode::empty())?;
-    if makes {
-        match mkdirat(&modules, "updates", Mode::from_bits_truncate(0o755)) {
-            Ok(()) => fchmod(
-                &openat(&modules, "updates", DIRECTORY, Mode::empty())?,
-                Mode::from_bits_truncate(0o755),
-            )?,
-            Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(openat(&modules, "updates", DIRECTORY, Mode::empty())?)
+    made(&open(&modules, DIRECTORY, Mode::empty())?, OsStr::new("updates"), makes)
 }
 
 /// `SELinux` lets the kernel read modules of certain labels only.
@@ -526,6 +588,36 @@ mod tests {
         fs::remove_file(&installed).unwrap();
         std::os::unix::fs::symlink("/no/such/file", &installed).unwrap();
         assert_eq!(foreign(root.path(), RELEASE), None, "modprobe finds nothing there");
+    }
+
+    #[test]
+    fn depmods_file_comes_and_goes_with_the_module() {
+        let root = root();
+        let file = below(root.path(), &preference::path(RELEASE));
+        install(&root, 1).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), preference::text(RELEASE));
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+        fs::write(&file, "torn").unwrap();
+        install(&root, 2).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), preference::text(RELEASE));
+        let theirs = file.with_file_name("ubuntu.conf");
+        fs::write(&theirs, "search updates\n").unwrap();
+        let build_dir = BuildDir::open(root.path()).unwrap();
+        assert!(build_dir.remove(RELEASE).unwrap());
+        assert!(!file.exists() && theirs.exists());
+        assert_eq!(file.parent().unwrap().read_dir().unwrap().count(), 1, "no unfinished file");
+    }
+
+    /// What cannot be sure is not installed; a link that somebody planted is not followed.
+    #[test]
+    fn without_depmods_file_nothing_is_installed() {
+        let root = root();
+        let outside = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("etc/depmod.d")).unwrap();
+        assert!(install(&root, 1).is_err());
+        assert!(!below(root.path(), &target(RELEASE)).exists());
+        assert_eq!(outside.path().read_dir().unwrap().count(), 0);
     }
 
     /// As a power cut left it, when the record was renamed before it was on the disk.

@@ -38,6 +38,7 @@ const TOOLKIT_VOLUME: &str = "shared-nvidia-driver-toolkit";
 /// The facts of a look.
 #[must_use]
 pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
+    let is_shadowed = peermem::shadowed(expected, seen).is_some();
     let driver_container = has_driver_container(expected, seen);
     let line = seen.modules.proc.as_ref().ok().and_then(|proc| proc.named("nvidia_peermem").next());
     let file = seen.peermem.as_ref().map(|peermem| &peermem.file);
@@ -48,8 +49,9 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::HOST_DRIVER, driver_container.map(|is_container| !is_container))
         .with(fact::BUILT_BY_TOOLKIT, toolkit_build(seen))
         .with(fact::STATE_FILE, may_skip(expected, seen, has_driver_state(&seen.driver_state)))
+        .with(fact::SHADOWED, Some(is_shadowed))
         .with(fact::REBUILD_POSSIBLE, may_rebuild(seen))
-        .with(fact::OWN_FILE, Some(is_own_file(seen)))
+        .with(fact::OWN_FILE, Some(is_own_file(seen) && !is_shadowed))
         .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
         .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
         .with(fact::KERNEL_STACK, Some(is_in_box(expected, seen)))

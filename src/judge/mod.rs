@@ -22,6 +22,7 @@ use crate::node::Expectations;
 use crate::observation::{Nic, Observation};
 use crate::verdict::{Condition, Verdict};
 use next_build::NextBuild;
+pub use peermem::shadowed;
 use std::path::Path;
 
 /// Judges every condition that one look can decide. [`ConditionType::Settled`] needs time and is

@@ -72,6 +72,19 @@ pub fn find(root: &Path, release: &str, name: &str) -> Seen<Option<FoundModule>>
     Ok(chosen(found, is_known.then_some(is_listed)))
 }
 
+/// All files of the module, in the order in which depmod would prefer them: the path below the root, and the file to
+/// open.
+///
+/// # Errors
+/// What could not be read before any was found.
+pub fn all(root: &Path, release: &str, name: &str) -> Seen<Vec<(PathBuf, PathBuf)>> {
+    let search = Search { root, name: &name.replace('-', "_") };
+    let found = chosen(search.walk(&directory(root, release))?, None);
+    let Some(FoundModule { path, real, others, .. }) = found else { return Ok(Vec::new()) };
+    let others = others.into_iter().filter_map(|path| Some((search.stat(&path).ok()?.0, path)));
+    Ok(std::iter::once((path, real)).chain(others.map(|(real, path)| (path, real))).collect())
+}
+
 /// Other kernels for which the module is there, in a file that counts.
 #[must_use]
 pub fn other_kernels(root: &Path, release: &str, name: &str, counts: fn(&Path) -> bool) -> Vec<String> {

@@ -10,7 +10,7 @@ mod signature;
 pub(crate) mod tests;
 mod unpack;
 
-pub use find::{FoundModule, directory, find, other_kernels};
+pub use find::{FoundModule, all, directory, find, other_kernels};
 pub use info::build_id_of_notes;
 
 use self::elf::Elf;

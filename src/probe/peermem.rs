@@ -15,8 +15,8 @@ use crate::module_file::{self, FoundModule, Interrupted, NotAModule};
 use crate::mofed::MofedPlace;
 use crate::node::Places;
 use crate::observation::{
-    Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, Peermem, REBUILT_BY, Seen, Symbols,
-    Unreadable,
+    Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, OtherFile, Peermem, REBUILT_BY, Seen,
+    Symbols, Unreadable,
 };
 use crate::rebuild::record::{Installed, RefusedVersion};
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ pub(super) struct Inspected {
     build_ids: Cached<Result<Option<String>, NotAModule>>,
     /// By name, below a directory of modules; for as long as its modules.dep stays the same.
     found: Cached<Seen<Option<FoundModule>>>,
+    /// All files of nvidia-peermem, likewise.
+    all: Cached<Seen<Vec<(PathBuf, PathBuf)>>>,
 }
 
 type Cached<T> = BTreeMap<PathBuf, (Signature, T)>;
@@ -86,6 +88,17 @@ impl Inspected {
             Ok(Some(found)) if !found.real.exists() => find(),
             found => found,
         }
+    }
+}
+
+impl Inspected {
+    /// All files of the module but this one.
+    fn others(&mut self, root: &Path, release: &str, than: &Path) -> Vec<(PathBuf, PathBuf)> {
+        let directory = module_file::directory(root, release);
+        let modules_dep = resolve(root, &directory.join("modules.dep")).unwrap_or_default();
+        let all = || module_file::all(root, release, NAME);
+        let all = cached(&mut self.all, &directory, &modules_dep, all, Result::is_ok);
+        all.unwrap_or_default().into_iter().filter(|(path, _)| path != than).collect()
     }
 }
 
@@ -140,7 +153,7 @@ fn read_unless(
     }
     let refused = refused(places, seen, &root);
     let loaded = if rebuilt.is_empty() { None } else { loaded_build_id(&places.sys, NAME).ok() };
-    Peermem {
+    let mut peermem = Peermem {
         root: root.clone(),
         not_taken,
         file,
@@ -158,8 +171,13 @@ fn read_unless(
         signatures: signatures(&places.sys),
         rebuilt,
         refused,
+        theirs: Vec::new(),
         loaded,
+    };
+    if peermem.is_rebuilt() {
+        peermem.theirs = reading.theirs(&peermem.file);
     }
+    peermem
 }
 
 /// The path and data of the loaded module's file, or why that is unknown.
@@ -197,6 +215,17 @@ impl Reading<'_> {
             Err(NotAModule::Unreadable(why)) => ModuleFile::Unreadable(why),
             Err(NotAModule::Damaged(why)) => ModuleFile::Damaged(why),
         }
+    }
+
+    /// The files that modprobe would take if ours were not there, as far as they can be read.
+    fn theirs(&mut self, ours: &ModuleFile) -> Vec<OtherFile> {
+        let ModuleFile::Read { path: ours, .. } = ours else { return Vec::new() };
+        let others = self.inspected.others(self.root, &self.seen.kernel.release, ours);
+        let read = |(path, real): (PathBuf, PathBuf)| {
+            let info = self.inspected.inspect(&real, self.interrupted).ok()?;
+            Some(OtherFile { path, info: Box::new(info) })
+        };
+        others.into_iter().filter_map(read).collect()
     }
 
     /// The module that exports peer memory, by name if the symbols could be read.

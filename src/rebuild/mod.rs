@@ -10,6 +10,7 @@ mod failure;
 mod material;
 mod obstacle;
 mod plan;
+pub mod preference;
 pub mod recipe;
 pub mod record;
 #[cfg(test)]
@@ -74,12 +75,21 @@ pub enum Conclusion {
     BrokenOff,
     /// The driver toolkit was made to build again.
     Ordered,
+    /// An earlier rebuild stood before a usable file, and was removed.
+    Undone,
 }
 
 impl Conclusion {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Installed, Self::Refused, Self::Failed, Self::TimedOut, Self::BrokenOff, Self::Ordered];
+    pub const ALL: [Self; 7] = [
+        Self::Installed,
+        Self::Refused,
+        Self::Failed,
+        Self::TimedOut,
+        Self::BrokenOff,
+        Self::Ordered,
+        Self::Undone,
+    ];
 }
 
 impl fmt::Display for Conclusion {
@@ -91,6 +101,7 @@ impl fmt::Display for Conclusion {
             Self::TimedOut => "timed_out",
             Self::BrokenOff => "broken_off",
             Self::Ordered => "ordered",
+            Self::Undone => "undone",
         })
     }
 }

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Kind, Material, Obstacle, ROOM, Sources, Tool, is_all_that_is_missing, recipe};
+use super::{Kind, Material, Obstacle, ROOM, Sources, Tool, is_all_that_is_missing, preference, recipe};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
 use crate::judge::modules::is_not_loaded;
@@ -113,6 +113,7 @@ impl Plan {
             Builder::Program(program) => page.line(format_args!("build: {}", program.display())),
         }
         page.line(format_args!("install: {}", self.target().display()));
+        page.line(format_args!("prefer: {}", preference::path(&self.kernel.0).display()));
         page.line(format_args!("then: {} {}", self.depmod.display(), self.kernel.0));
         page.into_text()
     }

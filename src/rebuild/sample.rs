@@ -128,6 +128,7 @@ pub(crate) fn seen() -> Observation {
             signatures: Signatures::default(),
             rebuilt: Vec::new(),
             refused: None,
+            theirs: Vec::new(),
             loaded: None,
         }),
     }

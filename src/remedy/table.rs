@@ -5,13 +5,13 @@
 use super::fact::{
     BOOT_PARAMETER, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER, HOST_MOFED, KERNEL_STACK,
     MARKER_UNSET, MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, OWN_FILE, PEERMEM_USED, PRECOMPILED_DRIVER,
-    REBUILD_POSSIBLE, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
+    REBUILD_POSSIBLE, SHADOWED, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
 };
 use super::step::Step;
 use super::text::{
     AS_HOST_ROOT, BUILD_ON_THIS_NODE, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, KERNEL_HEADERS,
     MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NO_FORCE_REINSTALL, PRECOMPILED, REBUILD_ALONE,
-    REMOUNT, RMMOD_PEERMEM, TOOLKIT_BUILD, UNDO,
+    REMOUNT, RMMOD_PEERMEM, TOOLKIT_BUILD, UNDO, UNDO_REBUILD,
 };
 use crate::condition::Reason;
 
@@ -175,6 +175,7 @@ remedies! {
         @PRECOMPILED_DRIVER PRECOMPILED,
     ];
     SymbolVersionMismatch: [
+        @SHADOWED UNDO_REBUILD,
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @OWN_FILE UNDO,
         @STATE_FILE FAST_PATH,
@@ -193,7 +194,7 @@ remedies! {
         @HOST_DRIVER HOST_REBUILD,
         @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
-    SymbolVersionMissing: [@REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
+    SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
     UnsignedModule: ["Sign it with a key that the machine trusts (MOK), or use a driver with signed modules."];
     LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it \
         returns after the next \

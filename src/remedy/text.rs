@@ -37,5 +37,7 @@ pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod ge
     container keeps the old one.";
 pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. Do not use `modprobe -r`: it unloads nvidia and \
     ib_uverbs too.";
+pub const UNDO_REBUILD: &str = "Remove the rebuilt file, then load the driver's own: `peermem-gate rebuild --undo{root-option}`, \
+    `peermem-gate load{root-option}`.";
 pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `find {pod-directory} -name driver_built -delete`. \
     The driver toolkit then builds again. Delete the driver pod only if that does not help.";

@@ -376,7 +376,7 @@ impl<'a> Sidecar<'a> {
         self.keep.rebuilt(end.conclusion(), slow_command.spent());
         let sentence = end.sentence();
         match end {
-            RebuildEnd::Installed(message) => {
+            RebuildEnd::Installed(message) | RebuildEnd::Undone(message) => {
                 tracing::info!("{message}");
                 self.load()
             }

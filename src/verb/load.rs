@@ -296,7 +296,7 @@ impl LoadRequest<'_> {
         });
         let sentence = came.sentence();
         match came {
-            RebuildEnd::Installed(message) => {
+            RebuildEnd::Installed(message) | RebuildEnd::Undone(message) => {
                 tracing::info!("{message}");
                 ControlFlow::Continue(None)
             }

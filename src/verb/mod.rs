@@ -2,6 +2,7 @@
 //! One file a verb; each a few lines over the same core.
 
 mod attempt;
+mod build_attempt;
 mod check;
 pub mod doctor;
 pub mod driver_manager;

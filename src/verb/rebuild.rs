@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `rebuild`: makes a usable nvidia-peermem.ko now, or says why not; `--dry-run` and `--undo`.
 
+use super::build_attempt::depmod;
 use super::held::{Held, Hold};
 use super::looking::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
-use super::rebuilder::{RebuildEnd, Rebuilder, depmod};
+use super::rebuilder::{RebuildEnd, Rebuilder, opened, theirs};
 use super::{Start, Stop};
 use crate::act::answer;
-use crate::act::build_dir::{self, BuildDir, Closed};
+use crate::act::build_dir;
 use crate::act::last_words::LastWords;
 use crate::act::log;
 use crate::act::supervisor::Terms;
@@ -17,7 +18,8 @@ use crate::ending::Ending;
 use crate::environment::{Misuse, value_of};
 use crate::gate::Policy;
 use crate::node::{Node, PeermemExpected};
-use crate::rebuild::{Kind, Obstacle};
+use crate::rebuild::{Kind, Obstacle, target};
+use crate::text::escaped;
 use crate::verdict::Outcome;
 use crate::wake::Signals;
 use std::path::Path;
@@ -72,6 +74,13 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
         return Ok(Ending::Opened);
     }
     if args.dry_run {
+        if let Some(theirs) = theirs(&held.watch, &look) {
+            let target =
+                target(&held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default());
+            let text = format!("remove: {}\nthen modprobe takes: {}", target.display(), theirs.display());
+            answer(&(text.lines().map(escaped).collect::<Vec<_>>().join("\n") + "\n"))?;
+            return Ok(Ending::Opened);
+        }
         let plan = match rebuilder.toolkit(&held.watch, &look) {
             Some(order) => order.plan().map(|plan| plan + "\n"),
             None => rebuilder.plan(&held.watch, &look).map(|(plan, _)| plan.text(&build_dir::shown())),
@@ -87,7 +96,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| {});
     let sentence = came.sentence();
     Ok(match came {
-        RebuildEnd::Installed(message) | RebuildEnd::Ordered(message) => {
+        RebuildEnd::Installed(message) | RebuildEnd::Ordered(message) | RebuildEnd::Undone(message) => {
             tracing::info!("{message}");
             answer(&format!("{}\n", crate::text::escaped(&message)))?;
             Ending::Opened
@@ -109,18 +118,9 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
         let why = format!("peermem-gate did not install the existing {}", path.display());
         return Ok(not_undone(&Obstacle::new(Kind::ForeignFile, why), last_words));
     }
-    let build_dir = match BuildDir::open(root) {
+    let build_dir = match opened(root) {
         Ok(build_dir) => build_dir,
-        Err(Closed::Busy) => {
-            let why = format!("another rebuild is running below {}", root.display());
-            return Ok(not_undone(&Obstacle::new(Kind::Busy, why), last_words));
-        }
-        Err(Closed::Unwritable(why)) => {
-            return Ok(not_undone(&Obstacle::new(Kind::Unwritable, why), last_words));
-        }
-        Err(Closed::Exposed(why)) => {
-            return Ok(not_undone(&Obstacle::new(Kind::Exposed, why), last_words));
-        }
+        Err(obstacle) => return Ok(not_undone(&obstacle, last_words)),
     };
     build_dir.forget_attempt(&release);
     build_dir.forget_refusal(&release);
@@ -136,7 +136,7 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
         Ok(false) => Ok("nothing to remove"),
         Err(error) => Err(crate::errno::words(&error)),
     };
-    let target = crate::rebuild::target(&release);
+    let target = target(&release);
     match done {
         Ok(done) => {
             answer(&format!("{done}: {}\n", crate::text::escaped(&target.display().to_string())))?;

@@ -44,6 +44,7 @@ fn seen() -> Observation {
         signatures: Signatures::default(),
         rebuilt: Vec::new(),
         refused: None,
+        theirs: Vec::new(),
         loaded: None,
     });
     seen

@@ -13,6 +13,8 @@ use std::process::Command;
 pub(crate) const VERSION: &str = "595.45.04";
 pub(crate) const SOURCES: &str = "usr/src/nvidia-595.45.04";
 pub(crate) const TARGET: &str = "lib/modules/6.1.0-56-amd64/updates/nvidia-peermem.ko";
+pub(crate) const DKMS: &str = "lib/modules/6.1.0-56-amd64/updates/dkms/nvidia-peermem.ko";
+pub(crate) const PREFERENCE: &str = "etc/depmod.d/peermem-gate-6.1.0-56-amd64.conf";
 pub(crate) const WORKSHOP: &str = "var/lib/peermem-gate";
 pub(crate) const CONFTEST: &str = "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel\n";
 
@@ -32,7 +34,14 @@ echo "depmod $*" >>/calls
 cd /lib/modules/$1
 sed -i '/nvidia-peermem.ko:/d' modules.dep
 file=kernel/drivers/video/nvidia-peermem.ko
-if [ -e updates/nvidia-peermem.ko ]; then file=updates/nvidia-peermem.ko; fi
+# As the order of a directory would have it at its worst.
+for there in updates updates/dkms; do
+    if [ -e $there/nvidia-peermem.ko ]; then file=$there/nvidia-peermem.ko; fi
+done
+if [ -e updates/nvidia-peermem.ko ] &&
+    grep -q "^override nvidia-peermem ^6\[\.\]1\[\.\]0-56-amd64\$ updates$" /etc/depmod.d/peermem-gate-$1.conf; then
+    file=updates/nvidia-peermem.ko
+fi
 if [ -e $file ]; then echo "$file: kernel/drivers/video/nvidia.ko" >>modules.dep; fi
 "#;
 
@@ -93,7 +102,7 @@ impl Place {
                 fs::read(support::mofed().join(generation).join("nvidia-peermem.ko")).expect("a module");
             node.write(&format!("made/{crc}.ko"), module);
         }
-        for directory in ["bin", "usr/bin", "usr/sbin", "var/lib", "dev"] {
+        for directory in ["bin", "usr/bin", "usr/sbin", "var/lib", "dev", "etc"] {
             fs::create_dir_all(node.path(directory)).expect("a directory");
         }
         node.write("dev/null", "");
@@ -153,6 +162,12 @@ impl Place {
         fs::create_dir(node.path("usr/src/mlnx-ofa_kernel-24.04")).expect("a directory");
     }
 
+    /// The driver's own file, by DKMS: a module of this generation.
+    pub(crate) fn dkms_has(&self, generation: &str) {
+        let module = fs::read(support::mofed().join(generation).join("nvidia-peermem.ko"));
+        self.node.write(DKMS, module.expect("a module"));
+    }
+
     pub(crate) fn making(&self, script: &str) {
         self.node.write("bin/making", script);
     }
@@ -206,7 +221,7 @@ impl Place {
 
     /// Nothing is installed, and nothing of a build is left.
     pub(crate) fn assert_clean(&self) {
-        assert!(!self.is_installed());
+        assert!(!self.is_installed() && !self.node.path(PREFERENCE).exists());
         let updates = self.node.path(TARGET).parent().expect("a parent").read_dir();
         assert_eq!(updates.map_or(0, Iterator::count), 0, "no unfinished file");
         assert_eq!(self.builds(), 0, "no copy");
@@ -227,7 +242,7 @@ impl Place {
 
     /// Without what a run of the program has left.
     pub(crate) fn as_before(&self) {
-        for left in ["calls", WORKSHOP, TARGET] {
+        for left in ["calls", WORKSHOP, TARGET, PREFERENCE] {
             let path = self.node.path(left);
             let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         }

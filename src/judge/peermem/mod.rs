@@ -13,7 +13,7 @@ use super::next_build::{NextBuild, cures, next_build};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::condition::{ConditionType, Reason};
 use crate::node::{Expectations, PeermemExpected};
-use crate::observation::{ModuleFile, ModuleInfo, Observation, Offer, Peermem, Symbols};
+use crate::observation::{ModuleFile, ModuleInfo, Observation, Offer, OtherFile, Peermem, Symbols};
 use crate::verdict::Condition;
 use std::path::Path;
 use versions::offered;
@@ -32,9 +32,19 @@ pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
     if let Some(loaded) = case.loaded() {
         return loaded;
     }
-    let refusal = case.refusal().map(|refusal| case.with_next_build(refusal));
+    let refusal = case.refusal().map(|refusal| case.with_better(case.with_next_build(refusal)));
     let (reason, message) = refusal.unwrap_or_else(|| case.usable());
     Condition::new(ConditionType::PeermemUsable, reason, message)
+}
+
+/// A file that would load in the place of ours, where ours would not: it was rebuilt for a MOFED or an nvidia that is
+/// gone. To undo the rebuild is the cure then.
+#[must_use]
+pub fn shadowed<'a>(expected: &'a Expectations, seen: &'a Observation) -> Option<&'a Path> {
+    let (asked, peermem) = (expected.peermem.as_ref()?, seen.peermem.as_ref()?);
+    let case = PeermemCase { expected, asked, seen, peermem };
+    let (reason, _) = case.refusal().filter(|_| case.loaded().is_none())?;
+    case.better().filter(|_| reason.is_cured_by_rebuild())
 }
 
 /// Whether the bad parameter comes from the kernel's command line; `None` where there is none.
@@ -51,7 +61,7 @@ struct PeermemCase<'a> {
     peermem: &'a Peermem,
 }
 
-impl PeermemCase<'_> {
+impl<'a> PeermemCase<'a> {
     /// The first thing that the kernel would refuse it for, or that keeps us from telling.
     fn refusal(&self) -> Answer {
         let info = match &self.peermem.file {
@@ -92,6 +102,29 @@ impl PeermemCase<'_> {
             reason => reason,
         };
         (reason, format!("{message}; {}", next.message))
+    }
+
+    /// The first file behind ours that nothing speaks against.
+    fn better(&self) -> Option<&'a Path> {
+        let is_usable = |other: &&OtherFile| {
+            let OtherFile { path, info } = (*other).clone();
+            let file = ModuleFile::Read { path, others: Vec::new(), listed: Some(true), info };
+            let peermem = Peermem { file, ..self.peermem.clone() };
+            PeermemCase { peermem: &peermem, ..*self }.refusal().is_none()
+        };
+        self.peermem.theirs.iter().find(is_usable).map(|other| other.path.as_path())
+    }
+
+    /// What we rebuilt may stand before what the driver has by now.
+    fn with_better(&self, refusal: (Reason, String)) -> (Reason, String) {
+        let (reason, message) = refusal;
+        match self.better().filter(|_| reason.is_cured_by_rebuild()) {
+            Some(better) => {
+                let better = better.display();
+                (reason, format!("{message}; peermem-gate rebuilt it, and {better} would load in its place"))
+            }
+            None => (reason, message),
+        }
     }
 
     fn missing(&self) -> Answer {
@@ -294,7 +327,7 @@ impl PeermemCase<'_> {
                 message += "; this kernel has no symbol versions (CONFIG_MODVERSIONS), so nothing was \
                     compared: unknown whether it was built against this MOFED";
             }
-            if info.build_id.as_ref().is_some_and(|id| self.peermem.rebuilt.contains(id)) {
+            if self.peermem.is_rebuilt() {
                 message += "; peermem-gate rebuilt it";
             }
             if info.signed && self.signature_demanded().is_some() {
@@ -303,7 +336,12 @@ impl PeermemCase<'_> {
             if listed.is_none() {
                 message += "; there is no modules.dep: modprobe finds nothing before depmod runs";
             }
-            if let Some(other) = others.first() {
+            if let Some(better) = self.better() {
+                message += &format!(
+                    "; {} would load, too, and is taken again after `peermem-gate rebuild --undo`",
+                    better.display()
+                );
+            } else if let Some(other) = others.first() {
                 message += &format!("; {} also exists, but modprobe ignores it", other.display());
             }
         }
