@@ -460,7 +460,7 @@ fn gated_image(podman: &Podman, manager: &str) -> (String, std::process::Output)
     (image, output)
 }
 
-/// The init container of a release's DaemonSet, alone and with another image, on this node.
+/// The init container of a release's `DaemonSet`, alone and with another image, on this node.
 fn manager_pod(release: &str, image: &str, node: &Node) -> String {
     let mut pod = pod_of(&fixture(release));
     let spec = &mut pod["spec"];
