@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The meaning of a modprobe command line for kmod's modprobe (30 to 34): would it load `nvidia_peermem`?
+//! The meaning of a modprobe command line for kmod's modprobe (24 to 34): would it load `nvidia_peermem`?
 //!
 //! Read as kmod reads it, with glibc's `getopt_long`: options stand anywhere, long ones may be cut as
 //! long as they stay unambiguous, short ones may be bundled. What kmod would refuse is not gated
-//! (except for `--wait` with no number, which it may refuse itself).
+//! (except for `--wait` with no number, which it may refuse itself, and options that are newer than it).
 //!
 //! Not seen: a load by an alias of modprobe.d's, by a link of another name, or as a dependency.
 
