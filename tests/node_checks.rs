@@ -354,6 +354,39 @@ fn the_sidecars_unit_is_valid() {
     }
 }
 
+/// Each is what systemd takes, and calls what this program takes with these variables.
+fn the_units_of_a_host_are_valid() {
+    if !can(&["systemd-analyze", "--version"]) {
+        return;
+    }
+    let scratch = TempDir::new().unwrap();
+    let mut units = Vec::new();
+    for unit in files(&root().join("examples/systemd")) {
+        let text = fs::read_to_string(&unit).unwrap();
+        let values = |name: &str| {
+            text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).collect::<Vec<_>>()
+        };
+        let command = values("ExecStart")[0];
+        let mut words = gate();
+        words.args(command.split(' ').skip(1));
+        // `wait` runs nothing.
+        let is_load = command.contains(" load");
+        if is_load {
+            words.args(["--modprobe", "/no/such/modprobe"]);
+        }
+        words.env("PEERMEM_GATE_DISABLED", "only to see whether it is refused");
+        words.envs(values("Environment").iter().map(|variable| variable.split_once('=').unwrap()));
+        assert_eq!(code(output(&mut words).status), if is_load { 127 } else { 0 }, "{}", unit.display());
+        let copy = scratch.path().join(unit.file_name().unwrap());
+        fs::write(&copy, text.replace("/usr/local/bin/peermem-gate", GATE)).unwrap();
+        units.push(copy);
+    }
+    assert_eq!(units.len(), 2);
+    let verified = output(Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units));
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && !said.contains("peermem-gate-"), "{said}");
+}
+
 /// In the place of AKS's loop: it takes over what that has made, and calls what this program takes.
 fn the_host_drivers_sidecar_takes_the_reloaders_place() {
     let daemonset = &yaml(&manifests().join("host-driver/daemonset.yaml"))[0];
@@ -733,6 +766,7 @@ fn main() -> ExitCode {
         a_daemonset_is_refused_until_its_image_is_set,
         the_units_are_valid,
         the_sidecars_unit_is_valid,
+        the_units_of_a_host_are_valid,
         the_host_drivers_sidecar_takes_the_reloaders_place,
         the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities,
         the_sidecars_unit_can_rebuild,

@@ -14,6 +14,7 @@ const PROGRAMS: [&str; 2] = ["peermem-gate", "peermem-doctor"];
 /// A release before this one, as far as a package manager can see.
 const BEFORE: &str = "0.0.9";
 const UNIT: &str = "peermem-gate-keep.service";
+const UNITS: [&str; 3] = [UNIT, "peermem-gate-load.service", "peermem-gate-fabric.service"];
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -97,6 +98,7 @@ const IN_ARCHIVE: [(&str, &[&str]); 2] = [
         &[
             "man/peermem-gate-wait.1.gz",
             "units/peermem-gate-keep.service",
+            "units/peermem-gate-load.service",
             "units/peermem-gate-metrics.timer",
             "manifests/overlays/vanilla/kustomization.yaml",
             // The chart's link to the manifests must lead there.
@@ -251,7 +253,7 @@ struct Root(PathBuf);
 impl Root {
     fn make() -> Option<Self> {
         let status = Command::new(repository().join("tests/fresh/root"))
-            .args(["bookworm", "systemd", "rpm", "man-db", "procps"])
+            .args(["bookworm", "systemd", "rpm", "man-db", "procps", "kmod"])
             .status()
             .unwrap();
         if status.code() == Some(75) {
@@ -299,9 +301,12 @@ impl Root {
         text
     }
 
-    fn unit(&self) -> String {
-        let output = run(&mut self.chroot(&["systemctl.real", "--root=/", "is-enabled", UNIT]));
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    /// Each of them is in this state.
+    fn units_are(&self, state: &str, manager: &Manager) {
+        for unit in UNITS {
+            let output = run(&mut self.chroot(&["systemctl.real", "--root=/", "is-enabled", unit]));
+            assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), state, "{}: {unit}", manager.name);
+        }
     }
 
     fn take(&self, file: &Path) -> String {
@@ -317,7 +322,7 @@ impl Root {
         self.asked();
 
         self.done(&[manager.install, &[&before]].concat());
-        assert_eq!(self.unit(), "disabled", "{}", manager.name);
+        self.units_are("disabled", manager);
         let asked = self.asked();
         assert!(!asked.contains("enable") && !asked.contains("preset"), "{}: {asked}", manager.name);
         assert!(
@@ -328,11 +333,13 @@ impl Root {
         assert!(self.done(&["peermem-gate", "--version"]).starts_with(&format!("peermem-gate {version}")));
         let page = self.done(&["man", "--path", "peermem-gate-wait"]);
         assert_eq!(page.trim(), "/usr/share/man/man1/peermem-gate-wait.1.gz");
-        self.done(&["systemd-analyze", "verify", &format!("/usr/lib/systemd/system/{UNIT}")]);
+        let units = UNITS.map(|unit| format!("/usr/lib/systemd/system/{unit}"));
+        self.done(&[&["systemd-analyze", "verify"][..], &units.each_ref().map(String::as_str)].concat());
 
-        self.done(&["systemctl.real", "--root=/", "enable", UNIT]);
+        self.done(&[&["systemctl.real", "--root=/", "enable"][..], &UNITS].concat());
         self.done(&[manager.upgrade, &[&now]].concat());
-        assert_eq!(self.unit(), "enabled", "{}: an upgrade leaves the unit as it was", manager.name);
+        // An upgrade leaves them as they were.
+        self.units_are("enabled", manager);
         assert_eq!(self.done(manager.version).trim(), format!("{version}-1"), "{}", manager.name);
         let asked = self.asked();
         assert!(asked.contains(&format!("try-restart {UNIT}")), "{}: {asked}", manager.name);
@@ -340,7 +347,9 @@ impl Root {
 
         self.done(&[manager.remove, &["peermem-gate"]].concat());
         let asked = self.asked();
-        assert!(asked.contains(&format!("stop {UNIT}")), "{}: {asked}", manager.name);
+        for unit in UNITS {
+            assert!(asked.contains(&format!("stop {unit}")), "{}: {asked}", manager.name);
+        }
         // Directories that packages share, as those of completions, may stay.
         let ours = |file: &String| file.contains("peermem") && !files.contains(file);
         let left: Vec<_> = self.files().into_iter().filter(ours).collect();
