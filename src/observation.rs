@@ -569,6 +569,26 @@ pub struct Identity {
 }
 
 impl Observation {
+    /// The live module that exports peer memory is the kernel's own, or the kernel itself: by both witnesses.
+    #[must_use]
+    pub fn is_exporter_in_tree(&self) -> bool {
+        let name = match &self.symbols {
+            Symbols::ExportedBy(None) => return true,
+            Symbols::ExportedBy(Some(name)) => name,
+            Symbols::Missing | Symbols::NotRead | Symbols::Unreadable(_) => return false,
+        };
+        let (Ok(proc), Some(sys)) = (&self.modules.proc, self.modules.sys.get(name)) else { return false };
+        let is_own = |taint: &str| !taint.contains('O');
+        match proc.named(name).next() {
+            Some(line) => {
+                let is_live = line.state == ProcState::Live && sys.state == SysState::Live;
+                is_live && is_own(&line.taint) && matches!(&sys.taint, Ok(Some(taint)) if is_own(taint))
+            }
+            // Built in.
+            None => sys.state == SysState::NoInitstate && proc.garbled.is_none(),
+        }
+    }
+
     /// Who is who at this look.
     #[must_use]
     pub fn identity(&self) -> Identity {

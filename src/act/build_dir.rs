@@ -168,7 +168,7 @@ pub fn shown() -> PathBuf {
 #[must_use]
 pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     let is_there = |path: &Path| resolve(root, &below(root, path)).is_ok_and(|real| real.is_dir());
-    // A root may be read-only but for this directory, which was mounted.
+    // In a read-only root this directory may be a mount of its own.
     let builds = if is_there(Path::new(PLACE)) { PLACE } else { "/var/lib" };
     let depmod = Path::new(preference::DEPMOD).ancestors().find(|path| is_there(path));
     let modules = Path::new("/lib/modules").join(release);

@@ -27,7 +27,7 @@ pub const UNKNOWN_POD: &str = "-n NAMESPACE POD";
 /// Where MOFED's containers share files.
 const MELLANOX: &str = "/run/mellanox";
 
-/// What a build of the driver's modules takes the peer-memory symbols from.
+/// The headers that a build of the driver's modules takes the peer-memory symbols from.
 const MOFED_HEADERS: &str = "with MOFED's headers installed";
 const KERNEL_HEADERS: &str =
     "with the running kernel's headers installed, and no `/usr/src/ofa_kernel` of an earlier MOFED";

@@ -103,16 +103,11 @@ fn origin(line: &ProcModule, sys: &SysModule) -> Origin {
     }
 }
 
-/// Who provides the RDMA stack, as the node shows it: where no container does, a live in-tree module that exports peer
-/// memory is the kernel's own.
+/// Who provides the RDMA stack, as the node shows it: where no container does, a live in-tree module that exports
+/// peer memory is the kernel's own.
 #[must_use]
 pub fn place(asked: MofedPlace, seen: &Observation) -> MofedPlace {
-    let is_in_tree = match &seen.symbols {
-        Symbols::ExportedBy(None) => true,
-        Symbols::ExportedBy(Some(name)) => state(&seen.modules, name) == ModuleState::Live(Origin::InTree),
-        Symbols::Missing | Symbols::NotRead | Symbols::Unreadable(_) => false,
-    };
-    if asked.is_on_host() && is_in_tree { MofedPlace::InBox } else { asked }
+    if asked.is_on_host() && seen.is_exporter_in_tree() { MofedPlace::InBox } else { asked }
 }
 
 pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {

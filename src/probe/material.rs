@@ -3,14 +3,15 @@
 
 use super::driver_root::driver_root;
 use super::headers::kernel_symvers;
-use super::peermem::{is_in_box, loaded_build_id};
+use super::pair::pair;
+use super::peermem::is_in_box;
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::files::read::{entries, is_program, unreadable, whole};
 use crate::files::root::resolve;
 use crate::node::{Places, below};
-use crate::observation::{HeaderTree, Observation, Offer, Seen, Symbols, Unreadable};
+use crate::observation::{HeaderTree, Observation, Offer, Seen, Unreadable};
 use crate::order;
-use crate::rebuild::{Material, Pair, Sources, Tool, recipe};
+use crate::rebuild::{Material, Sources, Tool, recipe};
 use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -56,17 +57,6 @@ pub fn material(places: &Places, seen: &Observation) -> Material {
         tried: None,
         processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
     }
-}
-
-/// The kernel, nvidia and MOFED that a module would be built for.
-#[must_use]
-pub fn pair(places: &Places, seen: &Observation) -> Pair {
-    let build_id = |name: &str| loaded_build_id(&places.sys, name).unwrap_or_default();
-    let exporter = match &seen.symbols {
-        Symbols::ExportedBy(Some(name)) => name.as_str(),
-        _ => "ib_uverbs",
-    };
-    Pair { kernel: seen.kernel.release.clone(), nvidia: build_id("nvidia"), mofed: build_id(exporter) }
 }
 
 fn nvidia_version(seen: &Observation) -> &str {

@@ -3,16 +3,14 @@
 //! modules offer.
 
 use super::driver_root::{DriverRoot, built_for_a_container, driver_root};
-use super::material::pair;
 use super::modprobe_conf::{self, ModprobeSettings};
+use super::pair::{loaded_build_id, pair};
 use super::privilege::signatures;
 use super::{file_signature, headers};
 use crate::PEER_MEMORY_SYMBOLS;
-use crate::files::read::{open, record, unreadable};
+use crate::files::read::record;
 use crate::files::root::resolve;
-use crate::judge::modules::place;
 use crate::module_file::{self, FoundModule, Interrupted, NotAModule};
-use crate::mofed::MofedPlace;
 use crate::node::Places;
 use crate::observation::{
     Accepted, HeaderTree, ModuleFile, ModuleInfo, Observation, Offer, OtherFile, Peermem, REBUILT_BY, Seen,
@@ -20,12 +18,9 @@ use crate::observation::{
 };
 use crate::rebuild::record::{Installed, RefusedVersion};
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "nvidia_peermem";
-/// A note is 36 bytes with the 20 of a SHA-1 in it.
-const NOTE: u64 = 1024;
 
 type Signature = (u64, u64, u64, i64, i64);
 
@@ -316,7 +311,7 @@ fn refused(places: &Places, seen: &Observation, root: &Path) -> Option<(String, 
 
 /// The live RDMA stack is the kernel's own. Where a container brings MOFED, the kernel's build tree is not read.
 pub(super) fn is_in_box(seen: &Observation) -> bool {
-    seen.headers.kernel_build.is_some() && place(MofedPlace::Host, seen) == MofedPlace::InBox
+    seen.headers.kernel_build.is_some() && seen.is_exporter_in_tree()
 }
 
 /// The root that the kernel's Module.symvers was found in.
@@ -326,19 +321,6 @@ fn root_of<'a>(places: &'a Places, path: &Path) -> &'a Path {
 
 fn only(crcs: &BTreeMap<String, u32>, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, u32> {
     crcs.iter().filter(|(symbol, _)| wanted(symbol)).map(|(symbol, crc)| (symbol.clone(), *crc)).collect()
-}
-
-/// The identity of the loaded module's build, as the kernel keeps it.
-pub(super) fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> {
-    let path = sys.join("module").join(name).join("notes/.note.gnu.build-id");
-    let read = || -> Seen<Vec<u8>> {
-        let mut note = Vec::new();
-        let file = open(&path).map_err(|error| unreadable(&path, &error))?;
-        file.take(NOTE).read_to_end(&mut note).map_err(|error| unreadable(&path, &error))?;
-        Ok(note)
-    };
-    let note = read().map_err(|why| format!("{name}'s build id cannot be read ({why})"))?;
-    module_file::build_id_of_notes(&note).ok_or_else(|| format!("{} holds no build id", path.display()))
 }
 
 #[cfg(test)]

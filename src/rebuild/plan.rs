@@ -61,8 +61,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The Module.symvers that the build is given: nvidia's symbols, and MOFED's. The kernel's own it knows, and would
-    /// refuse to see twice ("exported twice").
+    /// The Module.symvers that the build is given: nvidia's symbols, and MOFED's. The kernel's own are in its build
+    /// tree, and modpost refuses to see them twice ("exported twice").
     #[must_use]
     pub fn extra_symvers(&self) -> Option<String> {
         let (mofed, nvidia) = (self.symvers.1.as_str(), &self.nvidia.1);

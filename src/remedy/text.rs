@@ -31,7 +31,7 @@ pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node:
 pub const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built against this MOFED release.";
 pub const REBUILD_ALONE: &str = "Rebuild only nvidia-peermem.ko, in seconds, then load it: `peermem-gate rebuild{root-option}`, \
     `peermem-gate load{root-option}`.";
-pub const UNDO: &str = "Or remove the file, which peermem-gate built, so modprobe takes the driver's own again: \
+pub const UNDO: &str = "Remove the file that peermem-gate built if you do not want it, so modprobe takes the driver's own again: \
     `peermem-gate rebuild{root-option} --undo`.";
 pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod gets a new mount. A restart of its \
     container keeps the old one.";

@@ -142,8 +142,8 @@ impl Place {
         self.node.write("sys/module/ib_uverbs/notes/.note.gnu.build-id", note);
     }
 
-    /// The live RDMA stack is the kernel's own, its symbols are in the kernel's build tree, and the tree of an earlier
-    /// MOFED has others.
+    /// The live RDMA stack is the kernel's own, its symbols are in the kernel's build tree, and the tree of an
+    /// earlier MOFED has others.
     pub(crate) fn is_in_box(&self) {
         let node = &self.node;
         let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
