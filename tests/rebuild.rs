@@ -299,7 +299,7 @@ fn what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_righ
     let said = check();
     assert!(said.contains("nothing was compared with it"), "{said}");
     let nvidia = fs::read(place.node.path("sys/module/nvidia/notes/.note.gnu.build-id")).expect("a note");
-    let nvidia: String = nvidia[16..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let nvidia = nvidia[16..].iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     let pair = serde_json::json!({"kernel": KERNEL, "nvidia": nvidia, "mofed": "01".repeat(20)});
     let refused = serde_json::json!(
         {"pair": pair, "symbol": "ib_register_peer_memory_client", "crc": 0x0655_54c2}

@@ -303,7 +303,7 @@ impl Reading<'_> {
     }
 }
 
-/// What the kernel refused, if the same modules are still live.
+/// The CRC that the kernel refused, if the same modules are still live.
 fn refused(places: &Places, seen: &Observation, root: &Path) -> Option<(String, u32)> {
     let refused: RefusedVersion = record(root, &seen.kernel.release).ok().flatten()?;
     (refused.pair == pair(places, seen)).then_some((refused.symbol, refused.crc))

@@ -41,7 +41,7 @@ pub struct Material {
     pub headers_are_linked: bool,
     /// The Module.symvers with the peer-memory symbols, and its text.
     pub symvers: Seen<(PathBuf, String)>,
-    /// It is the kernel's own: the build finds its symbols without us.
+    /// That file is the kernel's own: the build finds its symbols without us.
     pub symvers_are_kernels: bool,
     /// The file of the live nvidia and the CRCs of its exports, or why there is none.
     pub nvidia: Result<(PathBuf, BTreeMap<String, u32>), String>,

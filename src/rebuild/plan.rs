@@ -50,7 +50,7 @@ pub struct Plan {
     pub builder: Builder,
     /// The Module.symvers that is taken, and its text.
     pub symvers: (PathBuf, String),
-    /// It is the kernel's own: the build finds its symbols without us.
+    /// That file is the kernel's own: the build finds its symbols without us.
     pub symvers_are_kernels: bool,
     /// nvidia.ko's file, and the CRCs of its exports.
     pub nvidia: (PathBuf, BTreeMap<String, u32>),

@@ -263,7 +263,7 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
     if why.transient { again(failure, why.to_string()) } else { refused(failure, format!("refused: {why}")) }
 }
 
-/// What was judged usable by headers that are not of the live modules would be judged so again.
+/// A file that was judged usable by headers of other modules would be judged so again.
 fn note_refusal(watch: &Watch, symbol: Option<&str>, file: Option<&ModuleInfo>) {
     let (Some(symbol), Some(file), Some(seen)) = (symbol, file, watch.seen()) else { return };
     let Some(crc) = file.versions.get(symbol).copied() else { return };
