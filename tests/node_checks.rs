@@ -456,10 +456,9 @@ impl Confined {
         }
         shell += "mount -o remount,bind,ro $0; ! touch $0/x 2>/dev/null; exec \"$@\"";
         let kept = self.capabilities.iter().filter(|name| *name != without);
-        let set: String = kept.map(|name| format!(",+{name}")).collect();
+        let set = kept.fold("--bounding-set=-all".to_owned(), |set, name| set + ",+" + name);
         let root = self.place.node.root().to_str().unwrap();
         let by = ["unshare", "-m", "sh", "-ec", &shell, root, "setpriv", "--inh-caps=-all"];
-        let set = format!("--bounding-set=-all{set}");
         let mut command = self.place.run(verb, more);
         command.env("PATH", "/usr/bin:/bin:/usr/sbin").env("USE_HOST_MOFED", "true");
         let output = output(&mut wrapped(by.into_iter().chain([set.as_str()]), &command));
@@ -478,7 +477,7 @@ impl Confined {
     }
 }
 
-/// In a read-only root with the mounts of the DaemonSet, and with its capabilities, of which it needs each.
+/// In a read-only root with the mounts of the `DaemonSet`, and with its capabilities, of which it needs each.
 fn the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities() {
     let daemonset = &yaml(&manifests().join("host-driver/daemonset.yaml"))[0];
     let container = &daemonset["spec"]["template"]["spec"]["containers"][0];
