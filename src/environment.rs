@@ -20,8 +20,8 @@ const PREFIX: &str = "PEERMEM_GATE_";
 /// Variables that a disabled `load` still reads.
 const LOADING: [&str; 3] = ["PEERMEM_GATE_DRIVER_ROOT", "PEERMEM_GATE_DRY_RUN", "PEERMEM_GATE_MODPROBE"];
 
-/// The environment of a program that `--rebuild` names, which may itself call us. Two more, `KERNEL` and `SYMVERS`, are
-/// what `inspect` takes them for.
+/// The environment of a program that `--rebuild` names, which may itself call us. Two more are options of `inspect`:
+/// `KERNEL` and `SYMVERS`.
 const TOLD_TO_BUILDERS: [&str; 6] = ["ARCH", "HEADERS", "NVIDIA_SYMVERS", "NVIDIA_VERSION", "REASON", "OUT"];
 
 /// The verbs that answer on standard output, and leave no last words.

@@ -154,7 +154,7 @@ pub const GUIDES: &[Guide] = &[
                 "in the build of an image: fail where a module is a stub",
             ),
             (
-                "peermem-gate inspect --symvers /usr/src/ofa_kernel/default/Module.symvers --format json FILE.ko",
+                "peermem-gate inspect --symvers Module.symvers --format json nvidia-peermem.ko",
                 "is it built for this MOFED? As JSON, one object a file",
             ),
         ],

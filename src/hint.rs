@@ -36,6 +36,11 @@ pub const OF_GATE: &[Hint] = &[
     (&["rebuild"], LOADING, "builds the module file and does not load it"),
     (&["wait"], &["rebuild-timeout"], "lets the driver toolkit build, within --timeout"),
     (&["check"], &["rebuild", "rebuild-timeout"], "changes nothing on the node"),
+    (
+        &["wait", "check", "load", "keep", "rebuild"],
+        &["symvers", "kernel"],
+        "finds both on the node; `inspect` judges files without a node",
+    ),
     (&["wait", "check", "load", "keep"], &["undo"], "does not remove module files"),
     (
         &["wait", "load", "keep", "rebuild"],

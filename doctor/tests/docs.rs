@@ -142,6 +142,8 @@ fn no_reason_is_named_that_does_not_exist() {
         [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown]
             .map(|o| o.to_string()),
     );
+    known.extend(FileReason::ALL.map(|reason| reason.to_string()));
+    known.extend(FileReason::ALL.map(|reason| reason.fitness().to_string()));
     for path in [CONDITIONS, USAGE, "README.md"] {
         for quoted in read(path).split('`').skip(1).step_by(2) {
             if is_camel_case(quoted) {

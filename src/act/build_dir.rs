@@ -608,7 +608,7 @@ mod tests {
         assert_eq!(file.parent().unwrap().read_dir().unwrap().count(), 1, "no unfinished file");
     }
 
-    /// What cannot be sure is not installed; a link that somebody planted is not followed.
+    /// A link that somebody planted is not followed.
     #[test]
     fn without_depmods_file_nothing_is_installed() {
         let root = root();

@@ -189,7 +189,7 @@ pub struct InspectArgs {
     #[arg(
         long,
         value_name = "FILE",
-        long_help = "A Module.symvers with the CRCs to expect: MOFED's, or the kernel's own if it exports peer memory"
+        long_help = "A Module.symvers with the CRCs to expect: MOFED's, or a kernel's with peer memory"
     )]
     pub symvers: Option<PathBuf>,
     /// The kernel's release to expect

@@ -124,18 +124,18 @@ pub fn judge(info: &ModuleInfo, file_name: &str, expected: &Expected) -> (FileRe
     against.unwrap_or_else(|| usable(info, expected))
 }
 
-type Answer = Option<(FileReason, String)>;
+type Unfitness = Option<(FileReason, String)>;
 
 /// Old kernels' modules do not name themselves.
 fn of_file(file_name: &str) -> String {
     file_name.split('.').next().unwrap_or_default().replace('-', "_")
 }
 
-fn other_module(name: &str) -> Answer {
+fn other_module(name: &str) -> Unfitness {
     (name != NAME).then(|| (FileReason::OtherModule, format!("it is {name}, not nvidia-peermem")))
 }
 
-fn stub(info: &ModuleInfo) -> Answer {
+fn stub(info: &ModuleInfo) -> Unfitness {
     info.is_stub().then(|| {
         let message =
             "a stub: it was built without MOFED's headers, so no kernel loads it (\"Invalid argument\")";
@@ -143,8 +143,8 @@ fn stub(info: &ModuleInfo) -> Answer {
     })
 }
 
-/// The peer-memory symbols first, for they are what is asked about.
-fn mismatch(info: &ModuleInfo, expected: &Expected) -> Answer {
+/// The peer-memory symbols come first: the question is about them.
+fn mismatch(info: &ModuleInfo, expected: &Expected) -> Unfitness {
     let (path, crcs) = expected.symvers.as_ref()?;
     let all = info.versions.keys().map(String::as_str).filter(|symbol| *symbol != LAYOUT);
     let mut symbols = PEER_MEMORY_SYMBOLS.into_iter().chain(all).chain([LAYOUT]);
@@ -161,7 +161,7 @@ fn mismatch(info: &ModuleInfo, expected: &Expected) -> Answer {
 }
 
 /// A kernel with symbol versions ignores the release. So it does not count where its own Module.symvers was compared.
-fn wrong_kernel(info: &ModuleInfo, expected: &Expected) -> Answer {
+fn wrong_kernel(info: &ModuleInfo, expected: &Expected) -> Unfitness {
     let kernel = expected.kernel.as_ref().filter(|kernel| *kernel != info.release())?;
     let is_of_kernel = |crcs: &BTreeMap<String, u32>| crcs.contains_key(LAYOUT);
     let is_compared = expected.symvers.as_ref().is_some_and(|(_, crcs)| is_of_kernel(crcs));
@@ -169,7 +169,7 @@ fn wrong_kernel(info: &ModuleInfo, expected: &Expected) -> Answer {
     (!(is_compared && is_of_kernel(&info.versions))).then_some((FileReason::WrongKernel, message))
 }
 
-fn version_missing(info: &ModuleInfo) -> Answer {
+fn version_missing(info: &ModuleInfo) -> Unfitness {
     let is_demanded = info.vermagic.split(' ').any(|word| word == "modversions") || !info.versions.is_empty();
     let is_others =
         |symbol: &&String| symbol.contains("_peer_memory_client") || symbol.starts_with("nvidia_p2p_");
@@ -197,16 +197,23 @@ fn usable(info: &ModuleInfo, expected: &Expected) -> (FileReason, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::module_file::inspect;
-    use crate::module_file::tests::image::Image;
 
     const SYMBOL: &str = "ib_register_peer_memory_client";
+    const NVIDIA: &str = "nvidia_p2p_get_pages";
 
-    fn info(image: &Image) -> ModuleInfo {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("m.ko");
-        std::fs::write(&path, image.build()).unwrap();
-        inspect(&path, &mut || false).expect("a module")
+    fn module(name: &str, vermagic: &str, imports: &[&str], versions: &[(&str, u32)]) -> ModuleInfo {
+        ModuleInfo {
+            name: name.to_owned(),
+            vermagic: vermagic.to_owned(),
+            imports: imports.iter().map(|symbol| (*symbol).to_owned()).collect(),
+            versions: versions.iter().map(|(symbol, crc)| ((*symbol).to_owned(), *crc)).collect(),
+            ..ModuleInfo::default()
+        }
+    }
+
+    fn real() -> ModuleInfo {
+        let versions = [(LAYOUT, 0x0dff_b1ea), (SYMBOL, 0x9ca7_61a2)];
+        module(NAME, "6.1.0-56-amd64 SMP preempt mod_unload modversions", &[SYMBOL], &versions)
     }
 
     fn symvers(crcs: &[(&str, u32)]) -> Expected {
@@ -228,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_real_module_is_compared_with_what_is_given() {
-        let real = info(&Image::peermem());
+        let real = real();
         assert_judged(&real, &Expected::default(), FileReason::Real, "0x9ca761a2");
         assert_judged(&real, &for_kernel("6.1.0-56-amd64"), FileReason::Real, "real");
         assert_judged(&real, &symvers(&[(SYMBOL, 0x9ca7_61a2)]), FileReason::Usable, "/symvers has");
@@ -240,7 +247,7 @@ mod tests {
 
     #[test]
     fn another_kernels_module_is_unfit_unless_its_symbols_are_that_kernels() {
-        let real = info(&Image::peermem());
+        let real = real();
         assert_judged(
             &real,
             &for_kernel("6.1.0-57-amd64"),
@@ -256,9 +263,7 @@ mod tests {
 
     #[test]
     fn a_stub_is_unfit_whatever_else_is_right() {
-        let mut image = Image::new(&["name=nvidia-peermem", "vermagic=6.1.0 SMP modversions "]);
-        image.versions(&[(LAYOUT, 0x0dff_b1ea)]);
-        let stub = info(&image);
+        let stub = module(NAME, "6.1.0 SMP modversions", &[], &[(LAYOUT, 0x0dff_b1ea)]);
         for expected in [Expected::default(), symvers(&[(SYMBOL, 1)]), for_kernel("6.1.0")] {
             assert_judged(&stub, &expected, FileReason::StubModule, "a stub");
         }
@@ -266,30 +271,22 @@ mod tests {
 
     #[test]
     fn symbols_without_crcs_are_missed_where_a_kernel_has_them() {
-        let module = |flags: &str, symbol: &str| {
-            let mut image = Image::new(&["name=nvidia_peermem", &format!("vermagic=6.1.0 SMP {flags} ")]);
-            image.import(SYMBOL);
-            image.import(symbol);
-            image
+        let of = |flags: &str, versions: &[(&str, u32)]| {
+            module(NAME, &format!("6.1.0 SMP {flags}"), &[SYMBOL, NVIDIA], versions)
         };
-        let unversioned = info(&module("mod_unload", "nvidia_p2p_get_pages"));
-        assert_judged(&unversioned, &Expected::default(), FileReason::Real, "no symbol versions");
-        let unversioned = info(&module("modversions", "nvidia_p2p_get_pages"));
-        assert_judged(&unversioned, &Expected::default(), FileReason::SymbolVersionMissing, SYMBOL);
-        let mut image = module("modversions", "nvidia_p2p_get_pages");
-        image.versions(&[(SYMBOL, 1)]);
-        let half = info(&image);
-        assert_judged(&half, &Expected::default(), FileReason::SymbolVersionMissing, "nvidia_p2p_get_pages");
+        let all = Expected::default();
+        assert_judged(&of("mod_unload", &[]), &all, FileReason::Real, "no symbol versions");
+        assert_judged(&of("modversions", &[]), &all, FileReason::SymbolVersionMissing, SYMBOL);
+        assert_judged(&of("", &[(SYMBOL, 1)]), &all, FileReason::SymbolVersionMissing, NVIDIA);
     }
 
     #[test]
     fn another_module_is_none_of_these() {
-        let of = |name: &str| info(&Image::new(&[name, "vermagic=6.1.0 SMP "]));
-        let named = of("name=nv_peer_mem");
-        assert_judged(&named, &Expected::default(), FileReason::OtherModule, "it is nv_peer_mem");
+        let of = |name: &str| module(name, "6.1.0 SMP", &[], &[]);
+        assert_judged(&of("nv_peer_mem"), &Expected::default(), FileReason::OtherModule, "it is nv_peer_mem");
         // By the file's name, where the module does not say its own.
-        assert_judged(&of("license=GPL"), &Expected::default(), FileReason::StubModule, "a stub");
-        let (reason, _) = judge(&of("license=GPL"), "ib-core.ko", &Expected::default());
+        assert_judged(&of(""), &Expected::default(), FileReason::StubModule, "a stub");
+        let (reason, _) = judge(&of(""), "ib-core.ko", &Expected::default());
         assert_eq!(reason, FileReason::OtherModule);
     }
 

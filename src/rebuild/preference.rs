@@ -20,8 +20,8 @@ pub fn path(release: &str) -> PathBuf {
     Path::new(DEPMOD).join(name(release))
 }
 
-/// Its text. depmod takes the kernel for a regular expression that may fit anywhere, and the module's name as its file
-/// has it.
+/// Its text. depmod takes the kernel for a regular expression that may fit anywhere. It takes the module's name as
+/// the file has it.
 #[must_use]
 pub fn text(release: &str) -> String {
     let module = recipe::MODULE.trim_end_matches(".ko");

@@ -4,7 +4,7 @@
 use super::build_attempt::depmod;
 use super::held::{Held, Hold};
 use super::looking::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
-use super::rebuilder::{RebuildEnd, Rebuilder, opened, theirs};
+use super::rebuilder::{RebuildEnd, Rebuilder, behind_ours, opened};
 use super::{Start, Stop};
 use crate::act::answer;
 use crate::act::build_dir;
@@ -74,7 +74,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
         return Ok(Ending::Opened);
     }
     if args.dry_run {
-        if let Some(theirs) = theirs(&held.watch, &look) {
+        if let Some(theirs) = behind_ours(&held.watch, &look) {
             let target =
                 target(&held.watch.seen().map(|seen| seen.kernel.release.clone()).unwrap_or_default());
             let text = format!("remove: {}\nthen modprobe takes: {}", target.display(), theirs.display());

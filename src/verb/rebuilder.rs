@@ -172,14 +172,14 @@ impl Rebuilder {
         Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
     }
 
-    /// Removes what stands before a usable file. The look after it, where something else has to be built all the same.
+    /// Removes our file where it stands before a usable one. Returns the next look if a build is needed all the same.
     fn undo(&self, watch: &mut Watch, gate: &Gate) -> Result<Look, RebuildEnd> {
         let seen = watch.seen().and_then(|seen| Some((seen.kernel.release.clone(), seen.peermem.as_ref()?)));
         let Some((release, root)) = seen.map(|(release, peermem)| (release, peermem.root.clone())) else {
             return Err(RebuildEnd::Swapping("the node was not examined".to_owned()));
         };
         let target = below(&root, &target(&release));
-        // A copy of ours elsewhere is not what an undo removes.
+        // An undo removes one file only: a copy elsewhere stays.
         if let Some(path) = build_dir::foreign(&root, &release) {
             let why = format!("peermem-gate did not install the existing {}", path.display());
             return Err(RebuildEnd::Refused(Obstacle::new(Kind::ForeignFile, why)));
@@ -207,7 +207,7 @@ impl Rebuilder {
         let Some(mut before) = look_now(watch, gate) else {
             return RebuildEnd::Swapping("the last look was interrupted".to_owned());
         };
-        if theirs(watch, &before).is_some() {
+        if behind_ours(watch, &before).is_some() {
             match self.undo(watch, gate) {
                 Ok(after) => before = after,
                 Err(end) => return end,
@@ -232,7 +232,7 @@ impl Rebuilder {
 }
 
 /// The file that would load if the one that we rebuilt were not there, where nothing but ours is wrong.
-pub(super) fn theirs<'a>(watch: &'a Watch, look: &Look) -> Option<&'a Path> {
+pub(super) fn behind_ours<'a>(watch: &'a Watch, look: &Look) -> Option<&'a Path> {
     let seen = watch.seen().filter(|_| is_all_that_is_missing(&look.verdict))?;
     shadowed(&watch.node().expected, seen)
 }

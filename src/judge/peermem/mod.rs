@@ -37,8 +37,8 @@ pub(super) fn usable(expected: &Expectations, seen: &Observation) -> Condition {
     Condition::new(ConditionType::PeermemUsable, reason, message)
 }
 
-/// A file that would load in the place of ours, where ours would not: it was rebuilt for a MOFED or an nvidia that is
-/// gone. To undo the rebuild is the cure then.
+/// A file that would load if the one that we rebuilt were not there. Ours was rebuilt for a MOFED or an nvidia
+/// that is gone, so undoing that is the cure.
 #[must_use]
 pub fn shadowed<'a>(expected: &'a Expectations, seen: &'a Observation) -> Option<&'a Path> {
     let (asked, peermem) = (expected.peermem.as_ref()?, seen.peermem.as_ref()?);
