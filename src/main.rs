@@ -19,8 +19,8 @@ const LEAST_ADDRESS_SPACE: u64 = 4 << 20;
 
 type Run = fn(&[OsString], &Start) -> Result<Ending, Stop>;
 
-/// The programs of others that this one stands in front of, by the name that it is called by.
-const STAND_INS: [(&str, Run); 2] = [("modprobe", shim::run), (driver_manager::NAME, driver_manager::run)];
+/// The names of other programs by which this one may be called.
+const OTHER_NAMES: [(&str, Run); 2] = [("modprobe", shim::run), (driver_manager::NAME, driver_manager::run)];
 
 fn main() -> ExitCode {
     if let Some(limit) = address_space::limit().filter(|limit| *limit < LEAST_ADDRESS_SPACE) {
@@ -40,14 +40,14 @@ fn main() -> ExitCode {
         return build::build_guard(&args[1..]).into();
     }
     let variables: Variables = std::env::vars_os().collect();
-    let stand_in = STAND_INS.iter().find(|(stands_for, _)| name == Some(OsStr::new(stands_for)));
+    let other_name = OTHER_NAMES.iter().find(|(other, _)| name == Some(OsStr::new(other)));
     // Another program's options are not ours.
-    let options: &[_] = if stand_in.is_some() { &[] } else { &args };
+    let options: &[_] = if other_name.is_some() { &[] } else { &args };
     let asked = environment::termination_log(options, &variables);
     let last_words = LastWords { log: asked.and_then(TerminationLog::find) };
     end_panics_with(&last_words);
     let start = Start { variables: &variables, last_words: last_words.clone() };
-    let run = stand_in.map_or(run as Run, |(_, run)| *run);
+    let run = other_name.map_or(run as Run, |(_, run)| *run);
     let ending = run(&args, &start);
     ending.unwrap_or_else(|stop| stop.end(&last_words)).into()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Called as `driver-manager`, before another one that behaves as NVIDIA's: it notes how it is called, takes its time,
-//! and ends as its file `does` says.
+//! Called as `driver-manager`, before another one that behaves as NVIDIA's. That one notes how it is called, and ends
+//! as its file `does` says.
 
 mod support;
 
@@ -110,7 +110,7 @@ fn driver_manager_opens_at_once_where_the_gate_does_not_apply() {
 }
 
 fn other_commands_of_driver_manager_are_handed_over_untouched() {
-    // Nothing of ours is even read.
+    // No variable of the gate is even read.
     for (arguments, does, status) in [
         (&["preflight_check"][..], "exit 0", 0),
         (&["preflight_check"], "exit 9", 9),

@@ -10,7 +10,7 @@ use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Reason, Status};
 use peermem_gate::consumer::Consumer;
 use peermem_gate::ending::Ending;
-use peermem_gate::judge::offline::{FileReason, Fitness};
+use peermem_gate::judge::offline::FileReason;
 use peermem_gate::keep;
 use peermem_gate::rebuild::Kind;
 use peermem_gate::verdict::Outcome;
@@ -131,8 +131,6 @@ fn no_reason_is_named_that_does_not_exist() {
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
     known.extend(Kind::ALL.iter().map(ToString::to_string));
-    known.extend(FileReason::ALL.iter().map(ToString::to_string));
-    known.extend([Fitness::Usable, Fitness::Unfit, Fitness::Unknown].map(|fitness| fitness.to_string()));
     known.extend(
         [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
             .map(|s| s.to_string()),

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The kernel's name for it.
+/// The kernel's name for nvidia-peermem.
 const NAME: &str = "nvidia_peermem";
 /// The CRC that stands for the kernel itself.
 const LAYOUT: &str = "module_layout";
 
-/// What to expect of a file.
+/// The stack and the kernel that a file should fit, as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     /// A Module.symvers, and the CRCs in it.
@@ -30,7 +30,7 @@ pub enum Fitness {
     Usable,
     /// No kernel, or not the expected one, would load it.
     Unfit,
-    /// It cannot be read.
+    /// Whether a kernel would load it is unknown: the file cannot be read.
     Unknown,
 }
 
@@ -73,7 +73,7 @@ impl FileReason {
         Self::ModuleFileUnreadable,
     ];
 
-    /// What it makes of the file.
+    /// The fitness of a file with this reason.
     #[must_use]
     pub fn fitness(self) -> Fitness {
         match self {
@@ -83,7 +83,7 @@ impl FileReason {
         }
     }
 
-    /// What a person can do.
+    /// The remedy, where one is needed.
     #[must_use]
     pub fn remedy(self) -> Option<&'static str> {
         Some(match self {

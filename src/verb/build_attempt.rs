@@ -2,7 +2,7 @@
 //! One build of nvidia-peermem: copied, made, judged, confirmed, installed, and proven where modprobe finds it.
 
 use super::attempt::look_now;
-use super::rebuilder::{RebuildEnd, Rebuilder};
+use super::rebuild_end::RebuildEnd;
 use super::watch::Watch;
 use crate::act::build::{BuildCommand, Built};
 use crate::act::build_dir::{self, BuildDir, Copy};
@@ -23,7 +23,7 @@ use crate::probe;
 use crate::rebuild::{Builder, Confirmed, FailedEnd, JudgedModule, Plan, ended, preference, recipe};
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,7 +45,12 @@ enum Stopped {
 
 /// The build, and what it is for.
 pub(super) struct BuildAttempt<'a, 'b> {
-    pub(super) rebuilder: &'a Rebuilder,
+    /// How long the build may take.
+    pub(super) limit: Duration,
+    /// When all has to end, whatever the build is at.
+    pub(super) deadline: Option<BootTime>,
+    /// `PATH`.
+    pub(super) path: Option<&'a OsStr>,
     pub(super) plan: &'a Plan,
     pub(super) build_dir: &'a BuildDir,
     pub(super) watch: &'a mut Watch<'b>,
@@ -99,7 +104,7 @@ impl BuildAttempt<'_, '_> {
     fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
         let build = self.command(copy);
         self.has_null()?;
-        let (watch, limit) = (&*self.watch, self.rebuilder.limit);
+        let (watch, limit) = (&*self.watch, self.limit);
         let kills = probe::memory_kills(&watch.node().places.proc);
         let signals = watch.wakes().signals();
         let until = now() + limit;
@@ -145,7 +150,7 @@ impl BuildAttempt<'_, '_> {
     }
 
     fn past_deadline(&self) -> Result<(), Stopped> {
-        match self.rebuilder.deadline {
+        match self.deadline {
             Some(deadline) if now() >= deadline => {
                 Err(Stopped::Deadline("the deadline passed before the build ended".to_owned()))
             }
@@ -245,15 +250,14 @@ impl BuildAttempt<'_, '_> {
     }
 
     fn depmod(&self) -> Result<(), Stopped> {
-        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.rebuilder.path.as_deref(), self.watch)
-            .map_err(Stopped::Passing)
+        depmod(&self.plan.driver_root, &self.plan.kernel.0, self.path, self.watch).map_err(Stopped::Passing)
     }
 
     /// modprobe itself says which file it would load.
     fn is_planned(&self) -> Result<(), Stopped> {
         let root = &self.plan.driver_root;
         let unrunnable = |why: Unrunnable| Stopped::Passing(why.message);
-        let modprobe = Modprobe::find(root, self.rebuilder.path.as_deref(), None).map_err(unrunnable)?;
+        let modprobe = Modprobe::find(root, self.path, None).map_err(unrunnable)?;
         let arguments = ["--show-depends", "nvidia-peermem"].map(OsString::from);
         let (until, signals) = (now() + LIMIT, self.watch.wakes().signals());
         let is_late = || (now() >= until).then_some(BrokenOff::Late);

@@ -70,7 +70,7 @@ fn uninstalls(arguments: &[OsString]) -> bool {
     arguments.iter().any(|word| word == UNINSTALL)
 }
 
-/// The answer for the build of an image: it is this program that the name finds, and what it stands in front of.
+/// The answer for the build of an image: PATH finds this program, and the original behind it.
 fn answer(original: &Modprobe) -> Result<Ending, Stop> {
     act::answer(&format!("peermem-gate {VERSION}, in front of {}\n", original.path().display()))?;
     Ok(Ending::Opened)

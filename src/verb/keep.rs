@@ -8,7 +8,8 @@ use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
 };
 use super::publisher::{Files, Publisher};
-use super::rebuilder::{RebuildEnd, Rebuilder};
+use super::rebuild_end::RebuildEnd;
+use super::rebuilder::Rebuilder;
 use super::slow_command::SlowCommandWatch;
 use super::watch::Watch;
 use super::{Start, Stop};

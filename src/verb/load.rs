@@ -6,7 +6,8 @@ use super::held::{Held, Hold};
 use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
 };
-use super::rebuilder::{RebuildEnd, Rebuilder, knowing_rebuild};
+use super::rebuild_end::RebuildEnd;
+use super::rebuilder::{Rebuilder, knowing_rebuild};
 use super::slow_command::SlowCommandWatch;
 use super::{Start, Stop};
 use crate::act::WorkerPipe;

@@ -4,7 +4,8 @@
 use super::build_attempt::depmod;
 use super::held::{Held, Hold};
 use super::looking::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
-use super::rebuilder::{RebuildEnd, Rebuilder, behind_ours, opened};
+use super::rebuild_end::RebuildEnd;
+use super::rebuilder::{Rebuilder, behind_ours, opened};
 use super::{Start, Stop};
 use crate::act::answer;
 use crate::act::build_dir;

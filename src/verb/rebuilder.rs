@@ -4,6 +4,7 @@
 
 use super::attempt::look_now;
 use super::build_attempt::{BuildAttempt, depmod};
+use super::rebuild_end::RebuildEnd;
 use super::toolkit;
 use super::watch::Watch;
 use crate::act::build_dir::{self, BuildDir, Closed};
@@ -18,9 +19,7 @@ use crate::node::{Node, Places, below};
 use crate::observation::Observation;
 use crate::probe;
 use crate::rebuild::record::FailedBuild;
-use crate::rebuild::{
-    Conclusion, Kind, Material, Obstacle, Pair, Plan, is_all_that_is_missing, plan, target,
-};
+use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, is_all_that_is_missing, plan, target};
 use crate::time::BootTime;
 use crate::verdict::Verdict;
 use std::ffi::OsString;
@@ -65,70 +64,16 @@ fn material(places: &Places, seen: &Observation) -> Material {
     material
 }
 
-/// The result of a rebuild.
-#[derive(Debug)]
-pub(super) enum RebuildEnd {
-    /// A usable file is installed.
-    Installed(String),
-    /// The driver toolkit builds again.
-    Ordered(String),
-    /// A usable file is there again: ours, which stood before it, is removed.
-    Undone(String),
-    Refused(Obstacle),
-    /// For good, as long as MOFED, nvidia and the kernel are the same.
-    Failed(String),
-    /// The build had all of its time.
-    TimedOut(String),
-    /// A failure whose cause passes: worth another attempt.
-    Passing(String),
-    /// The deadline of all came before its end.
-    Deadline(String),
-    /// MOFED began to swap its modules.
-    Swapping(String),
-    /// A signal came, and when.
-    Signal(u8, BootTime),
-}
-
-impl RebuildEnd {
-    pub(super) fn conclusion(&self) -> Conclusion {
-        match self {
-            Self::Installed(_) => Conclusion::Installed,
-            Self::Ordered(_) => Conclusion::Ordered,
-            Self::Undone(_) => Conclusion::Undone,
-            Self::Refused(_) => Conclusion::Refused,
-            Self::Failed(_) | Self::Passing(_) => Conclusion::Failed,
-            Self::TimedOut(_) => Conclusion::TimedOut,
-            Self::Deadline(_) | Self::Swapping(_) | Self::Signal(..) => Conclusion::BrokenOff,
-        }
-    }
-
-    /// The result and its remedy, in words.
-    pub(super) fn sentence(&self) -> String {
-        match self {
-            Self::Installed(message) | Self::Ordered(message) | Self::Undone(message) => message.clone(),
-            Self::Refused(obstacle) => format!("not rebuilt: {obstacle}"),
-            Self::Failed(why) => format!("the rebuild failed: {why}"),
-            Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
-            Self::Passing(why) => format!("the rebuild failed, and may succeed later: {why}"),
-            Self::Deadline(why) => format!("the rebuild was interrupted, nothing is installed: {why}"),
-            Self::Swapping(how) => format!("the rebuild was interrupted, nothing is installed: {how}"),
-            Self::Signal(signal, _) => {
-                format!("the rebuild was interrupted by signal {signal}, nothing is installed")
-            }
-        }
-    }
-}
-
 /// The settings of a rebuild, whenever there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Rebuilder {
     pub(super) mode: Rebuild,
     /// How long the build may take.
-    pub(super) limit: Duration,
+    limit: Duration,
     /// When all has to end, whatever the build is at.
     pub(super) deadline: Option<BootTime>,
     /// `PATH`.
-    pub(super) path: Option<OsString>,
+    path: Option<OsString>,
     /// Where the driver toolkit's containers share files on `OpenShift`.
     shared: PathBuf,
     /// A person asks: an earlier failure is no reason.
@@ -224,8 +169,10 @@ impl Rebuilder {
             Ok(build_dir) => build_dir,
             Err(obstacle) => return RebuildEnd::Refused(obstacle),
         };
-        let end = BuildAttempt { rebuilder: self, plan: &plan, build_dir: &build_dir, watch, gate }
-            .make(&before, beat);
+        let (limit, deadline, path) = (self.limit, self.deadline, self.path.as_deref());
+        let mut attempt =
+            BuildAttempt { limit, deadline, path, plan: &plan, build_dir: &build_dir, watch, gate };
+        let end = attempt.make(&before, beat);
         remember(&build_dir, &end, pair);
         end
     }

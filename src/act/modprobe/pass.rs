@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program that this one stands in front of, run to its end with all that is ours: streams, environment, signals.
+//! The program of that name behind this one in PATH, run to its end with our streams, environment and signals.
 
 use super::Modprobe;
 use super::run::code;

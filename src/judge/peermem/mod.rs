@@ -115,7 +115,7 @@ impl<'a> PeermemCase<'a> {
         self.peermem.theirs.iter().find(is_usable).map(|other| other.path.as_path())
     }
 
-    /// What we rebuilt may stand before what the driver has by now.
+    /// Where our own file stands before a usable one of the driver, it is to be removed.
     fn with_better(&self, refusal: (Reason, String)) -> (Reason, String) {
         let (reason, message) = refusal;
         match self.better().filter(|_| reason.is_cured_by_rebuild()) {
