@@ -56,7 +56,7 @@ pub const WITHOUT_PEER_MEMORY: Fact = Fact::new("If the live modules are MOFED's
 pub const MOFED_LIVE: Fact = Fact::new("If the live modules are MOFED's");
 /// nvidia-peermem.ko is there, and modules.dep does not list it.
 pub const NOT_LISTED: Fact = Fact::new("If modules.dep does not list the file");
-/// What we rebuilt stands before a file that would load.
+/// Our own file stands before one that would load.
 pub const SHADOWED: Fact = Fact::new("If peermem-gate rebuilt the file and another one would load");
 /// The bad parameter is on the kernel's command line.
 pub const BOOT_PARAMETER: Fact = Fact::new("If the kernel's command line has it");

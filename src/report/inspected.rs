@@ -26,7 +26,7 @@ pub struct InspectedFile {
     module: Option<Module>,
 }
 
-/// What the file says of itself.
+/// A module by its own account.
 #[derive(Clone, Debug, Serialize)]
 struct Module {
     name: String,
@@ -43,7 +43,7 @@ struct Module {
 }
 
 impl InspectedFile {
-    /// What was read, judged.
+    /// A file that was read, judged.
     #[must_use]
     pub fn read(path: &Path, info: ModuleInfo, signer: Option<String>, expected: &Expected) -> Self {
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -78,7 +78,7 @@ impl InspectedFile {
         }
     }
 
-    /// What it is good for.
+    /// The fitness of the file.
     #[must_use]
     pub fn fitness(&self) -> Fitness {
         self.verdict

@@ -51,7 +51,7 @@ fn all(args: &InspectArgs, style: Style) -> Result<Ending, Stop> {
     })
 }
 
-/// What was asked for. With a Module.symvers that does not know peer memory nothing could be compared.
+/// The expectations of the command line. With a Module.symvers without peer memory nothing could be compared.
 fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
     let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
     let symvers = match &args.symvers {
