@@ -1122,7 +1122,11 @@ fn keep_refuses_contradictions_and_mofeds_directory() {
 }
 
 fn main() -> ExitCode {
-    suite![
+    suite![5 at once:
+        // The longest begin first.
+        a_load_whose_modprobe_hangs_is_told_of_and_ends,
+        a_hung_load_is_told_of_and_the_watchdogs_in_the_end,
+        a_hung_unload_is_the_watchdogs_in_the_end,
         keep_loads_unloads_and_loads_again,
         entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
         a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does,
@@ -1133,7 +1137,6 @@ fn main() -> ExitCode {
         what_is_used_is_named_and_then_let_go,
         no_yield_leaves_the_module_alone,
         the_modules_parameters_are_passed_on_and_judged,
-        a_load_whose_modprobe_hangs_is_told_of_and_ends,
         an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy,
         an_unload_that_fails_is_told_with_what_to_do,
         keep_says_that_a_disabled_gate_does_not_disable_it,
@@ -1155,8 +1158,6 @@ fn main() -> ExitCode {
         keep_unloads_beside_a_look_that_hangs,
         keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
         a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process,
-        a_hung_unload_is_the_watchdogs_in_the_end,
-        a_hung_load_is_told_of_and_the_watchdogs_in_the_end,
         a_service_manager_that_reads_late_still_gets_ready,
         a_service_manager_that_does_not_read_holds_nothing_up,
         the_service_manager_may_listen_on_an_abstract_socket,

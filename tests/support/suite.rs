@@ -20,20 +20,24 @@ thread_local! {
     static NOTES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Names these functions and runs them as tests.
+/// Names these functions and runs them as tests: `N at once:` where they mostly wait.
 #[allow(unused_macros, reason = "every test file is a crate of its own, and some are no suites")]
 macro_rules! suite {
+    ($threads:literal at once: $($test:path),+ $(,)?) => {
+        $crate::support::suite::run(&[$((stringify!($test), $test as fn())),+], Some($threads))
+    };
     ($($test:path),+ $(,)?) => {
-        $crate::support::suite::run(&[$((stringify!($test), $test as fn())),+])
+        $crate::support::suite::run(&[$((stringify!($test), $test as fn())),+], None)
     };
 }
 #[allow(unused_imports, reason = "the same")]
 pub(crate) use suite;
 
 /// Runs those that the command line asks for; its options are the standard harness's.
-pub(crate) fn run(tests: &[(&'static str, fn())]) -> ExitCode {
+pub(crate) fn run(tests: &[(&'static str, fn())], threads: Option<usize>) -> ExitCode {
     heed_signals();
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(threads);
     let shows_all = arguments.nocapture;
     panic::set_hook(Box::new(|panicked| keep_note(&panicked.to_string())));
     let trial = |&(name, test): &(&'static str, fn())| {
