@@ -519,6 +519,12 @@ impl Peermem {
         let ModuleFile::Read { info, .. } = &self.file else { return false };
         info.build_id.as_ref().is_some_and(|id| self.rebuilt.contains(id))
     }
+
+    /// The module that is loaded is one that we rebuilt.
+    #[must_use]
+    pub fn is_rebuilt_loaded(&self) -> bool {
+        self.loaded.as_ref().is_some_and(|id| self.rebuilt.contains(id))
+    }
 }
 
 /// The CRCs that a live module offers for its symbols.
@@ -569,9 +575,17 @@ pub struct Identity {
 }
 
 impl Observation {
+    /// The kernel's own RDMA stack is live, and no MOFED of the host's is to come: it would have its headers here.
+    #[must_use]
+    pub fn is_in_box(&self) -> bool {
+        let has_no_headers = matches!(self.headers.tree, HeaderTree::Missing);
+        let names_no_version = self.header_versions.as_ref().is_ok_and(Vec::is_empty);
+        has_no_headers && names_no_version && self.is_exporter_in_tree()
+    }
+
     /// The live module that exports peer memory is the kernel's own, or the kernel itself: by both witnesses.
     #[must_use]
-    pub fn is_exporter_in_tree(&self) -> bool {
+    fn is_exporter_in_tree(&self) -> bool {
         let name = match &self.symbols {
             Symbols::ExportedBy(None) => return true,
             Symbols::ExportedBy(Some(name)) => name,

@@ -509,7 +509,7 @@ fn a_gated_driver_manager_is_built_and_holds_the_pods_of_every_release() {
     let (_, built) = gated_image(&podman, &hidden);
     assert!(!built.status.success(), "PATH finds the original first, and the build does not notice");
 
-    for (release, image) in ["clusterpolicy", "nvidiadriver", "precompiled"].into_iter().zip(&images) {
+    for (release, image) in ["clusterpolicy", "openshift", "precompiled"].into_iter().zip(&images) {
         let node = Node::ready().without_marker();
         let mut pod = podman.play(manager_pod(release, image, &node));
         pod.logs("MarkerAbsent");

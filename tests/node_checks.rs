@@ -492,20 +492,33 @@ fn the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities() {
     confined.assert_rebuilds();
 }
 
-/// `ProtectSystem=strict` leaves the unit what it names.
-fn the_sidecars_unit_can_rebuild() {
-    let text = fs::read_to_string(root().join("examples/peermem-gate-keep.service")).unwrap();
+/// `ProtectSystem=strict` leaves a unit what it names. The unit that loads once enters no other root.
+fn the_units_of_a_host_can_rebuild() {
+    for (unit, added) in
+        [("peermem-gate-keep.service", None), ("systemd/peermem-gate-load.service", Some("sys_chroot"))]
+    {
+        let text = fs::read_to_string(root().join("examples").join(unit)).unwrap();
+        if let Some(confined) = confined_as(&text, added) {
+            confined.assert_rebuilds();
+        }
+    }
+}
+
+/// What systemd leaves this unit, and a capability more.
+fn confined_as(text: &str, added: Option<&str>) -> Option<Confined> {
     let values = |name: &str| {
         let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         lines.flat_map(|value| value.split(' ').map(str::to_owned)).collect::<Vec<_>>()
     };
-    let named =
-        values("ReadWritePaths").into_iter().map(|path| path.trim_start_matches(['-', '/']).to_owned());
+    // systemd makes those two; what a path with a dash names need not be there.
+    let named = values("ReadWritePaths").into_iter().filter(|path| !path.starts_with('-'));
+    let named = named.map(|path| path.trim_start_matches('/').to_owned());
     let state = values("StateDirectory").into_iter().map(|name| format!("var/lib/{name}"));
+    let settings = values("ConfigurationDirectory").into_iter().map(|name| format!("etc/{name}"));
     let capabilities = values("CapabilityBoundingSet").into_iter();
-    let capabilities = capabilities.map(|name| name.trim_start_matches("CAP_").to_lowercase()).collect();
-    let Some(confined) = Confined::new(named.chain(state).collect(), capabilities) else { return };
-    confined.assert_rebuilds();
+    let capabilities = capabilities.map(|name| name.trim_start_matches("CAP_").to_lowercase());
+    let capabilities = capabilities.chain(added.map(str::to_owned)).collect();
+    Confined::new(named.chain(state).chain(settings).collect(), capabilities)
 }
 
 /// What is below `spec` there is a rule file of Prometheus.
@@ -768,7 +781,7 @@ fn main() -> ExitCode {
         the_units_of_a_host_are_valid,
         the_host_drivers_sidecar_takes_the_reloaders_place,
         the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities,
-        the_sidecars_unit_can_rebuild,
+        the_units_of_a_host_can_rebuild,
         every_alert_fires_when_it_should_and_only_then,
         the_dashboard_asks_prometheus_what_it_understands,
         the_dashboard_shows_what_wait_keep_and_a_fleet_report,

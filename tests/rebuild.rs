@@ -219,8 +219,8 @@ fn the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols() {
     assert_eq!(ends, 0, "{said}");
 }
 
-/// A dkms build takes the headers that an earlier MOFED left.
-fn headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack() {
+/// Headers of a MOFED mean that it is still to load its modules: what is live then is not what will stay.
+fn the_kernels_own_stack_is_believed_only_where_no_mofed_has_headers() {
     let Some(place) = Place::new() else { return };
     place.is_in_box();
     let check = || {
@@ -251,6 +251,16 @@ fn headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack() {
     made("0x065554c2");
     let usable = check()("PeermemUsable");
     assert_eq!(usable["reason"], "Usable", "{usable:#}");
+    place.has_a_mofed_to_come();
+    let late = check();
+    let version = late("VersionMatches");
+    assert_eq!(
+        (&version["reason"], &version["status"]),
+        (&"VersionMismatch".into(), &"False".into()),
+        "{version:#}"
+    );
+    place.node.remove("usr/src/ofa_kernel");
+    place.node.remove("usr/src/mlnx-ofa_kernel-24.04");
     // Without the kernel's headers nothing can be built.
     place.node.remove(&format!("lib/modules/{KERNEL}/build/Module.symvers"));
     let headers = check()("HeadersReady");
@@ -709,6 +719,62 @@ fn a_program_of_the_users_that_fails_installs_nothing() {
 }
 
 /// `SELinux` lets the kernel read modules of certain labels only.
+/// The proof is modprobe's, and it may lack the time or the memory: that says nothing about the module.
+fn a_modprobe_that_cannot_answer_takes_no_good_module_away() {
+    let Some(place) = Place::new() else { return };
+    let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).expect("a script");
+    let fails = modprobe.replace("for word; do", "echo 'out of memory' >&2; exit 137; for word; do");
+    support::write_program(&place.node.path("bin/modprobe"), fails);
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends == 125 && said.contains("is installed, but not proven"), "{said}");
+    assert!(place.is_installed() && !place.has_failed_for_good(), "{said}");
+    support::write_program(&place.node.path("bin/modprobe"), modprobe);
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!((ends, place.makes()), (0, 1), "{said}");
+}
+
+/// An install line in modprobe.d, as docs/host.md has it, hides which file would load.
+fn a_rebuild_beside_an_install_line_is_proven_too() {
+    let Some(place) = Place::new() else { return };
+    let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).expect("a script");
+    let hides =
+        "case \" $* \" in *\" --ignore-install \"*) ;; *) echo 'install /usr/bin/peermem-gate'; exit ;; esac";
+    let script = modprobe.replace("for word; do", &format!("{hides}\nfor word; do"));
+    support::write_program(&place.node.path("bin/modprobe"), script);
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!((ends, place.is_installed()), (0, true), "{said}");
+}
+
+/// Another modprobe, such as a reloader's loop, loads the new file before it is proven.
+fn a_rebuilt_module_that_is_loaded_before_its_proof_stays() {
+    let Some(place) = Place::new() else { return };
+    let new = place.node.path("made/0x065554c2.ko");
+    let note = support::build_id_note(&new);
+    place.node.write("note", note);
+    let depmod = fs::read_to_string(place.node.path("usr/sbin/depmod")).expect("a script");
+    let loads = "/bin/modprobe nvidia-peermem\nmkdir -p /sys/module/nvidia_peermem/notes\n\
+                 cp /note /sys/module/nvidia_peermem/notes/.note.gnu.build-id\n";
+    support::write_program(&place.node.path("usr/sbin/depmod"), depmod + loads);
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!((ends, place.is_installed()), (0, true), "{said}");
+    assert!(!place.has_failed_for_good(), "{said}");
+}
+
+/// A stub, and the old client is loaded, too: the build is good, and the node is not.
+fn what_no_build_cures_is_no_verdict_on_a_build() {
+    let Some(place) = Place::new() else { return };
+    let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
+    place.node.write("proc/modules", format!("nv_peer_mem 1 0 - Live 0x0 (OE)\n{modules}"));
+    place.node.write("sys/module/nv_peer_mem/initstate", "live\n");
+    let (ends, said) = place.rebuild(&[]);
+    assert!(ends != 0 && !place.is_installed() && !place.has_failed_for_good(), "{ends}: {said}");
+    assert!(said.contains("nv_peer_mem"), "{said}");
+    place.node.write("proc/modules", modules);
+    place.node.remove("sys/module/nv_peer_mem");
+    let (ends, said) = place.rebuild(&[]);
+    assert_eq!((ends, place.is_installed()), (0, true), "{said}");
+}
+
 fn the_module_gets_the_label_of_its_neighbour() {
     const LABEL: &str = "security.selinux";
     let Some(place) = Place::new() else { return };
@@ -1209,7 +1275,7 @@ fn main() -> ExitCode {
         where_the_drivers_own_file_does_not_load_either_ours_is_rebuilt_anew,
         the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more,
         the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
-        headers_of_an_earlier_mofed_say_nothing_of_the_kernels_own_stack,
+        the_kernels_own_stack_is_believed_only_where_no_mofed_has_headers,
         what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_right_headers_come,
         a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong,
         every_layout_of_sources_and_headers_is_found,
@@ -1225,6 +1291,10 @@ fn main() -> ExitCode {
         what_was_built_for_modules_that_are_gone_is_not_installed,
         a_program_of_the_users_is_told_what_it_needs,
         a_program_of_the_users_that_fails_installs_nothing,
+        a_modprobe_that_cannot_answer_takes_no_good_module_away,
+        a_rebuild_beside_an_install_line_is_proven_too,
+        a_rebuilt_module_that_is_loaded_before_its_proof_stays,
+        what_no_build_cures_is_no_verdict_on_a_build,
         the_module_gets_the_label_of_its_neighbour,
         the_shim_rebuilds_before_it_loads,
         load_rebuilds_only_when_asked_and_loads_what_was_built,

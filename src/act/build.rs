@@ -35,8 +35,8 @@ pub const WARDEN: &str = "peermem-gate-build";
 /// How much a build gives way to everything else on the node.
 const NICE: i32 = 10;
 
-/// How long the guard may take to end the build.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the guard may take to end the build, [`REST`] included.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long the guard tries to end what is left: one that hangs in the kernel ends on no signal.
 const REST: Duration = Duration::from_secs(2);

@@ -92,9 +92,9 @@ pub fn foreign(root: &Path, release: &str) -> Option<PathBuf> {
     let path = below(root, &target(release));
     let real = resolve(root, &path).ok().filter(|real| real.symlink_metadata().is_ok())?;
     let is_recorded = || {
-        let build_id = build_id_of_file(&real).unwrap_or_default();
+        let build_id = build_id_of_file(&real).filter(|build_id| !build_id.is_empty());
         let installed: Option<Installed> = record(root, release).ok().flatten();
-        installed.is_some_and(|installed| installed.build_ids.contains(&build_id))
+        build_id.zip(installed).is_some_and(|(build_id, installed)| installed.build_ids.contains(&build_id))
     };
     (!is_rebuilt(&real) && !is_recorded()).then_some(path)
 }
@@ -351,8 +351,8 @@ impl BuildDir {
         };
         if matches!(removed, Ok(()) | Err(Errno::ENOENT)) {
             self.unprefer(release)?;
+            self.forget::<Installed>(release);
         }
-        self.forget::<Installed>(release);
         match removed {
             Ok(()) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
@@ -440,13 +440,14 @@ fn put_whole(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
 fn depmod_d(root: &Path, makes: bool) -> io::Result<OwnedFd> {
     let path = Path::new(preference::DEPMOD);
     let etc = path.parent().unwrap_or(path);
-    let parent = match open(&resolve(root, &below(root, etc))?, DIRECTORY, Mode::empty()) {
+    let parent = match resolve(root, &below(root, etc)) {
+        Ok(real) => open(&real, DIRECTORY, Mode::empty())?,
         // A root of modules alone. It may itself be a link of the kernel's, which is followed.
-        Err(Errno::ENOENT) if makes => {
+        Err(error) if makes && error.kind() == ErrorKind::NotFound => {
             let root = open(&root.join("."), DIRECTORY, Mode::empty())?;
             made(&root, etc.file_name().unwrap_or_default(), true)?
         }
-        opened => opened?,
+        Err(error) => return Err(error),
     };
     made(&parent, path.file_name().unwrap_or_default(), makes)
 }

@@ -11,7 +11,7 @@ use crate::rebuild::record::RecordFile;
 use std::fs::{DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::ops::ControlFlow;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Far above any attribute, below one page.
@@ -68,6 +68,9 @@ pub fn record<R: RecordFile>(root: &Path, release: &str) -> Seen<Option<R>> {
     let read = resolve(root, &path).and_then(|real| {
         if !real.metadata()?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidData, "it is not a regular file"));
+        }
+        if real.parent().is_some_and(|place| place.metadata().is_ok_and(|place| place.mode() & 0o022 != 0)) {
+            return Err(io::Error::new(ErrorKind::InvalidData, "others can write to its directory"));
         }
         let text = whole(&real, RECORD)?;
         serde_json::from_str(&text).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))

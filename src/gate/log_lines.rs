@@ -137,7 +137,7 @@ impl Gate {
     fn later(&self, verdict: &Verdict) -> String {
         match verdict.blocking_later() {
             Some(c) if self.cures && c.reason.is_cured_by_rebuild() => {
-                format!("; then nvidia-peermem.ko will be rebuilt: {}", c.message)
+                format!("; then nvidia-peermem.ko is to be rebuilt, if it can be: {}", c.message)
             }
             _ => later(verdict),
         }

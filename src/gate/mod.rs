@@ -106,6 +106,11 @@ impl Gate {
         pause
     }
 
+    /// A rebuild cured it: the next one that fails begins with the shortest pause.
+    pub fn cured(&mut self) {
+        self.failed_cures = (0, BootTime::default());
+    }
+
     /// Only nvidia-peermem.ko is wrong, all else has held for the settle time, and it may be rebuilt now.
     #[must_use]
     pub fn is_curable(&self) -> bool {

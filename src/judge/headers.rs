@@ -61,7 +61,7 @@ pub(super) fn ready(expected: &Expectations, seen: &Observation) -> Condition {
     }
 }
 
-/// The headers of the kernel's own RDMA stack. Those that an earlier MOFED left say nothing of it.
+/// The headers of the kernel's own RDMA stack, where no MOFED has any.
 fn of_kernel(file: &Path, symvers: &Symvers, release: &str) -> Condition {
     let tree = file.parent().unwrap_or(file);
     match symvers {

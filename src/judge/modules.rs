@@ -103,11 +103,11 @@ fn origin(line: &ProcModule, sys: &SysModule) -> Origin {
     }
 }
 
-/// Who provides the RDMA stack, as the node shows it: where no container does, a live in-tree module that exports
-/// peer memory is the kernel's own.
+/// Who provides the RDMA stack, as the node shows it: where no container does and no MOFED has its headers, a live
+/// in-tree module that exports peer memory is the kernel's own.
 #[must_use]
 pub fn place(asked: MofedPlace, seen: &Observation) -> MofedPlace {
-    if asked.is_on_host() && seen.is_exporter_in_tree() { MofedPlace::InBox } else { asked }
+    if asked.is_on_host() && seen.is_in_box() { MofedPlace::InBox } else { asked }
 }
 
 pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
@@ -257,10 +257,6 @@ fn expected_version<'a>(
 ) -> Result<Option<(Version, &'static str)>, &'a Unreadable> {
     if let Some(version) = &expected.version {
         return Ok(Some((version.clone(), "--mofed-version")));
-    }
-    // Headers that an earlier MOFED left.
-    if place(expected.mofed, seen) == MofedPlace::InBox {
-        return Ok(None);
     }
     let named = seen.header_versions.as_ref()?;
     Ok(match named.as_slice() {

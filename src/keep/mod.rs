@@ -105,6 +105,17 @@ impl Keep {
         self.gate.cure_failed(now)
     }
 
+    /// A rebuild cured it: the next incident begins with the shortest pause.
+    pub fn cured(&mut self) {
+        self.gate.cured();
+    }
+
+    /// Only nvidia-peermem.ko is wrong, and it may be rebuilt; also before the first look.
+    #[must_use]
+    pub fn is_to_be_cured(&self) -> bool {
+        self.gate.verdict().is_none_or(|verdict| self.gate.may_cure(verdict))
+    }
+
     /// A rebuild has come to this, and taken this long.
     pub fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
         self.ledger.rebuilt(conclusion, spent);

@@ -311,7 +311,7 @@ fn refused(places: &Places, seen: &Observation, root: &Path) -> Option<(String, 
 
 /// The live RDMA stack is the kernel's own. Where a container brings MOFED, the kernel's build tree is not read.
 pub(super) fn is_in_box(seen: &Observation) -> bool {
-    seen.headers.kernel_build.is_some() && seen.is_exporter_in_tree()
+    seen.headers.kernel_build.is_some() && seen.is_in_box()
 }
 
 /// The root that the kernel's Module.symvers was found in.

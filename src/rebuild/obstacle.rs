@@ -46,7 +46,7 @@ kinds! {
     NvidiaNotLive: "nvidia is not loaded, or its version cannot be read.",
         "load the GPU driver's nvidia first: see the driver container's log";
     NvidiaFileMissing: "There is no nvidia.ko with the build id of the live nvidia, so its CRCs are unknown.",
-        "remove /run/nvidia/nvidia-driver.state on the node and delete the driver pod, so the driver installs its modules again";
+        "remove /run/nvidia/nvidia-driver.state on the node and delete the driver pod, so the driver installs its modules again; on a host install the driver whose nvidia is loaded, or reboot";
     NvidiaWithoutVersions: "The nvidia.ko of the live nvidia has no CRCs: this kernel has no symbol versions.",
         "build the whole driver again: remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod; on a host use dkms";
     SourcesMissing: "NVIDIA's sources of nvidia-peermem are missing.",
@@ -57,8 +57,8 @@ kinds! {
         "build the whole driver again (remove /run/nvidia/nvidia-driver.state on the node if it exists, then delete the driver pod), and report this with the driver's version";
     HeadersMissing: "The running kernel's headers are missing.",
         "install the headers of the running kernel in the driver's root: linux-headers-$(uname -r) or kernel-devel-$(uname -r)";
-    SymversUnusable: "MOFED's Module.symvers cannot be used.",
-        "delete the MOFED pod, so its headers and its modules are of one release; on a host install MOFED for this kernel again, or reboot";
+    SymversUnusable: "The Module.symvers of MOFED, or of the kernel's own RDMA stack, cannot be used.",
+        "delete the MOFED pod, so its headers and its modules are of one release; on a host install MOFED for this kernel again, or reboot; where the kernel's own RDMA stack is live, install the headers of this very kernel";
     ToolMissing: "A program that the build needs is missing.",
         "install make, gcc and kmod in the driver's root, or use a driver image that builds its modules";
     Unwritable: "The build's or the module's directory is not writable.",
@@ -76,10 +76,10 @@ kinds! {
 }
 
 impl Kind {
-    /// Passes by itself, so a process that stays tries again.
+    /// Passes by itself, or the node has changed since it was judged: a process that stays looks again.
     #[must_use]
     pub fn passes(self) -> bool {
-        matches!(self, Self::NotReady | Self::NoRoom | Self::Busy)
+        matches!(self, Self::NotReady | Self::Loaded | Self::NotCurable | Self::NoRoom | Self::Busy)
     }
 
     /// A person can remove it on the node, and a rebuild is possible then.

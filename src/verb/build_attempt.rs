@@ -18,12 +18,13 @@ use crate::look::Look;
 use crate::module_file::build_id_of_file;
 use crate::module_file::{NotAModule, inspect};
 use crate::node::below;
-use crate::observation::{ModuleFile, ModuleInfo, Observation};
+use crate::observation::{ModuleFile, ModuleInfo, Observation, Peermem};
 use crate::probe;
 use crate::rebuild::{Builder, Confirmed, FailedEnd, JudgedModule, Plan, ended, preference, recipe};
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,10 +74,10 @@ impl BuildAttempt<'_, '_> {
         let copy = match self.build_dir.copy(self.plan, sources) {
             Ok(copy) => copy,
             Err(error) => {
-                return RebuildEnd::Passing(format!(
-                    "cannot copy the sources: {}",
-                    crate::errno::words(&error)
-                ));
+                let why = format!("cannot copy the sources: {}", crate::errno::words(&error));
+                // Their form does not change by itself.
+                let is_form = error.kind() == ErrorKind::InvalidData;
+                return if is_form { RebuildEnd::Failed(why) } else { RebuildEnd::Passing(why) };
             }
         };
         let done = self
@@ -104,6 +105,7 @@ impl BuildAttempt<'_, '_> {
     fn build(&self, copy: &Copy, beat: &mut dyn FnMut(&Watch)) -> Result<(), Stopped> {
         let build = self.command(copy);
         self.has_null()?;
+        self.may_run()?;
         let (watch, limit) = (&*self.watch, self.limit);
         let kills = probe::memory_kills(&watch.node().places.proc);
         let signals = watch.wakes().signals();
@@ -210,8 +212,12 @@ impl BuildAttempt<'_, '_> {
             }
         })?;
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
-        JudgedModule::by(info, &self.plan.nvidia_version, |info| objection(self.watch, seen, info))
-            .map_err(failed)
+        let objection = objection(self.watch, seen, &info);
+        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
+            return Err(Stopped::Passing(format!("no build cures this: {message}")));
+        }
+        let objection = objection.map(|(reason, message)| format!("{reason}: {message}"));
+        JudgedModule::by(info, &self.plan.nvidia_version, |_| objection).map_err(failed)
     }
 
     fn confirmed(&mut self, before: &Look, judged: JudgedModule) -> Result<Confirmed, Stopped> {
@@ -230,6 +236,7 @@ impl BuildAttempt<'_, '_> {
     /// In its place, in modules.dep, and judged there.
     fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, Stopped> {
         self.past_deadline()?;
+        self.may_run()?;
         let built = copy.outside.join(recipe::MODULE);
         let build_id =
             module.info().build_id.clone().or_else(|| build_id_of_file(&built)).unwrap_or_default();
@@ -241,9 +248,13 @@ impl BuildAttempt<'_, '_> {
                 crate::errno::words(&error)
             ))
         })?;
-        let proven = self.depmod().and_then(|()| self.is_found());
-        proven.inspect_err(|_| {
-            if let Ok(true) = self.build_dir.remove(&release) {
+        let listed = self.depmod();
+        let is_listed = listed.is_ok();
+        let proven = listed.and_then(|()| self.is_found());
+        // The file was judged and confirmed: once it is listed, only a fault of its own takes it away again.
+        let is_at_fault = |stopped: &Stopped| !is_listed || matches!(stopped, Stopped::Failed(_));
+        proven.inspect_err(|stopped| {
+            if is_at_fault(stopped) && matches!(self.build_dir.remove(&release), Ok(true)) {
                 let _ = self.depmod();
             }
         })
@@ -255,13 +266,20 @@ impl BuildAttempt<'_, '_> {
 
     /// modprobe itself says which file it would load.
     fn is_planned(&self) -> Result<(), Stopped> {
+        self.may_run()?;
         let root = &self.plan.driver_root;
         let unrunnable = |why: Unrunnable| Stopped::Passing(why.message);
         let modprobe = Modprobe::find(root, self.path, None).map_err(unrunnable)?;
-        let arguments = ["--show-depends", "nvidia-peermem"].map(OsString::from);
+        // An install line names no file; what it runs is `load`'s question.
+        let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
         let (until, signals) = (now() + LIMIT, self.watch.wakes().signals());
         let is_late = || (now() >= until).then_some(BrokenOff::Late);
         let ran = modprobe.run(&arguments, OutputMode::Kept, signals.fd(), is_late).map_err(unrunnable)?;
+        if ran.broken_off.is_some() || ran.code != 0 {
+            let last = ran.stderr.trim_end().lines().last().unwrap_or("it gives no reason");
+            let why = format!("modprobe --show-depends {}: {}", ended(ran.code), escaped(last));
+            return Err(self.unproven(&why));
+        }
         let planned = read_plan(&ran.stdout).file;
         let target = below(root, &self.plan.target());
         match planned.as_deref() {
@@ -273,23 +291,37 @@ impl BuildAttempt<'_, '_> {
     fn is_found(&mut self) -> Result<PathBuf, Stopped> {
         let target = below(&self.plan.driver_root, &self.plan.target());
         let look = look_now(self.watch, self.gate);
-        let Some(look) = look else {
-            return Err(Stopped::Swapping("the last look was interrupted".to_owned()));
+        let Some(look) = look else { return Err(self.unproven("the last look was interrupted")) };
+        let seen = self.watch.seen().and_then(|seen| seen.peermem.as_ref());
+        let found = match seen.map(|peermem| &peermem.file) {
+            Some(ModuleFile::Read { path, .. }) => path.clone(),
+            _ => PathBuf::new(),
         };
-        let found =
-            match self.watch.seen().and_then(|seen| seen.peermem.as_ref()).map(|peermem| &peermem.file) {
-                Some(ModuleFile::Read { path, .. }) => path.clone(),
-                _ => PathBuf::new(),
-            };
+        let is_loaded = seen.is_some_and(Peermem::is_rebuilt_loaded);
         let same = |path: &Path| path.metadata().ok().map(|m| std::os::unix::fs::MetadataExt::ino(&m));
         let is_ours = found == target || same(&found).is_some() && same(&found) == same(&target);
         let peermem = look.verdict.get(ConditionType::PeermemUsable);
         match peermem {
             Some(c) if c.reason == Reason::Usable && is_ours => self.is_planned().map(|()| target),
             Some(c) if c.reason == Reason::Usable => Err(not_ours(Some(&found))),
-            Some(c) => Err(Stopped::Failed(c.message.clone())),
-            None => Err(Stopped::Failed("the installed file was not inspected".to_owned())),
+            // Another modprobe was faster.
+            Some(c) if c.reason == Reason::PeermemLive && is_loaded => Ok(target),
+            Some(c) if c.reason.is_cured_by_rebuild() => Err(Stopped::Failed(c.message.clone())),
+            Some(c) => Err(self.unproven(&c.message)),
+            None => Err(self.unproven("it was not inspected")),
         }
+    }
+
+    /// The file is in its place, and what would prove it did not come: no fault of the file's.
+    fn unproven(&self, why: &str) -> Stopped {
+        let target = self.plan.target();
+        Stopped::Passing(format!("{} is installed, but not proven: {why}", target.display()))
+    }
+
+    /// The driver's root may be another process's by now: a build takes minutes.
+    fn may_run(&self) -> Result<(), Stopped> {
+        let places = &self.watch.node().places;
+        probe::may_run_in(places, &self.plan.driver_root).map_err(|why| Stopped::Passing(why.to_string()))
     }
 }
 
@@ -303,7 +335,7 @@ fn not_ours(file: Option<&Path>) -> Stopped {
 }
 
 /// The kernel's objection to a module, if it would refuse it.
-pub(super) fn objection(watch: &Watch, seen: &Observation, info: &ModuleInfo) -> Option<String> {
+fn objection(watch: &Watch, seen: &Observation, info: &ModuleInfo) -> Option<(Reason, String)> {
     let mut seen = seen.clone();
     let peermem = seen.peermem.as_mut()?;
     peermem.file = ModuleFile::Read {
@@ -314,7 +346,7 @@ pub(super) fn objection(watch: &Watch, seen: &Observation, info: &ModuleInfo) ->
     };
     let verdict = judge(&watch.node().expected, &seen);
     let usable = verdict.get(ConditionType::PeermemUsable)?;
-    (usable.reason != Reason::Usable).then(|| format!("{}: {}", usable.reason, usable.message))
+    (usable.reason != Reason::Usable).then(|| (usable.reason, usable.message.clone()))
 }
 
 /// Runs depmod for this kernel in that root.

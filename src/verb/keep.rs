@@ -207,6 +207,8 @@ impl<'a> Sidecar<'a> {
                 Some(cause) => self.attend(cause),
                 None => ControlFlow::Continue(()),
             };
+            // The wish is for the fault of now, and not for one of next week.
+            self.is_asked &= self.keep.is_to_be_cured();
             let beat = self.keep.tick(now());
             let carried = attended.is_continue().then(|| self.carry_out(beat));
             if let ControlFlow::Break(ending) = carried.unwrap_or(attended) {
@@ -378,6 +380,7 @@ impl<'a> Sidecar<'a> {
         let sentence = end.sentence();
         match end {
             RebuildEnd::Installed(message) | RebuildEnd::Undone(message) => {
+                self.keep.cured();
                 tracing::info!("{message}");
                 self.load()
             }
@@ -387,14 +390,14 @@ impl<'a> Sidecar<'a> {
             RebuildEnd::Refused(_) | RebuildEnd::Swapping(_) | RebuildEnd::Deadline(_) => {
                 Some(Done::Postponed(LoadFailure::Rebuild, sentence))
             }
-            RebuildEnd::Passing(_) => {
+            RebuildEnd::Passing(_) | RebuildEnd::TimedOut(_) => {
                 let pause = Seconds(self.keep.cure_failed(now()));
                 Some(Done::Postponed(
                     LoadFailure::Rebuild,
                     format!("{sentence}; another attempt follows in {pause}"),
                 ))
             }
-            RebuildEnd::Failed(_) | RebuildEnd::TimedOut(_) | RebuildEnd::Ordered(_) => {
+            RebuildEnd::Failed(_) | RebuildEnd::Ordered(_) => {
                 Some(Done::Refused(LoadFailure::Rebuild, sentence))
             }
             RebuildEnd::Signal(signal, since) => {

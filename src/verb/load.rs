@@ -298,6 +298,7 @@ impl LoadRequest<'_> {
         let sentence = came.sentence();
         match came {
             RebuildEnd::Installed(message) | RebuildEnd::Undone(message) => {
+                held.gate.cured();
                 tracing::info!("{message}");
                 ControlFlow::Continue(None)
             }
@@ -309,7 +310,7 @@ impl LoadRequest<'_> {
                 held.hold_on();
                 ControlFlow::Continue(Some(sentence))
             }
-            RebuildEnd::Passing(_) => {
+            RebuildEnd::Passing(_) | RebuildEnd::TimedOut(_) => {
                 let pause = Seconds(held.gate.cure_failed(now()));
                 tracing::warn!("{sentence}; another attempt follows in {pause}");
                 held.hold_on();
@@ -328,7 +329,7 @@ impl LoadRequest<'_> {
                     held.verdict(),
                 )))
             }
-            RebuildEnd::Failed(_) | RebuildEnd::TimedOut(_) | RebuildEnd::Ordered(_) => {
+            RebuildEnd::Failed(_) | RebuildEnd::Ordered(_) => {
                 ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
             }
         }

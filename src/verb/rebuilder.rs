@@ -147,11 +147,26 @@ impl Rebuilder {
         }
     }
 
+    /// An undo that was broken off before depmod: modules.dep lists our file, which is gone, and perhaps not the driver's.
+    fn finish_undo(&self, watch: &mut Watch, gate: &Gate) -> Option<Look> {
+        let seen = watch.seen()?;
+        let (release, root) = (seen.kernel.release.clone(), seen.peermem.as_ref()?.root.clone());
+        let is_gone = below(&root, &target(&release)).symlink_metadata().is_err();
+        if !is_gone || !build_dir::is_listed(&root, &release) {
+            return None;
+        }
+        depmod(&root, &release, self.path.as_deref(), watch).ok()?;
+        look_now(watch, gate)
+    }
+
     /// Builds, judges, installs. `beat` is called ten times a second while the build runs.
     pub(super) fn rebuild(&self, watch: &mut Watch, gate: &Gate, beat: &mut dyn FnMut(&Watch)) -> RebuildEnd {
         let Some(mut before) = look_now(watch, gate) else {
             return RebuildEnd::Swapping("the last look was interrupted".to_owned());
         };
+        // What comes now is better finished than broken off.
+        beat(watch);
+        before = self.finish_undo(watch, gate).unwrap_or(before);
         if behind_ours(watch, &before).is_some() {
             match self.undo(watch, gate) {
                 Ok(after) => before = after,
@@ -198,11 +213,12 @@ pub(super) fn opened(root: &Path) -> Result<BuildDir, Obstacle> {
 /// Leaves a note for the next attempt, which is not made where this one failed.
 fn remember(build_dir: &BuildDir, end: &RebuildEnd, pair: Pair) {
     match end {
-        RebuildEnd::Failed(why) | RebuildEnd::TimedOut(why) => {
+        RebuildEnd::Failed(why) => {
             build_dir.note(&FailedBuild { pair, why: why.clone() });
         }
         RebuildEnd::Installed(_) => build_dir.forget_attempt(&pair.kernel),
         RebuildEnd::Ordered(_)
+        | RebuildEnd::TimedOut(_)
         | RebuildEnd::Undone(_)
         | RebuildEnd::Refused(_)
         | RebuildEnd::Passing(_)
@@ -261,7 +277,8 @@ mod tests {
         assert_eq!(tried(RebuildEnd::Deadline(String::new())), None);
         assert_eq!(tried(failed()).as_deref(), Some("make ended with 2"));
         assert_eq!(tried(refused()).as_deref(), Some("make ended with 2"));
-        assert_eq!(tried(RebuildEnd::TimedOut("5 m".to_owned())).as_deref(), Some("5 m"));
+        // It did not end by itself.
+        assert_eq!(tried(RebuildEnd::TimedOut("5 m".to_owned())).as_deref(), Some("make ended with 2"));
         assert_eq!(tried(RebuildEnd::Installed(String::new())), None);
         remember(&build_dir, &failed(), Pair { mofed: "another".to_owned(), ..pair.clone() });
         assert_eq!(found(root.path()).tried, None);

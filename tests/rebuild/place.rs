@@ -142,8 +142,7 @@ impl Place {
         self.node.write("sys/module/ib_uverbs/notes/.note.gnu.build-id", note);
     }
 
-    /// The live RDMA stack is the kernel's own, its symbols are in the kernel's build tree, and the tree of an
-    /// earlier MOFED has others.
+    /// The live RDMA stack is the kernel's own, and its symbols are in the kernel's build tree.
     pub(crate) fn is_in_box(&self) {
         let node = &self.node;
         let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
@@ -157,9 +156,13 @@ impl Place {
         }
         node.rename(SYMVERS, &format!("lib/modules/{KERNEL}/build/Module.symvers"));
         node.remove(DRIVERS);
-        let stale = fs::read(support::mofed().join("old/Module.symvers")).expect("a Module.symvers");
-        node.write(&format!("usr/src/ofa_kernel/x86_64/{KERNEL}/Module.symvers"), stale);
-        fs::create_dir(node.path("usr/src/mlnx-ofa_kernel-24.04")).expect("a directory");
+    }
+
+    /// A MOFED of the host's is installed, and has not loaded its modules yet: its headers are there.
+    pub(crate) fn has_a_mofed_to_come(&self) {
+        let symvers = fs::read(support::mofed().join("old/Module.symvers")).expect("a Module.symvers");
+        self.node.write(&format!("usr/src/ofa_kernel/x86_64/{KERNEL}/Module.symvers"), symvers);
+        self.node.write("usr/src/mlnx-ofa_kernel-24.04/makefile", "");
     }
 
     /// The driver's own file, by DKMS: a module of this generation.

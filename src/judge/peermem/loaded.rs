@@ -36,7 +36,7 @@ impl PeermemCase<'_> {
         let uses = if uses.is_empty() { "nothing".to_owned() } else { uses.join(", ") };
         if held && gone.is_empty() {
             let mut message = format!("{NAME} is live and uses {uses}");
-            if self.peermem.loaded.as_ref().is_some_and(|loaded| self.peermem.rebuilt.contains(loaded)) {
+            if self.peermem.is_rebuilt_loaded() {
                 message += "; peermem-gate rebuilt it";
             }
             return Condition::new(ConditionType::PeermemUsable, Reason::PeermemLive, message);

@@ -193,6 +193,7 @@ nvidia: 595.45.04, symbols from /lib/modules/nvidia.ko
 MOFED: symbols from /usr/src/ofa_kernel/x86_64/Module.symvers
 BUILD
 install: /lib/modules/6.1.0-56-amd64/updates/nvidia-peermem.ko
+prefer: /etc/depmod.d/peermem-gate-6.1.0-56-amd64.conf
 then: /usr/bin/depmod 6.1.0-56-amd64
 ";
     let make = "\
