@@ -147,7 +147,7 @@ impl Rebuilder {
         }
     }
 
-    /// An undo that was broken off before depmod: modules.dep lists our file, which is gone, and perhaps not the driver's.
+    /// Ends an undo that was broken off before depmod: modules.dep lists our file, which is gone.
     fn finish_undo(&self, watch: &mut Watch, gate: &Gate) -> Option<Look> {
         let seen = watch.seen()?;
         let (release, root) = (seen.kernel.release.clone(), seen.peermem.as_ref()?.root.clone());
