@@ -72,7 +72,7 @@ fn rights(name: &str) -> Value {
     let privileges: &[&str] = match name {
         "node-problem-detector" | "nfd" => &["SYS_PTRACE"],
         "metrics" => &["SYS_PTRACE", "DAC_OVERRIDE"],
-        "nvidia-peermem-reloader-ctr" => &["SYS_MODULE", "SYS_CHROOT", "SYS_PTRACE", "SYSLOG"],
+        "nvidia-peermem-reloader-ctr" => &["SYS_MODULE", "SYS_CHROOT"],
         _ => &[],
     };
     let mut rights = json!({
