@@ -440,14 +440,15 @@ fn put_whole(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
 fn depmod_d(root: &Path, makes: bool) -> io::Result<OwnedFd> {
     let path = Path::new(preference::DEPMOD);
     let etc = path.parent().unwrap_or(path);
-    let parent = match resolve(root, &below(root, etc)) {
-        Ok(real) => open(&real, DIRECTORY, Mode::empty())?,
+    let opened = resolve(root, &below(root, etc))
+        .and_then(|real| open(&real, DIRECTORY, Mode::empty()).map_err(io::Error::from));
+    let parent = match opened {
         // A root of modules alone. It may itself be a link of the kernel's, which is followed.
         Err(error) if makes && error.kind() == ErrorKind::NotFound => {
             let root = open(&root.join("."), DIRECTORY, Mode::empty())?;
             made(&root, etc.file_name().unwrap_or_default(), true)?
         }
-        Err(error) => return Err(error),
+        opened => opened?,
     };
     made(&parent, path.file_name().unwrap_or_default(), makes)
 }
