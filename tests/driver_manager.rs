@@ -1,67 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Called as `driver-manager`, before another one that behaves as NVIDIA's. That one notes how it is called, and ends
-//! as its file `does` says.
+//! Called as `driver-manager`, before another one that behaves as NVIDIA's.
 
 mod support;
 
 use nix::sys::signal::Signal;
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use support::{GATE, Gate, Node, code, gate_by, output, skip, suite, until};
+use support::in_front::InFront;
+use support::{Gate, Node, code, output, skip, suite, until};
 
 /// What every `DaemonSet` of the GPU Operator asks for.
 const UNINSTALL: &[&str] = &["uninstall_driver"];
 
-const ORIGINAL: &str = r#"#!/bin/bash
-here=${0%/*}
-printf '%s\0' "$0" "$@" >>"$here/calls"
-printf '\n' >>"$here/calls"
-env -0 | sort -z >"$here/environment"
-grep '^Sig\(Blk\|Ign\)' /proc/self/status >"$here/signals"
-. "$here/does"
+/// What driver-manager notes of how it runs.
+const FIRST: &str = r#"env -0 | sort -z >"${0%/*}/environment"
+grep '^Sig\(Blk\|Ign\)' /proc/self/status >"${0%/*}/signals"
 "#;
 
 struct Place {
     node: Node,
-    bin: PathBuf,
+    original: InFront,
 }
 
 impl Place {
     fn new(node: Node) -> Self {
-        let (bin, front) = (node.path("bin"), node.path("front"));
-        fs::create_dir_all(&front).expect("a directory");
-        node.write("bin/does", "");
-        support::write_program(&bin.join("driver-manager"), ORIGINAL);
-        symlink(GATE, front.join("driver-manager")).expect("a link");
-        Self { node, bin }
+        let original = InFront::new(&node, "driver-manager", FIRST);
+        Self { node, original }
     }
 
     fn that(node: Node, does: &str) -> Self {
         let place = Self::new(node);
-        place.node.write("bin/does", does);
+        place.original.does(does);
         place
     }
 
     /// As the operator's init container runs it; the settings of the wait come by the environment alone.
     fn driver_manager(&self, arguments: &[&str]) -> Command {
-        let mut command = gate_by(&self.node.path("front/driver-manager"));
-        let path = |relative: &str| self.node.path(relative);
+        let mut command = self.original.command(arguments);
         command
-            .args(arguments)
-            .env("PATH", format!("{}:{}:/usr/bin:/bin", path("front").display(), self.bin.display()))
             .env("PEERMEM_GATE_ROOT", self.node.root())
             .env("PEERMEM_GATE_SETTLE", "0s")
             .env("PEERMEM_GATE_LOG_FORMAT", "json")
-            .env("PEERMEM_GATE_TERMINATION_LOG", path("last-words"));
+            .env("PEERMEM_GATE_TERMINATION_LOG", self.node.path("last-words"));
         command
     }
 
     fn calls(&self) -> Vec<Vec<String>> {
-        let calls = fs::read_to_string(self.bin.join("calls")).unwrap_or_default();
-        let words = |line: &str| line.split_terminator('\0').map(str::to_owned).collect();
-        calls.lines().map(words).collect()
+        self.original.calls()
     }
 
     fn last_words(&self) -> String {
@@ -76,8 +61,7 @@ fn driver_manager_waits_for_mofed_after_it_has_uninstalled_the_driver() {
     assert_eq!(place.calls().len(), 1, "the original came first");
     place.node.set_marker();
     assert_eq!(gate.ended(), 0);
-    let original = place.bin.join("driver-manager").display().to_string();
-    assert_eq!(place.calls(), [[original.as_str(), "uninstall_driver"]]);
+    assert_eq!(place.calls(), [["uninstall_driver"]]);
 }
 
 fn options_before_uninstall_driver_are_no_way_around_the_wait() {
@@ -85,7 +69,7 @@ fn options_before_uninstall_driver_are_no_way_around_the_wait() {
     let arguments = ["--node-name", "gpu-1", "uninstall_driver"];
     let mut command = place.driver_manager(&arguments);
     assert_eq!(code(output(command.env("PEERMEM_GATE_TIMEOUT", "300ms")).status), 124);
-    assert_eq!(place.calls()[0][1..], arguments);
+    assert_eq!(place.calls()[0], arguments);
 }
 
 fn the_build_of_an_image_can_ask_which_driver_manager_its_path_finds() {
@@ -93,7 +77,7 @@ fn the_build_of_an_image_can_ask_which_driver_manager_its_path_finds() {
     let ran = output(&mut place.driver_manager(&["peermem-gate"]));
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert_eq!(code(ran.status), 0, "{said}");
-    assert!(said.contains(&format!("in front of {}", place.bin.join("driver-manager").display())), "{said}");
+    assert!(said.contains(&format!("in front of {}", place.original.original().display())), "{said}");
     assert!(place.calls().is_empty());
 }
 
@@ -123,7 +107,7 @@ fn other_commands_of_driver_manager_are_handed_over_untouched() {
         let ran = output(command.env("PEERMEM_GATE_TIMEOUT", "nonsense"));
         assert_eq!((code(ran.status), ran.stderr.len()), (status, 0), "{arguments:?}");
         assert_eq!(ran.stdout, if arguments.is_empty() { &b"usage\n"[..] } else { b"" });
-        assert_eq!(place.calls()[0][1..], *arguments);
+        assert_eq!(place.calls()[0], *arguments);
     }
 }
 
@@ -150,11 +134,11 @@ fn driver_manager_has_the_streams_environment_and_signals_of_the_container() {
     assert_eq!(code(ran.status), 0);
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "to stdout\nfrom stdin\n");
     assert!(String::from_utf8_lossy(&ran.stderr).starts_with("to stderr\n"));
-    let environment = fs::read_to_string(place.bin.join("environment")).unwrap();
+    let environment = fs::read_to_string(place.original.bin.join("environment")).unwrap();
     for variable in ["NODE_NAME=gpu-1", "DRAIN_TIMEOUT_SECONDS=0s", "PEERMEM_GATE_SETTLE=0s"] {
         assert!(environment.split('\0').any(|one| one == variable), "{variable}");
     }
-    let signals = fs::read_to_string(place.bin.join("signals")).unwrap();
+    let signals = fs::read_to_string(place.original.bin.join("signals")).unwrap();
     assert!(signals.contains("SigBlk:\t0000000000000000"), "{signals}");
 }
 
@@ -164,7 +148,7 @@ fn a_signal_goes_to_driver_manager_which_ends_as_it_likes() {
     for (trap, status) in [("exit 7", 7), ("exit 0", 143), ("trap - TERM; kill -TERM $$", 143)] {
         let place = Place::that(Node::ready(), &busy(trap));
         let mut gate = Gate::start(&mut place.driver_manager(UNINSTALL));
-        until("driver-manager runs", || place.bin.join("began").exists());
+        until("driver-manager runs", || place.original.bin.join("began").exists());
         gate.process().signal(Signal::SIGTERM);
         assert_eq!(gate.ended(), status, "{trap}");
     }
@@ -204,7 +188,7 @@ fn the_wait_after_driver_manager_has_no_rights_of_a_privileged_container() {
     let place = Place::that(Node::ready().without_marker(), "grep ^CapEff /proc/self/status >$here/rights");
     let mut gate = Gate::start(&mut place.driver_manager(UNINSTALL));
     gate.logs("MarkerAbsent");
-    let rights = fs::read_to_string(place.bin.join("rights")).unwrap();
+    let rights = fs::read_to_string(place.original.bin.join("rights")).unwrap();
     assert_ne!(mask(&rights, "CapEff"), 0, "the original has them");
     for pid in [gate.pid(), gate.worker()] {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -219,7 +203,7 @@ fn the_wait_after_driver_manager_has_no_rights_of_a_privileged_container() {
 
 fn a_root_with_only_this_program_says_what_lacks() {
     let place = Place::new(Node::ready());
-    fs::remove_file(place.bin.join("driver-manager")).unwrap();
+    fs::remove_file(place.original.original()).unwrap();
     let (status, said) = support::refusal(&mut place.driver_manager(UNINSTALL));
     assert_eq!(status, 127, "{said}");
     assert!(said.contains("called driver-manager") && said.contains("k8s-driver-manager"), "{said}");

@@ -6,10 +6,11 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use support::{GATE, MARKER, Node, Process, VIDEO, can, code, gate_by, output, skip, suite};
+use support::in_front::InFront;
+use support::{GATE, MARKER, Node, Process, VIDEO, can, code, output, skip, suite};
 
 /// Every call of modprobe that NVIDIA's driver containers make (gpu-driver-container's scripts, the
 /// driver toolkit's entrypoint, nvidia-peermem-ctr), except for those that load nvidia-peermem.
@@ -40,28 +41,15 @@ const RECORDED: &[&[&str]] = &[
     &[],
 ];
 
-/// Notes its arguments, and then does what its file `does` says.
-const FAKE: &str = r#"#!/bin/bash
-here=${0%/*}
-printf '%s\0' "$@" >>"$here/calls"
-printf '\n' >>"$here/calls"
-. "$here/does"
-"#;
-
 struct Place {
     node: Node,
-    bin: PathBuf,
+    original: InFront,
 }
 
 impl Place {
     fn new(node: Node) -> Self {
-        let bin = node.path("bin");
-        let shim = node.path("shim");
-        fs::create_dir_all(&shim).expect("a directory");
-        node.write("bin/does", "");
-        support::write_program(&bin.join("modprobe"), FAKE);
-        symlink(GATE, shim.join("modprobe")).expect("a link");
-        Self { node, bin }
+        let original = InFront::new(&node, "modprobe", "");
+        Self { node, original }
     }
 
     /// A node on which the real one would load: the fake one says and does what it would.
@@ -86,16 +74,14 @@ echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>"$root/proc/modules"
     }
 
     fn does(&self, script: &str) {
-        self.node.write("bin/does", script);
+        self.original.does(script);
     }
 
     /// `modprobe` by PATH, in which the shim is first.
     fn modprobe(&self, arguments: &[&str]) -> Command {
-        let mut command = gate_by(&self.node.path("shim/modprobe"));
+        let mut command = self.original.command(arguments);
         let path = |relative: &str| self.node.path(relative);
         command
-            .args(arguments)
-            .env("PATH", format!("{}:{}:/usr/bin:/bin", path("shim").display(), self.bin.display()))
             .env("PEERMEM_GATE_PROC", path("proc"))
             .env("PEERMEM_GATE_SYS", path("sys"))
             .env("PEERMEM_GATE_MARKER", path(MARKER))
@@ -113,11 +99,8 @@ echo "nvidia_peermem 1 0 - Live 0x0 (OE)" >>"$root/proc/modules"
         self.modprobe(&[&["-d", &root][..], arguments].concat())
     }
 
-    /// What the fake one was called with, a call a line.
     fn calls(&self) -> Vec<Vec<String>> {
-        let calls = fs::read_to_string(self.bin.join("calls")).unwrap_or_default();
-        let words = |line: &str| line.split_terminator('\0').map(str::to_owned).collect();
-        calls.lines().map(words).collect()
+        self.original.calls()
     }
 }
 
@@ -140,9 +123,7 @@ fn what_is_none_of_ours_is_handed_over_untouched() {
         let output = output(command.env("PEERMEM_GATE_TIMEOUT", "nonsense"));
         assert_eq!(code(output.status), 7, "{arguments:?}");
         assert!(output.stderr.is_empty(), "{arguments:?}");
-        // `printf` prints one empty word where there is none.
-        let expected = if arguments.is_empty() { vec![""] } else { arguments.to_vec() };
-        assert_eq!(place.calls().pop().unwrap(), expected);
+        assert_eq!(place.calls().pop().unwrap(), *arguments);
     }
     assert_eq!(place.calls().len(), RECORDED.len());
 }
@@ -242,7 +223,7 @@ fn what_modprobe_would_load_besides_is_refused() {
 
 fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
     let Some(place) = Place::that_loads() else { return };
-    let loads = fs::read_to_string(place.bin.join("does")).unwrap();
+    let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
     let (begin, end) = loads.split_once("mkdir").unwrap();
     let busy = "modprobe: ERROR: could not insert 'nvidia_peermem': Device or resource busy";
     place.does(&format!(
@@ -258,7 +239,7 @@ fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
     let invalid = "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument";
     place.does(&format!("{begin}echo \"{invalid}\" >&2; exit 1"));
     // The root of the first place is in its words.
-    let does = fs::read_to_string(place.bin.join("does")).unwrap();
+    let does = fs::read_to_string(place.original.bin.join("does")).unwrap();
     let own = place.node.root().display().to_string();
     let other = does.lines().next().unwrap().trim_start_matches("root=").to_owned();
     place.does(&does.replace(&other, &own));
@@ -269,7 +250,7 @@ fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
 
 fn success_that_leaves_nothing_live_is_no_success() {
     let Some(place) = Place::that_loads() else { return };
-    let loads = fs::read_to_string(place.bin.join("does")).unwrap();
+    let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
     place.does(loads.split_once("mkdir").unwrap().0);
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");
@@ -278,7 +259,7 @@ fn success_that_leaves_nothing_live_is_no_success() {
 
 fn a_marker_that_goes_while_modprobe_runs_is_told_at_once() {
     let Some(place) = Place::that_loads() else { return };
-    let loads = fs::read_to_string(place.bin.join("does")).unwrap();
+    let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
     place.does(&format!("{loads}rm {}\n", place.node.path(MARKER).display()));
     let (status, said) = support::refusal(&mut place.load(&["nvidia-peermem"]));
     assert_eq!(status, 3, "{said}");
@@ -306,7 +287,7 @@ fn the_shim_never_finds_itself_as_modprobe() {
     let lonely = |arguments: &[&str]| {
         let mut command = place.modprobe(arguments);
         // Behind PATH the usual directories are looked through: only a root of its own is without them.
-        command.env("PEERMEM_GATE_MODPROBE", place.node.path("shim/modprobe"));
+        command.env("PEERMEM_GATE_MODPROBE", place.node.path("front/modprobe"));
         support::refusal(&mut command)
     };
     for arguments in [&["nvidia"][..], &["nvidia-peermem"], &["-r", "nvidia"]] {
@@ -316,15 +297,15 @@ fn the_shim_never_finds_itself_as_modprobe() {
     }
     // A copy by another name in front of the real one.
     support::copy_program(GATE, &place.node.path("copy-of-the-gate"));
-    let front = place.node.path("front");
-    fs::create_dir(&front).unwrap();
-    symlink("../copy-of-the-gate", front.join("modprobe")).unwrap();
+    let copy = place.node.path("copy");
+    fs::create_dir(&copy).unwrap();
+    symlink("../copy-of-the-gate", copy.join("modprobe")).unwrap();
     place.does("exit 5");
     let path = format!(
         "{}:{}:{}:/usr/bin:/bin",
-        place.node.path("shim").display(),
-        front.display(),
-        place.bin.display()
+        place.node.path("front").display(),
+        copy.display(),
+        place.original.bin.display()
     );
     let output = output(place.modprobe(&["nvidia"]).env("PATH", path));
     assert_eq!(code(output.status), 5);
@@ -340,7 +321,7 @@ fn a_shim_without_any_other_modprobe_says_so() {
     // Nothing called modprobe is left in the usual directories.
     let hide = "for d in /usr/local/sbin /usr/local/bin /usr/sbin /sbin; do mount -t tmpfs none $d; done; exec \"$@\"";
     let mut command = support::wrapped(unshare.into_iter().chain(["/bin/bash", "-c", hide, "hide"]), &shim);
-    command.env("PATH", format!("{}:/usr/bin:/bin", place.node.path("shim").display()));
+    command.env("PATH", format!("{}:/usr/bin:/bin", place.node.path("front").display()));
     let (status, said) = support::refusal(&mut command);
     assert_eq!(status, 127, "{said}");
     assert!(
@@ -356,7 +337,7 @@ fn a_shim_without_any_other_modprobe_says_so() {
 fn a_script_that_calls_the_shim_is_not_run_forever() {
     for (does, how) in [("exec", "as the same process"), ("", "as a child")] {
         let place = Place::new(Node::ready());
-        let shim = place.node.path("shim/modprobe");
+        let shim = place.node.path("front/modprobe");
         place.does(&format!("{does} {} \"$@\"", shim.display()));
         let mut process = Process::new(place.modprobe(&["nvidia"]).spawn().expect("it starts"));
         assert!(process.ends_within(Duration::from_secs(20)), "{how}: it never ends");
@@ -364,13 +345,13 @@ fn a_script_that_calls_the_shim_is_not_run_forever() {
         assert!((1..=5).contains(&calls), "{how}: {calls} calls");
         // One behind it is found in the end.
         let place = Place::new(Node::ready());
-        place.does(&format!("{does} {} \"$@\"", place.node.path("shim/modprobe").display()));
+        place.does(&format!("{does} {} \"$@\"", place.node.path("front/modprobe").display()));
         fs::create_dir(place.node.path("real")).expect("a directory");
         let script = format!("#!/bin/sh\necho \"$@\" >{}\n", place.node.path("real/calls").display());
         support::write_program(&place.node.path("real/modprobe"), script);
         let mut modprobe = place.modprobe(&["nvidia"]);
         let path = |relative: &str| place.node.path(relative).display().to_string();
-        modprobe.env("PATH", [path("shim"), path("bin"), path("real"), "/usr/bin:/bin".into()].join(":"));
+        modprobe.env("PATH", [path("front"), path("bin"), path("real"), "/usr/bin:/bin".into()].join(":"));
         assert_eq!(code(output(&mut modprobe).status), 0, "{how}");
         assert_eq!(fs::read_to_string(place.node.path("real/calls")).expect("a call"), "nvidia\n", "{how}");
     }

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
 pub(crate) mod hung;
+pub(crate) mod in_front;
 pub(crate) mod suite;
 
 use nix::errno::Errno;
