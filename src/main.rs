@@ -4,7 +4,7 @@
 
 use peermem_gate::act::build;
 use peermem_gate::act::last_words::LastWords;
-use peermem_gate::act::modprobe;
+use peermem_gate::act::system_program::{STEP, step};
 use peermem_gate::act::termination_log::TerminationLog;
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::{self, Variables};
@@ -33,8 +33,8 @@ fn main() -> ExitCode {
     }
     let args: Vec<_> = std::env::args_os().collect();
     let name = args.first().and_then(|name| Path::new(name).file_name());
-    if name == Some(OsStr::new(modprobe::STEP)) {
-        return modprobe::step(&args[1..]).into();
+    if name == Some(OsStr::new(STEP)) {
+        return step(&args[1..]).into();
     }
     if name == Some(OsStr::new(build::WARDEN)) {
         return build::build_guard(&args[1..]).into();

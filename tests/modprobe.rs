@@ -6,7 +6,9 @@ mod support;
 
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
-use peermem_gate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran, STEP, is_ourselves};
+use peermem_gate::act::system_program::{
+    BrokenOff, MODPROBE, OutputMode, Ran, STEP, SystemProgram, is_ourselves,
+};
 use peermem_gate::arguments::{self, Call, ModprobeVariables};
 use peermem_gate::ending::Ending;
 use proptest::prelude::*;
@@ -152,12 +154,14 @@ fn copied(from: &Path, to: &Path) {
     by_shell("cp \"$1\" \"$2\"", &[from.as_os_str(), to.as_os_str()]);
 }
 
-fn modprobe(path: &Path) -> Modprobe {
-    Modprobe::find(Path::new("/"), None, Some(path)).expect("a modprobe").stepping_by(Path::new(GATE))
+fn modprobe(path: &Path) -> SystemProgram {
+    SystemProgram::find(&MODPROBE, Path::new("/"), None, Some(path))
+        .expect("a modprobe")
+        .stepping_by(Path::new(GATE))
 }
 
 /// Undisturbed.
-fn run(modprobe: &Modprobe, args: &[&str]) -> Ran {
+fn run(modprobe: &SystemProgram, args: &[&str]) -> Ran {
     let (signals, _kept_open) = UnixStream::pair().expect("a pair");
     modprobe.run(&words(args), OutputMode::Kept, signals.as_fd(), || None).expect("it can be run")
 }
@@ -273,7 +277,7 @@ fn a_signal_ends_modprobe() {
 fn a_modprobe_that_cannot_be_run_after_all_has_its_ending() {
     let directory = directory();
     let path = script_for("/no/such/shell", directory.path(), "");
-    let why = |modprobe: &Modprobe| {
+    let why = |modprobe: &SystemProgram| {
         let (signals, _kept_open) = UnixStream::pair().expect("a pair");
         modprobe.run(&[], OutputMode::Kept, signals.as_fd(), || None).expect_err("it cannot be run")
     };
@@ -307,7 +311,8 @@ fn modprobe_runs_in_another_root() {
     }
     let root = root_with_a_shell();
     script(&root.path().join("usr/sbin"), "echo \"$PWD $*\"; for entry in /*; do echo \"$entry\"; done");
-    let found = Modprobe::find(root.path(), Some("/nothing/here".as_ref()), None).expect("a modprobe");
+    let found = SystemProgram::find(&MODPROBE, root.path(), Some("/nothing/here".as_ref()), None)
+        .expect("a modprobe");
     assert_eq!(found.path(), Path::new("/usr/sbin/modprobe"));
     let found = found.stepping_by(Path::new(GATE));
     let ran = run(&found, &["nvidia-peermem"]);

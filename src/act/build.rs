@@ -7,8 +7,8 @@
 //! when its parent ends, and is killed too.
 
 use super::exec::Unrunnable;
-use super::modprobe::run::{Pipe, Running, code};
-use super::modprobe::step::is_system;
+use super::system_program::run::{Pipe, Running, code};
+use super::system_program::step::is_system;
 use crate::clock::now;
 use crate::ending::Ending;
 use crate::errno;

@@ -8,7 +8,7 @@ use cleared::{Against, Cleared};
 use super::watch::Watch;
 use crate::act::build_dir;
 use crate::act::exec::Unrunnable;
-use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
+use crate::act::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason, Status};
 use crate::gate::Gate;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// The program that loads, and its arguments.
 pub(super) struct Loader<'a> {
     /// Another is found where the driver shows its root elsewhere by now.
-    pub(super) modprobe: Modprobe,
+    pub(super) modprobe: SystemProgram,
     pub(super) arguments: &'a [OsString],
     pub(super) output: OutputMode,
     /// Asked now and then while modprobe runs: true breaks it off.

@@ -7,7 +7,7 @@ use super::watch::Watch;
 use crate::act::build::{BuildCommand, Built};
 use crate::act::build_dir::{self, BuildDir, Copy};
 use crate::act::exec::Unrunnable;
-use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
+use crate::act::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
 use crate::files::root::resolve;
@@ -269,7 +269,7 @@ impl BuildAttempt<'_, '_> {
         self.may_run()?;
         let root = &self.plan.driver_root;
         let unrunnable = |why: Unrunnable| Stopped::Passing(why.message);
-        let modprobe = Modprobe::find(root, self.path, None).map_err(unrunnable)?;
+        let modprobe = SystemProgram::find(&MODPROBE, root, self.path, None).map_err(unrunnable)?;
         // An install line names no file; what it runs is `load`'s question.
         let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
         let (until, signals) = (now() + LIMIT, self.watch.wakes().signals());
@@ -357,7 +357,7 @@ pub(super) fn depmod(
     watch: &Watch,
 ) -> Result<(), String> {
     probe::may_run_in(&watch.node().places, root).map_err(|why| why.to_string())?;
-    let depmod = Modprobe::depmod(root, path).map_err(|why| why.message)?;
+    let depmod = SystemProgram::find(&DEPMOD, root, path, None).map_err(|why| why.message)?;
     let until = now() + LIMIT;
     let signals = watch.wakes().signals();
     // A signal waits: a file without its line in modules.dep is not found.

@@ -7,7 +7,7 @@
 use super::looking::signals;
 use super::{Start, Stop, wait};
 use crate::VERSION;
-use crate::act::modprobe::{DRIVER_MANAGER, Modprobe};
+use crate::act::system_program::{DRIVER_MANAGER, SystemProgram};
 use crate::act::{self, log, rights};
 use crate::cli::{LogArgs, WaitArgs};
 use crate::ending::Ending;
@@ -17,7 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// The name that this program is called by.
-pub const NAME: &str = DRIVER_MANAGER;
+pub const NAME: &str = DRIVER_MANAGER.name;
 
 /// The command that the driver's container comes after.
 const UNINSTALL: &str = "uninstall_driver";
@@ -33,7 +33,8 @@ const HOST: &str = "/host";
 /// # Errors
 /// The original cannot be run, or the wait did not begin.
 pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
-    let original = Modprobe::driver_manager(value_of(start.variables, "PATH"))?;
+    let original =
+        SystemProgram::find(&DRIVER_MANAGER, Path::new("/"), value_of(start.variables, "PATH"), None)?;
     let arguments = words.get(1..).unwrap_or_default();
     let become_it = || Err(original.become_it(OsStr::new(NAME), arguments).into());
     if arguments == [QUESTION] {
@@ -71,7 +72,7 @@ fn uninstalls(arguments: &[OsString]) -> bool {
 }
 
 /// The answer for the build of an image: PATH finds this program, and the original behind it.
-fn answer(original: &Modprobe) -> Result<Ending, Stop> {
+fn answer(original: &SystemProgram) -> Result<Ending, Stop> {
     act::answer(&format!("peermem-gate {VERSION}, in front of {}\n", original.path().display()))?;
     Ok(Ending::Opened)
 }

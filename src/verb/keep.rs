@@ -17,8 +17,8 @@ use crate::act::exec::Unrunnable;
 use crate::act::hung::Hung;
 use crate::act::last_words::LastWords;
 use crate::act::log;
-use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::act::supervisor::Terms;
+use crate::act::system_program::{BrokenOff, MODPROBE, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::cli::KeepArgs;
 use crate::cli::Rebuild;
 use crate::clock::now;
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// And an unload that is under way, which is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
 /// The time for rmmod then: one that hangs in the kernel ends on no signal.
-const RMMOD: Duration = Duration::from_millis(100);
+const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
 /// A load and an unload that take longer are slow, and the log says so.
 const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
 /// A load and an unload that take longer hang: the watchdog goes unfed. The kernel itself may wait half a
@@ -100,17 +100,17 @@ struct Tools {
 }
 
 impl Tools {
-    fn modprobe(&self, root: &Path) -> Result<Modprobe, Unrunnable> {
-        Modprobe::find(root, self.path.as_deref(), self.modprobe.as_deref())
+    fn modprobe(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
+        SystemProgram::find(&MODPROBE, root, self.path.as_deref(), self.modprobe.as_deref())
     }
 
     /// Where modprobe is. The driver's root may be gone by then, and an unload needs nothing of it: so
     /// our own will do.
-    fn rmmod(&self, root: &Path) -> Result<Modprobe, Unrunnable> {
+    fn rmmod(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
         let path = self.path.as_deref();
-        let own = || Modprobe::rmmod(Path::new("/"), path);
-        let rmmod = Modprobe::rmmod(root, path).or_else(|why| own().map_err(|_| why))?;
-        Ok(rmmod.with_patience(RMMOD))
+        let own = || SystemProgram::find(&RMMOD, Path::new("/"), path, None);
+        let rmmod = SystemProgram::find(&RMMOD, root, path, None).or_else(|why| own().map_err(|_| why))?;
+        Ok(rmmod.with_patience(RMMOD_PATIENCE))
     }
 }
 
@@ -169,7 +169,7 @@ struct Sidecar<'a> {
     watch: Watch<'a>,
     keep: Keep,
     /// Found beforehand: an unload must not wait for it.
-    rmmod: Option<Modprobe>,
+    rmmod: Option<SystemProgram>,
     publisher: Publisher<'a>,
     /// A signal that came while something else was under way, and when.
     signal: Option<(u8, BootTime)>,
@@ -452,7 +452,8 @@ impl<'a> Sidecar<'a> {
     /// Unloads the module. Messages that are still unsaid come after it, so it is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> Done {
         let find = || self.service.tools.rmmod(root_to_run_in(&self.watch));
-        let may_run = |rmmod: &Modprobe| probe::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
+        let may_run =
+            |rmmod: &SystemProgram| probe::may_run_in(&self.watch.node().places, rmmod.root()).is_ok();
         let rmmod = match self.rmmod.take().filter(may_run).map_or_else(find, Ok) {
             Ok(rmmod) => rmmod,
             Err(why) => return Done::NotUnloaded(format!("cannot unload nvidia_peermem: {}", why.message)),
@@ -527,7 +528,7 @@ impl<'a> Sidecar<'a> {
 }
 
 /// Why `nvidia_peermem` is still there.
-fn not_unloaded(rmmod: &Modprobe, ran: Result<Ran, Unrunnable>) -> String {
+fn not_unloaded(rmmod: &SystemProgram, ran: Result<Ran, Unrunnable>) -> String {
     let why = match ran {
         Ok(Ran { code: 0, .. }) => format!(
             "{} reported success, but nvidia_peermem is still loaded; what to do: check that it is kmod's rmmod, and run `rmmod nvidia_peermem` by hand",

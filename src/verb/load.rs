@@ -14,8 +14,8 @@ use crate::act::WorkerPipe;
 use crate::act::exec::Unrunnable;
 use crate::act::last_words::LastWords;
 use crate::act::log;
-use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::act::supervisor::Terms;
+use crate::act::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::cli::LoadArgs;
 use crate::cli::Rebuild;
 use crate::clock::now;
@@ -78,8 +78,8 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
     }
 }
 
-fn modprobe(args: &LoadArgs, root: &Path, start: &Start) -> Result<Modprobe, Unrunnable> {
-    Modprobe::find(root, value_of(start.variables, "PATH"), args.modprobe.as_deref())
+fn modprobe(args: &LoadArgs, root: &Path, start: &Start) -> Result<SystemProgram, Unrunnable> {
+    SystemProgram::find(&MODPROBE, root, value_of(start.variables, "PATH"), args.modprobe.as_deref())
 }
 
 /// Where modprobe runs if nothing is looked at.
@@ -150,7 +150,7 @@ fn dry_run(
 /// As modprobe alone would have loaded it.
 fn without_a_look(
     reason: &str,
-    modprobe: &Modprobe,
+    modprobe: &SystemProgram,
     arguments: &[OsString],
     start: &Start,
     signals: &Signals,
@@ -172,7 +172,7 @@ fn without_a_look(
 /// A load: the program, and its arguments.
 pub(super) struct LoadRequest<'a> {
     /// The modprobe to run, and where.
-    pub(super) modprobe: &'a Modprobe,
+    pub(super) modprobe: &'a SystemProgram,
     /// Its arguments.
     pub(super) arguments: &'a [OsString],
     /// Where modprobe's output goes.

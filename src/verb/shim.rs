@@ -7,8 +7,8 @@ use super::{Start, Stop};
 use crate::act::WorkerPipe;
 use crate::act::exec::Unrunnable;
 use crate::act::log;
-use crate::act::modprobe::{BrokenOff, Modprobe, OutputMode, Ran};
 use crate::act::supervisor::Terms;
+use crate::act::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::arguments::{self, Call};
 use crate::cli::{LoadArgs, LogArgs};
 use crate::ending::Ending;
@@ -58,7 +58,7 @@ fn read(argv: &[OsString], variables: &Variables) -> Call {
 fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
     let asked = value_of(variables, "PEERMEM_GATE_MODPROBE").map(Path::new);
     let name = argv.first().map_or(OsStr::new("modprobe"), OsString::as_os_str);
-    match Modprobe::find(Path::new("/"), value_of(variables, "PATH"), asked) {
+    match SystemProgram::find(&MODPROBE, Path::new("/"), value_of(variables, "PATH"), asked) {
         Ok(modprobe) => modprobe.become_it(name, argv.get(1..).unwrap_or_default()),
         Err(why) => why,
     }
@@ -84,7 +84,7 @@ fn gated(
     worker_pipe: &WorkerPipe,
 ) -> Result<Ending, Stop> {
     let path = value_of(start.variables, "PATH");
-    let modprobe = Modprobe::find(Path::new("/"), path, args.modprobe.as_deref())?;
+    let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), path, args.modprobe.as_deref())?;
     let (hold, last_words) = hold(args, policy, start)?;
     if call.forced {
         tracing::warn!("modprobe's force options are dropped: a module that fits loads without them");
@@ -113,7 +113,7 @@ fn gated(
     Ok(if own.code() == 0 { others } else { own })
 }
 
-fn pass(modprobe: &Modprobe, words: &[OsString], signals: &Signals) -> Result<Ending, Stop> {
+fn pass(modprobe: &SystemProgram, words: &[OsString], signals: &Signals) -> Result<Ending, Stop> {
     let signal = || signals.take_one().map(BrokenOff::Signal);
     Ok(match modprobe.run(words, OutputMode::Passed, signals.fd(), signal)? {
         Ran { broken_off: Some(BrokenOff::Signal(signal)), .. } => Ending::Signal(signal),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What lies at our module's path, and what depmod knows of it.
+//! Our module's path: whose file lies there, and whether depmod has it in its list.
 
 use crate::files::read::{lines, record};
 use crate::files::root::resolve;

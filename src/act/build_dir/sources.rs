@@ -13,7 +13,7 @@ use std::path::Path;
 /// They have some hundred files.
 const ENTRIES: usize = 5000;
 
-/// What is needed of them, with our mark, and with MOFED's headers found in the copy.
+/// Copies the files that a build needs, with our mark in them; MOFED's headers are found in the copy.
 pub(super) fn copy(root: &Path, sources: &Path, copy: &Copy) -> io::Result<()> {
     let mut left = ENTRIES;
     for name in recipe::SOURCES.iter().chain(&recipe::OPTIONAL) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program of that name behind this one in PATH, run to its end with our streams, environment and signals.
 
-use super::Modprobe;
+use super::SystemProgram;
 use super::run::code;
 use super::step::{STEP, TRIED};
 use crate::wake::Signals;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How often the child is looked for where its end is no signal.
 const NAP: Duration = Duration::from_secs(1);
 
-impl Modprobe {
+impl SystemProgram {
     /// Runs it to its end, and hands it every signal that would end us. Its exit code as a shell shows it (126 and
     /// 127 where it cannot be run), and the last of these signals.
     ///
@@ -24,7 +24,7 @@ impl Modprobe {
     /// As fork(2), execve(2) and wait(2).
     pub fn pass(&self, args: &[OsString], signals: &Signals) -> io::Result<(u8, Option<u8>)> {
         let mut step = Command::new(&self.step);
-        step.arg0(STEP).arg(self.name).arg(&self.root).arg(&self.path).args(args);
+        step.arg0(STEP).arg(self.is.name).arg(&self.root).arg(&self.path).args(args);
         let mut child = step.env(TRIED, self.with_tried()).spawn()?;
         let mut last = None;
         loop {

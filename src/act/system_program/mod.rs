@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The system's modprobe, or rmmod: found, never ourselves, and run, in another root too.
+//! A program of the system's that this one calls or is called instead of: found, never ourselves, and run, in another
+//! root too.
 
 mod find;
 mod pass;
@@ -15,27 +16,46 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use step::{become_below, is_system, tried};
 
-const RMMOD: &str = "rmmod";
+/// One program that is looked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Its file's name.
+    pub name: &'static str,
+    /// The advice where there is none.
+    remedy: &'static str,
+}
+
+/// kmod's modprobe.
+pub const MODPROBE: Sought = Sought {
+    name: "modprobe",
+    remedy: "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
+};
+/// kmod's rmmod. It needs nothing of the root that it runs in.
+pub const RMMOD: Sought = Sought { name: "rmmod", remedy: "install kmod" };
+/// kmod's depmod.
+pub const DEPMOD: Sought = Sought { name: "depmod", remedy: "install kmod" };
 /// NVIDIA's k8s-driver-manager, `/usr/bin/driver-manager` in its image.
-pub const DRIVER_MANAGER: &str = "driver-manager";
+pub const DRIVER_MANAGER: Sought = Sought {
+    name: "driver-manager",
+    remedy: "build this image FROM NVIDIA's k8s-driver-manager, and leave its own program in place",
+};
 
 /// How long it may take to end after the signal.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A modprobe that can be run.
+/// One that can be run.
 #[derive(Clone, Debug)]
-pub struct Modprobe {
-    /// The name under which kmod's one program runs.
-    name: &'static str,
+pub struct SystemProgram {
+    is: &'static Sought,
     root: PathBuf,
     path: PathBuf,
     step: PathBuf,
     patience: Duration,
     /// `PATH`, and the program that was asked for: to find it again in another root.
-    sought: (Option<OsString>, Option<PathBuf>),
+    found_by: (Option<OsString>, Option<PathBuf>),
 }
 
-/// The use of modprobe's output.
+/// The use of its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputMode {
     /// Both outputs are kept, in English.
@@ -66,7 +86,7 @@ pub enum BrokenOff {
     Late,
 }
 
-impl Modprobe {
+impl SystemProgram {
     /// Where it is, as seen from inside the root that it runs in.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -82,10 +102,10 @@ impl Modprobe {
     /// The same program in another root.
     ///
     /// # Errors
-    /// As [`Modprobe::find`].
+    /// As [`SystemProgram::find`].
     pub fn below(&self, root: &Path) -> Result<Self, Unrunnable> {
-        let (path_variable, asked) = &self.sought;
-        let found = Self::named(self.name, root, path_variable.as_deref(), asked.as_deref())?;
+        let (path_variable, asked) = &self.found_by;
+        let found = Self::find(self.is, root, path_variable.as_deref(), asked.as_deref())?;
         Ok(Self { step: self.step.clone(), patience: self.patience, ..found })
     }
 
@@ -113,7 +133,7 @@ impl Modprobe {
         words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 
-    /// Becomes modprobe: same pid, arguments, environment and signal mask. Its first word decides what
+    /// Becomes it: same pid, arguments, environment and signal mask. Its first word decides what
     /// kmod's one program is. Returns only when that failed.
     #[must_use]
     pub fn become_it(&self, argv0: &OsStr, args: &[OsString]) -> Unrunnable {

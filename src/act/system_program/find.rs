@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the system's modprobe is: the first that is not this program, in another root too.
+//! Where the system's program is: the first that is not this program, in another root too.
 
 use super::step::{is_system, tried};
-use super::{DRIVER_MANAGER, Modprobe, PATIENCE, RMMOD};
+use super::{PATIENCE, Sought, SystemProgram};
 use crate::act::exec::Unrunnable;
 use crate::act::executable::{self, NotExecutable};
 use crate::ending::Ending;
@@ -27,34 +27,14 @@ const DIRECTORIES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /// How often one program may be run so: modprobe's own install lines call modprobe again.
 const TRIES: usize = 3;
 
-impl Modprobe {
-    /// The first modprobe in PATH, or behind it in the usual directories, below `root`, that is not
-    /// this program; or the one that is asked for, as seen from inside `root`.
+impl SystemProgram {
+    /// The first of its name in PATH, or behind it in the usual directories, below `root`, that is not this program; or
+    /// the one that is asked for, as seen from inside `root`.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be run.
     pub fn find(
-        root: &Path,
-        path_variable: Option<&OsStr>,
-        asked: Option<&Path>,
-    ) -> Result<Self, Unrunnable> {
-        Self::named("modprobe", root, path_variable, asked)
-    }
-
-    /// kmod's rmmod, found in the same way: it needs nothing of the root that it runs in.
-    pub fn rmmod(root: &Path, path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
-        Self::named(RMMOD, root, path_variable, None)
-    }
-
-    /// kmod's depmod, likewise.
-    pub fn depmod(root: &Path, path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
-        Self::named("depmod", root, path_variable, None)
-    }
-
-    /// The image's own driver-manager, likewise: the first in PATH that is not this program.
-    pub fn driver_manager(path_variable: Option<&OsStr>) -> Result<Self, Unrunnable> {
-        Self::named(DRIVER_MANAGER, Path::new("/"), path_variable, None)
-    }
-
-    pub(super) fn named(
-        name: &'static str,
+        is: &'static Sought,
         root: &Path,
         path_variable: Option<&OsStr>,
         asked: Option<&Path>,
@@ -62,11 +42,11 @@ impl Modprobe {
         must_be_there(root)?;
         let path = match asked {
             Some(path) => as_asked(root, path)?,
-            None => searched(name, root, path_variable.unwrap_or(OsStr::new(DIRECTORIES)))?,
+            None => searched(is, root, path_variable.unwrap_or(OsStr::new(DIRECTORIES)))?,
         };
         let step = Path::new("/proc/self/exe").to_owned();
-        let sought = (path_variable.map(OsStr::to_owned), asked.map(Path::to_owned));
-        Ok(Self { name, root: root.to_owned(), path, step, patience: PATIENCE, sought })
+        let found_by = (path_variable.map(OsStr::to_owned), asked.map(Path::to_owned));
+        Ok(Self { is, root: root.to_owned(), path, step, patience: PATIENCE, found_by })
     }
 }
 
@@ -82,12 +62,12 @@ fn as_asked(root: &Path, path: &Path) -> Result<PathBuf, Unrunnable> {
 }
 
 /// The first in PATH that can be run and is not this program.
-fn searched(name: &'static str, root: &Path, path_variable: &OsStr) -> Result<PathBuf, Unrunnable> {
+fn searched(is: &Sought, root: &Path, path_variable: &OsStr) -> Result<PathBuf, Unrunnable> {
     let mut there_but = None;
     let mut ourselves = None;
     let tried = tried();
     for directory in directories(root, path_variable) {
-        let path = directory.join(name);
+        let path = directory.join(is.name);
         if tried.iter().filter(|tried| **tried == path).count() >= TRIES {
             ourselves = Some(path);
             continue;
@@ -99,29 +79,21 @@ fn searched(name: &'static str, root: &Path, path_variable: &OsStr) -> Result<Pa
             Err(Not::Executable(why)) => there_but = there_but.or(Some((path, why))),
         }
     }
+    let Sought { name, remedy } = is;
     let below = shown_below(root);
     let places = format!("PATH ({}) or in {DIRECTORIES}{below}", path_variable.to_string_lossy());
-    let remedy = match name {
-        "modprobe" => "install kmod, or name the real one with --modprobe or PEERMEM_GATE_MODPROBE",
-        DRIVER_MANAGER => {
-            "build this image FROM NVIDIA's k8s-driver-manager, and leave its own program in place"
-        }
-        _ => "install kmod",
-    };
-    let (ending, message) = match (there_but, ourselves) {
+    let (ending, why) = match (there_but, ourselves) {
         (Some((path, why)), _) => {
-            (Ending::NotExecutable, format!("{}{below} cannot be run ({why}): {remedy}", path.display()))
+            (Ending::NotExecutable, format!("{}{below} cannot be run ({why})", path.display()))
         }
-        (None, Some(path)) => (
-            Ending::NotFound,
-            format!(
-                "only this program, or one that calls it, is called {name} ({}) in {places}: {remedy}",
-                path.display()
-            ),
-        ),
-        (None, None) => (Ending::NotFound, format!("there is no {name} in {places}: {remedy}")),
+        (None, Some(path)) => {
+            let path = path.display();
+            let only = "only this program, or one that calls it, is called";
+            (Ending::NotFound, format!("{only} {name} ({path}) in {places}"))
+        }
+        (None, None) => (Ending::NotFound, format!("there is no {name} in {places}")),
     };
-    Err(Unrunnable { ending, message })
+    Err(Unrunnable { ending, message: format!("{why}: {remedy}") })
 }
 
 /// Names the root after a path, unless it is the system's own.
@@ -172,7 +144,7 @@ fn directories(root: &Path, path_variable: &OsStr) -> Vec<PathBuf> {
     all
 }
 
-/// Why a file is not the modprobe to run.
+/// Why a file is not the one to run.
 enum Not {
     There(io::Error),
     Executable(String),
@@ -242,6 +214,7 @@ fn holds_marker(path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::act::system_program::MODPROBE;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use tempfile::TempDir;
@@ -261,11 +234,11 @@ mod tests {
     }
 
     fn find(root: &TempDir, path: &str) -> Result<PathBuf, Unrunnable> {
-        Modprobe::find(root.path(), Some(path.as_ref()), None).map(|modprobe| modprobe.path)
+        SystemProgram::find(&MODPROBE, root.path(), Some(path.as_ref()), None).map(|modprobe| modprobe.path)
     }
 
     fn asked(root: &TempDir, path: &str) -> Result<PathBuf, Unrunnable> {
-        Modprobe::find(root.path(), None, Some(path.as_ref())).map(|modprobe| modprobe.path)
+        SystemProgram::find(&MODPROBE, root.path(), None, Some(path.as_ref())).map(|modprobe| modprobe.path)
     }
 
     #[test]
@@ -306,7 +279,7 @@ mod tests {
         let bin = root(&["a", "b"]);
         program(&bin.path().join("b/modprobe"), b"#!/bin/sh\n");
         let path = std::env::join_paths([bin.path().join("a"), bin.path().join("b")]).unwrap();
-        let modprobe = Modprobe::find(Path::new("/"), Some(&path), None).unwrap();
+        let modprobe = SystemProgram::find(&MODPROBE, Path::new("/"), Some(&path), None).unwrap();
         assert_eq!(modprobe.path(), bin.path().join("b/modprobe"));
         assert_eq!(
             modprobe.shown(&["-q".into(), "it's".into()]),

@@ -2,7 +2,7 @@
 //! modprobe under way: what it says, how it ends, and how it is broken off.
 
 use super::step::{STEP, TRIED, is_system};
-use super::{BrokenOff, Modprobe, OutputMode, RMMOD, Ran};
+use super::{BrokenOff, OutputMode, RMMOD, Ran, SystemProgram};
 use crate::act::exec::Unrunnable;
 use crate::act::log_writer;
 use crate::clock::now;
@@ -28,7 +28,7 @@ const NAPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 
 const BUFFER: usize = 16 * 1024;
 
-impl Modprobe {
+impl SystemProgram {
     /// Runs it to its end, without `MODPROBE_OPTIONS`, which might have it do anything.
     ///
     /// `break_off` is asked whenever `signals` can be read, and ten times a second.
@@ -63,14 +63,14 @@ impl Modprobe {
     }
 
     fn start(&self, args: &[OsString], output: OutputMode) -> Result<Running, Unrunnable> {
-        let is_direct = self.name == RMMOD && is_system(&self.root);
+        let is_direct = self.is == &RMMOD && is_system(&self.root);
         let mut command = if is_direct {
             // It comes sooner without the step; that it inherits our blocked signals only keeps an unload from
             // being cut short, and nobody waits longer than their patience for it.
             Command::new(&self.path)
         } else {
             let mut step = Command::new(&self.step);
-            step.arg0(STEP).arg(self.name).arg(&self.root).arg(&self.path);
+            step.arg0(STEP).arg(self.is.name).arg(&self.root).arg(&self.path);
             step
         };
         command.args(args).env_remove("MODPROBE_OPTIONS").env(TRIED, self.with_tried());
@@ -83,7 +83,7 @@ impl Modprobe {
             let what = if is_direct {
                 format!("{} cannot be started", self.path.display())
             } else {
-                format!("{} cannot be started for {}", self.step.display(), self.name)
+                format!("{} cannot be started for {}", self.step.display(), self.is.name)
             };
             failed(&what, errno, "check that /proc is mounted and that processes may be started")
         })?;
