@@ -4,6 +4,8 @@
 
 #[path = "manifests/cluster.rs"]
 mod cluster;
+#[path = "containers/manager.rs"]
+mod manager;
 #[path = "containers/podman.rs"]
 mod podman;
 mod support;
@@ -412,115 +414,6 @@ fn on_node(container: &mut Value) {
     }
 }
 
-/// k8s-driver-manager's images as they were and are, by what matters here: PATH, and where the program lies.
-const MANAGERS: [(&str, &str, &str); 3] = [
-    // Distroless with a shell of busybox's, since 0.9.
-    ("distroless", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/busybox", "/usr/bin"),
-    // A script on UBI, up to 0.8.
-    (
-        "ubi",
-        "/usr/local/nvidia/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "/usr/local/bin",
-    ),
-    ("debian", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/usr/sbin"),
-];
-
-/// It answers as the real one does: 3 for a command that it does not know.
-const MANAGER: &str = r#"#!/bin/sh
-case "$1" in
-uninstall_driver) echo "uninstalls for $GPU_DIRECT_RDMA_ENABLED" ;;
-preflight_check) exit 9 ;;
-*) echo "No help topic for '$1'"; exit 3 ;;
-esac
-"#;
-
-/// An image of driver-manager alone, in a directory of this PATH.
-fn manager_image(podman: &Podman, name: &str, path: &str, directory: &str) -> String {
-    let context = podman.path(name);
-    fs::create_dir_all(&context).unwrap();
-    support::write_program(&context.join("driver-manager"), MANAGER);
-    let containerfile = format!(
-        "FROM {BUSYBOX}\nENV PATH={path}\nCOPY driver-manager {directory}/driver-manager\n\
-         ENTRYPOINT [\"driver-manager\", \"preflight_check\"]\n"
-    );
-    fs::write(context.join("Containerfile"), containerfile).unwrap();
-    let image = format!("localhost/{name}");
-    podman.run(&["build", "--isolation", "chroot", "--tag", &image, context.to_str().unwrap()]);
-    image
-}
-
-/// `podman build` of the shipped Containerfile over that image.
-fn gated_image(podman: &Podman, manager: &str) -> (String, std::process::Output) {
-    let image = format!("{manager}-gated");
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests/driver-manager/Containerfile");
-    let mut build = podman.command(&["build", "--isolation", "chroot", "--tag", &image, "--file"]);
-    build.arg(file).args(["--build-arg", &format!("MANAGER={manager}")]);
-    build.args(["--build-arg", &format!("GATE={IMAGE}")]).arg(podman.path(""));
-    let output = support::output(&mut build);
-    (image, output)
-}
-
-/// The init container of a release's `DaemonSet`, alone and with another image, on this node.
-fn manager_pod(release: &str, image: &str, node: &Node) -> String {
-    let mut pod = pod_of(&fixture(release));
-    let spec = &mut pod["spec"];
-    let init = spec["initContainers"].as_array().unwrap();
-    let mut manager = init.iter().find(|one| one["name"] == "k8s-driver-manager").unwrap().clone();
-    manager["image"] = image.into();
-    manager["imagePullPolicy"] = "IfNotPresent".into();
-    manager["env"].as_array_mut().unwrap().retain(|variable| variable["valueFrom"].is_null());
-    manager["env"].as_array_mut().unwrap().push(json!({ "name": "PEERMEM_GATE_ROOT", "value": "/node" }));
-    let mounts = manager["volumeMounts"].as_array_mut().unwrap();
-    mounts.push(json!({ "name": "node", "mountPath": "/node", "mountPropagation": "HostToContainer" }));
-    let wanted: BTreeSet<_> = mounts.iter().map(|mount| mount["name"].clone().to_string()).collect();
-    let volumes = spec["volumes"].as_array_mut().unwrap();
-    volumes.retain(|volume| wanted.contains(&volume["name"].to_string()));
-    for volume in volumes.iter_mut() {
-        if let Some(Value::String(path)) = volume.pointer_mut("/hostPath/path") {
-            path.insert_str(0, node.root().to_str().unwrap());
-            fs::create_dir_all(&*path).unwrap();
-        }
-    }
-    volumes.push(json!({ "name": "node", "hostPath": { "path": node.root() } }));
-    let spec = json!({
-        "restartPolicy": "Never",
-        "hostPID": true,
-        "containers": [manager],
-        "volumes": volumes,
-    });
-    let pod =
-        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "driver-pod" }, "spec": spec });
-    serde_norway::to_string(&pod).unwrap()
-}
-
-fn a_gated_driver_manager_is_built_and_holds_the_pods_of_every_release() {
-    let Some(podman) = Podman::new() else { return };
-    let mut images = Vec::new();
-    for (name, path, directory) in MANAGERS {
-        let (image, built) = gated_image(&podman, &manager_image(&podman, name, path, directory));
-        let said = String::from_utf8_lossy(&built.stderr).into_owned();
-        assert!(built.status.success(), "{name}: {said}");
-        // The image's own entrypoint is the original's command, handed over.
-        let preflight = support::output(&mut podman.command(&["run", "--rm", &image]));
-        assert_eq!(preflight.status.code(), Some(9), "{name}");
-        images.push(image);
-    }
-    let hidden = manager_image(&podman, "hidden", "/usr/bin:/usr/local/sbin", "/usr/bin");
-    let (_, built) = gated_image(&podman, &hidden);
-    assert!(!built.status.success(), "PATH finds the original first, and the build does not notice");
-
-    for (release, image) in ["clusterpolicy", "openshift", "precompiled"].into_iter().zip(&images) {
-        let node = Node::ready().without_marker();
-        let mut pod = podman.play(manager_pod(release, image, &node));
-        pod.logs("MarkerAbsent");
-        assert!(pod.log().contains("uninstalls for true"), "{release}: the original came first");
-        node.set_marker();
-        assert_eq!(pod.exit_code("k8s-driver-manager"), "0", "{release}");
-        assert!(pod.log().contains("open: MOFED is ready"), "{release}");
-        pod.down();
-    }
-}
-
 fn the_program_is_installed_and_becomes_the_entrypoint() {
     let Some(podman) = Podman::new() else { return };
     if !can(&["bash-static", "-c", ":"]) {
@@ -788,6 +681,9 @@ fn runc_starts_the_program_under_the_seccomp_profile() {
 }
 
 fn main() -> ExitCode {
+    if manager::roots().is_some() {
+        return suite![manager::a_gated_driver_manager_waits_in_real_roots];
+    }
     suite![
         the_images_are_their_programs_and_little_else,
         the_containerfile_builds_the_program_too,
@@ -798,7 +694,8 @@ fn main() -> ExitCode {
         a_pod_sees_what_mofed_mounts_over_its_directory,
         a_pod_that_cannot_see_the_marker_says_so,
         mofed_in_a_container_of_its_own,
-        a_gated_driver_manager_is_built_and_holds_the_pods_of_every_release,
+        manager::a_gated_driver_manager_is_built_and_holds_the_pods_of_six_releases,
+        manager::a_gated_driver_manager_ends_as_the_original_ends,
         the_program_is_installed_and_becomes_the_entrypoint,
         the_driver_toolkits_stub_is_built_again,
         a_volume_that_nothing_can_be_run_from_is_refused,

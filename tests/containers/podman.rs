@@ -123,22 +123,22 @@ impl Podman {
 
     /// Makes an image of these programs of the machine's, which need no libraries.
     pub(crate) fn import(&self, name: &str, programs: &[&str], changes: &[&str]) {
-        let root = self.path("root");
-        fs::create_dir_all(root.join("tmp")).expect("a directory");
+        let root = Root::new(self, "root");
         for program in programs {
-            let found = support::output(Command::new("which").arg(program));
-            let found = String::from_utf8(found.stdout).expect("UTF-8");
-            let to = root.join(Path::new(program).file_name().expect("a name"));
-            fs::copy(found.trim(), to).unwrap_or_else(|error| panic!("{program}: {error}"));
+            root.program(program, &format!("/{program}"));
         }
         // Where a shell is looked for, and what it calls.
-        fs::create_dir_all(root.join("bin")).expect("a directory");
         for applet in ["sh", "mkdir", "cp"] {
-            symlink("/busybox", root.join("bin").join(applet)).expect("a link");
+            root.link(&format!("/bin/{applet}"), "/busybox");
         }
+        root.import(name, changes);
+    }
+
+    /// Makes an image of a whole tree.
+    pub(crate) fn import_tree(&self, name: &str, tree: &Path, changes: &[&str]) {
         let archive = self.path("root.tar");
         let mut tar = Command::new("tar");
-        tar.arg("--create").arg("--file").arg(&archive).arg("--directory").arg(&root).arg(".");
+        tar.arg("--create").arg("--file").arg(&archive).arg("--directory").arg(tree).arg(".");
         assert!(support::output(&mut tar).status.success());
         let mut import = self.command(&["import", "--quiet"]);
         for change in changes {
@@ -146,12 +146,49 @@ impl Podman {
         }
         let output = support::output(import.arg(&archive).arg(name));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        fs::remove_dir_all(&root).expect("removed");
+        fs::remove_file(&archive).expect("removed");
     }
 
     /// Starts a pod; podman returns when all its containers have started.
     pub(crate) fn play(&self, yaml: String) -> Pod<'_> {
         Pod::play(self, yaml)
+    }
+}
+
+/// The tree of an image that is being made.
+pub(crate) struct Root<'a> {
+    podman: &'a Podman,
+    tree: PathBuf,
+}
+
+impl<'a> Root<'a> {
+    pub(crate) fn new(podman: &'a Podman, name: &str) -> Self {
+        let tree = podman.path(name);
+        fs::create_dir_all(tree.join("tmp")).expect("a directory");
+        Self { podman, tree }
+    }
+
+    fn place(&self, path: &str) -> PathBuf {
+        let place = self.tree.join(path.trim_start_matches('/'));
+        fs::create_dir_all(place.parent().expect("a parent")).expect("a directory");
+        place
+    }
+
+    /// A program of the machine's, which needs no libraries.
+    pub(crate) fn program(&self, program: &str, to: &str) {
+        let found = support::output(Command::new("which").arg(program));
+        let found = String::from_utf8(found.stdout).expect("UTF-8");
+        fs::copy(found.trim(), self.place(to)).unwrap_or_else(|error| panic!("{program}: {error}"));
+    }
+
+    pub(crate) fn link(&self, link: &str, to: &str) {
+        symlink(to, self.place(link)).expect("a link");
+    }
+
+    /// Makes the image, and removes the tree.
+    pub(crate) fn import(self, name: &str, changes: &[&str]) {
+        self.podman.import_tree(name, &self.tree, changes);
+        fs::remove_dir_all(&self.tree).expect("removed");
     }
 }
 
