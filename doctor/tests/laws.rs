@@ -10,6 +10,7 @@ use expected::{Answer, text};
 use fixture::{Node, Variant, nodes};
 use peermem_doctor::diagnose::diagnose;
 use peermem_doctor::finding::Id;
+use peermem_doctor::finding::fact::{HOLDER_WITHOUT_DISK, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS};
 use peermem_doctor::probe::{survey, symptoms};
 use peermem_doctor::symptoms::{Mounts, Symptoms, View, Whose};
 use peermem_gate::cli::Verb;
@@ -20,7 +21,10 @@ use peermem_gate::judge::settings::settings;
 use peermem_gate::node::{self, PeermemExpected};
 use peermem_gate::observation::Observation;
 use peermem_gate::probe::{Depth, Probe};
+use peermem_gate::remedy::Fact;
+use peermem_gate::remedy::fact::{DRIVER_POD, HOST_DRIVER};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -234,4 +238,28 @@ fn an_inotify_instance_that_is_refused_is_a_finding() {
     assert!(!node_event.shows(Id::InotifyExhausted));
     node_event.symptoms.inotify.refused = Some("Too many open files".to_owned());
     assert!(node_event.shows(Id::InotifyExhausted));
+}
+
+/// Words that are right on some nodes only, and the facts of which a step with them carries one.
+const CONDITIONAL: [(&str, &[Fact]); 6] = [
+    ("systemctl", &[SYSTEMD]),
+    ("talosctl", &[TALOS]),
+    ("`oc ", &[OPENSHIFT]),
+    ("usePrecompiled: false", &[PRECOMPILED_IMAGE]),
+    ("its holder with `rmmod`", &[HOLDER_WITHOUT_DISK]),
+    ("kernelModuleType", &[DRIVER_POD, HOST_DRIVER]),
+];
+
+#[test]
+fn a_step_that_fits_some_nodes_only_says_which() {
+    let mut seen = BTreeSet::new();
+    for id in Id::ALL {
+        for step in id.remedy() {
+            for (words, facts) in CONDITIONAL.iter().filter(|(words, _)| step.text.contains(words)) {
+                seen.insert(words);
+                assert!(facts.iter().any(|fact| step.when.contains(fact)), "{id}, {words}: {}", step.text);
+            }
+        }
+    }
+    assert_eq!(seen.len(), CONDITIONAL.len(), "{seen:?}");
 }

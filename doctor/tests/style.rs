@@ -146,7 +146,7 @@ fn program() -> Vec<(String, String)> {
         texts.push(("titles", id.title().to_owned()));
         texts.extend(id.remedy().iter().map(|step| ("remedies", step.conditional())));
     }
-    let facts: BTreeSet<_> = Id::ALL.iter().flat_map(|id| id.remedy()).filter_map(|step| step.when).collect();
+    let facts: BTreeSet<_> = Id::ALL.iter().flat_map(|id| id.remedy()).flat_map(|step| step.when).collect();
     texts.extend(facts.iter().map(|fact| ("facts", fact.phrase().to_owned())));
     texts.extend(Reason::ALL.iter().map(|reason| ("reasons", reason.summary().to_owned())));
     for kind in Kind::ALL {

@@ -17,30 +17,36 @@ const GUESSED: &str = " (The node's name is guessed from its hostname.)";
 /// A step of a remedy: complete in itself, with its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The step helps only where this fact is so.
-    pub when: Option<Fact>,
+    /// The step helps only where all of these facts are so.
+    pub when: &'static [Fact],
     /// The step; words in braces are filled from [`Facts`].
     pub text: &'static str,
 }
 
 impl Step {
-    /// With its condition in words, for a reader who must judge it.
+    /// With its conditions in words, for a reader who must judge them.
     #[must_use]
     pub fn conditional(&self) -> String {
-        match self.when {
-            Some(fact) => format!("{}: {}", fact.phrase(), uncapitalised(self.text)),
+        self.under(self.when.iter().copied())
+    }
+
+    fn under(&self, conditions: impl Iterator<Item = Fact>) -> String {
+        let joined = |all: String, fact: Fact| format!("{all} and {}", uncapitalised(fact.phrase()));
+        let mut phrases = conditions;
+        match phrases.next() {
+            Some(first) => {
+                format!("{}: {}", phrases.fold(first.phrase().to_owned(), joined), uncapitalised(self.text))
+            }
             None => self.text.to_owned(),
         }
     }
 }
 
-/// Steps, each behind `@` and its fact if it helps only then: `steps![@HOST_MOFED "Restart it.", "Or wait."]`.
+/// Steps, each behind `@` and its facts if it helps only then: `steps![@HOST_MOFED "Restart it.", "Or wait."]`.
 #[macro_export]
 macro_rules! steps {
-    (@@) => { None };
-    (@@ $when:ident) => { Some($when) };
-    ($($(@$when:ident)? $text:expr),* $(,)?) => {
-        &[$($crate::remedy::Step { when: $crate::steps!(@@ $($when)?), text: $text }),*]
+    ($($(@$when:ident)* $text:expr),* $(,)?) => {
+        &[$($crate::remedy::Step { when: &[$($when),*], text: $text }),*]
     };
 }
 
@@ -103,12 +109,9 @@ impl Facts {
     /// five.
     #[must_use]
     pub fn choose(&self, steps: &[Step]) -> Vec<String> {
-        let known = |step: &Step| step.when.map(|fact| (fact, self.known.get(&fact)));
-        let helping = steps.iter().filter_map(|step| match known(step) {
-            None | Some((_, Some(true))) => Some(step.text.to_owned()),
-            Some((_, Some(false))) => None,
-            Some((_, None)) => Some(step.conditional()),
-        });
+        let may_help = |step: &&Step| step.when.iter().all(|fact| self.is(*fact) != Some(false));
+        let unknown = |step: &Step| step.when.iter().copied().filter(|fact| self.is(*fact).is_none());
+        let helping = steps.iter().filter(may_help).map(|step| step.under(unknown(step)));
         let mut chosen: Vec<String> = Vec::new();
         for step in helping.map(|step| self.fill(&step)) {
             if chosen.len() < MOST && !chosen.contains(&step) {
@@ -140,26 +143,33 @@ fn uncapitalised(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fact::{HOST_DRIVER, HOST_MOFED, STATE_FILE};
+    use super::super::fact::{HOST_DRIVER, HOST_MOFED, MOFED_POD, STATE_FILE};
     use super::*;
 
-    const fn step(when: Option<Fact>, text: &'static str) -> Step {
+    const fn step(when: &'static [Fact], text: &'static str) -> Step {
         Step { when, text }
     }
 
     #[test]
     fn what_is_known_not_to_help_is_left_out_and_what_may_help_says_when() {
         let steps = [
-            step(None, "Look at {node}."),
-            step(Some(HOST_DRIVER), "Install it again."),
-            step(Some(STATE_FILE), "Remove the file."),
-            step(Some(HOST_MOFED), "Open it."),
-            step(None, "Look at {node}."),
+            step(&[], "Look at {node}."),
+            step(&[HOST_MOFED, HOST_DRIVER], "Install it again."),
+            step(&[STATE_FILE], "Remove the file."),
+            step(&[STATE_FILE, HOST_MOFED], "Open it."),
+            step(&[HOST_MOFED, MOFED_POD], "Close it."),
+            step(&[], "Look at {node}."),
         ];
         let facts = Facts::default().with(HOST_DRIVER, Some(false)).with(STATE_FILE, Some(true));
         let chosen = facts.with(HOST_MOFED, None).node(&NodeName { name: "n1".into(), is_guess: false });
         let chosen = chosen.choose(&steps);
-        assert_eq!(chosen, ["Look at n1.", "Remove the file.", "If the host provides MOFED: open it."]);
+        let expected = [
+            "Look at n1.",
+            "Remove the file.",
+            "If the host provides MOFED: open it.",
+            "If the host provides MOFED and if a container provides MOFED: close it.",
+        ];
+        assert_eq!(chosen, expected);
     }
 
     #[test]
@@ -177,6 +187,6 @@ mod tests {
     #[test]
     fn nobody_reads_more_than_five() {
         let texts = ["A.", "B.", "C.", "D.", "E.", "F."];
-        assert_eq!(Facts::default().choose(&texts.map(|text| step(None, text))).len(), MOST);
+        assert_eq!(Facts::default().choose(&texts.map(|text| step(&[], text))).len(), MOST);
     }
 }

@@ -81,8 +81,8 @@ const RELEASES: [Release; 6] = [
     Release { name: "v26.7.0", manager: &DEBIAN, variables: &[DIGEST] },
 ];
 
-/// It answers as the real one does: 3 for a command that it does not know. Its eviction takes as long as `evicting` is
-/// there, and it dies of a signal as a program without a handler.
+/// It answers as the real one does: 3 for a command that it does not know. Its eviction takes as long as `evicting`
+/// is there, and it dies of a signal as a program without a handler.
 const PROGRAM: &str = r#"
 case "$1" in
 uninstall_driver)

@@ -46,6 +46,8 @@ pub struct Link {
     /// The file that its writer waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<&'static str>,
+    /// Its writer has been started, as far as is known.
+    pub has_writer: bool,
     /// Whether it is there.
     pub state: LinkState,
     /// True for the one at which the chain stops: this file is waited for, and all before it are there.
@@ -123,6 +125,7 @@ fn link(file: &ChainFile, seen: &Chain, around: Around, state: LinkState, broken
         path,
         writer: file.writer,
         after: file.after,
+        has_writer: writer(file, around).is_some(),
         state,
         broken,
         since_boot_s: written.zip(boot).map(|(written, boot)| written - boot),
@@ -137,17 +140,22 @@ fn link(file: &ChainFile, seen: &Chain, around: Around, state: LinkState, broken
 /// From when on a file may be waited for: its writer has been started, and what it waits for is there. Where neither
 /// is known and nothing comes before it, from the boot on.
 fn waited_since(file: &ChainFile, seen: &Chain, around: Around, predecessor: Option<i64>) -> Option<i64> {
-    let writer = match file.name {
-        super::MARKER => None,
-        DRIVER_CTR_READY => around.driver_started,
-        _ => around.validator_started,
-    };
+    let writer = writer(file, around);
     let before = file.after.and_then(|name| super::FILES.iter().find(|file| file.name == name));
     let has_none_before = before.is_none_or(|before| !is_needed(before, seen, around));
     match (predecessor, writer) {
         (None, _) if !has_none_before => None,
         (None, None) => seen.clock.boot.as_ref().ok().copied(),
         (predecessor, writer) => predecessor.max(writer),
+    }
+}
+
+/// When its writer was started, in seconds since 1970.
+fn writer(file: &ChainFile, around: Around) -> Option<i64> {
+    match file.name {
+        super::MARKER => None,
+        DRIVER_CTR_READY => around.driver_started,
+        _ => around.validator_started,
     }
 }
 

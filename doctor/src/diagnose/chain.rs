@@ -70,7 +70,8 @@ fn stopped(link: &Link) -> Option<Finding> {
         _ => return None,
     };
     let waited = link.waited_s.filter(|waited| link.state == LinkState::Absent && *waited > link.usual_s)?;
-    let since = link.after.map_or_else(String::new, |after| format!(" after {after} and its writer's start"));
+    let start = if link.has_writer { " and its writer's start" } else { "" };
+    let since = link.after.map_or_else(String::new, |after| format!(" after {after}{start}"));
     let seen = format!("it does not exist, {}{since}; {} writes it", span(waited), link.writer);
     let mut finding = Finding::new(id, link.path.display(), seen);
     if !link.waiters.is_empty() {

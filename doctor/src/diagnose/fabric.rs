@@ -26,7 +26,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         (Some(what), None) => Some(race.finding(Id::FabricNotReady).seen(what.0, what.1.clone())),
         _ => None,
     };
-    race.without_umad().into_iter().chain(waits).chain(began).collect()
+    let failed = race.not_started();
+    race.without_umad().into_iter().chain(waits).chain(began).chain(failed).collect()
 }
 
 struct FabricRace<'a> {
@@ -89,7 +90,11 @@ impl<'a> FabricRace<'a> {
         let manager = self.case.symptoms.survey.processes.first(Role::FabricManager);
         let elsewhere = self.has_other_path();
         let early = manager.and_then(|manager| self.is_older_than_mofed(manager));
-        let skipped = self.skipped().filter(|_| manager.is_none());
+        let saw_devices = self.started().is_some_and(|(_, line)| line.contains(FOUND));
+        let skipped = self.is_past_start().filter(|_| manager.is_none() && !saw_devices);
+        let skipped = skipped.map(|(process, age)| {
+            (process, format!("nvidia-persistenced has run for {age} s, but Fabric Manager was not started"))
+        });
         let blind = manager.zip(self.missing()).map(|(manager, (source, what))| {
             (format!("{}, {source}", manager.directory.display()), format!("Fabric Manager runs, and {what}"))
         });
@@ -100,24 +105,40 @@ impl<'a> FabricRace<'a> {
 
     /// The driver container's last word was that of a machine without `NVLink` 5.
     fn has_other_path(&self) -> Option<(String, String)> {
-        let logs = &self.case.symptoms.logs;
-        let last = logs.of(LogEvent::FabricManagerStarted).next_back()?;
-        let path = logs.file(last)?.path.display().to_string();
-        (!last.text.contains(FOUND)).then(|| (path, last.text.clone()))
+        self.started().filter(|(_, line)| !line.contains(FOUND))
     }
 
-    /// The driver's container has gone past the place where it starts Fabric Manager, and has not started it: it saw
-    /// no management device. With one and without `ib_umad` it waits at that place, and nothing is lost yet.
-    fn skipped(&self) -> Option<(String, String)> {
+    /// The log and the last line with which the driver container started Fabric Manager.
+    fn started(&self) -> Option<(String, String)> {
+        let logs = &self.case.symptoms.logs;
+        let last = logs.of(LogEvent::FabricManagerStarted).next_back()?;
+        Some((logs.file(last)?.path.display().to_string(), last.text.clone()))
+    }
+
+    /// The driver container saw the management device, and what it started is not there.
+    fn not_started(&self) -> Option<Finding> {
+        let (path, line) = self.started().filter(|(_, line)| line.contains(FOUND))?;
+        let (process, age) = self.is_past_start()?;
+        let is_missing = self.case.symptoms.survey.processes.first(Role::FabricManager).is_none();
+        let refused = self.case.logged(&[LogEvent::FabricManagerStartRefused], &[]);
+        is_missing.then(|| {
+            let running = format!("nvidia-persistenced has run for {age} s, and no Fabric Manager runs");
+            let finding = self.finding(Id::FabricManagerNotStarted).seen(path, line);
+            self.case.and_log(finding, refused).seen(process, running)
+        })
+    }
+
+    /// The driver's container has gone past the place where it starts Fabric Manager: nvidia-persistenced, and for
+    /// how many seconds it has run. With a management device and without `ib_umad` it waits at that place, and
+    /// nothing is lost yet.
+    fn is_past_start(&self) -> Option<(String, i64)> {
         let survey = &self.case.symptoms.survey;
         let devices = self.case.seen.fabric.as_ref()?.rdma_devices.as_ref().ok()?;
         let waits = self.is_umad_missing() && self.management.iter().any(|a| devices.contains_key(a));
         let persistenced = survey.processes.first(Role::Persistenced).filter(|_| !waits)?;
         let age = survey.clock.age(persistenced.started?).filter(|age| *age > START)?;
-        self.case.is_listed_live("nvidia").then(|| {
-            let seen = format!("nvidia-persistenced has run for {age} s, but Fabric Manager was not started");
-            (persistenced.directory.display().to_string(), seen)
-        })
+        let is_live = self.case.is_listed_live("nvidia");
+        is_live.then(|| (persistenced.directory.display().to_string(), age))
     }
 
     /// Started before the marker that is there now, and not connected: who has a umad device open uses `ib_umad`. A

@@ -3,8 +3,8 @@
 
 use super::Case;
 use crate::finding::fact::{
-    DRM_LOADED, OPENSHIFT, PEERMEM_UNLOADED, REFUSES_IW_CM, THIRD_PARTY_LOADED, TOOLKIT_HELD,
-    VIRTUAL_MACHINE, WITH_GATE,
+    BUILT_DRIVER, DRM_LOADED, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS,
+    THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE,
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -49,6 +49,10 @@ impl Case<'_> {
         let third_party = self.logged(&[LogEvent::MofedThirdPartyModulesLoaded], &[]);
         let has_state = self.symptoms.driver.state.1.as_ref().ok().map(Option::is_some);
         let holders = &self.symptoms.holders;
+        let has_built = [LogEvent::DriverBuildStarted, LogEvent::DriverRelinked, LogEvent::DriverBuildFailed];
+        let has_built = has_built.into_iter().any(|event| self.symptoms.logs.of(event).next().is_some());
+        let builds_driver = if self.expected.precompiled { Some(false) } else { has_built.then_some(true) };
+        let is_talos = self.symptoms.host.distribution.as_ref().ok().map(|id| id == "talos");
         let facts = facts(self.expected, self.seen)
             .with(DRIVER_POD, self.is_container_driver())
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
@@ -68,6 +72,10 @@ impl Case<'_> {
             .with(MOFED_POD_UNNAMED, Some(!named(MOFED) && !self.is_host_mofed()))
             .with(REFUSES_IW_CM, Some(third_party.is_some_and(|found| found.text.contains("iw_cm"))))
             .with(OPENSHIFT, self.symptoms.host.is_openshift)
+            .with(TALOS, is_talos)
+            .with(SYSTEMD, is_talos.map(|is_talos| !is_talos))
+            .with(PRECOMPILED_IMAGE, builds_driver.map(|builds| !builds))
+            .with(BUILT_DRIVER, builds_driver)
             .with(VIRTUAL_MACHINE, Some(self.symptoms.host.is_virtual))
             .with(DRM_LOADED, self.is_loaded(&["nvidia_drm"]))
             .with(THIRD_PARTY_LOADED, self.is_loaded(&super::mofed::THIRD_PARTY))

@@ -3,7 +3,10 @@
 
 use super::{Case, listing, unreadable};
 use crate::chain::span;
-use crate::finding::fact::{HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC};
+use crate::finding::fact::{
+    HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME, HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC,
+    HOLDER_WITHOUT_DISK,
+};
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
 use crate::symptoms::{View, Whose};
@@ -39,12 +42,14 @@ pub(super) const THIRD_PARTY: [&str; 15] = [
 ];
 
 /// Modules that hold what MOFED cannot unload, and the steps that free it.
-const HOLDERS: [(&str, Fact); 5] = [
+const HOLDERS: [(&str, Fact); 7] = [
     ("ko2iblnd", HELD_BY_LUSTRE),
     ("beegfs", HELD_BY_BEEGFS),
     ("rds_rdma", HELD_BY_RDS),
     ("smc", HELD_BY_SMC),
     ("nvmet_rdma", HELD_BY_NVME_TARGET),
+    ("nvme", HELD_BY_NVME),
+    ("nvme_core", HELD_BY_NVME),
 ];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -126,8 +131,12 @@ fn by_its_log(case: &Case<'_>) -> Vec<Finding> {
 
 /// The finding, with who holds the module.
 fn held(finding: Finding, found: &LogMatch) -> Finding {
-    let holds = |name: &str| Case::field(found, "holders").split([' ', ',']).any(|holder| holder == name);
-    HOLDERS.iter().fold(finding, |finding, (name, fact)| finding.with(*fact, holds(name)))
+    let holders: Vec<&str> =
+        Case::field(found, "holders").split([' ', ',']).filter(|name| !name.is_empty()).collect();
+    let holds = |fact| HOLDERS.iter().any(|(name, of)| *of == fact && holders.contains(name));
+    let finding = HOLDERS.iter().fold(finding, |finding, (_, fact)| finding.with(*fact, holds(*fact)));
+    let may_have_disk = holders.iter().any(|name| STORAGE.contains(name)) || holds(HELD_BY_NVME);
+    if holders.is_empty() { finding } else { finding.with(HOLDER_WITHOUT_DISK, !may_have_disk) }
 }
 
 /// MOFED's reload takes its NICs down, and the node's own network with them.

@@ -70,7 +70,14 @@ fn several(seen: &Runtimes) -> Vec<Finding> {
     let findings = |runtime: &Runtime| {
         let used = seen.used().is_some_and(|used| used.config == runtime.config);
         let whose = if used { ", which kubelet uses" } else { "" };
-        format!("{}, configured by {}{whose}", runtime.distribution, runtime.config.display())
+        // A runtime may do with its defaults.
+        let has_file = runtime
+            .files
+            .iter()
+            .any(|file| file.path.ends_with(runtime.config.strip_prefix("/").unwrap_or(&runtime.config)));
+        let config =
+            if has_file { format!(", configured by {}", runtime.config.display()) } else { String::new() };
+        format!("{}{config}{whose}", runtime.distribution)
     };
     let finding = Finding::new(Id::SeveralRuntimes, &first.socket, findings(first));
     vec![rest.iter().fold(finding, |finding, runtime| finding.seen(&runtime.socket, findings(runtime)))]

@@ -33,3 +33,15 @@ pub const WITH_GATE: Fact = Fact::new("If the driver pod has the gate");
 pub const PEERMEM_UNLOADED: Fact = Fact::new("If nvidia_peermem is not loaded");
 /// The toolkit's own container is not started, because a CDI device is missing.
 pub const TOOLKIT_HELD: Fact = Fact::new("If the toolkit's own container does not start");
+/// systemd runs the host's services: not on Talos.
+pub const SYSTEMD: Fact = Fact::new("If systemd runs the host's services");
+/// The host is Talos: it has neither a shell nor systemd.
+pub const TALOS: Fact = Fact::new("On Talos");
+/// The node's own disks may depend on the module that holds another.
+pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core holds it");
+/// No disk of the node depends on the module that holds another.
+pub const HOLDER_WITHOUT_DISK: Fact = Fact::new("If no disk of the node depends on its holder");
+/// The driver's modules come with its image: for this the log counts, not only a setting.
+pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image holds modules of one kernel (precompiled)");
+/// The driver's container builds its modules.
+pub const BUILT_DRIVER: Fact = Fact::new("If the driver container builds its modules");

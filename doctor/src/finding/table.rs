@@ -2,9 +2,10 @@
 //! Every finding there is, with its remedy. docs/findings.md lists them.
 
 use super::fact::{
-    CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME_TARGET, HELD_BY_RDS,
-    HELD_BY_SMC, OPENSHIFT, PEERMEM_UNLOADED, REFUSES_IW_CM, THIRD_PARTY_LOADED, TOOLKIT_HELD,
-    VIRTUAL_MACHINE, WITH_GATE,
+    BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
+    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_WITHOUT_DISK, OPENSHIFT, PEERMEM_UNLOADED,
+    PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE,
+    WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -308,7 +309,7 @@ findings! {
             after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost],
             [
                 "Read the reason: `dmesg | grep -iE 'NVRM|Xid'`.",
-                "Choose the other kind of kernel modules if NVRM says that the GPU needs it: `driver.kernelModuleType: open` \
+                @DRIVER_POD "Choose the other kind of kernel modules if NVRM says that the GPU needs it: `driver.kernelModuleType: open` \
                     from Turing on (Blackwell needs it), `proprietary` for older GPUs.",
                 "Power the node off and on; if a GPU has fallen off the bus again, replace or reseat it.",
             ];
@@ -327,8 +328,9 @@ findings! {
             after [],
             [
                 "Read the reason and the image's name: `kubectl describe pod` of the pod that the evidence names, under `Events`.",
-                "If no image has that tag, set `driver.usePrecompiled: false` with a full `driver.version`, or boot a kernel that has an \
-                    image: a precompiled driver needs one for exactly this kernel.",
+                @PRECOMPILED_IMAGE "Set `driver.usePrecompiled: false` with a full `driver.version` if no image has that tag, or boot a \
+                    kernel that has an image: a precompiled driver needs one for exactly this kernel.",
+                @BUILT_DRIVER "Set a `driver.version` that has an image for this node's operating system if no image has that tag.",
                 "Give the node its way to the registry if it is out of reach: pull secret (`imagePullSecrets`), proxy, mirror, DNS.",
             ];
         KilledForMemory: Critical, "the kernel killed a process of a driver's container: its memory limit is too low",
@@ -373,11 +375,13 @@ findings! {
             [
                 @HELD_BY_LUSTRE "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is \
                     ready, or this comes again.",
-                @HELD_BY_BEEGFS "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`.",
+                @HELD_BY_BEEGFS @SYSTEMD "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`.",
                 @HELD_BY_RDS "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`.",
                 @HELD_BY_SMC "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
                 @HELD_BY_NVME_TARGET "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`.",
-                "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
+                @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They hold a module of MOFED's because MOFED \
+                    has built its own: use a MOFED image that does not build them (without `USE_DKMS`, or a newer release), and reboot.",
+                @HOLDER_WITHOUT_DISK "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
                 NEW_MOFED_POD,
                 "If something keeps them loaded, drain and reboot the node.",
             ];
@@ -577,7 +581,7 @@ findings! {
         NvlsmMissing: Critical, "Fabric Manager does not start: NVLSM, NVIDIA's NVLink subnet manager, is not installed",
             after [],
             [
-                @HOST_DRIVER "Install the package `nvlsm` (its versions are dates), then `systemctl restart nvidia-fabricmanager`.",
+                @HOST_DRIVER @SYSTEMD "Install the package `nvlsm` (its versions are dates), then `systemctl restart nvidia-fabricmanager`.",
                 @DRIVER_POD "Use a driver image that contains `nvlsm`.",
             ];
         FabricManagerTooEarly: Critical, "Fabric Manager started without the NVLink 5 devices: CUDA error 802 on all GPUs",
@@ -586,7 +590,7 @@ findings! {
                 @DRIVER_POD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then delete this \
                     node's driver pod, because \
                     Fabric Manager looks for the devices only when it starts: `kubectl delete pod {driver}`.",
-                @HOST_DRIVER "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
+                @HOST_DRIVER @SYSTEMD "Wait until MOFED is ready (`peermem-gate wait --for fabric`), then start Fabric Manager again: \
                     `systemctl restart nvidia-fabricmanager`.",
                 "Put `peermem-gate wait --for any` before the driver's container (`manifests/overlays/nvlink5`), \
                     or this can happen \
@@ -726,7 +730,7 @@ findings! {
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
             after [],
             [
-                "Raise the limit: `systemctl edit containerd` (or `crio`), add `[Service]` and `LimitMEMLOCK=infinity`, then \
+                @SYSTEMD "Raise the limit: `systemctl edit containerd` (or `crio`), add `[Service]` and `LimitMEMLOCK=infinity`, then \
                     `systemctl restart` it.",
                 "Or give the pods the capability `IPC_LOCK`.",
             ];
@@ -828,9 +832,9 @@ findings! {
         DriverToolkitUnfit: Critical, "the driver toolkit image does not fit this kernel: the driver container needs packages instead",
             after [],
             [
-                "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a \
+                @OPENSHIFT "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a \
                     disconnected cluster mirror its image.",
-                "See that Node Feature Discovery shows this node's present release: `oc get node {node} --show-labels | tr , '\\n' | grep \
+                @OPENSHIFT "See that Node Feature Discovery shows this node's present release: `oc get node {node} --show-labels | tr , '\\n' | grep \
                     OSTREE_VERSION`. After an upgrade an old label picks an old image; restart the nfd-worker, and update NFD.",
                 "Give the cluster an entitlement for the RHEL repositories if neither helps: the container then installs the headers itself.",
                 DRIVER_LOG,
@@ -859,8 +863,9 @@ findings! {
         DriverForOtherKernel: Critical, "the driver was built for another kernel: this kernel has no nvidia.ko",
             after [],
             [
-                @DRIVER_POD "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set \
+                @DRIVER_POD @PRECOMPILED_IMAGE "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set \
                     `driver.usePrecompiled: false` with a full `driver.version`: the container then builds the driver.",
+                @DRIVER_POD @BUILT_DRIVER "Use the driver image of this node's operating system: its tag ends in it, such as `-ubuntu24.04`.",
                 @HOST_DRIVER "Install this kernel's headers and build the driver for it: `dkms autoinstall -k $(uname -r)`, then `modprobe nvidia`.",
                 "Or boot the kernel that the driver was built for.",
                 @DRIVER_POD "Delete this node's driver pod if the operator does not replace it: `kubectl delete pod {driver}`.",
@@ -959,15 +964,27 @@ findings! {
             after [DriverBuilding, DriverNotLoaded],
             [
                 @DRIVER_POD "Use another driver image (`driver.version`): this one holds a Fabric Manager of another version than its driver.",
-                @HOST_DRIVER "Install the fabric manager of exactly the driver's version and hold both: `apt install \
+                @HOST_DRIVER @SYSTEMD "Install the fabric manager of exactly the driver's version and hold both: `apt install \
                     nvidia-fabricmanager-BRANCH=VERSION-1`, `apt-mark hold`; then `systemctl restart nvidia-fabricmanager`.",
+            ];
+        FabricManagerNotStarted: Critical, "the driver container could not start Fabric Manager: CUDA error 802 on all GPUs",
+            after [NvlsmMissing, UmadNotLoaded],
+            [
+                @DRIVER_POD "Read what the log says right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs \
+                    {driver-logs} -c nvidia-driver-ctr`.",
+                @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: \
+                    script and Fabric Manager come with the image.",
             ];
         GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
             after [FabricManagerUnfit, DriverBuilding, DriverNotLoaded],
             [
                 @DRIVER_POD DRIVER_LOG,
-                @HOST_DRIVER "Start it, in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
-                "If it refuses to start, install the fabric manager of exactly the driver's version.",
+                @HOST_DRIVER @SYSTEMD "Start it, in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
+                @TALOS "Read why its extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the \
+                    driver's version; if a library is missing in it, use another release of Talos and its extensions.",
+                @HOST_DRIVER @SYSTEMD "If it refuses to start, install the fabric manager of exactly the driver's version.",
+                @DRIVER_POD "Use another driver image (`driver.version`) if the log says that the fabric manager refuses to start: it comes \
+                    with the image.",
             ];
     }
 
@@ -985,17 +1002,17 @@ findings! {
         ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it",
             after [],
             [
-                "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own.",
+                @SYSTEMD "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own.",
                 "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
             ];
         CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
-            after [FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
+            after [FabricManagerUnfit, GpuFabricManagerMissing, NvlsmMissing, FabricManagerNotStarted, FabricManagerTooEarly, UmadNotLoaded, FabricNotReady, GpuLost],
             [
                 "Load the modules by which Fabric Manager reaches NVLink 5 switches (HGX B200 and B300): `modprobe -a mlx5_ib ib_umad`, \
                     with `linux-modules-extra-$(uname -r)` installed if they are not there. Keep them in `/etc/modules-load.d`.",
                 @DRIVER_POD "Delete this node's driver pod afterwards: Fabric Manager looks for the switches only at its start: \
                     `kubectl delete pod {driver}`.",
-                @HOST_DRIVER "Start Fabric Manager in the driver's own version: `systemctl restart nvidia-fabricmanager`, and read its log.",
+                @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl restart nvidia-fabricmanager`, and read its log.",
                 "See the state of the fabric: `nvidia-smi -q | grep -A 3 Fabric`. A state `In Progress` that stays means that no Fabric Manager sets it up.",
             ];
     }
@@ -1112,7 +1129,10 @@ findings! {
                 ContainerRestarts],
             [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
-                @HOST_DRIVER "Set `driver.enabled: false` in the ClusterPolicy; the validation then accepts the host's driver.",
+                @TALOS "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. Install NVIDIA's device \
+                    plugin by itself, as Talos documents it.",
+                @HOST_DRIVER @SYSTEMD "See where the validation looks for the host's driver: at `hostPaths.driverInstallDir` of the \
+                    ClusterPolicy, then in the usual directories of the host's root.",
                 @PEERMEM_UNLOADED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where \
                     GPUDirect RDMA is on for the cluster.",
             ];
@@ -1198,7 +1218,7 @@ findings! {
             after [ContainerdWithoutCri, RuntimeConfigBroken],
             [
                 "Correct what its last words name: `journalctl -u kubelet -n 20`.",
-                "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
+                @SYSTEMD "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
             ];
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
             after [],
@@ -1301,7 +1321,7 @@ findings! {
             ];
         RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
             after [],
-            ["Restart it: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
+            [@SYSTEMD "Restart it: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
                 Running containers continue."];
     }
 
@@ -1322,8 +1342,9 @@ findings! {
         DevicePluginWithoutDriver: Warning, "the device plugin runs without NVIDIA's runtime: it sees no driver, and offers no GPU",
             after [NvidiaRuntimeElsewhere, NvidiaRuntimeMissing],
             [
-                "Let its pod use NVIDIA's runtime: `runtimeClassName: nvidia` in its DaemonSet, or nvidia as the runtime's default \
-                    (`nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then `systemctl restart containerd`).",
+                "Let its pod use NVIDIA's runtime: `runtimeClassName: nvidia` in its DaemonSet.",
+                @SYSTEMD "Make nvidia the runtime's default otherwise: `nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then \
+                    `systemctl restart containerd`.",
                 "Delete the device plugin's pod afterwards: it looks for the driver only at its start.",
             ];
         MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU",

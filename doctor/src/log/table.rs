@@ -474,6 +474,9 @@ log_rules! {
     NvlinkAwaitsMofed: "nvidia-driver-ctr waits for mlx5_core and ib_umad" {
         Driver "25.3" "waiting for the mlx5_core and ib_umad kernel modules to be loaded" polled;
     }
+    FabricManagerStartRefused: "Fabric Manager's start script refuses an option: <option>" {
+        Driver "25.3" "Unknown option: <option>";
+    }
     FabricManagerStarted: "Fabric Manager starts" {
         Driver "25.3" "Starting NVIDIA fabric manager daemon for NVLink5+...";
         Driver "-" "Starting NVIDIA fabric manager daemon...";

@@ -28,8 +28,8 @@ const DIRECTORIES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 const TRIES: usize = 3;
 
 impl SystemProgram {
-    /// The first of its name in PATH, or behind it in the usual directories, below `root`, that is not this program; or
-    /// the one that is asked for, as seen from inside `root`.
+    /// The first of its name in PATH, or behind it in the usual directories, below `root`, that is not this
+    /// program; or the one that is asked for, as seen from inside `root`.
     ///
     /// # Errors
     /// There is none, or it cannot be run.
