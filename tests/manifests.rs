@@ -9,10 +9,10 @@ mod cluster;
 mod support;
 
 use cluster::{
-    Checker, Cluster, IMAGE, base_container, base_volumes, can_kubectl, container, container_mut,
-    container_of, containerfile_run, copy_tree, each_object, files, fixture, init_containers, is_yaml,
-    manifests, named, only, patch, pod_of, policy, render, render_with, root, script, set_env, set_image,
-    variable, yaml,
+    Checker, Cluster, IMAGE, assert_nothing_twice, base_container, base_volumes, can_kubectl, container,
+    container_mut, container_of, containerfile_run, copy_tree, each_object, files, fixture, init_containers,
+    is_yaml, manifests, named, only, patch, pod_of, policy, render, render_with, root, script, set_env,
+    set_image, set_variable, variable, yaml,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -620,6 +620,74 @@ fn the_policies_go_together_in_every_order() {
     }
 }
 
+/// These policies with these settings.
+fn policies_with(names: &[&str], settings: &[(&str, bool, &str)]) -> Vec<Value> {
+    let set = |name: &&str| {
+        let mut policy = policy(name);
+        for (setting, _, value) in settings.iter().filter(|(_, is_set, _)| *is_set) {
+            if variable(&policy, setting).is_some() {
+                set_variable(&mut policy, setting, value);
+            }
+        }
+        policy
+    };
+    names.iter().map(set).collect()
+}
+
+/// API servers warn of a variable that is there twice, and refuse volumes and mounts: every choice of policies, with
+/// every setting that adds something, half of them in the order of their names and half against it. What a person has set stays.
+fn no_container_gets_a_variable_a_volume_or_a_mount_twice() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let theirs = [("TIMEOUT", "7m"), ("REBUILD", "off")]
+        .map(|(name, value)| json!({"name": format!("PEERMEM_GATE_{name}"), "value": value}));
+    for bits in 0_usize..64 {
+        let is_set = |at: usize| bits >> at & 1 == 1;
+        let names = ["admission", "keep", "shim", "wrapper"];
+        let mut names: Vec<_> = (0..4).filter(|at| is_set(*at)).map(|at| names[at]).collect();
+        if bits.count_ones() % 2 == 1 {
+            names.reverse();
+        }
+        let settings = [("rebuild", is_set(4), "'auto'"), ("imageVolume", is_set(5), "'true'")];
+        let mut pod = pod_of(&fixture(FIXTURES[bits % FIXTURES.len()].0));
+        let is_theirs = bits % 3 == 0;
+        if is_theirs {
+            for container in pod["spec"]["containers"].as_array_mut().unwrap() {
+                let env = container["env"].as_array().cloned().unwrap_or_default();
+                container["env"] = env.into_iter().chain(theirs.clone()).collect();
+            }
+        }
+        for policy in policies_with(&names, &settings) {
+            match cluster.admits(&policy, &pod) {
+                Ok(admitted) => pod = admitted,
+                Err(condition) => assert_eq!(condition, "not-kept-yet", "without nvidia-peermem-ctr"),
+            }
+        }
+        assert_nothing_twice(&pod);
+        let driver = &container(&pod, DRIVER)["env"];
+        assert!(!is_theirs || theirs.iter().all(|one| driver.as_array().unwrap().contains(one)), "{driver}");
+    }
+}
+
+/// Runtimes mount only directories of an image, so that the shim would be a directory, which shells step over.
+fn the_shim_is_never_mounted_from_an_image_volume() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let policies =
+        policies_with(&["admission", "wrapper", "shim", "keep"], &[("imageVolume", true, "'true'")]);
+    for order in orders(&policies.iter().collect::<Vec<_>>()) {
+        let mut pod = pod_of(&fixture("openshift"));
+        for policy in order {
+            pod = cluster.admits(policy, &pod).expect("it matches");
+        }
+        let mounts = container(&pod, DRIVER)["volumeMounts"].as_array().unwrap();
+        let shim = mounts.iter().find(|mount| mount["mountPath"] == "/usr/local/sbin/modprobe").unwrap();
+        let volumes = pod["spec"]["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|volume| volume["name"] == shim["name"]).unwrap();
+        assert!(volume["emptyDir"].is_object(), "{volume}");
+        assert!(init_containers(&pod).contains(&"peermem-gate-install".to_owned()));
+        assert_nothing_twice(&pod);
+    }
+}
+
 /// The overlay for `NVLink` 5 takes every driver pod, and the gate asks the node.
 fn the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for() {
     let Some(mut cluster) = Cluster::start() else { return };
@@ -882,6 +950,8 @@ fn main() -> ExitCode {
         the_shim_stands_where_modprobe_is_called_and_nowhere_else,
         the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs,
         the_policies_go_together_in_every_order,
+        no_container_gets_a_variable_a_volume_or_a_mount_twice,
+        the_shim_is_never_mounted_from_an_image_volume,
         the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for,
         components_set_what_they_say,
         the_image_is_unset_until_somebody_sets_it,

@@ -5,6 +5,7 @@
 use crate::support::{can, output, skip, write_program};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -249,6 +250,25 @@ pub(crate) fn base_volumes() -> Vec<Value> {
 pub(crate) fn init_containers(pod: &Value) -> Vec<String> {
     let containers = pod["spec"]["initContainers"].as_array().unwrap();
     containers.iter().map(|container| container["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// In a pod or a pod's template: no volume, and in no container a variable or a mount.
+pub(crate) fn assert_nothing_twice(pod: &Value) {
+    let assert_once = |list: &Value, key: &str, place: &str| {
+        let mut seen = BTreeSet::new();
+        for one in list.as_array().into_iter().flatten() {
+            assert!(seen.insert(one[key].to_string()), "{place}: {} is there twice: {pod:#}", one[key]);
+        }
+    };
+    assert_once(&pod["spec"]["volumes"], "name", "volumes");
+    for containers in ["initContainers", "containers"] {
+        assert_once(&pod["spec"][containers], "name", containers);
+        for container in pod["spec"][containers].as_array().into_iter().flatten() {
+            let name = container["name"].as_str().unwrap();
+            assert_once(&container["env"], "name", name);
+            assert_once(&container["volumeMounts"], "mountPath", name);
+        }
+    }
 }
 
 pub(crate) fn container_of<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {

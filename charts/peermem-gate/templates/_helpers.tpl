@@ -13,8 +13,65 @@
 {{ .Values.namespace | default (ternary "nvidia-gpu-operator" "gpu-operator" .Values.openshift) }}
 {{- end }}
 
+{{/* How driver pods get the gate: v1, v1beta1, kyverno or none. `auto` is the version that the cluster has. The kind is
+     asked for, because every cluster has these two versions of the group, for other kinds. */}}
+{{- define "peermem-gate.admission" -}}
+{{- $versions := .Capabilities.APIVersions }}
+{{- $ways := `put the gate in front of driver-manager (docs/integration.md, "In front of driver-manager"), or set admission=kyverno if Kyverno 1.17 runs. admission=none installs the rest of this chart, without the gate in driver pods` }}
+{{- if ne .Values.admission "auto" }}
+{{- .Values.admission }}
+{{- else if $versions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" }}
+{{- print "v1" }}
+{{- else if $versions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" }}
+{{- print "v1beta1" }}
+{{- else if $versions.Has "v1/Pod" }}
+{{- fail (printf "this cluster (Kubernetes %s) has no MutatingAdmissionPolicy, so its API server cannot put the gate into driver pods: %s" .Capabilities.KubeVersion.Version $ways) }}
+{{- else }}
+{{- fail (printf "admission=auto asks the cluster, and no cluster was asked (helm template, --dry-run=client): add --api-versions admissionregistration.k8s.io/v1/MutatingAdmissionPolicy, or set admission=v1 (Kubernetes 1.36) or admission=v1beta1. If the cluster has neither, %s" $ways) }}
+{{- end }}
+{{- end }}
+
+{{/* Fails where a value is missing or does not go with another. Helm drops null before the schema is asked, and
+     --skip-schema-validation does not ask it: nothing may be rendered as '<nil>', or as an empty option. */}}
+{{- define "peermem-gate.check" -}}
+{{- range $path := list
+  "image.repository" "image.tag" "image.digest" "namespace" "openshift" "admission" "timeout" "dryRun" "nvlink5"
+  "wrapper.enabled" "wrapper.timeout" "shim.enabled" "shim.timeout" "keep.enabled" "heal" "imageVolume"
+  "imagePullSecrets" "priorityClassName" "tolerations" "pool"
+  "npd.enabled" "npd.resources" "npd.image.repository" "npd.image.tag" "npd.image.digest"
+  "readiness.enabled" "readiness.dryRun" "nfd.enabled" "nfd.resources"
+  "textfile.enabled" "textfile.directory" "textfile.resources"
+  "shell.image.repository" "shell.image.tag" "shell.image.digest" "hostDriver.enabled" "hostDriver.resources"
+  "doctor.enabled" "doctor.resources" "doctor.image.repository" "doctor.image.tag" "doctor.image.digest"
+  "alerts.enabled" "dashboard.enabled" }}
+{{- $value := $.Values }}
+{{- range splitList "." $path }}
+{{- $value = index ($value | default dict) . }}
+{{- end }}
+{{- if kindIs "invalid" $value }}
+{{- fail (printf "%s is not set: give it a value, or leave it out for its default" $path) }}
+{{- end }}
+{{- if and (hasSuffix "timeout" $path) (not (regexMatch "^([0-9]+(ms|s|m|h)|none)$" (toString $value))) }}
+{{- fail (printf "%s is %q: it must be a number and a unit (ms, s, m, h), or none" $path (toString $value)) }}
+{{- end }}
+{{- end }}
+{{- if .Values.imageVolume }}
+{{- if .Values.shim.enabled }}
+{{- fail "imageVolume does not go with shim.enabled: the shim is a single file, and container runtimes mount only directories of an image. Set one of the two to false" }}
+{{- end }}
+{{- if semverCompare "<1.35.0-0" .Capabilities.KubeVersion.Version }}
+{{- fail (printf "imageVolume needs Kubernetes 1.35, and this is %s: its API server drops the volume, and driver containers would not start. Set imageVolume to false" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* An image's tag, or the first digits of its digest, as the value of a label: at most 63 characters. */}}
+{{- define "peermem-gate.version" -}}
+{{- regexReplaceAll "[^A-Za-z0-9._-]" (.tag | default (trunc 19 .digest)) "_" | trunc 63 | trimAll "-_." }}
+{{- end }}
+
 {{/* One of ../manifests/PART/kustomization.yaml's objects as kustomize and the settings make it. Takes root, object,
-     suffix and version. */}}
+     part (the name of its values), suffix and version. */}}
 {{- define "peermem-gate.object" -}}
 {{- $root := .root }}
 {{- $object := .object }}
@@ -43,7 +100,7 @@
 {{ toYaml $object }}
 {{ end }}
 
-{{/* A DaemonSet's images, labels, pool and SELinux type, set in place. */}}
+{{/* A DaemonSet's images, labels, pool, SELinux type and settings of the cluster, set in place. */}}
 {{- define "peermem-gate.daemonset" -}}
 {{- $root := .root }}
 {{- $template := .object.spec.template }}
@@ -59,6 +116,19 @@
 {{- $image = dict "name" "shell.image" "image" $root.Values.shell.image }}
 {{- end }}
 {{- $_ := set . "image" (include "peermem-gate.image" $image) }}
+{{- end }}
+{{- range $name := list "imagePullSecrets" "priorityClassName" "tolerations" }}
+{{- with index $root.Values $name }}
+{{- $_ := set $template.spec $name . }}
+{{- end }}
+{{- end }}
+{{- with (index $root.Values .part).resources }}
+{{- $_ := set (first $template.spec.containers) "resources" . }}
+{{- end }}
+{{- range $template.spec.volumes }}
+{{- if eq .name "textfile" }}
+{{- $_ := set .hostPath "path" $root.Values.textfile.directory }}
+{{- end }}
 {{- end }}
 {{- if $root.Values.openshift }}
 {{- $_ := set $template.spec "securityContext" (dict "seLinuxOptions" (dict "type" "spc_t")) }}
