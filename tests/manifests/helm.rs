@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The chart, rendered, and what kustomize makes of the same manifests.
+#![allow(dead_code, reason = "the tests of the chart use their parts of this")]
 
 use crate::cluster::{self, copy_tree, documents, manifests, render, root, set_image, tool};
 use crate::support::{can, output};
@@ -24,11 +25,25 @@ pub(crate) fn can_helm() -> bool {
 
 /// What `helm install` with these values would apply, or its refusal.
 pub(crate) fn helm(values: &Value, words: &[&str]) -> Result<Vec<Value>, String> {
+    let rendered = documents(&run(&["template"], values, words)?);
+    Ok(rendered.into_iter().filter(Value::is_object).collect())
+}
+
+/// What `helm install` with these values tells a person.
+pub(crate) fn notes(values: &Value) -> String {
+    let said =
+        run(&["install", "--dry-run=client"], values, &[]).unwrap_or_else(|refusal| panic!("{refusal}"));
+    said.split_once("NOTES:\n").expect("it has notes").1.to_owned()
+}
+
+/// helm with a file of values, for the chart of the tree.
+fn run(verb: &[&str], values: &Value, words: &[&str]) -> Result<String, String> {
     let scratch = TempDir::new().unwrap();
     let file = scratch.path().join("values.yaml");
     fs::write(&file, values.to_string()).unwrap();
     let mut command = Command::new(tool("helm"));
-    command.args(["template", "release", "--namespace", NAMESPACE, "--values"]).arg(file).args(words);
+    command.args(verb).args(["release", "--namespace", NAMESPACE, "--values"]).arg(file).args(words);
+    command.env("KUBECONFIG", "/dev/null");
     for (variable, directory) in [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config")] {
         command.env(variable, scratch.path().join(directory));
     }
@@ -36,8 +51,7 @@ pub(crate) fn helm(values: &Value, words: &[&str]) -> Result<Vec<Value>, String>
     if !output.status.success() {
         return Err(String::from_utf8(output.stderr).unwrap());
     }
-    let rendered = documents(&String::from_utf8(output.stdout).unwrap());
-    Ok(rendered.into_iter().filter(Value::is_object).collect())
+    Ok(String::from_utf8(output.stdout).unwrap())
 }
 
 /// With the image set, and everything off that `values` does not switch on.
