@@ -635,7 +635,8 @@ fn policies_with(names: &[&str], settings: &[(&str, bool, &str)]) -> Vec<Value> 
 }
 
 /// API servers warn of a variable that is there twice, and refuse volumes and mounts: every choice of policies, with
-/// every setting that adds something, half of them in the order of their names and half against it. What a person has set stays.
+/// every setting that adds something, half of them in the order of their names and half against it. What a person has
+/// set stays.
 fn no_container_gets_a_variable_a_volume_or_a_mount_twice() {
     let Some(mut cluster) = Cluster::start() else { return };
     let theirs = [("TIMEOUT", "7m"), ("REBUILD", "off")]
@@ -668,7 +669,7 @@ fn no_container_gets_a_variable_a_volume_or_a_mount_twice() {
     }
 }
 
-/// Runtimes mount only directories of an image, so that the shim would be a directory, which shells step over.
+/// Runtimes mount only directories of an image. A shim from there would be a directory, which shells step over.
 fn the_shim_is_never_mounted_from_an_image_volume() {
     let Some(mut cluster) = Cluster::start() else { return };
     let policies =
