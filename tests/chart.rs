@@ -312,6 +312,12 @@ fn the_chart_passes_lint_and_has_notes() {
     assert_eq!(of_package, run(&words), "a package is the directory, with what its links lead to");
     let described = yaml(&directory.join("Chart.yaml")).remove(0);
     assert_eq!((&described["version"], &described["appVersion"]), (&json!(version), &json!(version)));
+    let home = env!("CARGO_PKG_REPOSITORY");
+    assert_eq!((&described["home"], &described["sources"]), (&json!(home), &json!([home])));
+    let (_, icon) = described["icon"].as_str().unwrap().split_once("/main/").unwrap();
+    assert!(root().join(icon).is_file(), "{icon}");
+    let readme = run(&["show", "readme", &package]);
+    assert_eq!(readme.trim(), fs::read_to_string(directory.join("README.md")).unwrap().trim());
 }
 
 /// The way without objects of our own: two objects in the GPU Operator's own values.

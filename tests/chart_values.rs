@@ -93,10 +93,15 @@ fn assert_refused_where_null(path: &str) {
     assert!(refusal.contains("execution error") || refusal.contains("nil pointer"), "{path}: {refusal}");
 }
 
-fn an_empty_timeout_is_refused_with_and_without_the_schema() {
+fn an_empty_option_is_refused_with_and_without_the_schema() {
     if !can_helm() {
         return;
     }
+    let values = with(&json!({"admission": "none", "textfile": {"directory": ""}}));
+    let refusal = helm(&values, &[]).unwrap_err();
+    assert!(refusal.contains("/textfile/directory"), "{refusal}");
+    let refusal = helm(&values, &["--skip-schema-validation"]).unwrap_err();
+    assert!(refusal.contains("textfile.directory is \"\": it must be an absolute path"), "{refusal}");
     for path in ["timeout", "wrapper.timeout", "shim.timeout"] {
         for value in ["", "60", "1.5h", "60m "] {
             let mut values = everything();
@@ -377,7 +382,7 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
 fn main() -> ExitCode {
     suite![
         no_value_may_be_null,
-        an_empty_timeout_is_refused_with_and_without_the_schema,
+        an_empty_option_is_refused_with_and_without_the_schema,
         every_value_has_a_default_and_a_description,
         auto_takes_the_version_that_the_cluster_has,
         auto_fails_with_the_ways_out_where_there_is_no_such_policy,

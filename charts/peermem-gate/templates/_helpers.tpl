@@ -55,6 +55,9 @@
 {{- fail (printf "%s is %q: it must be a number and a unit (ms, s, m, h), or none" $path (toString $value)) }}
 {{- end }}
 {{- end }}
+{{- if not (hasPrefix "/" .Values.textfile.directory) }}
+{{- fail (printf "textfile.directory is %q: it must be an absolute path" .Values.textfile.directory) }}
+{{- end }}
 {{- if .Values.imageVolume }}
 {{- if .Values.shim.enabled }}
 {{- fail "imageVolume does not go with shim.enabled: the shim is a single file, and container runtimes mount only directories of an image. Set one of the two to false" }}
