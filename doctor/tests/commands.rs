@@ -145,6 +145,7 @@ fn what_no_program_accepts_is_found() {
         "kubectl -n NAMESPACE delet pod POD | grep x",
         "kubectl logs --prefix",
         "helm install gate charts/peermem-gate --set image.repositry=x,image.tag=1",
+        "helm install gate oci://REGISTRY/charts/peermem-gate --version 1.2.3 --set wraper.enabled=true",
         "peermem-gate wait --timeout 5",
         "kubectl exec POD -- /peermem-gate check --nonsense",
         "systemctl restar containerd",
@@ -447,16 +448,35 @@ fn with_help(words: &[String], at: usize, option: &str) -> Vec<String> {
 /// An option that `helm upgrade` has and `helm template` has not.
 const OF_UPGRADE: &str = "--reset-then-reuse-values";
 
+/// A release's chart: this checkout's, with its images set.
+const RELEASED: [&str; 3] =
+    ["charts/peermem-gate", "--set", "image.repository=REGISTRY/peermem-gate,image.tag=RELEASE"];
+
+/// The same command for this checkout's chart, so no registry is asked.
+fn without_registry(words: &[String]) -> Vec<String> {
+    let mut without = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--version" => drop(words.next()),
+            word if word.starts_with("oci://") => without.extend(RELEASED.map(str::to_owned)),
+            word => without.push(word.to_owned()),
+        }
+    }
+    without
+}
+
 /// An installation is rendered, so the chart's schema sees its values.
 fn rendered(words: &[String]) -> Vec<String> {
+    let words = without_registry(words);
     let is_of_our_chart = words.iter().any(|word| word.contains("charts/peermem-gate"));
     match words.first().map_or("", String::as_str) {
         "install" | "upgrade" if is_of_our_chart => {
             let rest = words.iter().skip(1).filter(|word| *word != OF_UPGRADE);
             ["template".to_owned()].iter().chain(rest).cloned().collect()
         }
-        "template" => words.to_vec(),
-        _ => with_help(words, 1, "--help"),
+        "template" => words,
+        _ => with_help(&words, 1, "--help"),
     }
 }
 
