@@ -344,7 +344,7 @@ fn the_gpu_operators_values_carry_the_overlay() {
         let template =
             format!("{{{{- range .Values.extraObjects }}}}\n---\n{{{{ {body} }}}}\n{{{{- end }}}}\n");
         fs::write(chart.path().join("templates/extra.yaml"), template).unwrap();
-        let image = "extraObjects[0].spec.variables[0].expression='registry.example/peermem-gate:0.2.0'";
+        let image = "extraObjects[0].spec.variables[0].expression='registry.example/peermem-gate:0.3.0'";
         let mut command = Command::new(tool("helm"));
         command
             .args(["template", "operator"])
@@ -358,7 +358,7 @@ fn the_gpu_operators_values_carry_the_overlay() {
         let mut expected = by_name(rendered.clone());
         let policy =
             expected.values_mut().find(|object| object["kind"] == "MutatingAdmissionPolicy").unwrap();
-        cluster::set_variable(policy, "image", "'registry.example/peermem-gate:0.2.0'");
+        cluster::set_variable(policy, "image", "'registry.example/peermem-gate:0.3.0'");
         assert_same(&made, &expected, &json!(body));
     }
 }

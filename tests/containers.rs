@@ -373,7 +373,7 @@ fn driver_pod(node: &Node) -> Option<String> {
     spec["initContainers"]
         .as_array_mut()
         .unwrap()
-        .retain(|container| container["image"] == "peermem-gate:0.2.0");
+        .retain(|container| container["image"] == "peermem-gate:0.3.0");
     let volumes = spec["volumes"].as_array_mut().unwrap();
     for name in ["proc", "sys"] {
         volumes.push(json!({ "name": name, "hostPath": { "path": format!("/{name}") } }));
@@ -399,7 +399,7 @@ fn driver_pod(node: &Node) -> Option<String> {
 
 /// Has it see the scratch node's modules and devices, and do without what podman does not know.
 fn on_node(container: &mut Value) {
-    if container["image"] == "peermem-gate:0.2.0" {
+    if container["image"] == "peermem-gate:0.3.0" {
         container["image"] = IMAGE.into();
     }
     let mounts = container["volumeMounts"].as_array_mut().unwrap();

@@ -153,7 +153,7 @@ fn a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused() {
         let settings = ["image", "timeout", "dryRun", "seLinuxType", "imageVolume", "rebuild"];
         let has = |setting: &&&str| cluster::variable(&unset, setting).is_some();
         for setting in settings.iter().filter(has) {
-            for wrong in ["true", "5", "['60m']", "60m", "registry.example/peermem-gate:0.2.0"] {
+            for wrong in ["true", "5", "['60m']", "60m", "registry.example/peermem-gate:0.3.0"] {
                 let mut policy = policy(name);
                 set_variable(&mut policy, setting, wrong);
                 assert_ne!(engine.refusals(&policy, "1.35"), [""; 0], "{name}: {setting} is {wrong}");

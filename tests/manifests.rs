@@ -806,7 +806,7 @@ fn a_kustomization_above_an_overlay_sets_what_it_wants() {
     let rendered = render(&root().join("examples/cluster"));
     let [gate, wrapper] = ["peermem-gate", "peermem-gate-wrapper"].map(|name| named(&rendered, name));
     for policy in [&gate, &wrapper] {
-        assert_eq!(variable(policy, "image"), Some("'registry.example/peermem-gate:0.2.0'"));
+        assert_eq!(variable(policy, "image"), Some("'registry.example/peermem-gate:0.3.0'"));
     }
     assert_eq!((variable(&gate, "timeout"), variable(&wrapper, "timeout")), (Some("'60m'"), Some("'8m'")));
 }

@@ -73,17 +73,25 @@ fn files_of(dir: &Path) -> Vec<String> {
 fn a_release_has_everything_for_both_architectures() {
     for release in releases().into_iter().flatten() {
         let Release { program, version, dist } = &release;
-        let mut expected =
-            vec!["NOTES.md".to_owned(), "SHA256SUMS".to_owned(), format!("{program}-{version}.oci.tar")];
+        let mut expected = ["NOTES.md", "REFERENCES", "SHA256SUMS"].map(str::to_owned).to_vec();
+        expected.push(format!("{program}-{version}.oci.tar"));
+        if *program == "peermem-gate" {
+            expected.push(format!("{program}-{version}.tgz"));
+            expected.push(format!("{program}-chart-{version}.oci.tar"));
+        }
         for (deb, rpm) in [("amd64", "x86_64"), ("arm64", "aarch64")] {
+            expected.push(format!("{program}-{version}-linux-{deb}"));
             expected.push(format!("{program}-{version}-linux-{deb}.tar.gz"));
-            expected.push(format!("{program}-{version}-linux-{deb}.cdx.json"));
+            let bill = format!("{program}-{version}-linux-{deb}.cdx.json");
+            let text = fs::read_to_string(dist.join(&bill)).unwrap();
+            assert!(!text.contains("serialNumber"), "{bill}: a random number, and the time of the build");
+            expected.push(bill);
             expected.push(release.deb(version, deb));
             expected.push(release.rpm(version, rpm));
         }
         expected.sort();
         let mut found = files_of(dist);
-        found.retain(|name| !name.ends_with(".minisig"));
+        found.retain(|name| !["minisig", "pub"].iter().any(|end| name.ends_with(end)));
         assert_eq!(found, expected);
         done(Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(dist));
         let sums = fs::read_to_string(dist.join("SHA256SUMS")).unwrap();
@@ -136,6 +144,49 @@ fn the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests() 
     }
 }
 
+fn the_chart_of_a_release_names_its_images_and_has_the_files_that_helm_would_pack() {
+    let helm = repository().join("target/manifests/bin/helm");
+    if !helm.exists() {
+        return skip("no helm: tests/manifests/tools installs it");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let mut chart = Command::new("release/chart");
+    done(chart.arg(scratch.path()).env("REGISTRY", "Registry.Example/Team").current_dir(repository()));
+    let versions =
+        PROGRAMS.map(|program| done(Command::new("release/version").arg(program).current_dir(repository())));
+    let [gate, doctor] = versions.each_ref().map(|version| version.trim());
+    let name = format!("peermem-gate-{gate}.tgz");
+    let package = scratch.path().join(&name);
+
+    let mut template = Command::new(&helm);
+    template.args(["template", "gate"]).arg(&package).args([
+        "--set",
+        "doctor.enabled=true",
+        "--kube-version",
+        "1.36",
+    ]);
+    template.args(["--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"]);
+    let rendered = done(&mut template);
+    for image in [format!("peermem-gate:{gate}"), format!("peermem-doctor:{doctor}")] {
+        assert!(rendered.contains(&format!("registry.example/team/{image}")), "{image}");
+    }
+
+    let by_helm = scratch.path().join("helm");
+    done(
+        Command::new(&helm)
+            .args(["package", "charts/peermem-gate", "--destination"])
+            .arg(&by_helm)
+            .current_dir(repository()),
+    );
+    let files = |package: &Path| {
+        let list = done(Command::new("tar").arg("-tzf").arg(package));
+        let mut files: Vec<_> = list.lines().filter(|name| !name.ends_with('/')).map(str::to_owned).collect();
+        files.sort();
+        files
+    };
+    assert_eq!(files(&package), files(&by_helm.join(name)));
+}
+
 /// Into two directories: target/dist may be of another commit. The second time from a checkout of another day.
 fn packing_twice_gives_the_same_bytes() {
     if releases().is_none() {
@@ -181,6 +232,8 @@ fn a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum() {
     let verify =
         || run(Command::new("minisign").arg("-Vm").arg(copy.join("SHA256SUMS")).arg("-p").arg(at("key.pub")));
     assert!(verify().status.success());
+    let public = |at: &Path| fs::read_to_string(at).unwrap().lines().last().map(str::to_owned);
+    assert_eq!(public(&copy.join("minisign.pub")), public(&at("key.pub")));
 
     let notes = copy.join("NOTES.md");
     fs::write(&notes, "others").unwrap();
@@ -206,6 +259,74 @@ fn the_notes_of_a_version_are_its_section() {
         assert_eq!(String::from_utf8(notes(version).stdout).unwrap(), text, "{version}");
     }
     assert!(!notes("1.2").status.success());
+}
+
+/// The tracked files as they are, in a repository of their own.
+fn copy_of_the_tree() -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    let copy = "git ls-files -z --cached | xargs -0 cp -P --parents --target-directory=\"$1\"
+        git -C \"$1\" init --quiet && git -C \"$1\" add --all --force";
+    let mut shell = Command::new("sh");
+    done(shell.args(["-euc", copy, "sh"]).arg(scratch.path()).current_dir(repository()));
+    scratch
+}
+
+fn a_new_version_reaches_every_file_that_names_the_old_one() {
+    let tree = copy_of_the_tree();
+    let version = |program: &str, new: &[&str]| {
+        done(Command::new(tree.path().join("release/version")).arg(program).args(new)).trim().to_owned()
+    };
+    let next = "9.8.7";
+    let olds = PROGRAMS.map(|program| version(program, &[]));
+    for program in PROGRAMS {
+        version(program, &[next]);
+        assert_eq!(version(program, &[]), next);
+    }
+    for old in olds {
+        let mut grep = Command::new("git");
+        grep.args(["grep", "-nwF", &old, "--", ".", ":!*CHANGELOG.md", ":!*Cargo.lock"]);
+        let left = run(grep.current_dir(&tree)).stdout;
+        assert_eq!(String::from_utf8_lossy(&left), "", "release/version leaves these at {old}");
+    }
+    let read = |name: &str| fs::read_to_string(tree.path().join(name)).unwrap();
+    assert!(
+        read("charts/peermem-gate/Chart.yaml").contains(&format!("\nversion: {next}\nappVersion: {next}\n"))
+    );
+    for program in PROGRAMS {
+        assert!(read("Cargo.lock").contains(&format!("name = \"{program}\"\nversion = \"{next}\"\n")));
+    }
+    // A user who starts at the README gets the newest.
+    for named in [format!("/peermem-doctor-v{next}/"), format!("/charts/peermem-gate --version {next} ")] {
+        assert!(read("README.md").contains(&named), "{named}");
+    }
+}
+
+/// As a release of one program may have left them, or an addition that was written before.
+fn no_document_or_manifest_names_an_image_of_an_older_version() {
+    let named = r"peermem-(gate|doctor)(:|-v)[0-9]+\.[0-9]+\.[0-9]+|image\.tag=[0-9]+\.[0-9]+\.[0-9]+";
+    let mut grep = Command::new("git");
+    grep.args(["grep", "-hoE", named, "--", "*.md", "*.yaml", "*Containerfile*", ":!*CHANGELOG.md"]);
+    let all = done(grep.current_dir(repository()));
+    let [gate, doctor] = PROGRAMS.map(|program| {
+        done(Command::new("release/version").arg(program).current_dir(repository())).trim().to_owned()
+    });
+    assert!(all.lines().count() > 10, "{all}");
+    for image in all.lines() {
+        let version = if image.contains("doctor") { &doctor } else { &gate };
+        assert!(image.ends_with(version.as_str()), "{image} is not of {version}");
+    }
+}
+
+fn each_changelog_s_newest_release_is_the_version_of_its_program() {
+    for (program, changelog) in PROGRAMS.into_iter().zip(["CHANGELOG.md", "doctor/CHANGELOG.md"]) {
+        let text = fs::read_to_string(repository().join(changelog)).unwrap();
+        let newest =
+            text.lines().filter_map(|line| line.strip_prefix("## ")).find(|heading| *heading != "Unreleased");
+        let version = done(Command::new("release/version").arg(program).current_dir(repository()));
+        let (named, day) = newest.and_then(|heading| heading.split_once(" - ")).unwrap_or_default();
+        assert_eq!(named, version.trim(), "{changelog}");
+        assert!(day.len() == 10 && day.starts_with("20"), "{changelog}: {day}");
+    }
 }
 
 /// A release from what nobody can check out would be nobody's.
@@ -434,9 +555,13 @@ fn main() -> std::process::ExitCode {
     support::suite::suite![
         a_release_has_everything_for_both_architectures,
         the_archive_unpacks_to_a_program_its_pages_completions_units_and_manifests,
+        the_chart_of_a_release_names_its_images_and_has_the_files_that_helm_would_pack,
         packing_twice_gives_the_same_bytes,
         a_signature_is_made_with_a_key_from_outside_and_fails_on_another_sum,
         the_notes_of_a_version_are_its_section,
+        a_new_version_reaches_every_file_that_names_the_old_one,
+        no_document_or_manifest_names_an_image_of_an_older_version,
+        each_changelog_s_newest_release_is_the_version_of_its_program,
         a_release_is_made_only_of_a_clean_tagged_checkout,
         packages_are_installed_upgraded_and_removed_and_enable_nothing,
     ]

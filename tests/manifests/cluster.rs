@@ -96,7 +96,7 @@ pub(crate) fn render(directory: &Path) -> Vec<Value> {
 }
 
 /// The image as the tests set it.
-pub(crate) const IMAGE: &str = "peermem-gate:0.2.0";
+pub(crate) const IMAGE: &str = "peermem-gate:0.3.0";
 
 /// These overlays with their image set and these lines switched on.
 pub(crate) fn render_with(overlays: &[&str], lines: &[&str]) -> Vec<Value> {
