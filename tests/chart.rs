@@ -142,8 +142,9 @@ fn the_charts_node_checks_are_those_of_the_kustomizations() {
                     "pool": pool, "openshift": openshift, "readiness": {"enabled": readiness, "dryRun": dry_run},
                 });
                 merge(&mut values, &switched_on(&chosen(&PARTS, bits)));
-                let mut expected: Objects =
-                    (0..3).filter(|at| bits >> at & 1 == 1).flat_map(|at| each[at].clone()).collect();
+                let parts: Vec<_> =
+                    (0..3).filter(|at| bits >> at & 1 == 1).map(|at| each[at].clone()).collect();
+                let mut expected = together(parts, pool);
                 if readiness {
                     expected.extend(rule.clone().into_iter().map(|(name, mut rule)| {
                         rule["spec"]["dryRun"] = json!(dry_run);
@@ -157,6 +158,80 @@ fn the_charts_node_checks_are_those_of_the_kustomizations() {
     }
     note!("{compared} combinations of node checks");
     assert_eq!(compared, 192);
+}
+
+/// These parts' objects, with one `DaemonSet` for all of them.
+fn together(parts: Vec<Objects>, pool: &str) -> Objects {
+    let count = parts.len();
+    let mut all = Objects::new();
+    let mut one: Option<Value> = None;
+    for (key, object) in parts.into_iter().flatten() {
+        if count < 2 || key.0 != "DaemonSet" {
+            all.insert(key, object);
+            continue;
+        }
+        let Some(one) = &mut one else {
+            one = Some(object);
+            continue;
+        };
+        let (into, from) = (&mut one["spec"]["template"]["spec"], &object["spec"]["template"]["spec"]);
+        for list in ["containers", "volumes"] {
+            for more in from[list].as_array().unwrap() {
+                let all = into[list].as_array_mut().unwrap();
+                match all.iter().find(|one| one["name"] == more["name"]) {
+                    Some(same) => assert_eq!(same, more, "{list} of one name differ"),
+                    None => all.push(more.clone()),
+                }
+            }
+        }
+        for same in
+            ["initContainers", "hostPID", "nodeSelector", "affinity", "tolerations", "securityContext"]
+        {
+            assert_eq!(into[same], from[same], "{same}");
+        }
+    }
+    if let Some(mut one) = one {
+        let suffix = if pool.is_empty() { String::new() } else { format!("-{pool}") };
+        one["metadata"]["name"] = json!(format!("peermem-gate-node{suffix}"));
+        for labels in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+            one.pointer_mut(labels).unwrap()["app.kubernetes.io/name"] = json!("peermem-gate-node");
+        }
+        all.extend(by_name(vec![one]));
+    }
+    all
+}
+
+/// What looks at a node is one pod.
+fn the_charts_parts_share_the_daemonset_of_the_kustomization() {
+    if !can_helm() {
+        return;
+    }
+    for openshift in BOTH {
+        let with: Vec<&str> = openshift.then_some("openshift").into_iter().collect();
+        let mut values = switched_on(&["npd", "nfd", "textfile", "doctor"]);
+        values["openshift"] = json!(openshift);
+        assert_same(&chart(&values), &kustomize(&["node/together"], &with, &from_outside()), &values);
+    }
+    // A report is not only of nodes with a NIC, and follows its pool.
+    for pool in ["", "host"] {
+        let mut values = switched_on(&["nfd", "doctor"]);
+        values["pool"] = json!(pool);
+        let made = chart(&values);
+        let mut daemonsets = made.values().filter(|object| object["kind"] == "DaemonSet");
+        let spec = &daemonsets.next().unwrap()["spec"]["template"]["spec"];
+        assert!(daemonsets.next().is_none(), "{values}");
+        let labels: Vec<_> = spec["nodeSelector"].as_object().unwrap().keys().collect();
+        let gpu = "feature.node.kubernetes.io/pci-10de.present";
+        assert_eq!(labels, if pool.is_empty() { vec![gpu] } else { vec![gpu, "peermem-gate/kind"] });
+        let containers = spec["containers"].as_array().unwrap();
+        assert_eq!((&containers[0]["name"], &containers[1]["name"]), (&json!("nfd"), &json!("doctor")));
+        let variable = json!({"name": "USE_HOST_MOFED", "value": "true"});
+        for container in containers {
+            let is_set = container["env"].as_array().unwrap().contains(&variable);
+            assert_eq!(is_set, pool == "host", "{container:#}");
+        }
+        assert_eq!(spec["automountServiceAccountToken"], json!(false), "no container of it needs a token");
+    }
 }
 
 /// 4 of them, on `OpenShift` or not: 32.
@@ -368,6 +443,7 @@ fn main() -> ExitCode {
         the_charts_policies_are_those_of_the_overlays,
         the_charts_nvlink5_policies_are_those_of_the_component,
         the_charts_node_checks_are_those_of_the_kustomizations,
+        the_charts_parts_share_the_daemonset_of_the_kustomization,
         the_rest_of_the_chart_is_that_of_the_kustomizations,
         the_charts_parts_do_not_depend_on_each_other,
         the_chart_is_set_from_outside_and_refuses_senseless_values,

@@ -555,7 +555,8 @@ fn every_mirror_does_what_its_option_does() {
     node.write("odd/marker/is-a-directory", "");
     node.write("var/log/pods/odd_pod_0-0-0/mofed-container/0.log", "");
     for verb in ["wait", "check", "doctor"] {
-        for (option, mirror) in options(verb) {
+        // `doctor --every` does not end: doctor/tests/every.rs has its mirror.
+        for (option, mirror) in options(verb).into_iter().filter(|(option, _)| option != "every") {
             let value = value_that_shows(&option, &node, &elsewhere);
             let start = || {
                 let mut command = gate();

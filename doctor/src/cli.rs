@@ -16,6 +16,7 @@ use peermem_gate::environment::{Misuse, Surface, Variables};
 use peermem_gate::hint::{Hint, LOADING, WAITING, mirror};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Below the short help.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
@@ -101,6 +102,9 @@ pub struct DoctorArgs {
     /// Show all evidence and conditions
     #[arg(short, long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Show all evidence, remedies and conditions; by default the answer fits a screen")]
     pub verbose: bool,
+    /// Report at the start and again every DUR, until a signal
+    #[arg(long, value_name = "DUR", value_parser = interval, long_help = "Report at the start and again every DUR, until a signal ends it; at least 5s.\n\nThe second report comes after a random part of DUR, because a fleet's pods start together.")]
+    pub every: Option<Duration>,
     /// Prefix for every path that is read
     #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
     pub root: Option<PathBuf>,
@@ -162,6 +166,15 @@ pub struct TimelineArgs {
     pub operators: OperatorArgs,
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+/// Twelve looks a minute are enough for anybody.
+const SHORTEST: Duration = Duration::from_secs(5);
+
+/// A duration of at least [`SHORTEST`].
+fn interval(text: &str) -> Result<Duration, String> {
+    let every = duration(text)?;
+    if every < SHORTEST { Err(format!("{text} is too short: at least 5s")) } else { Ok(every) }
 }
 
 /// A namespace's name, as the API server takes it.

@@ -115,6 +115,18 @@ pub fn run_with_stand_in(
     }
 }
 
+/// Whether a process that was killed is still there: the kernel does not let it go while it hangs.
+#[must_use]
+pub fn has_children() -> bool {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return true,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
 /// The end of a supervisor's sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {

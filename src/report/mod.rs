@@ -128,6 +128,10 @@ pub struct Doubt<'a> {
     pub detail: &'a str,
     /// The remedy.
     pub remedy: &'a str,
+    /// The node's name, if a variable has it: nothing was read.
+    pub node: Option<&'a str>,
+    /// When this was said.
+    pub time: SystemTime,
 }
 
 impl Doubt<'_> {
@@ -150,9 +154,13 @@ impl Doubt<'_> {
     /// For machines: an object on one line.
     #[must_use]
     pub fn json(&self) -> String {
-        let report = serde_json::json!({
-            "schema": SCHEMA, "verdict": Outcome::Unknown, "conditions": [], "message": self.message,
+        let mut report = serde_json::json!({
+            "schema": SCHEMA, "time": humantime::format_rfc3339_seconds(self.time).to_string(),
+            "verdict": Outcome::Unknown, "conditions": [], "message": self.message,
         });
+        if let Some(node) = self.node {
+            report["node"] = node.into();
+        }
         json_escaped(&report.to_string()).into_owned() + "\n"
     }
 }

@@ -74,6 +74,8 @@ fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Re
                     message: &detail,
                     detail: &detail,
                     remedy: "make sure that `keep --status-file` runs and writes to this path",
+                    node: node.expected.node_name.as_deref(),
+                    time: clock::wall(),
                 },
             )
         }

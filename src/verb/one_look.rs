@@ -4,14 +4,22 @@
 use super::looking::{ONE_LOOK, SupervisedEnd, log_briefly, signals, style, supervised};
 use super::{Start, Stop};
 use crate::act::hung::Hung;
-use crate::act::supervisor::Terms;
+use crate::act::supervisor::{self, Terms};
 use crate::act::{self, log};
 use crate::cli::{AnswerFormat, LogArgs};
+use crate::clock;
 use crate::ending::Ending;
+use crate::environment::value_of;
 use crate::report::Doubt;
 use crate::report::style::Style;
+use crate::time::BootTime;
 use crate::wake::Signals;
 use anyhow::Context;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+/// poll(2) counts milliseconds, and must not wake before the time.
+const ROUNDING: Duration = Duration::from_millis(1);
 
 /// Runs a verb that looks once and answers. If the look hangs, the answer says so.
 ///
@@ -23,31 +31,89 @@ pub fn one_look(
     start: &Start,
     look: impl FnOnce(Style) -> Result<Ending, Stop>,
 ) -> Result<Ending, Stop> {
-    let signals = signals()?;
-    log::start(log);
-    let terms = Terms { signals: &signals, limit: Some(ONE_LOOK), keeps_stdout: false, may_outlive: false };
-    let style = style(start);
-    match supervised(terms, start, |_| look(style))? {
-        SupervisedEnd::Ended(ending) => Ok(ending),
-        SupervisedEnd::Hung(hung) => hangs(&hung, format, style, &signals),
-    }
+    Looks::new(log, format, start)?.answer(look)
 }
 
-fn hangs(hung: &Hung, format: AnswerFormat, style: Style, signals: &Signals) -> Result<Ending, Stop> {
-    if let Some(signal) = hung.signal {
-        log_briefly(|| log::exclaim(&hung.sentence()));
-        return Ok(Ending::Signal(signal));
+/// Looks that answer on standard output, one after another. Each has a process of its own, so between two of them
+/// next to nothing is held.
+#[derive(Debug)]
+pub struct Looks<'a> {
+    start: &'a Start<'a>,
+    format: AnswerFormat,
+    style: Style,
+    signals: Signals,
+    /// The last look, if its process hung, and since when.
+    hung: Option<(Hung, BootTime)>,
+}
+
+impl<'a> Looks<'a> {
+    /// Takes the signals and starts the log.
+    ///
+    /// # Errors
+    /// signalfd(2)'s.
+    pub fn new(log: &LogArgs, format: AnswerFormat, start: &'a Start<'a>) -> Result<Self, Stop> {
+        let signals = signals()?;
+        log::start(log);
+        Ok(Self { start, format, style: style(start), signals, hung: None })
     }
-    let doubt = Doubt {
-        why: "a file system on this node does not answer",
-        message: &hung.sentence(),
-        detail: &hung.cause(),
-        remedy: Hung::REMEDY,
-    };
-    let text = unknown(format, style, &doubt);
-    let signal = act::answer_until_signalled(text.as_bytes(), signals, None)
-        .context("cannot write to standard output")?;
-    Ok(signal.map_or(Ending::CannotTell, Ending::Signal))
+
+    /// Looks once and answers. If the look hangs, or an earlier one still does, the answer says so.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn answer(&mut self, look: impl FnOnce(Style) -> Result<Ending, Stop>) -> Result<Ending, Stop> {
+        let (mut hung, since) = match self.hung.take() {
+            // Another process would hang beside it, and one more at each look.
+            Some(earlier) if supervisor::has_children() => earlier,
+            _ => {
+                let limit = Some(ONE_LOOK);
+                let terms = Terms { signals: &self.signals, limit, keeps_stdout: false, may_outlive: false };
+                let (style, since) = (self.style, clock::now());
+                match supervised(terms, self.start, |_| look(style))? {
+                    SupervisedEnd::Ended(ending) => return Ok(ending),
+                    SupervisedEnd::Hung(hung) => (hung, since),
+                }
+            }
+        };
+        hung.waited = clock::now().saturating_sub(since);
+        let ending = self.hangs(&hung);
+        self.hung = Some((hung, since));
+        ending
+    }
+
+    /// Sleeps until that time. A signal that asks us to end is the ending, even if it came before.
+    #[must_use]
+    pub fn sleep(&self, until: BootTime) -> Option<Ending> {
+        loop {
+            let now = clock::now();
+            match self.signals.first() {
+                Some(signal) => return Some(Ending::Signal(signal)),
+                None if now >= until => return None,
+                // Woken by a child's end it goes on sleeping.
+                None => _ = self.signals.wait(until - now + ROUNDING),
+            }
+        }
+    }
+
+    fn hangs(&self, hung: &Hung) -> Result<Ending, Stop> {
+        if let Some(signal) = hung.signal {
+            log_briefly(|| log::exclaim(&hung.sentence()));
+            return Ok(Ending::Signal(signal));
+        }
+        let node = value_of(self.start.variables, "NODE_NAME").map(OsStr::to_string_lossy);
+        let doubt = Doubt {
+            why: "a file system on this node does not answer",
+            message: &hung.sentence(),
+            detail: &hung.cause(),
+            remedy: Hung::REMEDY,
+            node: node.as_deref(),
+            time: clock::wall(),
+        };
+        let text = unknown(self.format, self.style, &doubt);
+        let signal = act::answer_until_signalled(text.as_bytes(), &self.signals, None)
+            .context("cannot write to standard output")?;
+        Ok(signal.map_or(Ending::CannotTell, Ending::Signal))
+    }
 }
 
 /// The answer of a verb that knows nothing.

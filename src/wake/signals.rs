@@ -25,6 +25,8 @@ pub struct Signals {
     sees_children: bool,
     /// Signals that end the gate, in the order in which they came; not taken yet.
     came: RefCell<VecDeque<u8>>,
+    /// The first of them, even if it was taken.
+    first: Cell<Option<u8>>,
     /// To a service SIGHUP is no end, but a wish; whether it was uttered.
     hangup: Option<Cell<bool>>,
 }
@@ -44,7 +46,7 @@ impl Signals {
         let found = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let fd = SignalFd::with_flags(&ours, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let sees_children = is_unignored(&Signal::SIGCHLD);
-        Ok(Self { fd, found, sees_children, came: RefCell::default(), hangup: None })
+        Ok(Self { fd, found, sees_children, came: RefCell::default(), first: Cell::default(), hangup: None })
     }
 
     /// From now on SIGHUP ends nothing, and is remembered.
@@ -92,6 +94,13 @@ impl Signals {
         self.came.borrow_mut().pop_front()
     }
 
+    /// The first signal that came and ends the gate, even if it was taken.
+    #[must_use]
+    pub fn first(&self) -> Option<u8> {
+        self.drain();
+        self.first.get()
+    }
+
     fn drain(&self) {
         while let Ok(Some(info)) = self.fd.read_signal() {
             let number = i32::try_from(info.ssi_signo).unwrap_or_default();
@@ -99,7 +108,10 @@ impl Signals {
             match &self.hangup {
                 _ if DROPPED.contains(&signal) => {}
                 Some(came) if signal == Signal::SIGHUP => came.set(true),
-                _ => self.came.borrow_mut().push_back(signal as u8),
+                _ => {
+                    self.first.set(self.first.get().or(Some(signal as u8)));
+                    self.came.borrow_mut().push_back(signal as u8);
+                }
             }
         }
     }

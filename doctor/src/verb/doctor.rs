@@ -6,6 +6,7 @@ use crate::diagnose::{diagnose, links};
 use crate::finding::{Finding, Id, Severity};
 use crate::probe::{has_no_gpu, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
+use crate::verb::rhythm::Rhythm;
 use anyhow::Context;
 use peermem_gate::act;
 use peermem_gate::cli::Format;
@@ -19,13 +20,41 @@ use peermem_gate::probe::{Depth, Probe};
 use peermem_gate::rebuild::is_all_that_is_missing;
 use peermem_gate::report::Report;
 use peermem_gate::report::style::Style;
-use peermem_gate::verb::one_look::one_look;
+use peermem_gate::verb::one_look::Looks;
 use peermem_gate::verb::{Start, Stop, rebuilder, root};
 use peermem_gate::verdict::Outcome;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Looks once, at more than `check` does, and prints what is wrong.
+/// Looks at more than `check` does, and prints what is wrong: once, or again and again.
 pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
-    one_look(&args.log, args.format.into(), start, |style| look(args, style, start))
+    let mut looks = Looks::new(&args.log, args.format.into(), start)?;
+    let Some(every) = args.every else { return looks.answer(|style| look(args, style, start)) };
+    let mut rhythm = Rhythm::new(clock::now(), every, random_share());
+    // What makes no sense at the first look never will.
+    let ending = looks.answer(|style| report(args, style, start))?;
+    if matches!(ending, Ending::Passed(code) if code == Ending::Refused.code()) {
+        return Ok(ending);
+    }
+    loop {
+        if let Some(ending) = looks.sleep(rhythm.next(clock::now())) {
+            return Ok(ending);
+        }
+        // A look that fails is logged; the next one may succeed.
+        if let Err(stop) = looks.answer(|style| report(args, style, start)) {
+            _ = stop.end(&start.last_words);
+        }
+    }
+}
+
+/// As [`look`], but what is wrong with the node is no ending.
+fn report(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
+    look(args, style, start).map(|_| Ending::Opened)
+}
+
+/// A number that differs from pod to pod. The standard library seeds its hashes with one.
+fn random_share() -> u32 {
+    let number = RandomState::new().build_hasher().finish();
+    u32::try_from(number >> u32::BITS).unwrap_or_default()
 }
 
 fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {

@@ -3,6 +3,7 @@
 
 mod doctor;
 mod fleet;
+mod rhythm;
 mod timeline;
 
 use crate::cli::Verb;

@@ -1,0 +1,44 @@
+{{/* One pod for all that looks at a node, as ../manifests/node/together makes it. Takes root and objects: the
+     DaemonSets of the parts that are enabled, as "peermem-gate.object" made them, fleet's last. One alone stays as it
+     is. */}}
+{{- define "peermem-gate.together" -}}
+{{- $object := first .objects }}
+{{- if gt (len .objects) 1 }}
+{{- $suffix := ternary "" (print "-" .root.Values.pool) (empty .root.Values.pool) }}
+{{- $spec := $object.spec.template.spec }}
+{{- range $other := rest .objects }}
+{{- $more := $other.spec.template.spec }}
+{{- if eq $other.metadata.name "peermem-doctor" }}
+{{- include "peermem-gate.report-beside" (dict "spec" $spec "more" $more) }}
+{{- end }}
+{{- $_ := set $spec "containers" (concat $spec.containers $more.containers) }}
+{{- $names := list }}
+{{- range $spec.volumes }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- range $more.volumes }}
+{{- if not (has .name $names) }}
+{{- $_ := set $spec "volumes" (append $spec.volumes .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $_ := set $object.metadata "name" (print "peermem-gate-node" $suffix) }}
+{{- range list $object.metadata.labels $object.spec.selector.matchLabels $object.spec.template.metadata.labels }}
+{{- $_ := set . "app.kubernetes.io/name" "peermem-gate-node" }}
+{{- end }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{ end }}
+
+{{/* A report is wanted from every node with a GPU. A pool's settings are those of its other containers. */}}
+{{- define "peermem-gate.report-beside" -}}
+{{- $_ := unset .spec.nodeSelector "feature.node.kubernetes.io/pci-15b3.present" }}
+{{- $_ := set .spec "nodeSelector" (merge .more.nodeSelector .spec.nodeSelector) }}
+{{- $container := first .more.containers }}
+{{- range (first .spec.containers).env }}
+{{- if has .name (list "GPU_DIRECT_RDMA_ENABLED" "USE_HOST_MOFED" "PEERMEM_GATE_PRECOMPILED") }}
+{{- $_ := set $container "env" (append $container.env .) }}
+{{- end }}
+{{- end }}
+{{- end }}
