@@ -6,6 +6,7 @@ Reads one JSON request a line from standard input and answers with one JSON line
 
     {"validate": OBJECT, "version": "1.36"}    -> null, or {"error": TEXT}; "unknown" where there is no schema
     {"evaluate": CEL, "given": OBJECT}         -> {"value": VALUE} or {"error": TEXT}; text in RFC 3339 at "now" is a time
+    {"lua": CODE, "obj": OBJECT}               -> what Argo CD's health check answers, or {"error": TEXT}
     {"admit": POLICY, "pod": POD}              -> {"unmatched": NAME} or {"patch": [RFC 6902 operations]}
                                                   or {"error": TEXT}
 
@@ -208,10 +209,21 @@ def plain(value):
     return found
 
 
+def health(code, obj):
+    """As Argo CD runs it: the object is `obj`, and the answer is a table."""
+    import lupa  # Only here, because an older installation lacks it.
+
+    lua = lupa.LuaRuntime(unpack_returned_tuples=True)
+    lua.globals().obj = lua.table_from(obj, recursive=True)
+    return dict(lua.execute(code))
+
+
 def answer(request):
     if "validate" in request:
         return validate(request["validate"], request.get("version", VERSION))
     try:
+        if "lua" in request:
+            return health(request["lua"], request["obj"])
         if "evaluate" in request:
             return {"value": calculate(request["evaluate"], request["given"])}
         return admit(request["admit"], request["pod"])
