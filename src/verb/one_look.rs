@@ -90,7 +90,7 @@ impl<'a> Looks<'a> {
                 Some(signal) => return Some(Ending::Signal(signal)),
                 None if now >= until => return None,
                 // Woken by a child's end it goes on sleeping.
-                None => _ = self.signals.wait(until - now + ROUNDING),
+                None => _ = self.signals.wait(until.saturating_sub(now) + ROUNDING),
             }
         }
     }

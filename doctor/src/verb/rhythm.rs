@@ -22,7 +22,7 @@ impl Rhythm {
     /// When the next report comes. What was missed, as by a suspended node, is not made up for.
     pub(super) fn next(&mut self, now: BootTime) -> BootTime {
         if self.due <= now {
-            let missed = (now - self.due).as_nanos() / self.every.as_nanos() + 1;
+            let missed = now.saturating_sub(self.due).as_nanos() / self.every.as_nanos() + 1;
             self.due += self.every * u32::try_from(missed).unwrap_or(u32::MAX);
         }
         self.due
