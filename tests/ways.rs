@@ -5,7 +5,6 @@
 #[path = "manifests/cluster.rs"]
 mod cluster;
 #[path = "manifests/helm.rs"]
-#[allow(dead_code, reason = "tests/chart.rs uses the rest")]
 mod helm;
 mod support;
 
