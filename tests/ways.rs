@@ -84,8 +84,8 @@ fn the_chart_takes_the_values_of_the_gitops_examples() {
     }
 }
 
-/// A tool that does not know a kind replaces its lists as a whole. What the API server fills in inside a list would be
-/// a difference forever; outside of lists it is none.
+/// A tool that does not know a kind replaces its lists as a whole. What the API server fills in inside a list
+/// would be a difference forever; outside of lists it is none.
 fn no_list_of_a_policy_waits_for_a_default() {
     let mut rules = 0;
     for path in files(&manifests()).iter().filter(|path| is_yaml(path)) {
