@@ -21,7 +21,7 @@ fn gitops(name: &str) -> Vec<Value> {
 
 fn policy(changes: &[(&str, Value)]) -> Value {
     let mut policy = yaml(&manifests().join("admission/policy.yaml")).remove(0);
-    cluster::set_variable(&mut policy, "image", "'registry.example/peermem-gate:0.2.0'");
+    cluster::set_variable(&mut policy, "image", "'registry.example/peermem-gate:0.3.0'");
     for (pointer, value) in changes {
         *policy.pointer_mut(pointer).expect(pointer) = value.clone();
     }
