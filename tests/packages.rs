@@ -303,7 +303,8 @@ fn a_new_version_reaches_every_file_that_names_the_old_one() {
 
 /// As a release of one program may have left them, or an addition that was written before.
 fn no_document_or_manifest_names_an_image_of_an_older_version() {
-    let named = r"peermem-(gate|doctor)(:|-v)[0-9]+\.[0-9]+\.[0-9]+|image\.tag=[0-9]+\.[0-9]+\.[0-9]+";
+    let named =
+        r"peermem-(gate|doctor)(:|-v)[0-9]+\.[0-9]+\.[0-9]+|\b(image\.tag=|tag: )[0-9]+\.[0-9]+\.[0-9]+";
     let mut grep = Command::new("git");
     grep.args(["grep", "-hoE", named, "--", "*.md", "*.yaml", "*Containerfile*", ":!*CHANGELOG.md"]);
     let all = done(grep.current_dir(repository()));

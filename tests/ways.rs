@@ -12,7 +12,7 @@ use cluster::{Checker, each_object, files, is_yaml, manifests, root, yaml};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use support::{skip, suite};
 
 fn gitops(name: &str) -> Vec<Value> {
@@ -73,7 +73,9 @@ fn the_chart_takes_the_values_of_the_gitops_examples() {
     }
     let argo = gitops("argocd-application.yaml")[0]["spec"]["source"]["helm"]["valuesObject"].clone();
     let flux = gitops("flux.yaml")[1]["spec"]["values"].clone();
-    assert_eq!(argo, flux, "both examples install the same");
+    let mut without_image = argo.clone();
+    without_image.as_object_mut().unwrap().remove("image");
+    assert_eq!(without_image, flux, "both examples install the same; the release's own chart has its images");
     let made = helm::by_name(helm::helm(&argo, &[]).expect("objects"));
     for (kind, name) in [
         ("MutatingAdmissionPolicy", "peermem-gate"),
@@ -143,10 +145,69 @@ fn where_to_start_agrees_with_the_readme_and_the_chart() {
     let values = yaml(&root().join("charts/peermem-gate/values.yaml")).remove(0);
     for part in ["wrapper", "keep", "npd"] {
         assert_eq!(values[part]["enabled"], false, "{part}: the table sets what is off by default");
-        assert!(section.contains(&format!("`{part}.enabled=true`")), "{part}");
+        assert!(section.contains(&format!("{part}.enabled=true")), "{part}");
     }
     assert_eq!(values["dryRun"], false);
     assert!(section.contains("`dryRun=true`"));
+    what_the_table_sets_installs(section);
+}
+
+/// Where a cell sets `admission=none` no API server needs to have policies, and none is installed.
+fn what_the_table_sets_installs(section: &str) {
+    if !helm::can_helm() {
+        return;
+    }
+    let spans = section
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .flat_map(|line| line.split('`').skip(1).step_by(2));
+    let settings: BTreeSet<_> = spans.filter(|span| span.contains(".enabled=")).collect();
+    assert!(settings.len() >= 4, "{settings:?}");
+    for setting in settings {
+        let is_alone = setting.contains("admission=none");
+        let mut set = json!({ "image": { "repository": "registry.example/peermem-gate", "tag": "0.3.0" } });
+        if !is_alone {
+            set["admission"] = json!("v1");
+        }
+        for (path, value) in setting.split(',').map(|one| one.split_once('=').expect("a value")) {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+            let mut place = &mut set;
+            for name in path.split('.') {
+                place = &mut place[name];
+            }
+            *place = value;
+        }
+        let made = helm::helm(&set, &[]).unwrap_or_else(|error| panic!("{setting}: {error}"));
+        let policies = made.iter().filter(|object| object["kind"] == "MutatingAdmissionPolicy").count();
+        assert_eq!(policies == 0, is_alone, "{setting}");
+        assert!(!made.is_empty(), "{setting}");
+    }
+}
+
+/// As a source archive without links leaves it.
+fn a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so() {
+    if !helm::can_helm() {
+        return;
+    }
+    let copy = tempfile::tempdir().unwrap();
+    let chart = root().join("charts/peermem-gate");
+    let copied = Command::new("cp").arg("-r").arg(&chart).arg(copy.path()).status().unwrap();
+    assert!(copied.success());
+    let copy = copy.path().join("peermem-gate");
+    fs::remove_file(copy.join("manifests")).expect("it is a link");
+    for admission in ["v1", "none"] {
+        let set = format!(
+            "admission={admission},npd.enabled=true,npd.image.repository=npd,image.repository=gate,image.tag=0.3.0"
+        );
+        let ran = support::output(
+            Command::new(cluster::tool("helm"))
+                .args(["template", "peermem-gate"])
+                .arg(&copy)
+                .args(["--set", &set]),
+        );
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && said.contains("this copy of the chart has no manifests"), "{said}");
+    }
 }
 
 fn main() -> ExitCode {
@@ -155,6 +216,7 @@ fn main() -> ExitCode {
         the_chart_takes_the_values_of_the_gitops_examples,
         no_list_of_a_policy_waits_for_a_default,
         the_table_of_rights_is_that_of_the_manifests,
-        where_to_start_agrees_with_the_readme_and_the_chart
+        where_to_start_agrees_with_the_readme_and_the_chart,
+        a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so
     ]
 }

@@ -10,7 +10,7 @@ use expected::{Answer, text};
 use fixture::{Node, Variant, nodes};
 use peermem_doctor::diagnose::diagnose;
 use peermem_doctor::finding::Id;
-use peermem_doctor::finding::fact::{HOLDER_WITHOUT_DISK, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS};
+use peermem_doctor::finding::fact::{HOLDER_IS_HARMLESS, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS};
 use peermem_doctor::probe::{survey, symptoms};
 use peermem_doctor::symptoms::{Mounts, Symptoms, View, Whose};
 use peermem_gate::cli::Verb;
@@ -246,7 +246,7 @@ const CONDITIONAL: [(&str, &[Fact]); 6] = [
     ("talosctl", &[TALOS]),
     ("`oc ", &[OPENSHIFT]),
     ("usePrecompiled: false", &[PRECOMPILED_IMAGE]),
-    ("its holder with `rmmod`", &[HOLDER_WITHOUT_DISK]),
+    ("its holder with `rmmod`", &[HOLDER_IS_HARMLESS]),
     ("kernelModuleType", &[DRIVER_POD, HOST_DRIVER]),
 ];
 

@@ -31,7 +31,8 @@ impl Step {
     }
 
     fn under(&self, conditions: impl Iterator<Item = Fact>) -> String {
-        let joined = |all: String, fact: Fact| format!("{all} and {}", uncapitalised(fact.phrase()));
+        let rest = |fact: Fact| uncapitalised(fact.phrase().strip_prefix("If ").unwrap_or(fact.phrase()));
+        let joined = |all: String, fact: Fact| format!("{all} and {}", rest(fact));
         let mut phrases = conditions;
         match phrases.next() {
             Some(first) => {
@@ -167,7 +168,7 @@ mod tests {
             "Look at n1.",
             "Remove the file.",
             "If the host provides MOFED: open it.",
-            "If the host provides MOFED and if a container provides MOFED: close it.",
+            "If the host provides MOFED and a container provides MOFED: close it.",
         ];
         assert_eq!(chosen, expected);
     }

@@ -34,6 +34,9 @@
 {{/* Fails where a value is missing or does not go with another. Helm drops null before the schema is asked, and
      --skip-schema-validation does not ask it: nothing may be rendered as '<nil>', or as an empty option. */}}
 {{- define "peermem-gate.check" -}}
+{{- if not (.Files.Get "manifests/admission/policy.yaml") }}
+{{- fail "this copy of the chart has no manifests: a link of the checkout was left out. Use the chart of a release (oci://ghcr.io/peermem-gate/charts/peermem-gate), or copy charts/peermem-gate with its links resolved (cp -rL)" }}
+{{- end }}
 {{- range $path := list
   "image.repository" "image.tag" "image.digest" "namespace" "openshift" "admission" "timeout" "dryRun" "nvlink5"
   "wrapper.enabled" "wrapper.timeout" "shim.enabled" "shim.timeout" "keep.enabled" "heal" "imageVolume"
@@ -53,6 +56,11 @@
 {{- end }}
 {{- if and (hasSuffix "timeout" $path) (not (regexMatch "^([0-9]+(ms|s|m|h)|none)$" (toString $value))) }}
 {{- fail (printf "%s is %q: it must be a number and a unit (ms, s, m, h), or none" $path (toString $value)) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.doctor.enabled (regexMatch "^[0-9]+[.][0-9]+[.][0-9]+$" (toString .Values.doctor.image.tag)) }}
+{{- if semverCompare "<0.3.0" (toString .Values.doctor.image.tag) }}
+{{- fail (printf "doctor.image.tag is %s: this chart needs peermem-doctor 0.3.0 or later. Set it, too, when you upgrade" .Values.doctor.image.tag) }}
 {{- end }}
 {{- end }}
 {{- if not (hasPrefix "/" .Values.textfile.directory) }}

@@ -5,7 +5,7 @@ use super::{Case, listing, unreadable};
 use crate::chain::span;
 use crate::finding::fact::{
     HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME, HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC,
-    HOLDER_WITHOUT_DISK,
+    HOLDER_IS_HARMLESS,
 };
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
@@ -50,6 +50,19 @@ const HOLDERS: [(&str, Fact); 7] = [
     ("nvmet_rdma", HELD_BY_NVME_TARGET),
     ("nvme", HELD_BY_NVME),
     ("nvme_core", HELD_BY_NVME),
+];
+
+/// Holders that neither a disk nor the network of a node can depend on.
+const HARMLESS: [&str; 9] = [
+    "gdrdrv",
+    "ib_ucm",
+    "ib_umad",
+    "knem",
+    "mst_pci",
+    "mst_pciconf",
+    "nvidia_peermem",
+    "nv_peer_mem",
+    "xpmem",
 ];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
@@ -135,8 +148,12 @@ fn held(finding: Finding, found: &LogMatch) -> Finding {
         Case::field(found, "holders").split([' ', ',']).filter(|name| !name.is_empty()).collect();
     let holds = |fact| HOLDERS.iter().any(|(name, of)| *of == fact && holders.contains(name));
     let finding = HOLDERS.iter().fold(finding, |finding, (_, fact)| finding.with(*fact, holds(*fact)));
-    let may_have_disk = holders.iter().any(|name| STORAGE.contains(name)) || holds(HELD_BY_NVME);
-    if holders.is_empty() { finding } else { finding.with(HOLDER_WITHOUT_DISK, !may_have_disk) }
+    let is_harmless = !holders.is_empty() && holders.iter().all(|name| HARMLESS.contains(name));
+    match (is_harmless, holds(HELD_BY_NVME)) {
+        (true, _) => finding.with(HOLDER_IS_HARMLESS, true),
+        (_, true) => finding.with(HOLDER_IS_HARMLESS, false),
+        _ => finding,
+    }
 }
 
 /// MOFED's reload takes its NICs down, and the node's own network with them.

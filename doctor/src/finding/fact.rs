@@ -39,8 +39,9 @@ pub const SYSTEMD: Fact = Fact::new("If systemd runs the host's services");
 pub const TALOS: Fact = Fact::new("On Talos");
 /// The node's own disks may depend on the module that holds another.
 pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core holds it");
-/// No disk of the node depends on the module that holds another.
-pub const HOLDER_WITHOUT_DISK: Fact = Fact::new("If no disk of the node depends on its holder");
+/// Neither a disk nor the network of the node depends on the module that holds another.
+pub const HOLDER_IS_HARMLESS: Fact =
+    Fact::new("If neither a disk nor the network of the node depends on its holder");
 /// The driver's modules come with its image: for this the log counts, not only a setting.
 pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image holds modules of one kernel (precompiled)");
 /// The driver's container builds its modules.

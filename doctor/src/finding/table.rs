@@ -3,7 +3,7 @@
 
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
-    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_WITHOUT_DISK, OPENSHIFT, PEERMEM_UNLOADED,
+    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, OPENSHIFT, PEERMEM_UNLOADED,
     PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE,
     WITH_GATE,
 };
@@ -381,7 +381,7 @@ findings! {
                 @HELD_BY_NVME_TARGET "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`.",
                 @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They hold a module of MOFED's because MOFED \
                     has built its own: use a MOFED image that does not build them (without `USE_DKMS`, or a newer release), and reboot.",
-                @HOLDER_WITHOUT_DISK "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
+                @HOLDER_IS_HARMLESS "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
                 NEW_MOFED_POD,
                 "If something keeps them loaded, drain and reboot the node.",
             ];

@@ -30,7 +30,7 @@ pub(super) fn run(args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
     let mut looks = Looks::new(&args.log, args.format.into(), start)?;
     let Some(every) = args.every else { return looks.answer(|style| look(args, style, start)) };
     let mut rhythm = Rhythm::new(clock::now(), every, random_share());
-    // What makes no sense at the first look never will.
+    // Arguments that the first look refuses are refused by every look.
     let ending = looks.answer(|style| report(args, style, start))?;
     if matches!(ending, Ending::Passed(code) if code == Ending::Refused.code()) {
         return Ok(ending);
