@@ -227,6 +227,23 @@ fn image_volumes_are_refused_where_they_do_not_work() {
     }
 }
 
+/// A tag that an older release set, and an upgrade kept, would be a program without the options of this chart.
+fn an_older_doctor_is_refused_and_named() {
+    if !can_helm() {
+        return;
+    }
+    let tagged = |tag: &str| {
+        let mut all = everything();
+        merge(&mut all, &json!({"doctor": {"image": {"tag": tag}}}));
+        helm(&all, &[])
+    };
+    let refusal = tagged("0.2.0").expect_err("it has no --every");
+    assert!(refusal.contains("doctor.image.tag is 0.2.0"), "{refusal}");
+    for tag in ["0.3.0", "1.10.1", "main"] {
+        tagged(tag).unwrap_or_else(|refusal| panic!("{tag}: {refusal}"));
+    }
+}
+
 /// What a label may hold: at most 63 characters, the first and the last a letter or a digit.
 fn is_label_value(text: &str) -> bool {
     let is_end = |end: Option<char>| end.is_none_or(|end| end.is_ascii_alphanumeric());
@@ -387,6 +404,7 @@ fn main() -> ExitCode {
         auto_fails_with_the_ways_out_where_there_is_no_such_policy,
         the_chart_is_for_the_versions_of_kubernetes_that_it_names,
         image_volumes_are_refused_where_they_do_not_work,
+        an_older_doctor_is_refused_and_named,
         the_label_of_the_version_is_one_that_kubernetes_allows,
         the_daemonsets_take_what_a_cluster_asks_for,
         no_container_of_the_daemonsets_has_anything_twice,

@@ -165,7 +165,7 @@ fn what_the_table_sets_installs(section: &str) {
     assert!(settings.len() >= 4, "{settings:?}");
     for setting in settings {
         let is_alone = setting.contains("admission=none");
-        let mut set = json!({ "image": { "repository": "registry.example/peermem-gate", "tag": "0.3.0" } });
+        let mut set = json!({ "image": { "repository": "registry.example/peermem-gate", "tag": "7.8.9" } });
         if !is_alone {
             set["admission"] = json!("v1");
         }
@@ -197,7 +197,7 @@ fn a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so() {
     fs::remove_file(copy.join("manifests")).expect("it is a link");
     for admission in ["v1", "none"] {
         let set = format!(
-            "admission={admission},npd.enabled=true,npd.image.repository=npd,image.repository=gate,image.tag=0.3.0"
+            "admission={admission},npd.enabled=true,npd.image.repository=npd,image.repository=gate,image.tag=7.8.9"
         );
         let ran = support::output(
             Command::new(cluster::tool("helm"))

@@ -59,8 +59,8 @@
 {{- end }}
 {{- end }}
 {{- if and .Values.doctor.enabled (regexMatch "^[0-9]+[.][0-9]+[.][0-9]+$" (toString .Values.doctor.image.tag)) }}
-{{- if semverCompare "<0.3.0" (toString .Values.doctor.image.tag) }}
-{{- fail (printf "doctor.image.tag is %s: this chart needs peermem-doctor 0.3.0 or later. Set it, too, when you upgrade" .Values.doctor.image.tag) }}
+{{- if semverCompare "<0.3" (toString .Values.doctor.image.tag) }}
+{{- fail (printf "doctor.image.tag is %s: this chart needs peermem-doctor 0.3 or later. Set it, too, when you upgrade" .Values.doctor.image.tag) }}
 {{- end }}
 {{- end }}
 {{- if not (hasPrefix "/" .Values.textfile.directory) }}
