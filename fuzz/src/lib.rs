@@ -8,6 +8,7 @@ use peermem_doctor::fleet::{Cluster, Fleet};
 use peermem_doctor::log::{Form, LogSource, LogSources, scan, trouble};
 use peermem_doctor::operators::Operators;
 use peermem_doctor::probe::gathered;
+use peermem_doctor::probe::journal::Journal;
 use peermem_doctor::probe::runtime::settings;
 use peermem_doctor::record;
 use peermem_doctor::stamp;
@@ -33,10 +34,11 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     ("arguments", arguments),
     ("cluster", cluster),
     ("fleet", fleet),
+    ("journal", journal),
     ("logs", logs),
     ("look", node::look),
     ("modprobe", modprobe),
@@ -67,6 +69,13 @@ pub fn assert_plain(text: &str) {
 
 fn split(data: &[u8]) -> Vec<OsString> {
     data.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_owned()).collect()
+}
+
+/// A file of systemd's journal.
+pub fn journal(data: &[u8]) {
+    if let Ok(mut journal) = Journal::open(data, data.len() as u64, 1000) {
+        journal.each(|_| ());
+    }
 }
 
 /// modprobe's command line: `MODPROBE_OPTIONS`, then words, each ended by a null byte.

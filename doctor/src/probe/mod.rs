@@ -4,6 +4,7 @@
 mod chain;
 mod history;
 mod host;
+pub mod journal;
 pub mod logs;
 mod operators;
 mod pci;

@@ -7,6 +7,7 @@
 
 mod file;
 mod gathered;
+mod journal;
 mod pods;
 mod system;
 

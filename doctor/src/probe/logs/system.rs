@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's log: the ring that /dev/kmsg shows, and what syslog has put on disk.
+//! The kernel's log and the services': the ring that /dev/kmsg shows, and what syslog or journald has put on disk.
 
 use super::{Form, LogFile, LogReader, LogSource, LogSources, RuleSet, services};
 use crate::log::LogScanner;
@@ -17,8 +17,14 @@ const DIRECTORY: &str = "var/log";
 /// there counts.
 const FILES: [&str; 3] = ["kern.log", "messages", SYSLOG];
 const SYSLOG: &str = "syslog";
-/// Talos' controllers.
-const TALOS: &str = "var/log/controller-runtime.log";
+/// Services that write a log of their own: Talos' controllers, kubelet and containerd of RKE2 and k3s.
+const OWN: [(&str, LogSource); 5] = [
+    ("var/log/controller-runtime.log", LogSource::Talos),
+    ("var/lib/rancher/rke2/agent/logs/kubelet.log", LogSource::Kubelet),
+    ("var/lib/rancher/k3s/agent/logs/kubelet.log", LogSource::Kubelet),
+    ("var/lib/rancher/rke2/agent/containerd/containerd.log", LogSource::Containerd),
+    ("var/lib/rancher/k3s/agent/containerd/containerd.log", LogSource::Containerd),
+];
 
 impl LogReader<'_> {
     /// The log of the kernel and of services, of this boot and before.
@@ -36,15 +42,16 @@ impl LogReader<'_> {
         if self.first() == Some(FILES[0]) && resolve(self.root, &syslog).is_ok_and(|real| real.is_file()) {
             self.scan(syslog, None, false, &RuleSet::of(services()).believing(self.operators));
         }
-        let talos = self.root.join(TALOS);
-        if resolve(self.root, &talos).is_ok_and(|real| real.is_file()) {
-            self.scan_as(
-                talos,
-                None,
-                Form::Bare,
-                false,
-                &RuleSet::of(LogSources::from_iter([LogSource::Talos])),
-            );
+        // What rsyslog writes it has from the journal.
+        if self.first().is_none() {
+            self.journal(&rules);
+        }
+        for (path, source) in OWN {
+            let path = self.root.join(path);
+            if resolve(self.root, &path).is_ok_and(|real| real.is_file()) {
+                let rules = RuleSet::of(LogSources::from_iter([source])).believing(self.operators);
+                self.scan_as(path, None, Form::Bare, false, &rules);
+            }
         }
     }
 
