@@ -24,6 +24,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         [building(case), build_failed(case), beside(case)].into_iter().flatten().collect();
     if !case.is_live(NVIDIA) {
         found.extend(other_kernel(case));
+        found.extend(root_left(case));
         found.extend(not_loaded(case));
         return found;
     }
@@ -108,6 +109,21 @@ fn beside(case: &Case<'_>) -> Option<Finding> {
     let refused =
         case.logged(&[LogEvent::DriverInUse], &[LogEvent::DriverReady, LogEvent::DriverManagerDone])?;
     Some(case.and_log(finding, Some(refused)))
+}
+
+/// A driver container mounts its root once its modules are loaded, and takes it away before it unloads them
+/// (gpu-driver-container, `_mount_rootfs`). Without nvidia it is an earlier container's.
+fn root_left(case: &Case<'_>) -> Option<Finding> {
+    let host = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
+    let mount = host.mounts.as_ref().ok()?.driver_roots.last()?;
+    let is_gone = case.seen.modules.proc.is_ok() && case.line(NVIDIA).is_none();
+    let manager = case.symptoms.survey.processes.first(Role::DriverManager);
+    let is_at_work = case.symptoms.chain.driver_runs == Some(true) || manager.is_some();
+    (is_gone && !is_at_work).then(|| {
+        let seen = format!("{mount} is mounted, though nvidia is not loaded: an earlier driver container left it");
+        let finding = Finding::new(Id::DriverRootLeft, host.source.display(), seen);
+        case.and_trouble_of(finding, "nvidia-driver-ctr")
+    })
 }
 
 /// As after a kernel update: the files are there, for the kernel before.

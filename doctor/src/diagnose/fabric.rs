@@ -15,6 +15,8 @@ const IB: &str = "mlx5_ib";
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 /// nvidia-driver-ctr starts nvidia-persistenced, and right behind it Fabric Manager. It takes that long at most.
 const START: i64 = 60;
+/// In seconds. A host's services have started by then.
+const BOOT: i64 = 15 * 60;
 /// In nvidia-driver-ctr's log once it has seen the management device (gpu-driver-container).
 const FOUND: &str = "NVLink5";
 
@@ -27,7 +29,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         _ => None,
     };
     let failed = race.not_started();
-    race.without_umad().into_iter().chain(waits).chain(began).chain(failed).collect()
+    let nobody = race.nobody().filter(|_| began.is_none() && failed.is_none());
+    race.without_umad().into_iter().chain(waits).chain(began).chain(failed).chain(nobody).collect()
 }
 
 struct FabricRace<'a> {
@@ -126,6 +129,17 @@ impl<'a> FabricRace<'a> {
             let finding = self.finding(Id::FabricManagerNotStarted).seen(path, line);
             self.case.and_log(finding, refused).seen(process, running)
         })
+    }
+
+    /// On a host whose driver no container brings, no fabric manager runs, long after the boot.
+    fn nobody(&self) -> Option<Finding> {
+        let (case, processes) = (self.case, &self.case.symptoms.survey.processes);
+        let clock = &case.symptoms.survey.clock;
+        let is_up = clock.boot.as_ref().ok().and_then(|boot| clock.age(*boot)).is_some_and(|age| age > BOOT);
+        let runs = processes.hidden().is_some() || processes.first(Role::FabricManager).is_some();
+        let is_hosts = case.is_container_driver() == Some(false) && case.is_listed_live("nvidia");
+        (is_up && is_hosts && !runs)
+            .then(|| super::gpu::no_fabric_manager(case, self.finding(Id::GpuFabricManagerMissing)))
     }
 
     /// The driver's container has gone past the place where it starts Fabric Manager: nvidia-persistenced, and for

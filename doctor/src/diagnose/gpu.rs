@@ -15,6 +15,9 @@ pub(super) const HOLDERS: [&str; 4] = ["gdrdrv", "nvidia_fs", "nvidia_vgpu_vfio"
 /// nvidia's own, which every driver container unloads.
 const FAMILY: [&str; 5] = ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"];
 
+/// The first device id of Blackwell's (pci.ids: GB100 is 0x2901); older GPUs have lower ones.
+const BLACKWELL: u16 = 0x2900;
+
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let one_of =
         [bound(case), bar(case), signature(case), not_initialised(case), held(case), in_transit(case)];
@@ -97,12 +100,30 @@ fn not_initialised(case: &Case<'_>) -> Option<Finding> {
     let found = case.logged(&[LogEvent::NvidiaProbeFailed], &[LogEvent::NvidiaLoaded]);
     let unbound = unbound.filter(|_| case.is_listed_live(NVIDIA));
     match (found, unbound) {
-        (Some(found), _) => Some(case.by_log(Id::GpuNotInitialised, found)),
+        (Some(found), _) => Some(needs_open(case, case.by_log(Id::GpuNotInitialised, found))),
         (None, Some(gpu)) => {
-            Some(Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live"))
+            let finding = Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live");
+            Some(needs_open(case, finding))
         }
         (None, None) => None,
     }
+}
+
+/// From Blackwell on there are only open kernel modules (the driver's README, chapter on open kernel modules); the
+/// proprietary one loads, and fails at the GPU.
+fn needs_open(case: &Case<'_>, finding: Finding) -> Finding {
+    let new = case.symptoms.gpus().find(|gpu| gpu.device.is_some_and(|device| device >= BLACKWELL));
+    let (path, version) = &case.symptoms.driver.version_file;
+    // The open ones say `Open Kernel Module`.
+    let is_proprietary = |line: &&String| line.contains(" Kernel Module ") && !line.contains(" Open Kernel ");
+    let line = version.iter().flatten().find(is_proprietary);
+    let (Some(gpu), Some(line)) = (new, line) else { return finding };
+    let Finding { evidence, .. } = finding;
+    let seen = format!("{line}: the proprietary kernel module");
+    let finding = Finding::new(Id::GpuNeedsOpenModules, path.display(), seen);
+    let device = format!("device {:#06x}: Blackwell or newer", gpu.device.unwrap_or_default());
+    let finding = finding.seen(format!("{DEVICES}/{}/device", gpu.address), device);
+    evidence.into_iter().fold(finding, |finding, one| finding.seen(one.source, one.seen))
 }
 
 /// The driver container wants to replace a loaded driver, and cannot.
@@ -153,14 +174,20 @@ fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
     let switch = case.symptoms.switches().find(|switch| switch.driver.as_deref() != Some("vfio-pci"))?;
     let runs = processes.hidden().is_some() || processes.first(Role::FabricManager).is_some();
     (!runs && case.is_listed_live(NVIDIA)).then(|| {
-        Finding::new(Id::GpuFabricManagerMissing, format!("{DEVICES}/{}", switch.address), "an NVSwitch")
-            .seen("/proc", "no process has the name nv-fabricmanager")
+        let source = format!("{DEVICES}/{}", switch.address);
+        no_fabric_manager(case, Finding::new(Id::GpuFabricManagerMissing, source, "an NVSwitch"))
     })
+}
+
+/// The finding, with what shows that none runs, and its own last words.
+pub(super) fn no_fabric_manager(case: &Case<'_>, finding: Finding) -> Finding {
+    let finding = finding.seen("/proc", "no process has the name nv-fabricmanager");
+    case.and_log(finding, case.logged(&[LogEvent::FabricManagerFailed], &[]))
 }
 
 impl Case<'_> {
     /// The node's label says that its GPUs are for virtual machines.
-    fn is_for_machines(&self) -> bool {
+    pub(super) fn is_for_machines(&self) -> bool {
         let stamp = self.symptoms.chain.stamp(crate::chain::WORKLOAD_TYPE);
         stamp.text().starts_with("vm-")
     }

@@ -16,6 +16,7 @@ mod helm;
 mod log_matches;
 mod log_rules;
 mod mofed;
+mod offer;
 mod peermem;
 mod rdma;
 mod restarts;
@@ -67,6 +68,7 @@ pub fn diagnose(
     if case.has_gpu() {
         found.extend(gpu::judge(&case));
         found.extend(driver::judge(&case));
+        found.extend(offer::judge(&case));
         found.extend(views::sources(&case));
     }
     found.extend(log_rules::judge(&case));

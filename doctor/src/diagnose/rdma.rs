@@ -23,7 +23,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let network = case.symptoms.rdma.network.interfaces.as_ref().err().map(unreadable);
-    let some = [device(case), ports(case), lost(case), without_guid(case), user_access(case), netns(case)];
+    let some = [device(case), ports(case), lost(case), without_guid(case), without_gid(case), user_access(case), netns(case)];
     some.into_iter().chain([iommu(case), memlock(case), plugin(case), network]).flatten().collect()
 }
 
@@ -122,6 +122,23 @@ fn without_guid(case: &Case<'_>) -> Option<Finding> {
         let port = device.address.as_deref().unwrap_or_default();
         let seen = format!("is zero, and the port of virtual function {port} is DOWN");
         Finding::new(Id::VirtualFunctionWithoutGuid, source.display(), seen)
+    });
+    findings.reduce(Finding::and)
+}
+
+/// An active `RoCE` port has the GIDs of its interface's addresses, at least one made of the MAC address.
+fn without_gid(case: &Case<'_>) -> Option<Finding> {
+    let findings = devices(case).iter().flat_map(|device| {
+        let is_empty = |port: &&Port| {
+            port.state.as_deref() == Some("ACTIVE")
+                && port.link_layer.as_deref() == Some("Ethernet")
+                && port.has_gid == Some(false)
+        };
+        device.ports.iter().filter(is_empty).map(move |port| {
+            let class = &case.symptoms.rdma.class;
+            let source = class.join(&device.name).join("ports").join(&port.number).join("gids");
+            Finding::new(Id::RdmaGidsMissing, source.display(), "every GID is zero, and the port is ACTIVE")
+        })
     });
     findings.reduce(Finding::and)
 }

@@ -379,8 +379,8 @@ findings! {
                 @HELD_BY_RDS "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`.",
                 @HELD_BY_SMC "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
                 @HELD_BY_NVME_TARGET "Remove the NVMe target's RDMA ports (`nvmetcli clear`), then `rmmod nvmet_rdma`.",
-                @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They hold a module of MOFED's because MOFED \
-                    has built its own: use a MOFED image that does not build them (without `USE_DKMS`, or a newer release), and reboot.",
+                @HELD_BY_NVME "Leave nvme and nvme_core alone: the node's disks may need them. They are in the way because this build of MOFED has \
+                    NVMe modules of its own: use a MOFED image without them (without `USE_DKMS`, or another release), and reboot.",
                 @HOLDER_IS_HARMLESS "End what uses the module that the evidence names, and unload its holder with `rmmod`.",
                 NEW_MOFED_POD,
                 "If something keeps them loaded, drain and reboot the node.",
@@ -677,6 +677,13 @@ findings! {
                 "Start a subnet manager in this fabric: on the switch, with UFM, or `opensm` on one host.",
                 "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`.",
             ];
+        RdmaGidsMissing: Warning, "an active RoCE port has no GID: programs cannot address anything through it",
+            after [],
+            [
+                "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. One that was moved \
+                    into a pod or another network namespace takes the GIDs along.",
+                "Set that interface down and up again, with an address: RoCE makes its GIDs of the interface's addresses.",
+            ];
         RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
             after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker],
             [
@@ -696,6 +703,14 @@ findings! {
                 "Set SR-IOV and the number of virtual functions in the NIC's own page of the firmware's setup (UEFI), which Secure \
                     Boot allows; reboot.",
                 "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
+            ];
+        SriovConfigFailed: Warning, "the SR-IOV operator cannot configure a NIC: it has no virtual functions",
+            after [SriovLockedDown, VfsWithoutRoom],
+            [
+                "If the error names the eSwitch mode, update the SR-IOV operator: a newer one asks for switchdev before it makes the \
+                    virtual functions, and older firmware refuses it afterwards.",
+                "Update the NIC's firmware (`mlxfwmanager`), or do without switchdev: `eSwitchMode: legacy` in the SriovNetworkNodePolicy.",
+                "Read the kernel's reason: `dmesg | grep mlx5_core`.",
             ];
         VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
             after [],
@@ -922,8 +937,16 @@ findings! {
             after [DriverBuilding],
             ["Wait a minute and look again.", "If it stays so, read `dmesg` and reboot the node: a module that \
                 hangs cannot be unloaded."];
+        DriverRootLeft: Critical, "the root file system of an earlier driver container is still mounted at /run/nvidia/driver: \
+            a new driver cannot be installed",
+            after [],
+            [
+                "Unmount it on the node, as root, while no driver container runs: `umount -R /run/nvidia/driver`, with `-l` if it is busy.",
+                @DRIVER_POD NEW_DRIVER_POD,
+                "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node.",
+            ];
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
-            after [NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
+            after [DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
                 ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
                 DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
@@ -976,10 +999,11 @@ findings! {
                     script and Fabric Manager come with the image.",
             ];
         GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
-            after [FabricManagerUnfit, DriverBuilding, DriverNotLoaded],
+            after [FabricManagerUnfit, NvlsmMissing, UmadNotLoaded, FabricManagerTooEarly, FabricManagerNotStarted, FabricNotReady, DriverBuilding, DriverNotLoaded],
             [
                 @DRIVER_POD DRIVER_LOG,
                 @HOST_DRIVER @SYSTEMD "Start it, in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
+                @HOST_DRIVER @SYSTEMD "If it is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
                 @TALOS "Read why its extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the \
                     driver's version; if a library is missing in it, use another release of Talos and its extensions.",
                 @HOST_DRIVER @SYSTEMD "If it refuses to start, install the fabric manager of exactly the driver's version.",
@@ -1359,12 +1383,32 @@ findings! {
                 "Read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
                 "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
             ];
+        GpusNotOffered: Warning, "no device plugin has registered GPUs with kubelet: the node offers none",
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
+                CudaNotInitialised, GpuFabricManagerMissing, FabricManagerUnfit, InotifyExhausted, MigManagerFailed, MigMisconfigured,
+                DevicePluginWithoutDriver, MpsDaemonMissing, DevicePluginFailed, ToolkitNotReady, CdiSpecMissing,
+                NvidiaRuntimeElsewhere, NvidiaRuntimeMissing, ContainerRestarts],
+            [
+                "See whether its pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector \
+                    spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",
+                "If there is no such pod, look at the node's labels: the DaemonSet wants `nvidia.com/gpu.deploy.device-plugin=true`, and \
+                    mig-manager sets it to `paused-for-mig-change` for a while: `kubectl get node {node} --show-labels`.",
+                "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted.",
+            ];
+        FewerGpusOffered: Warning, "kubelet offers fewer GPUs than the node has",
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted],
+            [
+                "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and \
+                    `dmesg | grep Xid`.",
+                "Reset or replace the GPU as the Xid in NVIDIA's catalogue asks; drain the node first.",
+                "Delete the device plugin's pod afterwards: a GPU that it has marked unhealthy stays out until its next start.",
+            ];
     }
 
     Chain {
         ValidationIncomplete: Warning, "cuda-ready or plugin-ready is missing: the operator's final validation has not finished",
             after [ToolkitNotReady, FabricManagerUnfit, GpuFabricManagerMissing, CudaNotInitialised, CudaFails, MigMisconfigured,
-                DevicePluginWithoutDriver, DevicePluginFailed, MpsDaemonMissing, InotifyExhausted, MigManagerFailed, ContainerRestarts],
+                DevicePluginWithoutDriver, DevicePluginFailed, MpsDaemonMissing, GpusNotOffered, InotifyExhausted, MigManagerFailed, ContainerRestarts],
             ["Read the validator's log: `kubectl logs {validator-logs} --all-containers`."];
     }
 

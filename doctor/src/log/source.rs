@@ -93,6 +93,8 @@ sources! {
     Gridd: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
     FabricManagerStart: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
         as ["nvidia-fabricmanager-start.sh"];
+    FabricManager: "Fabric Manager", "NVIDIA's fabric manager; its lines as public reports have them",
+        as ["nv-fabricmanager"], prefixes [Threaded];
     // A service, whose log has that name.
     Talos: "Talos", "talos, internal/app/machined, KernelModuleSpecController",
         in ["controller-runtime"], prefixes [Tracing];

@@ -261,6 +261,7 @@ log_rules! {
     MofedModuleInUse: "<module> cannot be unloaded: <holders>", Bad {
         MofedBash "-" "rmmod: ERROR: Module <module> is in use by: <holders..>";
         MofedBash "-" "rmmod: ERROR: Module <module> is in use";
+        MofedGo "26.7" "Please unload module <holders> before stopping the driver: <why..>";
     }
     MofedUnloaded: "MOFED has unloaded the old driver" {
         MofedBash "-" "Unloading HCA driver:<fill..>[ OK ]";
@@ -567,6 +568,11 @@ log_rules! {
         SriovDaemon "-" "Lockdown mode detected, failing on interface update for mellanox devices" polled;
         => SriovLockedDown;
     }
+    SriovConfigFailed: "the SR-IOV operator cannot configure a NIC: <why>" {
+        SriovDaemon "-" "configSriovPFDevice(): fail to set NumVfs for device<key..>\"<bdf>\", \"error\": \"<why..>\"}" polled;
+        SriovDaemon "-" "configSriovInterfaces(): fail to configure sriov interface. resetting interface.<key..>\"<bdf>\", \"error\": \"<why..>\"}" polled;
+        => SriovConfigFailed while NoVirtualFunction;
+    }
     ImexSessionTaken: "the IMEX daemon gets no session: another one has it" {
         ImexDaemon "-" "Failed to allocate Imex session: NV_ERR_IN_USE" polled;
         => ImexSessionTaken while Driver until [ImexReady];
@@ -576,6 +582,7 @@ log_rules! {
     }
     MigManagerFailed: "mig-manager fails" {
         MigManager "-" "failed to shutdown GPU clients";
+        MigManager "-" "Error: failed to shutdown GPU clients: <why..>";
         MigManager "-" "Changing the 'nvidia.com/mig.config.state' node label to 'failed'";
         => MigManagerFailed until [MigManagerDone];
     }
@@ -681,6 +688,11 @@ log_rules! {
     NvlsmMissing: "Fabric Manager finds no NVLSM" {
         FabricManagerStart "-" "Please install \"Nvidia NVLink Subnet Manager\" (nvlsm) package";
         => NvlsmMissing while NoFabricManager;
+    }
+    FabricManagerFailed: "Fabric Manager fails: <why>" {
+        FabricManager "-" "request to query NVSwitch device information from NVSwitch driver failed with error:<why..>" polled;
+        FabricManager "-" "detected number of NVSwitches don't match with any supported system topology, aborting fabric manager" polled;
+        FabricManager "-" "<program>: error while loading shared libraries: <why..>" polled;
     }
     // The kernel.
     KernelStarted: "the kernel starts: <version>" {

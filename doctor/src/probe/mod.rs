@@ -2,10 +2,12 @@
 //! Reads of a node beyond the gate's own look.
 
 mod chain;
+mod checkpoint;
 mod history;
 mod host;
 pub mod journal;
 pub mod logs;
+mod offer;
 mod operators;
 mod pci;
 mod rdma;

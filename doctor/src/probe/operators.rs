@@ -2,41 +2,13 @@
 //! Which namespaces of the node are an operator's, and which pods have devices: by its processes, by the names of the
 //! directories of logs, and by kubelet's own list.
 
+use super::checkpoint::DeviceLists;
 use super::logs::pod_directories;
 use crate::operators::Operators;
 use crate::record::place;
-use peermem_gate::files::read::whole;
-use peermem_gate::files::root::resolve;
 use peermem_gate::survey::process::{Process, Processes, Role};
-use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
-
-/// kubelet's list of the devices that pods got (kubernetes, `pkg/kubelet/cm/devicemanager/checkpoint`).
-const CHECKPOINT: &str = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
-/// Bytes: of hundreds of pods with a device each.
-const LONGEST: u64 = 16 << 20;
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-struct Checkpoint {
-    data: DeviceEntries,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "PascalCase")]
-struct DeviceEntries {
-    pod_device_entries: Option<Vec<DeviceEntry>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DeviceEntry {
-    #[serde(rename = "PodUID")]
-    pod: String,
-    #[serde(rename = "ResourceName")]
-    resource: String,
-}
 
 /// Whose the pods of a node are.
 #[derive(Debug)]
@@ -55,7 +27,7 @@ impl PodOwners {
     pub(super) fn read(root: &Path, processes: &Processes, named: &[String]) -> Self {
         let mut operators = Operators::named(named);
         let homes: BTreeSet<_> = processes.all().filter_map(home).map(str::to_owned).collect();
-        let entries = entries(root);
+        let entries = DeviceLists::read(root).into_entries();
         for entry in &entries {
             operators.has_device(&entry.pod, &entry.resource);
         }
@@ -95,11 +67,4 @@ fn home(process: &Process) -> Option<&str> {
             | Role::Toolkit
     );
     process.pod.as_deref().filter(|_| is_operators)
-}
-
-fn entries(root: &Path) -> Vec<DeviceEntry> {
-    let text = resolve(root, &root.join(CHECKPOINT)).and_then(|real| whole(&real, LONGEST));
-    let checkpoint: Checkpoint =
-        text.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    checkpoint.data.pod_device_entries.unwrap_or_default()
 }

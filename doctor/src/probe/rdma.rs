@@ -56,7 +56,17 @@ fn port(directory: &Path, number: String) -> Port {
     let attribute = |name: &str| small(&directory.join(name)).ok().flatten();
     // `4: ACTIVE`
     let state = attribute("state").and_then(|state| Some(state.split_once(": ")?.1.to_owned()));
-    Port { number, state, link_layer: attribute("link_layer"), sm_lid: attribute("sm_lid") }
+    let (link_layer, sm_lid) = (attribute("link_layer"), attribute("sm_lid"));
+    Port { number, state, link_layer, sm_lid, has_gid: has_gid(&directory.join("gids")) }
+}
+
+/// The first ones are the device's own, made of its interface's addresses; an empty one is all zeros.
+fn has_gid(directory: &Path) -> Option<bool> {
+    const FIRST: usize = 16;
+    let gids = (0..FIRST).map(|index| small(&directory.join(index.to_string())));
+    let gids: Vec<_> = gids.map_while(|gid| gid.ok().flatten()).collect();
+    let is_set = |gid: &String| gid.bytes().any(|byte| !matches!(byte, b'0' | b':'));
+    (!gids.is_empty()).then(|| gids.iter().any(is_set))
 }
 
 fn network(places: &Places, nics: &[PciFunction]) -> Network {

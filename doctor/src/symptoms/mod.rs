@@ -4,6 +4,7 @@
 pub mod chain;
 pub mod host;
 pub mod logs;
+pub mod offer;
 pub mod rdma;
 pub mod runtime;
 
@@ -39,6 +40,8 @@ pub struct Symptoms {
     pub chain: chain::Chain,
     /// The container runtimes.
     pub runtimes: runtime::Runtimes,
+    /// What kubelet offers of the node's devices.
+    pub offer: offer::Offer,
     /// RDMA beyond the modules.
     pub rdma: rdma::Rdma,
     /// The host itself.
@@ -114,6 +117,8 @@ pub struct Mounts {
     pub headers: Option<Mount>,
     /// The mount of `/dev`.
     pub devices: Option<Mount>,
+    /// Mounts at the directory where a driver container shows its root.
+    pub driver_roots: Vec<Mount>,
     /// NFS over RDMA.
     pub nfs_rdma: Vec<Mount>,
 }

@@ -15,6 +15,8 @@ pub struct Port {
     pub link_layer: Option<String>,
     /// The subnet manager's address; 0 where none has come.
     pub sm_lid: Option<String>,
+    /// Its table of GIDs has one that is not zero; `None` where there is no table.
+    pub has_gid: Option<bool>,
 }
 
 /// An RDMA device.

@@ -39,6 +39,7 @@ impl Lane {
             | LogSource::Talos
             | LogSource::Containerd
             | LogSource::Gridd
+            | LogSource::FabricManager
             | LogSource::FabricManagerStart => Self::Kernel,
             LogSource::DriverManager
             | LogSource::Driver

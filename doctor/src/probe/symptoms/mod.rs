@@ -4,7 +4,7 @@
 mod driver;
 mod views;
 
-use super::{chain, host, pci, rdma, runtime};
+use super::{chain, host, offer, pci, rdma, runtime};
 use crate::symptoms::logs::Logs;
 use crate::symptoms::{MofedTraces, Symptoms, Watching};
 use inotify::Inotify;
@@ -39,6 +39,7 @@ pub fn read(places: &Places, seen: &Observation, survey: Survey, logs: Logs, set
         driver: driver::read(places, release),
         chain: chain::read(places, &survey.processes),
         runtimes: runtime::read(places, &survey.processes),
+        offer: offer::read(places),
         rdma: rdma::read(places, &nics),
         host: host::read(places, &survey.processes, release),
         holders: probe::holders(&places.proc),

@@ -8,6 +8,9 @@ use peermem_gate::node::{Places, below};
 use peermem_gate::probe::lock::shows_the_host;
 use std::path::{Path, PathBuf};
 
+/// Where a driver container shows its root (gpu-driver-container, nvidia-driver: `RUN_DIR/driver`).
+const DRIVER_ROOT: &str = "/run/nvidia/driver";
+
 /// `container`: the mountinfo of the driver container. `is_here`: the tree is this machine's, so our own mounts mean
 /// something.
 pub(super) fn read(places: &Places, container: Option<&Path>, is_here: bool) -> Vec<View> {
@@ -43,6 +46,7 @@ fn those_that_matter(all: &[Mount], places: &Places, root: &Path) -> Mounts {
         headers: covering(all, &directory.join("usr/src")).cloned(),
         marker: covering(all, &directory).cloned(),
         devices: covering(all, &below(root, Path::new("/dev"))).cloned(),
+        driver_roots: all.iter().filter(|mount| mount.point == below(root, Path::new(DRIVER_ROOT))).cloned().collect(),
         nfs_rdma: all.iter().filter(is_nfs_rdma).cloned().collect(),
     }
 }

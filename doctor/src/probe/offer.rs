@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What kubelet offers of the node's devices: its directory of sockets, its checkpoint, and the driver's own GPUs.
+
+use super::checkpoint::{DIRECTORY, DeviceLists};
+use crate::symptoms::offer::Offer;
+use peermem_gate::files::read::{names, unreadable, whole};
+use peermem_gate::files::root::resolve;
+use peermem_gate::node::Places;
+use peermem_gate::observation::Seen;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// The DRA driver of NVIDIA's GPUs registers here (k8s-dra-driver-gpu, cmd/gpu-kubelet-plugin).
+const DRA: &str = "var/lib/kubelet/plugins/gpu.nvidia.com";
+/// The most that is read of a GPU's `information`; the driver writes some 500 bytes.
+const INFORMATION: u64 = 4096;
+const UUID: &str = "GPU UUID:";
+
+pub(super) fn read(places: &Places) -> Offer {
+    let directory = places.root.join(DIRECTORY);
+    let gpus = places.proc.join("driver/nvidia/gpus");
+    let addresses = names(&gpus).ok().flatten().unwrap_or_default();
+    Offer {
+        names: below_root(&places.root, &directory),
+        directory,
+        devices: DeviceLists::read(&places.root).into_offered(),
+        has_dra: resolve(&places.root, &places.root.join(DRA)).is_ok_and(|real| real.is_dir()),
+        gpus: addresses.into_iter().map(|address| (address.clone(), uuid(&gpus.join(&address)))).collect(),
+    }
+}
+
+fn below_root(root: &Path, directory: &Path) -> Seen<Option<Vec<String>>> {
+    match resolve(root, directory) {
+        Ok(real) => names(&real),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(directory, &error)),
+    }
+}
+
+/// `GPU UUID: \t GPU-…`, with question marks while the driver has not initialised the GPU.
+fn uuid(gpu: &Path) -> Option<String> {
+    let text = whole(&gpu.join("information"), INFORMATION).ok()?;
+    let uuid = text.lines().find_map(|line| line.strip_prefix(UUID))?.trim();
+    (!uuid.contains('?') && !uuid.is_empty()).then(|| uuid.to_owned())
+}

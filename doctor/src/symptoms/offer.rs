@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What kubelet offers of the node's devices to pods. Plain data.
+
+use peermem_gate::observation::Seen;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The prefix of a whole GPU's id in NVIDIA's device plugin. A share of one has `::` and a number behind it.
+const WHOLE: &str = "GPU-";
+
+/// kubelet's devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Where the device plugins have their sockets.
+    pub directory: PathBuf,
+    /// The names there; `None` where there is no such directory.
+    pub names: Seen<Option<Vec<String>>>,
+    /// The healthy devices of each resource, by kubelet's checkpoint.
+    pub devices: BTreeMap<String, Vec<String>>,
+    /// A DRA driver of GPUs has its directory: then no device plugin is needed.
+    pub has_dra: bool,
+    /// The GPUs that the loaded driver has, by PCI address; `None` for the UUID of one that it has not initialised.
+    pub gpus: BTreeMap<String, Option<String>>,
+}
+
+impl Offer {
+    /// kubelet's own socket: it runs, or ran, and takes registrations of device plugins.
+    #[must_use]
+    pub fn has_kubelet(&self) -> bool {
+        self.has_name(|name| name == "kubelet.sock")
+    }
+
+    /// A socket of a device plugin for GPUs, whoever wrote it.
+    #[must_use]
+    pub fn has_gpu_plugin(&self) -> bool {
+        self.has_name(|name| {
+            let name = name.to_ascii_lowercase();
+            name.ends_with(".sock") && (name.contains("nvidia") || name.contains("gpu"))
+        })
+    }
+
+    fn has_name(&self, is_it: impl Fn(&str) -> bool) -> bool {
+        self.names.iter().flatten().flatten().any(|name| is_it(name))
+    }
+
+    /// The UUIDs of the whole GPUs that kubelet offers; `None` where it offers parts of some, or none at all.
+    #[must_use]
+    pub fn whole_gpus(&self) -> Option<BTreeSet<&str>> {
+        let of_nvidia = self.devices.iter().filter(|(resource, _)| resource.starts_with("nvidia.com/"));
+        let ids: Vec<_> = of_nvidia.flat_map(|(_, ids)| ids).map(String::as_str).collect();
+        let whole: Option<BTreeSet<_>> = ids.iter().map(|id| whole(id)).collect();
+        whole.filter(|whole| !whole.is_empty())
+    }
+}
+
+fn whole(id: &str) -> Option<&str> {
+    id.starts_with(WHOLE).then(|| id.split("::").next().unwrap_or(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offering(resource: &str, ids: &[&str]) -> Offer {
+        let ids = ids.iter().map(ToString::to_string).collect();
+        Offer {
+            directory: PathBuf::new(),
+            names: Ok(None),
+            devices: BTreeMap::from([(resource.to_owned(), ids)]),
+            has_dra: false,
+            gpus: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_gpu_counts_once_however_often_it_is_shared() {
+        let shared = offering("nvidia.com/gpu.shared", &["GPU-a::0", "GPU-a::1", "GPU-b::0"]);
+        assert_eq!(shared.whole_gpus().map(|gpus| gpus.len()), Some(2));
+    }
+
+    #[test]
+    fn parts_of_gpus_are_not_counted() {
+        for (resource, ids) in [
+            ("nvidia.com/gpu", ["GPU-a", "MIG-b"].as_slice()),
+            ("nvidia.com/GH100_H100_SXM5_80GB", &["0", "1"]),
+            ("rdma/shared", &["0", "1"]),
+            ("nvidia.com/gpu", &[]),
+        ] {
+            assert_eq!(offering(resource, ids).whole_gpus(), None, "{resource} {ids:?}");
+        }
+    }
+}
