@@ -10,7 +10,9 @@ use expected::{Answer, text};
 use fixture::{Node, Variant, nodes};
 use peermem_doctor::diagnose::diagnose;
 use peermem_doctor::finding::Id;
-use peermem_doctor::finding::fact::{HOLDER_IS_HARMLESS, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS};
+use peermem_doctor::finding::fact::{
+    HOLDER_IS_HARMLESS, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS, TOOLKIT_LACKS,
+};
 use peermem_doctor::probe::{survey, symptoms};
 use peermem_doctor::symptoms::{Mounts, Symptoms, View, Whose};
 use peermem_gate::cli::Verb;
@@ -241,7 +243,8 @@ fn an_inotify_instance_that_is_refused_is_a_finding() {
 }
 
 /// Words that are right on some nodes only, and the facts of which a step with them carries one.
-const CONDITIONAL: [(&str, &[Fact]); 6] = [
+const CONDITIONAL: [(&str, &[Fact]); 7] = [
+    ("{toolkit-env}", &[TOOLKIT_LACKS]),
     ("systemctl", &[SYSTEMD]),
     ("talosctl", &[TALOS]),
     ("`oc ", &[OPENSHIFT]),

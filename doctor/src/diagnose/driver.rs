@@ -120,7 +120,8 @@ fn root_left(case: &Case<'_>) -> Option<Finding> {
     let manager = case.symptoms.survey.processes.first(Role::DriverManager);
     let is_at_work = case.symptoms.chain.driver_runs == Some(true) || manager.is_some();
     (is_gone && !is_at_work).then(|| {
-        let seen = format!("{mount} is mounted, though nvidia is not loaded: an earlier driver container left it");
+        let seen =
+            format!("{mount} is mounted, though nvidia is not loaded: an earlier driver container left it");
         let finding = Finding::new(Id::DriverRootLeft, host.source.display(), seen);
         case.and_trouble_of(finding, "nvidia-driver-ctr")
     })

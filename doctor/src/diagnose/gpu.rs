@@ -102,7 +102,8 @@ fn not_initialised(case: &Case<'_>) -> Option<Finding> {
     match (found, unbound) {
         (Some(found), _) => Some(needs_open(case, case.by_log(Id::GpuNotInitialised, found))),
         (None, Some(gpu)) => {
-            let finding = Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live");
+            let finding =
+                Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live");
             Some(needs_open(case, finding))
         }
         (None, None) => None,

@@ -3,18 +3,31 @@
 //! (nvidia-container-toolkit, cmd/nvidia-ctk-installer and PR 1029; cloud-native-docs).
 
 use crate::finding::Finding;
-use crate::finding::fact::{CONTAINERD, CRI_O};
+use crate::finding::fact::{CONTAINERD, CRI_O, TOOLKIT_HAS, TOOLKIT_LACKS};
 use crate::symptoms::runtime::{Distribution, Runtime};
 use peermem_gate::remedy::CommandText;
+use std::collections::BTreeMap;
 
-/// The finding, with which runtime kubelet uses and what the toolkit must be told of it.
-pub(super) fn with_values(finding: Finding, runtime: &Runtime) -> Finding {
+/// The finding, with which runtime kubelet uses and what the toolkit must be told of it. `environment` is the
+/// toolkit's, where it can be read.
+pub(super) fn with_values(
+    finding: Finding,
+    runtime: &Runtime,
+    environment: Option<&BTreeMap<String, String>>,
+) -> Finding {
     let is_crio = runtime.distribution == Distribution::CriO;
     let entry = |(name, value): (&'static str, CommandText)| {
         CommandText::from("{name: ").and(name).and(", value: ").and(value).and("}")
     };
+    let has = |environment: &BTreeMap<String, String>, (name, value): &(&'static str, CommandText)| {
+        environment.get(*name).is_some_and(|set| *set == value.to_string())
+    };
+    // What cannot be seen is asked for.
+    let has_all = environment.is_some_and(|set| variables(runtime).iter().all(|variable| has(set, variable)));
     let entries = CommandText::joined(variables(runtime).into_iter().map(entry), ", ");
     finding
+        .with(TOOLKIT_HAS, has_all)
+        .with(TOOLKIT_LACKS, !has_all)
         .with(CRI_O, is_crio)
         .with(CONTAINERD, !is_crio)
         .word("runtime", runtime.distribution.name())

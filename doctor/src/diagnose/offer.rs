@@ -34,10 +34,11 @@ fn none(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let directory = offer.directory.display();
-    let finding = Finding::new(Id::GpusNotOffered, directory, "kubelet's socket is there, and no GPU plugin's");
+    let finding =
+        Finding::new(Id::GpusNotOffered, directory, "kubelet's socket is there, and no GPU plugin's");
     Some(match plugin {
         Some(plugin) => {
-            finding.seen(plugin.directory.display(), format!("{} runs, and has not registered", plugin.name))
+            finding.seen(plugin.directory.display(), "the device plugin runs, and has not registered")
         }
         None if processes.hidden().is_some() => finding,
         None => finding.seen("/proc", "no process is NVIDIA's device plugin"),
@@ -48,18 +49,19 @@ fn none(case: &Case<'_>) -> Option<Finding> {
 fn fewer(case: &Case<'_>) -> Option<Finding> {
     let offer = &case.symptoms.offer;
     let offered = offer.whole_gpus()?;
-    let bound = case.symptoms.gpus().filter(|gpu| !gpu.is_virtual && gpu.driver.as_deref() == Some(NVIDIA)).count();
+    let bound =
+        case.symptoms.gpus().filter(|gpu| !gpu.is_virtual && gpu.driver.as_deref() == Some(NVIDIA)).count();
     if offered.len() >= bound || !offer.has_gpu_plugin() {
         return None;
     }
     let seen = format!("kubelet offers {} of {bound} GPUs", offered.len());
     let finding = Finding::new(Id::FewerGpusOffered, offer.directory.display(), seen);
-    let missing = offer.gpus.iter().filter(|(_, uuid)| !uuid.as_deref().is_some_and(|uuid| offered.contains(uuid)));
+    let named = offer.gpus.iter().filter_map(|(address, uuid)| Some((address, uuid.as_deref()?)));
+    let missing = named.filter(|(_, uuid)| !offered.contains(uuid));
     Some(missing.fold(finding, |finding, (address, uuid)| {
         let source = format!("/proc/driver/nvidia/gpus/{address}/information");
-        match uuid {
-            Some(uuid) => finding.seen(source, format!("{uuid} is not offered")),
-            None => finding.seen(source, "the driver has not initialised this GPU"),
-        }
+        let is_unknown = uuid.contains('?');
+        let seen = if is_unknown { "the driver has not initialised this GPU" } else { "is not offered" };
+        finding.seen(source, format!("{uuid}: {seen}"))
     }))
 }

@@ -23,7 +23,15 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let network = case.symptoms.rdma.network.interfaces.as_ref().err().map(unreadable);
-    let some = [device(case), ports(case), lost(case), without_guid(case), without_gid(case), user_access(case), netns(case)];
+    let some = [
+        device(case),
+        ports(case),
+        lost(case),
+        without_guid(case),
+        without_gid(case),
+        user_access(case),
+        netns(case),
+    ];
     some.into_iter().chain([iommu(case), memlock(case), plugin(case), network]).flatten().collect()
 }
 

@@ -349,7 +349,7 @@ impl RuntimeCase<'_> {
     }
 
     fn with_values(&self, finding: Option<Finding>) -> Option<Finding> {
-        finding.map(|finding| helm::with_values(finding, self.used))
+        finding.map(|finding| helm::with_values(finding, self.used, self.seen.toolkit.environment.as_ref()))
     }
 }
 

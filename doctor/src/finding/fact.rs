@@ -23,6 +23,10 @@ pub const HELD_BY_SMC: Fact = Fact::new("If smc holds it");
 pub const HELD_BY_NVME_TARGET: Fact = Fact::new("If nvmet_rdma holds it");
 /// kubelet uses CRI-O.
 pub const CRI_O: Fact = Fact::new("If kubelet uses CRI-O");
+/// The toolkit's container lacks a variable that it needs for the runtime that kubelet uses.
+pub const TOOLKIT_LACKS: Fact = Fact::new("If the toolkit's container does not have these values yet");
+/// The toolkit's container has all variables that it needs for the runtime that kubelet uses.
+pub const TOOLKIT_HAS: Fact = Fact::new("If the toolkit's container has these values already");
 /// kubelet uses containerd, in whichever distribution.
 pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 /// `nvidia_drm` is loaded.

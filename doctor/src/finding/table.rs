@@ -4,8 +4,8 @@
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
     HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, OPENSHIFT, PEERMEM_UNLOADED,
-    PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE,
-    WITH_GATE,
+    PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS, TOOLKIT_HELD,
+    TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -33,6 +33,8 @@ const HELM_CRI_O: &str =
     "Let the GPU Operator find CRI-O by itself; where it does not, set `RUNTIME=crio` in `toolkit.env`.";
 const HELM_CONTAINERD: &str =
     "Set the GPU Operator's Helm values for {runtime}: `toolkit.env: [{toolkit-env}]`{then-restart}.";
+const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's configuration at its start: `kubectl delete pod \
+    {toolkit}`. Its settings are right for {runtime} already{then-restart}.";
 
 /// A row's remedy: steps of its own, those of a reason (`of_reason`), or those of a state that reasons share.
 macro_rules! remedy {
@@ -1258,7 +1260,7 @@ findings! {
             after [],
             [
                 @CRI_O HELM_CRI_O,
-                @CONTAINERD HELM_CONTAINERD,
+                @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
                 "Add its directory to `imports` at the top of the main configuration, such as \
                     `imports = [\"/etc/containerd/conf.d/*.toml\"]`, and restart the runtime.",
                 "Update nvidia-container-toolkit to 1.18.1 or newer if the drop-in is in `config.d`: 1.18.0 put it there.",
@@ -1267,7 +1269,7 @@ findings! {
             after [],
             [
                 @CRI_O HELM_CRI_O,
-                @CONTAINERD HELM_CONTAINERD,
+                @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
                 "Move it into the table of the file's `version`: 1 `plugins.cri`, 2 `plugins.\"io.containerd.grpc.v1.cri\"`, 3 \
                     and 4 `plugins.\"io.containerd.cri.v1.runtime\"`; or run `containerd config migrate`.",
             ];
@@ -1294,15 +1296,15 @@ findings! {
             ];
         NvidiaRuntimeElsewhere: Critical, "NVIDIA's runtime is configured in a runtime that kubelet does not use",
             after [],
-            [@CRI_O HELM_CRI_O, @CONTAINERD HELM_CONTAINERD, "Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
+            [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
         NvidiaRuntimeMissing: Critical, "the toolkit runs, but kubelet's container runtime has no nvidia runtime",
             after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
-            [@CRI_O HELM_CRI_O, @CONTAINERD HELM_CONTAINERD, "Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
+            [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
         NvidiaRuntimeUnclear: Unknown, "no nvidia runtime is configured, which is right only in NRI mode",
             after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
             [
                 @CRI_O HELM_CRI_O,
-                @CONTAINERD HELM_CONTAINERD,
+                @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
                 "Check whether the cluster uses NRI (`cdi.nriPluginEnabled`): then nothing is wrong. `kubectl get clusterpolicy \
                     -o jsonpath='{.items[*].spec.cdi}'`.",
                 AS_HOST_ROOT,
@@ -1386,8 +1388,11 @@ findings! {
         GpusNotOffered: Warning, "no device plugin has registered GPUs with kubelet: the node offers none",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
                 CudaNotInitialised, GpuFabricManagerMissing, FabricManagerUnfit, InotifyExhausted, MigManagerFailed, MigMisconfigured,
-                DevicePluginWithoutDriver, MpsDaemonMissing, DevicePluginFailed, ToolkitNotReady, CdiSpecMissing,
-                NvidiaRuntimeElsewhere, NvidiaRuntimeMissing, ContainerRestarts],
+                ContainerdWithoutCri, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, RuntimeConfigBroken,
+                KubeletFails, DropInVersionTooHigh, DropInNotImported, CriTableIgnored, RuntimeTemplateIncomplete, RuntimeTypeMissing,
+                ToolkitTooOld, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing, NvidiaProgramMissing, DefaultRuntimeUndefined,
+                RuntimeNameMismatch, CdiSpecMissing, RuntimeConfigNotInForce, ToolkitNotReady, DevicePluginWithoutDriver,
+                MpsDaemonMissing, DevicePluginFailed, ContainerRestarts],
             [
                 "See whether its pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector \
                     spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",

@@ -37,9 +37,8 @@ fn below_root(root: &Path, directory: &Path) -> Seen<Option<Vec<String>>> {
     }
 }
 
-/// `GPU UUID: \t GPU-…`, with question marks while the driver has not initialised the GPU.
+/// `GPU UUID: \t GPU-…`.
 fn uuid(gpu: &Path) -> Option<String> {
     let text = whole(&gpu.join("information"), INFORMATION).ok()?;
-    let uuid = text.lines().find_map(|line| line.strip_prefix(UUID))?.trim();
-    (!uuid.contains('?') && !uuid.is_empty()).then(|| uuid.to_owned())
+    text.lines().find_map(|line| line.strip_prefix(UUID)).map(|uuid| uuid.trim().to_owned())
 }

@@ -2,6 +2,7 @@
 //! The whole answer of `doctor`: the verdict first, then root causes, and under each what follows
 //! from it, then the chain, the runtimes and the conditions. `screen` has the short form.
 
+use super::coverage::Coverage;
 use super::runtime;
 use crate::chain::{self, Link};
 use crate::finding::{Finding, Severity, urgency};
@@ -27,6 +28,8 @@ pub struct Diagnosis<'a> {
     drivers: Drivers<'a>,
     pub(super) chain: &'a [Link],
     runtimes: Vec<runtime::RuntimeSummary<'a>>,
+    #[serde(flatten)]
+    pub(super) coverage: Coverage,
     /// Logs that were not read: no operator's.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     not_counted: &'a [Stranger],
@@ -63,7 +66,8 @@ impl<'a> Diagnosis<'a> {
         symptoms: &'a Symptoms,
     ) -> Self {
         let runtimes = runtime::summaries(&symptoms.runtimes);
-        Self { report, findings, drivers, chain, runtimes, not_counted: &symptoms.logs.strangers, symptoms }
+        let (coverage, not_counted) = (Coverage::of(symptoms), symptoms.logs.strangers.as_slice());
+        Self { report, findings, drivers, chain, runtimes, coverage, not_counted, symptoms }
     }
 
     /// One object on one line.
@@ -80,6 +84,7 @@ impl<'a> Diagnosis<'a> {
         let mut page = crate::text::page(style.columns);
         self.headline(style, &mut page);
         page.line(self.about());
+        self.coverage_of_quiet(&mut page);
         let mut is_under_root = false;
         for finding in self.findings {
             match (finding.follows_from.is_some(), is_under_root) {
@@ -125,6 +130,13 @@ impl<'a> Diagnosis<'a> {
     /// The root cause that the headline names, if anything is wrong.
     pub(super) fn first_cause(&self) -> Option<&Finding> {
         self.findings.first().filter(|root| urgency(root.id, self.findings) != Severity::Info)
+    }
+
+    /// Where nothing alarms, what that rests on.
+    pub(super) fn coverage_of_quiet(&self, page: &mut Page) {
+        if self.first_cause().is_none() {
+            self.coverage.text(page);
+        }
     }
 
     /// Which node, and how much was found.

@@ -38,6 +38,7 @@ impl Diagnosis<'_> {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
         self.headline(style, &mut page);
         page.line(self.about());
+        self.coverage_of_quiet(&mut page);
         let mut tail = page.sibling();
         tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
         tail.line(MORE);

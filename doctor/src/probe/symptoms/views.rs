@@ -46,7 +46,11 @@ fn those_that_matter(all: &[Mount], places: &Places, root: &Path) -> Mounts {
         headers: covering(all, &directory.join("usr/src")).cloned(),
         marker: covering(all, &directory).cloned(),
         devices: covering(all, &below(root, Path::new("/dev"))).cloned(),
-        driver_roots: all.iter().filter(|mount| mount.point == below(root, Path::new(DRIVER_ROOT))).cloned().collect(),
+        driver_roots: all
+            .iter()
+            .filter(|mount| mount.point == below(root, Path::new(DRIVER_ROOT)))
+            .cloned()
+            .collect(),
         nfs_rdma: all.iter().filter(is_nfs_rdma).cloned().collect(),
     }
 }

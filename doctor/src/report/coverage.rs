@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a look has read of the node and what it has not: "nothing found" is worth no more than that.
+
+use crate::symptoms::Symptoms;
+use crate::symptoms::logs::{LogFile, Logs};
+use peermem_gate::text::{Lead, Page};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Sources in words for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    /// Read.
+    looked_at: Vec<String>,
+    /// Not there, not readable, or left out.
+    not_looked_at: Vec<Unseen>,
+}
+
+/// A source that was not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unseen {
+    what: String,
+    why: String,
+}
+
+impl Coverage {
+    /// Of one look.
+    #[must_use]
+    pub fn of(symptoms: &Symptoms) -> Self {
+        let mut coverage = Self::default();
+        let hidden = symptoms.survey.processes.hidden();
+        coverage.add(
+            "devices and modules",
+            symptoms.nvidias.is_ok() && symptoms.nics.is_ok(),
+            "sysfs cannot be read",
+        );
+        coverage.add("processes", hidden.is_none(), "the host's are not visible from here");
+        coverage.add(
+            "the readiness chain",
+            symptoms.chain.has_directory.is_ok(),
+            "its directory cannot be read",
+        );
+        coverage.logs(&symptoms.logs);
+        coverage
+    }
+
+    fn add(&mut self, name: &str, is_read: bool, why: &str) {
+        if is_read {
+            self.looked_at.push(name.to_owned());
+        } else {
+            self.not(name, why);
+        }
+    }
+
+    fn not(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.not_looked_at.push(Unseen { what: what.into(), why: why.into() });
+    }
+
+    fn logs(&mut self, logs: &Logs) {
+        let containers: BTreeSet<_> = logs.files.iter().filter_map(|file| file.container.as_ref()).collect();
+        let containers: BTreeSet<_> = containers.iter().map(|log| (&log.uid, &log.container)).collect();
+        match containers.len() {
+            0 => self.not("the operators' logs", "none is below /var/log/pods"),
+            1 => self.looked_at.push("the log of 1 container".to_owned()),
+            count => self.looked_at.push(format!("the logs of {count} containers")),
+        }
+        let of_host = || logs.files.iter().filter(|file| file.container.is_none() && file.lines > 0);
+        for (what, is_it) in
+            [("the kernel's log", is_kernels as fn(&Path) -> bool), ("kubelet's log", is_kubelets)]
+        {
+            match of_host().find(|file| is_it(&file.path)) {
+                Some(LogFile { path, .. }) => self.looked_at.push(format!("{what} ({})", path.display())),
+                None => self.not(what, "neither syslog's files nor a journal has it"),
+            }
+        }
+        let strangers: BTreeSet<_> = logs.strangers.iter().map(|stranger| &*stranger.namespace).collect();
+        for namespace in strangers {
+            self.not(
+                format!("the logs in namespace {namespace}"),
+                format!("--operator-namespace {namespace} counts them"),
+            );
+        }
+        let left_out = logs.left_out.pods + logs.left_out.files;
+        if left_out > 0 {
+            self.not(format!("{left_out} more logs"), "there are too many");
+        }
+    }
+
+    /// One entry for what was read, and one for what was not.
+    pub(super) fn text(&self, page: &mut Page) {
+        page.entry(&Lead::new(0, "looked at: "), self.looked_at.join(", "));
+        if !self.not_looked_at.is_empty() {
+            let entries: Vec<_> =
+                self.not_looked_at.chunk_by(|one, next| one.why == next.why).map(same_why).collect();
+            page.entry(&Lead::new(0, "not read:  "), entries.join(", "));
+        }
+    }
+}
+
+fn same_why(all: &[Unseen]) -> String {
+    let names: Vec<_> = all.iter().map(|one| one.what.as_str()).collect();
+    format!("{} ({})", names.join(", "), all.first().map_or("", |one| &one.why))
+}
+
+/// Also Debian's syslog beside a kern.log, and a journal.
+fn is_kernels(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    ["kern.log", "messages", "syslog", "kmsg"].iter().any(|log| name.starts_with(log)) || is_journals(path)
+}
+
+fn is_kubelets(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    ["kubelet.log", "messages", "syslog"].iter().any(|log| name.starts_with(log)) || is_journals(path)
+}
+
+fn is_journals(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "journal")
+}
