@@ -706,6 +706,12 @@ findings! {
                     Boot allows; reboot.",
                 "Set `disablePlugins: [mellanox]` in the SriovOperatorConfig, so the operator leaves the firmware alone.",
             ];
+        VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
+            after [],
+            [
+                "Enable SR-IOV and `Above 4G Decoding` in the BIOS (UEFI).",
+                "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions.",
+            ];
         SriovConfigFailed: Warning, "the SR-IOV operator cannot configure a NIC: it has no virtual functions",
             after [SriovLockedDown, VfsWithoutRoom],
             [
@@ -713,12 +719,6 @@ findings! {
                     virtual functions, and older firmware refuses it afterwards.",
                 "Update the NIC's firmware (`mlxfwmanager`), or do without switchdev: `eSwitchMode: legacy` in the SriovNetworkNodePolicy.",
                 "Read the kernel's reason: `dmesg | grep mlx5_core`.",
-            ];
-        VfsWithoutRoom: Warning, "a NIC gets no virtual functions: the machine has no address space for their memory",
-            after [],
-            [
-                "Enable SR-IOV and `Above 4G Decoding` in the BIOS (UEFI).",
-                "If that is not enough, boot with `pci=realloc`, or ask for fewer virtual functions.",
             ];
         RdmaPluginOffersNone: Warning, "the RDMA shared device plugin offers no device, and the node has RDMA devices",
             after [RdmaUserAccessMissing, MofedBuilding, MarkerAbsent, ModuleNotLoaded],
@@ -939,8 +939,7 @@ findings! {
             after [DriverBuilding],
             ["Wait a minute and look again.", "If it stays so, read `dmesg` and reboot the node: a module that \
                 hangs cannot be unloaded."];
-        DriverRootLeft: Critical, "the root file system of an earlier driver container is still mounted at /run/nvidia/driver: \
-            a new driver cannot be installed",
+        DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
             after [],
             [
                 "Unmount it on the node, as root, while no driver container runs: `umount -R /run/nvidia/driver`, with `-l` if it is busy.",

@@ -569,8 +569,8 @@ log_rules! {
         => SriovLockedDown;
     }
     SriovConfigFailed: "the SR-IOV operator cannot configure a NIC: <why>" {
-        SriovDaemon "-" "configSriovPFDevice(): fail to set NumVfs for device<key..>\"<bdf>\", \"error\": \"<why..>\"}" polled;
-        SriovDaemon "-" "configSriovInterfaces(): fail to configure sriov interface. resetting interface.<key..>\"<bdf>\", \"error\": \"<why..>\"}" polled;
+        SriovDaemon "-" "configSriovPFDevice(): fail to set NumVfs for device {\"device\": \"<bdf>\", \"error\": \"<why..>\"}" polled;
+        SriovDaemon "-" "configSriovInterfaces(): fail to configure sriov interface. resetting interface. {\"address\": \"<bdf>\", \"error\": \"<why..>\"}" polled;
         => SriovConfigFailed while NoVirtualFunction;
     }
     ImexSessionTaken: "the IMEX daemon gets no session: another one has it" {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What kubelet offers of the node's devices: its directory of sockets, its checkpoint, and the driver's own GPUs.
+//! The node's devices as kubelet offers them: its directory of sockets, its checkpoint, and the driver's own GPUs.
 
 use super::checkpoint::{DIRECTORY, DeviceLists};
-use crate::symptoms::offer::Offer;
+use crate::symptoms::offer::KubeletOffer;
 use peermem_gate::files::read::{names, unreadable, whole};
 use peermem_gate::files::root::resolve;
 use peermem_gate::node::Places;
@@ -16,11 +16,11 @@ const DRA: &str = "var/lib/kubelet/plugins/gpu.nvidia.com";
 const INFORMATION: u64 = 4096;
 const UUID: &str = "GPU UUID:";
 
-pub(super) fn read(places: &Places) -> Offer {
+pub(super) fn read(places: &Places) -> KubeletOffer {
     let directory = places.root.join(DIRECTORY);
     let gpus = places.proc.join("driver/nvidia/gpus");
     let addresses = names(&gpus).ok().flatten().unwrap_or_default();
-    Offer {
+    KubeletOffer {
         names: below_root(&places.root, &directory),
         directory,
         devices: DeviceLists::read(&places.root).into_offered(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a look has read of the node and what it has not: "nothing found" is worth no more than that.
+//! The sources that a look has read and those that it has not: "nothing found" is worth no more than that.
 
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::{LogFile, Logs};

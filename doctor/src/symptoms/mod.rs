@@ -40,8 +40,8 @@ pub struct Symptoms {
     pub chain: chain::Chain,
     /// The container runtimes.
     pub runtimes: runtime::Runtimes,
-    /// What kubelet offers of the node's devices.
-    pub offer: offer::Offer,
+    /// The devices that kubelet offers to pods.
+    pub offer: offer::KubeletOffer,
     /// RDMA beyond the modules.
     pub rdma: rdma::Rdma,
     /// The host itself.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What kubelet offers of the node's devices to pods. Plain data.
+//! The node's devices as kubelet offers them to pods. Plain data.
 
 use peermem_gate::observation::Seen;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ const WHOLE: &str = "GPU-";
 
 /// kubelet's devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct KubeletOffer {
     /// Where the device plugins have their sockets.
     pub directory: PathBuf,
     /// The names there; `None` where there is no such directory.
@@ -19,19 +19,19 @@ pub struct Offer {
     pub devices: BTreeMap<String, Vec<String>>,
     /// A DRA driver of GPUs has its directory: then no device plugin is needed.
     pub has_dra: bool,
-    /// The GPUs that the loaded driver has, by PCI address, and their UUIDs: with question marks while the driver has not
-    /// initialised one, `None` where it does not say.
+    /// The GPUs that the loaded driver has, by PCI address, and their UUIDs: with question marks while the driver has
+    /// not initialised one, `None` where it does not say.
     pub gpus: BTreeMap<String, Option<String>>,
 }
 
-impl Offer {
+impl KubeletOffer {
     /// kubelet's own socket: it runs, or ran, and takes registrations of device plugins.
     #[must_use]
     pub fn has_kubelet(&self) -> bool {
         self.has_name(|name| name == "kubelet.sock")
     }
 
-    /// A socket of a device plugin for GPUs, whoever wrote it.
+    /// A socket of a device plugin for GPUs, NVIDIA's or another.
     #[must_use]
     pub fn has_gpu_plugin(&self) -> bool {
         self.has_name(|name| {
@@ -62,9 +62,9 @@ fn whole(id: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn offering(resource: &str, ids: &[&str]) -> Offer {
+    fn offering(resource: &str, ids: &[&str]) -> KubeletOffer {
         let ids = ids.iter().map(ToString::to_string).collect();
-        Offer {
+        KubeletOffer {
             directory: PathBuf::new(),
             names: Ok(None),
             devices: BTreeMap::from([(resource.to_owned(), ids)]),

@@ -17,7 +17,8 @@ const DIRECTORY: &str = "var/log";
 /// there counts.
 const FILES: [&str; 3] = ["kern.log", "messages", SYSLOG];
 const SYSLOG: &str = "syslog";
-/// Services that write a log of their own: Fabric Manager (on Talos an extension), Talos' controllers, kubelet and containerd of RKE2 and k3s.
+/// Services that write a log of their own: Fabric Manager (on Talos an extension), Talos' controllers, kubelet and
+/// containerd of RKE2 and k3s.
 const OWN: [(&str, LogSource); 8] = [
     ("var/log/fabricmanager.log", LogSource::FabricManager),
     ("run/nvidia/driver/var/log/fabricmanager.log", LogSource::FabricManager),
