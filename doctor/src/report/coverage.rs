@@ -15,6 +15,9 @@ pub struct Coverage {
     looked_at: Vec<String>,
     /// Not there, not readable, or left out.
     not_looked_at: Vec<Unseen>,
+    /// Logs that do not count. A report lists them by itself.
+    #[serde(skip)]
+    strangers: Vec<Unseen>,
 }
 
 /// A source that was not read.
@@ -75,12 +78,11 @@ impl Coverage {
             }
         }
         let strangers: BTreeSet<_> = logs.strangers.iter().map(|stranger| &*stranger.namespace).collect();
-        for namespace in strangers {
-            self.not(
-                format!("the logs in namespace {namespace}"),
-                format!("--operator-namespace {namespace} counts them"),
-            );
-        }
+        let unseen = |namespace: &str| Unseen {
+            what: format!("the logs in namespace {namespace}"),
+            why: format!("--operator-namespace {namespace} counts them"),
+        };
+        self.strangers = strangers.into_iter().map(unseen).collect();
         let left_out = logs.left_out.pods + logs.left_out.files;
         if left_out > 0 {
             self.not(format!("{left_out} more logs"), "there are too many");
@@ -90,9 +92,9 @@ impl Coverage {
     /// One entry for what was read, and one for what was not.
     pub(super) fn text(&self, page: &mut Page) {
         page.entry(&Lead::new(0, "looked at: "), self.looked_at.join(", "));
-        if !self.not_looked_at.is_empty() {
-            let entries: Vec<_> =
-                self.not_looked_at.chunk_by(|one, next| one.why == next.why).map(same_why).collect();
+        let unseen = [self.not_looked_at.as_slice(), &self.strangers].concat();
+        let entries: Vec<_> = unseen.chunk_by(|one, next| one.why == next.why).map(same_why).collect();
+        if !entries.is_empty() {
             page.entry(&Lead::new(0, "not read:  "), entries.join(", "));
         }
     }
