@@ -5,6 +5,7 @@ use super::Case;
 use crate::chain::TOOLKIT_READY;
 use crate::finding::{Finding, Id};
 use peermem_gate::survey::process::Role;
+use std::collections::BTreeSet;
 
 const NVIDIA: &str = "nvidia";
 const PLUGIN_READY: &str = "plugin-ready";
@@ -15,7 +16,29 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     if !case.is_listed_live(NVIDIA) || case.is_for_machines() || case.symptoms.offer.has_dra {
         return Vec::new();
     }
-    none(case).or_else(|| fewer(case)).into_iter().collect()
+    several(case).into_iter().chain(none(case).or_else(|| fewer(case))).collect()
+}
+
+/// kubelet knows a resource by one plugin: who registers last replaces the others. A new pod may stand beside the one
+/// before for a moment.
+fn several(case: &Case<'_>) -> Option<Finding> {
+    const MOMENT: i64 = 120;
+    let clock = &case.symptoms.survey.clock;
+    let is_settled = |started: i64| clock.age(started).is_some_and(|age| age > MOMENT);
+    let plugins = case.symptoms.survey.processes.of(Role::DevicePlugin);
+    let plugins: Vec<_> = plugins.filter(|plugin| plugin.started.is_some_and(is_settled)).collect();
+    let pods: BTreeSet<_> = plugins.iter().map(|plugin| plugin.pod.as_deref()).collect();
+    let findings = plugins.iter().map(|plugin| {
+        let known = plugin.pod.as_ref().and_then(|uid| case.symptoms.survey.pods.of(uid)?.name.as_ref());
+        let whose = match (known, &plugin.pod) {
+            (Some((namespace, name)), _) => format!("in pod {namespace}/{name}"),
+            (None, Some(uid)) => format!("in pod {uid}"),
+            (None, None) => "on the host".to_owned(),
+        };
+        let seen = format!("a device plugin for GPUs, {whose}");
+        Finding::new(Id::SeveralDevicePlugins, plugin.directory.display(), seen)
+    });
+    findings.reduce(Finding::and).filter(|_| pods.len() > 1)
 }
 
 /// kubelet runs, a device plugin was here or is, and none has its socket.
@@ -30,10 +53,14 @@ fn none(case: &Case<'_>) -> Option<Finding> {
     let is_old = |started| case.symptoms.survey.clock.age(started).is_some_and(|age| age > START);
     let was_here = case.symptoms.chain.stamp(PLUGIN_READY).written().is_some() && is_settled
         || plugin.is_some_and(|plugin| plugin.started.is_some_and(is_old));
+    let directory = offer.directory.display();
+    if offer.offers_none_of_nvidia() && offer.has_gpu_plugin() {
+        let seen = "kubelet's list has a resource of NVIDIA's, and no device of it";
+        return Some(Finding::new(Id::GpusNotOffered, directory, seen));
+    }
     if !offer.has_kubelet() || offer.has_gpu_plugin() || !was_here {
         return None;
     }
-    let directory = offer.directory.display();
     let finding =
         Finding::new(Id::GpusNotOffered, directory, "kubelet's socket is there, and no GPU plugin's");
     Some(match plugin {

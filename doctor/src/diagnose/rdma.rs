@@ -3,6 +3,7 @@
 //! them.
 
 use super::{Case, DEVICES, unreadable};
+use crate::finding::fact::KERNEL_LACKS_IB;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::log::LogMatch;
@@ -13,6 +14,7 @@ use peermem_gate::survey::process::Role;
 
 /// Modules that make the device files of programs, and the name that each makes below /dev/infiniband.
 pub(super) const FOR_PROGRAMS: [(&str, &str); 2] = [("rdma_ucm", "rdma_cm"), ("ib_umad", "umad")];
+const IB: &str = "mlx5_ib";
 /// In seconds. Until then a node's links come up.
 const BOOT: i64 = 15 * 60;
 /// Below this much locked memory no RDMA program gets far.
@@ -60,7 +62,11 @@ fn device(case: &Case<'_>) -> Option<Finding> {
         let seen = format!("no device of {}", nic.address);
         Finding::new(Id::RdmaDeviceMissing, &class, seen)
     });
-    findings.reduce(Finding::and).filter(|_| all)
+    let finding = findings.reduce(Finding::and).filter(|_| all)?;
+    let lacks = case.symptoms.host.lacks(IB);
+    let seen = format!("this kernel has no {IB}: its package is not installed");
+    let finding = finding.with(KERNEL_LACKS_IB, lacks);
+    Some(if lacks { finding.seen("modules.dep", seen) } else { finding })
 }
 
 /// One that is active is enough: others may be for storage, or not be plugged in.

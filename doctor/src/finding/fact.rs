@@ -27,6 +27,8 @@ pub const CRI_O: Fact = Fact::new("If kubelet uses CRI-O");
 pub const TOOLKIT_LACKS: Fact = Fact::new("If the toolkit's container does not have these values yet");
 /// The toolkit's container has all variables that it needs for the runtime that kubelet uses.
 pub const TOOLKIT_HAS: Fact = Fact::new("If the toolkit's container has these values already");
+/// The running kernel's modules.dep lists no `mlx5_ib`.
+pub const KERNEL_LACKS_IB: Fact = Fact::new("If this kernel has no mlx5_ib");
 /// kubelet uses containerd, in whichever distribution.
 pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 /// `nvidia_drm` is loaded.

@@ -3,9 +3,9 @@
 
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
-    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, OPENSHIFT, PEERMEM_UNLOADED,
-    PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS, TOOLKIT_HELD,
-    TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, KERNEL_LACKS_IB, OPENSHIFT,
+    PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS,
+    TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -649,7 +649,9 @@ findings! {
         RdmaDeviceMissing: Warning, "a Mellanox NIC has a driver but no RDMA device",
             after [NicFirmwareFailed, UmadNotLoaded, MofedBuilding, MixedStack, ModuleInTree, ModuleNotLoaded, MarkerAbsent, MarkerSuspect, StaleMarker],
             [
-                "Load mlx5_ib if it is missing: `modprobe mlx5_ib`; read `dmesg | grep -i mlx5`.",
+                @KERNEL_LACKS_IB "Install this kernel's extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
+                "Load mlx5_ib if it is missing: `modprobe mlx5_ib`, and name it in `/etc/modules-load.d/mlx5_ib.conf` for the next boot; \
+                    read `dmesg | grep -i mlx5`.",
                 "Enable RoCE on the device if it is off: `devlink dev param show pci/ADDRESS name enable_roce`.",
                 "Reset the device, or reboot the node, if mlx5_ib could not take it.",
             ];
@@ -1372,6 +1374,13 @@ findings! {
                     `systemctl restart containerd`.",
                 "Delete the device plugin's pod afterwards: it looks for the driver only at its start.",
             ];
+        SeveralDevicePlugins: Warning, "more than one device plugin for GPUs runs: kubelet takes the last one's word, and drops the others'",
+            after [],
+            [
+                "Keep one of them: leave out the nodes on which another one runs by a `nodeSelector` or affinity of the DaemonSet, or \
+                    switch the operating system's own one off.",
+                "Restart the one that stays afterwards, so it registers again.",
+            ];
         MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU",
             after [],
             [
@@ -1384,14 +1393,14 @@ findings! {
                 "Read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
                 "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
             ];
-        GpusNotOffered: Warning, "no device plugin has registered GPUs with kubelet: the node offers none",
+        GpusNotOffered: Warning, "kubelet offers no GPU of this node: no device plugin has registered a healthy one",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, GpuNeedsOpenModules, GpuInforomCorrupted, DriverVersionMismatch, DriverNotValidated,
                 CudaNotInitialised, GpuFabricManagerMissing, FabricManagerUnfit, InotifyExhausted, MigManagerFailed, MigMisconfigured,
                 ContainerdWithoutCri, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, RuntimeConfigBroken,
                 KubeletFails, DropInVersionTooHigh, DropInNotImported, CriTableIgnored, RuntimeTemplateIncomplete, RuntimeTypeMissing,
                 ToolkitTooOld, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing, NvidiaProgramMissing, DefaultRuntimeUndefined,
                 RuntimeNameMismatch, CdiSpecMissing, RuntimeConfigNotInForce, ToolkitNotReady, DevicePluginWithoutDriver,
-                MpsDaemonMissing, DevicePluginFailed, ContainerRestarts],
+                SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, ContainerRestarts],
             [
                 "See whether its pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector \
                     spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",

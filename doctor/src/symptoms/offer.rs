@@ -35,8 +35,9 @@ impl KubeletOffer {
     #[must_use]
     pub fn has_gpu_plugin(&self) -> bool {
         self.has_name(|name| {
-            let name = name.to_ascii_lowercase();
-            name.ends_with(".sock") && (name.contains("nvidia") || name.contains("gpu"))
+            let is_gpus =
+                |stem: &str| ["nvidia", "gpu"].iter().any(|word| stem.to_ascii_lowercase().contains(word));
+            name.strip_suffix(".sock").is_some_and(is_gpus)
         })
     }
 
@@ -44,11 +45,22 @@ impl KubeletOffer {
         self.names.iter().flatten().flatten().any(|name| is_it(name))
     }
 
+    /// A resource of NVIDIA's is registered, and no healthy device of any.
+    #[must_use]
+    pub fn offers_none_of_nvidia(&self) -> bool {
+        let mut of_nvidia = self.of_nvidia().peekable();
+        of_nvidia.peek().is_some() && of_nvidia.all(<[String]>::is_empty)
+    }
+
+    fn of_nvidia(&self) -> impl Iterator<Item = &[String]> {
+        let of_nvidia = self.devices.iter().filter(|(resource, _)| resource.starts_with("nvidia.com/"));
+        of_nvidia.map(|(_, ids)| ids.as_slice())
+    }
+
     /// The UUIDs of the whole GPUs that kubelet offers; `None` where it offers parts of some, or none at all.
     #[must_use]
     pub fn whole_gpus(&self) -> Option<BTreeSet<&str>> {
-        let of_nvidia = self.devices.iter().filter(|(resource, _)| resource.starts_with("nvidia.com/"));
-        let ids: Vec<_> = of_nvidia.flat_map(|(_, ids)| ids).map(String::as_str).collect();
+        let ids: Vec<_> = self.of_nvidia().flatten().map(String::as_str).collect();
         let whole: Option<BTreeSet<_>> = ids.iter().map(|id| whole(id)).collect();
         whole.filter(|whole| !whole.is_empty())
     }
