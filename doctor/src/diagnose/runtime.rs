@@ -223,12 +223,18 @@ impl RuntimeCase<'_> {
         collected(Id::NvidiaProgramMissing, findings)
     }
 
-    /// A `RuntimeClass`'s handler is a DNS label, so in lower case; the toolkit's default is `nvidia`.
+    /// A `RuntimeClass`'s handler is a DNS label, so in lower case; the toolkit's default is `nvidia`. Where NVIDIA's
+    /// runtime is everybody's default, no name is asked for.
     fn name(&self) -> Option<Finding> {
-        let asked = self.variable(&["NVIDIA_RUNTIME_NAME", "CONTAINERD_RUNTIME_CLASS"]).unwrap_or("nvidia");
+        let by_toolkit = self.variable(&["NVIDIA_RUNTIME_NAME", "CONTAINERD_RUNTIME_CLASS"]);
+        let asked = by_toolkit.unwrap_or("nvidia");
         let handlers = self.used.handlers();
         let nvidias: Vec<_> = handlers.values().filter(|(_, handler)| handler.is_nvidias()).collect();
-        if nvidias.is_empty() || nvidias.iter().any(|(_, handler)| handler.name == asked) {
+        let default =
+            self.used.settings().filter_map(|(_, settings)| settings.default_runtime.as_deref()).last();
+        let is_default = |name: &str| by_toolkit.is_none() && default == Some(name);
+        let fits = |name: &str| name == asked || is_default(name);
+        if nvidias.is_empty() || nvidias.iter().any(|(_, handler)| fits(&handler.name)) {
             return None;
         }
         let findings = nvidias.iter().map(|(file, handler)| {
