@@ -499,6 +499,7 @@ findings! {
             [
                 MOFED_LOG,
                 @MOFED_POD_UNNAMED FIND_MOFED,
+                "If every start ends at the same line, use a newer MOFED release: `spec.ofedDriver.version` of the NicClusterPolicy.",
                 "If there is no such pod, see why its DaemonSet places none here: node labels, taints, and the \
                     DaemonSet of this kernel.",
             ];
@@ -762,6 +763,8 @@ findings! {
                 @STATE_FILE FAST_PATH,
                 @DRIVER_POD "Delete this node's driver pod: the new one unloads the old nvidia: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER "Unload nvidia and load it again once nothing uses a GPU, or drain and reboot the node.",
+                @HOST_DRIVER "If a reboot does not help, two packages bring two drivers: install modules and libraries of one version, \
+                    or use a node image that does.",
             ];
     }
 
@@ -811,7 +814,8 @@ findings! {
             of_reason;
         TwoPeerClients: Warning, "a peer-memory client other than nvidia_peermem is registered",
             after [LegacyClientLoaded],
-            ["Unload it (`rmmod nv_peer_mem`), then load nvidia_peermem again: `rmmod nvidia_peermem`, `peermem-gate load`."];
+            ["Unload nv_peer_mem if it is loaded: `rmmod nv_peer_mem`.",
+                "Load nvidia_peermem again, and unload it before that if it is loaded: `rmmod nvidia_peermem`, `peermem-gate load`."];
         BuiltBeforeMofed: Critical, "the driver was built before MOFED was ready: its nvidia-peermem is a stub",
             after [StubModule, SymbolVersionMismatch],
             [

@@ -18,7 +18,7 @@ struct Traces {
 
 /// Every law that `doctor` breaks on this node, a line each.
 pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
-    let traces = Traces::of(node);
+    let (traces, host) = (Traces::of(node), TreeHost::of(node));
     let mut broken = Vec::new();
     for finding in &answer.findings {
         let id = text(finding, "id");
@@ -32,6 +32,12 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
                 (steps[..at].contains(step), "stands there twice"),
                 (is_unfilled(step), "has a word that nobody filled in"),
                 (traces.lacks_pod_of(step), "deletes a pod that is not there"),
+                (host.misfits(step), "is for another host"),
+                (host.is_told_already(step), "asks for what is set already"),
+                (
+                    host.frees_what_is_not_there(step),
+                    "unloads a module that is not loaded, or that a disk needs",
+                ),
             ];
             broken.extend(
                 why.iter().filter(|(is_so, _)| *is_so).map(|(_, why)| format!("{id}: {why}: {step}")),
@@ -46,6 +52,71 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
         broken.push(format!("exit code {}, and nothing found", answer.code));
     }
     broken
+}
+
+/// The host of a tree, by its own files.
+struct TreeHost {
+    os_release: String,
+    modules: Vec<String>,
+    nvidia: String,
+    /// The variables of every process.
+    variables: Vec<String>,
+}
+
+impl TreeHost {
+    fn of(node: &Node) -> Self {
+        let text = |path: &str| fs::read_to_string(node.path(path)).unwrap_or_default();
+        let entries = fs::read_dir(node.path("proc")).into_iter().flatten().flatten();
+        let environs = entries.filter_map(|entry| fs::read_to_string(entry.path().join("environ")).ok());
+        let lines = text("proc/modules");
+        Self {
+            os_release: text("etc/os-release"),
+            modules: lines.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect(),
+            nvidia: text("proc/driver/nvidia/version"),
+            variables: environs
+                .flat_map(|all| all.split('\0').map(str::to_owned).collect::<Vec<_>>())
+                .collect(),
+        }
+    }
+
+    /// A command that this host does not have, in a step without a condition.
+    fn misfits(&self, step: &str) -> bool {
+        let is = |id: &str| self.os_release.lines().any(|line| line.replace('"', "") == format!("ID={id}"));
+        let is_open = self.nvidia.contains(" Open Kernel ");
+        let rows = [
+            ("systemctl ", is("talos")),
+            ("talosctl ", !is("talos")),
+            ("`oc ", !is("rhcos") && !self.os_release.contains("OPENSHIFT_VERSION")),
+            ("`driver.kernelModuleType: open`", is_open),
+        ];
+        !is_conditional(step) && rows.iter().any(|(words, is_wrong)| *is_wrong && step.contains(words))
+    }
+
+    /// `{name: NAME, value: VALUE}`, all of which some container has.
+    fn is_told_already(&self, step: &str) -> bool {
+        let entries = step.split("{name: ").skip(1).filter_map(|rest| rest.split('}').next());
+        let entries: Vec<_> = entries.filter_map(|entry| entry.split_once(", value: ")).collect();
+        let has = |(name, value): &(&str, &str)| self.variables.contains(&format!("{name}={value}"));
+        !is_conditional(step) && !entries.is_empty() && entries.iter().all(has)
+    }
+
+    /// Names in upper case are for a person to fill in.
+    fn frees_what_is_not_there(&self, step: &str) -> bool {
+        let commands = step.split("`rmmod ").skip(1).filter_map(|rest| rest.split('`').next());
+        let mut names = commands.flat_map(|names| names.split(' ')).filter(|name| {
+            !name.starts_with('-')
+                && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_0123456789".contains(&byte))
+        });
+        let is_wrong = |name: &str| {
+            name.starts_with("nvme") && name != "nvme_rdma" || !self.modules.iter().any(|one| one == name)
+        };
+        !is_conditional(step) && names.any(is_wrong)
+    }
+}
+
+/// A person decides whether it fits.
+fn is_conditional(step: &str) -> bool {
+    ["If ", "Or ", "On "].iter().any(|word| step.starts_with(word)) || step.contains(" if ")
 }
 
 /// Words in braces are those of the table of findings.
