@@ -27,6 +27,11 @@ const ANY: &[&str] = &[];
 pub const HINTS: &[Hint] = &[
     (&["fleet"], ANY, "merges reports and does not look at a node"),
     (&["timeline"], ANY, "draws what happened: it does not judge, wait or change anything"),
+    (&["paths"], WAITING, "looks once and does not wait"),
+    (&["paths"], LOADING, "does not load or unload modules"),
+    (&["paths"], &["verbose"], "shows all that it knows"),
+    (&["paths"], &["since", "every"], "looks once, at the node as it is now"),
+    (&["paths"], &["node", "nodes"], "looks at the node that it runs on"),
     (&["doctor"], WAITING, "looks once and does not wait"),
     (&["doctor"], LOADING, "does not load or unload modules"),
     (&["doctor"], &["since"], "looks at the node as it is now"),
@@ -54,6 +59,8 @@ pub enum Verb {
     Fleet(FleetArgs),
     /// Draw what happened on a node, from its logs and files
     Timeline(TimelineArgs),
+    /// Tell whether DMA-BUF or nvidia-peermem is possible here, and why
+    Paths(PathsArgs),
 }
 
 /// Reads the command line and its mirrors, of which the command line wins.
@@ -112,6 +119,21 @@ pub struct DoctorArgs {
     pub node: NodeArgs,
     #[command(flatten)]
     pub operators: OperatorArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MORE, after_long_help = help::long("paths"))]
+pub struct PathsArgs {
+    /// How to report
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Prefix for every path that is read
+    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
+    pub root: Option<PathBuf>,
+    #[command(flatten)]
+    pub node: NodeArgs,
     #[command(flatten)]
     pub log: LogArgs,
 }

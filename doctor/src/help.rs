@@ -49,6 +49,22 @@ pub const GUIDES: &[Guide] = &[
         variables: &[MIRRORS, NEIGHBOURS, REPORTED],
     },
     Guide {
+        verb: "paths",
+        exits: &[
+            ("0", "answered: a way is possible, or none is"),
+            ("2", "cannot tell: something needed cannot be read or is not known; or bad usage"),
+            BUG,
+        ],
+        examples: &[
+            ("peermem-gate paths", "on the node, as root"),
+            (
+                "peermem-gate paths --root /host --format json",
+                "in a pod with the host at /host, for a script",
+            ),
+        ],
+        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+    },
+    Guide {
         verb: "fleet",
         exits: &[
             ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),

@@ -22,6 +22,7 @@ pub mod fleet;
 pub mod help;
 pub mod log;
 pub mod operators;
+pub mod paths;
 pub mod probe;
 pub mod record;
 pub mod report;

@@ -4,7 +4,7 @@
 //!
 //! - `NAME`: the text report (of `doctor`: the whole one) equals `report` beside it; `BLESS=1` writes the reports;
 //! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
-//! - `NAME::expected`: `doctor` says what the description expects, and keeps the laws of fixture/law.rs;
+//! - `NAME::expected`: `doctor` says what the description expects, and keeps the laws of fixture/law.rs; `paths` says it;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
 //! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does
@@ -16,6 +16,7 @@ mod fixture;
 
 use expected::law;
 use expected::not_yet::NOT_YET;
+use expected::way;
 use expected::{Answer, Expectation};
 use fixture::{Node, Variant, scenarios};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -87,6 +88,11 @@ fn unmet(scenario: &Path) -> Vec<String> {
     unmet.chain(law::broken(&node, &answer)).collect()
 }
 
+/// The same of `paths`.
+fn unmet_ways(scenario: &Path) -> Vec<String> {
+    way::unmet(&Node::described(&description(scenario), Variant::Faulty))
+}
+
 fn alarms(scenario: &Path) -> Vec<String> {
     let answer = Answer::of(&Node::described(&description(scenario), Variant::Healthy));
     Expectation::Quiet.unmet(&answer).into_iter().collect()
@@ -111,12 +117,14 @@ fn tests(scenario: &Path) -> Vec<Trial> {
         let (name, scenario) = (format!("{name}::{suffix}"), scenario.to_owned());
         Trial::test(name.clone(), move || held_against_the_list(&name, &wrong(&scenario)))
     };
-    let is_doctors = has("expect") || text.lines().any(|line| line == "verb doctor");
+    let is_paths = text.lines().any(|line| line == "verb paths");
+    let is_doctors = !is_paths && (has("expect") || text.lines().any(|line| line == "verb doctor"));
     let own = scenario.to_owned();
     let mut tests = vec![Trial::test(name.clone(), move || judged(&own))];
     let own = scenario.to_owned();
     tests.extend(is_doctors.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
     tests.extend(is_doctors.then(|| trial("expected", unmet)));
+    tests.extend(is_paths.then(|| trial("expected", unmet_ways)));
     tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
     tests
 }

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// Its verbs.
-pub const VERBS: [&str; 3] = ["doctor", "timeline", "fleet"];
+pub const VERBS: [&str; 4] = ["doctor", "timeline", "fleet", "paths"];
 
 const NAME: &str = "peermem-doctor";
 

@@ -9,12 +9,14 @@ pub mod journal;
 pub mod logs;
 mod offer;
 mod operators;
+mod paths;
 mod pci;
 mod rdma;
 pub mod runtime;
 mod symptoms;
 
 pub use history::{gathered, of_node};
+pub use paths::paths;
 pub use pci::has_no_gpu;
 pub use symptoms::read as symptoms;
 

@@ -37,7 +37,8 @@ pub(super) fn functions(sys: &Path, wanted: u16) -> Seen<Vec<PciFunction>> {
     Ok(functions)
 }
 
-fn function(directory: &Path) -> PciFunction {
+/// One function of the bus.
+pub(super) fn function(directory: &Path) -> PciFunction {
     let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
     let attribute = |file: &str| small(&directory.join(file)).ok().flatten();
     let class = attribute("class").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());

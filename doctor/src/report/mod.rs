@@ -3,5 +3,6 @@
 
 pub mod coverage;
 pub mod doctor;
+pub mod paths;
 pub mod runtime;
 mod screen;

@@ -5,6 +5,7 @@ pub mod chain;
 pub mod host;
 pub mod logs;
 pub mod offer;
+pub mod paths;
 pub mod rdma;
 pub mod runtime;
 

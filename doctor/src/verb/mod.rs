@@ -3,6 +3,7 @@
 
 mod doctor;
 mod fleet;
+mod paths;
 mod rhythm;
 mod timeline;
 
@@ -18,6 +19,7 @@ pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
     match verb {
         Verb::Doctor(args) => doctor::run(args, start),
         Verb::Fleet(args) => fleet::run(args),
+        Verb::Paths(args) => paths::run(args, start),
         Verb::Timeline(args) => timeline::run(args, start),
     }
 }

@@ -14,6 +14,7 @@
 
 pub(crate) mod law;
 pub(crate) mod not_yet;
+pub(crate) mod way;
 
 use crate::fixture::Node;
 use peermem_doctor::finding::Id;

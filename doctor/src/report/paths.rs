@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The answer of `paths`.
+
+use crate::paths::{Choice, DeviceWays, NodeWays, Way};
+use crate::text::page;
+use peermem_gate::condition::Status;
+use peermem_gate::report::Report;
+use peermem_gate::report::style::{Style, Tone};
+use peermem_gate::text::{Lead, Page};
+use serde::Serialize;
+use std::time::SystemTime;
+
+/// The schema of the JSON form.
+const SCHEMA: &str = "peermem-gate-paths/v1";
+/// The last line.
+const LIMIT: &str = "This says nothing about speed, or about which way a program takes: its own log shows that (NCCL_DEBUG=INFO).";
+
+/// The ways of a node. Its JSON form is stable.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaysReport<'a> {
+    schema: &'static str,
+    version: &'static str,
+    node: &'a str,
+    kernel: &'a str,
+    arch: &'a str,
+    time: String,
+    #[serde(flatten)]
+    ways: &'a NodeWays,
+}
+
+impl<'a> WaysReport<'a> {
+    /// Of the node that `report` is of.
+    #[must_use]
+    pub fn new(report: &Report<'a>, ways: &'a NodeWays, time: SystemTime) -> Self {
+        let Report { node, kernel, arch, .. } = *report;
+        let time = humantime::format_rfc3339_seconds(time).to_string();
+        Self { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), node, kernel, arch, time, ways }
+    }
+
+    /// One object on one line.
+    ///
+    /// # Errors
+    /// None for these types; the signature is serde's.
+    pub fn json(&self) -> serde_json::Result<String> {
+        peermem_gate::text::json(self)
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self, style: Style) -> String {
+        let ways = self.ways;
+        let mut page = page(style.columns);
+        let tone = match ways.way {
+            Choice::Both | Choice::DmaBuf | Choice::NvidiaPeermem => Tone::Good,
+            Choice::None => Tone::Bad,
+            Choice::Unknown => Tone::Unknown,
+        };
+        page.painted(format_args!("GPUDirect RDMA: {}", ways.way), style.tone(tone));
+        page.line(format_args!("{}, kernel {} ({})", self.node, self.kernel, self.arch));
+        page.blank();
+        for (name, way) in [("DMA-BUF", &ways.dma_buf), ("nvidia-peermem", &ways.nvidia_peermem)] {
+            page.entry(&Lead::new(0, &format!("{name:<15} ")), sentence(way));
+        }
+        devices("GPUs", &ways.gpus, ways, &mut page);
+        devices("RDMA NICs", &ways.nics, ways, &mut page);
+        if !ways.notes.is_empty() {
+            page.blank();
+        }
+        for note in &ways.notes {
+            page.entry(&Lead::new(0, "note  "), format_args!("{}: {}", note.id, note.message));
+        }
+        page.blank();
+        page.line(LIMIT);
+        page.into_text()
+    }
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::True => "possible",
+        Status::False => "impossible now",
+        Status::Unknown => "unknown",
+    }
+}
+
+fn sentence(way: &Way) -> String {
+    format!("{}: {}: {}", word(way.status), way.reason, way.message)
+}
+
+/// Devices that have the same ways share an entry. A reason of the whole node is not explained again.
+fn devices(title: &str, devices: &[DeviceWays], node: &NodeWays, page: &mut Page) {
+    if devices.is_empty() {
+        return;
+    }
+    page.blank();
+    page.line(title);
+    let key = |device: &DeviceWays| {
+        [&device.dma_buf, &device.nvidia_peermem].map(|way| (way.status, way.reason.clone()))
+    };
+    let mut groups: Vec<Vec<&DeviceWays>> = Vec::new();
+    for device in devices {
+        match groups.iter_mut().find(|group| key(group[0]) == key(device)) {
+            Some(group) => group.push(device),
+            None => groups.push(vec![device]),
+        }
+    }
+    for group in groups {
+        let named: Vec<_> = group.iter().map(|device| named(device)).collect();
+        page.entry(&Lead::new(2, ""), named.join(", "));
+        for (name, of_device, of_node) in [
+            ("DMA-BUF", &group[0].dma_buf, &node.dma_buf),
+            ("nvidia-peermem", &group[0].nvidia_peermem, &node.nvidia_peermem),
+        ] {
+            let lead = Lead::new(6, &format!("{name:<15} "));
+            if of_device.status == Status::True || of_device.reason == of_node.reason {
+                page.entry(&lead, format_args!("{}: {}", word(of_device.status), of_device.reason));
+            } else {
+                page.entry(&lead, sentence(of_device));
+            }
+        }
+    }
+}
+
+fn named(device: &DeviceWays) -> String {
+    match &device.name {
+        Some(name) => format!("{} ({name})", device.address),
+        None => device.address.clone(),
+    }
+}
