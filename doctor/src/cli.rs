@@ -154,6 +154,22 @@ pub struct FleetArgs {
         long_help = "Output of `kubectl get nodes,pods -A -o json`.\n\nAdds nodes without a report, and driver pods that are missing or have no gate."
     )]
     pub nodes: Option<PathBuf>,
+    /// A MOFED's Module.symvers: what would it do to the nodes?
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "nodes",
+        long_help = "The Module.symvers of another MOFED.\n\nReports what an upgrade to it would do: which nodes need a rebuild of nvidia-peermem, which a drain, which nothing."
+    )]
+    pub symvers: Option<PathBuf>,
+    /// The kernel that the Module.symvers is for
+    #[arg(
+        long,
+        value_name = "RELEASE",
+        requires = "symvers",
+        long_help = "The kernel that the Module.symvers is for: nodes with another one are unknown"
+    )]
+    pub kernel: Option<String>,
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,

@@ -68,13 +68,20 @@ pub const GUIDES: &[Guide] = &[
         verb: "fleet",
         exits: &[
             ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),
-            ("1", "some node is not ready, or has a critical finding or a warning"),
+            (
+                "1",
+                "some node is not ready, or has a critical finding or a warning; --symvers: needs a rebuild or a drain",
+            ),
             ("2", "cannot tell: no report, or one that cannot be read; or bad usage"),
             BUG,
         ],
         examples: &[
             ("peermem-gate fleet reports.ndjson", "one `doctor --format json` report a line"),
             ("peermem-gate fleet --format json", "from standard input"),
+            (
+                "peermem-gate fleet --symvers Module.symvers reports.ndjson",
+                "which nodes would a MOFED with this Module.symvers need rebuilt or drained?",
+            ),
         ],
         variables: &[MIRRORS],
     },

@@ -23,6 +23,7 @@ pub mod help;
 pub mod log;
 pub mod operators;
 pub mod paths;
+pub mod peer_memory;
 pub mod probe;
 pub mod record;
 pub mod report;

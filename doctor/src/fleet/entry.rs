@@ -3,6 +3,7 @@
 //! other versions add is passed over; what they lack is not made up.
 
 use super::{CauseKey, VERSIONS};
+use crate::peer_memory::PeerMemory;
 use peermem_gate::condition::{Consequence, Reason};
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -50,6 +51,7 @@ pub(super) struct Entry<'a> {
     chain: Vec<Link<'a>>,
     #[serde(borrow, default)]
     drivers: Drivers<'a>,
+    pub(super) peer_memory: Option<PeerMemory>,
 }
 
 #[derive(Debug, Default, Deserialize)]

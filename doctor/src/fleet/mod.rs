@@ -6,10 +6,13 @@ mod cluster;
 mod entry;
 mod rollup;
 mod text;
+mod upgrade;
 
 pub use cluster::Cluster;
 pub use rollup::{Damage, Rollup, RootCause, Wait};
+pub use upgrade::{Forecast, Release};
 
+use crate::peer_memory::PeerMemory;
 use entry::{Entry, shortened};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -36,6 +39,8 @@ struct Newest {
     versions: [u32; VERSIONS.len()],
     /// The file that it has waited for, and for how many seconds.
     wait: Option<(u32, i64)>,
+    /// Its peer memory, where the report has it.
+    peer_memory: Option<u32>,
 }
 
 /// Values that may differ across a fleet, by the report's keys.
@@ -66,6 +71,7 @@ pub struct Fleet {
     nodes: HashMap<String, Newest>,
     words: Table<String>,
     causes: Table<CauseKey>,
+    peer_memories: Table<PeerMemory>,
     lines: usize,
     reports: usize,
     superseded: usize,
@@ -120,7 +126,7 @@ impl Fleet {
 
     /// How long the report is that was taken.
     fn report(&mut self, object: &[u8]) -> Result<usize, String> {
-        let (entry, length) = Entry::read(object)?;
+        let (mut entry, length) = Entry::read(object)?;
         let object = &object[..length];
         let name = entry.node.as_ref();
         self.reports += 1;
@@ -136,7 +142,9 @@ impl Fleet {
             causes.push(CauseKey::others());
         }
         let versions = entry.versions().map(|value| self.words.number(shortened(&value)));
+        let peer_memory = entry.peer_memory.take().map(PeerMemory::bounded);
         let kept = Newest {
+            peer_memory: peer_memory.map(|peer_memory| self.peer_memories.number(peer_memory)),
             time,
             order,
             verdict: self.words.number(shortened(&entry.verdict)),

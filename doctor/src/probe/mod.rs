@@ -11,6 +11,7 @@ mod offer;
 mod operators;
 mod paths;
 mod pci;
+mod peer_memory;
 mod rdma;
 pub mod runtime;
 mod symptoms;
@@ -18,6 +19,7 @@ mod symptoms;
 pub use history::{gathered, of_node};
 pub use paths::paths;
 pub use pci::has_no_gpu;
+pub use peer_memory::rdma_users;
 pub use symptoms::read as symptoms;
 
 use crate::symptoms::logs::Logs;

@@ -6,6 +6,7 @@ use super::coverage::Coverage;
 use super::runtime;
 use crate::chain::{self, Link};
 use crate::finding::{Finding, Severity, urgency};
+use crate::peer_memory::PeerMemory;
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::Stranger;
 use peermem_gate::observation::Evidence;
@@ -33,6 +34,8 @@ pub struct Diagnosis<'a> {
     /// Logs that were not read: no operator's.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     not_counted: &'a [Stranger],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_memory: Option<PeerMemory>,
     #[serde(skip)]
     pub(super) symptoms: &'a Symptoms,
 }
@@ -67,7 +70,13 @@ impl<'a> Diagnosis<'a> {
     ) -> Self {
         let runtimes = runtime::summaries(&symptoms.runtimes);
         let (coverage, not_counted) = (Coverage::of(symptoms), symptoms.logs.strangers.as_slice());
-        Self { report, findings, drivers, chain, runtimes, coverage, not_counted, symptoms }
+        Self { report, findings, drivers, chain, runtimes, coverage, not_counted, peer_memory: None, symptoms }
+    }
+
+    /// The same, with the facts that `fleet --symvers` compares.
+    #[must_use]
+    pub fn with_peer_memory(self, peer_memory: PeerMemory) -> Self {
+        Self { peer_memory: Some(peer_memory), ..self }
     }
 
     /// One object on one line.

@@ -4,7 +4,8 @@
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose, links};
 use crate::finding::{Finding, Id, Severity};
-use crate::probe::{has_no_gpu, survey, symptoms};
+use crate::peer_memory::{PeerMemory, as_if_unfit};
+use crate::probe::{has_no_gpu, rdma_users, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::rhythm::Rhythm;
 use anyhow::Context;
@@ -16,13 +17,14 @@ use peermem_gate::files::unread;
 use peermem_gate::judge::judge;
 use peermem_gate::judge::settings::{completed, settings};
 use peermem_gate::node::{Node, PeermemExpected};
+use peermem_gate::observation::Observation;
 use peermem_gate::probe::{Depth, Probe};
 use peermem_gate::rebuild::is_all_that_is_missing;
 use peermem_gate::report::Report;
 use peermem_gate::report::style::Style;
 use peermem_gate::verb::one_look::Looks;
 use peermem_gate::verb::{Start, Stop, rebuilder, root};
-use peermem_gate::verdict::Outcome;
+use peermem_gate::verdict::{Outcome, Verdict};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Looks at more than `check` does, and prints what is wrong: once, or again and again.
@@ -83,6 +85,10 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     let chain = links(&node.expected, &seen, &symptoms, &verdict);
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
     let diagnosis = Diagnosis::new(report, Drivers::of(&seen), &findings, &chain, &symptoms);
+    let diagnosis = match args.format {
+        Format::Text => diagnosis,
+        Format::Json => diagnosis.with_peer_memory(peer_memory(&node, &seen, &verdict)),
+    };
     let text = match args.format {
         Format::Text if args.verbose => diagnosis.text(style),
         Format::Text => diagnosis.screen(style),
@@ -90,6 +96,17 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     };
     act::answer(&text).context("cannot write to standard output")?;
     Ok(ending(verdict.outcome, &findings))
+}
+
+/// What `fleet --symvers` compares. What it cannot read is no finding: the report says it by its absence.
+fn peer_memory(node: &Node, seen: &Observation, verdict: &Verdict) -> PeerMemory {
+    let (unfit, without) = as_if_unfit(seen, verdict);
+    let rebuild = match rebuilder::possible(&node.places, &unfit, &without) {
+        Ok(_) => "Possible".to_owned(),
+        Err(obstacle) => obstacle.kind.to_string(),
+    };
+    let users = rdma_users(&node.places.proc);
+    PeerMemory { users, rebuild: Some(rebuild), ..PeerMemory::of(seen) }
 }
 
 /// As `check` ends, unless something is wrong.

@@ -2,15 +2,18 @@
 //! `fleet`: the reports of many nodes, rolled up. It looks at no node.
 
 use crate::cli::FleetArgs;
-use crate::fleet::{Cluster, Fleet};
+use crate::fleet::{Cluster, Fleet, Release};
 use crate::operators::Operators;
+use crate::peer_memory::shown;
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use peermem_gate::PEER_MEMORY_SYMBOLS;
 use peermem_gate::act::{self, log};
 use peermem_gate::cli::Format;
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::Misuse;
 use peermem_gate::errno;
+use peermem_gate::probe::headers;
 use peermem_gate::verb::Stop;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -74,6 +77,9 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
         feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
             .with_context(|| format!("cannot read all of {name}"))?;
     }
+    if let Some(symvers) = &args.symvers {
+        return forecast(&fleet, symvers, args);
+    }
     let rollup = match cluster {
         Some(cluster) => fleet.rollup_in(&cluster),
         None => fleet.rollup(),
@@ -84,6 +90,25 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
     };
     act::answer(&text).context("cannot write to standard output")?;
     Ok(rollup.ending())
+}
+
+/// What another MOFED would do. Its Module.symvers is read as `inspect` reads it.
+fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Ending, Stop> {
+    let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
+    let crcs = headers::crcs(symvers).map_err(|why| refused(why.to_string()))?;
+    if let Some(symbol) = PEER_MEMORY_SYMBOLS.into_iter().find(|symbol| !crcs.contains_key(*symbol)) {
+        let why = "give MOFED's, or the one of a kernel that exports it";
+        return Err(refused(format!("{} does not list {symbol}: {why}", symvers.display())).into());
+    }
+    let symvers = symvers.display().to_string();
+    let release = Release { symvers, crcs: shown(&crcs), kernel: args.kernel.clone() };
+    let forecast = fleet.forecast(&release);
+    let text = match args.format {
+        Format::Text => forecast.text(),
+        Format::Json => forecast.json().context("cannot write the forecast")? + "\n",
+    };
+    act::answer(&text).context("cannot write to standard output")?;
+    Ok(forecast.ending())
 }
 
 /// Reads the list of nodes and pods.
