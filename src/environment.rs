@@ -28,7 +28,8 @@ const TOLD_TO_BUILDERS: [&str; 6] = ["ARCH", "HEADERS", "NVIDIA_SYMVERS", "NVIDI
 const WITHOUT_LAST_WORDS: [&str; 2] = ["check", "inspect"];
 
 /// The mirrors of peermem-doctor's own options. A pod may run both programs with one environment.
-const OF_DOCTOR: [&str; 6] = ["EVERY", "NODE", "NODES", "OPERATOR_NAMESPACE", "SINCE", "VERBOSE"];
+const OF_DOCTOR: [&str; 8] =
+    ["BRIEF", "COMMANDS", "EVERY", "NODE", "NODES", "OPERATOR_NAMESPACE", "SINCE", "VERBOSE"];
 
 /// A program's command line, and what is known of the options that it does not have.
 #[derive(Debug)]

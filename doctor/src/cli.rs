@@ -36,6 +36,7 @@ pub const HINTS: &[Hint] = &[
     (&["doctor"], LOADING, "does not load or unload modules"),
     (&["doctor"], &["since"], "looks at the node as it is now"),
     (&["doctor"], &["node", "nodes"], "looks at the node that it runs on"),
+    (&["doctor"], &["commands"], "always shows the commands of its node"),
 ];
 
 /// Diagnoses GPUDirect RDMA on a GPU node: root causes, evidence, fixes
@@ -170,6 +171,9 @@ pub struct FleetArgs {
         long_help = "The kernel that the Module.symvers is for: nodes with another one are unknown"
     )]
     pub kernel: Option<String>,
+    /// Show each node's own commands
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Show each node's own commands, with its pods' names, below those for all nodes")]
+    pub commands: bool,
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Format,

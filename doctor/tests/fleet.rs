@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports of many nodes, rolled up.
 
+#[path = "fleet/equal.rs"]
+mod equal;
+#[path = "../../tests/fixture/mod.rs"]
+mod fixture;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -85,7 +89,7 @@ fn nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once() {
     assert!(text.starts_with("5 nodes: 3 Blocked, 1 Ready, 1 Waiting; 4 of them"), "{text}");
     assert_eq!(text.matches("kubectl delete pod").count(), 2, "one for each cause: {text}");
     assert!(
-        text.contains("critical StubModule: the title of StubModule (3 nodes)\n    on    n2, n3, n4\n"),
+        text.contains("critical StubModule: the title of StubModule (3 nodes)\n    on    n[2-4]\n"),
         "{text}"
     );
 }
@@ -520,6 +524,9 @@ fn main() -> ExitCode {
         the_clusters_nodes_and_pods_tell_what_reports_cannot,
         a_users_pod_is_no_driver_pod,
         a_node_without_a_report_may_be_in_any_state,
-        a_list_that_is_none_is_refused
+        a_list_that_is_none_is_refused,
+        equal::sixty_equal_stubs_are_one_block_and_so_are_six_thousand,
+        equal::the_commands_of_each_node_are_shown_on_request,
+        equal::the_documents_sample_is_an_answer
     ]
 }

@@ -20,6 +20,7 @@ use peermem_gate::keep::status::Stored;
 use peermem_gate::module_file;
 use peermem_gate::probe::parse_line;
 use peermem_gate::rebuild::recipe;
+use peermem_gate::report::style::Style;
 use peermem_gate::text::escaped;
 use peermem_gate::version::Version;
 use peermem_gate::wake;
@@ -115,7 +116,7 @@ pub fn fleet(data: &[u8]) {
         fleet.line("standard input", number + 1, line);
     }
     let rollup = fleet.rollup();
-    assert_plain(&rollup.text());
+    assert_plain(&rollup.text(Style::default()));
     let json = rollup.json().expect("JSON");
     serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
 }
@@ -127,7 +128,7 @@ pub fn cluster(data: &[u8]) {
     let mut fleet = Fleet::default();
     fleet.line("standard input", 1, br#"{"node":"gpu-1","verdict":"Ready","findings":[]}"#);
     let rollup = fleet.rollup_in(&cluster);
-    assert_plain(&rollup.text());
+    assert_plain(&rollup.text(Style::default()));
     rollup.json().expect("JSON");
 }
 
@@ -245,7 +246,7 @@ pub fn module_file(data: &[u8]) {
 pub fn status(data: &[u8]) {
     let Ok(stored) = Stored::read(&String::from_utf8_lossy(data)) else { return };
     let _ = stored.outdated(Some("0fb0e9b4-0000-4000-8000-000000000001"), Duration::from_secs(1000));
-    assert_plain(&stored.text(peermem_gate::report::style::Style::new(None, &Vec::new())));
+    assert_plain(&stored.text(Style::new(None, &Vec::new())));
 }
 
 /// Short texts.

@@ -4,6 +4,7 @@
 //! A finding's id decides its severity, title, remedy and possible causes ([`Id`]); the evidence is
 //! the node's. Where a finding is a condition's reason, it has the reason's name.
 
+mod any_node;
 pub mod fact;
 mod table;
 
@@ -85,6 +86,9 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// Steps that a person can take, in this order. Set by [`ordered`].
     pub remedy: Vec<String>,
+    /// The same steps with placeholders for the words of this node; none where they have no such words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<String>,
     /// Facts beyond the node's, only for the steps of this finding.
     #[serde(skip)]
     pub facts: Facts,
@@ -103,6 +107,7 @@ impl Finding {
             title: id.title(),
             evidence: vec![Evidence::new(source.to_string(), seen)],
             remedy: Vec::new(),
+            steps: Vec::new(),
             facts: Facts::default(),
             follows_from: None,
         }
@@ -184,7 +189,10 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     for finding in &mut all {
         // A cause stands above what follows from it in the table, so there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
-        finding.remedy = facts.clone().and(&finding.facts).choose(finding.id.remedy());
+        let facts = facts.clone().and(&finding.facts);
+        finding.remedy = facts.choose(finding.id.remedy());
+        let steps = any_node::facts(&facts).choose(finding.id.remedy());
+        finding.steps = if steps == finding.remedy { Vec::new() } else { steps };
     }
     stopped_by_the_worst(&mut all);
     for finding in all.iter_mut().filter(|finding| finding.follows_from.is_some()) {

@@ -249,5 +249,6 @@ fn cause(id: &str, severity: &str, title: &str, nodes: Vec<String>, remedy: &[&s
         remedy: remedy.iter().map(|step| (*step).to_owned()).collect(),
         count: nodes.len(),
         nodes,
+        commands: BTreeMap::new(),
     }
 }

@@ -29,6 +29,14 @@ pub(super) fn shortened(word: &str) -> String {
     word[..end].to_owned()
 }
 
+/// A root cause of a node, and its steps there.
+pub(super) type CauseHere = (CauseKey, Vec<String>);
+
+/// As they are.
+fn own(steps: &[Cow<'_, str>]) -> Vec<String> {
+    steps.iter().take(MAX_STEPS).map(|step| shortened(step)).collect()
+}
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Entry<'a> {
     #[serde(borrow, default)]
@@ -72,6 +80,9 @@ struct Found<'a> {
     title: Cow<'a, str>,
     #[serde(borrow, default)]
     remedy: Vec<Cow<'a, str>>,
+    /// The remedy with placeholders for the words of this node, where it has such words.
+    #[serde(borrow, default)]
+    steps: Vec<Cow<'a, str>>,
     #[serde(borrow)]
     follows_from: Option<Cow<'a, str>>,
 }
@@ -149,7 +160,7 @@ impl<'a> Entry<'a> {
     }
 
     /// The root causes, without findings that follow from them. `object` is the report itself.
-    pub(super) fn causes(&self, object: &[u8]) -> Vec<CauseKey> {
+    pub(super) fn causes(&self, object: &[u8]) -> Vec<CauseHere> {
         let Some(findings) = &self.findings else { return self.deciding(object).into_iter().collect() };
         let followed: HashSet<_> =
             findings.iter().filter_map(|other| other.follows_from.as_deref()).collect();
@@ -157,22 +168,27 @@ impl<'a> Entry<'a> {
             found.follows_from.is_none() && (found.severity != "info" || followed.contains(&*found.id))
         };
         let roots = findings.iter().filter(is_cause).take(MAX_CAUSES);
-        let cause = |found: &Found<'_>| CauseKey {
-            severity: shortened(&found.severity),
-            id: shortened(&found.id),
-            title: shortened(&found.title),
-            remedy: self.remedy(found.remedy.iter()),
+        let cause = |found: &Found<'_>| {
+            let remedy =
+                if found.steps.is_empty() { self.without_names(&found.remedy) } else { own(&found.steps) };
+            let key = CauseKey {
+                severity: shortened(&found.severity),
+                id: shortened(&found.id),
+                title: shortened(&found.title),
+                remedy,
+            };
+            (key, own(&found.remedy))
         };
         let mut known = HashSet::new();
-        roots.map(cause).filter(|cause| known.insert(cause.clone())).collect()
+        roots.map(cause).filter(|(cause, _)| known.insert(cause.clone())).collect()
     }
 
-    fn remedy<'b>(&self, steps: impl Iterator<Item = &'b Cow<'b, str>>) -> Vec<String> {
-        steps.take(MAX_STEPS).map(|step| shortened(&self.without_name(step))).collect()
+    fn without_names(&self, steps: &[Cow<'_, str>]) -> Vec<String> {
+        steps.iter().take(MAX_STEPS).map(|step| shortened(&self.without_name(step))).collect()
     }
 
     /// `check` reports conditions only: the one that decides is the cause.
-    fn deciding(&self, object: &[u8]) -> Option<CauseKey> {
+    fn deciding(&self, object: &[u8]) -> Option<CauseHere> {
         if super::rollup::is_ready(&self.verdict) {
             return None;
         }
@@ -191,15 +207,18 @@ impl<'a> Entry<'a> {
         let severity = if is_blocked { "critical" } else { "warning" }.to_owned();
         let Some(condition) = conditions.iter().find(decides) else {
             let title = "no condition says why".to_owned();
-            return Some(CauseKey { severity, id: shortened(&self.verdict), title, remedy: Vec::new() });
+            let id = shortened(&self.verdict);
+            return Some((CauseKey { severity, id, title, remedy: Vec::new() }, Vec::new()));
         };
         let title = known(condition).map_or("a reason of another version of peermem-gate", Reason::summary);
-        Some(CauseKey {
+        let remedy = condition.remedy.as_slice();
+        let key = CauseKey {
             severity,
             id: shortened(&condition.reason),
             title: title.to_owned(),
-            remedy: self.remedy(condition.remedy.iter()),
-        })
+            remedy: self.without_names(remedy),
+        };
+        Some((key, own(remedy)))
     }
 
     /// A command that names the node names any. Words that happen to be the node's name are left

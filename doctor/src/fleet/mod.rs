@@ -4,6 +4,7 @@
 
 mod cluster;
 mod entry;
+mod names;
 mod rollup;
 mod text;
 mod upgrade;
@@ -13,7 +14,8 @@ pub use rollup::{Damage, Rollup, RootCause, Wait};
 pub use upgrade::{Forecast, Release};
 
 use crate::peer_memory::PeerMemory;
-use entry::{Entry, shortened};
+use entry::{CauseHere, Entry, shortened};
+use rollup::NodesOfCause;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::rc::Rc;
@@ -33,8 +35,8 @@ struct Newest {
     verdict: u32,
     /// Some finding is critical or a warning.
     is_wrong: bool,
-    /// Its root causes.
-    causes: Vec<u32>,
+    /// Its root causes, each with the commands of this node, if they are kept.
+    causes: Vec<(u32, Vec<String>)>,
     /// The values of [`VERSIONS`].
     versions: [u32; VERSIONS.len()],
     /// The file that it has waited for, and for how many seconds.
@@ -68,6 +70,7 @@ impl CauseKey {
 /// Lines in, a [`Rollup`] out.
 #[derive(Debug, Default)]
 pub struct Fleet {
+    keeps_commands: bool,
     nodes: HashMap<String, Newest>,
     words: Table<String>,
     causes: Table<CauseKey>,
@@ -82,6 +85,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// The same, which also keeps the commands of each node.
+    #[must_use]
+    pub fn keeping_commands(self, keeps_commands: bool) -> Self {
+        Self { keeps_commands, ..self }
+    }
+
     /// Takes one line, without its newline; `source` and `number` are for naming it when it is damaged.
     pub fn line(&mut self, source: &str, number: usize, line: &[u8]) {
         let line = line.trim_ascii();
@@ -138,8 +147,8 @@ impl Fleet {
         }
         let mut causes = entry.causes(object);
         if self.causes.all.len() >= MAX_CAUSES {
-            causes.retain(|cause| self.causes.numbers.contains_key(cause));
-            causes.push(CauseKey::others());
+            causes.retain(|(cause, _)| self.causes.numbers.contains_key(cause));
+            causes.push((CauseKey::others(), Vec::new()));
         }
         let versions = entry.versions().map(|value| self.words.number(shortened(&value)));
         let peer_memory = entry.peer_memory.take().map(PeerMemory::bounded);
@@ -149,12 +158,18 @@ impl Fleet {
             order,
             verdict: self.words.number(shortened(&entry.verdict)),
             is_wrong: entry.is_wrong(),
-            causes: causes.into_iter().map(|cause| self.causes.number(cause)).collect(),
+            causes: causes.into_iter().map(|cause| self.numbered(cause)).collect(),
             versions,
             wait: entry.wait().map(|(file, seconds)| (self.words.number(shortened(file)), seconds)),
         };
         self.nodes.insert(shortened(name), kept);
         Ok(length)
+    }
+
+    /// A cause by its number, with the steps that are this node's own.
+    fn numbered(&mut self, (cause, mut own): CauseHere) -> (u32, Vec<String>) {
+        own.retain(|step| self.keeps_commands && !cause.remedy.contains(step));
+        (self.causes.number(cause), own)
     }
 
     /// The same, with what the API server also knows.
@@ -171,7 +186,7 @@ impl Fleet {
         nodes.sort_by(|one, other| one.0.cmp(&other.0));
         let word = |number: u32| self.words.all[number as usize].as_str();
         let mut verdicts: BTreeMap<String, usize> = BTreeMap::new();
-        let mut causes: Vec<Vec<String>> = vec![Vec::new(); self.causes.all.len()];
+        let mut causes = vec![NodesOfCause::default(); self.causes.all.len()];
         let mut versions: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
         let mut slowest = Vec::new();
         let mut not_ready = 0;
@@ -179,8 +194,8 @@ impl Fleet {
             let verdict = word(kept.verdict);
             *verdicts.entry(verdict.to_owned()).or_default() += 1;
             not_ready += usize::from(!rollup::is_ready(verdict) || kept.is_wrong);
-            for cause in &kept.causes {
-                causes[*cause as usize].push(name.clone());
+            for (cause, commands) in &kept.causes {
+                causes[*cause as usize].push(name, commands);
             }
             for (key, value) in VERSIONS.iter().zip(kept.versions) {
                 *versions.entry(key).or_default().entry(word(value).to_owned()).or_default() += 1;

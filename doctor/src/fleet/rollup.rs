@@ -42,6 +42,25 @@ pub struct RootCause {
     pub count: usize,
     /// Which, by name.
     pub nodes: Vec<String>,
+    /// The steps with the words of each node, by its name, if they were asked for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<String, Vec<String>>,
+}
+
+/// The nodes of a cause as they are added up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodesOfCause {
+    names: Vec<String>,
+    commands: BTreeMap<String, Vec<String>>,
+}
+
+impl NodesOfCause {
+    pub(super) fn push(&mut self, name: &str, commands: &[String]) {
+        self.names.push(name.to_owned());
+        if !commands.is_empty() {
+            self.commands.insert(name.to_owned(), commands.to_vec());
+        }
+    }
 }
 
 /// A node whose readiness chain has stopped.
@@ -147,14 +166,15 @@ pub(super) fn is_ready(verdict: &str) -> bool {
     matches!(verdict, "Ready" | "NotApplicable")
 }
 
-pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<Vec<String>>) -> Vec<RootCause> {
-    let cause = |(key, nodes): (Rc<CauseKey>, Vec<String>)| RootCause {
+pub(super) fn causes(keys: Vec<Rc<CauseKey>>, nodes: Vec<NodesOfCause>) -> Vec<RootCause> {
+    let cause = |(key, nodes): (Rc<CauseKey>, NodesOfCause)| RootCause {
         id: key.id.clone(),
         severity: key.severity.clone(),
         title: key.title.clone(),
         remedy: key.remedy.clone(),
-        count: nodes.len(),
-        nodes,
+        count: nodes.names.len(),
+        nodes: nodes.names,
+        commands: nodes.commands,
     };
     // A superseded report may have been the only one with its cause.
     let mut causes: Vec<_> = keys.into_iter().zip(nodes).map(cause).filter(|cause| cause.count > 0).collect();

@@ -2,31 +2,34 @@
 //! The roll-up for people: the verdicts first, then what is wrong, most urgent first.
 
 use super::Rollup;
-use super::rollup::RootCause;
+use super::names::folded;
+use super::rollup::{RootCause, Wait};
 use crate::chain::span;
-use peermem_gate::text::escaped;
-use std::fmt::Write;
+use crate::text::page;
+use peermem_gate::report::style::Style;
+use peermem_gate::text::{Lead, Page};
 
-/// Nodes that are named; all of them are in the JSON form.
-const NAMED: usize = 8;
+/// Names and ranges of names that are shown; the JSON form has every name.
+const NAMED: usize = 40;
 
 impl Rollup {
-    /// All of it.
+    /// All of it, as wide as the terminal.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut text = self.headline() + "\n";
+    pub fn text(&self, style: Style) -> String {
+        let mut page = page(style.columns);
+        page.line(self.headline());
         for cause in &self.causes {
-            text += &shown(cause);
+            page.blank();
+            shown(cause, &mut page);
         }
-        self.versions_to(&mut text);
-        self.waits_to(&mut text);
-        self.input_to(&mut text);
-        text
+        self.versions_to(&mut page);
+        self.waits_to(&mut page);
+        self.input_to(&mut page);
+        page.into_text()
     }
 
     fn headline(&self) -> String {
-        let verdicts: Vec<_> =
-            self.verdicts.iter().map(|(verdict, n)| format!("{n} {}", escaped(verdict))).collect();
+        let verdicts: Vec<_> = self.verdicts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect();
         let verdicts = if verdicts.is_empty() { "no report".to_owned() } else { verdicts.join(", ") };
         let state = match self.not_ready {
             0 if self.nodes > 0 => "nothing is wrong".to_owned(),
@@ -40,59 +43,55 @@ impl Rollup {
         format!("{}: {verdicts}; {state}{silent}", nodes(self.nodes))
     }
 
-    fn versions_to(&self, text: &mut String) {
-        for (at, (key, values)) in self.versions.iter().enumerate() {
-            let heading = if at == 0 { "\nversions that differ\n" } else { "" };
+    fn versions_to(&self, page: &mut Page) {
+        heading("versions that differ", !self.versions.is_empty(), page);
+        for (key, values) in &self.versions {
             // Most common first: the others are those to look at.
             let mut values: Vec<_> = values.iter().collect();
             values.sort_by_key(|(value, n)| (usize::MAX - **n, *value));
             let values: Vec<_> =
-                values.iter().map(|(value, n)| format!("{} on {}", escaped(value), nodes(**n))).collect();
-            let _ = writeln!(text, "{heading}    {key}: {}", values.join("; "));
+                values.iter().map(|(value, n)| format!("{value} on {}", nodes(**n))).collect();
+            page.entry(&Lead::new(4, &format!("{key}: ")), values.join("; "));
         }
     }
 
-    fn waits_to(&self, text: &mut String) {
-        for (at, wait) in self.slowest.iter().enumerate() {
-            let heading = if at == 0 { "\nlongest waits\n" } else { "" };
-            let _ = writeln!(
-                text,
-                "{heading}    {} for {}: {}",
-                escaped(&wait.node),
-                span(wait.seconds),
-                escaped(&wait.file)
-            );
+    fn waits_to(&self, page: &mut Page) {
+        heading("longest waits", !self.slowest.is_empty(), page);
+        let words = |wait: &Wait| (span(wait.seconds), wait.file.clone());
+        for equal in self.slowest.chunk_by(|one, next| words(one) == words(next)) {
+            let names: Vec<_> = equal.iter().map(|wait| wait.node.clone()).collect();
+            let (span, file) = words(&equal[0]);
+            page.entry(&Lead::new(4, ""), format_args!("{} for {span}: {file}", folded(&names, NAMED)));
         }
     }
 
-    fn input_to(&self, text: &mut String) {
+    fn input_to(&self, page: &mut Page) {
         let Self { reports, superseded, other_lines, damaged, .. } = self;
         let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let _ = write!(text, "\n{}", plural(*reports, "report"));
+        let mut text = plural(*reports, "report");
         if *superseded > 0 {
-            let _ = write!(text, ", of which {superseded} have a newer one of the same node");
+            text += &format!(", of which {superseded} have a newer one of the same node");
         }
         if *other_lines > 0 {
-            let _ = write!(text, "; {other_lines} lines that are not reports");
+            text += &format!("; {other_lines} lines that are not reports");
         }
-        let _ = writeln!(text, "; {}", plural(*damaged, "damaged line"));
+        page.blank();
+        page.line(format_args!("{text}; {}", plural(*damaged, "damaged line")));
         for damage in &self.damages {
-            let pod = if damage.prefix.is_empty() {
-                String::new()
-            } else {
-                format!(" {}", escaped(&damage.prefix))
-            };
-            let _ = writeln!(
-                text,
-                "    {}:{}{pod}: {}",
-                escaped(&damage.source),
-                damage.line,
-                escaped(&damage.why)
-            );
+            let pod = if damage.prefix.is_empty() { String::new() } else { format!(" {}", damage.prefix) };
+            let place = format_args!("{}:{}{pod}: {}", damage.source, damage.line, damage.why);
+            page.entry(&Lead::new(4, ""), place);
         }
         if *damaged > self.damages.len() {
-            let _ = writeln!(text, "    and {} more", damaged - self.damages.len());
+            page.entry(&Lead::new(4, ""), format_args!("and {} more", damaged - self.damages.len()));
         }
+    }
+}
+
+fn heading(words: &str, is_due: bool, page: &mut Page) {
+    if is_due {
+        page.blank();
+        page.line(words);
     }
 }
 
@@ -100,18 +99,18 @@ fn nodes(n: usize) -> String {
     format!("{n} node{}", if n == 1 { "" } else { "s" })
 }
 
-fn shown(cause: &RootCause) -> String {
+fn shown(cause: &RootCause, page: &mut Page) {
     let RootCause { severity, id, title, count, .. } = cause;
-    let [severity, id, title] = [severity, id, title].map(|text| escaped(text));
-    let mut text = format!("\n{severity:<8} {id}: {title} ({})\n", nodes(*count));
-    let mut names: Vec<_> = cause.nodes.iter().take(NAMED).map(|name| escaped(name).into_owned()).collect();
-    let more = format!("and {} more", count - names.len());
-    if *count > names.len() {
-        names.push(more);
-    }
-    let _ = writeln!(text, "    on    {}", names.join(", "));
+    let lead = Lead { rest: " ".repeat(9), ..Lead::default() };
+    page.entry(&lead, format_args!("{severity:<8} {id}: {title} ({})", nodes(*count)));
+    page.entry(&Lead::new(4, "on    "), folded(&cause.nodes, NAMED));
     for step in &cause.remedy {
-        let _ = writeln!(text, "    do    {}", escaped(step));
+        page.entry(&Lead::new(4, "do    "), step);
     }
-    text
+    for (node, commands) in &cause.commands {
+        page.entry(&Lead::new(4, ""), format_args!("{node}:"));
+        for command in commands {
+            page.entry(&Lead::new(8, ""), command);
+        }
+    }
 }

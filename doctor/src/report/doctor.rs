@@ -70,7 +70,17 @@ impl<'a> Diagnosis<'a> {
     ) -> Self {
         let runtimes = runtime::summaries(&symptoms.runtimes);
         let (coverage, not_counted) = (Coverage::of(symptoms), symptoms.logs.strangers.as_slice());
-        Self { report, findings, drivers, chain, runtimes, coverage, not_counted, peer_memory: None, symptoms }
+        Self {
+            report,
+            findings,
+            drivers,
+            chain,
+            runtimes,
+            coverage,
+            not_counted,
+            peer_memory: None,
+            symptoms,
+        }
     }
 
     /// The same, with the facts that `fleet --symvers` compares.

@@ -14,7 +14,8 @@ use peermem_gate::ending::Ending;
 use peermem_gate::environment::Misuse;
 use peermem_gate::errno;
 use peermem_gate::probe::headers;
-use peermem_gate::verb::Stop;
+use peermem_gate::verb::looking::style;
+use peermem_gate::verb::{Start, Stop};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -68,11 +69,11 @@ impl ReportInput {
 }
 
 /// Reads all sources and prints the roll-up.
-pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
+pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Ending, Stop> {
     log::start(&args.log);
     let operators = Operators::named(&args.operators.namespaces);
     let cluster = args.nodes.as_deref().map(|path| cluster(path, &operators)).transpose()?;
-    let mut fleet = Fleet::default();
+    let mut fleet = Fleet::default().keeping_commands(args.commands);
     for ReportInput { name, reader } in ReportInput::all(&args.files)? {
         feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
             .with_context(|| format!("cannot read all of {name}"))?;
@@ -85,7 +86,7 @@ pub(super) fn run(args: &FleetArgs) -> Result<Ending, Stop> {
         None => fleet.rollup(),
     };
     let text = match args.format {
-        Format::Text => rollup.text(),
+        Format::Text => rollup.text(style(start)),
         Format::Json => rollup.json().context("cannot write the summary")? + "\n",
     };
     act::answer(&text).context("cannot write to standard output")?;

@@ -18,8 +18,8 @@ use peermem_gate::verb::{Start, Stop};
 pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
     match verb {
         Verb::Doctor(args) => doctor::run(args, start),
-        Verb::Fleet(args) => fleet::run(args),
         Verb::Paths(args) => paths::run(args, start),
+        Verb::Fleet(args) => fleet::run(args, start),
         Verb::Timeline(args) => timeline::run(args, start),
     }
 }

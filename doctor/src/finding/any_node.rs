@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps with placeholders for the words that differ from node to node: by these steps `fleet` sees that nodes have
+//! the same trouble.
+
+use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, selected};
+use peermem_gate::remedy::{Facts, NodeName};
+
+/// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
+const WORDS: [(&str, &str); 11] = [
+    ("container", "CONTAINER"),
+    ("holders", ""),
+    ("nvidia-holders", "MODULE"),
+    ("pod", UNKNOWN_POD),
+    ("pod-directory", "/var/lib/kubelet/pods"),
+    ("rdma-holders", ""),
+    ("rdma-modules", "MODULE"),
+    ("storage", "MODULE"),
+    ("third-party", "MODULE"),
+    ("validation-logs", UNKNOWN_POD),
+    ("volume", "DIRECTORY"),
+];
+
+/// The same facts, with placeholders. A pod is found by its label: that command is right on every node.
+pub(super) fn facts(facts: &Facts) -> Facts {
+    let name = NodeName { name: "NODE".to_owned(), is_guess: false };
+    let facts = WORDS.iter().fold(facts.clone().node(&name), |facts, (word, text)| facts.word(word, *text));
+    let pods = SELECTORS.iter();
+    pods.fold(facts, |facts, (pod, logs, label)| facts.word(pod, selected(label)).word(logs, UNKNOWN_POD))
+}
