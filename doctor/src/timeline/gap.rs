@@ -57,6 +57,8 @@ intervals! {
     BuiltBeforeMarker: built_before_marker;
     BuiltAcrossMarker: built_across_marker;
     BuiltAfterMarker: built_after_marker;
+    StartedAfterMarker: started_after_marker;
+    MofedCameLater: mofed_came_later;
     ModprobeBeforeMarker: modprobe_before_marker;
     MofedTook: mofed_took;
     MofedWaitedForPeermem: |story| mofed_refused(story, PINNED, "for nvidia_peermem to go");
@@ -133,6 +135,30 @@ fn built_after_marker(story: &Story) -> Vec<Interval> {
         Some((marker, start, text))
     };
     starts.filter_map(found).collect()
+}
+
+/// Where no build is known: a container that starts after the marker builds after it.
+fn started_after_marker(story: &Story) -> Vec<Interval> {
+    let starts = story.installs.iter().filter(|_| story.builds.is_empty());
+    let found = |start: &i64| {
+        let marker = story.marked(*start)?;
+        let text =
+            format!("the GPU driver's container started {} after MOFED's marker", until(marker, start));
+        Some((marker, *start, text))
+    };
+    starts.filter_map(found).take(1).collect()
+}
+
+/// The marker that nvidia-peermem.ko has not seen.
+fn mofed_came_later(story: &Story) -> Vec<Interval> {
+    let Some(written) = story.sound_files.last() else { return Vec::new() };
+    let marker = story.last_marker().filter(|marker| marker > written && story.marked(*written).is_none());
+    let found = |marker: i64| {
+        let text =
+            format!("MOFED set its marker {} after nvidia-peermem.ko was written", until(written, marker));
+        (*written, marker, text)
+    };
+    marker.map(found).into_iter().collect()
 }
 
 /// The first attempt of those that came before the same marker.

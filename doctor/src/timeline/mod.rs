@@ -72,6 +72,7 @@ impl Timeline {
         let gaps = gap::gaps(&story);
         let verdict = verdict::of(&story, &gaps);
         let mut notes = notes::notes(&history, &merged.jumps, &earlier);
+        notes.extend(notes::early_markers(&story));
         notes.extend(notes::lost_logs(&history, &story));
         let rows = fold::rows(&events);
         Self { node: history.node, events, gaps, verdict, notes, sources, rows }

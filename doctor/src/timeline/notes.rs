@@ -43,6 +43,18 @@ pub(super) fn notes(history: &History, jumps: &[Jump], earlier: &[Event]) -> Vec
     notes
 }
 
+/// Markers that MOFED logged too early to be those that count.
+pub(super) fn early_markers(story: &Story) -> Vec<String> {
+    let note = |(marker, headers): &(i64, i64)| {
+        format!(
+            "MOFED wrote its headers at {}, after it logged its marker ({}): the marker's file counts",
+            moment(*headers),
+            moment(*marker)
+        )
+    };
+    story.early_markers.iter().map(note).collect()
+}
+
 /// Containers whose first logs are gone: what they did then is not known.
 pub(super) fn lost_logs(history: &History, story: &Story) -> Vec<String> {
     let mut first: BTreeMap<(&str, &str), u32> = BTreeMap::new();

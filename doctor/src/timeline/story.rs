@@ -39,6 +39,10 @@ pub struct Story {
     pub restarts: u32,
     /// nvidia-peermem is loaded.
     pub loads: Vec<i64>,
+    /// The GPU driver's container starts to install the driver.
+    pub installs: Vec<i64>,
+    /// An nvidia-peermem.ko that is no stub was written.
+    pub sound_files: Vec<i64>,
     /// k8s-driver-manager began to ask for MOFED.
     pub asked: Vec<i64>,
     /// k8s-driver-manager was done.
@@ -47,6 +51,8 @@ pub struct Story {
     pub refuses: Vec<(i64, LogEvent)>,
     /// The kernel itself names MOFED's modules.
     pub kernel_mofed: Vec<i64>,
+    /// MOFED logged a marker, and wrote its headers later in the same run: both times.
+    pub early_markers: Vec<(i64, i64)>,
     /// The first and the last time that is known.
     pub span: Option<(i64, i64)>,
 }
@@ -89,6 +95,7 @@ impl Story {
             E::MofedModuleInUse if event.text.contains(PEERMEM) => {
                 self.refuses.push((ns, E::MofedPeermemInUse));
             }
+            E::DriverStarted => self.installs.push(ns),
             E::DriverBuildStarted => self.build_starts(ns),
             E::DriverRelinked | E::DriverBuildFinished | E::DriverInstalled => self.build_ends(ns, logged),
             E::DriverManagerAsksForMofed | E::DriverManagerWaitsForMofed | E::RdmaRequested => {
@@ -133,16 +140,28 @@ impl Story {
                     self.marker.push((ns, true));
                 }
             }
+            NodeEvent::SymversWritten => self.headers_written(ns),
             NodeEvent::LookMarkerGone => self.marker.push((ns, false)),
             NodeEvent::LookPeermemLive => self.loads.push(ns),
             NodeEvent::MofedProcess if is_new(&self.starts) => self.starts.push(ns),
             NodeEvent::DriverBuildBegun => self.build_starts(ns),
             NodeEvent::DriverBuilt => self.build_ends(ns, LogEvent::DriverBuildFinished),
             NodeEvent::PeermemWritten | NodeEvent::StubWritten => {
-                self.peermem_written(ns, node_event == NodeEvent::StubWritten);
+                let is_stub = node_event == NodeEvent::StubWritten;
+                self.sound_files.extend((!is_stub).then_some(ns));
+                self.peermem_written(ns, is_stub);
             }
             _ => {}
         }
+    }
+
+    /// MOFED writes its headers before its marker: a marker of the same run that is older is not the one that counts.
+    fn headers_written(&mut self, ns: i64) {
+        let Some(start) = self.starts.iter().copied().filter(|start| *start <= ns).max() else { return };
+        let is_early =
+            |(at, is_set): &(i64, bool)| *is_set && start < *at && *at < ns.saturating_sub(SAME_STEP);
+        self.early_markers.extend(self.marker.iter().filter(|set| is_early(set)).map(|(at, _)| (*at, ns)));
+        self.marker.retain(|set| !is_early(set));
     }
 
     fn build_starts(&mut self, ns: i64) {

@@ -38,6 +38,8 @@ races! {
     StubBuilt: "nvidia-peermem was built before MOFED was ready, without its symbols: it is a stub, which no \
         restart of the container repairs",
         "`wait` as an init container of the driver's pod would have held the build";
+    StubWithoutMofed: "nvidia-peermem is a stub: it was built without MOFED, and no log or file shows a MOFED on this node",
+        "";
     StubPossible: "MOFED became ready while the GPU driver was being built: nvidia-peermem may be a stub",
         "`wait` as an init container of the driver's pod would have held the build";
     LoadedTooEarly: "nvidia-peermem was loaded before MOFED was ready",
@@ -54,11 +56,16 @@ races! {
             or unload the modules";
     MofedNotReady: "MOFED started and has not set its marker",
         "`wait` would still hold the GPU driver back";
-    RefusedUnexplained: "nvidia-peermem was refused, but no log says when it was built or when MOFED was ready",
+    RefusedUnexplained: "nvidia-peermem was refused",
         "";
-    NoRace: "no race: MOFED was ready before the GPU driver was built and nvidia-peermem was loaded",
+    NoRace: "there was no race: MOFED was ready before the GPU driver needed it",
         "";
-    NothingKnown: "no log says when nvidia-peermem was built or loaded, or when MOFED was ready",
+    MofedCameLater: "MOFED became ready after the GPU driver: if it replaced its modules, nvidia-peermem may not fit \
+        them (`peermem-gate doctor` compares them)",
+        "";
+    NoSignOfRace: "there is no sign of a race: nvidia-peermem.ko is not a stub, and no log has a refusal",
+        "";
+    NothingKnown: "whether there was a race is unknown",
         "";
 }
 
@@ -93,7 +100,7 @@ pub(super) fn of(story: &Story, gaps: &[Gap]) -> RaceVerdict {
     });
     let cured_ns = (race == Race::StubBuilt).then(|| cured(story)).flatten();
     let mut verdict = RaceVerdict { race, held_from_ns, opens_ns, cured_ns, text: String::new() };
-    verdict.text = verdict.sentence();
+    verdict.text = verdict.sentence() + &unknown(race, story);
     verdict
 }
 
@@ -113,6 +120,7 @@ fn race(story: &Story, gaps: &[Gap]) -> Race {
         (refuses(STORAGE), Race::StorageHoldsMofed),
         (refuses(THIRD_PARTY), Race::ThirdPartyHoldsMofed),
         (refuses(PINNED), Race::PeermemPinsMofed),
+        (is_stub && !has_mofed(story), Race::StubWithoutMofed),
         (has(GapKind::BuiltBeforeMarker) || is_stub, Race::StubBuilt),
         (has(GapKind::BuiltAcrossMarker) && (is_refused || !is_late_build), Race::StubPossible),
         (has(GapKind::SwappedAfterBuild) && refused_after_swap(story), Race::SwappedAfterBuild),
@@ -123,9 +131,18 @@ fn race(story: &Story, gaps: &[Gap]) -> Race {
         (!story.starts.is_empty() && !is_marked, Race::MofedNotReady),
         (is_refused, Race::RefusedUnexplained),
         (is_marked && (is_late_build || loaded_late(story)), Race::NoRace),
-        (host_first(story), Race::NoRace),
+        (host_first(story) || driver_late(story), Race::NoRace),
+        (is_marked && driver_first(story), Race::MofedCameLater),
+        (!story.sound_files.is_empty(), Race::NoSignOfRace),
     ];
     rows.into_iter().find(|(is_so, _)| *is_so).map_or(Race::NothingKnown, |(_, race)| race)
+}
+
+/// Anything shows a MOFED.
+fn has_mofed(story: &Story) -> bool {
+    let Story { starts, asked, refuses, kernel_mofed, .. } = story;
+    !(starts.is_empty() && asked.is_empty() && refuses.is_empty() && kernel_mofed.is_empty())
+        || story.last_marker().is_some()
 }
 
 fn refused_after_swap(story: &Story) -> bool {
@@ -136,6 +153,46 @@ fn refused_after_swap(story: &Story) -> bool {
 fn loaded_late(story: &Story) -> bool {
     let asked: Vec<_> = story.modprobes.iter().chain(&story.loads).collect();
     !asked.is_empty() && asked.iter().all(|at| story.marked(**at).is_some())
+}
+
+/// The GPU driver's file was written, or its container started, under a marker. A file that is older than the marker
+/// may have been built for an earlier MOFED, whatever started since.
+fn driver_late(story: &Story) -> bool {
+    let is_marked = |at: &i64| story.marked(*at).is_some();
+    match story.sound_files.last() {
+        Some(written) => is_marked(written),
+        None => !story.installs.is_empty() && story.installs.iter().all(is_marked),
+    }
+}
+
+/// MOFED set its marker after the last that is known of the GPU driver.
+fn driver_first(story: &Story) -> bool {
+    let last = story.sound_files.iter().chain(&story.installs).max();
+    last.zip(story.last_marker()).is_some_and(|(last, marker)| *last < marker)
+}
+
+/// The sentence on what nothing shows, where that is why the race is not known.
+fn unknown(race: Race, story: &Story) -> String {
+    let is_built = !story.builds.is_empty() || !story.sound_files.is_empty();
+    let is_loaded = !story.modprobes.is_empty() || !story.loads.is_empty();
+    let is_loaded = is_loaded || race != Race::NothingKnown;
+    let of_peermem = match (is_built, is_loaded) {
+        (false, false) => Some("when nvidia-peermem was built or loaded"),
+        (false, true) => Some("when nvidia-peermem was built"),
+        (true, false) => Some("when nvidia-peermem was loaded"),
+        (true, true) => None,
+    };
+    let of_mofed = story.last_marker().is_none().then_some("when MOFED was ready");
+    let missing: Vec<_> = of_peermem.into_iter().chain(of_mofed).collect();
+    match (race, missing.as_slice()) {
+        (Race::RefusedUnexplained | Race::NothingKnown, []) => {
+            " The known times do not explain more: `peermem-gate doctor` looks at the node itself.".to_owned()
+        }
+        (Race::RefusedUnexplained | Race::NoSignOfRace | Race::NothingKnown, missing @ [_, ..]) => {
+            format!(" No log or file shows {}.", missing.join(", or "))
+        }
+        _ => String::new(),
+    }
 }
 
 /// The host's own MOFED sets no marker; the kernel names its modules.

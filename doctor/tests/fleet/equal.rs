@@ -27,14 +27,13 @@ fn described(scenario: &str, variant: Variant) -> Value {
     report
 }
 
-/// The same reports of so many nodes, with names from this number on.
+/// The same reports of so many nodes, with names and UIDs from this number on.
 fn copies(report: &Value, from: usize, count: usize) -> String {
     let text = report.to_string();
-    let uid = |of: usize| format!("{of:08}-");
-    let pod = text.find("var/lib/kubelet/pods/").map(|at| &text[at + 21..at + 30]).unwrap_or("-");
+    let uid = text.split("var/lib/kubelet/pods/").nth(1).and_then(|behind| behind.get(..8));
     let one = |n: usize| {
         let named = text.replace(NODE, &format!("gpu-{n:04}")).replace(POD, &format!("p{n:04}"));
-        named.replace(pod, if pod == "-" { pod.to_owned() } else { uid(n) }.as_str()) + "\n"
+        uid.map_or(named.clone(), |uid| named.replace(uid, &format!("{n:08}"))) + "\n"
     };
     (from..from + count).map(one).collect()
 }

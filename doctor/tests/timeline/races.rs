@@ -7,7 +7,21 @@ use peermem_doctor::probe::gathered;
 use peermem_doctor::stamp::{SECOND, Stamp};
 use peermem_doctor::timeline::{NodeEvent, Race, Since, Timeline, Trace};
 
-/// What the story of each is, by the log lines of its programs.
+/// A kind of file, and when it was written, in seconds since the start.
+type Files = &'static [(NodeEvent, i64)];
+
+fn with_files(tree: &Tree, files: Files) -> Timeline {
+    let mut history = gathered(&[tree.root().to_owned()], &[]);
+    history.traces.extend(files.iter().map(|(node_event, seconds)| Trace {
+        node_event: *node_event,
+        at: Stamp::wall((START + seconds) * SECOND, 1),
+        it: String::new(),
+        path: "a file".into(),
+    }));
+    Timeline::new(history, Since::Boot)
+}
+
+/// What the story of each is, by the log lines of its programs and by its files.
 #[test]
 fn every_race_has_its_name() {
     let storage = "Storage modules are loaded for current driver, terminating prior driver reload failure due to UNLOAD_STORAGE_MODULES not set to \"true\"";
@@ -54,8 +68,23 @@ fn every_race_has_its_name() {
         (Race::NoRace, vec![mofed(&[(0, start), (50, set)]), driver(100, &[build, done, modprobe])]),
         (Race::NothingKnown, vec![driver(100, &["Mounting NVIDIA driver rootfs..."])]),
     ];
+    use NodeEvent::{MarkerWritten, PeermemWritten, StubWritten};
+    let by_files: Vec<(Race, Files)> = vec![
+        (Race::NoRace, &[(MarkerWritten, 10), (PeermemWritten, 90)]),
+        (Race::MofedCameLater, &[(PeermemWritten, 90), (MarkerWritten, 500)]),
+        (Race::NoSignOfRace, &[(PeermemWritten, 90)]),
+        (Race::StubBuilt, &[(StubWritten, 90), (MarkerWritten, 500)]),
+        (Race::StubWithoutMofed, &[(StubWritten, 90)]),
+        (Race::NothingKnown, &[(MarkerWritten, 90)]),
+    ];
     for race in Race::ALL {
-        assert!(cases.iter().any(|(named, _)| named == race), "{}", race.name());
+        let by_logs = cases.iter().any(|(named, _)| named == race);
+        assert!(by_logs || by_files.iter().any(|(named, _)| named == race), "{}", race.name());
+    }
+    for (race, files) in by_files {
+        let timeline = with_files(&Tree::new(), files);
+        assert_eq!(timeline.verdict.race, race, "{}", timeline.text(100));
+        is_of_its_picture(&timeline);
     }
     for (race, logs) in cases {
         let tree = Tree::new();
@@ -64,10 +93,36 @@ fn every_race_has_its_name() {
         }
         let timeline = drawn(&tree);
         assert_eq!(timeline.verdict.race, race, "{}", timeline.text(100));
-        let last = timeline.text(100);
-        let words = timeline.verdict.text.split(' ').next_back().unwrap();
-        assert!(last.trim_end().ends_with(words), "the verdict comes last: {last}");
+        is_of_its_picture(&timeline);
     }
+}
+
+/// What is called unknown is not drawn.
+fn is_of_its_picture(timeline: &Timeline) {
+    let text = timeline.text(100);
+    let unknown = timeline.verdict.text.split("No log or file shows").nth(1).unwrap_or_default();
+    let is_marked = ["MOFED sets its marker", "MOFED's marker is written"].iter().any(|m| text.contains(m));
+    assert!(!(is_marked && unknown.contains("MOFED was ready")), "{text}");
+    let is_built = text.contains("nvidia-peermem.ko is written") || text.contains("begins to build");
+    assert!(!(is_built && unknown.contains("built")), "{text}");
+}
+
+/// A run of MOFED writes its headers and then its marker: a marker that it logged before is not the one that counts.
+#[test]
+fn the_markers_file_counts_where_its_log_denies_the_headers() {
+    use NodeEvent::{MarkerWritten, PeermemWritten, SymversWritten};
+    let tree = Tree::new();
+    let mofed = [(0, "NVIDIA driver container exec start"), (3, "Setting driver ready state")];
+    tree.write(&MOFED.log("0.log"), mofed.map(|(s, text)| cri(s, &[bracketed(s, text)])).concat());
+    let timeline = with_files(&tree, &[(SymversWritten, 358), (MarkerWritten, 360), (PeermemWritten, 400)]);
+    assert_eq!(timeline.verdict.race, Race::NoRace, "{}", timeline.text(100));
+    assert!(
+        timeline.notes.iter().any(|note| note.contains("the marker's file counts")),
+        "{:?}",
+        timeline.notes
+    );
+    let early = with_files(&tree, &[(SymversWritten, 358), (MarkerWritten, 360), (PeermemWritten, 300)]);
+    assert_eq!(early.verdict.race, Race::MofedCameLater, "{}", early.text(100));
 }
 
 /// Words of a pod in another namespace, whatever its containers' names: in kubelet's place, and in a must-gather's.
@@ -105,14 +160,11 @@ fn a_users_pod_is_no_part_of_what_happened() {
 /// A file that was looked at goes before its time.
 #[test]
 fn a_module_file_speaks_for_itself() {
-    let race = |node_event: NodeEvent| {
+    let race = |files: Files| {
         let tree = Tree::new();
         tree.stub_race();
-        let mut history = gathered(&[tree.root().to_owned()], &[]);
-        let at = Stamp::wall((START + 173) * SECOND, 1);
-        history.traces.push(Trace { node_event, at, it: String::new(), path: "nvidia-peermem.ko".into() });
-        Timeline::new(history, Since::Boot).verdict.race
+        with_files(&tree, files).verdict.race
     };
-    assert_eq!(race(NodeEvent::StubWritten), Race::StubBuilt);
-    assert_eq!(race(NodeEvent::PeermemWritten), Race::LoadedTooEarly);
+    assert_eq!(race(&[(NodeEvent::StubWritten, 173)]), Race::StubBuilt);
+    assert_eq!(race(&[(NodeEvent::PeermemWritten, 173)]), Race::LoadedTooEarly);
 }
