@@ -36,6 +36,7 @@ pub const HINTS: &[Hint] = &[
     (&["doctor"], LOADING, "does not load or unload modules"),
     (&["doctor"], &["since"], "looks at the node as it is now"),
     (&["doctor"], &["node", "nodes"], "looks at the node that it runs on"),
+    (&["doctor"], &["brief"], "fits a screen unless --verbose asks for all"),
     (&["doctor"], &["commands"], "always shows the commands of its node"),
 ];
 
@@ -192,6 +193,9 @@ pub struct TimelineArgs {
     /// How to draw
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: Picture,
+    /// Draw only the decisive events
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Draw only the decisive events: starts, builds, loads, markers, failures and restarts.\n\nJSON always has every event.")]
+    pub brief: bool,
     /// Only what happened since then [default: the last boot]
     #[arg(long, value_name = "TIME|DUR", value_parser = since, long_help = "Only what happened since then: 2025-11-21T11:50:00Z, or 3h before the end\n\n[default: the last boot]")]
     pub since: Option<Since>,

@@ -71,35 +71,61 @@ fn golden(file: &str, drawn: &str) {
 
 #[test]
 fn the_incident_is_redrawn() {
-    let drawn = |format: &str| stdout(&timeline(&["--format", format, "tests/timelines/incident"]));
-    golden("incident.txt", &drawn("text"));
-    golden("incident.svg", &drawn("svg"));
-    let mut json: Value = serde_json::from_str(&drawn("json")).expect("JSON");
+    let drawn = |args: &[&str], columns: &str| {
+        let mut command = Command::new(GATE);
+        command.arg("timeline").args(args).arg("tests/timelines/incident");
+        stdout(&output(command.current_dir(env!("CARGO_MANIFEST_DIR")).env_clear().env("COLUMNS", columns)))
+    };
+    golden("incident.txt", &drawn(&[], "100"));
+    golden("incident.80.txt", &drawn(&[], ""));
+    golden("incident.brief.txt", &drawn(&["--brief"], ""));
+    golden("incident.svg", &drawn(&["--format", "svg"], ""));
+    golden("incident.brief.svg", &drawn(&["--brief", "--format", "svg"], ""));
+    let mut json: Value = serde_json::from_str(&drawn(&["--format", "json"], "")).expect("JSON");
     json["version"] = "".into();
     golden("incident.json", &(serde_json::to_string_pretty(&json).expect("JSON") + "\n"));
-    let incident = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timelines/incident");
-    let narrow = Timeline::new(gathered(&[incident], &[]), Since::Boot).text(80);
-    golden("incident.80.txt", &narrow);
-    for (text, columns) in [(drawn("text"), 100), (narrow, 80)] {
+    for (text, columns) in [(drawn(&[], "100"), 100), (drawn(&[], ""), 80), (drawn(&["--brief"], ""), 80)] {
         assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
         assert_eq!(text.lines().filter(|line| line.contains("× 64")).count(), 1, "{text}");
+        assert!(
+            text.starts_with("nvidia-peermem was built before MOFED was ready"),
+            "the verdict is first: {text}"
+        );
+        assert_eq!(text.matches("nvidia-peermem.ko is a stub").count(), 1, "the stub has its name: {text}");
     }
+    let brief = drawn(&["--brief"], "");
+    let is_event = |line: &&str| line.get(2..3) == Some(":") && line.get(5..6) == Some(":");
+    assert!(brief.lines().filter(is_event).count() <= 12, "{brief}");
 }
 
-/// docs/timeline.md has the gaps and the verdict below the same picture.
+#[test]
+fn the_picture_has_the_verdict_as_its_title_and_names_what_it_shows() {
+    let svg = stdout(&timeline(&["--format", "svg", "tests/timelines/incident"]));
+    let title = svg.find("class=\"h\">nvidia-peermem was built before MOFED was ready").expect("the title");
+    let first = svg.find("the kernel starts").expect("an event");
+    assert!(title < first, "{svg}");
+    assert!(svg.contains("the time axis is not to scale"), "{svg}");
+    assert!(svg.contains("the gate would have waited 6 m 58 s<"), "{svg}");
+    let stub = svg.lines().find(|line| line.contains("nvidia-peermem.ko is a stub")).expect("the stub");
+    let frame = svg.lines().take_while(|line| *line != stub).last().expect("a line before it");
+    assert!(format!("{frame}{stub}").contains("class=\"b x\""), "the stub's box is red: {frame}{stub}");
+    let bottom = svg.rfind("nvidia-driver-ctr restarts").expect("the last event");
+    assert!(svg[bottom..].contains("x=\"948\""), "a gap's words are beside the rows: {svg}");
+}
+
+/// docs/timeline.md shows what is drawn.
 #[test]
 fn the_document_says_what_is_drawn() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/timeline.md");
     let mut document = fs::read_to_string(&path).expect("docs/timeline.md");
-    let drawn = stdout(&timeline(&["tests/timelines/incident"]));
-    let gaps = &drawn[drawn.find("\n- ").expect("gaps") + 1..];
+    let drawn = stdout(&timeline(&["--brief", "tests/timelines/incident"]));
     if std::env::var_os("BLESS").is_some() {
-        let (before, behind) = document.split_once("```text\n").expect("the gaps");
-        let (_, behind) = behind.split_once("```").expect("their end");
-        document = format!("{before}```text\n{gaps}```{behind}");
+        let (before, behind) = document.split_once("```text\n").expect("a sample");
+        let (_, behind) = behind.split_once("```").expect("its end");
+        document = format!("{before}```text\n{drawn}```{behind}");
         fs::write(&path, &document).expect("written");
     }
-    assert!(document.contains(gaps), "docs/timeline.md says something else than:\n{gaps}");
+    assert!(document.contains(&drawn), "docs/timeline.md says something else than:\n{drawn}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! From events to the rows of a picture: restarts that end alike are one row, and so is what the kernel repeats.
 
 use super::event::EventTone;
-use super::{Event, Lane};
+use super::{Event, Gap, GapKind, Lane, NodeEvent, What};
+use crate::log::LogEvent;
 use crate::stamp::SECOND;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,8 @@ pub(super) struct Row {
     pub(super) restarts: Option<Restarts>,
     /// How long nothing happened before it, where that is long.
     pub(super) pause_ns: Option<i64>,
+    /// A build ends here, and nvidia-peermem.ko is a stub.
+    pub(super) is_stub: bool,
 }
 
 /// Restarts of a container that all went the same way.
@@ -54,6 +57,7 @@ pub(super) fn rows(events: &[Event]) -> Vec<Row> {
         until_ns: e.until.map(|until| until.ns),
         restarts: None,
         pause_ns: None,
+        is_stub: false,
     };
     let shown = events.iter().enumerate().filter(|(at, _)| !hidden.contains(at));
     rows.extend(shown.map(single));
@@ -61,6 +65,53 @@ pub(super) fn rows(events: &[Event]) -> Vec<Row> {
     let mut rows = repeated(rows, events);
     pauses(&mut rows, events);
     rows
+}
+
+/// Marks the row in which the stub came to be.
+pub(super) fn name_stub(rows: &mut [Row], events: &[Event], gaps: &[Gap]) {
+    let is_written = |row: &Row| events[row.event].what == What::Seen(NodeEvent::StubWritten);
+    let ends: Vec<_> =
+        gaps.iter().filter(|gap| gap.kind == GapKind::BuiltBeforeMarker).map(|gap| gap.from_ns).collect();
+    let is_built = |row: &Row| {
+        let event = &events[row.event];
+        event.lane == Lane::Gpu && ends.iter().any(|end| event.ns() == Some(*end))
+    };
+    let stub = rows.iter().rposition(is_written).or_else(|| rows.iter().position(is_built));
+    if let Some(row) = stub.and_then(|at| rows.get_mut(at)) {
+        row.is_stub = true;
+    }
+}
+
+/// Only what decides stays: failures, restarts, and the steps by which a race is known.
+pub(super) fn keep_decisive(rows: &mut Vec<Row>, events: &[Event]) {
+    rows.retain(|row| row.is_stub || row.restarts.is_some() || is_decisive(events[row.event].what));
+    pauses(rows, events);
+}
+
+fn is_decisive(what: What) -> bool {
+    use LogEvent as L;
+    use NodeEvent as N;
+    what.tone() != EventTone::Plain
+        || matches!(
+            what,
+            What::ClockSet
+                | What::Logged(
+                    L::MofedStarted
+                        | L::DriverManagerAsksForMofed
+                        | L::DriverManagerDone
+                        | L::DriverStarted
+                        | L::DriverBuildStarted
+                        | L::DriverBuildFinished
+                        | L::PeermemModprobe
+                )
+                | What::Seen(
+                    N::MarkerWritten
+                        | N::MofedProcess
+                        | N::DriverBuildBegun
+                        | N::DriverBuilt
+                        | N::PeermemWritten
+                )
+        )
 }
 
 /// A row for each run of restarts that are like the one before, and the events that it hides.
@@ -91,6 +142,7 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
                 until_ns: times.max(),
                 restarts: Some(Restarts { container: container.to_owned(), like, last, logs: run.len() - 1 }),
                 pause_ns: None,
+                is_stub: false,
             });
             hidden.extend(folded);
         }
@@ -114,7 +166,14 @@ fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
         if let Some(last) =
             kept.last_mut().filter(|last| row.restarts.is_none() && is_same(last, event, events))
         {
-            last.count = last.count.max(row.count);
+            // One step in two sentences, or the same step again.
+            let is_near = last_time(last, &events[last.event]).zip(event.ns());
+            if is_near.is_some_and(|(last, at)| at.saturating_sub(last) < NEAR) {
+                last.count = last.count.max(row.count);
+            } else {
+                last.count += row.count;
+                last.until_ns = event.end_ns().or(last.until_ns);
+            }
             continue;
         }
         if event.lane != Lane::Kernel {
@@ -136,15 +195,21 @@ fn repeated(rows: Vec<Row>, events: &[Event]) -> Vec<Row> {
     kept
 }
 
-/// The same words of the same instance, at once.
+fn last_time(row: &Row, event: &Event) -> Option<i64> {
+    row.until_ns.or_else(|| event.ns())
+}
+
+/// The same words of the same pod, and nothing else between them.
 fn is_same(last: &Row, event: &Event, events: &[Event]) -> bool {
+    let pod =
+        |event: &Event| event.instance.as_ref().map(|instance| (instance.pod.clone(), instance.restart));
     let before = &events[last.event];
-    let is_near = before.ns().zip(event.ns()).is_some_and(|(one, two)| two.saturating_sub(one) < NEAR);
+    let pause = last_time(last, before).zip(event.ns()).map(|(one, two)| two.saturating_sub(one));
     last.restarts.is_none()
         && event.instance.is_some()
-        && before.instance == event.instance
+        && pod(before) == pod(event)
         && before.text == event.text
-        && is_near
+        && pause.is_some_and(|pause| pause < PAUSE)
 }
 
 fn pauses(rows: &mut [Row], events: &[Event]) {

@@ -74,8 +74,18 @@ impl Timeline {
         let mut notes = notes::notes(&history, &merged.jumps, &earlier);
         notes.extend(notes::early_markers(&story));
         notes.extend(notes::lost_logs(&history, &story));
-        let rows = fold::rows(&events);
+        let mut rows = fold::rows(&events);
+        if verdict.race == Race::StubBuilt {
+            fold::name_stub(&mut rows, &events, &gaps);
+        }
         Self { node: history.node, events, gaps, verdict, notes, sources, rows }
+    }
+
+    /// The same, drawn with the decisive events only.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        fold::keep_decisive(&mut self.rows, &self.events);
+        self
     }
 }
 

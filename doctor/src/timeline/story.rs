@@ -41,7 +41,7 @@ pub struct Story {
     pub loads: Vec<i64>,
     /// The GPU driver's container starts to install the driver.
     pub installs: Vec<i64>,
-    /// An nvidia-peermem.ko that is no stub was written.
+    /// An nvidia-peermem.ko with MOFED's symbols was written.
     pub sound_files: Vec<i64>,
     /// k8s-driver-manager began to ask for MOFED.
     pub asked: Vec<i64>,

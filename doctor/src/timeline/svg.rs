@@ -6,13 +6,13 @@ use super::event::EventTone;
 use super::fold::Row;
 use super::text::several_pods;
 use super::words::{day, moment, span, time_of_day};
-use super::{Event, Lane, Timeline};
+use super::{Event, Gap, Lane, Timeline};
 use crate::text::wrapped;
 use peermem_gate::text::escaped;
 use std::collections::BTreeMap;
 
-const WIDTH: i64 = 1080;
-const TOP: i64 = 92;
+const WIDTH: i64 = 1180;
+const LEFT: i64 = 24;
 const LINE: i64 = 16;
 const PADDING: i64 = 7;
 /// Between two rows.
@@ -20,11 +20,14 @@ const SPACE: i64 = 6;
 /// A day's name, or a pause.
 const BREAK: i64 = 24;
 /// A bracket's distance from the one before it.
-const BRACKET: i64 = 22;
-/// More brackets than this are a thicket; all gaps stand below the picture.
-const BRACKETS: usize = 4;
+const BRACKET: i64 = 17;
+/// More brackets than this are a thicket; other gaps are below the picture.
+const BRACKETS: usize = 5;
 /// The width of an average character at 12 px in the widest of the usual fonts.
 const CHARACTER: i64 = 7;
+/// Characters in a line of the verdict, which has larger ones, and in a line below the picture.
+const TITLE: usize = 108;
+const CHARACTERS: usize = 155;
 
 /// A column of the picture.
 struct Column {
@@ -36,11 +39,13 @@ struct Column {
 }
 
 const COLUMNS: [Column; 3] = [
-    Column { lane: Lane::Mofed, title: "MOFED", class: "m", x: 112, width: 300 },
-    Column { lane: Lane::Kernel, title: "kernel", class: "k", x: 424, width: 220 },
-    Column { lane: Lane::Gpu, title: "GPU driver", class: "g", x: 656, width: 320 },
+    Column { lane: Lane::Mofed, title: "MOFED", class: "m", x: 96, width: 256 },
+    Column { lane: Lane::Kernel, title: "kernel", class: "k", x: 362, width: 178 },
+    Column { lane: Lane::Gpu, title: "GPU driver", class: "g", x: 550, width: 276 },
 ];
-const GUTTER: i64 = 990;
+const GUTTER: i64 = 842;
+/// The words of the brackets.
+const LABELS: i64 = 934;
 
 const STYLE: &str = "\
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1c2330}\
@@ -67,6 +72,8 @@ struct Drawing {
     y: i64,
     /// Where a moment is: nanoseconds since 1970, and the row's middle.
     moments: Vec<(i64, i64)>,
+    /// Where the time begins for which a gate would have waited.
+    held: Option<i64>,
     with_milliseconds: bool,
 }
 
@@ -75,67 +82,92 @@ impl Timeline {
     #[must_use]
     pub fn svg(&self) -> String {
         let with_milliseconds = self.with_milliseconds();
-        let mut picture = Drawing { body: String::new(), y: TOP, moments: Vec::new(), with_milliseconds };
+        let mut picture =
+            Drawing { body: String::new(), y: 34, moments: Vec::new(), held: None, with_milliseconds };
+        self.above(&mut picture);
+        let top = picture.y;
         let pods = several_pods(&self.events);
         let mut today = self.span().map(|(from, _)| day(from));
         for row in &self.rows {
             let event = &self.events[row.event];
             if let Some(pause) = row.pause_ns {
-                picture.rule(&format!("{} without an event", span(pause)));
+                picture.rule(&span(pause));
             }
             let date = event.anchor_ns().map(day);
             if date.is_some() && date != today {
                 picture.rule(date.as_deref().unwrap_or_default());
                 today = date;
             }
+            self.waiting(event, &mut picture);
             picture.row(row, event, &pods);
         }
         let bottom = picture.y;
         self.brackets(&mut picture);
         self.below(&mut picture);
-        self.document(&picture, bottom)
+        self.document(&picture, top, bottom)
     }
 
-    fn document(&self, picture: &Drawing, bottom: i64) -> String {
+    fn document(&self, picture: &Drawing, top: i64, bottom: i64) -> String {
         let height = picture.y + 16;
         let lanes = COLUMNS.iter().fold(String::new(), |lanes, column| {
-            let (middle, top) = (column.x + column.width / 2, TOP - 14);
+            let (middle, top) = (column.x + column.width / 2, top - 14);
             let line =
                 format!("<line class=\"l\" x1=\"{middle}\" y1=\"{top}\" x2=\"{middle}\" y2=\"{bottom}\"/>\n");
-            lanes + &line + &text(middle, TOP - 22, "c\" text-anchor=\"middle", column.title)
+            lanes + &line + &text(middle, top - 8, "c\" text-anchor=\"middle", column.title)
         });
-        let (title, verdict) = (self.title(), &self.verdict.text);
         let lanes = self.held(picture) + &lanes;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
              <title>{}</title>\n<desc>{}</desc>\n<style>{STYLE}</style>\n\
-             <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n{}{lanes}{}</svg>\n",
-            xml(&title),
-            xml(verdict),
-            text(24, 34, "h", &title),
+             <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n{lanes}{}</svg>\n",
+            xml(&self.verdict.text),
+            xml(&self.title()),
             picture.body
         )
     }
 
+    /// The verdict, then which node and which time, then room for the lanes' titles.
+    fn above(&self, picture: &mut Drawing) {
+        let (title, rest) = self.verdict.text.split_once(". ").unwrap_or((&self.verdict.text, ""));
+        for part in wrapped(&escaped(title), TITLE) {
+            picture.body += &text(LEFT, picture.y, "h", &part);
+            picture.y += LINE + 6;
+        }
+        picture.lines(LEFT, "", rest, CHARACTERS);
+        let scale = "Each row is an event: the time axis is not to scale.";
+        let title = self.title().replace(", not to scale", ".");
+        picture.lines(LEFT, "t", &format!("{title} {scale}"), CHARACTERS);
+        picture.y += LINE * 2 + SPACE;
+    }
+
+    /// Above the first row in which a gate would have waited: for how long.
+    fn waiting(&self, event: &Event, picture: &mut Drawing) {
+        let Some((from, opens)) = self.verdict.held_from_ns.zip(self.verdict.opens_ns) else { return };
+        if picture.held.is_some() || event.anchor_ns().is_none_or(|at| at < from) {
+            return;
+        }
+        picture.held = Some(picture.y);
+        let words = format!("the gate would have waited {}", span(opens.saturating_sub(from)));
+        picture.body += &text(COLUMNS[2].x + PADDING, picture.y + LINE, "n", &words);
+        picture.y += LINE + SPACE * 2;
+    }
+
     /// The time for which a gate would have held the GPU driver back.
     fn held(&self, picture: &Drawing) -> String {
-        let verdict = &self.verdict;
-        let heights = verdict
-            .held_from_ns
-            .and_then(|from| picture.at(from))
-            .zip(verdict.opens_ns.and_then(|to| picture.at(to)));
+        let heights = picture.held.zip(self.verdict.opens_ns.and_then(|to| picture.at(to)));
         let Some((from, to)) = heights else { return String::new() };
         let Column { x, width, .. } = &COLUMNS[2];
         format!(
-            "<g><title>a gate would have held</title><rect class=\"w\" x=\"{}\" y=\"{from}\" width=\"{}\" height=\"{}\" rx=\"8\"/></g>\n",
+            "<g><title>the gate would have waited</title><rect class=\"w\" x=\"{}\" y=\"{from}\" width=\"{}\" height=\"{}\" rx=\"8\"/></g>\n",
             x - 6,
             width + 12,
             (to - from).max(LINE)
         )
     }
 
-    /// The gaps beside the rows, numbered.
+    /// The gaps beside the rows that they lie between, each with its words.
     fn brackets(&self, picture: &mut Drawing) {
+        let mut labels = Vec::new();
         for (at, gap) in self.gaps.iter().take(BRACKETS).enumerate() {
             let (Some(from), Some(to)) = (picture.at(gap.from_ns), picture.at(gap.to_ns)) else { continue };
             let x = GUTTER + i64::try_from(at).unwrap_or_default() * BRACKET;
@@ -147,32 +179,28 @@ impl Timeline {
                 xml(&gap.text),
                 text(x + 3, middle, "n", &(at + 1).to_string())
             );
+            labels.push((middle, at));
         }
+        labels.sort_unstable();
+        let mut free = 0;
+        for (middle, at) in labels {
+            free = picture.label(middle, free, at + 1, &self.gaps[at]);
+        }
+        picture.y = picture.y.max(free);
     }
 
-    /// Gaps in words, notes and the verdict.
+    /// Gaps without a bracket, and notes.
     fn below(&self, picture: &mut Drawing) {
-        const CHARACTERS: usize = 145;
         picture.y += 18;
-        for (at, gap) in self.gaps.iter().enumerate() {
+        for (at, gap) in self.gaps.iter().enumerate().skip(BRACKETS) {
             let times = gap.times(picture.with_milliseconds);
-            picture.body += &text(24, picture.y, "n", &(at + 1).to_string());
-            picture.lines(44, "", &format!("{} ({times})", gap.text), CHARACTERS);
+            picture.body += &text(LEFT, picture.y, "n", &(at + 1).to_string());
+            picture.lines(LEFT + 20, "", &format!("{} ({times})", gap.text), CHARACTERS);
         }
         for note in &self.notes {
-            picture.lines(24, "t", &format!("note: {note}"), CHARACTERS);
+            picture.lines(LEFT, "t", &format!("note: {note}"), CHARACTERS);
         }
-        picture.lines(24, "t", &format!("read: {}", self.read()), CHARACTERS);
-        picture.y += 6;
-        picture.lines(24, "v", &self.verdict.text, CHARACTERS - 15);
-        if self.verdict.held_from_ns.is_some() {
-            picture.lines(
-                24,
-                "t",
-                "The shaded part of the GPU driver's lane is the time for which that gate would have held.",
-                CHARACTERS,
-            );
-        }
+        picture.lines(LEFT, "t", &format!("read: {}", self.read()), CHARACTERS);
     }
 }
 
@@ -186,9 +214,9 @@ impl Drawing {
         let middle = self.y + height / 2;
         let time = event.ns().map_or(String::new(), |ns| time_of_day(ns, self.with_milliseconds));
         let Column { x, width, class, .. } = column;
-        let class = accent(event).unwrap_or(class);
+        let class = accent(row, event).unwrap_or(class);
         self.body += &format!("<g><title>{}</title>", xml(&hover(row, event)));
-        self.body += &text(24, middle + 4, "t", &time);
+        self.body += &text(LEFT, middle + 4, "t", &time);
         self.body += &format!(
             "<rect class=\"b {class}\" x=\"{x}\" y=\"{}\" width=\"{width}\" height=\"{height}\" rx=\"4\"/>",
             self.y
@@ -205,9 +233,9 @@ impl Drawing {
     /// A line across all lanes with a word on it.
     fn rule(&mut self, words: &str) {
         let y = self.y + BREAK / 2;
-        let right = GUTTER - 14;
-        self.body += &format!("<line class=\"p\" x1=\"112\" y1=\"{y}\" x2=\"{right}\" y2=\"{y}\"/>");
-        self.body += &text(24, y + 4, "t", words.split(" without").next().unwrap_or_default());
+        let (x, right) = (COLUMNS[0].x, GUTTER - 14);
+        self.body += &format!("<line class=\"p\" x1=\"{x}\" y1=\"{y}\" x2=\"{right}\" y2=\"{y}\"/>");
+        self.body += &text(LEFT, y + 4, "t", words);
         self.y += BREAK + SPACE;
     }
 
@@ -219,6 +247,22 @@ impl Drawing {
         }
     }
 
+    /// A gap's words at this height, or below what is free; gives what is free below them.
+    fn label(&mut self, middle: i64, free: i64, number: usize, gap: &Gap) -> i64 {
+        const WIDEST: usize = 30;
+        let words = format!("{} ({})", gap.text, gap.times(self.with_milliseconds));
+        let parts = wrapped(&escaped(&words), WIDEST);
+        let height = i64::try_from(parts.len()).unwrap_or(1) * LINE;
+        let mut y = (middle - height / 2 + LINE / 2).max(free + LINE);
+        self.body += &text(LABELS, y, "n", &number.to_string());
+        for part in parts {
+            self.body += &text(LABELS + 14, y, "", &part);
+            self.body.push('\n');
+            y += LINE;
+        }
+        y - LINE / 2
+    }
+
     /// The height of a moment: its row's, or the last one's before it.
     fn at(&self, ns: i64) -> Option<i64> {
         let before = self.moments.iter().filter(|(at, _)| *at <= ns).max_by_key(|(at, _)| *at);
@@ -227,8 +271,9 @@ impl Drawing {
 }
 
 /// The colour of an event that went wrong, or that others wait for.
-fn accent(event: &Event) -> Option<&'static str> {
+fn accent(row: &Row, event: &Event) -> Option<&'static str> {
     match event.what.tone() {
+        _ if row.is_stub => Some("x"),
         EventTone::Good => Some("r"),
         EventTone::Bad => Some("x"),
         EventTone::Plain => None,

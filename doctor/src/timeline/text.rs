@@ -3,7 +3,7 @@
 
 use super::fold::Row;
 use super::words::{counted, day, span, time_of_day};
-use super::{Event, Lane, Timeline, When};
+use super::{Event, Lane, NodeEvent, Timeline, What, When};
 use crate::stamp::{MILLISECOND, SECOND};
 use crate::text::wrapped;
 use peermem_gate::text::escaped;
@@ -33,7 +33,9 @@ impl Timeline {
         let with_milliseconds = self.with_milliseconds();
         let time = if with_milliseconds { 12 } else { 8 };
         let columns = Columns { time, lane: (all - time - 2 * BETWEEN) / 2, all, with_milliseconds };
-        let mut lines = wrapped(&self.title(), all);
+        let mut lines = wrapped(&escaped(&self.verdict.text), all);
+        lines.push(String::new());
+        lines.extend(wrapped(&self.title(), all));
         if !self.rows.is_empty() {
             lines.push(String::new());
             lines.push(columns.line("time", "MOFED", "GPU driver"));
@@ -50,7 +52,7 @@ impl Timeline {
             Some((from, to)) => {
                 let until =
                     if day(from) == day(to) { time_of_day(to, false) } else { super::words::moment(to) };
-                format!("{node}: {} to {until} UTC", super::words::moment(from))
+                format!("{node}: {} to {until} UTC, not to scale", super::words::moment(from))
             }
             None => format!("{node}: no known event has a time"),
         }
@@ -86,7 +88,7 @@ impl Timeline {
         }
     }
 
-    /// Gaps, notes and the verdict.
+    /// Gaps and notes.
     fn findings(&self, columns: &Columns, lines: &mut Vec<String>) {
         lines.push(String::new());
         for gap in &self.gaps {
@@ -97,7 +99,6 @@ impl Timeline {
             hanging("note: ", &escaped(note), columns.all, lines);
         }
         hanging("read: ", &self.read(), columns.all, lines);
-        lines.extend(wrapped(&escaped(&self.verdict.text), columns.all));
     }
 
     /// How much was read, and how much of it is known: the rest is not guessed.
@@ -106,7 +107,7 @@ impl Timeline {
         let known: u64 = self.sources.iter().map(|log| log.known).sum();
         let damaged: u64 = self.sources.iter().map(|log| log.damaged).sum();
         let mut text = format!(
-            "{} with {}; {} are recognised",
+            "{} with {}; {} are recognized",
             counted(self.sources.len() as u64, "log"),
             counted(lines, "line"),
             known
@@ -140,6 +141,9 @@ impl Row {
                 format!("{} restarts {how}: {}", restarts.container, event.text)
             }
         };
+        if self.is_stub && event.what != What::Seen(NodeEvent::StubWritten) {
+            text += ": nvidia-peermem.ko is a stub";
+        }
         if let Some(pod) = event.instance.as_ref().and_then(|instance| pods.get(&instance.pod)) {
             text += &format!(" [{pod}]");
         }

@@ -3,7 +3,7 @@
 
 use crate::cli::{Picture, TimelineArgs};
 use crate::probe;
-use crate::timeline::{Timeline, only, text};
+use crate::timeline::{Timeline, only};
 use anyhow::Context;
 use peermem_gate::act::supervisor::Terms;
 use peermem_gate::act::{self, log};
@@ -13,22 +13,20 @@ use peermem_gate::environment::Variables;
 use peermem_gate::environment::{Misuse, value_of};
 use peermem_gate::errno;
 use peermem_gate::node::{Places, below};
-use peermem_gate::verb::looking::{SupervisedEnd, log_briefly, signals, supervised};
+use peermem_gate::verb::looking::{SupervisedEnd, log_briefly, signals, style, supervised};
 use peermem_gate::verb::{Start, Stop, root};
 use std::path::Path;
 use std::time::Duration;
 
 /// All logs of a node take seconds; those of a slow disk that holds gigabytes of them, minutes.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// A terminal that does not say how wide it is.
-const USUAL: usize = 80;
 
 /// Gathers, draws, prints.
 pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
     let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, may_outlive: false };
-    let columns = columns();
+    let columns = style(start).columns;
     match supervised(terms, start, |_| draw(args, columns, start))? {
         SupervisedEnd::Ended(ending) => Ok(ending),
         SupervisedEnd::Hung(hung) => {
@@ -51,6 +49,7 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
     };
     let history = only(history, args.node.as_deref()).map_err(|mixed| Misuse::Message(mixed.to_string()))?;
     let timeline = Timeline::new(history, args.since.unwrap_or_default());
+    let timeline = if args.brief { timeline.brief() } else { timeline };
     let answer = match args.format {
         Picture::Text => timeline.text(columns),
         Picture::Svg => timeline.svg(),
@@ -64,15 +63,6 @@ fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, St
 fn refuse_unreadable(file: &Path) -> Result<(), Misuse> {
     let Err(error) = file.metadata() else { return Ok(()) };
     Err(Misuse::Message(format!("cannot read {}: {}", file.display(), errno::words(&error))))
-}
-
-/// A terminal's width; a file may be as wide as any picture is.
-fn columns() -> usize {
-    match act::terminal::columns() {
-        None => text::WIDEST,
-        Some(0) => USUAL,
-        Some(columns) => columns.into(),
-    }
 }
 
 /// Where `timeline` looks: below `root`, at what the neighbours' variables name.

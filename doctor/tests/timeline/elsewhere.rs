@@ -32,7 +32,7 @@ fn a_must_gather_of_several_nodes_wants_one_named() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("choose one with --node: gpu-1, gpu-2"));
     let text = stdout(&timeline(&[directory, "--node", "gpu-2"]));
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.starts_with("gpu-2: 2025-11-21 11:51:06 to 12:01:07 UTC\n"), "{text}");
+    assert!(text.contains("\ngpu-2: 2025-11-21 11:51:06 to 12:01:07 UTC"), "{text}");
     assert!(words.contains("nvidia-driver-ctr restarts again: nvidia_peermem is refused"), "{text}");
     assert!(text.contains("note: the first 63 logs of nvidia-driver-ctr are gone"), "{text}");
     let absent = timeline(&[directory, "--node", "gpu-3"]);
@@ -176,7 +176,7 @@ fn what_is_typed_wrong_is_refused_and_what_is_no_log_is_named() {
         let text = stdout(&timeline(&[path.to_str().unwrap()]));
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(why), "{file}: {text}");
-        assert!(text.ends_with("or when MOFED was ready.\n"), "{text}");
+        assert!(words.contains("or when MOFED was ready. timeline: no known event has a time"), "{text}");
     }
     // A directory holds many such files, and nobody asked about them.
     assert!(!stdout(&timeline(&[tree.root().to_str().unwrap()])).contains("note:"));

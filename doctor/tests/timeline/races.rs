@@ -24,6 +24,7 @@ fn with_files(tree: &Tree, files: Files) -> Timeline {
 /// What the story of each is, by the log lines of its programs and by its files.
 #[test]
 fn every_race_has_its_name() {
+    use NodeEvent::{MarkerWritten, PeermemWritten, StubWritten};
     let storage = "Storage modules are loaded for current driver, terminating prior driver reload failure due to UNLOAD_STORAGE_MODULES not set to \"true\"";
     let pinned = "Module nvidia_peermem is used and will FAIL driver reload, aborting execution.";
     let set = "Setting driver ready state";
@@ -68,7 +69,6 @@ fn every_race_has_its_name() {
         (Race::NoRace, vec![mofed(&[(0, start), (50, set)]), driver(100, &[build, done, modprobe])]),
         (Race::NothingKnown, vec![driver(100, &["Mounting NVIDIA driver rootfs..."])]),
     ];
-    use NodeEvent::{MarkerWritten, PeermemWritten, StubWritten};
     let by_files: Vec<(Race, Files)> = vec![
         (Race::NoRace, &[(MarkerWritten, 10), (PeermemWritten, 90)]),
         (Race::MofedCameLater, &[(PeermemWritten, 90), (MarkerWritten, 500)]),
