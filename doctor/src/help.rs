@@ -45,6 +45,7 @@ pub const GUIDES: &[Guide] = &[
                 "peermem-gate doctor --root /host --format json",
                 "in a pod with the host at /host; the JSON is for bug reports and for `fleet`",
             ),
+            ("peermem-gate doctor must-gather.tar.gz", "each node of a must-gather, away from the cluster"),
         ],
         variables: &[MIRRORS, NEIGHBOURS, REPORTED],
     },

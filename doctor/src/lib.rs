@@ -5,6 +5,7 @@
 //!  peermem_gate: survey, look ─► Observation ─► judge ─► Verdict ──┐
 //!  probe: logs, runtimes, chain ─► Symptoms ───────────────────────┴─► diagnose ─► Findings ─► report, fleet
 //!  probe: logs, gathered logs ─► History ─► timeline
+//!  probe: a bundle's files ─► bundle ─► Symptoms of each node ─► diagnose
 //! ```
 //!
 //! The doctor changes with the world: a new release's log line is a row here. The gate, which sits in every driver
@@ -14,6 +15,7 @@
 #[macro_use]
 mod names;
 
+pub mod bundle;
 pub mod chain;
 pub mod cli;
 pub mod diagnose;

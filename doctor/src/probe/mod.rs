@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads of a node beyond the gate's own look.
 
+pub mod bundle;
 mod chain;
 mod checkpoint;
 mod history;

@@ -30,7 +30,7 @@ pub struct Diagnosis<'a> {
     pub(super) chain: &'a [Link],
     runtimes: Vec<runtime::RuntimeSummary<'a>>,
     #[serde(flatten)]
-    pub(super) coverage: Coverage,
+    pub(super) coverage: Option<Coverage>,
     /// Logs that were not read: no operator's.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     not_counted: &'a [Stranger],
@@ -69,7 +69,7 @@ impl<'a> Diagnosis<'a> {
         symptoms: &'a Symptoms,
     ) -> Self {
         let runtimes = runtime::summaries(&symptoms.runtimes);
-        let (coverage, not_counted) = (Coverage::of(symptoms), symptoms.logs.strangers.as_slice());
+        let (coverage, not_counted) = (Some(Coverage::of(symptoms)), symptoms.logs.strangers.as_slice());
         Self {
             report,
             findings,
@@ -87,6 +87,12 @@ impl<'a> Diagnosis<'a> {
     #[must_use]
     pub fn with_peer_memory(self, peer_memory: PeerMemory) -> Self {
         Self { peer_memory: Some(peer_memory), ..self }
+    }
+
+    /// The same of a node that was not looked at: its report says by itself what it rests on.
+    #[must_use]
+    pub(super) fn without_coverage(self) -> Self {
+        Self { coverage: None, ..self }
     }
 
     /// One object on one line.
@@ -153,8 +159,8 @@ impl<'a> Diagnosis<'a> {
 
     /// Where nothing alarms, what that rests on.
     pub(super) fn coverage_of_quiet(&self, page: &mut Page) {
-        if self.first_cause().is_none() {
-            self.coverage.text(page);
+        if let Some(coverage) = self.coverage.as_ref().filter(|_| self.first_cause().is_none()) {
+            coverage.text(page);
         }
     }
 
@@ -179,7 +185,7 @@ impl<'a> Diagnosis<'a> {
     }
 }
 
-fn tone(style: Style, severity: Severity) -> Option<&'static str> {
+pub(super) fn tone(style: Style, severity: Severity) -> Option<&'static str> {
     style.tone(match severity {
         Severity::Critical => Tone::Bad,
         Severity::Warning => Tone::Doubtful,
@@ -192,7 +198,7 @@ fn follow(more: usize) -> String {
     if more == 1 { "1 more finding follows".to_owned() } else { format!("{more} more findings follow") }
 }
 
-fn root(finding: &Finding, style: Style, page: &mut Page) {
+pub(super) fn root(finding: &Finding, style: Style, page: &mut Page) {
     page.entry(&label(finding, style), title(finding));
     for evidence in &finding.evidence {
         page.entry(&Lead::new(4, "seen  "), line_of(evidence));
@@ -203,7 +209,7 @@ fn root(finding: &Finding, style: Style, page: &mut Page) {
 }
 
 /// The cure of a root cause is the cure of what follows from it, which carries no alarm of its own.
-fn consequence(finding: &Finding, page: &mut Page) {
+pub(super) fn consequence(finding: &Finding, page: &mut Page) {
     let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
     page.entry(&Lead::new(INDENT, ""), format_args!("{}{from}", title(finding)));
     for evidence in &finding.evidence {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reports of a diagnosis, for people and for machines.
 
+pub mod bundle;
 pub mod coverage;
 pub mod doctor;
 pub mod paths;

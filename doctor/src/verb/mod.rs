@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One file a verb.
 
+mod bundle;
 mod doctor;
 mod fleet;
 mod paths;
@@ -17,9 +18,12 @@ use peermem_gate::verb::{Start, Stop};
 /// Why the verb did not begin, or did not come to its end.
 pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
     match verb {
-        Verb::Doctor(args) => doctor::run(args, start),
         Verb::Paths(args) => paths::run(args, start),
         Verb::Fleet(args) => fleet::run(args, start),
+        Verb::Doctor(args) => match &args.bundle {
+            Some(path) => bundle::run(path, args, start),
+            None => doctor::run(args, start),
+        },
         Verb::Timeline(args) => timeline::run(args, start),
     }
 }

@@ -5,7 +5,7 @@
 mod pods;
 mod sniff;
 mod streams;
-mod walk;
+pub(in crate::probe) mod walk;
 
 use super::file::OpenLog;
 use super::{ContainerLog, Limits, LogFile, LogReader, Logs, RuleSet};

@@ -11,6 +11,7 @@ mod journal;
 mod pods;
 mod system;
 
+pub(super) use gathered::walk;
 pub use gathered::{GatheredLogs, gather};
 pub(super) use pods::directories as pod_directories;
 

@@ -10,13 +10,17 @@ const ENTRIES: usize = 500_000;
 
 /// A file, and whether it was named itself.
 #[derive(Debug)]
-pub(super) struct FoundFile {
-    pub(super) path: PathBuf,
-    pub(super) is_named: bool,
+pub(in crate::probe) struct FoundFile {
+    pub(in crate::probe) path: PathBuf,
+    pub(in crate::probe) is_named: bool,
 }
 
 /// Adds what `path` is or holds, in the order of names.
-pub(super) fn walk(path: &Path, found: &mut Vec<FoundFile>, cannot_read: &mut dyn FnMut(&Path, &io::Error)) {
+pub(in crate::probe) fn walk(
+    path: &Path,
+    found: &mut Vec<FoundFile>,
+    cannot_read: &mut dyn FnMut(&Path, &io::Error),
+) {
     // What somebody names may be a link.
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => below(path.to_owned(), found, cannot_read),

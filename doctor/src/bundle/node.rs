@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One node, as a bundle shows it.
+
+use super::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS, Objects};
+use super::scan::{NodeFiles, ScannedNode, scan};
+use super::sources::{Sources, within};
+use super::{Bundle, machine, said, unread};
+use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
+use crate::finding::Finding;
+use crate::log::trouble;
+use crate::operators::Operators;
+use crate::symptoms::Symptoms;
+use crate::symptoms::chain::FileState;
+use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
+use peermem_gate::judge::settings::settings;
+use peermem_gate::observation::{
+    FileId, Kernel, Marker, Nic, Observation, ProcModules, ProcState, SysModule, SysState,
+};
+use peermem_gate::survey::Survey;
+use peermem_gate::survey::clock::NodeClock;
+use peermem_gate::survey::pod::{Pod, Pods};
+use peermem_gate::survey::process::{Process, Processes, Role, VARIABLES};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// The processes of the operators' containers, by the container's name.
+const ROLES: [(&str, Role); 15] = [
+    ("mofed-container", Role::Mofed),
+    ("k8s-driver-manager", Role::DriverManager),
+    ("nvidia-driver-ctr", Role::Driver),
+    ("nvidia-peermem-ctr", Role::Peermem),
+    ("openshift-driver-toolkit-ctr", Role::DriverToolkit),
+    ("driver-validation", Role::Validator),
+    ("toolkit-validation", Role::Validator),
+    ("cuda-validation", Role::Validator),
+    ("plugin-validation", Role::Validator),
+    ("nvidia-operator-validator", Role::Validator),
+    ("nvidia-container-toolkit-ctr", Role::Toolkit),
+    ("nvidia-device-plugin", Role::DevicePlugin),
+    ("rdma-shared-dp", Role::RdmaDevicePlugin),
+    ("peermem-gate", Role::Gate),
+    ("peermem-gate-keep", Role::Gate),
+];
+/// Files of the readiness chain, by the container whose end or probe sets them.
+const CHAIN: [(&str, &str); 5] = [
+    ("nvidia-driver-ctr", DRIVER_CTR_READY),
+    ("driver-validation", DRIVER_READY),
+    ("toolkit-validation", TOOLKIT_READY),
+    ("cuda-validation", "cuda-ready"),
+    ("plugin-validation", "plugin-ready"),
+];
+/// Modules whose second witness a judge asks for.
+const MODULES: [&str; 7] =
+    ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "ib_umad", "nvidia", "nvidia_peermem"];
+/// A container that was started again as often has not come through.
+const OFTEN: u32 = 3;
+/// In seconds. When the node was booted is not known: before all that the bundle tells.
+const LONG_AGO: i64 = 30 * 86_400;
+
+/// A node with all that a bundle shows of it.
+#[derive(Clone, Debug)]
+pub struct BundleNode {
+    /// The node's name.
+    pub name: String,
+    /// The gate's look, most of it unread.
+    pub seen: Observation,
+    /// The doctor's.
+    pub symptoms: Symptoms,
+    /// The parts of a node that the bundle has.
+    pub read: Vec<String>,
+    /// Those that it does not have.
+    pub missing: Vec<&'static str>,
+    sources: Sources,
+}
+
+/// A container of an operator that works on the node.
+pub(super) fn is_operand(name: &str) -> bool {
+    role(name).is_some()
+}
+
+/// The driver's container or MOFED's, which no ordinary user may start.
+pub(super) fn is_driver(name: &str) -> bool {
+    matches!(role(name), Some(Role::Mofed | Role::Driver))
+}
+
+fn role(container: &str) -> Option<Role> {
+    ROLES.iter().find(|(name, _)| *name == container).map(|(_, role)| *role)
+}
+
+/// Reads all that the bundle has of the node.
+pub(super) fn read(
+    bundle: &Bundle,
+    objects: &Objects,
+    operators: &Operators,
+    name: &str,
+    is_alone: bool,
+) -> BundleNode {
+    let files = NodeFiles { bundle, objects, operators, node: name, is_alone };
+    let scanned = scan(&files);
+    let node = objects.nodes.iter().find(|node| node.name == name);
+    let mut reader = NodeReader { files, node, scanned, sources: Sources::default() };
+    let now = reader.now();
+    let (seen, modules) = reader.observation();
+    let symptoms = reader.symptoms(now, &seen);
+    let NodeReader { files, scanned, sources, .. } = reader;
+    let (read, missing) = parts(&files, &scanned, modules.is_some(), &sources);
+    let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
+    BundleNode { name: name.to_owned(), seen, symptoms, read, missing, sources }
+}
+
+struct NodeReader<'a> {
+    files: NodeFiles<'a>,
+    node: Option<&'a GatheredNode>,
+    scanned: ScannedNode,
+    sources: Sources,
+}
+
+impl NodeReader<'_> {
+    /// The newest time that the bundle has of the node.
+    fn now(&self) -> i64 {
+        let states = self.files.pods().flat_map(|pod| &pod.containers).filter_map(|one| match one.state {
+            ContainerState::Running(at) => at,
+            _ => None,
+        });
+        let events = self.files.objects.events.iter().filter_map(|event| event.last);
+        states.chain(events).chain(self.scanned.last).max().unwrap_or(LONG_AGO)
+    }
+
+    fn source(&mut self, path: &str, file: &str) {
+        self.sources.files.insert(path.to_owned(), file.to_owned());
+    }
+
+    /// The gate's look, and the list of modules where there is one.
+    fn observation(&mut self) -> (Observation, Option<ProcModules>) {
+        let node = self.node;
+        let text = |value: fn(&GatheredNode) -> Option<&String>| node.and_then(value).cloned();
+        let arch = text(|node| node.arch.as_ref()).unwrap_or_default();
+        let kernel = Kernel {
+            release: text(|node| node.kernel.as_ref()).unwrap_or_else(|| "unknown".to_owned()),
+            machine: match arch.as_str() {
+                "amd64" => "x86_64".to_owned(),
+                "arm64" => "aarch64".to_owned(),
+                "" => "unknown".to_owned(),
+                _ => arch,
+            },
+            boot_id: text(|node| node.boot_id.as_ref()),
+            hostname: self.files.node.to_owned(),
+        };
+        if let Some(node) = node {
+            self.source("/proc/sys/kernel/osrelease", &node.file);
+        }
+        let mut seen = unread::observation(kernel);
+        self.nic(&mut seen);
+        self.marker(&mut seen);
+        let found = self.files.machine().find_map(|file| Some((file.path.clone(), machine::modules(file)?)));
+        let Some((path, modules)) = found else { return (seen, None) };
+        self.source("/proc/modules", &path);
+        for name in MODULES {
+            seen.modules.sys.insert(name.to_owned(), witness(&modules, name));
+        }
+        seen.modules.proc = Ok(modules.clone());
+        (seen, Some(modules))
+    }
+
+    /// Node Feature Discovery, with the operators' settings, names each vendor on the bus.
+    fn nic(&mut self, seen: &mut Observation) {
+        const OWN: &str = "feature.node.kubernetes.io/pci-10de.present";
+        let Some(node) = self.node else { return };
+        let is_openshift = is_openshift(node);
+        let has_mofed =
+            self.files.pods().any(|pod| pod.containers.iter().any(|one| one.name == "mofed-container"));
+        if node.is_labelled(&NIC_LABELS) {
+            seen.nic = Nic::Found("a label of the node".to_owned());
+        } else if node.is_labelled(&[OWN]) && !is_openshift && !has_mofed {
+            seen.nic = Nic::None;
+            let file = node.file.clone();
+            self.source("/sys/bus/pci/devices", &file);
+        }
+    }
+
+    /// The startup probe of MOFED's container is a look at the marker.
+    fn marker(&mut self, seen: &mut Observation) {
+        let pods = self.files.pods().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)));
+        let mofed =
+            pods.filter(|(_, one)| one.name == "mofed-container" && one.state != ContainerState::Unknown);
+        let Some((pod, container)) = mofed.last() else { return };
+        let is_running = matches!(container.state, ContainerState::Running(_));
+        let id = FileId { device: 0, inode: 0, changed_ns: 0 };
+        seen.marker = if is_running && container.has_started { Marker::Present(id) } else { Marker::Absent };
+        let source = within(&pod.file, &pod.name, &container.name, "status");
+        self.sources.pods.insert(pod.name.clone(), pod.file.clone());
+        self.source(unread::MARKER, &source);
+    }
+
+    fn symptoms(&mut self, now: i64, seen: &Observation) -> Symptoms {
+        let survey = self.survey(now, seen, &|_| true);
+        let settings = settings(&survey, &Vec::new());
+        let is_running = |one: &GatheredContainer| matches!(one.state, ContainerState::Running(_));
+        let survey = self.survey(now, seen, &is_running);
+        let clock = survey.clock.clone();
+        self.kubelets_words(now);
+        self.pods(now);
+        let mut symptoms = unread::symptoms(survey, crate::symptoms::logs::Logs::default(), settings);
+        symptoms.mofed.marker = seen.marker.clone();
+        symptoms.chain.clock = clock.clone();
+        symptoms.runtimes.clock = clock;
+        symptoms.chain.files = self.chain(now);
+        symptoms.host.is_openshift = self.node.map(is_openshift);
+        self.devices(&mut symptoms);
+        symptoms
+    }
+
+    fn devices(&mut self, symptoms: &mut Symptoms) {
+        let lists = |vendor| {
+            let mut files = self.files.machine();
+            files.find_map(|file| Some((file.path.clone(), machine::functions(file, vendor)?)))
+        };
+        if let Some((path, nvidias)) = lists(machine::NVIDIA) {
+            symptoms.nvidias = Ok(nvidias);
+            self.source("/sys/bus/pci/devices", &path);
+        }
+        let version = "/proc/driver/nvidia/version";
+        let mut files = self.files.machine();
+        let line = files.find_map(|file| Some((file.path.clone(), machine::line_of(file, version)?)));
+        drop(files);
+        if let Some((path, line)) = line {
+            symptoms.driver.version_file.1 = Ok(Some(line));
+            self.source(version, &path);
+        }
+    }
+
+    /// Who is here, by the pods' containers of which `is_shown` is true.
+    fn survey(
+        &mut self,
+        now: i64,
+        seen: &Observation,
+        is_shown: &dyn Fn(&GatheredContainer) -> bool,
+    ) -> Survey {
+        let (mut processes, mut pods) = (Vec::new(), Vec::new());
+        let mut names = BTreeMap::new();
+        for pod in self.files.pods() {
+            names.insert(pod.name.clone(), pod.file.clone());
+            let shown = pod.containers.iter().filter(|one| is_shown(one));
+            processes.extend(shown.filter_map(|one| process(pod, one)));
+            pods.push(Pod {
+                uid: pod.uid.clone(),
+                name: Some((pod.namespace.clone(), pod.name.clone())),
+                containers: pod.containers.iter().map(|one| one.name.clone()).collect::<BTreeSet<_>>(),
+                is_operators: true,
+                is_here: true,
+                build: None,
+            });
+        }
+        self.sources.pods.extend(names);
+        let boot = self.boot(now);
+        Survey {
+            clock: NodeClock { boot: Ok(boot), uptime: Ok(now.saturating_sub(boot)) },
+            processes: Processes(Ok(processes)),
+            logged: self.scanned.logs.settings(),
+            pods: Pods { all: pods, is_complete: false, unreadable: Vec::new() },
+            has_peermem: seen
+                .modules
+                .proc
+                .as_ref()
+                .is_ok_and(|modules| modules.named("nvidia_peermem").next().is_some())
+                .then(|| PathBuf::from("/proc/modules")),
+            release: seen.kernel.release.clone(),
+            ..Survey::default()
+        }
+    }
+
+    fn boot(&self, now: i64) -> i64 {
+        let first = self.scanned.logs.files.iter().filter_map(|file| file.first?.on_wall(None));
+        let first = first.map(|at| at.ns / crate::stamp::SECOND).filter(|at| *at > 0).min();
+        now.min(first.unwrap_or(now)).saturating_sub(LONG_AGO)
+    }
+
+    /// A container's state has the words that kubelet logs about it.
+    fn kubelets_words(&mut self, now: i64) {
+        let pods: Vec<_> = self.files.pods().collect();
+        let words = said::of(&pods, &self.files.objects.events, self.files.operators, now);
+        for (file, found) in words {
+            let logs = &mut self.scanned.logs;
+            let index = logs.files.len();
+            logs.files.push(crate::symptoms::logs::LogFile { path: file.into(), ..Default::default() });
+            logs.matches.push(crate::log::LogMatch { file: index, ..found });
+        }
+        self.sources.logs.extend(self.scanned.system.iter().cloned());
+    }
+
+    /// The pods with their containers' troubles.
+    fn pods(&mut self, now: i64) {
+        let listed = self.files.pods().map(|pod| LoggedPod {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            containers: pod.containers.iter().map(|one| self.container(pod, one, now)).collect(),
+        });
+        self.scanned.logs.pods = listed.collect();
+    }
+
+    fn container(&self, pod: &GatheredPod, container: &GatheredContainer, now: i64) -> PodContainer {
+        let is_often = container.restarts.is_some_and(|count| count >= OFTEN);
+        let fails = match &container.state {
+            ContainerState::Waiting(reason, _) => reason == "CrashLoopBackOff" || is_often,
+            ContainerState::Terminated(code) => *code != 0 && is_often,
+            ContainerState::Running(_) => is_often && !container.is_ready,
+            ContainerState::Unknown => false,
+        };
+        let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone())).filter(|_| fails);
+        let said = tail.and_then(|(path, tail)| {
+            let (_, line) = trouble(tail, i64::MAX)?;
+            Some(Trouble { path: path.into(), modified: now, line })
+        });
+        PodContainer { name: container.name.clone(), restart: container.restarts, trouble: said }
+    }
+
+    /// Files of the readiness chain that a container's state proves.
+    fn chain(&self, now: i64) -> BTreeMap<String, (PathBuf, FileState)> {
+        let containers = || self.files.pods().flat_map(|pod| &pod.containers);
+        let proven = CHAIN.iter().filter_map(|(name, file)| {
+            let written = containers().filter(|one| one.name == *name).find_map(|one| match one.state {
+                ContainerState::Running(at) if one.has_started => Some(at.unwrap_or(now)),
+                ContainerState::Terminated(0) => Some(now),
+                _ => None,
+            })?;
+            let present = FileState::Present { written, text: String::new() };
+            Some(((*file).to_owned(), (PathBuf::from("/run/nvidia/validations").join(file), present)))
+        });
+        proven.collect()
+    }
+}
+
+fn is_openshift(node: &GatheredNode) -> bool {
+    node.image.as_deref().is_some_and(|image| image.contains("CoreOS"))
+        || node.labels.keys().any(|label| label.starts_with("node.openshift.io/"))
+}
+
+fn process(pod: &GatheredPod, container: &GatheredContainer) -> Option<Process> {
+    let environment = container.environment.as_ref().map(|all| {
+        let ours = all.iter().filter(|(name, _)| VARIABLES.contains(&name.as_str()));
+        Ok(ours.map(|(name, value)| (name.clone(), value.clone())).collect())
+    });
+    Some(Process {
+        pid: 0,
+        role: role(&container.name)?,
+        name: container.name.clone(),
+        arguments: Vec::new(),
+        started: match container.state {
+            ContainerState::Running(at) => at,
+            _ => None,
+        },
+        pod: Some(pod.uid.clone()),
+        has_literal_cgroup: false,
+        directory: within(&pod.file, &pod.name, &container.name, "status").into(),
+        environment,
+    })
+}
+
+/// /sys/module shows the same module. lsmod shows no taint.
+fn witness(modules: &ProcModules, name: &str) -> SysModule {
+    let unread = |file: &str| Err(unread::at(&format!("/sys/module/{name}/{file}")));
+    let Some(module) = modules.named(name).next() else {
+        return SysModule { state: SysState::NoDirectory, inode: None, taint: Ok(None), version: Ok(None) };
+    };
+    let state = match module.state {
+        ProcState::Live => SysState::Live,
+        ProcState::Loading => SysState::Coming,
+        ProcState::Unloading => SysState::Going,
+    };
+    let has_taints = !module.address.is_empty();
+    let taint = if has_taints { Ok(Some(module.taint.clone())) } else { unread("taint") };
+    SysModule { state, inode: None, taint, version: unread("version") }
+}
+
+/// What the bundle has of the node, and what it does not have.
+fn parts(
+    files: &NodeFiles<'_>,
+    scanned: &ScannedNode,
+    has_modules: bool,
+    sources: &Sources,
+) -> (Vec<String>, Vec<&'static str>) {
+    let logs = scanned.logs.files.iter();
+    let containers: BTreeSet<_> =
+        logs.filter_map(|file| Some(file.container.as_ref()?.container.as_str())).collect();
+    let has = |names: &[&str]| names.iter().any(|name| containers.contains(name));
+    let has_kernel = !scanned.system.is_empty();
+    let has_kubelet = scanned
+        .system
+        .iter()
+        .any(|path| ["kubelet", "journal", "messages", "syslog"].iter().any(|name| path.contains(name)));
+    let has_pods = files.pods().next().is_some();
+    let rows = [
+        (has_pods, "the pods' states"),
+        (has(&["mofed-container"]), "the log of MOFED's container"),
+        (has(&["nvidia-driver-ctr", "k8s-driver-manager"]), "the logs of the driver's containers"),
+        (
+            has(&["nvidia-container-toolkit-ctr", "driver-validation", "toolkit-validation"]),
+            "the logs of the toolkit's and the validator's containers",
+        ),
+        (has_kernel, "the kernel's log"),
+        (has_kubelet, "kubelet's log"),
+        (has_modules, "the list of all loaded modules"),
+        (sources.files.contains_key("/sys/bus/pci/devices"), "the PCI devices with their drivers"),
+        (
+            false,
+            "the node's files: MOFED's marker and headers, nvidia-peermem.ko, the runtimes' configuration",
+        ),
+    ];
+    let missing = rows.iter().filter(|(is_there, _)| !is_there).map(|(_, part)| *part).collect();
+    let mut read: Vec<String> =
+        rows.iter().filter(|(is_there, _)| *is_there).map(|(_, part)| (*part).to_owned()).collect();
+    if !containers.is_empty() {
+        let count = scanned.logs.files.iter().filter(|file| file.container.is_some()).count();
+        read.push(format!("{count} logs of {} containers", containers.len()));
+    }
+    (read, missing)
+}
+
+impl BundleNode {
+    /// The findings that rest on files of the bundle, with the names of these files. A finding of something that was
+    /// not read is none: what is missing is said for the node.
+    #[must_use]
+    pub fn believed(&self, findings: Vec<Finding>) -> Vec<Finding> {
+        let mut believed: Vec<Finding> =
+            findings.into_iter().filter_map(|finding| self.rested(finding)).collect();
+        let ids: BTreeSet<_> = believed.iter().map(|finding| finding.id).collect();
+        for finding in &mut believed {
+            if finding.follows_from.is_some_and(|cause| !ids.contains(&cause)) {
+                finding.follows_from = None;
+                finding.severity = finding.id.severity();
+            }
+        }
+        believed
+    }
+
+    fn rested(&self, mut finding: Finding) -> Option<Finding> {
+        finding.evidence = std::mem::take(&mut finding.evidence)
+            .into_iter()
+            .filter_map(|mut evidence| {
+                evidence.source = self.sources.found(&evidence.source)?;
+                Some(evidence)
+            })
+            .collect();
+        (!finding.evidence.is_empty()).then_some(finding)
+    }
+}

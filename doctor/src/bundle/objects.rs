@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Objects of the API as `kubectl get -o yaml` or `-o json` and must-gathers print them: pods, nodes, events.
+//!
+//! A file is somebody else's, so no shape of it is relied on: what is not where it should be is not known.
+
+use super::BundleFile;
+use crate::stamp::{SECOND, rfc3339};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All that a bundle tells of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) pods: Vec<GatheredPod>,
+    pub(super) nodes: Vec<GatheredNode>,
+    pub(super) events: Vec<GatheredEvent>,
+}
+
+/// A pod, with the state of its containers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GatheredPod {
+    /// The file that tells of it.
+    pub(super) file: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) node: Option<String>,
+    pub(super) containers: Vec<GatheredContainer>,
+    /// The extended resources that it asks for.
+    pub(super) resources: BTreeSet<String>,
+}
+
+/// A container of a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GatheredContainer {
+    pub(super) name: String,
+    pub(super) image: String,
+    pub(super) is_privileged: bool,
+    /// Its variables with a value of their own; `None` where the file does not list them.
+    pub(super) environment: Option<BTreeMap<String, String>>,
+    pub(super) state: ContainerState,
+    pub(super) is_ready: bool,
+    /// Its startup probe has succeeded, or it has none.
+    pub(super) has_started: bool,
+    pub(super) restarts: Option<u32>,
+    /// Why the runtime could not start its last instance.
+    pub(super) not_started: Option<String>,
+}
+
+/// What a container does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum ContainerState {
+    #[default]
+    Unknown,
+    /// With kubelet's reason, and its message.
+    Waiting(String, String),
+    /// Since then, in seconds since 1970.
+    Running(Option<i64>),
+    /// With its exit code.
+    Terminated(i64),
+}
+
+/// A node, as the cluster knows it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GatheredNode {
+    pub(super) file: String,
+    pub(super) name: String,
+    pub(super) kernel: Option<String>,
+    pub(super) arch: Option<String>,
+    pub(super) boot_id: Option<String>,
+    pub(super) image: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// kubelet's word about a pod, as an event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GatheredEvent {
+    pub(super) file: String,
+    pub(super) namespace: String,
+    pub(super) pod: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    /// In seconds since 1970.
+    pub(super) last: Option<i64>,
+}
+
+/// Labels of Node Feature Discovery and of the GPU Operator for NVIDIA's devices and Mellanox's.
+pub(super) const GPU_LABELS: [&str; 4] = [
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "feature.node.kubernetes.io/pci-0302_10de.present",
+    "feature.node.kubernetes.io/pci-0300_10de.present",
+];
+pub(super) const NIC_LABELS: [&str; 4] = [
+    "feature.node.kubernetes.io/pci-15b3.present",
+    "feature.node.kubernetes.io/pci-0200_15b3.present",
+    "feature.node.kubernetes.io/pci-0207_15b3.present",
+    "feature.node.kubernetes.io/pci-02_15b3.present",
+];
+
+/// Nodes of a document's tree: a pod has some hundreds.
+const TREE: usize = 20_000_000;
+/// Pods, nodes and events in all.
+const MOST: usize = 100_000;
+/// Lists within lists.
+const DEPTH: usize = 4;
+
+impl GatheredNode {
+    /// Somebody found a GPU or a Mellanox NIC in it.
+    pub(super) fn has_devices(&self) -> bool {
+        self.is_labelled(&GPU_LABELS) || self.is_labelled(&NIC_LABELS)
+    }
+
+    pub(super) fn is_labelled(&self, labels: &[&str]) -> bool {
+        labels.iter().any(|label| self.labels.get(*label).is_some_and(|value| value == "true"))
+    }
+}
+
+impl Objects {
+    /// Whether the file is one of objects.
+    pub(super) fn read(&mut self, file: &BundleFile) -> bool {
+        if !has_objects(&file.bytes) {
+            return false;
+        }
+        let options = serde_saphyr::options! {
+            budget: serde_saphyr::budget! {
+                max_events: TREE,
+                max_nodes: TREE,
+                max_total_scalar_bytes: file.bytes.len().saturating_mul(2),
+            },
+        };
+        let mut text = file.bytes.as_slice();
+        for object in serde_saphyr::read_with_options::<_, Value>(&mut text, options) {
+            let Ok(object) = object else { break };
+            self.add(&object, &file.path, DEPTH);
+        }
+        true
+    }
+
+    fn add(&mut self, object: &Value, file: &str, depth: usize) {
+        if let Some(items) = object.get("items").and_then(Value::as_array).filter(|_| depth > 0) {
+            let kind = string(object, "/kind").unwrap_or_default();
+            for item in items {
+                self.add_as(item, kind.trim_end_matches("List"), file, depth - 1);
+            }
+            return;
+        }
+        self.add_as(object, "", file, depth);
+    }
+
+    /// Items of a typed list have no kind of their own.
+    fn add_as(&mut self, object: &Value, of_list: &str, file: &str, depth: usize) {
+        if self.pods.len() + self.nodes.len() + self.events.len() >= MOST {
+            return;
+        }
+        match string(object, "/kind").as_deref().unwrap_or(of_list) {
+            "Pod" => self.pod(object, file),
+            "Node" => self.nodes.extend(node(object, file)),
+            "Event" => self.events.extend(event(object, file)),
+            "" if object.pointer("/spec/nodeName").is_some() => self.pod(object, file),
+            _ if object.get("items").is_some() => self.add(object, file, depth),
+            _ => {}
+        }
+    }
+
+    /// The same pod may be in several files: the one with more of it stays.
+    fn pod(&mut self, object: &Value, file: &str) {
+        let Some(pod) = pod(object, file) else { return };
+        self.keep(pod);
+    }
+
+    pub(super) fn keep(&mut self, pod: GatheredPod) {
+        if pod.name.is_empty() {
+            return;
+        }
+        let is_same = |other: &&mut GatheredPod| other.namespace == pod.namespace && other.name == pod.name;
+        match self.pods.iter_mut().find(is_same) {
+            Some(known) if known.containers.len() >= pod.containers.len() => {}
+            Some(known) => *known = pod,
+            None => self.pods.push(pod),
+        }
+    }
+}
+
+/// Kinds that matter, in YAML or JSON. A must-gather has thousands of other files.
+pub(super) fn has_objects(bytes: &[u8]) -> bool {
+    const FORMS: [&[u8]; 3] = [b"kind: ", b"\"kind\": \"", b"\"kind\":\""];
+    const KINDS: [&[u8]; 5] = [b"Pod", b"Node", b"Event", b"List", b"PodList"];
+    let is_text = matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'a'..=b'z' | b'-'));
+    let has = |form: &&[u8]| {
+        let mut found = memchr::memmem::find_iter(bytes, form).take(1000);
+        found.any(|at| KINDS.iter().any(|kind| bytes[at + form.len()..].starts_with(kind)))
+    };
+    is_text && FORMS.iter().any(has)
+}
+
+fn string(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer)?.as_str().map(str::to_owned)
+}
+
+fn array<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Seconds since 1970.
+pub(super) fn time(text: &str) -> Option<i64> {
+    rfc3339(text.as_bytes()).map(|(stamp, _)| stamp.ns / SECOND)
+}
+
+fn pod(object: &Value, file: &str) -> Option<GatheredPod> {
+    let name = string(object, "/metadata/name")?;
+    let namespace = string(object, "/metadata/namespace").unwrap_or_default();
+    let specs = array(object, "/spec/initContainers").chain(array(object, "/spec/containers"));
+    let statuses: BTreeMap<&str, &Value> = array(object, "/status/initContainerStatuses")
+        .chain(array(object, "/status/containerStatuses"))
+        .filter_map(|status| Some((status.get("name")?.as_str()?, status)))
+        .collect();
+    let (mut containers, mut resources) = (Vec::new(), BTreeSet::new());
+    for spec in specs {
+        let asked = spec.pointer("/resources/limits").and_then(Value::as_object);
+        resources.extend(asked.into_iter().flatten().map(|(name, _)| name.clone()));
+        containers.extend(container(spec, &statuses));
+    }
+    let uid = string(object, "/metadata/uid").unwrap_or_else(|| format!("{namespace}/{name}"));
+    let node = string(object, "/spec/nodeName");
+    Some(GatheredPod { file: file.to_owned(), namespace, name, uid, node, containers, resources })
+}
+
+fn container(spec: &Value, statuses: &BTreeMap<&str, &Value>) -> Option<GatheredContainer> {
+    let name = string(spec, "/name")?;
+    let status = statuses.get(name.as_str()).copied().unwrap_or(&Value::Null);
+    let variable = |entry: &Value| Some((string(entry, "/name")?, string(entry, "/value")?));
+    let is_true = |pointer: &str| status.pointer(pointer).and_then(Value::as_bool) == Some(true);
+    let restarts = status.get("restartCount").and_then(Value::as_u64);
+    // With another reason, the message is the container's own.
+    let is_runtimes = |pointer: &str| {
+        string(status, pointer).is_some_and(|reason| reason == "StartError" || reason == "ContainerCannotRun")
+    };
+    let ends = ["/state/terminated", "/lastState/terminated"];
+    let mut ends = ends.into_iter().filter(|end| is_runtimes(&format!("{end}/reason")));
+    Some(GatheredContainer {
+        image: string(spec, "/image").unwrap_or_default(),
+        is_privileged: spec.pointer("/securityContext/privileged").and_then(Value::as_bool) == Some(true),
+        environment: Some(array(spec, "/env").filter_map(variable).collect()),
+        state: state(status),
+        is_ready: is_true("/ready"),
+        has_started: is_true("/started"),
+        restarts: restarts.and_then(|count| count.try_into().ok()),
+        not_started: ends.find_map(|end| string(status, &format!("{end}/message"))),
+        name,
+    })
+}
+
+fn state(status: &Value) -> ContainerState {
+    let Some(state) = status.get("state") else { return ContainerState::Unknown };
+    let text = |pointer: &str| string(state, pointer).unwrap_or_default();
+    if state.get("waiting").is_some() {
+        return ContainerState::Waiting(text("/waiting/reason"), text("/waiting/message"));
+    }
+    if state.get("running").is_some() {
+        return ContainerState::Running(time(&text("/running/startedAt")));
+    }
+    match state.pointer("/terminated/exitCode").and_then(Value::as_i64) {
+        Some(code) => ContainerState::Terminated(code),
+        None => ContainerState::Unknown,
+    }
+}
+
+fn node(object: &Value, file: &str) -> Option<GatheredNode> {
+    let info = |name: &str| string(object, &format!("/status/nodeInfo/{name}"));
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let label = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
+    Some(GatheredNode {
+        file: file.to_owned(),
+        name: string(object, "/metadata/name")?,
+        kernel: info("kernelVersion"),
+        arch: info("architecture"),
+        boot_id: info("bootID"),
+        image: info("osImage"),
+        labels: labels.into_iter().flatten().filter_map(label).collect(),
+    })
+}
+
+fn event(object: &Value, file: &str) -> Option<GatheredEvent> {
+    let is_pods = string(object, "/involvedObject/kind").is_some_and(|kind| kind == "Pod");
+    let text = |pointer: &str| string(object, pointer).unwrap_or_default();
+    let is_kubelets =
+        [text("/source/component"), text("/reportingComponent")].iter().any(|who| who == "kubelet");
+    let at = [text("/lastTimestamp"), text("/series/lastObservedTime"), text("/eventTime")];
+    (is_pods && is_kubelets).then(|| GatheredEvent {
+        file: file.to_owned(),
+        namespace: text("/involvedObject/namespace"),
+        pod: text("/involvedObject/name"),
+        reason: text("/reason"),
+        message: text("/message"),
+        last: at.iter().find_map(|at| time(at)),
+    })
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose log a file is, by its path and by the pods that the bundle lists. A line of the log has no say in it.
+
+use super::objects::{GatheredPod, Objects};
+use crate::log::LogSource;
+use crate::record::place::{self, LogPlace};
+
+/// Whose a log is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogOwner {
+    /// Empty where neither the path nor a list says it.
+    pub(super) namespace: String,
+    /// Empty likewise.
+    pub(super) pod: String,
+    /// Empty where the log has lines of several containers, each with kubectl's prefix.
+    pub(super) container: String,
+    /// Of the instance before the last, where the path says so.
+    pub(super) is_previous: bool,
+    /// By the number in kubelet's own name for it.
+    pub(super) restart: Option<u32>,
+}
+
+/// `None` for a file that is no container's log, as far as its name says.
+pub(super) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
+    let components: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let file = *components.last()?;
+    if let [.., directory, container, _] = components.as_slice()
+        && let (Some((namespace, pod, _)), Some(log)) = (place::pod(directory), place::log(file))
+    {
+        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
+        return Some(LogOwner { namespace, pod, container, is_previous: false, restart: Some(log.restart) });
+    }
+    if let Some(LogPlace { namespace, pod, container, is_previous }) = place::gathered(&components) {
+        let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
+        return Some(LogOwner { namespace, pod, container, is_previous, restart: None });
+    }
+    if !is_log(file) {
+        return None;
+    }
+    let is_previous = file.contains("previous");
+    if let Some(pod) = named(&components, objects) {
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        let container = container_of(file, pod).unwrap_or_default();
+        return Some(LogOwner { namespace, pod: name, container, is_previous, restart: None });
+    }
+    let container = known_in(file)?.to_owned();
+    Some(LogOwner { container, is_previous, ..LogOwner::default() })
+}
+
+fn is_log(file: &str) -> bool {
+    const NOT: [&str; 9] =
+        [".yaml", ".yml", ".json", ".descr", ".describe", ".status", ".html", ".list", ".labels"];
+    !NOT.iter().any(|end| file.ends_with(end))
+}
+
+/// The listed pod with the longest name that the file's name, or its directory's, has.
+fn named<'a>(components: &[&str], objects: &'a Objects) -> Option<&'a GatheredPod> {
+    let near = &components[components.len().saturating_sub(2)..];
+    let has = |pod: &&GatheredPod| near.iter().any(|part| part.contains(pod.name.as_str()));
+    objects.pods.iter().filter(has).max_by_key(|pod| pod.name.len())
+}
+
+/// The container of the pod that the rest of the name has; of a pod of one container, that one.
+fn container_of(file: &str, pod: &GatheredPod) -> Option<String> {
+    let rest = file.replacen(pod.name.as_str(), "", 1);
+    let named = pod.containers.iter().filter(|one| rest.contains(one.name.as_str()));
+    let named = named.max_by_key(|one| one.name.len());
+    let alone = if let [one] = pod.containers.as_slice() { Some(one) } else { None };
+    named.or(alone).map(|one| one.name.clone())
+}
+
+/// The longest known container's name in a file's name.
+fn known_in(file: &str) -> Option<&'static str> {
+    let names = LogSource::ALL.iter().flat_map(|source| source.containers()).copied();
+    names.filter(|name| file.contains(name)).max_by_key(|name| name.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::objects::GatheredContainer;
+
+    fn objects() -> Objects {
+        let container =
+            |name: &str| GatheredContainer { name: name.to_owned(), ..GatheredContainer::default() };
+        let pod = |namespace: &str, name: &str, containers: &[&str]| GatheredPod {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            containers: containers.iter().map(|name| container(name)).collect(),
+            ..GatheredPod::default()
+        };
+        let driver = ["k8s-driver-manager", "nvidia-driver-ctr", "nvidia-peermem-ctr"];
+        Objects {
+            pods: vec![
+                pod("gpu-operator", "nvidia-driver-daemonset-x7k2p", &driver),
+                pod("nvidia-network-operator", "mofed-ubuntu22.04-ds-k2x8q", &["mofed-container"]),
+            ],
+            ..Objects::default()
+        }
+    }
+
+    #[test]
+    fn a_path_names_pod_and_container_as_each_gatherer_writes_it() {
+        let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+        let driver = "nvidia-driver-daemonset-x7k2p";
+        for (path, namespace, container, is_previous) in [
+            (format!("mg/gpu_operand_pod_{driver}.log"), "gpu-operator", "", false),
+            (format!("mg/gpu_operand_pod_{driver}.previous.log"), "gpu-operator", "", true),
+            (
+                "sos/operator/components/ofed-driver/pods/mofed-ubuntu22.04-ds-k2x8q-mofed-container-previous.log"
+                    .to_owned(),
+                "nvidia-network-operator",
+                "mofed-container",
+                true,
+            ),
+            (format!("logs/{driver}/nvidia-driver-ctr.txt"), "gpu-operator", "nvidia-driver-ctr", false),
+            (format!("var/log/pods/a_b_{uid}/nvidia-driver-ctr/3.log"), "a", "nvidia-driver-ctr", false),
+            (
+                "mg/namespaces/a/pods/b/nvidia-driver-ctr/nvidia-driver-ctr/logs/previous.log".to_owned(),
+                "a",
+                "nvidia-driver-ctr",
+                true,
+            ),
+            ("nvidia-driver-ctr.log".to_owned(), "", "nvidia-driver-ctr", false),
+        ] {
+            let owner = of(&path, &objects()).unwrap_or_else(|| panic!("{path}"));
+            let seen = (owner.namespace.as_str(), owner.container.as_str(), owner.is_previous);
+            assert_eq!(seen, (namespace, container, is_previous), "{path}");
+        }
+        for other in [
+            "",
+            "notes.txt",
+            "gpu_operand_pods.yaml",
+            "mg/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.descr",
+        ] {
+            assert_eq!(of(other, &objects()), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The logs of one node in a bundle.
+
+use super::objects::{ContainerState, GatheredContainer, GatheredPod, Objects};
+use super::owner::{self, LogOwner};
+use super::sources::within;
+use super::{Bundle, BundleFile, machine};
+use crate::log::{Drawn, Form, LogEvent, LogMatch, LogScanner, LogSource, LogSources, RuleSet, Scanned};
+use crate::operators::Operators;
+use crate::record::{prefixed, printed, system_line};
+use crate::stamp::{SECOND, Stamp};
+use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Stranger};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Matches of one log, and of a node.
+const MATCHES: usize = 500;
+const MATCHES_IN_ALL: usize = 5000;
+/// Containers with a log.
+const CONTAINERS: usize = 2000;
+/// Names of logs that do not count.
+const NAMED: usize = 50;
+/// In nanoseconds: clocks differ.
+const DAY: i64 = 86_400 * SECOND;
+/// Bytes at the end of a log that may say why its container ends.
+const TAIL: usize = 16 * 1024;
+
+/// What the logs of a node say.
+#[derive(Debug, Default)]
+pub(super) struct ScannedNode {
+    pub(super) logs: Logs,
+    /// The ends of the containers' logs, in the CRI's form, by pod and container.
+    pub(super) tails: BTreeMap<(String, String), (String, Vec<u8>)>,
+    /// System logs.
+    pub(super) system: BTreeSet<String>,
+    /// The time of the newest line, in seconds since 1970.
+    pub(super) last: Option<i64>,
+}
+
+/// What decides which files are this node's.
+pub(super) struct NodeFiles<'a> {
+    pub(super) bundle: &'a Bundle,
+    pub(super) objects: &'a Objects,
+    pub(super) operators: &'a Operators,
+    pub(super) node: &'a str,
+    /// The bundle is of this node only.
+    pub(super) is_alone: bool,
+}
+
+impl NodeFiles<'_> {
+    /// Files of the node itself.
+    pub(super) fn machine(&self) -> impl Iterator<Item = &BundleFile> {
+        let is_its = |file: &&BundleFile| match machine::node_of(file) {
+            Some(node) => node == self.node,
+            None => self.is_alone || file.path.split('/').any(|part| part == self.node),
+        };
+        self.bundle.files.iter().filter(is_its)
+    }
+
+    /// The operators' pods on it.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &GatheredPod> {
+        let is_here =
+            |pod: &&GatheredPod| pod.node.as_deref().map_or(self.is_alone, |node| node == self.node);
+        self.objects.pods.iter().filter(is_here)
+    }
+
+    fn pod(&self, namespace: &str, name: &str) -> Option<&GatheredPod> {
+        self.pods().find(|pod| pod.name == name && (namespace.is_empty() || pod.namespace == namespace))
+    }
+}
+
+/// A match with the moment by which it is ordered: that of the line before, where it has none.
+struct Placed {
+    order: i64,
+    found: LogMatch,
+}
+
+struct NodeScan<'a> {
+    files: &'a NodeFiles<'a>,
+    rule_sets: BTreeMap<String, RuleSet>,
+    placed: Vec<Placed>,
+    done: ScannedNode,
+}
+
+/// Reads all logs of a node.
+pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
+    let mut scan =
+        NodeScan { files, rule_sets: BTreeMap::new(), placed: Vec::new(), done: ScannedNode::default() };
+    for file in &files.bundle.files {
+        if let Some(owner) = owner::of(&file.path, files.objects) {
+            scan.container_log(file, &owner);
+        }
+    }
+    let system = RuleSet::of(LogSources::of_the_system()).believing(files.operators);
+    for file in files.machine() {
+        if owner::of(&file.path, files.objects).is_none() && is_system(file) {
+            scan.system_log(file, &system);
+        }
+    }
+    scan.end()
+}
+
+/// Some line near its beginning is of a program that is known.
+fn is_system(file: &BundleFile) -> bool {
+    const NEAR: usize = 2000;
+    if machine::is_bug_report(file) {
+        return true;
+    }
+    let known = |program: &[u8]| program == b"systemd" || LogSource::identified(program).is_some();
+    let mut lines = file.bytes.split(|byte| *byte == b'\n').take(NEAR);
+    lines.any(|line| system_line(line).is_some_and(|line| known(line.program)))
+}
+
+impl NodeScan<'_> {
+    fn container_log(&mut self, file: &BundleFile, owner: &LogOwner) {
+        if !owner.namespace.is_empty() && !self.files.operators.have(&owner.namespace) {
+            return self.stranger(owner);
+        }
+        let mut parts: BTreeMap<(String, String), Vec<&[u8]>> = BTreeMap::new();
+        for line in file.bytes.split(|byte| *byte == b'\n') {
+            // In one container's log, a prefix is words of that container.
+            let (pod, container, text) = match prefixed(line) {
+                Some(prefixed) if owner.container.is_empty() || owner.pod.is_empty() => prefixed,
+                _ => (owner.pod.as_str(), owner.container.as_str(), line),
+            };
+            let is_owners = owner.pod.is_empty() || owner.pod == pod;
+            let key = (pod.to_owned(), container.to_owned());
+            if is_owners && !container.is_empty() && (parts.contains_key(&key) || parts.len() < CONTAINERS) {
+                parts.entry(key).or_default().push(text);
+            }
+        }
+        for ((pod, container), lines) in parts {
+            let of = LogOwner { pod, container, ..owner.clone() };
+            if self.is_here(&of) {
+                self.stream(file, &of, &lines);
+            }
+        }
+    }
+
+    /// Of a pod that no list has, nobody says where it is.
+    fn is_here(&self, owner: &LogOwner) -> bool {
+        let is_listed = self.files.objects.pods.iter().any(|pod| pod.name == owner.pod);
+        if is_listed { self.files.pod(&owner.namespace, &owner.pod).is_some() } else { self.files.is_alone }
+    }
+
+    fn stranger(&mut self, owner: &LogOwner) {
+        let LogOwner { namespace, pod, container, .. } = owner.clone();
+        let stranger = Stranger { namespace, pod, container };
+        let is_known = !LogSources::in_container(&stranger.container).is_empty();
+        let strangers = &mut self.done.logs.strangers;
+        if is_known && strangers.len() < NAMED && !strangers.contains(&stranger) {
+            strangers.push(stranger);
+        }
+    }
+
+    fn stream(&mut self, file: &BundleFile, owner: &LogOwner, lines: &[&[u8]]) {
+        let pod = self.files.pod(&owner.namespace, &owner.pod);
+        let status = pod.and_then(|pod| pod.containers.iter().find(|one| one.name == owner.container));
+        let restarts = status.and_then(|one| one.restarts).or(owner.restart);
+        let count = restarts.unwrap_or_default();
+        let name = if owner.is_previous { "previous" } else { "current" };
+        let path = within(&file.path, &owner.pod, &owner.container, name);
+        self.tail(owner, &path, lines);
+        let rules = self.rule_sets.entry(owner.container.clone());
+        let rules = rules.or_insert_with(|| RuleSet::of(LogSources::in_container(&owner.container)));
+        let not_after =
+            file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
+        let mut scanner = LogScanner::new(rules, Form::Container, not_after, MATCHES);
+        lines.iter().for_each(|line| scanner.record(printed(line)));
+        let container = ContainerLog {
+            namespace: pod.map_or_else(|| owner.namespace.clone(), |pod| pod.namespace.clone()),
+            pod: owner.pod.clone(),
+            uid: pod.map(|pod| pod.uid.clone()).unwrap_or_default(),
+            container: owner.container.clone(),
+            restart: if owner.is_previous { count.saturating_sub(1) } else { count },
+        };
+        let log = LogFile { path: path.into(), container: Some(container), ..LogFile::default() };
+        let started = match status.map(|one| &one.state) {
+            Some(ContainerState::Running(Some(at))) if !owner.is_previous => Some(*at),
+            _ => None,
+        };
+        let before = started.map_or(i64::from(!owner.is_previous), |at| at.saturating_mul(SECOND));
+        let is_over = status.is_some_and(is_over);
+        let scanned = scanner.end();
+        self.keep(log, scanned, before, |found| !is_over || still_counts(found.event));
+    }
+
+    /// The end of the newest log of each container that has one.
+    fn tail(&mut self, owner: &LogOwner, path: &str, lines: &[&[u8]]) {
+        let mut tail: Vec<&[u8]> = Vec::new();
+        let mut left = TAIL;
+        for line in lines.iter().rev() {
+            let Some(room) = left.checked_sub(line.len() + 1) else { break };
+            left = room;
+            tail.push(line);
+        }
+        let mut text = Vec::new();
+        for line in tail.into_iter().rev().filter(|line| !line.is_empty()) {
+            let record = printed(line);
+            text.extend_from_slice(b"1970-01-01T00:00:00Z stderr F ");
+            text.extend_from_slice(&record.text);
+            text.push(b'\n');
+        }
+        let key = (owner.pod.clone(), owner.container.clone());
+        let tails = &mut self.done.tails;
+        // A container that has just been started again has said nothing yet: then the instance before counts.
+        let is_better =
+            tails.get(&key).is_none_or(|(_, known)| crate::log::trouble(known, i64::MAX).is_none());
+        if is_better || !owner.is_previous && crate::log::trouble(&text, i64::MAX).is_some() {
+            tails.insert(key, (path.to_owned(), text));
+        }
+    }
+
+    fn system_log(&mut self, file: &BundleFile, rules: &RuleSet) {
+        let not_after =
+            file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
+        let mut scanner = LogScanner::new(rules, Form::System, not_after, MATCHES);
+        scanner.push(&file.bytes);
+        let log = LogFile { path: file.path.clone().into(), ..LogFile::default() };
+        self.done.system.insert(file.path.clone());
+        let is_driver_ready = self
+            .files
+            .pods()
+            .flat_map(|pod| &pod.containers)
+            .any(|one| one.name == "nvidia-driver-ctr" && is_over(one));
+        self.keep(log, scanner.end(), 0, |found| !is_driver_ready || still_counts(found.event));
+    }
+
+    fn keep(&mut self, log: LogFile, scanned: Scanned, before: i64, counts: impl Fn(&LogMatch) -> bool) {
+        let index = self.done.logs.files.len();
+        let Scanned { matches, first, last, lines, .. } = scanned;
+        let wall = |at: Stamp| at.on_wall(None).map(|at| at.ns);
+        let mut order = before;
+        for found in matches {
+            order = found.until.or(found.at).and_then(wall).unwrap_or(order);
+            self.done.last = self.done.last.max(Some(order / SECOND).filter(|at| *at > 1));
+            if counts(&found) && self.placed.len() < MATCHES_IN_ALL {
+                self.placed.push(Placed { order, found: LogMatch { file: index, ..found } });
+            }
+        }
+        self.done.last = self.done.last.max(last.and_then(wall).map(|ns| ns / SECOND));
+        self.done.logs.files.push(LogFile { lines, first, last, ..log });
+    }
+
+    fn end(mut self) -> ScannedNode {
+        self.placed.sort_by_key(|placed| placed.order);
+        self.done.logs.matches = self.placed.into_iter().map(|placed| placed.found).collect();
+        self.done
+    }
+}
+
+/// Its startup probe, or its end without an error, shows that what it was to bring is there.
+fn is_over(container: &GatheredContainer) -> bool {
+    match container.state {
+        ContainerState::Running(_) => container.has_started && container.is_ready,
+        ContainerState::Terminated(code) => code == 0,
+        ContainerState::Waiting(..) | ContainerState::Unknown => false,
+    }
+}
+
+/// Whether the line counts although its container got over it: nothing bad, or bad for those that come after it.
+fn still_counts(event: LogEvent) -> bool {
+    use crate::log::ActiveWhen::{Missed, NoDriver, Restarted, Unloaded};
+    let rule = event.rule();
+    let is_of_start = |when| matches!(when, NoDriver | Missed | Restarted | Unloaded(_));
+    rule.drawn != Drawn::Bad || rule.findings.iter().any(|row| !is_of_start(row.when))
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From the path on the node that a judge names as its evidence to the file of the bundle that shows it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Between a file of the bundle and the container of which it tells.
+const WITHIN: &str = "!/";
+
+/// The files of the bundle behind the paths of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sources {
+    /// By the path on the node.
+    pub(super) files: BTreeMap<String, String>,
+    /// System logs, which have their own paths.
+    pub(super) logs: BTreeSet<String>,
+    /// Files that list a pod, by the pod's name.
+    pub(super) pods: BTreeMap<String, String>,
+}
+
+/// The path that stands for a container's part of a file, with a directory of its own for each container.
+pub(super) fn within(file: &str, pod: &str, container: &str, name: &str) -> String {
+    format!("{file}{WITHIN}{pod}/{container}/{name}")
+}
+
+impl Sources {
+    /// The evidence's source as the bundle has it; `None` where no file of it shows that.
+    pub(super) fn found(&self, source: &str) -> Option<String> {
+        let known: Vec<_> = source.split(", ").filter_map(|one| self.one(one)).collect();
+        (!known.is_empty()).then(|| known.join(", "))
+    }
+
+    fn one(&self, source: &str) -> Option<String> {
+        if let Some((file, place)) = source.split_once(WITHIN) {
+            let mut names = place.split('/');
+            let of = [names.next(), names.next()].into_iter().flatten().filter(|name| !name.is_empty());
+            let of: Vec<_> = of.collect();
+            return Some(if of.is_empty() { file.to_owned() } else { format!("{file} ({})", of.join(", ")) });
+        }
+        if let Some(pod) = source.strip_prefix("pod ") {
+            return self.pods.get(pod).map(|file| format!("{file} ({pod})"));
+        }
+        let of_file = || self.files.get(source).map(|file| format!("{file} (for {source})"));
+        self.logs.get(source).cloned().or_else(of_file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_is_named_by_the_file_that_shows_it() {
+        let pair = |one: &str, other: &str| BTreeMap::from([(one.to_owned(), other.to_owned())]);
+        let sources = Sources {
+            files: pair("/proc/modules", "lsmod.txt"),
+            logs: BTreeSet::from(["dmesg.txt".to_owned()]),
+            pods: pair("driver-x", "pods.yaml"),
+        };
+        for (source, shown) in [
+            (
+                "driver.log!/driver-x/nvidia-driver-ctr/current",
+                Some("driver.log (driver-x, nvidia-driver-ctr)"),
+            ),
+            ("/proc/modules, /sys/module", Some("lsmod.txt (for /proc/modules)")),
+            ("dmesg.txt", Some("dmesg.txt")),
+            ("pod driver-x", Some("pods.yaml (driver-x)")),
+            ("pod other", None),
+            ("/proc/locks", None),
+            ("", None),
+        ] {
+            assert_eq!(sources.found(source).as_deref(), shown, "{source}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bundle's files: a directory, or a tar archive, packed by gzip or xz or not at all.
+//!
+//! Nothing of an archive is written anywhere, and no path in it is opened: its files come as bytes with a name. Links
+//! are not followed. Everything is bounded, and what a bound leaves out is named.
+
+use super::logs::walk;
+use crate::bundle::{Bundle, BundleFile, is_wanted};
+use flate2::read::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use peermem_gate::errno;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tar::Archive;
+
+/// Bounds on what is read of a bundle.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Files that are kept.
+    files: usize,
+    /// Files of an archive that are looked at.
+    entries: usize,
+    /// Bytes of one file: of a longer one, its end.
+    file: usize,
+    /// Bytes of all files that are kept.
+    all: usize,
+    /// Bytes of an archive, unpacked.
+    archive: u64,
+    /// What is left out is named up to here.
+    named: usize,
+}
+
+const BOUNDS: Bounds = Bounds {
+    files: 50_000,
+    entries: 1_000_000,
+    file: 32 << 20,
+    all: 512 << 20,
+    archive: 32 << 30,
+    named: 20,
+};
+/// A tar header.
+const BLOCK: usize = 512;
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
+
+/// Reads all that may tell something.
+///
+/// # Errors
+/// As open(2) and read(2) for the bundle itself. Files within it that fail are named in the answer.
+pub fn read(path: &Path) -> io::Result<Bundle> {
+    let mut reader = BundleReader::default();
+    if path.metadata()?.is_dir() {
+        reader.directory(path);
+    } else {
+        reader.archive(path)?;
+    }
+    reader.bundle.files.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(reader.bundle)
+}
+
+/// As [`read`], of the bytes of a file with this name.
+#[must_use]
+pub fn of_bytes(name: &str, bytes: &[u8]) -> Bundle {
+    let mut reader = BundleReader::default();
+    if let Err(error) = reader.packed(name, None, Box::new(Cursor::new(bytes.to_vec()))) {
+        reader.leave_out(name, &error.to_string());
+    }
+    reader.bundle
+}
+
+#[derive(Default)]
+struct BundleReader {
+    bundle: Bundle,
+    bytes: usize,
+}
+
+impl BundleReader {
+    fn directory(&mut self, root: &Path) {
+        let mut found = Vec::new();
+        let mut unread: Vec<(PathBuf, String)> = Vec::new();
+        walk::walk(root, &mut found, &mut |path, error| unread.push((path.to_owned(), errno::words(error))));
+        let name = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
+        for (path, why) in unread {
+            self.leave_out(&name(&path), &why);
+        }
+        for one in found {
+            let name = name(&one.path);
+            if is_journal(&name) {
+                self.leave_out(&name, JOURNAL);
+                continue;
+            }
+            let read = File::open(&one.path).and_then(|file| {
+                let modified = file.metadata().ok().map(|metadata| metadata.mtime());
+                self.file(&name, modified, Box::new(file))
+            });
+            if let Err(error) = read {
+                self.leave_out(&name, &errno::words(&error));
+            }
+        }
+    }
+
+    fn archive(&mut self, path: &Path) -> io::Result<()> {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file = File::open(path)?;
+        let modified = file.metadata()?.mtime();
+        self.packed(&name, Some(modified), Box::new(file))
+    }
+
+    /// An archive, or one file.
+    fn packed(&mut self, name: &str, modified: Option<i64>, from: Box<dyn Read>) -> io::Result<()> {
+        let (head, from) = headed(unpacked(from)?)?;
+        if head.get(257..262) != Some(b"ustar".as_slice()) {
+            return self.file(name, modified, from);
+        }
+        let mut archive = Archive::new(from.take(BOUNDS.archive));
+        for entry in archive.entries()?.take(BOUNDS.entries) {
+            // Behind a damaged header, no other is found.
+            let Ok(entry) = entry else {
+                self.leave_out(name, "the archive is damaged, or ends early");
+                break;
+            };
+            if !entry.header().entry_type().is_file() {
+                continue;
+            }
+            let path = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+            if is_journal(&path) {
+                self.leave_out(&path, JOURNAL);
+                continue;
+            }
+            let modified = entry.header().mtime().ok().and_then(|at| i64::try_from(at).ok());
+            let (kept, is_whole) = ending(entry)?;
+            if let Err(error) = self.keep(&path, modified, kept, is_whole) {
+                self.leave_out(&path, &error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, name: &str, modified: Option<i64>, from: Box<dyn Read>) -> io::Result<()> {
+        let (kept, is_whole) = ending(from)?;
+        self.keep(name, modified, kept, is_whole)
+    }
+
+    /// Keeps a file, unpacked, if it may tell something and there is room for it.
+    fn keep(&mut self, path: &str, modified: Option<i64>, bytes: Vec<u8>, is_whole: bool) -> io::Result<()> {
+        if [".tar", ".tgz", ".tar.gz", ".tar.xz", ".zip"].iter().any(|end| path.ends_with(end)) {
+            self.leave_out(path, "an archive in the bundle: unpack it, and name it");
+            return Ok(());
+        }
+        let is_packed = bytes.starts_with(GZIP) || bytes.starts_with(XZ);
+        let (bytes, is_whole) =
+            if is_packed { ending(unpacked(Box::new(Cursor::new(bytes)))?)? } else { (bytes, is_whole) };
+        let file = BundleFile { path: path.to_owned(), bytes, modified };
+        if !is_wanted(&file) {
+            return Ok(());
+        }
+        if self.bundle.files.len() >= BOUNDS.files || self.bytes + file.bytes.len() > BOUNDS.all {
+            self.leave_out(path, "the bundle is too large");
+            return Ok(());
+        }
+        if !is_whole {
+            self.leave_out(path, "too long: only its end was read");
+        }
+        self.bytes += file.bytes.len();
+        self.bundle.files.push(file);
+        Ok(())
+    }
+
+    fn leave_out(&mut self, path: &str, why: &str) {
+        if self.bundle.left_out.len() < BOUNDS.named {
+            self.bundle.left_out.push(format!("{path}: {why}"));
+        } else {
+            self.bundle.more_left_out += 1;
+        }
+    }
+}
+
+const JOURNAL: &str = "systemd's journal is not read in a bundle: add the output of journalctl";
+
+fn is_journal(path: &str) -> bool {
+    path.ends_with(".journal") || path.ends_with(".journal~")
+}
+
+/// The first block, and all of it again.
+fn headed(mut from: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
+    let mut head = Vec::new();
+    from.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
+    let all = Cursor::new(head.clone()).chain(from);
+    Ok((head, Box::new(all)))
+}
+
+fn unpacked(from: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
+    let (head, from) = headed(from)?;
+    Ok(if head.starts_with(GZIP) {
+        Box::new(MultiGzDecoder::new(from))
+    } else if head.starts_with(XZ) {
+        Box::new(XzReader::new(from, true))
+    } else {
+        from
+    })
+}
+
+/// The last bytes, as many as are kept of a file, and whether these are all.
+fn ending(mut from: impl Read) -> io::Result<(Vec<u8>, bool)> {
+    let mut kept = Vec::new();
+    let mut is_whole = true;
+    loop {
+        let room = (2 * BOUNDS.file - kept.len()) as u64;
+        if from.by_ref().take(room).read_to_end(&mut kept)? == 0 {
+            break;
+        }
+        if kept.len() > BOUNDS.file {
+            is_whole = false;
+            kept.drain(..kept.len() - BOUNDS.file);
+        }
+    }
+    Ok((kept, is_whole))
+}

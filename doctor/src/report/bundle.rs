@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The answer of `doctor` about one node of a bundle: the causes, what was looked at, and what the bundle lacks.
+
+use super::doctor::{Diagnosis, consequence, root, tone};
+use crate::bundle::{Bundle, BundleNode};
+use crate::finding::{Finding, Severity};
+use peermem_gate::report::style::Style;
+use peermem_gate::text::{Lead, Page};
+use serde::Serialize;
+
+/// The keys of a node's own report, and the bounds of what a bundle can show.
+#[derive(Debug, Serialize)]
+pub struct BundleReport<'a> {
+    #[serde(flatten)]
+    diagnosis: Diagnosis<'a>,
+    bundle: &'a str,
+    looked_at: &'a [String],
+    not_in_bundle: &'a [&'static str],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    left_out: &'a [String],
+    #[serde(skip)]
+    more_left_out: u64,
+    #[serde(skip)]
+    node: &'a BundleNode,
+}
+
+/// Of a root cause, by default.
+const EVIDENCE: usize = 3;
+
+impl<'a> BundleReport<'a> {
+    /// `path` is the bundle's.
+    #[must_use]
+    pub fn new(diagnosis: Diagnosis<'a>, path: &'a str, node: &'a BundleNode, bundle: &'a Bundle) -> Self {
+        Self {
+            diagnosis: diagnosis.without_coverage(),
+            bundle: path,
+            looked_at: &node.read,
+            not_in_bundle: &node.missing,
+            left_out: &bundle.left_out,
+            more_left_out: bundle.more_left_out,
+            node,
+        }
+    }
+
+    /// One object on one line.
+    ///
+    /// # Errors
+    /// None for these types; the signature is serde's.
+    pub fn json(&self) -> serde_json::Result<String> {
+        peermem_gate::text::json(self)
+    }
+
+    /// All causes on this node; with all evidence and consequences if `verbose`.
+    #[must_use]
+    pub fn text(&self, style: Style, verbose: bool) -> String {
+        let mut page = crate::text::page(style.columns);
+        let (name, kernel) = (&self.node.name, &self.node.seen.kernel.release);
+        let of = if kernel == "unknown" { name.clone() } else { format!("{name}, kernel {kernel}") };
+        match self.diagnosis.first_cause() {
+            Some(first) => {
+                page.painted(
+                    format_args!("{of}: {}: {}", first.id, first.title),
+                    tone(style, first.severity),
+                );
+            }
+            None => page.painted(
+                format_args!("{of}: cannot tell: no cause is found in what this bundle has"),
+                tone(style, Severity::Unknown),
+            ),
+        }
+        for finding in self.diagnosis.findings {
+            match finding.follows_from {
+                None if verbose => root(finding, style, &mut page),
+                None => root(&shortened(finding), style, &mut page),
+                Some(_) if verbose => consequence(finding, &mut page),
+                Some(_) => {}
+            }
+        }
+        self.bounds(&mut page);
+        page.into_text()
+    }
+
+    /// What was read, and what was not.
+    fn bounds(&self, page: &mut Page) {
+        let entry = |page: &mut Page, head: &str, words: String| page.entry(&Lead::new(0, head), words);
+        if self.looked_at.is_empty() {
+            entry(page, "looked at: ", "nothing of this node is in the bundle".to_owned());
+        } else {
+            entry(page, "looked at: ", self.looked_at.join("; "));
+        }
+        entry(page, "not in this bundle: ", self.not_in_bundle.join("; "));
+        for stranger in &self.node.symptoms.logs.strangers {
+            let remedy = format!("--operator-namespace {} counts it", stranger.namespace);
+            entry(page, "not read: ", format!("{stranger}: {remedy}"));
+        }
+        for left_out in self.left_out {
+            entry(page, "not read: ", left_out.clone());
+        }
+        if self.more_left_out > 0 {
+            entry(page, "not read: ", format!("{} more files", self.more_left_out));
+        }
+    }
+}
+
+fn shortened(finding: &Finding) -> Finding {
+    let mut short = finding.clone();
+    short.evidence.truncate(EVIDENCE);
+    short
+}

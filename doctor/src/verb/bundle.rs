@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `doctor BUNDLE`: the causes on each node, from gathered files.
+
+use crate::bundle::{self, Bundle, BundleNode};
+use crate::cli::DoctorArgs;
+use crate::diagnose::{diagnose, links};
+use crate::finding::{Finding, Severity};
+use crate::probe;
+use crate::report::bundle::BundleReport;
+use crate::report::doctor::{Diagnosis, Drivers};
+use anyhow::Context;
+use peermem_gate::act::supervisor::Terms;
+use peermem_gate::act::{self, log};
+use peermem_gate::cli::Format;
+use peermem_gate::clock;
+use peermem_gate::ending::Ending;
+use peermem_gate::environment::{Misuse, Variables};
+use peermem_gate::errno;
+use peermem_gate::judge::judge;
+use peermem_gate::judge::settings::completed;
+use peermem_gate::node::{Node, PeermemExpected};
+use peermem_gate::report::Report;
+use peermem_gate::report::style::Style;
+use peermem_gate::verb::looking::{SupervisedEnd, log_briefly, signals, style, supervised};
+use peermem_gate::verb::{Start, Stop};
+use peermem_gate::verdict::Outcome;
+use std::path::Path;
+use std::time::Duration;
+
+/// A bundle of a large cluster on a slow disk takes minutes.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+
+/// Reads the bundle and reports each node of it.
+pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Ending, Stop> {
+    let signals = signals()?;
+    log::start(&args.log);
+    let terms = Terms { signals: &signals, limit: Some(LONGEST), keeps_stdout: false, may_outlive: false };
+    let style = style(start);
+    match supervised(terms, start, |_| report(path, args, style))? {
+        SupervisedEnd::Ended(ending) => Ok(ending),
+        SupervisedEnd::Hung(hung) => {
+            log_briefly(|| log::exclaim(&hung.sentence()));
+            Ok(hung.signal.map_or(Ending::Failed, Ending::Signal))
+        }
+    }
+}
+
+fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Ending, Stop> {
+    let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", path.display()));
+    let bundle = probe::bundle::read(path).map_err(|error| refused(errno::words(&error)))?;
+    if bundle.files.is_empty() {
+        let more = bundle.left_out.first().map(|why| format!(" ({why})")).unwrap_or_default();
+        Err(refused(format!("it has no logs and no output of kubectl{more}")))?;
+    }
+    let nodes = bundle::nodes(&bundle, &args.operators.namespaces);
+    let mut answer = String::new();
+    let mut is_wrong = false;
+    for node in &nodes {
+        let (text, has_cause) = of_node(node, &bundle, path, args, style)?;
+        if args.format == Format::Text && !answer.is_empty() {
+            answer.push('\n');
+        }
+        answer += &text;
+        is_wrong |= has_cause;
+    }
+    act::answer(&answer).context("cannot write to standard output")?;
+    // Something of a node is never in a bundle: that all is well cannot be told from one.
+    Ok(if is_wrong { Ending::NotReady } else { Ending::CannotTell })
+}
+
+/// The node's report, and whether something is wrong.
+fn of_node(
+    seen_in: &BundleNode,
+    bundle: &Bundle,
+    path: &Path,
+    args: &DoctorArgs,
+    style: Style,
+) -> Result<(String, bool), Stop> {
+    let BundleNode { seen, symptoms, .. } = seen_in;
+    let settings = &symptoms.settings;
+    // Our own environment is another machine's.
+    let variables = completed(settings, &Variables::new());
+    let mut node = Node::new(&args.node, Path::new("/"), Some(PeermemExpected::default()), &variables)?;
+    node.expected.node_name = Some(seen_in.name.clone());
+    node.expected.contradiction = settings.contradiction();
+    node.expected.nobody_asks = !settings.is_rdma_used();
+    let mut verdict = judge(&node.expected, seen);
+    let findings = seen_in.believed(diagnose(&node.expected, seen, symptoms, &verdict));
+    let chain = links(&node.expected, seen, symptoms, &verdict);
+    let has_cause = findings.iter().any(is_loud);
+    if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {
+        verdict.outcome = Outcome::Unknown;
+    }
+    let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall());
+    let diagnosis = Diagnosis::new(report, Drivers::of(seen), &findings, &chain, symptoms);
+    let path = path.to_string_lossy();
+    let answer = BundleReport::new(diagnosis, &path, seen_in, bundle);
+    let text = match args.format {
+        Format::Text => answer.text(style, args.verbose),
+        Format::Json => answer.json().context("cannot write the report")? + "\n",
+    };
+    Ok((text, has_cause))
+}
+
+fn is_loud(finding: &Finding) -> bool {
+    matches!(finding.severity, Severity::Critical | Severity::Warning)
+}
