@@ -14,7 +14,7 @@ use crate::symptoms::chain::FileState;
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
 use peermem_gate::judge::settings::settings;
 use peermem_gate::observation::{
-    FileId, Kernel, Marker, Nic, Observation, ProcModules, ProcState, SysModule, SysState,
+    Evidence, FileId, Kernel, Marker, Nic, Observation, ProcModules, ProcState, SysModule, SysState,
 };
 use peermem_gate::survey::Survey;
 use peermem_gate::survey::clock::NodeClock;
@@ -155,6 +155,8 @@ impl NodeReader<'_> {
         let found = self.files.machine().find_map(|file| Some((file.path.clone(), machine::modules(file)?)));
         let Some((path, modules)) = found else { return (seen, None) };
         self.source("/proc/modules", &path);
+        // Of the module file nothing is read: what its condition says is by the loaded modules.
+        self.source(unread::PEERMEM, &path);
         for name in MODULES {
             seen.modules.sys.insert(name.to_owned(), witness(&modules, name));
         }
@@ -167,8 +169,7 @@ impl NodeReader<'_> {
         const OWN: &str = "feature.node.kubernetes.io/pci-10de.present";
         let Some(node) = self.node else { return };
         let is_openshift = is_openshift(node);
-        let has_mofed =
-            self.files.pods().any(|pod| pod.containers.iter().any(|one| one.name == "mofed-container"));
+        let has_mofed = self.files.pods().any(|pod| pod.containers.iter().any(|one| one.name == "mofed-container"));
         if node.is_labelled(&NIC_LABELS) {
             seen.nic = Nic::Found("a label of the node".to_owned());
         } else if node.is_labelled(&[OWN]) && !is_openshift && !has_mofed {
@@ -181,12 +182,12 @@ impl NodeReader<'_> {
     /// The startup probe of MOFED's container is a look at the marker.
     fn marker(&mut self, seen: &mut Observation) {
         let pods = self.files.pods().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)));
-        let mofed =
-            pods.filter(|(_, one)| one.name == "mofed-container" && one.state != ContainerState::Unknown);
+        let mofed = pods.filter(|(_, one)| one.name == "mofed-container" && one.state != ContainerState::Unknown);
         let Some((pod, container)) = mofed.last() else { return };
         let is_running = matches!(container.state, ContainerState::Running(_));
         let id = FileId { device: 0, inode: 0, changed_ns: 0 };
-        seen.marker = if is_running && container.has_started { Marker::Present(id) } else { Marker::Absent };
+        seen.marker =
+            if is_running && container.has_started { Marker::Present(id) } else { Marker::Absent };
         let source = within(&pod.file, &pod.name, &container.name, "status");
         self.sources.pods.insert(pod.name.clone(), pod.file.clone());
         self.source(unread::MARKER, &source);
@@ -230,12 +231,7 @@ impl NodeReader<'_> {
     }
 
     /// Who is here, by the pods' containers of which `is_shown` is true.
-    fn survey(
-        &mut self,
-        now: i64,
-        seen: &Observation,
-        is_shown: &dyn Fn(&GatheredContainer) -> bool,
-    ) -> Survey {
+    fn survey(&mut self, now: i64, seen: &Observation, is_shown: &dyn Fn(&GatheredContainer) -> bool) -> Survey {
         let (mut processes, mut pods) = (Vec::new(), Vec::new());
         let mut names = BTreeMap::new();
         for pod in self.files.pods() {
@@ -345,7 +341,7 @@ fn process(pod: &GatheredPod, container: &GatheredContainer) -> Option<Process> 
         pid: 0,
         role: role(&container.name)?,
         name: container.name.clone(),
-        arguments: Vec::new(),
+        arguments: vec![container.name.clone()],
         started: match container.state {
             ContainerState::Running(at) => at,
             _ => None,
@@ -385,10 +381,9 @@ fn parts(
         logs.filter_map(|file| Some(file.container.as_ref()?.container.as_str())).collect();
     let has = |names: &[&str]| names.iter().any(|name| containers.contains(name));
     let has_kernel = !scanned.system.is_empty();
-    let has_kubelet = scanned
-        .system
-        .iter()
-        .any(|path| ["kubelet", "journal", "messages", "syslog"].iter().any(|name| path.contains(name)));
+    let has_kubelet = scanned.system.iter().any(|path| {
+        ["kubelet", "journal", "messages", "syslog"].iter().any(|name| path.contains(name))
+    });
     let has_pods = files.pods().next().is_some();
     let rows = [
         (has_pods, "the pods' states"),
@@ -402,10 +397,7 @@ fn parts(
         (has_kubelet, "kubelet's log"),
         (has_modules, "the list of all loaded modules"),
         (sources.files.contains_key("/sys/bus/pci/devices"), "the PCI devices with their drivers"),
-        (
-            false,
-            "the node's files: MOFED's marker and headers, nvidia-peermem.ko, the runtimes' configuration",
-        ),
+        (false, "the node's files: MOFED's marker and headers, nvidia-peermem.ko, the runtimes' configuration"),
     ];
     let missing = rows.iter().filter(|(is_there, _)| !is_there).map(|(_, part)| *part).collect();
     let mut read: Vec<String> =
@@ -418,30 +410,15 @@ fn parts(
 }
 
 impl BundleNode {
-    /// The findings that rest on files of the bundle, with the names of these files. A finding of something that was
-    /// not read is none: what is missing is said for the node.
+    /// The finding with the names of the bundle's files that it rests on; `None` where it rests on none. What was not
+    /// read is said for the node.
     #[must_use]
-    pub fn believed(&self, findings: Vec<Finding>) -> Vec<Finding> {
-        let mut believed: Vec<Finding> =
-            findings.into_iter().filter_map(|finding| self.rested(finding)).collect();
-        let ids: BTreeSet<_> = believed.iter().map(|finding| finding.id).collect();
-        for finding in &mut believed {
-            if finding.follows_from.is_some_and(|cause| !ids.contains(&cause)) {
-                finding.follows_from = None;
-                finding.severity = finding.id.severity();
-            }
-        }
-        believed
-    }
-
-    fn rested(&self, mut finding: Finding) -> Option<Finding> {
-        finding.evidence = std::mem::take(&mut finding.evidence)
-            .into_iter()
-            .filter_map(|mut evidence| {
-                evidence.source = self.sources.found(&evidence.source)?;
-                Some(evidence)
-            })
-            .collect();
+    pub fn believed(&self, mut finding: Finding) -> Option<Finding> {
+        let named = |mut evidence: Evidence| {
+            evidence.source = self.sources.found(&evidence.source)?;
+            (!evidence.seen.contains(unread::WHY)).then_some(evidence)
+        };
+        finding.evidence = finding.evidence.into_iter().filter_map(named).collect();
         (!finding.evidence.is_empty()).then_some(finding)
     }
 }

@@ -58,8 +58,7 @@ impl NodeFiles<'_> {
 
     /// The operators' pods on it.
     pub(super) fn pods(&self) -> impl Iterator<Item = &GatheredPod> {
-        let is_here =
-            |pod: &&GatheredPod| pod.node.as_deref().map_or(self.is_alone, |node| node == self.node);
+        let is_here = |pod: &&GatheredPod| pod.node.as_deref().map_or(self.is_alone, |node| node == self.node);
         self.objects.pods.iter().filter(is_here)
     }
 
@@ -117,14 +116,16 @@ impl NodeScan<'_> {
         }
         let mut parts: BTreeMap<(String, String), Vec<&[u8]>> = BTreeMap::new();
         for line in file.bytes.split(|byte| *byte == b'\n') {
-            // In one container's log, a prefix is words of that container.
+            // Another's prefix in a container's own log is words of that container.
+            let is_of = |own: &str, named: &str| own.is_empty() || own == named;
             let (pod, container, text) = match prefixed(line) {
-                Some(prefixed) if owner.container.is_empty() || owner.pod.is_empty() => prefixed,
+                Some((pod, container, text)) if is_of(&owner.pod, pod) && is_of(&owner.container, container) => {
+                    (pod, container, text)
+                }
                 _ => (owner.pod.as_str(), owner.container.as_str(), line),
             };
-            let is_owners = owner.pod.is_empty() || owner.pod == pod;
             let key = (pod.to_owned(), container.to_owned());
-            if is_owners && !container.is_empty() && (parts.contains_key(&key) || parts.len() < CONTAINERS) {
+            if !container.is_empty() && (parts.contains_key(&key) || parts.len() < CONTAINERS) {
                 parts.entry(key).or_default().push(text);
             }
         }
@@ -162,8 +163,7 @@ impl NodeScan<'_> {
         self.tail(owner, &path, lines);
         let rules = self.rule_sets.entry(owner.container.clone());
         let rules = rules.or_insert_with(|| RuleSet::of(LogSources::in_container(&owner.container)));
-        let not_after =
-            file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
+        let not_after = file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
         let mut scanner = LogScanner::new(rules, Form::Container, not_after, MATCHES);
         lines.iter().for_each(|line| scanner.record(printed(line)));
         let container = ContainerLog {
@@ -203,26 +203,25 @@ impl NodeScan<'_> {
         let key = (owner.pod.clone(), owner.container.clone());
         let tails = &mut self.done.tails;
         // A container that has just been started again has said nothing yet: then the instance before counts.
-        let is_better =
-            tails.get(&key).is_none_or(|(_, known)| crate::log::trouble(known, i64::MAX).is_none());
+        let is_better = tails.get(&key).is_none_or(|(_, known)| crate::log::trouble(known, i64::MAX).is_none());
         if is_better || !owner.is_previous && crate::log::trouble(&text, i64::MAX).is_some() {
             tails.insert(key, (path.to_owned(), text));
         }
     }
 
     fn system_log(&mut self, file: &BundleFile, rules: &RuleSet) {
-        let not_after =
-            file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
+        let not_after = file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
         let mut scanner = LogScanner::new(rules, Form::System, not_after, MATCHES);
         scanner.push(&file.bytes);
         let log = LogFile { path: file.path.clone().into(), ..LogFile::default() };
         self.done.system.insert(file.path.clone());
-        let is_driver_ready = self
-            .files
-            .pods()
-            .flat_map(|pod| &pod.containers)
-            .any(|one| one.name == "nvidia-driver-ctr" && is_over(one));
-        self.keep(log, scanner.end(), 0, |found| !is_driver_ready || still_counts(found.event));
+        let is_driver_ready = self.files.pods().flat_map(|pod| &pod.containers).any(|one| {
+            one.name == "nvidia-driver-ctr" && is_over(one)
+        });
+        let is_peermems =
+            |found: &LogMatch| found.fields.get("module").is_some_and(|module| module.contains("peermem"));
+        let counts = |found: &LogMatch| !is_driver_ready || is_peermems(found) || still_counts(found.event);
+        self.keep(log, scanner.end(), 0, counts);
     }
 
     fn keep(&mut self, log: LogFile, scanned: Scanned, before: i64, counts: impl Fn(&LogMatch) -> bool) {

@@ -39,7 +39,11 @@ impl Sources {
         if let Some(pod) = source.strip_prefix("pod ") {
             return self.pods.get(pod).map(|file| format!("{file} ({pod})"));
         }
-        let of_file = || self.files.get(source).map(|file| format!("{file} (for {source})"));
+        let of_file = || {
+            let file = self.files.get(source)?;
+            let file = if file.contains(WITHIN) { self.one(file)? } else { file.clone() };
+            Some(format!("{file} (for {source})"))
+        };
         self.logs.get(source).cloned().or_else(of_file)
     }
 }

@@ -17,7 +17,10 @@ use peermem_gate::survey::setting::Settings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-const WHY: &str = "not in this bundle";
+/// Why a source is not read.
+pub(super) const WHY: &str = "not in this bundle";
+/// As the judges name the source of the module file's condition.
+pub(super) const PEERMEM: &str = "nvidia-peermem.ko";
 /// Where MOFED's container sets its marker by default.
 pub(super) const MARKER: &str = "/run/mellanox/drivers/.driver-ready";
 
@@ -61,7 +64,7 @@ pub(super) fn observation(kernel: Kernel) -> Observation {
         peermem: Some(Peermem {
             root: "/run/nvidia/driver".into(),
             not_taken: None,
-            file: ModuleFile::Unreadable(at("nvidia-peermem.ko")),
+            file: ModuleFile::Unreadable(at(PEERMEM)),
             parameters: Vec::new(),
             parameters_unreadable: Vec::new(),
             install: Vec::new(),

@@ -21,6 +21,7 @@ mod peermem;
 mod rdma;
 mod restarts;
 mod runtime;
+mod said;
 mod views;
 
 use crate::chain::Link;
@@ -63,6 +64,18 @@ pub fn diagnose(
     symptoms: &Symptoms,
     verdict: &Verdict,
 ) -> Vec<Finding> {
+    believing(expected, seen, symptoms, verdict, &Some)
+}
+
+/// The same, as far as `believed` lets a finding pass: of a node that was read in part, some rest on nothing.
+#[must_use]
+pub fn believing(
+    expected: &Expectations,
+    seen: &Observation,
+    symptoms: &Symptoms,
+    verdict: &Verdict,
+    believed: &dyn Fn(Finding) -> Option<Finding>,
+) -> Vec<Finding> {
     let case = Case { expected, seen, symptoms, verdict };
     let mut found = devices::judge(&case);
     if case.has_gpu() {
@@ -89,14 +102,16 @@ pub fn diagnose(
     found.extend(views::inotify(&case));
     found.extend(chain::judge(&case));
     found.extend(runtime::judge(&case));
+    found.extend(said::judge(&case));
     found.extend(restarts::judge(&case, &found));
     found.extend(views::unread(&case, &found));
     let facts = case.facts();
-    let mut findings = ordered(found, &facts);
+    let mut findings = ordered(found.into_iter().filter_map(believed).collect(), &facts);
     if is_beside_mofed(&findings) {
         findings.retain(|finding| finding.id != Id::HostMofedAssumed);
     }
-    findings.extend(ordered(peermem::hints(&case, &findings), &facts));
+    let hints = peermem::hints(&case, &findings).into_iter().filter_map(believed);
+    findings.extend(ordered(hints.collect(), &facts));
     findings
 }
 

@@ -3,7 +3,7 @@
 
 use crate::bundle::{self, Bundle, BundleNode};
 use crate::cli::DoctorArgs;
-use crate::diagnose::{diagnose, links};
+use crate::diagnose::{believing, links};
 use crate::finding::{Finding, Severity};
 use crate::probe;
 use crate::report::bundle::BundleReport;
@@ -85,7 +85,8 @@ fn of_node(
     node.expected.contradiction = settings.contradiction();
     node.expected.nobody_asks = !settings.is_rdma_used();
     let mut verdict = judge(&node.expected, seen);
-    let findings = seen_in.believed(diagnose(&node.expected, seen, symptoms, &verdict));
+    let believed = |finding| seen_in.believed(finding);
+    let findings = believing(&node.expected, seen, symptoms, &verdict, &believed);
     let chain = links(&node.expected, seen, symptoms, &verdict);
     let has_cause = findings.iter().any(is_loud);
     if matches!(verdict.outcome, Outcome::Ready | Outcome::NotApplicable) {

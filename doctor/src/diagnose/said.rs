@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Findings that a log shows by itself, where what would show them on the node is not read.
+
+use super::Case;
+use super::mofed::THIRD_PARTY;
+use crate::finding::fact::THIRD_PARTY_LOADED;
+use crate::finding::{Finding, Id};
+use crate::log::LogEvent;
+use peermem_gate::remedy::CommandText;
+
+/// In nvidia-driver-ctr's log once it has seen the management device.
+const NVLINK5: &str = "NVLink5";
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let has_modules = case.seen.modules.proc.is_ok();
+    let third_party = if has_modules { None } else { third_party(case) };
+    let fabric = if case.seen.fabric.is_some() { None } else { fabric_manager(case) };
+    third_party.into_iter().chain(fabric).collect()
+}
+
+/// MOFED could not unload the old RDMA core, and names a third party's module as its holder.
+fn third_party(case: &Case<'_>) -> Option<Finding> {
+    let found = case.logged(&[LogEvent::MofedModuleInUse], &[LogEvent::MofedMarkerSet, LogEvent::MofedReady])?;
+    let holders = Case::field(found, "holders").split([' ', ',']);
+    let theirs: Vec<_> =
+        holders.filter_map(|holder| THIRD_PARTY.iter().copied().find(|name| *name == holder)).collect();
+    let finding = (!theirs.is_empty()).then(|| case.by_log(Id::ThirdPartyRdmaModulesLoaded, found))?;
+    Some(finding.with(THIRD_PARTY_LOADED, true).word("third-party", CommandText::joined(theirs, " ")))
+}
+
+/// The driver's container found `NVLink` 5, and its start script refuses to start Fabric Manager.
+fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
+    let started = case.logged(&[LogEvent::FabricManagerStarted], &[])?;
+    let refused = case.logged(&[LogEvent::FabricManagerStartRefused], &[])?;
+    let finding = case.by_log(Id::FabricManagerNotStarted, started);
+    started.text.contains(NVLINK5).then(|| case.and_log(finding, Some(refused)))
+}
