@@ -55,7 +55,7 @@ pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
         }
     }
     let operators = operators(&objects, named);
-    objects.pods.retain(|pod| operators.have(&pod.namespace));
+    objects.divide(|pod| operators.have(&pod.namespace));
     let names = names(bundle, &objects);
     let alone = if names.len() == 1 { names.first() } else { None };
     let nodes = names.iter().take(NODES);

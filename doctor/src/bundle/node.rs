@@ -54,6 +54,8 @@ const MODULES: [&str; 7] =
     ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib", "ib_umad", "nvidia", "nvidia_peermem"];
 /// A container that was started again as often has not come through.
 const OFTEN: u32 = 3;
+/// Of what was not read, named up to here.
+const NAMED: usize = 20;
 /// In seconds. When the node was booted is not known: before all that the bundle tells.
 const LONG_AGO: i64 = 30 * 86_400;
 
@@ -70,6 +72,8 @@ pub struct BundleNode {
     pub read: Vec<String>,
     /// Those that it does not have.
     pub missing: Vec<&'static str>,
+    /// Files and logs of it, or of no known node, that were not read, and why.
+    pub unread: Vec<String>,
     sources: Sources,
 }
 
@@ -104,8 +108,16 @@ pub(super) fn read(
     let symptoms = reader.symptoms(now, &seen);
     let NodeReader { files, scanned, sources, .. } = reader;
     let (read, missing) = parts(&files, &scanned, modules.is_some(), &sources);
+    let unplaced = scanned.unplaced.iter().take(NAMED);
+    let unplaced = unplaced.map(|log| format!("the log of {log}: no list of pods says on which node it is"));
+    let strangers = scanned
+        .logs
+        .strangers
+        .iter()
+        .map(|stranger| format!("{stranger}: --operator-namespace {} counts it", stranger.namespace));
+    let unread = objects.unreadable.iter().take(NAMED).cloned().chain(unplaced).chain(strangers).collect();
     let symptoms = Symptoms { logs: scanned.logs, ..symptoms };
-    BundleNode { name: name.to_owned(), seen, symptoms, read, missing, sources }
+    BundleNode { name: name.to_owned(), seen, symptoms, read, missing, unread, sources }
 }
 
 struct NodeReader<'a> {
@@ -169,7 +181,8 @@ impl NodeReader<'_> {
         const OWN: &str = "feature.node.kubernetes.io/pci-10de.present";
         let Some(node) = self.node else { return };
         let is_openshift = is_openshift(node);
-        let has_mofed = self.files.pods().any(|pod| pod.containers.iter().any(|one| one.name == "mofed-container"));
+        let has_mofed =
+            self.files.pods().any(|pod| pod.containers.iter().any(|one| one.name == "mofed-container"));
         if node.is_labelled(&NIC_LABELS) {
             seen.nic = Nic::Found("a label of the node".to_owned());
         } else if node.is_labelled(&[OWN]) && !is_openshift && !has_mofed {
@@ -182,12 +195,12 @@ impl NodeReader<'_> {
     /// The startup probe of MOFED's container is a look at the marker.
     fn marker(&mut self, seen: &mut Observation) {
         let pods = self.files.pods().flat_map(|pod| pod.containers.iter().map(move |one| (pod, one)));
-        let mofed = pods.filter(|(_, one)| one.name == "mofed-container" && one.state != ContainerState::Unknown);
+        let mofed =
+            pods.filter(|(_, one)| one.name == "mofed-container" && one.state != ContainerState::Unknown);
         let Some((pod, container)) = mofed.last() else { return };
         let is_running = matches!(container.state, ContainerState::Running(_));
         let id = FileId { device: 0, inode: 0, changed_ns: 0 };
-        seen.marker =
-            if is_running && container.has_started { Marker::Present(id) } else { Marker::Absent };
+        seen.marker = if is_running && container.has_started { Marker::Present(id) } else { Marker::Absent };
         let source = within(&pod.file, &pod.name, &container.name, "status");
         self.sources.pods.insert(pod.name.clone(), pod.file.clone());
         self.source(unread::MARKER, &source);
@@ -231,7 +244,12 @@ impl NodeReader<'_> {
     }
 
     /// Who is here, by the pods' containers of which `is_shown` is true.
-    fn survey(&mut self, now: i64, seen: &Observation, is_shown: &dyn Fn(&GatheredContainer) -> bool) -> Survey {
+    fn survey(
+        &mut self,
+        now: i64,
+        seen: &Observation,
+        is_shown: &dyn Fn(&GatheredContainer) -> bool,
+    ) -> Survey {
         let (mut processes, mut pods) = (Vec::new(), Vec::new());
         let mut names = BTreeMap::new();
         for pod in self.files.pods() {
@@ -381,9 +399,10 @@ fn parts(
         logs.filter_map(|file| Some(file.container.as_ref()?.container.as_str())).collect();
     let has = |names: &[&str]| names.iter().any(|name| containers.contains(name));
     let has_kernel = !scanned.system.is_empty();
-    let has_kubelet = scanned.system.iter().any(|path| {
-        ["kubelet", "journal", "messages", "syslog"].iter().any(|name| path.contains(name))
-    });
+    let has_kubelet = scanned
+        .system
+        .iter()
+        .any(|path| ["kubelet", "journal", "messages", "syslog"].iter().any(|name| path.contains(name)));
     let has_pods = files.pods().next().is_some();
     let rows = [
         (has_pods, "the pods' states"),
@@ -397,7 +416,10 @@ fn parts(
         (has_kubelet, "kubelet's log"),
         (has_modules, "the list of all loaded modules"),
         (sources.files.contains_key("/sys/bus/pci/devices"), "the PCI devices with their drivers"),
-        (false, "the node's files: MOFED's marker and headers, nvidia-peermem.ko, the runtimes' configuration"),
+        (
+            false,
+            "the node's files: MOFED's marker and headers, nvidia-peermem.ko, the runtimes' configuration",
+        ),
     ];
     let missing = rows.iter().filter(|(is_there, _)| !is_there).map(|(_, part)| *part).collect();
     let mut read: Vec<String> =

@@ -14,6 +14,10 @@ pub(super) struct Objects {
     pub(super) pods: Vec<GatheredPod>,
     pub(super) nodes: Vec<GatheredNode>,
     pub(super) events: Vec<GatheredEvent>,
+    /// Pods that are no operator's: namespace and name.
+    pub(super) strangers: Vec<(String, String)>,
+    /// Files that are not in their form, and why.
+    pub(super) unreadable: Vec<String>,
 }
 
 /// A pod, with the state of its containers.
@@ -117,6 +121,14 @@ impl GatheredNode {
 }
 
 impl Objects {
+    /// Sets the pods aside that are no operator's.
+    pub(super) fn divide(&mut self, is_operators: impl Fn(&GatheredPod) -> bool) {
+        let (ours, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.pods).into_iter().partition(is_operators);
+        self.pods = ours;
+        self.strangers = others.into_iter().map(|pod| (pod.namespace, pod.name)).collect();
+    }
+
     /// Whether the file is one of objects.
     pub(super) fn read(&mut self, file: &BundleFile) -> bool {
         if !has_objects(&file.bytes) {
@@ -131,8 +143,15 @@ impl Objects {
         };
         let mut text = file.bytes.as_slice();
         for object in serde_saphyr::read_with_options::<_, Value>(&mut text, options) {
-            let Ok(object) = object else { break };
-            self.add(&object, &file.path, DEPTH);
+            match object {
+                Ok(object) => self.add(&object, &file.path, DEPTH),
+                Err(error) => {
+                    // The first line of such a message says what is wrong, and where.
+                    let why = error.to_string().lines().next().unwrap_or_default().to_owned();
+                    self.unreadable.push(format!("{}: {why}", file.path));
+                    break;
+                }
+            }
         }
         true
     }

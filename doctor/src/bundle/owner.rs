@@ -44,6 +44,11 @@ pub(super) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
         return Some(LogOwner { namespace, pod: name, container, is_previous, restart: None });
     }
     let container = known_in(file)?.to_owned();
+    let near = &components[components.len().saturating_sub(2)..];
+    let is_in = |pod: &str| near.iter().any(|part| part.contains(pod));
+    if let Some((namespace, pod)) = objects.strangers.iter().find(|(_, pod)| is_in(pod)).cloned() {
+        return Some(LogOwner { namespace, pod, container, is_previous, restart: None });
+    }
     Some(LogOwner { container, is_previous, ..LogOwner::default() })
 }
 

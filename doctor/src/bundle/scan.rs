@@ -34,6 +34,8 @@ pub(super) struct ScannedNode {
     pub(super) system: BTreeSet<String>,
     /// The time of the newest line, in seconds since 1970.
     pub(super) last: Option<i64>,
+    /// Logs of pods that no list has, in a bundle of several nodes.
+    pub(super) unplaced: BTreeSet<String>,
 }
 
 /// What decides which files are this node's.
@@ -58,7 +60,8 @@ impl NodeFiles<'_> {
 
     /// The operators' pods on it.
     pub(super) fn pods(&self) -> impl Iterator<Item = &GatheredPod> {
-        let is_here = |pod: &&GatheredPod| pod.node.as_deref().map_or(self.is_alone, |node| node == self.node);
+        let is_here =
+            |pod: &&GatheredPod| pod.node.as_deref().map_or(self.is_alone, |node| node == self.node);
         self.objects.pods.iter().filter(is_here)
     }
 
@@ -85,17 +88,25 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
     let mut scan =
         NodeScan { files, rule_sets: BTreeMap::new(), placed: Vec::new(), done: ScannedNode::default() };
     for file in &files.bundle.files {
-        if let Some(owner) = owner::of(&file.path, files.objects) {
+        if let Some(owner) = owner_of(file, files.objects) {
             scan.container_log(file, &owner);
         }
     }
     let system = RuleSet::of(LogSources::of_the_system()).believing(files.operators);
     for file in files.machine() {
-        if owner::of(&file.path, files.objects).is_none() && is_system(file) {
+        if owner_of(file, files.objects).is_none() && is_system(file) {
             scan.system_log(file, &system);
         }
     }
     scan.end()
+}
+
+/// By its name; or by kubectl's prefix, where its lines have one.
+fn owner_of(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
+    owner::of(&file.path, objects).or_else(|| {
+        let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
+        prefixed(first).map(|_| LogOwner::default())
+    })
 }
 
 /// Some line near its beginning is of a program that is known.
@@ -119,7 +130,9 @@ impl NodeScan<'_> {
             // Another's prefix in a container's own log is words of that container.
             let is_of = |own: &str, named: &str| own.is_empty() || own == named;
             let (pod, container, text) = match prefixed(line) {
-                Some((pod, container, text)) if is_of(&owner.pod, pod) && is_of(&owner.container, container) => {
+                Some((pod, container, text))
+                    if is_of(&owner.pod, pod) && is_of(&owner.container, container) =>
+                {
                     (pod, container, text)
                 }
                 _ => (owner.pod.as_str(), owner.container.as_str(), line),
@@ -131,16 +144,24 @@ impl NodeScan<'_> {
         }
         for ((pod, container), lines) in parts {
             let of = LogOwner { pod, container, ..owner.clone() };
-            if self.is_here(&of) {
-                self.stream(file, &of, &lines);
+            let stranger = self.files.objects.strangers.iter().find(|(_, name)| *name == of.pod);
+            match stranger.filter(|_| of.namespace.is_empty()) {
+                Some((namespace, _)) => self.stranger(&LogOwner { namespace: namespace.clone(), ..of }),
+                None if self.is_here(&of) => self.stream(file, &of, &lines),
+                None => {}
             }
         }
     }
 
     /// Of a pod that no list has, nobody says where it is.
-    fn is_here(&self, owner: &LogOwner) -> bool {
-        let is_listed = self.files.objects.pods.iter().any(|pod| pod.name == owner.pod);
-        if is_listed { self.files.pod(&owner.namespace, &owner.pod).is_some() } else { self.files.is_alone }
+    fn is_here(&mut self, owner: &LogOwner) -> bool {
+        if self.files.objects.pods.iter().any(|pod| pod.name == owner.pod) {
+            return self.files.pod(&owner.namespace, &owner.pod).is_some();
+        }
+        if !self.files.is_alone && !LogSources::in_container(&owner.container).is_empty() {
+            self.done.unplaced.insert(format!("{} of pod {}", owner.container, owner.pod));
+        }
+        self.files.is_alone
     }
 
     fn stranger(&mut self, owner: &LogOwner) {
@@ -163,7 +184,8 @@ impl NodeScan<'_> {
         self.tail(owner, &path, lines);
         let rules = self.rule_sets.entry(owner.container.clone());
         let rules = rules.or_insert_with(|| RuleSet::of(LogSources::in_container(&owner.container)));
-        let not_after = file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
+        let not_after =
+            file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
         let mut scanner = LogScanner::new(rules, Form::Container, not_after, MATCHES);
         lines.iter().for_each(|line| scanner.record(printed(line)));
         let container = ContainerLog {
@@ -203,21 +225,25 @@ impl NodeScan<'_> {
         let key = (owner.pod.clone(), owner.container.clone());
         let tails = &mut self.done.tails;
         // A container that has just been started again has said nothing yet: then the instance before counts.
-        let is_better = tails.get(&key).is_none_or(|(_, known)| crate::log::trouble(known, i64::MAX).is_none());
+        let is_better =
+            tails.get(&key).is_none_or(|(_, known)| crate::log::trouble(known, i64::MAX).is_none());
         if is_better || !owner.is_previous && crate::log::trouble(&text, i64::MAX).is_some() {
             tails.insert(key, (path.to_owned(), text));
         }
     }
 
     fn system_log(&mut self, file: &BundleFile, rules: &RuleSet) {
-        let not_after = file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
+        let not_after =
+            file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
         let mut scanner = LogScanner::new(rules, Form::System, not_after, MATCHES);
         scanner.push(&file.bytes);
         let log = LogFile { path: file.path.clone().into(), ..LogFile::default() };
         self.done.system.insert(file.path.clone());
-        let is_driver_ready = self.files.pods().flat_map(|pod| &pod.containers).any(|one| {
-            one.name == "nvidia-driver-ctr" && is_over(one)
-        });
+        let is_driver_ready = self
+            .files
+            .pods()
+            .flat_map(|pod| &pod.containers)
+            .any(|one| one.name == "nvidia-driver-ctr" && is_over(one));
         let is_peermems =
             |found: &LogMatch| found.fields.get("module").is_some_and(|module| module.contains("peermem"));
         let counts = |found: &LogMatch| !is_driver_ready || is_peermems(found) || still_counts(found.event);

@@ -20,7 +20,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 
 /// MOFED could not unload the old RDMA core, and names a third party's module as its holder.
 fn third_party(case: &Case<'_>) -> Option<Finding> {
-    let found = case.logged(&[LogEvent::MofedModuleInUse], &[LogEvent::MofedMarkerSet, LogEvent::MofedReady])?;
+    let found =
+        case.logged(&[LogEvent::MofedModuleInUse], &[LogEvent::MofedMarkerSet, LogEvent::MofedReady])?;
     let holders = Case::field(found, "holders").split([' ', ',']);
     let theirs: Vec<_> =
         holders.filter_map(|holder| THIRD_PARTY.iter().copied().find(|name| *name == holder)).collect();

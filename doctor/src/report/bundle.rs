@@ -16,10 +16,8 @@ pub struct BundleReport<'a> {
     bundle: &'a str,
     looked_at: &'a [String],
     not_in_bundle: &'a [&'static str],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    left_out: &'a [String],
-    #[serde(skip)]
-    more_left_out: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_read: Vec<String>,
     #[serde(skip)]
     node: &'a BundleNode,
 }
@@ -31,15 +29,12 @@ impl<'a> BundleReport<'a> {
     /// `path` is the bundle's.
     #[must_use]
     pub fn new(diagnosis: Diagnosis<'a>, path: &'a str, node: &'a BundleNode, bundle: &'a Bundle) -> Self {
-        Self {
-            diagnosis: diagnosis.without_coverage(),
-            bundle: path,
-            looked_at: &node.read,
-            not_in_bundle: &node.missing,
-            left_out: &bundle.left_out,
-            more_left_out: bundle.more_left_out,
-            node,
+        let mut not_read: Vec<_> = node.unread.iter().chain(&bundle.left_out).cloned().collect();
+        if bundle.more_left_out > 0 {
+            not_read.push(format!("{} more files", bundle.more_left_out));
         }
+        let diagnosis = diagnosis.without_coverage();
+        Self { diagnosis, bundle: path, looked_at: &node.read, not_in_bundle: &node.missing, not_read, node }
     }
 
     /// One object on one line.
@@ -89,15 +84,8 @@ impl<'a> BundleReport<'a> {
             entry(page, "looked at: ", self.looked_at.join("; "));
         }
         entry(page, "not in this bundle: ", self.not_in_bundle.join("; "));
-        for stranger in &self.node.symptoms.logs.strangers {
-            let remedy = format!("--operator-namespace {} counts it", stranger.namespace);
-            entry(page, "not read: ", format!("{stranger}: {remedy}"));
-        }
-        for left_out in self.left_out {
-            entry(page, "not read: ", left_out.clone());
-        }
-        if self.more_left_out > 0 {
-            entry(page, "not read: ", format!("{} more files", self.more_left_out));
+        for unread in &self.not_read {
+            entry(page, "not read: ", unread.clone());
         }
     }
 }
