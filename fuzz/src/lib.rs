@@ -4,15 +4,18 @@
 
 mod node;
 
+use peermem_doctor::cli::{self, Verb};
 use peermem_doctor::fleet::{Cluster, Fleet};
 use peermem_doctor::log::{Form, LogSource, LogSources, scan, trouble};
 use peermem_doctor::operators::Operators;
+use peermem_doctor::probe::bundle::of_bytes;
 use peermem_doctor::probe::gathered;
 use peermem_doctor::probe::journal::Journal;
 use peermem_doctor::probe::runtime::settings;
 use peermem_doctor::record;
 use peermem_doctor::stamp;
 use peermem_doctor::timeline::{Since, Timeline, only};
+use peermem_doctor::verb;
 use peermem_gate::arguments;
 use peermem_gate::environment;
 use peermem_gate::judge::{plan, refusal};
@@ -35,8 +38,9 @@ use std::time::Duration;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     ("arguments", arguments),
+    ("bundle", bundle),
     ("cluster", cluster),
     ("fleet", fleet),
     ("journal", journal),
@@ -119,6 +123,21 @@ pub fn fleet(data: &[u8]) {
     assert_plain(&rollup.text(Style::default()));
     let json = rollup.json().expect("JSON");
     serde_json::from_str::<serde_json::Value>(&json).expect("JSON");
+}
+
+/// A bundle: an archive, or a line with a file's name and the file behind it.
+pub fn bundle(data: &[u8]) {
+    let words = ["peermem-doctor", "doctor", "bundle"].map(OsString::from);
+    let Ok(Verb::Doctor(args)) = cli::parse(&words, &Vec::new()) else { panic!("these are options") };
+    let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
+    let (name, text) = (String::from_utf8_lossy(&data[..end]), &data[(end + 1).min(data.len())..]);
+    for bundle in [of_bytes("bundle.tar", data), of_bytes(&name, text)] {
+        let Ok((answer, _)) = verb::bundle::answer(&bundle, Path::new("bundle"), &args, Style::default())
+        else {
+            panic!("these are options");
+        };
+        assert_plain(&answer);
+    }
 }
 
 /// A list of nodes and pods, beside the report of one node.

@@ -52,20 +52,28 @@ fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Ending, Stop> 
         let more = bundle.left_out.first().map(|why| format!(" ({why})")).unwrap_or_default();
         Err(refused(format!("it has no logs and no output of kubectl{more}")))?;
     }
-    let nodes = bundle::nodes(&bundle, &args.operators.namespaces);
+    let (answer, is_wrong) = answer(&bundle, path, args, style)?;
+    act::answer(&answer).context("cannot write to standard output")?;
+    // Something of a node is never in a bundle: that all is well cannot be told from one.
+    Ok(if is_wrong { Ending::NotReady } else { Ending::CannotTell })
+}
+
+/// The reports of all nodes of the bundle at `path`, and whether something is wrong on one.
+///
+/// # Errors
+/// Options that contradict each other.
+pub fn answer(bundle: &Bundle, path: &Path, args: &DoctorArgs, style: Style) -> Result<(String, bool), Stop> {
     let mut answer = String::new();
     let mut is_wrong = false;
-    for node in &nodes {
-        let (text, has_cause) = of_node(node, &bundle, path, args, style)?;
+    for node in &bundle::nodes(bundle, &args.operators.namespaces) {
+        let (text, has_cause) = of_node(node, bundle, path, args, style)?;
         if args.format == Format::Text && !answer.is_empty() {
             answer.push('\n');
         }
         answer += &text;
         is_wrong |= has_cause;
     }
-    act::answer(&answer).context("cannot write to standard output")?;
-    // Something of a node is never in a bundle: that all is well cannot be told from one.
-    Ok(if is_wrong { Ending::NotReady } else { Ending::CannotTell })
+    Ok((answer, is_wrong))
 }
 
 /// The node's report, and whether something is wrong.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One file a verb.
 
-mod bundle;
+pub mod bundle;
 mod doctor;
 mod fleet;
 mod paths;
