@@ -34,7 +34,11 @@ fn a_line_fits_its_pattern_and_a_similar_line_fits_none() {
             assert_eq!(fit.pattern, pattern, "{line:?}");
         }
         for line in &example.almost {
-            assert_eq!(rules.fit(line.as_bytes()), None, "{line:?} must not fit");
+            // A rule that knows only the form may have it.
+            let fit = rules.fit(line.as_bytes());
+            let is_general =
+                fit.as_ref().is_none_or(|fit| fit.pattern.is_general() && fit.pattern != pattern);
+            assert!(is_general, "{line:?} must not fit: {fit:?}");
         }
     }
 }

@@ -49,6 +49,13 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     stale.into_iter().chain(stopped).collect()
 }
 
+/// Whether the chain stands still at this file.
+pub(super) fn is_overdue(case: &Case<'_>, file: &str) -> bool {
+    let links = case.links();
+    let broken = broken_at(&links).filter(|link| link.file == file && link.state == LinkState::Absent);
+    broken.is_some_and(|link| link.waited_s.is_some_and(|waited| waited > link.usual_s))
+}
+
 fn left_behind(link: &Link) -> Finding {
     let why = link.note.as_deref().unwrap_or("its driver container has ended");
     Finding::new(Id::DriverCtrReadyStale, link.path.display(), format!("it exists, but {why}"))

@@ -3,8 +3,8 @@
 
 use super::Case;
 use crate::finding::fact::{
-    BUILT_DRIVER, DRM_LOADED, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS,
-    THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE,
+    BUILT_DRIVER, DRM_LOADED, LOG_ADVISES, MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE,
+    REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE,
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -62,6 +62,8 @@ impl Case<'_> {
             // A finding of which they are known says so.
             .with(WITHOUT_UMAD, Some(false))
             .with(TOOLKIT_HELD, Some(false))
+            .with(LOG_ADVISES, Some(false))
+            .with(MANAGEMENT_KIND, Some(false))
             .with(WITH_GATE, self.has_gate())
             .with(PEERMEM_UNLOADED, self.is_loaded(&["nvidia_peermem"]).map(|is_loaded| !is_loaded))
             // A finding of which it is known says so.

@@ -38,14 +38,14 @@ impl Case<'_> {
     }
 
     /// When the line came last, in nanoseconds since 1970. Syslog's classic stamps, of whole seconds, have the node's
-    /// zone and do not say which: the file's own time says it.
+    /// zone and do not say which, and neither do klog's: the file's own time says it.
     pub(super) fn logged_at(&self, found: &LogMatch) -> Option<i64> {
         const QUARTER: i64 = 15 * A_MINUTE * SECOND;
         let logs = &self.symptoms.logs;
         let at = logs.on_wall(found.until.or(found.at)?)?.ns;
         let file = logs.file(found).filter(|file| file.container.is_none());
         let ahead = file.and_then(|file| {
-            let last = file.last.filter(|last| last.precision_ns == SECOND)?;
+            let last = file.last.filter(|last| file.is_local || last.precision_ns == SECOND)?;
             Some(file.modified?.ns - logs.on_wall(last)?.ns)
         });
         let zone = ahead.map_or(0, |ahead| (ahead + QUARTER / 2).div_euclid(QUARTER) * QUARTER);

@@ -2,15 +2,29 @@
 //! Findings that rest on a line of a log: [`RULES`] says which, and when the line counts.
 
 use super::Case;
-use crate::finding::fact::TOOLKIT_HELD;
+use crate::chain::DRIVER_READY;
+use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
 use crate::stamp::SECOND;
+use crate::symptoms::runtime::Distribution;
 use peermem_gate::observation::Marker;
 use peermem_gate::survey::process::{Process, Role};
 use std::collections::BTreeMap;
 
+/// The kind of CDI devices that the operator's own pods use.
+const MANAGEMENT: &str = "management.nvidia.com/";
+/// In seconds. kubelet waits five minutes at most before it tries again.
+const BACK_OFF: i64 = 7 * 60;
+/// Findings about a pod that kubelet does not start: a reader asks which.
+const OF_A_POD: [Id; 5] = [
+    Id::CdiDeviceUnknown,
+    Id::ToolkitHookFails,
+    Id::NetworkPluginFails,
+    Id::RuntimeHandlerMissing,
+    Id::ContainerNotStarted,
+];
 const DRIVER: &str = "nvidia-driver-ctr";
 const DRIVERS: [&str; 3] = [DRIVER, "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const MOFED: [&str; 1] = ["mofed-container"];
@@ -25,7 +39,11 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.sort_by_key(|(_, found)| found.source != LogSource::Kernel);
     let findings = found.into_iter().map(|(id, found)| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
-        case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits)
+        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits);
+        match found.pod.as_ref().filter(|_| OF_A_POD.contains(&id)) {
+            Some(pod) => finding.seen("the pod", pod.as_str()),
+            None => finding,
+        }
     });
     let findings = findings.chain(killed(case)).chain(of_another_stack(case));
     findings.map(|finding| explained(case, finding)).collect()
@@ -34,6 +52,14 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 /// With what else of the node shows why.
 fn explained(case: &Case<'_>, finding: Finding) -> Finding {
     match finding.id {
+        Id::CdiDeviceUnknown => with_kind(finding),
+        Id::DeviceRulesRefused => match case.symptoms.runtimes.used() {
+            Some(used) => finding.with(CRI_O, used.distribution == Distribution::CriO),
+            None => finding,
+        },
+        Id::HostDriverNotFound => {
+            finding.seen("/proc/modules", "nvidia is live, and no driver container has brought it")
+        }
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),
         Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
@@ -41,6 +67,24 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         }
         _ => finding,
     }
+}
+
+/// One that only the operator's own pods may ask for.
+fn with_kind(finding: Finding) -> Finding {
+    let is_management = finding.evidence.iter().any(|evidence| evidence.seen.contains(MANAGEMENT));
+    finding.with(MANAGEMENT_KIND, is_management)
+}
+
+/// kubelet tries again: the line came several times, and a moment ago.
+fn is_repeated(case: &Case<'_>, found: &LogMatch) -> bool {
+    let age = case.logged_at(found).and_then(|at| case.symptoms.survey.clock.age(at / SECOND));
+    found.count >= u64::from(OFTEN) && age.is_some_and(|age| age <= BACK_OFF)
+}
+
+/// The operator's validation has not shown since that a container with a GPU starts.
+fn is_unproven(case: &Case<'_>, found: &LogMatch) -> bool {
+    let proven = case.symptoms.runtimes.toolkit.proven;
+    proven.is_none_or(|proven| case.logged_at(found).is_some_and(|at| at > proven * SECOND))
 }
 
 fn with_driver(case: &Case<'_>, finding: Finding) -> Finding {
@@ -104,6 +148,15 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
         }
         ActiveWhen::Missed => is_missed(case, &[Case::field(found, "container")]),
         ActiveWhen::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
+        ActiveWhen::Cdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(|all| !all.is_empty()),
+        ActiveWhen::NoHandler => super::runtime::has_no_handler(case),
+        ActiveWhen::Unproven => is_unproven(case, found) && is_repeated(case, found),
+        ActiveWhen::Persists => is_repeated(case, found),
+        ActiveWhen::HostDriverUnseen => {
+            is_live
+                && case.is_container_driver() == Some(false)
+                && super::chain::is_overdue(case, DRIVER_READY)
+        }
         ActiveWhen::Unloaded(module) => case.seen.modules.proc.is_ok() && case.line(module).is_none(),
         ActiveWhen::Infiniband => case.has_infiniband(),
         ActiveWhen::HostDriver => case.is_container_driver() == Some(false),

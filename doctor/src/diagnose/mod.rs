@@ -100,7 +100,8 @@ pub fn believing(
     }
     found.extend(fabric::judge(&case));
     found.extend(views::inotify(&case));
-    found.extend(chain::judge(&case));
+    let stopped = chain::judge(&case).into_iter();
+    found.extend(stopped.map(|finding| restarts::with_words(&case, finding)));
     found.extend(runtime::judge(&case));
     found.extend(said::judge(&case));
     found.extend(restarts::judge(&case, &found));

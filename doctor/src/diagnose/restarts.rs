@@ -1,25 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A container of the operators that ends again and again, and says why in words that are no known sentence.
+//! A container of the operators that ends again and again, or waits without an end, and says why in words that are no
+//! known sentence.
 
 use super::Case;
+use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, FILES, MARKER, TOOLKIT_READY};
+use crate::finding::fact::LOG_ADVISES;
 use crate::finding::{Finding, Id, Severity};
+use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
 use peermem_gate::remedy::CommandText;
 
 /// In seconds. kubelet waits five minutes at most before it starts a container again.
 const BACK_OFF: i64 = 10 * 60;
+/// In seconds. What has run for as long has come through; the slowest build takes less.
+const LIFE: i64 = 60 * 60;
+/// A container that was started as often has not come through.
+const OFTEN: u32 = 3;
+const CUDA_READY: &str = "cuda-ready";
+
+/// The file of the readiness chain that each container brings.
+const BRINGS: [(&str, &str); 9] = [
+    ("mofed-container", MARKER),
+    ("k8s-driver-manager", DRIVER_CTR_READY),
+    ("nvidia-driver-ctr", DRIVER_CTR_READY),
+    ("openshift-driver-toolkit-ctr", DRIVER_CTR_READY),
+    ("driver-validation", DRIVER_READY),
+    ("nvidia-container-toolkit-ctr", TOOLKIT_READY),
+    ("toolkit-validation", TOOLKIT_READY),
+    ("cuda-validation", CUDA_READY),
+    ("plugin-validation", "plugin-ready"),
+];
+
+/// The steps of the chain that stand still, and the containers that are at them.
+const AT: [(Id, &[&str]); 3] = [
+    (Id::DriverNotValidated, &["driver-validation"]),
+    (Id::ToolkitNotReady, &["toolkit-validation"]),
+    (Id::ValidationIncomplete, &["cuda-validation", "plugin-validation"]),
+];
 
 /// `found` has what is known already.
 pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     let all = case.troubles().filter(|(_, _, trouble)| !is_known(found, trouble));
-    let findings = all.map(|(pod, container, trouble)| {
-        let times = container.restart.map_or_else(String::new, |count| format!(" (restarted {count} times)"));
-        let seen = format!("{}{times}", trouble.line);
-        Finding::new(Id::ContainerRestarts, trouble.path.display(), seen)
-            .word("container", CommandText::plain(&container.name, "CONTAINER"))
-            .word("pod", CommandText::pod(&pod.namespace, &pod.name))
-    });
-    findings.collect()
+    let mut all: Vec<_> = all.collect();
+    // Without the first of the chain the others wait.
+    let place = |name: &str| BRINGS.iter().position(|(container, _)| *container == name);
+    all.sort_by_key(|(_, container, _)| place(&container.name).unwrap_or(BRINGS.len()));
+    all.into_iter().map(|(pod, container, trouble)| restarts(case, pod, container, trouble)).collect()
+}
+
+fn restarts(case: &Case<'_>, pod: &LoggedPod, container: &PodContainer, trouble: &Trouble) -> Finding {
+    let times = container.restart.unwrap_or_default();
+    let since = trouble.since.map(|at| Stamp::wall(at.saturating_mul(SECOND), SECOND));
+    let since = since.map_or_else(String::new, |at| format!("; its oldest log begins at {at}"));
+    let seen = format!("{} (restarted {times} times{since})", trouble.line);
+    let finding = Finding::new(Id::ContainerRestarts, trouble.path.display(), seen)
+        .word("container", CommandText::plain(&container.name, "CONTAINER"))
+        .word("pod", CommandText::pod(&pod.namespace, &pod.name));
+    let finding = match waiters(case, &container.name) {
+        Some(waiters) => finding.seen(format!("waiting for {}", container.name), waiters),
+        None => finding,
+    };
+    advised(finding, trouble)
+}
+
+/// With the remedy that the log itself names.
+fn advised(finding: Finding, trouble: &Trouble) -> Finding {
+    let finding = finding.with(LOG_ADVISES, trouble.advice.is_some());
+    match &trouble.advice {
+        Some(advice) => {
+            // A setting is the commonest part of it.
+            let parts = advice.split('=').map(CommandText::mention);
+            finding.word("advice", CommandText::joined(parts, "="))
+        }
+        None => finding,
+    }
+}
+
+/// Who does not go on while this container does not come through.
+fn waiters(case: &Case<'_>, container: &str) -> Option<String> {
+    let (_, name) = BRINGS.iter().find(|(one, _)| *one == container)?;
+    let file = FILES.iter().find(|file| file.name == *name)?;
+    let is_missing = case.symptoms.chain.stamp(name).written().is_none();
+    (is_missing && !file.waiters.is_empty()).then(|| file.waiters.join(", "))
+}
+
+/// With the words of the container that is at a step which stands still: it waits and is not restarted.
+pub(super) fn with_words(case: &Case<'_>, finding: Finding) -> Finding {
+    let Some((_, names)) = AT.iter().find(|(id, _)| *id == finding.id) else { return finding };
+    let boot = case.symptoms.chain.clock.boot.as_ref().copied().unwrap_or(i64::MIN);
+    let waits = |container: &PodContainer| {
+        let is_at_it = names.contains(&container.name.as_str());
+        is_at_it && container.restart.is_none_or(|count| count < OFTEN)
+    };
+    let all = case.containers_here().filter(|(_, container)| waits(container));
+    let mut troubles = all.filter_map(|(_, container)| container.trouble.as_ref());
+    match troubles.find(|trouble| trouble.modified >= boot) {
+        Some(trouble) => finding.seen(trouble.path.display(), trouble.line.clone()),
+        None => finding,
+    }
 }
 
 /// A finding that alarms rests on a line of the same container.
@@ -31,16 +109,25 @@ fn is_known(found: &[Finding], trouble: &Trouble) -> bool {
 }
 
 impl Case<'_> {
+    /// The operators' containers whose pods are here.
+    fn containers_here(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer)> {
+        let pods = &self.symptoms.survey.pods;
+        let is_here = |pod: &&LoggedPod| pods.of(&pod.uid).is_none_or(|known| known.is_here);
+        let all = self.symptoms.logs.pods.iter().filter(is_here);
+        all.flat_map(|pod| pod.containers.iter().map(move |container| (pod, container)))
+    }
+
     /// Containers that end again and again, now, and whose pods are here.
     fn troubles(&self) -> impl Iterator<Item = (&LoggedPod, &PodContainer, &Trouble)> {
-        let survey = &self.symptoms.survey;
-        let is_here = |pod: &&LoggedPod| survey.pods.of(&pod.uid).is_none_or(|known| known.is_here);
-        let is_now =
-            |trouble: &&Trouble| survey.clock.age(trouble.modified).is_some_and(|age| age <= BACK_OFF);
-        self.symptoms.logs.pods.iter().filter(is_here).flat_map(move |pod| {
-            pod.containers.iter().filter_map(move |container| {
-                container.trouble.as_ref().filter(is_now).map(|trouble| (pod, container, trouble))
-            })
+        let clock = &self.symptoms.survey.clock;
+        let is_now = |trouble: &&Trouble| {
+            let lived = trouble.started.map_or(0, |started| trouble.modified.saturating_sub(started));
+            clock.age(trouble.modified).is_some_and(|age| age <= BACK_OFF) && lived <= LIFE
+        };
+        let is_restarted = |container: &PodContainer| container.restart.is_some_and(|count| count >= OFTEN);
+        let all = self.containers_here().filter(move |(_, container)| is_restarted(container));
+        all.filter_map(move |(pod, container)| {
+            container.trouble.as_ref().filter(is_now).map(|trouble| (pod, container, trouble))
         })
     }
 

@@ -11,13 +11,17 @@ use crate::finding::{Finding, Id};
 use crate::symptoms::runtime::{
     Distribution, Handler, ProgramState, Runtime, RuntimeSettings, Runtimes, TOOLKIT_PID, Unusable, cri_table,
 };
+use peermem_gate::remedy::CommandText;
+use peermem_gate::survey::process::Role;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 
 /// The toolkit writes its pid file first, then its programs, then the configuration, and has the
 /// runtime restarted; seconds in all.
 const TOOLKIT: i64 = 5 * 60;
 /// The boot's time is kept in whole seconds, and so is a file's here.
 const GRAIN: i64 = 2;
+const TOOLKIT_CTR: &str = "nvidia-container-toolkit-ctr";
 /// Runtimes that need no entry: they are the built-in defaults.
 const BUILT_IN: [&str; 2] = ["runc", "crun"];
 
@@ -47,6 +51,17 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// kubelet's runtime has no entry for NVIDIA's, and no toolkit is about to write one: its container has done so or is
+/// not on this node.
+pub(super) fn has_no_handler(case: &Case<'_>) -> bool {
+    let (seen, survey) = (&case.symptoms.runtimes, &case.symptoms.survey);
+    let has_entry = |used: &Runtime| used.handlers().values().any(|(_, handler)| handler.is_nvidias());
+    let has_toolkit =
+        survey.processes.first(Role::Toolkit).is_some() || survey.pods.with(TOOLKIT_CTR).is_some();
+    let is_late = seen.toolkit.started.and_then(|at| seen.clock.age(at)).is_some_and(|age| age >= TOOLKIT);
+    !seen.used().is_some_and(has_entry) && (is_late || !has_toolkit)
 }
 
 /// kubelet's words for systemd, taken for a path by a runtime that does not ask it (runc, without `SystemdCgroup`).
@@ -165,6 +180,9 @@ impl RuntimeCase<'_> {
         if self.has_nvidias() {
             return None;
         }
+        if self.used.distribution == Distribution::CriO {
+            return self.unread_directory();
+        }
         let (main, settings) = self.main_file()?;
         let imports = match &settings.imports {
             None => "has no imports".to_owned(),
@@ -176,6 +194,17 @@ impl RuntimeCase<'_> {
         let findings = left
             .map(|file| (file.path.display(), format!("it names NVIDIA's runtime, and {main} {imports}")));
         self.with_values(collected(Id::DropInNotImported, findings))
+    }
+
+    /// CRI-O reads its files from one directory.
+    fn unread_directory(&self) -> Option<Finding> {
+        let is_nvidias = |settings: &RuntimeSettings| settings.handlers.iter().any(Handler::is_nvidias);
+        let mut left = self.used.not_imported.iter();
+        let file = left.find(|file| file.settings.as_ref().is_ok_and(is_nvidias))?;
+        let seen = "it names NVIDIA's runtime, and CRI-O reads its drop-ins from /etc/crio/crio.conf.d only";
+        let name = file.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let finding = Finding::new(Id::DropInElsewhere, file.path.display(), seen);
+        Some(finding.word("drop-in", CommandText::plain(name, "FILE")))
     }
 
     fn table(&self) -> Option<Finding> {

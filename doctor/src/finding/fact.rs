@@ -52,3 +52,7 @@ pub const HOLDER_IS_HARMLESS: Fact =
 pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image holds modules of one kernel (precompiled)");
 /// The driver's container builds its modules.
 pub const BUILT_DRIVER: Fact = Fact::new("If the driver container builds its modules");
+/// A pod asks for a CDI device of the kind that only the operator's own pods use.
+pub const MANAGEMENT_KIND: Fact = Fact::new("If the device is of `management.nvidia.com`");
+/// The log of a container names a remedy itself.
+pub const LOG_ADVISES: Fact = Fact::new("If the log itself names a remedy");

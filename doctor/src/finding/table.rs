@@ -3,9 +3,9 @@
 
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
-    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, KERNEL_LACKS_IB, OPENSHIFT,
-    PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS,
-    TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, KERNEL_LACKS_IB, LOG_ADVISES,
+    MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS,
+    THIRD_PARTY_LOADED, TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -27,6 +27,8 @@ const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver
     `--previous` if it restarts; and `dmesg` on the node.";
 const MANAGER_LOG: &str =
     "Read the log of the driver pod's init container: `kubectl logs {driver-logs} -c k8s-driver-manager`.";
+const NOT_ON_TALOS: &str = "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. \
+    Install NVIDIA's device plugin by itself, as Talos documents it.";
 const GATE: &str = "To prevent this at the next boot, run `peermem-gate wait` before the build.";
 
 const HELM_CRI_O: &str =
@@ -1133,10 +1135,27 @@ findings! {
         ContainerRestarts: Warning, "a container of the operators ends with an error, again and again",
             after [],
             [
+                @LOG_ADVISES "Check the advice of the container's own log, and follow it if it fits: {advice}.",
                 "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
                 "Correct what that line names: a setting, a file, a version or a right. Compare the values of the ClusterPolicy and the \
                     NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
                 "Update the operator if a newer release has repaired that container.",
+            ];
+
+        ContainerNotStarted: Warning, "kubelet cannot start a container of the operators",
+            after [ImageNotPulled, RunNotShared],
+            [
+                "Correct what the end of kubelet's words names: a runtime, a file, an image, a Secret or a right.",
+                "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
+                    `kubectl describe pod` for the pod that the evidence names.",
+            ];
+        HostDriverNotFound: Warning, "the operator's validation does not find the host's driver, which is loaded",
+            after [],
+            [
+                @TALOS NOT_ON_TALOS,
+                @SYSTEMD "Name the directory of the host's driver: `hostPaths.driverInstallDir` in the ClusterPolicy. The validation looks there, then in \
+                    the usual directories of the host's root.",
+                @SYSTEMD "Run `nvidia-smi` on the node: the validation runs it in the host's root, and takes a driver without it for none.",
             ];
 
     // The GPU Operator's readiness chain.
@@ -1157,11 +1176,10 @@ findings! {
             [DRIVER_LOG, MANAGER_LOG, @DRIVER_POD_UNNAMED FIND_DRIVER];
         DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
             after [RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
-                ContainerRestarts],
+                HostDriverNotFound, ContainerRestarts],
             [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
-                @TALOS "Do without the operator's validation: it does not find the driver of Talos in `/usr/local`. Install NVIDIA's device \
-                    plugin by itself, as Talos documents it.",
+                @TALOS NOT_ON_TALOS,
                 @HOST_DRIVER @SYSTEMD "See where the validation looks for the host's driver: at `hostPaths.driverInstallDir` of the \
                     ClusterPolicy, then in the usual directories of the host's root.",
                 @PEERMEM_UNLOADED "See why nvidia_peermem is not loaded: from GPU Operator 26.3 on the validation waits for it too, where \
@@ -1197,6 +1215,8 @@ findings! {
         DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)",
             after [],
             [
+                @CRI_O "Update crun with the operating system (OpenShift 4.18.24 and newer have a repaired one), or let CRI-O use runc: \
+                    `default_runtime = \"runc\"` in `/etc/crio/crio.conf.d`.",
                 "Use CDI, which leaves the rules to the runtime: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10. \
                     It works on a node whose BPF compiler is hardened, too.",
                 "Update nvidia-container-toolkit (libnvidia-container).",
@@ -1214,6 +1234,17 @@ findings! {
                 @DRIVER_POD "Update the driver: `driver.version` in the ClusterPolicy.",
                 @HOST_DRIVER "Install a newer driver on the host, and reboot.",
                 "Use images of an older CUDA if the driver must stay; for the operator's validator an older release of the operator.",
+            ];
+    }
+
+    Runtime {
+        ToolkitHookFails: Warning, "the container toolkit's hook fails: a container with a GPU does not start",
+            after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DriverRootMissing,
+                DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied],
+            [
+                "Correct what its words name: a driver that does not answer, a library or a program that is missing, or a right.",
+                "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
+                "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
             ];
     }
 
@@ -1235,6 +1266,13 @@ findings! {
             [
                 "Use an IPoIBNetwork in place of the MacvlanNetwork: macvlan needs Ethernet.",
                 "Give pods a device of their own if they need one: HostDeviceNetwork or SR-IOV (ib-sriov).",
+            ];
+        NetworkPluginFails: Warning, "pods get no network: a CNI plugin fails",
+            after [CniPluginMissing, MultusUnauthorized, MacvlanOnInfiniband],
+            [
+                "Correct what the plugin's words name: an interface, a virtual function, an address range or a right.",
+                "Compare with the network's definition: `kubectl get network-attachment-definitions -A -o yaml`.",
+                "Check the plugin's own pod on this node: `kubectl get pod -A --field-selector spec.nodeName={node}`.",
             ];
     }
 
@@ -1270,6 +1308,13 @@ findings! {
                     `imports = [\"/etc/containerd/conf.d/*.toml\"]`, and restart the runtime.",
                 "Update nvidia-container-toolkit to 1.18.1 or newer if the drop-in is in `config.d`: 1.18.0 put it there.",
             ];
+        DropInElsewhere: Critical, "NVIDIA's drop-in is in a directory that CRI-O does not read",
+            after [],
+            [
+                "Move it to the directory that CRI-O reads, and restart CRI-O: `mv /etc/crio/conf.d/{drop-in} /etc/crio/crio.conf.d/ && systemctl restart crio`.",
+                "Name that directory when you configure it again: `nvidia-ctk runtime configure --runtime=crio --drop-in-config=/etc/crio/crio.conf.d/99-nvidia.toml`.",
+                "Update nvidia-container-toolkit to a release that puts the file where CRI-O looks: 1.19.0 did not.",
+            ];
         CriTableIgnored: Critical, "NVIDIA's runtime is in a table that this configuration version ignores",
             after [],
             [
@@ -1303,10 +1348,10 @@ findings! {
             after [],
             [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Restart the toolkit's pod after that: `kubectl delete pod {toolkit}`."];
         NvidiaRuntimeMissing: Critical, "the toolkit runs, but kubelet's container runtime has no nvidia runtime",
-            after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
+            after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere],
             [@CRI_O HELM_CRI_O, @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW, "Read the toolkit's log; it says which file it wrote: `kubectl logs {toolkit-logs} -c nvidia-container-toolkit-ctr`."];
         NvidiaRuntimeUnclear: Unknown, "no nvidia runtime is configured, which is right only in NRI mode",
-            after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored, NvidiaRuntimeElsewhere],
+            after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere],
             [
                 @CRI_O HELM_CRI_O,
                 @CONTAINERD @TOOLKIT_LACKS HELM_CONTAINERD, @CONTAINERD @TOOLKIT_HAS TOOLKIT_ANEW,
@@ -1322,8 +1367,16 @@ findings! {
                     set), correct or remove \
                     the entry: it belongs to another installation.",
             ];
+        RuntimeHandlerMissing: Critical, "the container runtime has no handler for NVIDIA's RuntimeClass: pods that name it do not start",
+            after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing,
+                NvidiaRuntimeUnclear],
+            [
+                "Configure the runtime that kubelet uses with the host's toolkit: `nvidia-ctk runtime configure --runtime=containerd` (or `crio`), and restart it.",
+                "Let the operator's toolkit do that if the host has none: `toolkit.enabled: true` in the ClusterPolicy.",
+                "Compare the names: `kubectl get runtimeclass` shows the handlers, `crictl info` those that the runtime has.",
+            ];
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
-            after [RuntimeConfigBroken, DropInNotImported, CriTableIgnored],
+            after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored],
             ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or add that runtime, and restart the container runtime."];
         RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
             after [],
@@ -1342,6 +1395,17 @@ findings! {
                     `/usr/local/nvidia/toolkit`.",
                 "Restart the toolkit's pod, which writes it: `kubectl delete pod {toolkit}`; its log says why if it does not.",
                 "Write it by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
+            ];
+        CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
+            after [CdiSpecMissing],
+            [
+                @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of \
+                    `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
+                @MANAGEMENT_KIND "Let the device plugin hand out CDI devices otherwise: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in \
+                    `devicePlugin.env` of the ClusterPolicy.",
+                "Compare with the devices that there are: `nvidia-ctk cdi list` on the node.",
+                "Write the specification again if the device is missing there: restart the toolkit's pod (`kubectl delete pod {toolkit}`), or \
+                    start `nvidia-cdi-refresh.service` if the toolkit is the host's.",
             ];
         CdiSpecStale: Warning, "NVIDIA's CDI specification is of another driver version: pods with GPUs miss libraries",
             after [DriverVersionMismatch],
@@ -1362,7 +1426,7 @@ findings! {
                 DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
                 RuntimeConfigNotInForce, NvidiaRuntimeUnclear, RuntimeTemplateIncomplete, RuntimeTypeMissing, ToolkitTooOld, GdsNeedsOpenModules, ContainerRestarts,
                 ContainerdWithoutCri, KubeletFails, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld,
-                CudaNotSatisfied],
+                CudaNotSatisfied, ToolkitHookFails, DropInElsewhere, RuntimeHandlerMissing, CdiDeviceUnknown, ContainerNotStarted],
             [
                 "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
                 "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator}`.",

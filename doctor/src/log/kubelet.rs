@@ -20,8 +20,15 @@ pub enum About {
 }
 
 /// Words that kubelet, the container runtimes, the container toolkit and CNI's libraries put before a cause. `%d` is
-/// a number, `%w` plain letters, `%t` a time; a quote or `\n` may have any number of backslashes.
-const LINKS: [&str; 43] = [
+/// a number, `%w` plain letters, `%p` the same and parentheses, `%t` a time; a quote or `\n` may have any number of
+/// backslashes.
+const LINKS: [&str; 51] = [
+    "failed to \"%w\" for \"%p\" with %w: \"",
+    "Failed to create sandbox for pod \"%p\": ",
+    "Failed to create pod sandbox: ",
+    "failed to create sandbox: ",
+    "failed to start sandbox \"%w\": ",
+    "failed to get sandbox runtime: ",
     "rpc error: ",
     "code = %w desc = ",
     "Error response from daemon: ",
@@ -65,6 +72,8 @@ const LINKS: [&str; 43] = [
     "failed to setup network for sandbox \"%w\": ",
     "plugin type=\"%w\" failed (add): ",
     "plugin type=\"%w\" name=\"%w\" failed (add): ",
+    "name=\"%w\" failed (add): ",
+    "failed (add): ",
 ];
 
 /// The kinds of errors that `nvidia-container-cli` names.
@@ -84,6 +93,21 @@ pub(super) fn is_chain(text: &[u8]) -> bool {
     true
 }
 
+/// The rest of a chain behind all its links: what went wrong. It may be anybody's word.
+pub(super) fn cause(text: &[u8]) -> &[u8] {
+    let next = |rest: &[u8]| LINKS.iter().find_map(|link| behind(rest, link.as_bytes()).map(<[u8]>::len));
+    let mut rest = text;
+    while let Some(left) = next(rest).filter(|left| *left > 0) {
+        rest = &rest[rest.len() - left..];
+    }
+    rest
+}
+
+/// Without the name of a gRPC code that containerd puts behind.
+pub(super) fn without_code(text: &str) -> String {
+    text.strip_suffix(": unknown").unwrap_or(text).to_owned()
+}
+
 /// The text behind the link, where it begins with it.
 fn behind<'t>(text: &'t [u8], link: &[u8]) -> Option<&'t [u8]> {
     let Some((first, link)) = link.split_first() else { return Some(text) };
@@ -91,6 +115,9 @@ fn behind<'t>(text: &'t [u8], link: &[u8]) -> Option<&'t [u8]> {
         (b'%', Some((b'd', link))) => behind_run(text, link, u8::is_ascii_digit),
         (b'%', Some((b't', link))) => {
             behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b":.+-".contains(byte))
+        }
+        (b'%', Some((b'p', link))) => {
+            behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b"._/-()".contains(byte))
         }
         (b'%', Some((_, link))) => {
             behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b"._/-".contains(byte))
@@ -212,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn the_cause_is_what_stands_behind_all_links() {
+        let of = |text: &str| String::from_utf8_lossy(cause(text.as_bytes())).into_owned();
+        assert_eq!(of(&format!("{CHAIN}stat failed: /dev/x")), "mount error: stat failed: /dev/x");
+        let sandbox = "failed to \\\"CreatePodSandbox\\\" for \\\"a_b(c-1)\\\" with CreatePodSandboxError: \\\"Failed to create \
+             sandbox for pod \\\\\\\"a_b(c-1)\\\\\\\": rpc error: code = Unknown desc = failed to setup network for sandbox \
+             \\\\\\\"0a\\\\\\\": plugin type=\\\\\\\"multus\\\\\\\" failed (add): no room";
+        assert_eq!(of(sandbox), "no room");
+        for whole in ["", "no chain: x", "rpc error: "] {
+            assert_eq!(of(whole), whole);
+        }
+    }
+
+    #[test]
     fn the_pod_is_the_one_that_kubelet_names() {
         let pod = |text: &str| Subject::of(text.as_bytes()).map(|subject| subject.pod);
         assert_eq!(
@@ -230,7 +270,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_line_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (is_chain(&bytes), Subject::of(&bytes));
+            let _ = (is_chain(&bytes), cause(&bytes), Subject::of(&bytes));
         }
     }
 }

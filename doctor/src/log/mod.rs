@@ -4,6 +4,7 @@
 //! [`RULES`] is the whole knowledge. A line fits if a program that may have written that log has exactly this line,
 //! behind the prefix of that program's logger. A line that almost fits means nothing. [`LogScanner`] reads a log.
 
+mod advice;
 mod boots;
 mod kubelet;
 mod pattern;
@@ -19,7 +20,7 @@ pub use rule::{ActiveWhen, Drawn, Pattern};
 pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, scan};
 pub use source::{LogSource, LogSources};
 pub use table::{FindingRule, LogEvent, LogRule, RULES};
-pub use trouble::trouble;
+pub use trouble::{TroubleLine, trouble};
 
 use crate::operators::Operators;
 use crate::stamp::Stamp;
@@ -29,8 +30,10 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Of a field and of a text as much as fits a line.
+/// Of a field as much as fits a line.
 const FIELD: usize = 200;
+/// Of a whole text and of what went wrong more is kept: the decisive words may stand anywhere in it.
+const CAUSE: usize = 700;
 /// No pattern is longer.
 const LONGEST: usize = 4096;
 
@@ -122,10 +125,16 @@ impl RuleSet {
         };
         let rows = rows.filter(has_prefix).filter(counts);
         let fitting = rows.filter_map(|row| Some((row, pattern::fit(row.pattern.words, &text)?)));
-        let own_words = |row: &IndexedPattern| pattern::own_words(row.pattern.words);
-        let (row, fields) = fitting.max_by_key(|(row, _)| (own_words(row), Reverse(row.event)))?;
-        let short = if row.pattern.source == LogSource::Kubelet { ending } else { shortened };
-        let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), short(field)));
+        let knowledge =
+            |row: &IndexedPattern| (!row.pattern.is_general(), pattern::own_words(row.pattern.words));
+        let (row, fields) = fitting.max_by_key(|(row, _)| (knowledge(row), Reverse(row.event)))?;
+        let short = |name: &str, field: &[u8]| match (row.pattern.source, name) {
+            (LogSource::Kubelet, "cause") => kubelet::without_code(&ending(kubelet::cause(field), CAUSE)),
+            (LogSource::Kubelet, "handler" | "plugin") => ending(field, FIELD).replace('"', ""),
+            (LogSource::Kubelet, _) => ending(field, FIELD),
+            _ => shortened(field, if name == "cause" { CAUSE } else { FIELD }),
+        };
+        let fields = fields.into_iter().map(|(name, field)| (name.to_owned(), short(name, field)));
         let pod = subject.filter(|_| row.pattern.source == LogSource::Kubelet).map(|subject| subject.pod);
         Some(Fit { event: row.event, pattern: row.pattern, fields: fields.collect(), pod })
     }
@@ -156,19 +165,19 @@ fn smoothed(text: &[u8]) -> Vec<u8> {
 }
 
 /// Hostile bytes as a text of bounded length. Control characters stay: who prints it escapes them.
-fn shortened(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(FIELD)]);
-    if bytes.len() > FIELD { format!("{}…", text.trim_end_matches('\u{fffd}')) } else { text.into_owned() }
+fn shortened(bytes: &[u8], most: usize) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(most)]);
+    if bytes.len() > most { format!("{}…", text.trim_end_matches('\u{fffd}')) } else { text.into_owned() }
 }
 
 /// The same of its end: kubelet puts what it did before what went wrong, and the pod's name behind it.
-fn ending(bytes: &[u8]) -> String {
+fn ending(bytes: &[u8], most: usize) -> String {
     let end = memchr::memmem::find(bytes, b"\" pod=").unwrap_or(bytes.len());
     let bytes = bytes[..end].strip_suffix(b"\"").unwrap_or(&bytes[..end]);
     // Go has quoted it again and again.
-    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(FIELD)..]).replace("\\n", " ");
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(most)..]).replace("\\n", " ");
     let text = text.replace('\\', "");
-    if bytes.len() > FIELD { format!("…{}", text.trim_start_matches('\u{fffd}')) } else { text }
+    if bytes.len() > most { format!("…{}", text.trim_start_matches('\u{fffd}')) } else { text }
 }
 
 /// The time in a line's own prefix, for logs without times of their own.

@@ -113,6 +113,10 @@ const MODULES: [&str; 36] = [
     "rpcrdma",
 ];
 
+/// Why kubelet starts no container: what has never run. What ended says itself why.
+const FAILURES: [&str; 4] =
+    ["CreateContainerError", "CreateContainerConfigError", "RunContainerError", "InvalidImageName"];
+
 /// May a field of this name hold this word?
 fn may_hold(name: &str, word: &[u8]) -> bool {
     let all = |allowed: fn(u8) -> bool| word.iter().copied().all(allowed);
@@ -124,6 +128,7 @@ fn may_hold(name: &str, word: &[u8]) -> bool {
             "symbol" => all(|b| b.is_ascii_alphanumeric() || b == b'_'),
             "bdf" => word.len() >= 7 && all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
             "path" => word[0] == b'/',
+            "failure" => FAILURES.iter().any(|failure| failure.as_bytes() == word),
             _ => true,
         }
 }

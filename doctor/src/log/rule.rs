@@ -17,6 +17,14 @@ pub struct Pattern {
     pub is_polled: bool,
 }
 
+impl Pattern {
+    /// The words are known by their form only: a pattern that knows more of the line goes before it.
+    #[must_use]
+    pub fn is_general(&self) -> bool {
+        self.words.ends_with("<cause..>")
+    }
+}
+
 /// How a timeline draws an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawn {
@@ -61,6 +69,16 @@ pub enum ActiveWhen {
     NoVirtualFunction,
     /// The node has an `InfiniBand` port.
     Infiniband,
+    /// There is a CDI specification of NVIDIA's.
+    Cdi,
+    /// kubelet's runtime has no entry for NVIDIA's, and nobody is about to write one.
+    NoHandler,
+    /// No container with a GPU was shown to run since the line was written, and the line is not the only one.
+    Unproven,
+    /// kubelet still repeats the line.
+    Persists,
+    /// The driver is installed on the host and live, and its validation is overdue.
+    HostDriverUnseen,
     /// Any.
     Always,
 }

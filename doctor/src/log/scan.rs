@@ -2,7 +2,7 @@
 //! A log, from bytes to matches.
 
 use super::boots::Boot;
-use super::{Fit, LogEvent, LogSource, LogSources, RuleSet, own_stamp, shortened};
+use super::{CAUSE, Fit, LogEvent, LogSource, LogSources, RuleSet, own_stamp, shortened};
 use crate::record::{self, Lines, Record, Written};
 use crate::stamp::{SECOND, Stamp};
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,8 @@ pub struct Scanned {
     pub first: Option<Stamp>,
     /// The stamp of the last line that has one.
     pub last: Option<Stamp>,
+    /// The stamps are klog's, in a zone that they do not say.
+    pub is_local: bool,
     /// Where the wall clock was set.
     pub steps: Vec<ClockStep>,
     /// When the kernel started, by the wall clock, if lines have both.
@@ -85,6 +87,8 @@ const PARTS: usize = 8 * 1024;
 const STEPS: usize = 16;
 /// The fields that say what a line is about.
 const OF: [&str; 2] = ["container", "plugin"];
+/// `E1121 11:51:41.123456`, with which klog's lines begin.
+const KLOG: usize = 21;
 /// `2025-11-21T11:58:39`: comparable as text where the zone is the same.
 const TO_THE_SECOND: usize = 19;
 
@@ -118,6 +122,8 @@ struct ScanState {
     /// The last line's stamp, as it is written.
     last: Vec<u8>,
     last_is_classic: bool,
+    /// The beginning of klog's last line, in a log without other stamps.
+    last_of_klog: Vec<u8>,
     boot: Boot,
     /// The first line of this run of the kernel.
     boot_from: u64,
@@ -183,12 +189,18 @@ impl<'t> LogScanner<'t> {
         lines.end(|line| state.line(line, options));
         state.scanned.booted = state.boot.started();
         state.end_boot();
-        let ScanState { mut scanned, kept, parts, last, last_is_classic, .. } = self.state;
+        let ScanState { mut scanned, kept, parts, last, last_is_classic, last_of_klog, .. } = self.state;
+        scanned.is_local = !last_of_klog.is_empty();
+        scanned.last = scanned.last.or_else(|| own_stamp(&last_of_klog, self.options.not_after_ns));
         scanned.damaged += u64::from(parts.is_some());
         scanned.matches = kept.into_iter().map(|(found, _)| found).collect();
         scanned.last = written(&last, last_is_classic).stamp(self.options.not_after_ns).or(scanned.last);
         scanned
     }
+}
+
+fn is_klogs(line: &[u8]) -> bool {
+    matches!(line, [b'I' | b'W' | b'E' | b'F', b'0' | b'1', month, ..] if month.is_ascii_digit())
 }
 
 fn written(bytes: &[u8], is_classic: bool) -> Written<'_> {
@@ -204,7 +216,13 @@ impl ScanState {
                 None => self.scanned.damaged += 1,
             },
             Form::System => self.system(line, options),
-            Form::Bare => self.text(line, options, || None),
+            Form::Bare => {
+                if is_klogs(line) {
+                    self.last_of_klog.clear();
+                    self.last_of_klog.extend_from_slice(&line[..line.len().min(KLOG)]);
+                }
+                self.text(line, options, || None);
+            }
         }
     }
 
@@ -305,7 +323,7 @@ impl ScanState {
 
     fn keep(&mut self, fit: Fit, text: &[u8], at: Option<Stamp>, options: &Options<'_>) {
         let Fit { event, pattern, fields, pod } = fit;
-        let (line, text) = (self.scanned.lines - 1, shortened(text));
+        let (line, text) = (self.scanned.lines - 1, shortened(text, CAUSE));
         let source = pattern.source;
         let found = LogMatch { event, source, at, until: at, count: 1, fields, text, line, file: 0, pod };
         if pattern.is_polled && self.repeat(&found) {

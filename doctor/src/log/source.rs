@@ -87,9 +87,11 @@ sources! {
     Kernel: "the kernel", "Linux, kernel/module and kernel/params.c; nvidia, mlx5_core and mlx_compat",
         as ["kernel"];
     Kubelet: "kubelet", "kubernetes, pkg/kubelet/pod_workers.go; containerd",
-        as ["kubelet", "k3s", "rke2", "microk8s.daemon-kubelite"], prefixes [Klog];
+        as ["kubelet", "kubenswrapper", "hyperkube", "k3s", "rke2", "microk8s.daemon-kubelite"], prefixes [Klog];
     Containerd: "containerd", "containerd, cmd/containerd/server and internal/cri",
         as ["containerd"], prefixes [Logrus];
+    // What an OCI runtime and its hooks print becomes CRI-O's.
+    Crio: "CRI-O", "cri-o, server; libnvidia-container", as ["crio"], prefixes [Logrus];
     Gridd: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];
     FabricManagerStart: "nvidia-fabricmanager-start.sh", "NVIDIA's fabric manager",
         as ["nvidia-fabricmanager-start.sh"];

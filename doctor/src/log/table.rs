@@ -510,6 +510,11 @@ log_rules! {
     // What comes after the driver.
     DriverValidationStarted: "the validator looks for the driver" {
         Validator "-" "Attempting to validate a driver container installation" polled;
+        => HostDriverNotFound while HostDriverUnseen until [HostDriverFound];
+    }
+    HostDriverFound: "the validator finds the host's driver" {
+        Validator "-" "Detected pre-installed driver on the host";
+        Validator "-" "Detected a pre-installed driver on the host";
     }
     DriverNotValid: "the validator does not find the driver ready" {
         Validator "-" "failed to validate the driver, retrying after <number> seconds" polled;
@@ -603,9 +608,10 @@ log_rules! {
     }
     // kubelet.
     ImageNotPulled: "the image of <container> cannot be pulled: <why>" of Operators {
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ImagePullBackOff: <why..>";
-        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ErrImagePull: <why..>";
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ImagePullBackOff: <why..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ErrImagePull: <why..>" polled;
         => ImageNotPulled while Missed;
+        ~> ContainerNotStarted while Persists;
     }
     MountNotShared: "<container> is not started: <place> is mounted on <mount>, which is not a shared mount" of Operators {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: \\\"<chain..>path \\\\\\\"<place>\\\\\\\" is mounted on \\\\\\\"<mount>\\\\\\\" but it is not a shared mount<more..>";
@@ -618,6 +624,7 @@ log_rules! {
     }
     DeviceRulesRefused: "<container> is not started: the kernel refuses the container toolkit's device filter" of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>failed to add device rules: unable to <doing> new device filter<more..>" polled;
+        Crio "-" "nvidia-container-cli: mount error: failed to add device rules: unable to <doing> new device filter<more..>" polled;
         ~> DeviceRulesRefused;
     }
     ToolkitLibcTooOld: "<container> is not started: the container toolkit needs glibc <libc>" of Hook {
@@ -654,6 +661,40 @@ log_rules! {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with RunContainerError: \\\"<chain..>unresolvable CDI devices <device..>";
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: \\\"<chain..>unresolvable CDI devices <device..>";
         => CdiSpecMissing while NoCdi;
+        ~> CdiDeviceUnknown while Cdi;
+    }
+    ToolkitCdiUnresolved: "<container> is not started: NVIDIA's runtime finds no CDI device <device>", Never of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices <device..>" polled;
+        => CdiSpecMissing while NoCdi;
+        ~> CdiDeviceUnknown while Cdi;
+    }
+    RuntimeHandlerMissing: "a pod is not started: the container runtime has no handler <handler>" of Operators {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"<chain..>no runtime for <handler> is configured<more..>" polled;
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>no runtime for <handler> is configured<more..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"<chain..>failed to find runtime handler <handler> from runtime list <more..>" polled;
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>failed to find runtime handler <handler> from runtime list <more..>" polled;
+        ~> RuntimeHandlerMissing while NoHandler about "handler" ["nvidia"];
+    }
+    ToolkitHookFailed: "<container> is not started: the container toolkit's hook fails: <cause>", Never of Hook {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: initialization error: <cause..>" polled;
+        Crio "-" "nvidia-container-cli: initialization error: <cause..>" polled;
+        ~> ToolkitHookFails while Unproven;
+    }
+    HookFailed: "<container> is not started: its hook <hook> fails", Never of Devices {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>error executing hook `<hook>` (exit code: <number>)<more..>" polled;
+        ~> ToolkitHookFails while Unproven about "hook" ["nvidia"];
+    }
+    NetworkRefused: "a pod gets no network: <plugin> fails: <cause>", Never of Devices {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>plugin type=<plugin> <cause..>" polled;
+        ~> NetworkPluginFails while Persists;
+    }
+    ContainerNotStarted: "<container> is not started: <cause>" of Operators {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <failure>: \\\"<cause..>" polled;
+        ~> ContainerNotStarted while Persists;
+    }
+    SandboxNotCreated: "a pod of the operators is not started: <cause>" of Operators {
+        Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<cause..>" polled;
+        ~> ContainerNotStarted while Persists;
     }
     // The gate.
     GateWaits: "the gate waits: <what>" {

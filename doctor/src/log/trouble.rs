@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The line by which a program says why it ends, in a log of which no sentence is known.
 
-use super::shortened;
+use super::advice::advice;
+use super::prefix::{self, LinePrefix};
 use crate::record::container;
 use crate::stamp::Stamp;
+use memchr::memmem::find;
 
 /// Parts of words that programs use for it, in either case of the first letter.
 const WORDS: [&str; 13] = [
@@ -21,35 +23,172 @@ const WORDS: [&str; 13] = [
     "efused",
     "o such ",
 ];
+/// Words that mean the opposite.
+const NO_TROUBLE: [&str; 4] = ["error=<nil>", "err=\"<nil>\"", "no errors", "without error"];
+/// How a line calls itself an error, whatever its logger says.
+const ERRORS: [&str; 11] = [
+    "ERROR",
+    "Error: ",
+    "error: ",
+    "FATAL",
+    "fatal: ",
+    "Fatal",
+    "CRITICAL",
+    "panic: ",
+    "level=error",
+    "level=fatal",
+    "level=panic",
+];
+const WARNINGS: [&str; 5] = ["WARN", "Warning: ", "warning: ", "level=warn", "\"level\":\"warn"];
+/// Lines behind the chosen one in which a program may say what to do.
+const BEHIND: usize = 8;
+/// Of a line so much is kept, from both of its ends.
+const WHOLE: usize = 1200;
+/// Go's quoting of an empty line: what stands behind it explains, and is not the cause.
+const PARAGRAPH: &[u8] = b"\\n\\n";
 
-/// The last such line of a container's log, and its time. The first line of `tail` may be cut.
+/// A program's own words for why it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TroubleLine {
+    /// When it was written.
+    pub at: Option<Stamp>,
+    /// The line, whole unless it is very long, as it came: escape it where it is printed.
+    pub text: String,
+    /// The remedy that the log itself names, as it came.
+    pub advice: Option<String>,
+}
+
+/// How much a line has of a cause: a warning is one only where nothing else is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    Warning,
+    Words,
+    Error,
+}
+
+/// The cause in a container's log: the last error, else the last line with words of trouble, else the last warning.
+/// The first line of `tail` may be cut.
 #[must_use]
-pub fn trouble(tail: &[u8], not_after_ns: i64) -> Option<(Option<Stamp>, String)> {
-    let records = tail.split(|byte| *byte == b'\n').rev().filter_map(container);
-    let mut lines = records.filter_map(|record| {
-        let text = String::from_utf8_lossy(record.text.trim_ascii()).into_owned();
-        let is_trouble = WORDS.iter().any(|word| text.contains(word));
-        is_trouble.then(|| (record.written.stamp(not_after_ns), shortened(text.as_bytes())))
+pub fn trouble(tail: &[u8], not_after_ns: i64) -> Option<TroubleLine> {
+    let records: Vec<_> = tail.split(|byte| *byte == b'\n').filter_map(container).collect();
+    let weighed = records.iter().enumerate().filter_map(|(at, record)| {
+        let text = String::from_utf8_lossy(record.text.trim_ascii());
+        Some((weight(&text)?, at))
     });
-    lines.next()
+    let (_, chosen) = weighed.max()?;
+    let text = records[chosen].text.trim_ascii();
+    let behind = records[chosen..].iter().take(BEHIND).map(|record| record.text.trim_ascii());
+    Some(TroubleLine {
+        at: records[chosen].written.stamp(not_after_ns),
+        text: whole(first_paragraph(text)),
+        advice: advice(&behind.collect::<Vec<_>>()),
+    })
+}
+
+fn weight(text: &str) -> Option<Weight> {
+    let first = |words: &[&str]| words.iter().filter_map(|word| text.find(word)).min();
+    if NO_TROUBLE.iter().any(|words| text.contains(words)) {
+        return None;
+    }
+    let klogs = (prefix::strip(text.as_bytes()).prefix == LinePrefix::Klog).then(|| text.as_bytes()[0]);
+    match (klogs, first(&ERRORS), first(&WARNINGS)) {
+        (Some(b'E' | b'F'), ..) => Some(Weight::Error),
+        (None | Some(b'I'), Some(error), warning) if warning.is_none_or(|warning| error < warning) => {
+            Some(Weight::Error)
+        }
+        (_, _, warning) if WORDS.iter().any(|word| text.contains(word)) => {
+            let is_warning = klogs == Some(b'W') || warning.is_some();
+            // `FILE: line 769: NAME: unbound variable` ends a shell's script.
+            let is_shells = text.split(": ").nth(1).is_some_and(|part| part.starts_with("line "));
+            Some(match (is_warning, is_shells) {
+                (true, _) => Weight::Warning,
+                (_, true) => Weight::Error,
+                _ => Weight::Words,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn first_paragraph(text: &[u8]) -> &[u8] {
+    match find(text, PARAGRAPH) {
+        Some(end) if end > 0 => &text[..end],
+        _ => text,
+    }
+}
+
+/// The beginning says who failed, the end why.
+fn whole(text: &[u8]) -> String {
+    if text.len() <= WHOLE {
+        return String::from_utf8_lossy(text).into_owned();
+    }
+    let [head, tail] = [&text[..WHOLE / 2], &text[text.len() - WHOLE / 2..]].map(String::from_utf8_lossy);
+    format!("{} … {}", head.trim_end_matches('\u{fffd}'), tail.trim_start_matches('\u{fffd}'))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn line(text: &str) -> String {
+        format!("2025-11-21T11:58:39.5Z stderr F {text}\n")
+    }
+
+    fn chosen(lines: &[&str]) -> Option<String> {
+        let log: String = lines.iter().map(|text| line(text)).collect();
+        trouble(log.as_bytes(), i64::MAX).map(|found| found.text)
+    }
 
     #[test]
     fn the_last_line_of_trouble_counts() {
-        let line = |text: &str| format!("2025-11-21T11:58:39.5Z stderr F {text}\n");
         let log = [
             "half a line that failed\n".to_owned(),
             line("level=error msg=\"first\""),
             line("/usr/local/bin/nvidia-driver: line 769: RHEL_VERSION: unbound variable"),
             line("Shutting Down"),
         ];
-        let (at, text) = trouble(log.concat().as_bytes(), i64::MAX).unwrap();
-        assert!(at.is_some() && text.ends_with("RHEL_VERSION: unbound variable"), "{text}");
+        let found = trouble(log.concat().as_bytes(), i64::MAX).unwrap();
+        assert!(found.at.is_some() && found.text.ends_with("RHEL_VERSION: unbound variable"), "{found:?}");
         assert_eq!(trouble(line("all is well").as_bytes(), i64::MAX), None);
         assert_eq!(trouble(b"\xff\xfe error\n", i64::MAX), None, "not in a log's form");
+    }
+
+    #[test]
+    fn an_error_goes_before_what_is_written_behind_it_and_is_none() {
+        let error = "ERROR: Failure creating directory '/lib/firmware/nvidia' : (No such file or directory)";
+        for later in [
+            "WARNING: Unable to find installed file '/lib/firmware/nvidia/x' (No such file or directory).",
+            "level=warning msg=\"failed to stop, ERROR: again\"",
+            "W1121 11:58:39.000000       1 main.go:27] cannot stop: error: x",
+            "modprobe could not unload nvidia",
+            "closed, error=<nil>",
+            "Stopping NVIDIA persistence daemon...",
+        ] {
+            assert_eq!(chosen(&[error, later]).as_deref(), Some(error), "{later}");
+        }
+        let klogs = "E1121 11:58:39.000000       1 main.go:27] it is over";
+        assert_eq!(chosen(&[error, klogs]).as_deref(), Some(klogs));
+        let warning = "level=warning msg=\"failed to validate the driver, retrying\"";
+        assert_eq!(chosen(&[warning, "level=info msg=x"]).as_deref(), Some(warning), "there is nothing else");
+    }
+
+    #[test]
+    fn the_decisive_words_are_never_cut() {
+        let long = format!("Error: {}output=nvidia-modeset: exists", "failed to load: ".repeat(60));
+        assert_eq!(chosen(&[&long]).as_deref(), Some(&*long));
+        let longer = format!("Error: {}the end", "x".repeat(5000));
+        let kept = chosen(&[&longer]).unwrap();
+        assert!(kept.len() < 1300 && kept.starts_with("Error: xx") && kept.ends_with("the end"), "{kept}");
+        let explained = r"Error: cannot load x\n\n\nThis is needed for y.";
+        assert_eq!(chosen(&[explained]).as_deref(), Some("Error: cannot load x"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_log_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..300), head in 0..3_usize) {
+            let head = ["", "2025-11-21T11:58:39.5Z stderr F Error: ", "2025-11-21T11:58:39.5Z stderr F é\\n\\n"][head];
+            let _ = trouble(&[head.as_bytes(), &bytes].concat(), 0);
+        }
     }
 }

@@ -76,6 +76,9 @@ pub struct LogFile {
     pub first: Option<Stamp>,
     /// The stamp of the last line.
     pub last: Option<Stamp>,
+    /// The stamps have the node's zone and do not say which.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_local: bool,
     /// Where the wall clock was set while it was written.
     pub steps: Vec<ClockStep>,
 }
@@ -121,15 +124,24 @@ pub struct PodContainer {
     pub trouble: Option<Trouble>,
 }
 
-/// The last line of trouble in a container's log.
+/// Why a container ends, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Trouble {
     /// The log.
     pub path: PathBuf,
     /// When it was written to last, in seconds since 1970.
     pub modified: i64,
-    /// The line, shortened, as it came: escape it where it is printed.
+    /// When its first line was written, in seconds since 1970: the container's last start.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub started: Option<i64>,
+    /// When the first line of the container's oldest log was written.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub since: Option<i64>,
+    /// The line that is the cause, as it came: escape it where it is printed.
     pub line: String,
+    /// The remedy that the log itself names, as it came.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub advice: Option<String>,
 }
 
 /// How much was left out.

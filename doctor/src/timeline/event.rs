@@ -38,6 +38,7 @@ impl Lane {
             | LogSource::Clock
             | LogSource::Talos
             | LogSource::Containerd
+            | LogSource::Crio
             | LogSource::Gridd
             | LogSource::FabricManager
             | LogSource::FabricManagerStart => Self::Kernel,

@@ -189,11 +189,11 @@ impl<'a> LogReader<'a> {
 
     fn keep(&mut self, file: LogFile, scanned: Scanned) {
         let index = self.logs.files.len();
-        let Scanned { matches, first, last, steps, lines, damaged, forgotten, .. } = scanned;
+        let Scanned { matches, first, last, is_local, steps, lines, damaged, forgotten, .. } = scanned;
         self.bytes_left = self.bytes_left.saturating_sub(file.read);
         self.logs.left_out.bytes += file.left_out;
         self.logs.left_out.matches += forgotten;
-        self.logs.files.push(LogFile { lines, damaged, forgotten, first, last, steps, ..file });
+        self.logs.files.push(LogFile { lines, damaged, forgotten, first, last, is_local, steps, ..file });
         self.logs.matches.extend(matches.into_iter().map(|found| LogMatch { file: index, ..found }));
     }
 

@@ -3,7 +3,8 @@
 
 use super::file::OpenLog;
 use super::{DAY, LogReader, LogSources, RuleSet};
-use crate::log::trouble;
+use crate::log::{TroubleLine, trouble};
+use crate::record;
 use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
 use crate::symptoms::logs::{ContainerLog, LoggedPod, PodContainer, Trouble};
@@ -17,6 +18,10 @@ const PODS: &str = "var/log/pods";
 
 /// A container that was started as often has not come through.
 const OFTEN: u32 = 3;
+
+/// Containers that wait without an end rather than be restarted: a step of the readiness chain waits for each.
+const AWAITED: [&str; 4] =
+    ["driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"];
 
 /// Of a log whose sentences nobody knows, in bytes.
 const TAIL: u64 = 16 * 1024;
@@ -92,10 +97,14 @@ impl LogReader<'_> {
                 Vec::new()
             };
             let restart = candidates.first().map(|log| log.name.restart);
-            let is_restarted = is_operators && restart.is_some_and(|count| count >= OFTEN);
-            let mut trouble = candidates.iter().take(2).filter(|_| is_restarted);
+            let is_restarted = restart.is_some_and(|count| count >= OFTEN);
+            let is_looked_at = is_operators && (is_restarted || AWAITED.contains(&container.as_str()));
+            let since = || self.first_line(&candidates.last()?.path);
+            let mut trouble = candidates.iter().take(2).filter(|log| is_looked_at && !log.name.is_gz);
             listed.push(PodContainer {
-                trouble: trouble.find_map(|log| self.trouble(&log.path)),
+                trouble: trouble
+                    .find_map(|log| self.trouble(&log.path))
+                    .map(|trouble| Trouble { since: since(), ..trouble }),
                 restart,
                 name: container,
             });
@@ -107,12 +116,30 @@ impl LogReader<'_> {
 
     /// The trouble at the end of a container's log.
     fn trouble(&self, path: &Path) -> Option<Trouble> {
-        let log = resolve(self.root, path).and_then(|real| OpenLog::open(&real)).ok()?;
+        let log = self.opened(path)?;
         let modified = log.modified.ns;
         let mut tail = Vec::new();
         log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
-        let (_, line) = trouble(&tail, modified.saturating_add(DAY))?;
-        Some(Trouble { path: path.to_owned(), modified: modified / SECOND, line })
+        let TroubleLine { text, advice, .. } = trouble(&tail, modified.saturating_add(DAY))?;
+        let started = self.first_line(path);
+        let modified = modified / SECOND;
+        Some(Trouble { path: path.to_owned(), modified, started, since: None, line: text, advice })
+    }
+
+    /// When a log's first line was written, in seconds since 1970.
+    fn first_line(&self, path: &Path) -> Option<i64> {
+        /// Of a line so much has its stamp.
+        const STAMP: u64 = 128;
+        let log = self.opened(path)?;
+        let not_after_ns = log.modified.ns.saturating_add(DAY);
+        let mut head = Vec::new();
+        log.decoded(STAMP, &mut |bytes| head.extend_from_slice(bytes)).ok()?;
+        let first = head.split(|byte| *byte == b'\n').next()?;
+        Some(record::container(first)?.written.stamp(not_after_ns)?.ns / SECOND)
+    }
+
+    fn opened(&self, path: &Path) -> Option<OpenLog> {
+        resolve(self.root, path).and_then(|real| OpenLog::open(&real)).ok()
     }
 
     fn logs_of(&mut self, pod: &Path, of: (&str, &str, &str), container: &str) -> Vec<LogCandidate> {

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// For containerd 1, and for containerd 2.
 const TEMPLATES: [&str; 2] = ["config.toml.tmpl", "config-v3.toml.tmpl"];
+/// Where nvidia-ctk 1.19 puts CRI-O's drop-in, and CRI-O does not look (nvidia-container-toolkit PR 1829).
+const CRIO_UNREAD: &str = "/etc/crio/conf.d";
 /// A loop of imports ends by itself, each file being read once; a directory of thousands does not.
 const MAX_FILES: usize = 100;
 
@@ -25,7 +27,11 @@ pub(super) fn runtime(root: &Path, distribution: Distribution, config: &str, dro
     let read = ConfigReader { root, parse };
     let (files, not_imported) = match distribution {
         // Every file of its directory counts.
-        Distribution::CriO => (read.with_directory(&full, &drop_ins), Vec::new()),
+        Distribution::CriO => {
+            let files = read.with_directory(&full, &drop_ins);
+            let unread = drop_ins.iter().all(|directory| *directory != below(root, Path::new(CRIO_UNREAD)));
+            (files, if unread { read.beside(&below(root, Path::new(CRIO_UNREAD))) } else { Vec::new() })
+        }
         _ => read.with_imports(&full, &drop_ins),
     };
     Runtime {
@@ -60,6 +66,12 @@ impl ConfigReader<'_> {
         let listed = directories.iter().flat_map(|directory| self.listed(directory));
         let drop_ins = listed.filter_map(|path| self.file(&path));
         self.file(main).into_iter().chain(drop_ins).take(MAX_FILES).collect()
+    }
+
+    /// The files in a directory that the runtime does not read.
+    fn beside(&self, directory: &Path) -> Vec<ConfigFile> {
+        let listed = entries(self.root, directory).unwrap_or_default();
+        listed.into_iter().take(MAX_FILES).filter_map(|path| self.file(&path)).collect()
     }
 
     fn with_imports(&self, main: &Path, directories: &[PathBuf]) -> (Vec<ConfigFile>, Vec<ConfigFile>) {

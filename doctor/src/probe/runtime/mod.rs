@@ -155,7 +155,12 @@ fn of_process(root: &Path, called: &Process) -> Runtime {
         _ => home.distribution,
     };
     let asked_socket = called.option(&["-a", "--address", "--listen"]).map(endpoint::socket);
-    let mut runtime = files::runtime(root, distribution, config, home.drop_ins);
+    // crio(8); containerd has no such option.
+    let asked_directory =
+        called.option(&["-d", "--config-dir"]).filter(|_| distribution == Distribution::CriO);
+    let asked_directory = asked_directory.as_slice();
+    let drop_ins = if asked_directory.is_empty() { home.drop_ins } else { asked_directory };
+    let mut runtime = files::runtime(root, distribution, config, drop_ins);
     runtime.socket = asked_socket.unwrap_or_else(|| socket_of(&runtime, home.socket));
     runtime.has_socket = exists(root, &runtime.socket);
     runtime.process = Some(seen::RuntimeProcess { pid: called.pid, started: called.started });

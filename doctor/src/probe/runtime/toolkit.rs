@@ -18,7 +18,8 @@ const NRI_SOCKET: &str = "/run/nri/nri.sock";
 const PROGRAMS: [&str; 2] =
     ["/usr/local/nvidia/toolkit/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"];
 const CDI: [&str; 2] = ["/etc/cdi", "/run/cdi"];
-const HOOKS: [&str; 2] = [
+const HOOKS: [&str; 3] = [
+    "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
     "/run/containers/oci/hooks.d/oci-nvidia-hook.json",
     "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
 ];

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The remedy that a log itself names: "set X=true to …", "use --force", "please …". Known by its form.
+
+/// An imperative at the beginning of a sentence.
+const VERBS: [&str; 14] = [
+    "please ",
+    "set ",
+    "use ",
+    "try ",
+    "run ",
+    "install ",
+    "enable ",
+    "add ",
+    "make sure ",
+    "ensure ",
+    "specify ",
+    "upgrade ",
+    "update ",
+    "increase ",
+];
+/// The same within one.
+const WITHIN: [&str; 9] =
+    ["please ", ", set ", ", use ", ", try ", "(use ", "(set ", "you must ", "you can ", "consider "];
+/// Words of advice that is never passed on: it lowers a protection, or may end what the node itself runs on.
+const NEVER: [&str; 26] = [
+    "secure boot",
+    "secureboot",
+    "selinux",
+    "apparmor",
+    "seccomp",
+    "setenforce",
+    "lockdown",
+    "sig_enforce",
+    "signature",
+    "iommu",
+    "acs",
+    "privileged",
+    "insecure",
+    "verify",
+    "firewall",
+    "password",
+    "token",
+    "rmmod",
+    "modprobe -r",
+    "unload",
+    "reboot",
+    "nvme",
+    "rm -",
+    "delete",
+    "curl ",
+    "wget ",
+];
+/// Hints at a manual, which help nobody here.
+const MANUALS: [&str; 4] = ["--help", "usage", "documentation", "more information"];
+/// Longer advice is none that fits a step.
+const LONGEST: usize = 260;
+
+/// The first advice in these lines; the first of them is the one that says what is wrong, and there an imperative
+/// is enough.
+pub(super) fn advice(lines: &[&[u8]]) -> Option<String> {
+    let texts = lines.iter().map(|line| plain(&String::from_utf8_lossy(line)));
+    texts
+        .enumerate()
+        .find_map(|(at, text)| sentences(&text).find_map(|sentence| of_sentence(sentence, at == 0)))
+}
+
+/// Without Go's quoting, with one blank where there are several.
+fn plain(text: &str) -> String {
+    let text = text.replace("\\n", " ").replace("\\t", " ").replace(['\\', '"', '\''], "");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    let ends = [". ", "; ", "! ", ": "];
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = ends.iter().filter_map(|end| text.find(end)).min();
+        // What a colon announces belongs to its sentence.
+        let is_announced = |end: usize| text[end..].starts_with(": ") && begins(&text[..end]);
+        let end = end.map(|end| {
+            if is_announced(end) { text[end + 2..].find(". ").map(|at| at + end + 2) } else { Some(end) }
+        });
+        match end.flatten() {
+            Some(end) => {
+                rest = Some(&text[end + 2..]);
+                Some(text[..end].trim())
+            }
+            None => rest.take().map(|text| text.trim().trim_end_matches(['.', '!'])),
+        }
+    })
+}
+
+fn begins(sentence: &str) -> bool {
+    let lower = sentence.to_ascii_lowercase();
+    let to = lower.starts_with("to ") && VERBS.iter().any(|verb| lower.contains(&format!(", {verb}")));
+    to || VERBS.iter().any(|verb| lower.starts_with(verb))
+}
+
+fn of_sentence(sentence: &str, is_first: bool) -> Option<String> {
+    let lower = sentence.to_ascii_lowercase();
+    let within = || WITHIN.iter().filter_map(|words| lower.find(words)).min();
+    let is_whole = begins(sentence) && (is_first || lower.starts_with("please ") || lower.starts_with("to "));
+    let from = if is_whole { Some(0) } else { within() }?;
+    let advice = sentence.get(from..)?.trim_start_matches([',', '(', ' ']).trim_end_matches([')', ' ', ':']);
+    let is_harmful = NEVER.iter().chain(&MANUALS).any(|words| lower.contains(words));
+    let is_long = advice.len() > LONGEST || advice.split(' ').count() < 2;
+    (!is_harmful && !is_long).then(|| advice.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lines: &[&str]) -> Option<String> {
+        advice(&lines.iter().map(|line| line.as_bytes()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_remedy_is_known_by_its_form() {
+        for (line, named) in [
+            (
+                r#"level=info msg="Error: x: No such device\n\n\nThis is needed.\nTo disable the links, set the following envvar in ClusterPolicy:\n\n    env:\n    - name: NO_LINKS\n      value: \"true\"""#,
+                "To disable the links, set the following envvar in ClusterPolicy: env: - name: NO_LINKS value: true",
+            ),
+            ("ERROR: it exists already, use --force to replace it.", "use --force to replace it"),
+            (
+                "Error: no matching package. Please set DRIVER_BRANCH=580 and try again.",
+                "Please set DRIVER_BRANCH=580 and try again",
+            ),
+            (
+                "fatal: 12 inotify instances; increase fs.inotify.max_user_instances",
+                "increase fs.inotify.max_user_instances",
+            ),
+            ("failed to start (set ALLOW_X=true to ignore this)", "set ALLOW_X=true to ignore this"),
+        ] {
+            assert_eq!(of(&[line]).as_deref(), Some(named), "{line}");
+        }
+        assert_eq!(of(&["Error: x", "Please update the image."]).as_deref(), Some("Please update the image"));
+    }
+
+    #[test]
+    fn no_remedy_lowers_a_protection_or_is_made_up() {
+        for line in [
+            "Error: not signed. Please disable Secure Boot and try again.",
+            "Error: in use. Please run rmmod nvme first.",
+            "Error: cannot load. Run setenforce 0 to continue.",
+            "Error: unknown flag. Use --help for more information.",
+            "Error: failed to set the mode to switchdev",
+            "Error: used: nothing. x.",
+        ] {
+            assert_eq!(of(&[line]), None, "{line}");
+        }
+        assert_eq!(of(&["Error: x", "Set up the daemon"]), None, "a later line that says what it does");
+        let long = format!("Error: x. Please {}", "y ".repeat(400));
+        assert_eq!(of(&[&long]), None);
+    }
+}
