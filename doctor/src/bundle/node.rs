@@ -7,7 +7,7 @@ use super::sources::{Sources, within};
 use super::{Bundle, machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
-use crate::log::trouble;
+use crate::log::{TroubleLine, trouble};
 use crate::operators::Operators;
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
@@ -323,8 +323,9 @@ impl NodeReader<'_> {
         };
         let tail = self.scanned.tails.get(&(pod.name.clone(), container.name.clone())).filter(|_| fails);
         let said = tail.and_then(|(path, tail)| {
-            let (_, line) = trouble(tail, i64::MAX)?;
-            Some(Trouble { path: path.into(), modified: now, line })
+            let TroubleLine { text, output, advice, .. } = trouble(tail, i64::MAX)?;
+            let path = path.into();
+            Some(Trouble { path, modified: now, started: None, since: None, line: text, output, advice })
         });
         PodContainer { name: container.name.clone(), restart: container.restarts, trouble: said }
     }

@@ -20,7 +20,7 @@ const BACK_OFF: i64 = 7 * 60;
 /// Findings about a pod that kubelet does not start: a reader asks which.
 const OF_A_POD: [Id; 5] = [
     Id::CdiDeviceUnknown,
-    Id::ToolkitHookFails,
+    Id::ToolkitFails,
     Id::NetworkPluginFails,
     Id::RuntimeHandlerMissing,
     Id::ContainerNotStarted,

@@ -16,6 +16,7 @@ const BACK_OFF: i64 = 10 * 60;
 const LIFE: i64 = 60 * 60;
 /// A container that was started as often has not come through.
 const OFTEN: u32 = 3;
+const DRIVERS: [&str; 3] = ["nvidia-driver-ctr", "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const CUDA_READY: &str = "cuda-ready";
 
 /// The file of the readiness chain that each container brings.
@@ -45,15 +46,29 @@ pub(super) fn judge(case: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
     // Without the first of the chain the others wait.
     let place = |name: &str| BRINGS.iter().position(|(container, _)| *container == name);
     all.sort_by_key(|(_, container, _)| place(&container.name).unwrap_or(BRINGS.len()));
-    all.into_iter().map(|(pod, container, trouble)| restarts(case, pod, container, trouble)).collect()
+    let has = |id: &Id| found.iter().any(|finding| finding.id == *id);
+    // Nothing else explains why the driver is not loaded.
+    let is_cause = has(&Id::DriverNotLoaded) && !Id::DriverNotLoaded.causes().iter().any(has);
+    let id = |name: &str| {
+        if is_cause && DRIVERS.contains(&name) { Id::DriverContainerFails } else { Id::ContainerRestarts }
+    };
+    let finding = |(pod, container, trouble): (&LoggedPod, &PodContainer, &Trouble)| {
+        restarts(case, id(&container.name), (pod, container), trouble)
+    };
+    all.into_iter().map(finding).collect()
 }
 
-fn restarts(case: &Case<'_>, pod: &LoggedPod, container: &PodContainer, trouble: &Trouble) -> Finding {
+fn restarts(
+    case: &Case<'_>,
+    id: Id,
+    (pod, container): (&LoggedPod, &PodContainer),
+    trouble: &Trouble,
+) -> Finding {
     let times = container.restart.unwrap_or_default();
     let since = trouble.since.map(|at| Stamp::wall(at.saturating_mul(SECOND), SECOND));
     let since = since.map_or_else(String::new, |at| format!("; its oldest log begins at {at}"));
     let seen = format!("{} (restarted {times} times{since})", trouble.line);
-    let finding = Finding::new(Id::ContainerRestarts, trouble.path.display(), seen)
+    let finding = with_output(Finding::new(id, trouble.path.display(), seen), trouble)
         .word("container", CommandText::plain(&container.name, "CONTAINER"))
         .word("pod", CommandText::pod(&pod.namespace, &pod.name));
     let finding = match waiters(case, &container.name) {
@@ -61,6 +76,14 @@ fn restarts(case: &Case<'_>, pod: &LoggedPod, container: &PodContainer, trouble:
         None => finding,
     };
     advised(finding, trouble)
+}
+
+/// With the words of the command that failed, where the container only passes on that it did.
+fn with_output(finding: Finding, trouble: &Trouble) -> Finding {
+    match &trouble.output {
+        Some(output) => finding.seen("before that", output.as_str()),
+        None => finding,
+    }
 }
 
 /// With the remedy that the log itself names.
@@ -136,7 +159,7 @@ impl Case<'_> {
         let trouble =
             self.troubles().find(|(_, one, _)| one.name == container).map(|(_, _, trouble)| trouble);
         match trouble {
-            Some(trouble) => finding.seen(trouble.path.display(), trouble.line.clone()),
+            Some(trouble) => with_output(finding.seen(trouble.path.display(), trouble.line.clone()), trouble),
             None => finding,
         }
     }

@@ -38,6 +38,14 @@ const HELM_CONTAINERD: &str =
 const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's configuration at its start: `kubectl delete pod \
     {toolkit}`. Its settings are right for {runtime} already{then-restart}.";
 
+const CONTAINER_RESTARTS: &[Step] = steps![
+    @LOG_ADVISES "Check the advice of the container's own log, and follow it if it fits: {advice}.",
+    "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
+    "Correct what that line names: a setting, a file, a version or a right. Compare the values of the ClusterPolicy and the \
+        NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
+    "Update the operator if a newer release has repaired that container.",
+];
+
 /// A row's remedy: steps of its own, those of a reason (`of_reason`), or those of a state that reasons share.
 macro_rules! remedy {
     ($name:ident, of_reason) => {
@@ -954,6 +962,9 @@ findings! {
                 @DRIVER_POD NEW_DRIVER_POD,
                 "Update the GPU Operator: a newer k8s-driver-manager unmounts it by itself. If it cannot be unmounted, drain and reboot the node.",
             ];
+        DriverContainerFails: Warning, "the driver container ends with an error, again and again: the GPU driver is not loaded",
+            after [DriverRootLeft],
+            like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
             after [DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
@@ -964,7 +975,7 @@ findings! {
                 BadParameter, LegacyClientLoaded, BuiltBeforeMofed, PeermemRefused, DriverHeldByModule, DriverInUse, HostDriverBesideContainer,
                 DriverToolkitUnfit, DriverForOtherKernel, DriverCompilerUnfit, DriverModuleRefused, DriverBuildFailed, DriverStopped,
                 DriverBuilding, NvidiaInTransit, MarkerAbsent, MarkerParentMissing, MixedStack, ModuleInTree, ModuleNotLoaded,
-                HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory],
+                HeadersMissing, HeadersForOtherKernel, HeadersIncomplete, HeadersWithoutPeerMemory, DriverContainerFails],
             [
                 @DRIVER_POD DRIVER_LOG,
                 @DRIVER_POD MANAGER_LOG,
@@ -1134,13 +1145,7 @@ findings! {
     Chain {
         ContainerRestarts: Warning, "a container of the operators ends with an error, again and again",
             after [],
-            [
-                @LOG_ADVISES "Check the advice of the container's own log, and follow it if it fits: {advice}.",
-                "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
-                "Correct what that line names: a setting, a file, a version or a right. Compare the values of the ClusterPolicy and the \
-                    NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
-                "Update the operator if a newer release has repaired that container.",
-            ];
+            like CONTAINER_RESTARTS;
 
         ContainerNotStarted: Warning, "kubelet cannot start a container of the operators",
             after [ImageNotPulled, RunNotShared],
@@ -1238,7 +1243,7 @@ findings! {
     }
 
     Runtime {
-        ToolkitHookFails: Warning, "the container toolkit's hook fails: a container with a GPU does not start",
+        ToolkitFails: Warning, "NVIDIA's container toolkit fails to prepare a container: a container with a GPU does not start",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DriverRootMissing,
                 DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied],
             [
@@ -1426,7 +1431,7 @@ findings! {
                 DefaultRuntimeUndefined, NvidiaRuntimeElsewhere, DropInNotImported, CriTableIgnored, RuntimeNameMismatch,
                 RuntimeConfigNotInForce, NvidiaRuntimeUnclear, RuntimeTemplateIncomplete, RuntimeTypeMissing, ToolkitTooOld, GdsNeedsOpenModules, ContainerRestarts,
                 ContainerdWithoutCri, KubeletFails, RuntimeCgroupsDiffer, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld,
-                CudaNotSatisfied, ToolkitHookFails, DropInElsewhere, RuntimeHandlerMissing, CdiDeviceUnknown, ContainerNotStarted],
+                CudaNotSatisfied, ToolkitFails, DropInElsewhere, RuntimeHandlerMissing, CdiDeviceUnknown, ContainerNotStarted],
             [
                 "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
                 "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator}`.",

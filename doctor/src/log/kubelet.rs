@@ -22,7 +22,10 @@ pub enum About {
 /// Words that kubelet, the container runtimes, the container toolkit and CNI's libraries put before a cause. `%d` is
 /// a number, `%w` plain letters, `%p` the same and parentheses, `%t` a time; a quote or `\n` may have any number of
 /// backslashes.
-const LINKS: [&str; 51] = [
+const LINKS: [&str; 54] = [
+    "OCI runtime error: ",
+    "crun: ",
+    "runc: ",
     "failed to \"%w\" for \"%p\" with %w: \"",
     "Failed to create sandbox for pod \"%p\": ",
     "Failed to create pod sandbox: ",

@@ -131,6 +131,7 @@ impl RuleSet {
         let short = |name: &str, field: &[u8]| match (row.pattern.source, name) {
             (LogSource::Kubelet, "cause") => kubelet::without_code(&ending(kubelet::cause(field), CAUSE)),
             (LogSource::Kubelet, "handler" | "plugin") => ending(field, FIELD).replace('"', ""),
+            (LogSource::Kubelet, "device") => kubelet::without_code(&ending(field, FIELD)),
             (LogSource::Kubelet, _) => ending(field, FIELD),
             _ => shortened(field, if name == "cause" { CAUSE } else { FIELD }),
         };

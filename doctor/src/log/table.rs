@@ -665,6 +665,7 @@ log_rules! {
     }
     ToolkitCdiUnresolved: "<container> is not started: NVIDIA's runtime finds no CDI device <device>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices <device..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: error injecting CDI devices: unresolvable CDI devices <device..>" polled;
         => CdiSpecMissing while NoCdi;
         ~> CdiDeviceUnknown while Cdi;
     }
@@ -678,11 +679,15 @@ log_rules! {
     ToolkitHookFailed: "<container> is not started: the container toolkit's hook fails: <cause>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: initialization error: <cause..>" polled;
         Crio "-" "nvidia-container-cli: initialization error: <cause..>" polled;
-        ~> ToolkitHookFails while Unproven;
+        ~> ToolkitFails while Unproven;
     }
     HookFailed: "<container> is not started: its hook <hook> fails", Never of Devices {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>error executing hook `<hook>` (exit code: <number>)<more..>" polled;
-        ~> ToolkitHookFails while Unproven about "hook" ["nvidia"];
+        ~> ToolkitFails while Unproven about "hook" ["nvidia"];
+    }
+    NvidiaRuntimeFailed: "<container> is not started: NVIDIA's runtime fails: <cause>", Never of Devices {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>could not apply required modification to OCI specification: <cause..>" polled;
+        ~> ToolkitFails while Unproven;
     }
     NetworkRefused: "a pod gets no network: <plugin> fails: <cause>", Never of Devices {
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>plugin type=<plugin> <cause..>" polled;

@@ -42,6 +42,10 @@ const ERRORS: [&str; 11] = [
 const WARNINGS: [&str; 5] = ["WARN", "Warning: ", "warning: ", "level=warn", "\"level\":\"warn"];
 /// Lines behind the chosen one in which a program may say what to do.
 const BEHIND: usize = 8;
+/// Lines before the chosen one in which the command that failed may say why.
+const BEFORE: usize = 12;
+/// Words of commands that cannot do their work.
+const STATES: [&str; 5] = ["in use", "not found", "nvalid", "busy", "lease "];
 /// Of a line so much is kept, from both of its ends.
 const WHOLE: usize = 1200;
 /// Go's quoting of an empty line: what stands behind it explains, and is not the cause.
@@ -54,6 +58,8 @@ pub struct TroubleLine {
     pub at: Option<Stamp>,
     /// The line, whole unless it is very long, as it came: escape it where it is printed.
     pub text: String,
+    /// The last words of the command that failed, where the line only passes on that it did.
+    pub output: Option<String>,
     /// The remedy that the log itself names, as it came.
     pub advice: Option<String>,
 }
@@ -78,8 +84,10 @@ pub fn trouble(tail: &[u8], not_after_ns: i64) -> Option<TroubleLine> {
     let (_, chosen) = weighed.max()?;
     let text = records[chosen].text.trim_ascii();
     let behind = records[chosen..].iter().take(BEHIND).map(|record| record.text.trim_ascii());
+    let before = records[..chosen].iter().rev().take(BEFORE).map(|record| record.text.trim_ascii());
     Some(TroubleLine {
         at: records[chosen].written.stamp(not_after_ns),
+        output: passes_on(text).then(|| output(before)).flatten(),
         text: whole(first_paragraph(text)),
         advice: advice(&behind.collect::<Vec<_>>()),
     })
@@ -108,6 +116,24 @@ fn weight(text: &str) -> Option<Weight> {
         }
         _ => None,
     }
+}
+
+/// Says only that a command failed: the command itself has said why.
+fn passes_on(text: &[u8]) -> bool {
+    ["exit status ", "exit code: ", "exit code ", "exited with "]
+        .iter()
+        .any(|words| find(text, words.as_bytes()).is_some())
+}
+
+/// The last line of a command's own, which has no logger's prefix, if it says that something is wrong.
+fn output<'t>(lines: impl Iterator<Item = &'t [u8]>) -> Option<String> {
+    let own = lines.map_while(|line| {
+        let is_own = prefix::strip(line).prefix == LinePrefix::None;
+        (is_own || line.is_empty()).then(|| String::from_utf8_lossy(line))
+    });
+    let is_wrong = |text: &str| WORDS.iter().chain(&STATES).any(|word| text.contains(word));
+    let mut wrong = own.filter(|text| is_wrong(text));
+    wrong.next().map(|text| whole(text.as_bytes()))
 }
 
 fn first_paragraph(text: &[u8]) -> &[u8] {
@@ -182,6 +208,20 @@ mod tests {
         assert!(kept.len() < 1300 && kept.starts_with("Error: xx") && kept.ends_with("the end"), "{kept}");
         let explained = r"Error: cannot load x\n\n\nThis is needed for y.";
         assert_eq!(chosen(&[explained]).as_deref(), Some("Error: cannot load x"));
+    }
+
+    #[test]
+    fn a_command_that_failed_has_said_why() {
+        let failed = "level=error msg=\"failed to restart openibd\" error=\"exit status 1\"";
+        let why = "Please unload module nvme before stopping the driver: it is in use by local disks.";
+        let output = |lines: &[&str]| {
+            let log: String = lines.iter().map(|text| line(text)).collect();
+            trouble(log.as_bytes(), i64::MAX).unwrap().output
+        };
+        let executes = "level=info msg=\"Executing command: /etc/init.d/openibd restart\"";
+        assert_eq!(output(&[executes, why, "", failed]).as_deref(), Some(why));
+        assert_eq!(output(&[why, executes, "Done.", failed]), None, "of another command");
+        assert_eq!(output(&[executes, why, "level=error msg=\"failed to restart openibd\""]), None);
     }
 
     proptest! {

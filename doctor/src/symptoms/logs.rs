@@ -139,6 +139,9 @@ pub struct Trouble {
     pub since: Option<i64>,
     /// The line that is the cause, as it came: escape it where it is printed.
     pub line: String,
+    /// The last words of the command that failed, where the line only passes on that it did; as they came.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub output: Option<String>,
     /// The remedy that the log itself names, as it came.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub advice: Option<String>,

@@ -120,10 +120,10 @@ impl LogReader<'_> {
         let modified = log.modified.ns;
         let mut tail = Vec::new();
         log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
-        let TroubleLine { text, advice, .. } = trouble(&tail, modified.saturating_add(DAY))?;
+        let TroubleLine { text, output, advice, .. } = trouble(&tail, modified.saturating_add(DAY))?;
         let started = self.first_line(path);
         let modified = modified / SECOND;
-        Some(Trouble { path: path.to_owned(), modified, started, since: None, line: text, advice })
+        Some(Trouble { path: path.to_owned(), modified, started, since: None, line: text, output, advice })
     }
 
     /// When a log's first line was written, in seconds since 1970.
