@@ -105,10 +105,10 @@ The usual ones are known, and those in which an operator's privileged process li
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("doctor"))]
 pub struct DoctorArgs {
-    /// A must-gather, a sosreport, or gathered logs, as a directory or archive [default: this node]
-    #[arg(value_name = "BUNDLE", conflicts_with_all = ["every", "root", "proc", "sys"], long_help = "A directory or a tar archive (plain, gzip or xz): the GPU operator's must-gather, the network operator's sosreport, `oc adm must-gather`, a sosreport of a node, or logs and the output of kubectl.
+    /// A must-gather, a sosreport or gathered logs [default: this node]
+    #[arg(value_name = "BUNDLE", conflicts_with_all = ["every", "root", "proc", "sys"], long_help = "A must-gather, a sosreport, or a directory of logs and output of kubectl; also as a tar archive, packed by gzip or xz.
 
-Each node of it gets a report, with what the bundle does not have. [default: this node]")]
+Each of its nodes gets a report, which says what is not in the bundle. [default: this node]")]
     pub bundle: Option<PathBuf>,
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]

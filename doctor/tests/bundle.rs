@@ -179,13 +179,13 @@ fn paths_and_links_of_a_hostile_archive_lead_nowhere() {
     let scratch = tempfile::tempdir().expect("a directory");
     let archive = scratch.path().join("hostile.tar");
     let mut tar = tar::Builder::new(fs::File::create(&archive).expect("a file"));
-    let line = b"rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n";
+    let words = b"rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n";
     let mut header = tar::Header::new_gnu();
-    header.set_size(line.len() as u64);
+    header.set_size(words.len() as u64);
     let name = b"../../../mofed-container.log";
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
     header.set_cksum();
-    tar.append(&header, line.as_slice()).expect("an entry");
+    tar.append(&header, words.as_slice()).expect("an entry");
     let mut link = tar::Header::new_gnu();
     link.set_entry_type(tar::EntryType::Symlink);
     link.set_size(0);

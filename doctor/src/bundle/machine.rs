@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a file of a node itself shows: its modules, its PCI devices, its kernel, and which node it is of.
+//! Files of a node itself: its modules, its PCI devices, its driver's version, and its name.
 
 use super::BundleFile;
 use crate::symptoms::PciFunction;
 use peermem_gate::observation::{ProcModule, ProcModules, ProcState};
 use std::borrow::Cow;
 
-/// Files with `PREFIX` before the node's name and one of these behind it, and names that a node's file begins with.
+/// Before a node's name, and a directory of files that begin with one.
 const BUG_REPORT: &str = "nvidia-bug-report_";
 /// The PCI vendor.
 pub(super) const NVIDIA: u16 = 0x10de;
@@ -137,10 +137,10 @@ pub(super) fn functions(file: &BundleFile, vendor: u16) -> Option<Vec<PciFunctio
             let function = function(line, vendor);
             is_ours = function.is_some();
             found.extend(function);
-        } else if let Some(driver) = line.trim().strip_prefix("Kernel driver in use:").filter(|_| is_ours) {
-            if let Some(last) = found.last_mut() {
-                last.driver = Some(driver.trim().to_owned());
-            }
+        } else if let Some(driver) = line.trim().strip_prefix("Kernel driver in use:")
+            && let Some(last) = found.last_mut().filter(|_| is_ours)
+        {
+            last.driver = Some(driver.trim().to_owned());
         }
     }
     // Without numbers, nothing shows whose a device is.

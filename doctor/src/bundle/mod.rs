@@ -56,10 +56,10 @@ pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
     }
     let operators = operators(&objects, named);
     objects.divide(|pod| operators.have(&pod.namespace));
-    let names = names(bundle, &objects);
-    let alone = if names.len() == 1 { names.first() } else { None };
-    let nodes = names.iter().take(NODES);
-    nodes.map(|name| node::read(bundle, &objects, &operators, name, alone.is_some())).collect()
+    let found = names(bundle, &objects);
+    let is_alone = found.len() == 1;
+    let nodes = found.iter().take(NODES);
+    nodes.map(|name| node::read(bundle, &objects, &operators, name, is_alone)).collect()
 }
 
 /// Whose words count. A privileged container of an operator's name shows that its namespace is an operator's, as its
@@ -83,7 +83,7 @@ fn names(bundle: &Bundle, objects: &Objects) -> BTreeSet<String> {
     let of_pods =
         objects.pods.iter().filter(|pod| pod.containers.iter().any(|one| node::is_operand(&one.name)));
     let with_devices = objects.nodes.iter().filter(|node| node.has_devices());
-    let of_files = bundle.files.iter().filter_map(|file| machine::node_of(file));
+    let of_files = bundle.files.iter().filter_map(machine::node_of);
     let mut names: BTreeSet<String> = of_pods.filter_map(|pod| pod.node.clone()).collect();
     names.extend(with_devices.map(|node| node.name.clone()));
     names.extend(of_files);

@@ -3,7 +3,7 @@
 
 use super::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS, Objects};
 use super::scan::{NodeFiles, ScannedNode, scan};
-use super::sources::{Sources, within};
+use super::sources::{BundleSources, within};
 use super::{Bundle, machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
@@ -74,7 +74,7 @@ pub struct BundleNode {
     pub missing: Vec<&'static str>,
     /// Files and logs of it, or of no known node, that were not read, and why.
     pub unread: Vec<String>,
-    sources: Sources,
+    sources: BundleSources,
 }
 
 /// A container of an operator that works on the node.
@@ -102,14 +102,13 @@ pub(super) fn read(
     let files = NodeFiles { bundle, objects, operators, node: name, is_alone };
     let scanned = scan(&files);
     let node = objects.nodes.iter().find(|node| node.name == name);
-    let mut reader = NodeReader { files, node, scanned, sources: Sources::default() };
+    let mut reader = NodeReader { files, node, scanned, sources: BundleSources::default() };
     let now = reader.now();
     let (seen, modules) = reader.observation();
     let symptoms = reader.symptoms(now, &seen);
     let NodeReader { files, scanned, sources, .. } = reader;
     let (read, missing) = parts(&files, &scanned, modules.is_some(), &sources);
-    let unplaced = scanned.unplaced.iter().take(NAMED);
-    let unplaced = unplaced.map(|log| format!("the log of {log}: no list of pods says on which node it is"));
+    let unplaced = scanned.unplaced.iter().take(NAMED).cloned();
     let strangers = scanned
         .logs
         .strangers
@@ -124,7 +123,7 @@ struct NodeReader<'a> {
     files: NodeFiles<'a>,
     node: Option<&'a GatheredNode>,
     scanned: ScannedNode,
-    sources: Sources,
+    sources: BundleSources,
 }
 
 impl NodeReader<'_> {
@@ -388,12 +387,12 @@ fn witness(modules: &ProcModules, name: &str) -> SysModule {
     SysModule { state, inode: None, taint, version: unread("version") }
 }
 
-/// What the bundle has of the node, and what it does not have.
+/// The parts of the node that the bundle has, and those that it lacks.
 fn parts(
     files: &NodeFiles<'_>,
     scanned: &ScannedNode,
     has_modules: bool,
-    sources: &Sources,
+    sources: &BundleSources,
 ) -> (Vec<String>, Vec<&'static str>) {
     let logs = scanned.logs.files.iter();
     let containers: BTreeSet<_> =

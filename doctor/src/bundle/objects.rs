@@ -51,7 +51,7 @@ pub(super) struct GatheredContainer {
     pub(super) not_started: Option<String>,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum ContainerState {
     #[default]

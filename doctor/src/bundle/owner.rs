@@ -20,7 +20,7 @@ pub(super) struct LogOwner {
     pub(super) restart: Option<u32>,
 }
 
-/// `None` for a file that is no container's log, as far as its name says.
+/// `None` for a file whose name does not say that it is a container's log.
 pub(super) fn of(path: &str, objects: &Objects) -> Option<LogOwner> {
     let components: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let file = *components.last()?;

@@ -24,7 +24,7 @@ const DAY: i64 = 86_400 * SECOND;
 /// Bytes at the end of a log that may say why its container ends.
 const TAIL: usize = 16 * 1024;
 
-/// What the logs of a node say.
+/// The matches in a node's logs, and the ends of these logs.
 #[derive(Debug, Default)]
 pub(super) struct ScannedNode {
     pub(super) logs: Logs,
@@ -34,11 +34,11 @@ pub(super) struct ScannedNode {
     pub(super) system: BTreeSet<String>,
     /// The time of the newest line, in seconds since 1970.
     pub(super) last: Option<i64>,
-    /// Logs of pods that no list has, in a bundle of several nodes.
+    /// Logs of which nobody knows the container or the node, and why.
     pub(super) unplaced: BTreeSet<String>,
 }
 
-/// What decides which files are this node's.
+/// The files of one node among all.
 pub(super) struct NodeFiles<'a> {
     pub(super) bundle: &'a Bundle,
     pub(super) objects: &'a Objects,
@@ -142,6 +142,10 @@ impl NodeScan<'_> {
                 parts.entry(key).or_default().push(text);
             }
         }
+        if parts.is_empty() && !file.bytes.is_empty() {
+            let path = &file.path;
+            self.done.unplaced.insert(format!("{path}: its lines do not say of which container they are"));
+        }
         for ((pod, container), lines) in parts {
             let of = LogOwner { pod, container, ..owner.clone() };
             let stranger = self.files.objects.strangers.iter().find(|(_, name)| *name == of.pod);
@@ -159,7 +163,10 @@ impl NodeScan<'_> {
             return self.files.pod(&owner.namespace, &owner.pod).is_some();
         }
         if !self.files.is_alone && !LogSources::in_container(&owner.container).is_empty() {
-            self.done.unplaced.insert(format!("{} of pod {}", owner.container, owner.pod));
+            let LogOwner { container, pod, .. } = owner;
+            let why =
+                format!("the log of {container} in pod {pod}: no list of pods says on which node it is");
+            self.done.unplaced.insert(why);
         }
         self.files.is_alone
     }
@@ -187,7 +194,9 @@ impl NodeScan<'_> {
         let not_after =
             file.modified.map_or(i64::MAX / 2, |at| at.saturating_mul(SECOND)).saturating_add(DAY);
         let mut scanner = LogScanner::new(rules, Form::Container, not_after, MATCHES);
-        lines.iter().for_each(|line| scanner.record(printed(line)));
+        for line in lines {
+            scanner.record(printed(line));
+        }
         let container = ContainerLog {
             namespace: pod.map_or_else(|| owner.namespace.clone(), |pod| pod.namespace.clone()),
             pod: owner.pod.clone(),
@@ -202,8 +211,8 @@ impl NodeScan<'_> {
         };
         let before = started.map_or(i64::from(!owner.is_previous), |at| at.saturating_mul(SECOND));
         let is_over = status.is_some_and(is_over);
-        let scanned = scanner.end();
-        self.keep(log, scanned, before, |found| !is_over || still_counts(found.event));
+        let ended = scanner.end();
+        self.keep(log, ended, before, |found| !is_over || still_counts(found.event));
     }
 
     /// The end of the newest log of each container that has one.

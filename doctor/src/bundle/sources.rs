@@ -8,7 +8,7 @@ const WITHIN: &str = "!/";
 
 /// The files of the bundle behind the paths of the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Sources {
+pub(super) struct BundleSources {
     /// By the path on the node.
     pub(super) files: BTreeMap<String, String>,
     /// System logs, which have their own paths.
@@ -22,7 +22,7 @@ pub(super) fn within(file: &str, pod: &str, container: &str, name: &str) -> Stri
     format!("{file}{WITHIN}{pod}/{container}/{name}")
 }
 
-impl Sources {
+impl BundleSources {
     /// The evidence's source as the bundle has it; `None` where no file of it shows that.
     pub(super) fn found(&self, source: &str) -> Option<String> {
         let known: Vec<_> = source.split(", ").filter_map(|one| self.one(one)).collect();
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn evidence_is_named_by_the_file_that_shows_it() {
         let pair = |one: &str, other: &str| BTreeMap::from([(one.to_owned(), other.to_owned())]);
-        let sources = Sources {
+        let sources = BundleSources {
             files: pair("/proc/modules", "lsmod.txt"),
             logs: BTreeSet::from(["dmesg.txt".to_owned()]),
             pods: pair("driver-x", "pods.yaml"),

@@ -28,7 +28,7 @@ struct Bounds {
     all: usize,
     /// Bytes of an archive, unpacked.
     archive: u64,
-    /// What is left out is named up to here.
+    /// Names of files that are left out.
     named: usize,
 }
 

@@ -75,7 +75,7 @@ impl<'a> BundleReport<'a> {
         page.into_text()
     }
 
-    /// What was read, and what was not.
+    /// The parts of the node that were read, and those that were not.
     fn bounds(&self, page: &mut Page) {
         let entry = |page: &mut Page, head: &str, words: String| page.entry(&Lead::new(0, head), words);
         if self.looked_at.is_empty() {

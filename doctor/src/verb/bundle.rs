@@ -54,7 +54,7 @@ fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Ending, Stop> 
     }
     let (answer, is_wrong) = answer(&bundle, path, args, style)?;
     act::answer(&answer).context("cannot write to standard output")?;
-    // Something of a node is never in a bundle: that all is well cannot be told from one.
+    // Some part of a node is never in a bundle, so no bundle shows that all is well.
     Ok(if is_wrong { Ending::NotReady } else { Ending::CannotTell })
 }
 
