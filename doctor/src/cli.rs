@@ -106,9 +106,9 @@ The usual ones are known, and those in which an operator's privileged process li
 #[command(after_help = MORE, after_long_help = help::long("doctor"))]
 pub struct DoctorArgs {
     /// A must-gather, a sosreport or gathered logs [default: this node]
-    #[arg(value_name = "BUNDLE", conflicts_with_all = ["every", "root", "proc", "sys"], long_help = "A must-gather, a sosreport, or a directory of logs and output of kubectl; also as a tar archive, packed by gzip or xz.
+    #[arg(value_name = "BUNDLE", conflicts_with_all = ["every", "root", "proc", "sys"], long_help = "A must-gather, a sosreport, or logs and output of kubectl: a directory or a tar archive.
 
-Each of its nodes gets a report, which says what is not in the bundle. [default: this node]")]
+Each of its nodes gets a report, which says what the bundle lacks. [default: this node]")]
     pub bundle: Option<PathBuf>,
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]

@@ -143,6 +143,35 @@ fn a_report_of_one_node_shows_its_modules_and_its_kernels_log() {
 }
 
 #[test]
+fn reports_of_several_nodes_side_by_side_are_told_apart() {
+    let log = "var/log/pods/nvidia-network-operator_mofed-x_6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f/mofed-container/9.log";
+    let line = "2026-11-20T10:00:00.0Z stderr F rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n";
+    let (first, second) = (format!("sos-a/{log}"), "sos-b/sos_commands/host/hostname");
+    let files =
+        [("sos-a/sos_commands/host/hostname", "gpu-a\n"), (first.as_str(), line), (second, "gpu-b\n")];
+    let (reports, _) = reports(of(&files).path(), &[]);
+    assert_eq!(reports.iter().map(loud).collect::<Vec<_>>(), [vec!["ThirdPartyRdmaModulesLoaded"], vec![]]);
+}
+
+#[test]
+fn a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread() {
+    let table = "NAMESPACE                 NAME      READY   STATUS             RESTARTS        AGE   IP        NODE    NOMINATED NODE\n\
+        nvidia-network-operator   mofed-a   0/1     CrashLoopBackOff   64 (3m ago)     5h    10.0.0.1  n1      <none>\n\
+        nvidia-network-operator   mofed-b   1/1     Running            0               5h    10.0.0.2  n2      <none>\n";
+    let prefixed = |pod: &str| {
+        format!("[pod/{pod}/mofed-container] rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n")
+    };
+    let nodes = "kind: List\nitems:\n- kind: Node\n  metadata: {name: n1, labels: {nvidia.com/gpu.present: 'true'}}\n\
+        - kind: Node\n  metadata: {name: n2, labels: {nvidia.com/gpu.present: 'true'}}\n";
+    let (a, c) = (prefixed("mofed-a"), prefixed("mofed-c"));
+    let files = [("pods.txt", table), ("nodes.yaml", nodes), ("a.log", a.as_str()), ("c.log", c.as_str())];
+    let (reports, _) = reports(of(&files).path(), &[]);
+    assert_eq!(reports.iter().map(loud).collect::<Vec<_>>(), [vec!["ThirdPartyRdmaModulesLoaded"], vec![]]);
+    let unread = reports[1]["not_read"].to_string();
+    assert!(unread.contains("pod mofed-c: no list of pods says on which node"), "{unread}");
+}
+
+#[test]
 fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
     let scratch = tempfile::tempdir().expect("a directory");
     let tar = |options: &str, name: &str| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pods and nodes as `kubectl describe` prints them.
+//! Pods and nodes as `kubectl describe` prints them, and the table of `kubectl get pods -A -o wide`.
 
 use super::BundleFile;
 use super::objects::{ContainerState, GatheredContainer, GatheredEvent, GatheredNode, GatheredPod, Objects};
@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 /// Adds the pods and nodes of such a file.
 pub(super) fn read(objects: &mut Objects, file: &BundleFile) {
     // `Name:` at a line's beginning opens each of them.
-    if !file.bytes.starts_with(b"Name:") {
+    let text = String::from_utf8_lossy(&file.bytes);
+    if text.starts_with("NAMESPACE ") {
+        return table(objects, &text, &file.path);
+    }
+    if !text.starts_with("Name:") {
         return;
     }
-    let text = String::from_utf8_lossy(&file.bytes);
     let mut lines: Vec<&str> = Vec::new();
     for line in text.lines().chain(["Name:"]) {
         if line.starts_with("Name:") && !lines.is_empty() {
@@ -19,6 +22,21 @@ pub(super) fn read(objects: &mut Objects, file: &BundleFile) {
             lines.clear();
         }
         lines.push(line);
+    }
+}
+
+/// Which node a pod is on. The columns begin where their heads do; a count of restarts has blanks in it.
+fn table(objects: &mut Objects, text: &str, file: &str) {
+    let mut lines = text.lines();
+    let head = lines.next().unwrap_or_default();
+    let (Some(name), Some(node)) = (head.find(" NAME "), head.find(" NODE ")) else { return };
+    let word = |line: &str, at: usize| Some(line.get(at..)?.split_whitespace().next()?.to_owned());
+    for line in lines {
+        let words = [word(line, 0), word(line, name + 1), word(line, node + 1)];
+        let [Some(namespace), Some(name), Some(node)] = words else { continue };
+        let (file, uid) = (file.to_owned(), format!("{namespace}/{name}"));
+        let node = Some(node).filter(|node| !node.starts_with('<'));
+        objects.keep(GatheredPod { file, namespace, name, uid, node, ..GatheredPod::default() });
     }
 }
 

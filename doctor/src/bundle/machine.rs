@@ -33,6 +33,13 @@ pub(super) fn node_of(file: &BundleFile) -> Option<String> {
     (is_own && !text.is_empty() && !text.contains(char::is_whitespace)).then(|| text.to_owned())
 }
 
+/// The directory of a node's own tree that this file shows, with the node: a report of sos.
+pub(super) fn home(file: &BundleFile) -> Option<(String, String)> {
+    let ends = ["sos_commands/host/hostname", "proc/sys/kernel/hostname"];
+    let directory = ends.iter().find_map(|end| file.path.strip_suffix(end))?;
+    Some((directory.to_owned(), node_of(file)?))
+}
+
 /// The list of loaded modules, where the file has all of them: `lsmod | grep` has some.
 pub(super) fn modules(file: &BundleFile) -> Option<ProcModules> {
     let name = file.path.rsplit('/').next()?;

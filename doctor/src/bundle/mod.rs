@@ -56,10 +56,11 @@ pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
     }
     let operators = operators(&objects, named);
     objects.divide(|pod| operators.have(&pod.namespace));
+    let homes: Vec<_> = bundle.files.iter().filter_map(machine::home).collect();
     let found = names(bundle, &objects);
     let is_alone = found.len() == 1;
     let nodes = found.iter().take(NODES);
-    nodes.map(|name| node::read(bundle, &objects, &operators, name, is_alone)).collect()
+    nodes.map(|name| node::read(bundle, &objects, &operators, &homes, name, is_alone)).collect()
 }
 
 /// Whose words count. A privileged container of an operator's name shows that its namespace is an operator's, as its
@@ -115,6 +116,6 @@ pub fn is_wanted(file: &BundleFile) -> bool {
     const TEXT: usize = 8 * 1024;
     let is_text = memchr::memchr(0, &file.bytes[..file.bytes.len().min(TEXT)]).is_none();
     let is_named = || NAMES.iter().any(|name| file.path.contains(name));
-    let is_described = || file.bytes.starts_with(b"Name:");
+    let is_described = || file.bytes.starts_with(b"Name:") || file.bytes.starts_with(b"NAMESPACE ");
     is_text && !file.bytes.is_empty() && (is_named() || is_described() || objects::has_objects(&file.bytes))
 }

@@ -96,10 +96,11 @@ pub(super) fn read(
     bundle: &Bundle,
     objects: &Objects,
     operators: &Operators,
+    homes: &[(String, String)],
     name: &str,
     is_alone: bool,
 ) -> BundleNode {
-    let files = NodeFiles { bundle, objects, operators, node: name, is_alone };
+    let files = NodeFiles { bundle, objects, operators, node: name, is_alone, homes };
     let scanned = scan(&files);
     let node = objects.nodes.iter().find(|node| node.name == name);
     let mut reader = NodeReader { files, node, scanned, sources: BundleSources::default() };

@@ -46,6 +46,8 @@ pub(super) struct NodeFiles<'a> {
     pub(super) node: &'a str,
     /// The bundle is of this node only.
     pub(super) is_alone: bool,
+    /// Directories that hold one node's own tree, with the node.
+    pub(super) homes: &'a [(String, String)],
 }
 
 impl NodeFiles<'_> {
@@ -53,9 +55,18 @@ impl NodeFiles<'_> {
     pub(super) fn machine(&self) -> impl Iterator<Item = &BundleFile> {
         let is_its = |file: &&BundleFile| match machine::node_of(file) {
             Some(node) => node == self.node,
-            None => self.is_alone || file.path.split('/').any(|part| part == self.node),
+            None => match self.home(&file.path) {
+                Some(node) => node == self.node,
+                None => self.is_alone || file.path.split('/').any(|part| part == self.node),
+            },
         };
         self.bundle.files.iter().filter(is_its)
+    }
+
+    /// The node whose tree the file is in.
+    fn home(&self, path: &str) -> Option<&str> {
+        let mut homes = self.homes.iter().filter(|(directory, _)| path.starts_with(directory.as_str()));
+        homes.next().map(|(_, node)| node.as_str())
     }
 
     /// The operators' pods on it.
@@ -149,16 +160,20 @@ impl NodeScan<'_> {
         for ((pod, container), lines) in parts {
             let of = LogOwner { pod, container, ..owner.clone() };
             let stranger = self.files.objects.strangers.iter().find(|(_, name)| *name == of.pod);
+            let is_here = self.is_here(file, &of);
             match stranger.filter(|_| of.namespace.is_empty()) {
                 Some((namespace, _)) => self.stranger(&LogOwner { namespace: namespace.clone(), ..of }),
-                None if self.is_here(&of) => self.stream(file, &of, &lines),
+                None if is_here => self.stream(file, &of, &lines),
                 None => {}
             }
         }
     }
 
     /// Of a pod that no list has, nobody says where it is.
-    fn is_here(&mut self, owner: &LogOwner) -> bool {
+    fn is_here(&mut self, file: &BundleFile, owner: &LogOwner) -> bool {
+        if let Some(node) = self.files.home(&file.path) {
+            return node == self.files.node;
+        }
         if self.files.objects.pods.iter().any(|pod| pod.name == owner.pod) {
             return self.files.pod(&owner.namespace, &owner.pod).is_some();
         }
