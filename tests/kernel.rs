@@ -396,6 +396,45 @@ fn of_every_stack_is_foretold_what_the_kernel_says() {
     });
 }
 
+/// A report of today, a Module.symvers of tomorrow: whoever needs no rebuild is loaded then, and nobody else.
+fn a_forecast_of_an_upgrade_is_the_kernels_verdict_after_it() {
+    const MODULES: [&str; 7] = ["old", "new", "stub", "nocrc", "release", "unversioned", "xz"];
+    play("forecast", |run| {
+        let forecast = |name: &str| -> Value {
+            let line = run.named("forecast", name).unwrap_or_else(|| panic!("no forecast {name}"));
+            serde_json::from_str(line.split_once(' ').expect("a status and a forecast").1).expect("JSON")
+        };
+        let count = |forecast: &Value, list: &str| forecast[list].as_array().expect("a list").len();
+        let mut pairs = 0;
+        for (live, next, module) in ["old", "new"]
+            .into_iter()
+            .flat_map(|live| ["old", "new"].map(|next| (live, next)))
+            .flat_map(|(live, next)| MODULES.map(|module| (live, next, module)))
+        {
+            let said = forecast(&format!("{live}-{module}-{next}"));
+            let loads =
+                run.named("kernel", &format!("{module}-{next}")).expect("an attempt").starts_with("0 live");
+            note!("{live}-{module}-{next}: {said}, and the kernel loads it: {loads}");
+            if count(&said, "unknown") > 0 {
+                // No file that modprobe takes, or none with CRCs.
+                assert!(matches!(module, "unversioned" | "xz"), "{live}-{module}-{next}: {said}");
+                continue;
+            }
+            assert_eq!(count(&said, "rebuild"), usize::from(!loads), "{live}-{module}-{next}: {said}");
+            assert_eq!(count(&said, "nothing"), usize::from(loads), "{live}-{module}-{next}: {said}");
+            pairs += 1;
+        }
+        assert!(pairs >= 20, "{pairs} pairs were forecast");
+        for (live, next) in [("old", "old"), ("old", "new"), ("new", "old"), ("new", "new")] {
+            let said = forecast(&format!("{live}-live-{next}"));
+            assert_eq!(count(&said, "rebuild") == 0, live == next, "{live}-live-{next}: {said}");
+        }
+        for live in ["old", "new"] {
+            assert_eq!(count(&forecast(&format!("{live}-used-{live}")), "drain"), 1, "{live}");
+        }
+    });
+}
+
 fn while_modules_come_and_go_nothing_is_promised() {
     play("foretell-swap", |run| {
         run.row("provider-coming").foretold_held("DependencyNotLive").loaded();
@@ -1076,6 +1115,7 @@ fn main() -> ExitCode {
         of_every_module_file_is_foretold_what_the_kernel_says,
         of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says,
         of_every_stack_is_foretold_what_the_kernel_says,
+        a_forecast_of_an_upgrade_is_the_kernels_verdict_after_it,
         while_modules_come_and_go_nothing_is_promised,
         the_kernel_gives_up_where_the_gate_waits,
         of_rights_and_signatures_is_foretold_what_the_kernel_says,

@@ -32,6 +32,12 @@ pub const HINTS: &[Hint] = &[
     (&["paths"], &["verbose"], "shows all that it knows"),
     (&["paths"], &["since", "every"], "looks once, at the node as it is now"),
     (&["paths"], &["node", "nodes"], "looks at the node that it runs on"),
+    (&["paths"], &["operator-namespace"], "reads no logs"),
+    (
+        &["paths", "doctor"],
+        &["symvers", "kernel"],
+        "looks at the MOFED that is here; `inspect` compares files with another",
+    ),
     (&["doctor"], WAITING, "looks once and does not wait"),
     (&["doctor"], LOADING, "does not load or unload modules"),
     (&["doctor"], &["since"], "looks at the node as it is now"),
@@ -166,7 +172,7 @@ pub struct FleetArgs {
         long,
         value_name = "FILE",
         conflicts_with = "nodes",
-        long_help = "The Module.symvers of another MOFED.\n\nReports what an upgrade to it would do: which nodes need a rebuild of nvidia-peermem, which a drain, which nothing."
+        long_help = "The Module.symvers of another MOFED.\n\nReports what an upgrade to it would do: which nodes need a rebuild or a drain."
     )]
     pub symvers: Option<PathBuf>,
     /// The kernel that the Module.symvers is for

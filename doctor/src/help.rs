@@ -69,10 +69,7 @@ pub const GUIDES: &[Guide] = &[
         verb: "fleet",
         exits: &[
             ("0", "every node is ready or needs no MOFED, and has no critical finding or warning"),
-            (
-                "1",
-                "some node is not ready, or has a critical finding or a warning; --symvers: needs a rebuild or a drain",
-            ),
+            ("1", "some node is not ready or has a finding; --symvers: one needs a rebuild or a drain"),
             ("2", "cannot tell: no report, or one that cannot be read; or bad usage"),
             BUG,
         ],

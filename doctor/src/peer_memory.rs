@@ -3,7 +3,7 @@
 
 use peermem_gate::PEER_MEMORY_SYMBOLS;
 use peermem_gate::condition::{ConditionType, Reason};
-use peermem_gate::observation::{ModuleFile, ModuleInfo, Observation, Offer, ProcState, Symbols};
+use peermem_gate::observation::{ModuleFile, ModuleInfo, Observation, Offer, ProcState, Symbols, SysState};
 use peermem_gate::verdict::{Condition, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,8 +33,9 @@ pub enum PeermemKind {
 impl PeermemKind {
     fn of(file: &ModuleFile) -> Self {
         let info = match file {
+            // What modules.dep does not list, modprobe does not find.
+            ModuleFile::Missing(_) | ModuleFile::Read { listed: Some(false), .. } => return Self::Missing,
             ModuleFile::Read { info, .. } => info,
-            ModuleFile::Missing(_) => return Self::Missing,
             ModuleFile::Unreadable(_) | ModuleFile::Damaged(_) => return Self::Unknown,
         };
         let has_all = PEER_MEMORY_SYMBOLS.iter().all(|symbol| info.versions.contains_key(*symbol));
@@ -133,6 +134,9 @@ pub fn as_if_unfit(seen: &Observation, verdict: &Verdict) -> (Observation, Verdi
     let mut seen = seen.clone();
     if let Ok(proc) = &mut seen.modules.proc {
         proc.modules.retain(|module| module.name != NAME);
+    }
+    if let Some(module) = seen.modules.sys.get_mut(NAME) {
+        module.state = SysState::NoDirectory;
     }
     let unfit = Condition::new(ConditionType::PeermemUsable, Reason::SymbolVersionMismatch, "");
     (seen, verdict.clone().replacing(unfit))

@@ -316,8 +316,9 @@ fn indented(text: &str) -> Vec<String> {
     found
 }
 
-const VERBS: [&str; 10] =
-    ["wait", "check", "load", "keep", "inspect", "doctor", "fleet", "timeline", "rebuild", "install"];
+const VERBS: [&str; 11] = [
+    "wait", "check", "load", "keep", "inspect", "doctor", "fleet", "paths", "timeline", "rebuild", "install",
+];
 
 // --- what they come to ---------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use tree::{documents, read, root};
+use tree::{documents, files_with, read, root};
 
 const CONDITIONS: &str = "docs/conditions.md";
 const USAGE: &str = "docs/usage.md";
@@ -149,6 +149,21 @@ fn no_reason_is_named_that_does_not_exist() {
             }
         }
     }
+}
+
+/// The first word of each reason and note of `paths`, by the program's sources.
+#[test]
+fn every_reason_and_note_of_paths_is_explained() {
+    let page = read("docs/paths.md");
+    let mut count = 0;
+    for path in files_with("rs").into_iter().filter(|path| path.starts_with("doctor/src/paths/")) {
+        let text = read(&path);
+        for word in text.split('"').filter(|word| is_camel_case(word)) {
+            count += 1;
+            assert!(page.contains(&format!("`{word}`")), "docs/paths.md does not explain {word} of {path}");
+        }
+    }
+    assert!(count > 20, "only {count}");
 }
 
 #[test]

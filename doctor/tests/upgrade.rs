@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `fleet --symvers`: what another MOFED would do to a fleet.
 
+#[path = "../../tests/fixture/mod.rs"]
+mod fixture;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+use fixture::{Node, Variant, nodes};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Output;
@@ -162,6 +165,27 @@ fn the_text_names_the_nodes_and_what_to_do() {
     }
 }
 
+/// `doctor`'s own reports, of nodes with a good nvidia-peermem.ko, with a stub, and with none.
+fn reports_of_doctor_are_compared() {
+    let report = |name: &str| -> Value {
+        let node = Node::described(&nodes().join(name).join("node"), Variant::Faulty);
+        serde_json::from_slice(&node.asked("doctor", &["--format", "json"], "80").stdout).expect("a report")
+    };
+    let good = report("healthy-both-operators");
+    let facts = &good["peer_memory"];
+    assert_eq!((&facts["file"], &facts["live"], &facts["users"]), (&json!("Real"), &json!(true), &json!(0)));
+    assert_eq!(facts["wanted"], json!({REGISTER: CRCS[0], UNREGISTER: CRCS[1]}));
+    let stub = report("stub-that-a-rebuild-cures");
+    assert_eq!(
+        (&stub["peer_memory"]["file"], &stub["peer_memory"]["rebuild"]),
+        (&json!("Stub"), &json!("Possible"))
+    );
+    let (_, answer) = forecast(std::slice::from_ref(&good), &symvers(CRCS), &[]);
+    assert_eq!(named(&answer, "nothing").len(), 1, "{answer:#}");
+    let (_, answer) = forecast(&[good], &symvers(["0x11111111", CRCS[1]]), &[]);
+    assert_eq!(named(&answer, "rebuild").len(), 1, "{answer:#}");
+}
+
 /// As `inspect` refuses it.
 fn a_symvers_without_peer_memory_is_refused() {
     for (symvers, words) in [
@@ -184,6 +208,7 @@ fn main() -> std::process::ExitCode {
         jobs_that_use_rdma_are_drained_whether_or_not_the_module_fits,
         what_a_report_does_not_say_is_unknown,
         the_text_names_the_nodes_and_what_to_do,
+        reports_of_doctor_are_compared,
         a_symvers_without_peer_memory_is_refused,
     ]
 }

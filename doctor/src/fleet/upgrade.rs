@@ -198,19 +198,15 @@ fn group_to(text: &mut String, title: &str, all: &[NodeForecast]) {
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let _ = writeln!(text, "    {reason}: {}", escaped(message));
         let _ = writeln!(text, "    on    {}{more}", shown.join(", "));
-        match rebuild {
-            Some("Possible") => {
-                _ = writeln!(text, "    do    `--rebuild auto` of `load` or `keep` can do it there")
-            }
+        let step = match rebuild {
+            Some("Possible") => "`--rebuild auto` of `load` or `keep` can do it there".to_owned(),
             Some(obstacle) => {
                 let why = escaped(obstacle);
-                let _ = writeln!(
-                    text,
-                    "    do    build the driver again there: its own rebuild is not possible now ({why})"
-                );
+                format!("build the driver again there: a rebuild on the node is not possible now ({why})")
             }
-            None => {}
-        }
+            None => continue,
+        };
+        let _ = writeln!(text, "    do    {step}");
     }
 }
 

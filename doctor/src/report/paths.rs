@@ -2,12 +2,14 @@
 //! The answer of `paths`.
 
 use crate::paths::{Choice, DeviceWays, NodeWays, Way};
+use crate::peer_memory::PeerMemory;
 use crate::text::page;
 use peermem_gate::condition::Status;
 use peermem_gate::report::Report;
 use peermem_gate::report::style::{Style, Tone};
 use peermem_gate::text::{Lead, Page};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 /// The schema of the JSON form.
@@ -26,15 +28,25 @@ pub struct WaysReport<'a> {
     time: String,
     #[serde(flatten)]
     ways: &'a NodeWays,
+    peer_memory: PeerMemory,
 }
 
 impl<'a> WaysReport<'a> {
     /// Of the node that `report` is of.
     #[must_use]
-    pub fn new(report: &Report<'a>, ways: &'a NodeWays, time: SystemTime) -> Self {
+    pub fn new(report: &Report<'a>, ways: &'a NodeWays, peer_memory: PeerMemory, time: SystemTime) -> Self {
         let Report { node, kernel, arch, .. } = *report;
         let time = humantime::format_rfc3339_seconds(time).to_string();
-        Self { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), node, kernel, arch, time, ways }
+        Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            node,
+            kernel,
+            arch,
+            time,
+            ways,
+            peer_memory,
+        }
     }
 
     /// One object on one line.
@@ -61,6 +73,9 @@ impl<'a> WaysReport<'a> {
         for (name, way) in [("DMA-BUF", &ways.dma_buf), ("nvidia-peermem", &ways.nvidia_peermem)] {
             page.entry(&Lead::new(0, &format!("{name:<15} ")), sentence(way));
         }
+        if let Some(crcs) = self.crcs() {
+            page.entry(&Lead::new(0, &format!("{:<15} ", "CRCs")), crcs);
+        }
         devices("GPUs", &ways.gpus, ways, &mut page);
         devices("RDMA NICs", &ways.nics, ways, &mut page);
         if !ways.notes.is_empty() {
@@ -72,6 +87,22 @@ impl<'a> WaysReport<'a> {
         page.blank();
         page.line(LIMIT);
         page.into_text()
+    }
+}
+
+impl WaysReport<'_> {
+    /// What nvidia-peermem wants, and what the live stack has.
+    fn crcs(&self) -> Option<String> {
+        let PeerMemory { wanted, offered, exporter, .. } = &self.peer_memory;
+        let listed = |crcs: &BTreeMap<String, String>| {
+            let all: Vec<_> = crcs.iter().map(|(symbol, crc)| format!("{symbol} {crc}")).collect();
+            (!all.is_empty()).then(|| all.join(", "))
+        };
+        let wanted = listed(wanted).map(|crcs| format!("nvidia-peermem.ko wants {crcs}"));
+        let offered = listed(offered)
+            .map(|crcs| format!("the live {} has {crcs}", exporter.as_deref().unwrap_or("RDMA stack")));
+        let both: Vec<_> = wanted.into_iter().chain(offered).collect();
+        (!both.is_empty()).then(|| both.join("; "))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::cli::PathsArgs;
 use crate::paths::{Choice, judge as judge_ways};
+use crate::peer_memory::PeerMemory;
 use crate::probe::paths;
 use crate::report::paths::WaysReport;
 use anyhow::Context;
@@ -36,7 +37,7 @@ fn look(args: &PathsArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     let ways = judge_ways(&paths(&node.places), &seen, &verdict);
     let now = clock::wall();
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, now);
-    let report = WaysReport::new(&report, &ways, now);
+    let report = WaysReport::new(&report, &ways, PeerMemory::of(&seen), now);
     let text = match args.format {
         Format::Text => report.text(style),
         Format::Json => report.json().context("cannot write the report")? + "\n",
