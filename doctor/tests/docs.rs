@@ -62,9 +62,83 @@ fn every_finding_is_listed_as_the_program_has_it() {
     let head = "| finding | severity | what is wrong |\n|---|---|---|\n";
     text.truncate(text.find(head).expect("the table's head") + head.len());
     for id in Id::ALL {
-        text += &format!("| `{id}` | {} | {} |\n", id.severity(), id.title());
+        text += &format!("| {} | {} | {} |\n", linked(*id), id.severity(), id.title());
     }
+    let conditions = read(CONDITIONS);
+    text.extend(Id::ALL.iter().map(|id| explained(*id, &conditions)));
     assert_same(FINDINGS, &text);
+}
+
+fn linked(id: Id) -> String {
+    format!("[`{id}`](#{})", anchor(id))
+}
+
+fn anchor(id: Id) -> String {
+    id.name().to_lowercase()
+}
+
+/// The section of a finding: its title, its causes, and the steps of its remedy.
+fn explained(id: Id, conditions: &str) -> String {
+    let causes: Vec<_> = id.causes().iter().map(|cause| linked(*cause)).collect();
+    let mut lead = format!("**{}**: {}.", id.severity(), id.title());
+    if !causes.is_empty() {
+        lead += &format!(" It may follow from {}.", causes.join(", "));
+    }
+    if conditions.contains(&format!("\n### `{id}`\n")) {
+        lead += &format!(" [The condition](conditions.md#{}).", anchor(id));
+    }
+    let steps = id.steps().into_iter().enumerate();
+    let steps: String = steps.map(|(at, step)| filled(&format!("{}. {step}", at + 1), "   ")).collect();
+    format!("\n## `{id}`\n\n{}\n{steps}", filled(&lead, ""))
+}
+
+/// Lines of 118 characters; further ones begin with the indent. A command stays on one line where it fits.
+fn filled(text: &str, indent: &str) -> String {
+    const WIDTH: usize = 118;
+    const KEPT: &str = "\u{1}";
+    let is_short = |command: &str| command.chars().count() + indent.len() + 6 <= WIDTH;
+    let part = |(at, part): (usize, &str)| {
+        if at % 2 == 1 && is_short(part) { part.replace(' ', KEPT) } else { part.to_owned() }
+    };
+    let text: Vec<_> = text.split('`').enumerate().map(part).collect();
+    let mut lines = vec![String::new()];
+    for word in text.join("`").split(' ') {
+        let line = lines.last_mut().expect("a line");
+        let width = line.chars().count() + 1 + word.chars().count();
+        if line.is_empty() {
+            *line += word;
+        } else if width <= WIDTH {
+            *line += &format!(" {word}");
+        } else {
+            lines.push(format!("{indent}{word}"));
+        }
+    }
+    lines.join("\n").replace(KEPT, " ") + "\n"
+}
+
+/// A report's link and an alert's lead to the section that helps.
+#[test]
+fn every_runbook_url_leads_to_its_section() {
+    const TREE: &str = "https://github.com/peermem-gate/peermem-gate/blob/main/";
+    let headings = |path: &str| {
+        let text = read(path);
+        let heading = |line: &str| Some(line.strip_prefix('#')?.trim_start_matches('#').trim().to_owned());
+        let anchored = |title: String| title.to_lowercase().replace(' ', "-").replace(['`', '\'', ','], "");
+        text.lines().filter_map(heading).map(anchored).collect::<BTreeSet<_>>()
+    };
+    let leads = |url: &str| {
+        let (path, anchor) = url.strip_prefix(TREE)?.split_once('#')?;
+        headings(path).contains(anchor).then_some(())
+    };
+    for id in Id::ALL {
+        assert!(leads(&id.runbook_url()).is_some(), "{}", id.runbook_url());
+    }
+    let rules = read("manifests/monitoring/rules.yaml");
+    let urls: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: ")).collect();
+    assert_eq!(urls.len(), rules.matches("- alert: ").count(), "every alert has one");
+    for url in urls {
+        assert!(leads(url).is_some(), "{url}");
+    }
 }
 
 /// The diagram of the sidecar's states, and what leads from one to another.

@@ -20,6 +20,20 @@ const WORDS: [(&str, &str); 11] = [
     ("volume", "DIRECTORY"),
 ];
 
+/// More words, for a reader without a node.
+const CHOICES: [(&str, &str); 5] = [
+    ("headers", "with MOFED's headers installed"),
+    ("root-option", ""),
+    ("runtime", "containerd"),
+    ("then-restart", ""),
+    ("toolkit-env", "{name: CONTAINERD_CONFIG, value: FILE}, {name: CONTAINERD_SOCKET, value: SOCKET}"),
+];
+
+/// The facts of no node, with all placeholders.
+pub(super) fn of_none() -> Facts {
+    facts(&CHOICES.iter().fold(Facts::default(), |facts, (word, text)| facts.word(word, *text)))
+}
+
 /// The same facts, with placeholders. A pod is found by its label: that command is right on every node.
 pub(super) fn facts(facts: &Facts) -> Facts {
     let name = NodeName { name: "NODE".to_owned(), is_guess: false };

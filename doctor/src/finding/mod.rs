@@ -89,6 +89,8 @@ pub struct Finding {
     /// The same steps with placeholders for the words of this node; none where they have no such words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<String>,
+    /// Always `id.runbook_url()`.
+    pub runbook_url: String,
     /// Facts beyond the node's, only for the steps of this finding.
     #[serde(skip)]
     pub facts: Facts,
@@ -108,6 +110,7 @@ impl Finding {
             evidence: vec![Evidence::new(source.to_string(), seen)],
             remedy: Vec::new(),
             steps: Vec::new(),
+            runbook_url: id.runbook_url(),
             facts: Facts::default(),
             follows_from: None,
         }
@@ -146,7 +149,23 @@ impl Finding {
     }
 }
 
+/// Where the findings are explained. A title's anchor is the id in lower case.
+const RUNBOOK: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/findings.md#");
+
 impl Id {
+    /// Where its remedy is explained, for a reader without the program.
+    #[must_use]
+    pub fn runbook_url(self) -> String {
+        RUNBOOK.to_owned() + &self.name().to_lowercase()
+    }
+
+    /// The steps of its remedy for any node, with their conditions and with placeholders.
+    #[must_use]
+    pub fn steps(self) -> Vec<String> {
+        let facts = any_node::of_none();
+        self.remedy().iter().map(|step| facts.fill(&step.conditional())).collect()
+    }
+
     /// The finding of a reason; every reason that keeps the gate closed has one.
     #[must_use]
     pub fn of(reason: Reason) -> Option<Self> {

@@ -494,7 +494,7 @@ findings! {
                 "Give it more time: raise `startupProbe` (`failureThreshold`, `periodSeconds`) in `spec.ofedDriver` of the NicClusterPolicy. A \
                     build takes 5 to 40 minutes, longer on few processors.",
                 "Use a precompiled MOFED image for this kernel, which builds nothing.",
-                "Look for `Startup probe failed`: `kubectl describe pod {mofed}`.",
+                "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`.",
             ];
         MofedBuilding: Info, "MOFED is starting: its container builds or loads the driver",
             after [MofedStopped],
@@ -931,7 +931,7 @@ findings! {
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, GpuLost, GpuNotInitialised],
             [
-                "Look for `Startup probe failed`: `kubectl describe pod {driver}`.",
+                "Look for `Startup probe failed`: `kubectl describe pod {driver-logs}`.",
                 "Give it more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first \
                     `nvidia-smi` takes a minute and more with many GPUs.",
                 "Read `dmesg | grep -iE 'NVRM|Xid'` if it never ends: then a GPU does not start.",
@@ -1434,7 +1434,7 @@ findings! {
                 CudaNotSatisfied, ToolkitFails, DropInElsewhere, RuntimeHandlerMissing, CdiDeviceUnknown, ContainerNotStarted],
             [
                 "Read the log of the validation: `kubectl logs {validator-logs} -c toolkit-validation`.",
-                "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator}`.",
+                "Look for `no runtime for \"nvidia\" is configured`: `kubectl describe pod {validator-logs}`.",
             ];
     }
 
