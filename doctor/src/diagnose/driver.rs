@@ -92,7 +92,8 @@ fn build_failed(case: &Case<'_>) -> Option<Finding> {
     // A repository that was out of reach for a moment does not matter to a build that has started since.
     let has_gone_on = [overcome.as_slice(), &[LogEvent::DriverBuildStarted]].concat();
     let found = failed.or_else(|| case.logged(&[LogEvent::DriverPackagesUnreachable], &has_gone_on))?;
-    (!case.is_listed_live(NVIDIA)).then(|| case.by_log(Id::DriverBuildFailed, found))
+    (!case.is_listed_live(NVIDIA))
+        .then(|| case.and_trouble_of(case.by_log(Id::DriverBuildFailed, found), "nvidia-driver-ctr"))
 }
 
 /// The host's own driver for this kernel, and a container that brings another, or tries to.

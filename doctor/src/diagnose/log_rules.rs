@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::chain::DRIVER_READY;
-use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, TOOLKIT_HELD};
+use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, READ_ONLY, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -39,7 +39,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.sort_by_key(|(_, found)| found.source != LogSource::Kernel);
     let findings = found.into_iter().map(|(id, found)| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
-        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits);
+        let is_read_only = found.text.contains("read-only file system");
+        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits).with(READ_ONLY, is_read_only);
         match found.pod.as_ref().filter(|_| OF_A_POD.contains(&id)) {
             Some(pod) => finding.seen("the pod", pod.as_str()),
             None => finding,

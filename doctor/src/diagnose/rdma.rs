@@ -174,7 +174,9 @@ fn user_access(case: &Case<'_>) -> Option<Finding> {
 
 /// The shared device plugin offers none, though devices are there.
 fn plugin(case: &Case<'_>) -> Option<Finding> {
-    let found = case.logged(&[LogEvent::RdmaPluginExposes], &[])?;
+    // A plugin that offers nothing may not say so, but only what it left out.
+    let last = [LogEvent::RdmaPluginExposes, LogEvent::RdmaPluginSelectsNone];
+    let found = case.logged(&last, &[])?;
     let offers_none = Case::field(found, "number").bytes().all(|digit| digit == b'0');
     (offers_none && !devices(case).is_empty()).then(|| {
         let finding = case.by_log(Id::RdmaPluginOffersNone, found);

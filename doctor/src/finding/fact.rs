@@ -29,6 +29,8 @@ pub const TOOLKIT_LACKS: Fact = Fact::new("If the toolkit's container does not h
 pub const TOOLKIT_HAS: Fact = Fact::new("If the toolkit's container has these values already");
 /// The running kernel's modules.dep lists no `mlx5_ib`.
 pub const KERNEL_LACKS_IB: Fact = Fact::new("If this kernel has no mlx5_ib");
+/// The words that say why name a file system that cannot be written to.
+pub const READ_ONLY: Fact = Fact::new("If a read-only file system is named");
 /// kubelet uses containerd, in whichever distribution.
 pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 /// `nvidia_drm` is loaded.

@@ -4,8 +4,8 @@
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
     HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, KERNEL_LACKS_IB, LOG_ADVISES,
-    MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD, TALOS,
-    THIRD_PARTY_LOADED, TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, READ_ONLY, REFUSES_IW_CM, SYSTEMD,
+    TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -737,6 +737,7 @@ findings! {
             after [RdmaUserAccessMissing, MofedBuilding, MarkerAbsent, ModuleNotLoaded],
             [
                 "Delete the device plugin's pod: it may have looked before MOFED had made the devices.",
+                "If it misses `issm`, update the RDMA device plugin: RoCE ports have no such device, and only newer releases know that.",
                 "Compare the selectors of its ConfigMap (`vendors`, `deviceIDs`, `drivers`, `ifNames`, `linkTypes`) with the node's NICs: \
                     `lspci -nn -d 15b3:`, `ip -br link`.",
             ];
@@ -925,7 +926,7 @@ findings! {
                 DRIVER_LOG,
                 "Make the package repositories reachable from the node (DNS, proxy in `driver.env`, mirror, \
                     entitlement) if the log names one.",
-                "Use a driver release that supports this kernel, or a precompiled one, if the compiler failed.",
+                "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
             ];
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
@@ -1151,6 +1152,9 @@ findings! {
             after [ImageNotPulled, RunNotShared],
             [
                 "Correct what the end of kubelet's words names: a runtime, a file, an image, a Secret or a right.",
+                @READ_ONLY "See whether the operating system brings that part itself: then switch the operator's off, such as \
+                    `toolkit.enabled: false`.",
+                "If it began with an update of the node's image, of the operator or of the toolkit, go back to the version before it.",
                 "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
                     `kubectl describe pod` for the pod that the evidence names.",
             ];
@@ -1259,6 +1263,8 @@ findings! {
             [
                 "Install the plugin that the evidence names: `secondaryNetwork` in the NicClusterPolicy brings the RDMA networks' plugins; `ib-sriov` comes with ib-sriov-cni of the SR-IOV operator.",
                 "Check its DaemonSet's pod on this node, which copies it to `/opt/cni/bin`.",
+                "If the cluster's own plugins are in another directory, see whether the container toolkit has replaced `bin_dir` in containerd's \
+                    configuration: set `RUNTIME_CONFIG_SOURCE=file` in `toolkit.env`, and restore it.",
             ];
         MultusUnauthorized: Warning, "pods get no second network: the API server rejects the token of multus",
             after [],

@@ -637,6 +637,7 @@ log_rules! {
     }
     CniPluginMissing: "a pod gets no network: <plugin> is not on the node", Never of Devices {
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>failed to find plugin \\\"<plugin>\\\" in path <more..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"<chain..>failed to find plugin \\\\\\\"<plugin>\\\\\\\" in path <more..>" polled;
         ~> CniPluginMissing;
     }
     MacvlanRefused: "a pod gets no network: the kernel refuses a macvlan", Never of Devices {

@@ -98,6 +98,10 @@ fn weight(text: &str) -> Option<Weight> {
     if NO_TROUBLE.iter().any(|words| text.contains(words)) {
         return None;
     }
+    // make passes on that a command failed, once for each directory.
+    if text.starts_with("make") && text.contains("*** [") {
+        return Some(Weight::Warning);
+    }
     let klogs = (prefix::strip(text.as_bytes()).prefix == LinePrefix::Klog).then(|| text.as_bytes()[0]);
     match (klogs, first(&ERRORS), first(&WARNINGS)) {
         (Some(b'E' | b'F'), ..) => Some(Weight::Error),

@@ -19,7 +19,8 @@ const FILES: [&str; 3] = ["kern.log", "messages", SYSLOG];
 const SYSLOG: &str = "syslog";
 /// Services that write a log of their own: Fabric Manager (on Talos an extension), Talos' controllers, kubelet and
 /// containerd of RKE2 and k3s.
-const OWN: [(&str, LogSource); 8] = [
+const OWN: [(&str, LogSource); 9] = [
+    ("var/log/kubelet.log", LogSource::Kubelet),
     ("var/log/fabricmanager.log", LogSource::FabricManager),
     ("run/nvidia/driver/var/log/fabricmanager.log", LogSource::FabricManager),
     ("var/log/ext-nvidia-fabricmanager.log", LogSource::FabricManager),
