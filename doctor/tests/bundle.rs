@@ -171,6 +171,26 @@ fn a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_nam
     assert!(unread.contains("pod mofed-c: no list of pods says on which node"), "{unread}");
 }
 
+/// The state lists all functions of the node's NICs: no virtual one is among them.
+#[test]
+fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
+    let state = "kind: List\nitems:\n- kind: SriovNetworkNodeState\n  metadata: {name: n1}\n\
+        \x20 status: {interfaces: [{pciAddress: '0000:18:00.0', vendor: 15b3, driver: mlx5_core VFS}]}\n\
+        - kind: Node\n  metadata: {name: n1, labels: {nvidia.com/gpu.present: 'true'}}\n";
+    let log = "2024-01-06T10:20:47.174441773Z\tERROR\tsriov/sriov.go:681\tconfigSriovInterfaces(): fail to configure \
+        sriov interface. resetting interface.\t{\"address\": \"0000:18:00.0\", \"error\": \"can't set eSwitch mode\"}\n";
+    let daemon = "sriov-network-config-daemon.log";
+    for (functions, expected) in
+        [("", vec!["SriovConfigFailed"]), (", Vfs: [{pciAddress: '0000:18:00.1'}]", vec![])]
+    {
+        let state = state.replace(" VFS", functions);
+        let (reports, _) = reports(of(&[("all.yaml", state.as_str()), (daemon, log)]).path(), &[]);
+        assert_eq!(loud(&reports[0]), expected, "{functions}");
+    }
+    let (reports, _) = reports(of(&[(daemon, log)]).path(), &[]);
+    assert_eq!(loud(&reports[0]), Vec::<&str>::new(), "nobody lists the functions");
+}
+
 #[test]
 fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
     let scratch = tempfile::tempdir().expect("a directory");

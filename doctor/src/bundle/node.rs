@@ -108,7 +108,7 @@ pub(super) fn read(
     let (seen, modules) = reader.observation();
     let symptoms = reader.symptoms(now, &seen);
     let NodeReader { files, scanned, sources, .. } = reader;
-    let (read, missing) = parts(&files, &scanned, modules.is_some(), &sources);
+    let (read, missing) = parts(&files, &scanned, modules.is_some(), symptoms.nvidias.is_ok());
     let unplaced = scanned.unplaced.iter().take(NAMED).cloned();
     let strangers = scanned
         .logs
@@ -233,6 +233,9 @@ impl NodeReader<'_> {
             symptoms.nvidias = Ok(nvidias);
             self.source("/sys/bus/pci/devices", &path);
         }
+        if let Some(functions) = self.files.objects.functions.get(self.files.node) {
+            symptoms.nics = Ok(functions.clone());
+        }
         let version = "/proc/driver/nvidia/version";
         let mut files = self.files.machine();
         let line = files.find_map(|file| Some((file.path.clone(), machine::line_of(file, version)?)));
@@ -284,9 +287,7 @@ impl NodeReader<'_> {
     }
 
     fn boot(&self, now: i64) -> i64 {
-        let first = self.scanned.logs.files.iter().filter_map(|file| file.first?.on_wall(None));
-        let first = first.map(|at| at.ns / crate::stamp::SECOND).filter(|at| *at > 0).min();
-        now.min(first.unwrap_or(now)).saturating_sub(LONG_AGO)
+        now.min(self.scanned.first.unwrap_or(now)).saturating_sub(LONG_AGO)
     }
 
     /// A container's state has the words that kubelet logs about it.
@@ -393,7 +394,7 @@ fn parts(
     files: &NodeFiles<'_>,
     scanned: &ScannedNode,
     has_modules: bool,
-    sources: &BundleSources,
+    has_devices: bool,
 ) -> (Vec<String>, Vec<&'static str>) {
     let logs = scanned.logs.files.iter();
     let containers: BTreeSet<_> =
@@ -416,7 +417,7 @@ fn parts(
         (has_kernel, "the kernel's log"),
         (has_kubelet, "kubelet's log"),
         (has_modules, "the list of all loaded modules"),
-        (sources.files.contains_key("/sys/bus/pci/devices"), "the PCI devices with their drivers"),
+        (has_devices, "the PCI devices with their drivers"),
         (
             false,
             "the node's files: MOFED's marker and headers, nvidia-peermem.ko, the runtimes' configuration",

@@ -5,6 +5,7 @@
 
 use super::BundleFile;
 use crate::stamp::{SECOND, rfc3339};
+use crate::symptoms::PciFunction;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +15,8 @@ pub(super) struct Objects {
     pub(super) pods: Vec<GatheredPod>,
     pub(super) nodes: Vec<GatheredNode>,
     pub(super) events: Vec<GatheredEvent>,
+    /// The Mellanox functions of a node, by the SR-IOV operator's state of it.
+    pub(super) functions: BTreeMap<String, Vec<PciFunction>>,
     /// Pods that are no operator's: namespace and name.
     pub(super) strangers: Vec<(String, String)>,
     /// Files that are not in their form, and why.
@@ -176,6 +179,10 @@ impl Objects {
             "Pod" => self.pod(object, file),
             "Node" => self.nodes.extend(node(object, file)),
             "Event" => self.events.extend(event(object, file)),
+            "SriovNetworkNodeState" => {
+                let name = string(object, "/metadata/name").unwrap_or_default();
+                self.functions.extend(functions(object).map(|functions| (name, functions)));
+            }
             "" if object.pointer("/spec/nodeName").is_some() => self.pod(object, file),
             _ if object.get("items").is_some() => self.add(object, file, depth),
             _ => {}
@@ -204,7 +211,7 @@ impl Objects {
 /// Kinds that matter, in YAML or JSON. A must-gather has thousands of other files.
 pub(super) fn has_objects(bytes: &[u8]) -> bool {
     const FORMS: [&[u8]; 3] = [b"kind: ", b"\"kind\": \"", b"\"kind\":\""];
-    const KINDS: [&[u8]; 5] = [b"Pod", b"Node", b"Event", b"List", b"PodList"];
+    const KINDS: [&[u8]; 5] = [b"Pod", b"Node", b"Event", b"List", b"SriovNetworkNodeState"];
     let is_text = matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'a'..=b'z' | b'-'));
     let has = |form: &&[u8]| {
         let mut found = memchr::memmem::find_iter(bytes, form).take(1000);
@@ -298,6 +305,29 @@ fn node(object: &Value, file: &str) -> Option<GatheredNode> {
         image: info("osImage"),
         labels: labels.into_iter().flatten().filter_map(label).collect(),
     })
+}
+
+/// The operator's daemon lists each interface of the node, with its virtual functions.
+fn functions(object: &Value) -> Option<Vec<PciFunction>> {
+    object.pointer("/status/interfaces")?;
+    let one = |entry: &Value, is_virtual: bool| {
+        Some(PciFunction {
+            address: string(entry, "/pciAddress")?,
+            class: Some(0x02_0000),
+            device: string(entry, "/deviceID").and_then(|id| u16::from_str_radix(&id, 16).ok()),
+            driver: string(entry, "/driver"),
+            is_virtual,
+            regions: Vec::new(),
+            iommu: None,
+        })
+    };
+    let interfaces = array(object, "/status/interfaces");
+    let interfaces =
+        interfaces.filter(|entry| string(entry, "/vendor").is_some_and(|vendor| vendor == "15b3"));
+    let all = interfaces.flat_map(|entry| {
+        one(entry, false).into_iter().chain(array(entry, "/Vfs").filter_map(|vf| one(vf, true)))
+    });
+    Some(all.collect())
 }
 
 fn event(object: &Value, file: &str) -> Option<GatheredEvent> {

@@ -32,7 +32,8 @@ pub(super) struct ScannedNode {
     pub(super) tails: BTreeMap<(String, String), (String, Vec<u8>)>,
     /// System logs.
     pub(super) system: BTreeSet<String>,
-    /// The time of the newest line, in seconds since 1970.
+    /// The times of the oldest and the newest line, in seconds since 1970.
+    pub(super) first: Option<i64>,
     pub(super) last: Option<i64>,
     /// Logs of which nobody knows the container or the node, and why.
     pub(super) unplaced: BTreeSet<String>,
@@ -280,14 +281,22 @@ impl NodeScan<'_> {
         let wall = |at: Stamp| at.on_wall(None).map(|at| at.ns);
         let mut order = before;
         for found in matches {
-            order = found.until.or(found.at).and_then(wall).unwrap_or(order);
-            self.done.last = self.done.last.max(Some(order / SECOND).filter(|at| *at > 1));
+            let at = found.until.or(found.at).and_then(wall);
+            order = at.unwrap_or(order);
+            self.time(at);
             if counts(&found) && self.placed.len() < MATCHES_IN_ALL {
                 self.placed.push(Placed { order, found: LogMatch { file: index, ..found } });
             }
         }
-        self.done.last = self.done.last.max(last.and_then(wall).map(|ns| ns / SECOND));
+        self.time(first.and_then(wall));
+        self.time(last.and_then(wall));
         self.done.logs.files.push(LogFile { lines, first, last, ..log });
+    }
+
+    fn time(&mut self, at: Option<i64>) {
+        let Some(at) = at.map(|ns| ns / SECOND) else { return };
+        self.done.first = Some(self.done.first.map_or(at, |first| first.min(at)));
+        self.done.last = self.done.last.max(Some(at));
     }
 
     fn end(mut self) -> ScannedNode {
