@@ -47,15 +47,19 @@ pub(super) fn modules(file: &BundleFile) -> Option<ProcModules> {
         let modules: Vec<_> = section(&file.bytes, "/proc/modules")?.lines().map_while(listed).collect();
         return (!modules.is_empty()).then_some(ProcModules { modules, garbled: None });
     }
+    let is_list = file.path.ends_with("proc/modules");
+    if !is_list && !name.contains("lsmod") {
+        return None;
+    }
     let text = String::from_utf8_lossy(&file.bytes);
-    if file.path.ends_with("proc/modules") {
+    if is_list {
         let modules: Vec<_> = text.lines().map_while(listed).collect();
         return (!modules.is_empty()).then_some(ProcModules { modules, garbled: None });
     }
     let mut lines = text.lines().skip_while(|line| line.starts_with('$') || line.starts_with('#'));
     let head: Vec<&str> = lines.next()?.split_whitespace().collect();
-    let is_list = name.contains("lsmod") && head == ["Module", "Size", "Used", "by"];
-    is_list.then(|| ProcModules { modules: lines.map_while(shown).collect(), garbled: None })
+    (head == ["Module", "Size", "Used", "by"])
+        .then(|| ProcModules { modules: lines.map_while(shown).collect(), garbled: None })
 }
 
 /// The first line of a file of the node, such as the driver's version.
@@ -132,9 +136,11 @@ fn shown(line: &str) -> Option<ProcModule> {
 /// The functions of a vendor in the output of `lspci -nn`; `None` where the file is none.
 pub(super) fn functions(file: &BundleFile, vendor: u16) -> Option<Vec<PciFunction>> {
     let name = file.path.rsplit('/').next()?;
+    if !name.contains("lspci") {
+        return None;
+    }
     let text = String::from_utf8_lossy(&file.bytes);
-    let shows_drivers = text.contains("Kernel driver in use:");
-    if !name.contains("lspci") || !shows_drivers {
+    if !text.contains("Kernel driver in use:") {
         return None;
     }
     let mut found: Vec<PciFunction> = Vec::new();

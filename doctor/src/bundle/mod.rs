@@ -18,6 +18,7 @@ pub use node::BundleNode;
 
 use crate::operators::Operators;
 use objects::Objects;
+use scan::{NodeFiles, owner_of};
 use std::collections::BTreeSet;
 
 /// One file of a bundle, unpacked.
@@ -57,10 +58,15 @@ pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
     let operators = operators(&objects, named);
     objects.divide(|pod| operators.have(&pod.namespace));
     let homes: Vec<_> = bundle.files.iter().filter_map(machine::home).collect();
+    let owners: Vec<_> = bundle.files.iter().map(|file| owner_of(file, &objects)).collect();
     let found = names(bundle, &objects);
     let is_alone = found.len() == 1;
     let nodes = found.iter().take(NODES);
-    nodes.map(|name| node::read(bundle, &objects, &operators, &homes, name, is_alone)).collect()
+    let of = |node: &String| {
+        let (objects, operators, homes, owners) = (&objects, &operators, &homes, &owners);
+        node::read(NodeFiles { bundle, objects, operators, node, is_alone, homes, owners })
+    };
+    nodes.map(of).collect()
 }
 
 /// Whose words count. A privileged container of an operator's name shows that its namespace is an operator's, as its

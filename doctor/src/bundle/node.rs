@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One node, as a bundle shows it.
 
-use super::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS, Objects};
+use super::objects::{ContainerState, GatheredContainer, GatheredNode, GatheredPod, NIC_LABELS};
 use super::scan::{NodeFiles, ScannedNode, scan};
 use super::sources::{BundleSources, within};
-use super::{Bundle, machine, said, unread};
+use super::{machine, said, unread};
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, TOOLKIT_READY};
 use crate::finding::Finding;
 use crate::log::{TroubleLine, trouble};
-use crate::operators::Operators;
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
@@ -92,15 +91,8 @@ fn role(container: &str) -> Option<Role> {
 }
 
 /// Reads all that the bundle has of the node.
-pub(super) fn read(
-    bundle: &Bundle,
-    objects: &Objects,
-    operators: &Operators,
-    homes: &[(String, String)],
-    name: &str,
-    is_alone: bool,
-) -> BundleNode {
-    let files = NodeFiles { bundle, objects, operators, node: name, is_alone, homes };
+pub(super) fn read(files: NodeFiles<'_>) -> BundleNode {
+    let (objects, name) = (files.objects, files.node);
     let scanned = scan(&files);
     let node = objects.nodes.iter().find(|node| node.name == name);
     let mut reader = NodeReader { files, node, scanned, sources: BundleSources::default() };

@@ -21,6 +21,8 @@ pub(super) struct Objects {
     pub(super) strangers: Vec<(String, String)>,
     /// Files that are not in their form, and why.
     pub(super) unreadable: Vec<String>,
+    /// Where a pod is among all that were read, by namespace and name.
+    pub(super) places: BTreeMap<(String, String), usize>,
 }
 
 /// A pod, with the state of its containers.
@@ -199,8 +201,8 @@ impl Objects {
         if pod.name.is_empty() {
             return;
         }
-        let is_same = |other: &&mut GatheredPod| other.namespace == pod.namespace && other.name == pod.name;
-        match self.pods.iter_mut().find(is_same) {
+        let place = *self.places.entry((pod.namespace.clone(), pod.name.clone())).or_insert(self.pods.len());
+        match self.pods.get_mut(place) {
             Some(known) if known.containers.len() >= pod.containers.len() => {}
             Some(known) => *known = pod,
             None => self.pods.push(pod),

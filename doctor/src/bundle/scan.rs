@@ -49,19 +49,27 @@ pub(super) struct NodeFiles<'a> {
     pub(super) is_alone: bool,
     /// Directories that hold one node's own tree, with the node.
     pub(super) homes: &'a [(String, String)],
+    /// Whose log each file of the bundle is, in the same order.
+    pub(super) owners: &'a [Option<LogOwner>],
 }
 
 impl NodeFiles<'_> {
+    /// All files, each with its owner.
+    fn owned(&self) -> impl Iterator<Item = (&BundleFile, Option<&LogOwner>)> {
+        self.bundle.files.iter().zip(self.owners.iter().map(Option::as_ref))
+    }
+
     /// Files of the node itself.
     pub(super) fn machine(&self) -> impl Iterator<Item = &BundleFile> {
-        let is_its = |file: &&BundleFile| match machine::node_of(file) {
+        let is_its = |(file, owner): &(&BundleFile, Option<&LogOwner>)| match machine::node_of(file) {
+            _ if owner.is_some() => false,
             Some(node) => node == self.node,
             None => match self.home(&file.path) {
                 Some(node) => node == self.node,
                 None => self.is_alone || file.path.split('/').any(|part| part == self.node),
             },
         };
-        self.bundle.files.iter().filter(is_its)
+        self.owned().filter(is_its).map(|(file, _)| file)
     }
 
     /// The node whose tree the file is in.
@@ -99,14 +107,14 @@ struct NodeScan<'a> {
 pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
     let mut scan =
         NodeScan { files, rule_sets: BTreeMap::new(), placed: Vec::new(), done: ScannedNode::default() };
-    for file in &files.bundle.files {
-        if let Some(owner) = owner_of(file, files.objects) {
-            scan.container_log(file, &owner);
+    for (file, owner) in files.owned() {
+        if let Some(owner) = owner {
+            scan.container_log(file, owner);
         }
     }
     let system = RuleSet::of(LogSources::of_the_system()).believing(files.operators);
     for file in files.machine() {
-        if owner_of(file, files.objects).is_none() && is_system(file) {
+        if is_system(file) {
             scan.system_log(file, &system);
         }
     }
@@ -114,7 +122,7 @@ pub(super) fn scan(files: &NodeFiles<'_>) -> ScannedNode {
 }
 
 /// By its name; or by kubectl's prefix, where its lines have one.
-fn owner_of(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
+pub(super) fn owner_of(file: &BundleFile, objects: &Objects) -> Option<LogOwner> {
     owner::of(&file.path, objects).or_else(|| {
         let first = file.bytes.split(|byte| *byte == b'\n').find(|line| !line.is_empty())?;
         prefixed(first).map(|_| LogOwner::default())
@@ -136,6 +144,10 @@ impl NodeScan<'_> {
     fn container_log(&mut self, file: &BundleFile, owner: &LogOwner) {
         if !owner.namespace.is_empty() && !self.files.operators.have(&owner.namespace) {
             return self.stranger(owner);
+        }
+        // Lines are parted only where they may be this node's.
+        if !owner.pod.is_empty() && !self.is_here(file, owner) {
+            return;
         }
         let mut parts: BTreeMap<(String, String), Vec<&[u8]>> = BTreeMap::new();
         for line in file.bytes.split(|byte| *byte == b'\n') {
