@@ -127,7 +127,10 @@ impl NodeReader<'_> {
             _ => None,
         });
         let events = self.files.objects.events.iter().filter_map(|event| event.last);
-        states.chain(events).chain(self.scanned.last).max().unwrap_or(LONG_AGO)
+        let told = states.chain(events).chain(self.scanned.last).max();
+        // Without any time in it: when it was gathered.
+        let gathered = || self.files.bundle.files.iter().filter_map(|file| file.modified).max();
+        told.or_else(gathered).unwrap_or(LONG_AGO)
     }
 
     fn source(&mut self, path: &str, file: &str) {
