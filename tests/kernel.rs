@@ -396,7 +396,7 @@ fn of_every_stack_is_foretold_what_the_kernel_says() {
     });
 }
 
-/// A report of today, a Module.symvers of tomorrow: whoever needs no rebuild is loaded then, and nobody else.
+/// A report of today, a Module.symvers of tomorrow: exactly the modules that need no rebuild load then.
 fn a_forecast_of_an_upgrade_is_the_kernels_verdict_after_it() {
     const MODULES: [&str; 7] = ["old", "new", "stub", "nocrc", "release", "unversioned", "xz"];
     play("forecast", |run| {

@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 /// The kernel's name for nvidia-peermem.
 const NAME: &str = "nvidia_peermem";
 
-/// What the nvidia-peermem.ko is that modprobe would take.
+/// The kind of nvidia-peermem.ko that modprobe would take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PeermemKind {
-    /// It wants both symbols, with their CRCs.
+    /// Both symbols are wanted, with their CRCs.
     Real,
-    /// It was built without MOFED.
+    /// Built without MOFED.
     Stub,
-    /// It wants the symbols without CRCs, on a kernel that may ask for them.
+    /// The symbols are wanted without CRCs, on a kernel that may ask for them.
     WithoutCrcs,
     /// Its kernel compares no CRCs.
     Unversioned,
     /// There is none.
     Missing,
-    /// It cannot be read, or a later version of the doctor names it otherwise.
+    /// Unreadable, or a later version of the doctor names it otherwise.
     #[default]
     #[serde(other)]
     Unknown,

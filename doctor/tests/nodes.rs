@@ -4,7 +4,8 @@
 //!
 //! - `NAME`: the text report (of `doctor`: the whole one) equals `report` beside it; `BLESS=1` writes the reports;
 //! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
-//! - `NAME::expected`: `doctor` says what the description expects, and keeps the laws of fixture/law.rs; `paths` says it;
+//! - `NAME::expected`: `doctor`, or `paths`, says what the description expects; `doctor` keeps the laws of
+//!   fixture/law.rs;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
 //! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does

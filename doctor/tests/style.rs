@@ -10,6 +10,7 @@ mod source;
 
 use clap::CommandFactory;
 use peermem_doctor::finding::Id;
+use peermem_doctor::paths::Choice;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::Reason;
 use peermem_gate::rebuild::Kind;
@@ -259,7 +260,8 @@ fn no_step_of_any_remedy_lowers_a_protection_of_the_node() {
     }
 }
 
-/// Every answer begins with one word: the verdict, or for `check`, whose cause comes first, the reason.
+/// Every answer begins with one word: the verdict, for `check`, whose cause comes first, the reason, and for `paths`
+/// the way.
 #[test]
 fn an_answer_begins_with_one_verdict() {
     let verdicts =
@@ -274,7 +276,8 @@ fn an_answer_begins_with_one_verdict() {
         let head = text.split([':', ',', ' ', '\n']).next().unwrap_or_default();
         let is_verdict = verdicts.iter().any(|verdict| verdict.to_string() == head);
         let is_reason = Reason::ALL.iter().any(|reason| reason.to_string() == head);
-        assert!(is_verdict || is_reason, "{path} begins with {head:?}");
+        let is_way = Choice::ALL.iter().any(|way| format!("{way:?}") == head);
+        assert!(is_verdict || is_reason || is_way, "{path} begins with {head:?}");
     }
 }
 

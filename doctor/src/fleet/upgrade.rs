@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What another MOFED would do to a fleet, by the CRCs of its Module.symvers. Pure.
+//! The forecast of another MOFED for a fleet, by the CRCs of its Module.symvers. Pure.
 //!
 //! The kernel loads an nvidia-peermem if the CRCs that it wants are those of the live stack. So one that wants others
 //! than the new MOFED has must be built again. And the swap needs every program off the RDMA devices.
@@ -27,7 +27,7 @@ pub struct Release {
     pub kernel: Option<String>,
 }
 
-/// What a node's nvidia-peermem needs.
+/// The need of a node's nvidia-peermem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 enum Need {
     Rebuild,
@@ -69,7 +69,7 @@ pub struct Forecast {
 }
 
 impl Fleet {
-    /// What this MOFED would do to the nodes.
+    /// The forecast of this MOFED for the nodes.
     #[must_use]
     pub fn forecast(&self, release: &Release) -> Forecast {
         let mut forecast = Forecast {
@@ -210,7 +210,7 @@ fn group_to(text: &mut String, title: &str, all: &[NodeForecast]) {
     }
 }
 
-/// What its nvidia-peermem needs, and why.
+/// The need of its nvidia-peermem, and why.
 fn module(
     peer: Option<&PeerMemory>,
     verdict: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a GPU or a NIC is, as far as it decides about a way.
+//! Traits of a GPU or a NIC that decide about a way.
 
 use super::way::Because;
 use crate::symptoms::PciFunction;
@@ -56,7 +56,7 @@ pub(super) fn is_before_turing(gpu: &GpuDevice) -> bool {
     gpu.function.device.is_some_and(|device| device < TURING)
 }
 
-/// What keeps a GPU from both ways.
+/// The reasons that keep a GPU from both ways.
 pub(super) fn of_gpu(gpu: &GpuDevice) -> Vec<Because> {
     let name = gpu_name(gpu);
     let model = gpu.model.as_deref().unwrap_or_default();
@@ -87,8 +87,8 @@ pub(super) fn of_gpu(gpu: &GpuDevice) -> Vec<Because> {
     all
 }
 
-/// A translating IOMMU. NVIDIA documents that `GPUDirect` RDMA needs equal addresses for all PCI devices; some kernels
-/// and platforms map them all the same.
+/// A translating IOMMU. NVIDIA documents that all PCI devices must see the same addresses; some kernels and
+/// platforms map them all the same.
 pub(super) fn translated(function: &PciFunction, name: &str) -> Option<Because> {
     let kind = function.iommu.as_deref().filter(|kind| kind.starts_with("DMA"))?;
     Some(Because::unknown(

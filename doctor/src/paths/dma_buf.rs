@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Before 515.43.04 the open modules export nothing (NCCL's requirement for DMA-BUF).
 const FIRST: u32 = 515;
 
-/// What keeps a GPU from it.
+/// The reasons that keep a GPU from it.
 pub(super) fn gpu(
     gpu: &GpuDevice,
     seen: &Observation,
@@ -60,7 +60,7 @@ fn branch(line: &str) -> Option<u32> {
     line.split_whitespace().find(is_version)?.split('.').next()?.parse().ok()
 }
 
-/// What keeps a NIC from it.
+/// The reasons that keep a NIC from it.
 pub(super) fn nic(
     nic: &NicDevice,
     symbols: &(PathBuf, Seen<DmaBufSymbols>),
@@ -107,7 +107,7 @@ fn of_nic_driver(
     })
 }
 
-/// What the kernel itself may lack.
+/// The kernel's own lacks.
 pub(super) fn kernel((path, symbols): &(PathBuf, Seen<DmaBufSymbols>)) -> Vec<Because> {
     let because = match symbols {
         Ok(symbols) if symbols.has_p2pdma => return Vec::new(),

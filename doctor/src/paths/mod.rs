@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which way `GPUDirect` RDMA can take on a node: DMA-BUF, nvidia-peermem, both or none, and why. Pure.
 //!
-//! A way is possible only where everything that it needs was seen. What is known to forbid it makes it impossible, and
-//! the rest is unknown. What only slows is a note. Speed is never judged.
+//! A way is possible only where everything that it needs was seen. Something that is known to forbid it makes it
+//! impossible, and the rest is unknown. Something that only slows it is a note. Speed is never judged.
 
 mod devices;
 mod dma_buf;
@@ -11,7 +11,7 @@ mod peermem;
 mod way;
 
 pub use notes::Note;
-pub use way::Way;
+pub use way::JudgedWay;
 
 use crate::symptoms::paths::{NicDevice, PathsSeen};
 use devices::{coherent, gpu_name, nic_name};
@@ -38,7 +38,10 @@ pub enum Choice {
 }
 
 impl Choice {
-    fn of(dma_buf: &Way, peermem: &Way) -> Self {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Both, Self::DmaBuf, Self::NvidiaPeermem, Self::None, Self::Unknown];
+
+    fn of(dma_buf: &JudgedWay, peermem: &JudgedWay) -> Self {
         match (dma_buf.status, peermem.status) {
             (Status::True, Status::True) => Self::Both,
             (Status::True, _) => Self::DmaBuf,
@@ -51,13 +54,14 @@ impl Choice {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+        let meaning = match self {
             Self::Both => "DMA-BUF and nvidia-peermem are possible",
             Self::DmaBuf => "DMA-BUF is possible",
             Self::NvidiaPeermem => "nvidia-peermem is possible",
-            Self::None => "no way is possible",
+            Self::None => "no way is possible now",
             Self::Unknown => "cannot tell which way is possible",
-        })
+        };
+        write!(f, "{self:?}: {meaning}")
     }
 }
 
@@ -73,9 +77,9 @@ pub struct DeviceWays {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// DMA-BUF.
-    pub dma_buf: Way,
+    pub dma_buf: JudgedWay,
     /// nvidia-peermem.
-    pub nvidia_peermem: Way,
+    pub nvidia_peermem: JudgedWay,
 }
 
 /// The whole answer.
@@ -84,14 +88,14 @@ pub struct NodeWays {
     /// The sum.
     pub way: Choice,
     /// DMA-BUF, between some GPU and some NIC.
-    pub dma_buf: Way,
+    pub dma_buf: JudgedWay,
     /// nvidia-peermem, likewise.
-    pub nvidia_peermem: Way,
+    pub nvidia_peermem: JudgedWay,
     /// Each GPU.
     pub gpus: Vec<DeviceWays>,
     /// Each RDMA NIC.
     pub nics: Vec<DeviceWays>,
-    /// What slows, hides a way, or limits what could be seen.
+    /// Things that slow or hide a way, or limit what could be seen.
     pub notes: Vec<Note>,
 }
 
@@ -107,7 +111,7 @@ pub fn judge(paths: &PathsSeen, seen: &Observation, verdict: &Verdict) -> NodeWa
     let module = peermem::module(seen, verdict, paths);
     // A driver with a way of its own does not take nvidia-peermem.
     let module_for = |nic: &NicDevice| if nic.own_way.is_some() { &[][..] } else { &module[..] };
-    let ways = |parts: [&[Because]; 2], supported: &str| Way::of(parts.concat(), supported);
+    let ways = |parts: [&[Because]; 2], supported: &str| JudgedWay::of(parts.concat(), supported);
     let gpu_ways: Vec<_> = gpus
         .iter()
         .map(|gpu| DeviceWays {
@@ -133,8 +137,9 @@ pub fn judge(paths: &PathsSeen, seen: &Observation, verdict: &Verdict) -> NodeWa
         .collect();
     // Of a GPU only its own: what the module lacks comes with the NIC.
     let alone: Vec<_> = gpus.iter().map(|gpu| ways([&peermem::gpu(gpu), &[]], &gpu_name(gpu))).collect();
-    let of =
-        |devices: &[DeviceWays], way: fn(&DeviceWays) -> &Way| devices.iter().map(way).cloned().collect();
+    let of = |devices: &[DeviceWays], way: fn(&DeviceWays) -> &JudgedWay| {
+        devices.iter().map(way).cloned().collect()
+    };
     let (dma_buf_gpus, dma_buf_nics): (Vec<_>, Vec<_>) =
         (of(&gpu_ways, |d| &d.dma_buf), of(&nic_ways, |d| &d.dma_buf));
     let dma_buf = way::of_node(&dma_buf_gpus, &dma_buf_nics);
@@ -151,7 +156,7 @@ pub fn judge(paths: &PathsSeen, seen: &Observation, verdict: &Verdict) -> NodeWa
 }
 
 fn unreadable(why: &Unreadable) -> NodeWays {
-    let way = Way::of(vec![Because::unknown("DevicesUnreadable", why.to_string())], "");
+    let way = JudgedWay::of(vec![Because::unknown("DevicesUnreadable", why.to_string())], "");
     NodeWays {
         way: Choice::Unknown,
         dma_buf: way.clone(),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What forbids no way, and yet slows it, hides it, or limits what could be seen.
+//! Things that forbid no way, and yet slow it, hide it, or limit what could be seen.
 
-use super::way::Way;
+use super::way::JudgedWay;
 use crate::symptoms::paths::{BridgeControl, GpuDevice, NicDevice, PathsSeen};
 use peermem_gate::condition::Status;
 use serde::Serialize;
@@ -21,7 +21,12 @@ pub struct Note {
     pub message: String,
 }
 
-pub(super) fn notes(paths: &PathsSeen, gpus: &[GpuDevice], nics: &[NicDevice], peermem: &Way) -> Vec<Note> {
+pub(super) fn notes(
+    paths: &PathsSeen,
+    gpus: &[GpuDevice],
+    nics: &[NicDevice],
+    peermem: &JudgedWay,
+) -> Vec<Note> {
     let bridges: BTreeSet<_> =
         gpus.iter().flat_map(|gpu| &gpu.above).chain(nics.iter().flat_map(|nic| &nic.above)).collect();
     let is_live = peermem.status == Status::True && peermem.reason == "Live";

@@ -62,7 +62,7 @@ fn would_load(verdict: &Verdict) -> Because {
     }
 }
 
-/// What keeps a GPU from it.
+/// The reasons that keep a GPU from it.
 pub(super) fn gpu(gpu: &GpuDevice) -> Vec<Because> {
     let name = gpu_name(gpu);
     let mut all = of_gpu(gpu);
@@ -74,7 +74,7 @@ pub(super) fn gpu(gpu: &GpuDevice) -> Vec<Because> {
     all
 }
 
-/// What keeps a NIC from it.
+/// The reasons that keep a NIC from it.
 pub(super) fn nic(nic: &NicDevice, is_translation_meant: bool) -> Vec<Because> {
     let name = nic_name(nic);
     let mut all: Vec<_> = without_device(nic).into_iter().collect();

@@ -31,20 +31,20 @@ impl Because {
 
 /// A way, judged as a condition is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Way {
+pub struct JudgedWay {
     /// True: possible; False: something forbids it as the node is now.
     pub status: Status,
     /// The first thing that decides it.
     pub reason: String,
     /// The same in a sentence.
     pub message: String,
-    /// What else speaks against it.
+    /// All else that speaks against it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     also: Vec<Because>,
 }
 
-impl Way {
-    /// What forbids counts before what is unknown, and that before what allows. `what` is supported where nothing
+impl JudgedWay {
+    /// A ban counts before what is unknown, and that before what allows. `what` is supported where nothing
     /// speaks.
     pub(super) fn of(mut all: Vec<Because>, what: &str) -> Self {
         let decides = [Status::False, Status::Unknown, Status::True]
@@ -69,14 +69,14 @@ impl Way {
 }
 
 /// The best GPU and the best NIC decide: the worse of these two is the node's.
-pub(super) fn of_node(gpus: &[Way], nics: &[Way]) -> Way {
+pub(super) fn of_node(gpus: &[JudgedWay], nics: &[JudgedWay]) -> JudgedWay {
     let none = |reason: &str, what: &str| {
-        Way::of(vec![Because::forbids(reason, format!("the node has no {what}"))], "")
+        JudgedWay::of(vec![Because::forbids(reason, format!("the node has no {what}"))], "")
     };
-    let best = |ways: &[Way]| ways.iter().min_by_key(|way| way.rank()).cloned();
+    let best = |ways: &[JudgedWay]| ways.iter().min_by_key(|way| way.rank()).cloned();
     let Some(gpu) = best(gpus) else { return none("NoGpu", "GPU of NVIDIA's on its PCI bus") };
     let Some(nic) = best(nics) else { return none("NoRdmaNic", "RDMA NIC") };
-    let count = |ways: &[Way]| {
+    let count = |ways: &[JudgedWay]| {
         let possible = ways.iter().filter(|way| way.status == Status::True).count();
         format!("{possible} of {}", ways.len())
     };
@@ -86,7 +86,7 @@ pub(super) fn of_node(gpus: &[Way], nics: &[Way]) -> Way {
             let message = format!("GPUs that can: {}; RDMA NICs that can: {}", count(gpus), count(nics));
             let message =
                 if nic.reason == SUPPORTED { message } else { format!("{}; {message}", nic.message) };
-            Way { message, ..nic }
+            JudgedWay { message, ..nic }
         }
         (of_gpu, of_nic) if of_nic > of_gpu => nic,
         _ => gpu,

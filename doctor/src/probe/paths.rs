@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Some ten times the largest.
 const KALLSYMS: u64 = 128 * 1024 * 1024;
-/// The flags of the first processor stand in its first lines.
+/// Its first lines have the flags of the first processor.
 const CPUINFO: u64 = 64 * 1024;
 /// A PCI Express function's configuration space.
 const SPACE: usize = 4096;

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What a program opens before it registers memory.
+/// The file that a program opens before it registers memory.
 const VERBS: &str = "/dev/infiniband/uverbs";
 
 /// How many processes have an RDMA device open; `None` where this /proc does not show it.

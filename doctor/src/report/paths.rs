@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The answer of `paths`.
 
-use crate::paths::{Choice, DeviceWays, NodeWays, Way};
+use crate::paths::{Choice, DeviceWays, JudgedWay, NodeWays};
 use crate::peer_memory::PeerMemory;
 use crate::text::page;
 use peermem_gate::condition::Status;
@@ -67,8 +67,8 @@ impl<'a> WaysReport<'a> {
             Choice::None => Tone::Bad,
             Choice::Unknown => Tone::Unknown,
         };
-        page.painted(format_args!("GPUDirect RDMA: {}", ways.way), style.tone(tone));
-        page.line(format_args!("{}, kernel {} ({})", self.node, self.kernel, self.arch));
+        page.painted(ways.way, style.tone(tone));
+        page.line(format_args!("GPUDirect RDMA on {}, kernel {} ({})", self.node, self.kernel, self.arch));
         page.blank();
         for (name, way) in [("DMA-BUF", &ways.dma_buf), ("nvidia-peermem", &ways.nvidia_peermem)] {
             page.entry(&Lead::new(0, &format!("{name:<15} ")), sentence(way));
@@ -91,7 +91,7 @@ impl<'a> WaysReport<'a> {
 }
 
 impl WaysReport<'_> {
-    /// What nvidia-peermem wants, and what the live stack has.
+    /// The CRCs that nvidia-peermem wants, and those of the live stack.
     fn crcs(&self) -> Option<String> {
         let PeerMemory { wanted, offered, exporter, .. } = &self.peer_memory;
         let listed = |crcs: &BTreeMap<String, String>| {
@@ -114,7 +114,7 @@ fn word(status: Status) -> &'static str {
     }
 }
 
-fn sentence(way: &Way) -> String {
+fn sentence(way: &JudgedWay) -> String {
     format!("{}: {}: {}", word(way.status), way.reason, way.message)
 }
 

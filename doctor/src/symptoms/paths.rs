@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What decides which way `GPUDirect` RDMA can take on a node, as seen.
+//! Devices and functions that decide which way `GPUDirect` RDMA can take on a node, as seen.
 
 use super::PciFunction;
 use peermem_gate::observation::Seen;

@@ -98,7 +98,7 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     Ok(ending(verdict.outcome, &findings))
 }
 
-/// What `fleet --symvers` compares. What it cannot read is no finding: the report says it by its absence.
+/// The facts that `fleet --symvers` compares. An unreadable one is no finding: it is absent from the report.
 fn peer_memory(node: &Node, seen: &Observation, verdict: &Verdict) -> PeerMemory {
     let (unfit, without) = as_if_unfit(seen, verdict);
     let rebuild = match rebuilder::possible(&node.places, &unfit, &without) {

@@ -93,7 +93,7 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Ending, Stop> {
     Ok(rollup.ending())
 }
 
-/// What another MOFED would do. Its Module.symvers is read as `inspect` reads it.
+/// Forecasts another MOFED. Its Module.symvers is read as `inspect` reads it.
 fn forecast(fleet: &Fleet, symvers: &Path, args: &FleetArgs) -> Result<Ending, Stop> {
     let refused = |why: String| Misuse::Message(format!("--symvers: {why}"));
     let crcs = headers::crcs(symvers).map_err(|why| refused(why.to_string()))?;
