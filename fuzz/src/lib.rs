@@ -5,7 +5,7 @@
 mod node;
 
 use peermem_doctor::cli::{self, Verb};
-use peermem_doctor::fleet::{Cluster, Fleet};
+use peermem_doctor::fleet::{Cluster, Fleet, Release};
 use peermem_doctor::log::{Form, LogSource, LogSources, scan, trouble};
 use peermem_doctor::operators::Operators;
 use peermem_doctor::probe::bundle::of_bytes;
@@ -119,6 +119,12 @@ pub fn fleet(data: &[u8]) {
     for (number, line) in data.split(|byte| *byte == b'\n').enumerate() {
         fleet.line("standard input", number + 1, line);
     }
+    let crcs = ["ib_register_peer_memory_client", "ib_unregister_peer_memory_client"];
+    let crcs = crcs.map(|symbol| (symbol.to_owned(), "0x9ca761a2".to_owned())).into();
+    let release = Release { symvers: "Module.symvers".to_owned(), crcs, kernel: None };
+    let forecast = fleet.forecast(&release);
+    assert_plain(&forecast.text());
+    serde_json::from_str::<serde_json::Value>(&forecast.json().expect("JSON")).expect("JSON");
     let rollup = fleet.rollup();
     assert_plain(&rollup.text(Style::default()));
     let json = rollup.json().expect("JSON");
