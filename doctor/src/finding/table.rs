@@ -1154,7 +1154,7 @@ findings! {
                 "Correct what the end of kubelet's words names: a runtime, a file, an image, a Secret or a right.",
                 @READ_ONLY "See whether the operating system brings that part itself: then switch the operator's off, such as \
                     `toolkit.enabled: false`.",
-                "If it began with an update of the node's image, of the operator or of the toolkit, go back to the version before it.",
+                "Use the version before if this began with an update of the node's image, of the operator or of the toolkit.",
                 "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
                     `kubectl describe pod` for the pod that the evidence names.",
             ];
@@ -1322,7 +1322,7 @@ findings! {
         DropInElsewhere: Critical, "NVIDIA's drop-in is in a directory that CRI-O does not read",
             after [],
             [
-                "Move it to the directory that CRI-O reads, and restart CRI-O: `mv /etc/crio/conf.d/{drop-in} /etc/crio/crio.conf.d/ && systemctl restart crio`.",
+                @SYSTEMD "Move it to the directory that CRI-O reads, and restart CRI-O: `mv /etc/crio/conf.d/{drop-in} /etc/crio/crio.conf.d/ && systemctl restart crio`.",
                 "Name that directory when you configure it again: `nvidia-ctk runtime configure --runtime=crio --drop-in-config=/etc/crio/crio.conf.d/99-nvidia.toml`.",
                 "Update nvidia-container-toolkit to a release that puts the file where CRI-O looks: 1.19.0 did not.",
             ];
