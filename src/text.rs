@@ -118,6 +118,7 @@ pub struct Page {
     /// Lines that one entry may take.
     most: usize,
     measure: Measure,
+    has_whole_words: bool,
 }
 
 impl Default for Page {
@@ -131,7 +132,7 @@ impl Page {
     /// A page so many columns wide.
     #[must_use]
     pub fn new(columns: usize) -> Self {
-        Self { lines: Vec::new(), columns, most: usize::MAX, measure: ONE_COLUMN }
+        Self { lines: Vec::new(), columns, most: usize::MAX, measure: ONE_COLUMN, has_whole_words: false }
     }
 
     /// The same, where whatever is added is cut after so many lines.
@@ -144,6 +145,12 @@ impl Page {
     #[must_use]
     pub fn measured_by(self, measure: Measure) -> Self {
         Self { measure, ..self }
+    }
+
+    /// The same, where a word that is wider than the page is not cut.
+    #[must_use]
+    pub fn with_whole_words(self) -> Self {
+        Self { has_whole_words: true, ..self }
     }
 
     /// Adds a line; one that is too long is wrapped.
@@ -167,8 +174,8 @@ impl Page {
     }
 
     fn wrapped(&self, text: &str, first: usize, rest: usize) -> Vec<String> {
-        let Self { columns, most, measure, .. } = *self;
-        wrapped(&escaped(text), Room { columns, first, rest, most, measure })
+        let Self { columns, most, measure, has_whole_words, .. } = *self;
+        wrapped(&escaped(text), Room { columns, first, rest, most, measure, has_whole_words })
     }
 
     /// Adds an empty line.

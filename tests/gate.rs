@@ -115,7 +115,7 @@ fn opens_after_an_unbroken_settle_and_adds_up_the_time() {
 
 /// It is said, and nothing waits for it.
 #[test]
-fn the_last_line_says_whether_a_build_follows() {
+fn the_line_before_the_last_says_whether_a_build_follows() {
     let next = |status, remedy: Option<&str>| NextBuild {
         status,
         message: "what comes next".to_owned(),
@@ -123,18 +123,19 @@ fn the_last_line_says_whether_a_build_follows() {
         remedy: remedy.map(str::to_owned),
     };
     let cases = [
-        (Some(next(Status::True, None)), "; what comes next", 0),
-        (Some(next(Status::False, Some("remove it"))), "; what comes next; what to do: remove it", 1),
-        (Some(next(Status::Unknown, Some("look"))), "; what comes next; what to do: look", 1),
-        (None, "for Settled)", 0),
+        (Some(next(Status::True, None)), "what comes next", 0),
+        (Some(next(Status::False, Some("remove it"))), "what comes next; what to do: remove it", 1),
+        (Some(next(Status::Unknown, Some("look"))), "what comes next; what to do: look", 1),
+        (None, "settling: everything must hold for 1.000 s without a break", 0),
     ];
     for (next_build, words, warnings) in cases {
         let seen = || Some(Look { next_build: next_build.clone(), ..look(None, 1) });
         let mut play = Play::new(policy());
         play.step(0, seen()).step(1000, seen());
         assert_eq!(play.last, READY);
-        assert!(play.lines.last().unwrap().ends_with(words), "{:?}", play.lines);
-        assert!(play.lines.last().unwrap().starts_with("open: MOFED is ready"), "{:?}", play.lines);
+        let [.., before, last] = play.lines.as_slice() else { panic!("{:?}", play.lines) };
+        assert_eq!(before, words);
+        assert_eq!(last, "open: MOFED is ready (1.000 s in all, 1.000 s for Settled)");
         assert_eq!(play.warnings.len(), warnings, "{:?}", play.lines);
     }
     // Who gives up starts no driver.

@@ -19,7 +19,8 @@ pub fn width(text: &str) -> usize {
 /// A text in lines of so many columns.
 #[must_use]
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let room = Room { columns, first: 0, rest: 0, most: usize::MAX, measure: columns_of };
+    let room =
+        Room { columns, first: 0, rest: 0, most: usize::MAX, measure: columns_of, has_whole_words: false };
     peermem_gate::text::wrapped(text, room)
 }
 

@@ -42,13 +42,18 @@ creates a file, its marker, to report that it is ready; nvidia-peermem, by which
 GPU memory, is built against MOFED, and built too early it becomes a stub: a module that compiles,
 but that the kernel refuses to load. Here four programs wait for MOFED, each in its own way.";
 
+/// The first thing to read. The run ends with an error where it is not so.
 const VERDICT: &str = "\
 Verdict: hold back the build, and trust no single sign.
   Act 1: k8s-driver-manager let the build start too early, so nvidia-peermem became a stub. The loop
          before modprobe waited correctly and had only that stub to load. No restart cures a stub.
   Act 2: the loop that looks for the marker opened on a stale one. peermem-gate asked the kernel.
   Act 3: peermem-gate rebuild cures a stub. The driver builds while MOFED does, and nobody waits for
-         a second build of the whole driver.
+         a second build of the whole driver.";
+
+/// How far this run proves the verdict.
+const CLOSING: &str = "\
+All of the verdict came true in this run.
 
 Real in this run: the peermem-gate program, the shell loops, their processes, files and times.
 Computed: the node. MOFED, the kernel's files and the compiler are acted in a scratch directory, and
@@ -59,7 +64,7 @@ on a real kernel.";
 fn main() -> ExitCode {
     match play() {
         Ok(untrue) if untrue.is_empty() => {
-            println!("{VERDICT}");
+            println!("{CLOSING}");
             ExitCode::SUCCESS
         }
         Ok(untrue) => {
@@ -79,7 +84,7 @@ fn main() -> ExitCode {
 /// Plays all acts; answers with the claims that did not come true.
 fn play() -> anyhow::Result<Vec<&'static str>> {
     let gate = gate_binary::build()?;
-    println!("{OPENING}\n");
+    println!("{VERDICT}\n\n{OPENING}\n");
     println!("Kernel {KERNEL}, MOFED {MOFED}, {SPEED} times as fast.");
     println!("The clock shows the incident's time; the seconds in peermem-gate's lines are real ones.");
 

@@ -106,18 +106,16 @@ impl Gate {
                 text += "; what to do: run `peermem-gate doctor` on this node to find what blocks it";
             }
         }
-        let mut level = level;
-        let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
-        let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::Curable);
-        if let Some(next) = next_build.filter(|_| is_for_good) {
-            text += &format!("; {next}");
-            if level == Level::Info && next.remedy.is_some() {
-                level = Level::Warn;
-            }
-        }
         let mut effects = Vec::new();
         if last == Effect::Open(Opening::DryRun) {
             effects.extend(self.would_wait_for(now));
+        }
+        // A line of its own: the last one says shortly that the gate is open.
+        let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
+        let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::Curable);
+        if let Some(next) = next_build.filter(|_| is_for_good) {
+            let level = if next.remedy.is_some() { Level::Warn } else { Level::Info };
+            effects.push(Effect::Log(Line { about: None, ..self.line(now, level, next.to_string()) }));
         }
         let line = Line { cause: cause.cloned(), ..self.line(now, level, text) };
         effects.extend([Effect::Log(line), Effect::Publish, last]);

@@ -22,7 +22,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
         Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} exists")),
         Marker::Absent => {
             let message = format!("MOFED has not set its marker {path}{}", misspelt(expected));
-            condition(Reason::MarkerAbsent, message + &hindrance(seen))
+            condition(Reason::MarkerAbsent, message + &running(expected, seen) + &hindrance(seen))
         }
         Marker::ParentMissing(nearest) => condition(
             Reason::MarkerParentMissing,
@@ -54,6 +54,16 @@ fn misspelt(expected: &Expectations) -> String {
     meant.map_or_else(String::new, |value| {
         format!("; USE_HOST_MOFED is {value:?}, not \"true\", so the gate waits for a MOFED container")
     })
+}
+
+/// What the lock says of MOFED's container. An older one keeps no lock, and another process's is hidden.
+fn running(expected: &Expectations, seen: &Observation) -> String {
+    let lock = expected.lock.display();
+    match &seen.lock {
+        Lock::Held => format!("; its container runs and is still starting: it holds {lock}"),
+        Lock::Free => format!("; no MOFED container holds {lock}"),
+        Lock::NoFile | Lock::HolderHidden | Lock::Unreadable(_) => String::new(),
+    }
 }
 
 /// The obstacle to MOFED's start, or to its marker's showing here. MOFED gives up at its start while

@@ -296,8 +296,8 @@ impl<'a> Probe<'a> {
             ConditionType::MarkerTrusted if last.has_holder => true,
             ConditionType::MarkerTrusted => marker() || lock() || modules(),
             // The modules count while there is no marker too: what uses nvidia_peermem is named.
-            ConditionType::MarkerPresent
-            | ConditionType::ModulesLive
+            ConditionType::MarkerPresent => marker() || lock() || modules(),
+            ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
             | ConditionType::UmadLive
             | ConditionType::SymbolsExported => marker() || modules(),
@@ -326,11 +326,13 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// A lock says nothing as long as there is no marker to doubt.
+    /// With a marker the lock's holder decides whether it is this MOFED's; without one only whether MOFED runs is said.
     fn lock(&self, marker: &Marker) -> (Lock, Option<i32>) {
         let places = &self.node.places;
+        let read = || lock::read(&places.root, &places.proc, &places.lock);
         match marker {
-            Marker::Present(_) => lock::read(&places.root, &places.proc, &places.lock),
+            Marker::Present(_) => read(),
+            Marker::Absent => (read().0, None),
             _ => (Lock::NoFile, None),
         }
     }

@@ -10,7 +10,7 @@ use crate::judge::next_build::NextBuild;
 use crate::node::Node;
 use crate::observation::Kernel;
 use crate::text::{Lead, Page, json, json_escaped};
-use crate::verdict::{Outcome, Verdict};
+use crate::verdict::{Condition, Outcome, Verdict};
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -81,12 +81,16 @@ impl<'a> Report<'a> {
         json(self)
     }
 
-    /// The headline, a line for each condition, and what a person must do.
+    /// The headline, the conditions that are not met, what a person must do, then the conditions that are met.
     #[must_use]
     pub fn text(&self, style: Style) -> String {
-        let mut page = Page::new(style.columns);
+        let mut page = Page::new(style.columns).with_whole_words();
+        let is_closed = !matches!(self.verdict.outcome, Outcome::Ready | Outcome::NotApplicable);
         page.painted(self.verdict.headline(), style.outcome(self.verdict.outcome));
-        conditions(self.verdict, style, &mut page);
+        let (unmet, met): (Vec<_>, Vec<_>) = self.verdict.conditions.iter().partition(|c| self.is_unmet(c));
+        for c in unmet {
+            condition(self.verdict, c, style, &mut page);
+        }
         if let Some(next) = &self.next_build {
             page.entry(&hanging(4), format_args!("next build: {}: {}", next.status, next.message));
         }
@@ -96,20 +100,46 @@ impl<'a> Report<'a> {
                 page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
             }
         }
+        for c in met {
+            condition(self.verdict, c, style, &mut page);
+        }
+        if is_closed {
+            page.line("For the root cause and every step, run `peermem-gate doctor` on this node.");
+        }
         page.into_text()
+    }
+
+    /// The condition keeps the gate closed, or makes it needless.
+    fn is_unmet(&self, condition: &Condition) -> bool {
+        let is_exempt = self.verdict.outcome == Outcome::NotApplicable && condition.exempts();
+        is_exempt || condition.holds() && self.verdict.counts(condition)
     }
 }
 
 /// A line for each condition.
 pub fn conditions(verdict: &Verdict, style: Style, page: &mut Page) {
     for c in &verdict.conditions {
-        let by = match c.r#for.as_slice() {
-            [] => String::new(),
-            by if verdict.counts(c) => format!(" [{}]", consumer::names(by)),
-            by => format!(" [not needed: {} does not apply]", consumer::names(by)),
-        };
-        let status = Lead::new(0, &format!("{:<8} ", c.status)).coloured(style.condition(c));
-        page.entry(&status, format_args!("{:<17} {:<24} {}{by}", c.r#type, c.reason, c.message));
+        condition(verdict, c, style, page);
+    }
+}
+
+/// Status, type and reason; the message on lines of its own where it does not fit behind them.
+fn condition(verdict: &Verdict, c: &Condition, style: Style, page: &mut Page) {
+    let by = match c.r#for.as_slice() {
+        [] => String::new(),
+        by if verdict.counts(c) => format!(" [{}]", consumer::names(by)),
+        by => format!(" [not needed: {} does not apply]", consumer::names(by)),
+    };
+    let status = format!("{:<8} ", c.status);
+    let names = format!("{:<17} {:<24}", c.r#type, c.reason);
+    let message = format!("{}{by}", c.message);
+    let status = Lead::new(0, &status).coloured(style.condition(c));
+    let width = status.first.len() + names.len() + 1 + message.chars().count();
+    if width <= style.columns {
+        page.entry(&status, format_args!("{names} {message}"));
+    } else {
+        page.entry(&status, names.trim_end());
+        page.entry(&Lead::new(status.first.len(), ""), message);
     }
 }
 
@@ -250,6 +280,38 @@ mod tests {
             series(&states[0]).iter().filter(|name| name.starts_with("peermem_gate_verdict")).count(),
             5
         );
+    }
+
+    #[test]
+    fn what_is_not_met_comes_first_with_its_paths_whole_and_the_last_line_names_doctor() {
+        let path = format!("/run/{}/nvidia-peermem.ko", "a-long-name/".repeat(8));
+        let conditions = vec![
+            Condition::new(ConditionType::NicPresent, Reason::NicFound, "PCI device 0000:18:00.0"),
+            Condition::new(ConditionType::MarkerPresent, Reason::MarkerAbsent, format!("no {path}")),
+        ];
+        let verdict = Verdict::of(conditions);
+        let report = Report {
+            schema: SCHEMA,
+            version: "",
+            node: "n",
+            kernel: "k",
+            arch: "a",
+            boot_id: None,
+            time: String::new(),
+            r#for: &[],
+            verdict: &verdict,
+            next_build: None,
+        };
+        let text = report.text(Style::default());
+        let expected = [
+            "MarkerAbsent: MOFED has not set its marker",
+            "False    MarkerPresent     MarkerAbsent",
+            "         no",
+            &format!("         {path}"),
+            "True     NicPresent        NicFound                 PCI device 0000:18:00.0",
+            "For the root cause and every step, run `peermem-gate doctor` on this node.",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Room {
     pub most: usize,
     /// How wide a character is.
     pub measure: Measure,
+    /// A word that is wider than a line stays whole: a path can be copied.
+    pub has_whole_words: bool,
 }
 
 impl Room {
@@ -97,7 +99,11 @@ pub fn wrapped(text: &str, room: Room) -> Vec<String> {
         } else if piece.spaces + 2 <= limit {
             line.push_str(&" ".repeat(piece.spaces));
         }
-        place(piece.text, &mut lines, room.measure, |line| room.left(line) - reserved);
+        if room.has_whole_words {
+            lines.last_mut().into_iter().for_each(|line| line.push_str(piece.text));
+        } else {
+            place(piece.text, &mut lines, room.measure, |line| room.left(line) - reserved);
+        }
         if lines.len() > room.most {
             return cut(lines, room);
         }
@@ -182,7 +188,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn lines(text: &str, columns: usize) -> Vec<String> {
-        wrapped(text, Room { columns, first: 0, rest: 0, most: usize::MAX, measure: ONE_COLUMN })
+        wrapped(
+            text,
+            Room {
+                columns,
+                first: 0,
+                rest: 0,
+                most: usize::MAX,
+                measure: ONE_COLUMN,
+                has_whole_words: false,
+            },
+        )
     }
 
     #[test]
@@ -204,10 +220,25 @@ mod tests {
 
     #[test]
     fn a_text_may_take_so_many_lines() {
-        let room = |most| Room { columns: 16, first: 0, rest: 0, most, measure: ONE_COLUMN };
+        let room =
+            |most| Room { columns: 16, first: 0, rest: 0, most, measure: ONE_COLUMN, has_whole_words: false };
         assert_eq!(wrapped("one two three four five", room(1)), ["one two three f…"]);
         assert_eq!(wrapped("one two three four five", room(2)), ["one two three", "four five"]);
         assert_eq!(wrapped("/a/very/long/path/indeed", room(1)), ["/a/very/long/pa…"]);
+    }
+
+    #[test]
+    fn a_path_stays_whole_where_words_do() {
+        let room = |columns| Room {
+            columns,
+            first: 0,
+            rest: 0,
+            most: usize::MAX,
+            measure: ONE_COLUMN,
+            has_whole_words: true,
+        };
+        let text = "there is no /a/very/long/path/indeed here";
+        assert_eq!(wrapped(text, room(16)), ["there is no", "/a/very/long/path/indeed", "here"]);
     }
 
     #[test]
@@ -224,7 +255,7 @@ mod tests {
             text in "[a日` ]{0,200}", columns in 16..90_usize, first in 0..20_usize, most in 1..9_usize,
         ) {
             let measure: Measure = |c| if c == '日' { 2 } else { 1 };
-            let room = Room { columns, first, rest: 4, most, measure };
+            let room = Room { columns, first, rest: 4, most, measure, has_whole_words: false };
             let lines = wrapped(&text, room);
             prop_assert!(lines.len() <= most);
             for (at, line) in lines.iter().enumerate() {
