@@ -42,7 +42,6 @@ pub const HINTS: &[Hint] = &[
     (&["doctor"], &["since"], "looks at the node as it is now"),
     (&["doctor"], &["node", "nodes"], "looks at the node that it runs on"),
     (&["doctor"], &["brief"], "fits a screen unless --verbose asks for all"),
-    (&["paths"], &["brief", "commands"], "shows one node, as it is"),
     (&["doctor"], &["commands"], "always shows the commands of its node"),
 ];
 
