@@ -627,8 +627,16 @@ fn keep_unloads_at_its_end_with_unload_on_exit() {
     place.is_in("Loaded");
     place.uses(1);
     keep.process().signal(Signal::SIGTERM);
+    keep.logs("ended by signal 15: nvidia_peermem stays loaded");
     assert_eq!(keep.ended(), 0);
     assert!(place.is_loaded());
+    // Nothing is said of a module that cannot be read.
+    let mut keep = place.start();
+    place.is_in("Loaded");
+    place.node.rename("proc/modules", "modules");
+    keep.process().signal(Signal::SIGTERM);
+    keep.logs("ended by signal 15: whether nvidia_peermem is loaded cannot be read");
+    assert_eq!(keep.ended(), 0);
 }
 
 fn a_hangup_asks_for_a_look_and_ends_nothing() {
@@ -970,7 +978,7 @@ fn a_hung_unload_is_the_watchdogs_in_the_end() {
 /// Nor must a modprobe.
 fn a_hung_load_is_told_of_and_the_watchdogs_in_the_end() {
     goes_unfed("bin/loading", Duration::from_secs(45), |place| {
-        let loading = "everything holds: loading nvidia_peermem";
+        let loading = "every condition is met: loading nvidia_peermem";
         place.told("that it is loading", |status| status["keep"]["message"] == loading);
     });
 }
@@ -1099,12 +1107,23 @@ fn a_status_file_is_judged_by_its_age_and_its_boot() {
     let (ends, said) = place.check();
     assert_eq!(ends, 2, "{said}");
     assert!(said.lines().next().unwrap().len() <= 80 && said.is_ascii(), "{said}");
+    let as_json = || {
+        let mut check = gate();
+        check.args(["check", "--format", "json", "--status-file"]).arg(place.status());
+        String::from_utf8(output(check.arg("--proc").arg(place.node.path("proc"))).stdout).unwrap()
+    };
+    // A reader of reports finds each key in an answer that knows nothing.
+    let answer: Value = serde_json::from_str(&as_json()).expect("JSON");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    for (key, value) in report.as_object().expect("an object").iter().filter(|(key, _)| *key != "keep") {
+        assert!(!answer[key].is_null(), "{key} is missing: {answer:#}");
+        if ["node", "kernel", "arch", "boot_id", "version", "for"].contains(&key.as_str()) {
+            assert_eq!(&answer[key], value, "{key}");
+        }
+    }
     // As JSON it is what keep wrote.
     fs::write(place.status(), &text).expect("a status");
-    let mut check = gate();
-    check.args(["check", "--format", "json", "--status-file"]).arg(place.status());
-    check.arg("--proc").arg(place.node.path("proc"));
-    assert_eq!(String::from_utf8(output(&mut check).stdout).unwrap(), text);
+    assert_eq!(as_json(), text);
 }
 
 fn keep_refuses_contradictions_and_mofeds_directory() {

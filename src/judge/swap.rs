@@ -26,6 +26,19 @@ pub enum Presence {
     Between,
 }
 
+impl Presence {
+    /// The state of `nvidia_peermem` that `keep` leaves behind, in a clause.
+    #[must_use]
+    pub fn left_behind(self) -> &'static str {
+        match self {
+            Self::Absent => "nvidia_peermem is not loaded",
+            Self::Live { .. } => "nvidia_peermem stays loaded",
+            Self::Between => "nvidia_peermem is being loaded or unloaded",
+            Self::Unknown => "whether nvidia_peermem is loaded cannot be read",
+        }
+    }
+}
+
 /// The few facts that an unload of `nvidia_peermem` depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glimpse {

@@ -28,6 +28,21 @@ pub fn read(proc: &Path) -> Kernel {
     }
 }
 
+/// The running kernel and the node's names by uname(2), which reads no file system.
+#[must_use]
+pub fn own() -> Kernel {
+    let uname = nix::sys::utsname::uname().ok();
+    let or_empty = |field: fn(&nix::sys::utsname::UtsName) -> &OsStr| {
+        uname.as_ref().map(|uname| field(uname).to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    Kernel {
+        release: or_empty(|uname| uname.release()),
+        machine: or_empty(|uname| uname.machine()),
+        boot_id: None,
+        hostname: or_empty(|uname| uname.nodename()),
+    }
+}
+
 /// Differs for every boot.
 #[must_use]
 pub fn boot_id(proc: &Path) -> Option<String> {

@@ -277,8 +277,8 @@ impl<'a> Probe<'a> {
         seen.modules.sys.entry(name.to_owned()).or_insert_with(read);
     }
 
-    /// A quick check: may what holds the gate back, or anything where nothing does, have changed since the
-    /// last look? It reads no more than that takes, and what a quick check cannot see counts as changed.
+    /// A quick check: may the condition that the gate waits for, or anything if it waits for none, have changed
+    /// since the last look? It reads no more than that takes, and what a quick check cannot see counts as changed.
     #[must_use]
     pub fn changed(&self, holding: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
@@ -511,6 +511,18 @@ pub fn header_files(node: &Node) -> Vec<PathBuf> {
 #[must_use]
 pub fn boot_id(proc: &Path) -> Option<String> {
     kernel::boot_id(proc)
+}
+
+/// The running kernel and the node's names, below this `/proc`.
+#[must_use]
+pub fn kernel(proc: &Path) -> Kernel {
+    kernel::read(proc)
+}
+
+/// The same by uname(2), which reads no file system.
+#[must_use]
+pub fn own_kernel() -> Kernel {
+    kernel::own()
 }
 
 /// A text file of a megabyte at most.

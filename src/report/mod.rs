@@ -94,7 +94,7 @@ impl<'a> Report<'a> {
         if let Some(next) = &self.next_build {
             page.entry(&hanging(4), format_args!("next build: {}: {}", next.status, next.message));
         }
-        // What else holds may pass once this one does. Nobody need do anything for a gate that does not apply.
+        // Other conditions may be met once this one is. Nobody need do anything for a gate that does not apply.
         if let Some(c) = self.verdict.deciding().filter(|c| c.holds()) {
             if let Some(remedy) = &c.remedy {
                 page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
@@ -158,8 +158,12 @@ pub struct Doubt<'a> {
     pub detail: &'a str,
     /// The remedy.
     pub remedy: &'a str,
-    /// The node's name, if a variable has it: nothing was read.
+    /// The node's name, if a variable has it.
     pub node: Option<&'a str>,
+    /// The kernel, as far as it is known.
+    pub kernel: &'a Kernel,
+    /// The consumers that were asked for.
+    pub r#for: &'a [Consumer],
     /// When this was said.
     pub time: SystemTime,
 }
@@ -181,21 +185,21 @@ impl Doubt<'_> {
         page.into_text()
     }
 
-    /// For machines: an object on one line.
+    /// For machines: an object on one line, with every key of a report.
     #[must_use]
     pub fn json(&self) -> String {
-        let mut report = serde_json::json!({
-            "schema": SCHEMA, "time": humantime::format_rfc3339_seconds(self.time).to_string(),
+        let Kernel { release, machine, boot_id, hostname } = self.kernel;
+        let report = serde_json::json!({
+            "schema": SCHEMA, "version": env!("CARGO_PKG_VERSION"),
+            "node": self.node.unwrap_or(hostname), "kernel": release, "arch": machine, "boot_id": boot_id,
+            "time": humantime::format_rfc3339_seconds(self.time).to_string(), "for": self.r#for,
             "verdict": Outcome::Unknown, "conditions": [], "message": self.message,
         });
-        if let Some(node) = self.node {
-            report["node"] = node.into();
-        }
         json_escaped(&report.to_string()).into_owned() + "\n"
     }
 }
 
-/// Why the gate ended: one sentence, then a line for each condition that holds it back.
+/// Why the gate ended: one sentence, then a line for each condition that is not met.
 #[must_use]
 pub fn termination_log(sentence: &str, verdict: Option<&Verdict>) -> String {
     let mut page = Page::default();
@@ -243,7 +247,7 @@ pub fn metrics(verdict: &Verdict, waited: std::time::Duration) -> String {
     }
     let _ = write!(
         text,
-        "# HELP peermem_gate_waited_seconds How long the gate has held.\n\
+        "# HELP peermem_gate_waited_seconds How long the gate has waited.\n\
          # TYPE peermem_gate_waited_seconds gauge\n\
          peermem_gate_waited_seconds {:.3}\n",
         waited.as_secs_f64()

@@ -75,6 +75,8 @@ fn by_status(path: &Path, format: AnswerFormat, style: Style, node: &Node) -> Re
                     detail: &detail,
                     remedy: "make sure that `keep --status-file` runs and writes to this path",
                     node: node.expected.node_name.as_deref(),
+                    kernel: &probe::kernel(&node.places.proc),
+                    r#for: &node.expected.consumers,
                     time: clock::wall(),
                 },
             )

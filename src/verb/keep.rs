@@ -517,11 +517,7 @@ impl<'a> Sidecar<'a> {
             }
             glimpse = self.watch.glimpse();
         }
-        let left = match glimpse.peermem {
-            Presence::Absent => "is not loaded",
-            _ => "stays loaded",
-        };
-        tracing::info!("ended by signal {signal}: nvidia_peermem {left}");
+        tracing::info!("ended by signal {signal}: {}", glimpse.peermem.left_behind());
         self.service.files.clear();
         Ending::Opened
     }

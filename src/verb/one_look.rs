@@ -10,6 +10,7 @@ use crate::cli::{AnswerFormat, LogArgs};
 use crate::clock;
 use crate::ending::Ending;
 use crate::environment::value_of;
+use crate::probe;
 use crate::report::Doubt;
 use crate::report::style::Style;
 use crate::time::BootTime;
@@ -107,6 +108,8 @@ impl<'a> Looks<'a> {
             detail: &hung.cause(),
             remedy: Hung::REMEDY,
             node: node.as_deref(),
+            kernel: &probe::own_kernel(),
+            r#for: &[],
             time: clock::wall(),
         };
         let text = unknown(self.format, self.style, &doubt);
