@@ -253,7 +253,7 @@ impl Rivals {
     }
 }
 
-/// A node on which everything holds: tests/nodes says why each file is there.
+/// A node on which every condition is met: tests/nodes says why each file is there.
 fn make_ready(node: &Path) {
     let release = "6.1.0-56-amd64";
     let _ = fs::remove_dir_all(node);

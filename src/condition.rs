@@ -2,7 +2,7 @@
 //! The words of the gate: condition types, statuses and reasons. [`crate::verdict`] adds them up.
 //!
 //! The vocabulary is Kubernetes'. A reason alone decides the status and what follows from it, so
-//! no two places can disagree about whether something holds the gate back.
+//! no two places can disagree about whether the gate waits for something.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -39,7 +39,7 @@ pub enum ConditionType {
     HeadersReady,
     /// The nvidia-peermem.ko at hand will load.
     PeermemUsable,
-    /// All of the above held without a break.
+    /// All of the above were met without a break.
     Settled,
 }
 
@@ -72,13 +72,13 @@ impl fmt::Display for Status {
 /// The consequence of a reason for the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consequence {
-    /// Does not hold the gate back.
+    /// The gate does not wait for this condition.
     Passes,
-    /// Holds the gate back; waiting may cure it.
-    Holds,
-    /// Holds the gate back; waiting alone cannot cure it.
+    /// The gate waits until the condition is met.
+    Waits,
+    /// The gate stays closed; waiting alone cannot cure it.
     Blocks,
-    /// The gate has no business on this node.
+    /// The gate does not apply to this node.
     Exempts,
 }
 
@@ -117,65 +117,65 @@ macro_rules! reasons {
 reasons! {
     Requested: True Passes, "GPUDirect RDMA is requested";
     RdmaNotRequested: False Exempts, "GPUDirect RDMA is not requested";
-    SettingsContradict: Unknown Holds, "two GPU Operator containers contradict each other";
+    SettingsContradict: Unknown Waits, "two GPU Operator containers contradict each other";
 
     NicFound: True Passes, "a Mellanox device exists";
     NicSeenBefore: True Passes, "a Mellanox device was seen before";
     NoRdmaDevice: False Exempts, "no Mellanox device on this node";
-    DevicesUnreadable: Unknown Holds, "PCI devices cannot be read";
+    DevicesUnreadable: Unknown Waits, "PCI devices cannot be read";
 
     ManagementDeviceFound: True Passes, "an NVLink 5 management device exists";
     ManagementDeviceSeenBefore: True Passes, "a management device was seen before";
     NoManagementDevice: False Exempts, "no NVLink 5 management device";
-    VpdUnreadable: Unknown Holds, "a Mellanox device's vpd cannot be read";
+    VpdUnreadable: Unknown Waits, "a Mellanox device's vpd cannot be read";
 
     MarkerFound: True Passes, "MOFED's marker exists";
-    MarkerAbsent: False Holds, "MOFED has not set its marker";
-    MarkerParentMissing: False Holds, "the marker's directory does not exist";
+    MarkerAbsent: False Waits, "MOFED has not set its marker";
+    MarkerParentMissing: False Waits, "the marker's directory does not exist";
     MarkerDirectoryUnlinked: False Blocks, "this mount shows a deleted directory";
-    MarkerNotAFile: False Holds, "the marker's path is not a regular file";
-    MarkerUnreadable: Unknown Holds, "the marker cannot be examined";
+    MarkerNotAFile: False Waits, "the marker's path is not a regular file";
+    MarkerUnreadable: Unknown Waits, "the marker cannot be examined";
 
     LockHeld: True Passes, "MOFED holds its lock";
     NoMarker: True Passes, "there is no marker to check";
     MarkerBelieved: True Passes, "the suspect marker is accepted now";
-    MarkerSuspect: False Holds, "the marker may be left over from a dead MOFED";
+    MarkerSuspect: False Waits, "the marker may be left over from a dead MOFED";
     NoLockFile: Unknown Passes, "this MOFED has no lock file";
     LockHolderHidden: Unknown Passes, "lock holders are hidden from here";
-    LocksUnreadable: Unknown Holds, "lock holders cannot be read";
+    LocksUnreadable: Unknown Waits, "lock holders cannot be read";
 
     AllLive: True Passes, "all RDMA modules are live";
-    ModuleNotLoaded: False Holds, "an RDMA module is not loaded";
-    ModuleLoading: False Holds, "an RDMA module is still loading";
-    ModuleUnloading: False Holds, "an RDMA module is being unloaded";
-    WitnessesDisagree: False Holds, "procfs and sysfs disagree on a module";
-    ModulesUnreadable: Unknown Holds, "module states cannot be read";
+    ModuleNotLoaded: False Waits, "an RDMA module is not loaded";
+    ModuleLoading: False Waits, "an RDMA module is still loading";
+    ModuleUnloading: False Waits, "an RDMA module is being unloaded";
+    WitnessesDisagree: False Waits, "procfs and sysfs disagree on a module";
+    ModulesUnreadable: Unknown Waits, "module states cannot be read";
 
     OutOfTree: True Passes, "the modules are MOFED's";
     InTreeWithPeerMemory: True Passes, "the kernel's own stack has peer memory";
-    ModuleInTree: False Holds, "the kernel's own RDMA modules are live";
-    MixedStack: False Holds, "MOFED's and in-tree modules are mixed";
+    ModuleInTree: False Waits, "the kernel's own RDMA modules are live";
+    MixedStack: False Waits, "MOFED's and in-tree modules are mixed";
 
     RdmaDeviceFound: True Passes, "the management device has an RDMA device";
-    FabricDeviceMissing: False Holds, "a management device has no RDMA device";
-    RdmaDevicesUnreadable: Unknown Holds, "RDMA devices cannot be read";
+    FabricDeviceMissing: False Waits, "a management device has no RDMA device";
+    RdmaDevicesUnreadable: Unknown Waits, "RDMA devices cannot be read";
 
     VersionAgrees: True Passes, "mlx5_core has the expected version";
-    VersionMismatch: False Holds, "mlx5_core is not of the expected version";
+    VersionMismatch: False Waits, "mlx5_core is not of the expected version";
     VersionNotExpected: Unknown Passes, "no version is expected";
-    VersionUnreadable: Unknown Holds, "mlx5_core's version cannot be read";
+    VersionUnreadable: Unknown Waits, "mlx5_core's version cannot be read";
 
     SymbolExported: True Passes, "peer-memory symbols are exported";
-    SymbolMissing: False Holds, "no live module exports peer memory";
-    SymbolsNotRead: Unknown Holds, "symbols are not read yet";
+    SymbolMissing: False Waits, "no live module exports peer memory";
+    SymbolsNotRead: Unknown Waits, "symbols are not read yet";
     SymbolsUnreadable: Unknown Passes, "kernel symbols cannot be read";
 
     HeadersComplete: True Passes, "MOFED's headers are complete";
-    HeadersMissing: False Holds, "MOFED's headers are missing";
-    HeadersForOtherKernel: False Holds, "MOFED's headers are for other kernels";
-    HeadersIncomplete: False Holds, "MOFED's Module.symvers is incomplete";
-    HeadersWithoutPeerMemory: False Holds, "MOFED's headers lack peer memory";
-    HeadersUnreadable: Unknown Holds, "MOFED's headers cannot be read";
+    HeadersMissing: False Waits, "MOFED's headers are missing";
+    HeadersForOtherKernel: False Waits, "MOFED's headers are for other kernels";
+    HeadersIncomplete: False Waits, "MOFED's Module.symvers is incomplete";
+    HeadersWithoutPeerMemory: False Waits, "MOFED's headers lack peer memory";
+    HeadersUnreadable: Unknown Waits, "MOFED's headers cannot be read";
 
     PeermemLive: True Passes, "nvidia_peermem is live";
     Usable: True Passes, "nvidia-peermem.ko will load";
@@ -192,13 +192,13 @@ reasons! {
     InstallLine: False Blocks, "modprobe.d runs a command instead";
     OtherDriverLoaded: False Blocks, "nvidia-peermem.ko is of another driver";
     ModuleFileDamaged: False Blocks, "nvidia-peermem.ko is damaged";
-    DependencyNotLive: False Holds, "a needed module is not live";
-    ModuleFileUnreadable: Unknown Holds, "nvidia-peermem.ko cannot be read";
-    SignatureUnknown: Unknown Holds, "the signature policy is unknown";
-    SymbolVersionUnknown: Unknown Holds, "symbol versions cannot be compared";
+    DependencyNotLive: False Waits, "a needed module is not live";
+    ModuleFileUnreadable: Unknown Waits, "nvidia-peermem.ko cannot be read";
+    SignatureUnknown: Unknown Waits, "the signature policy is unknown";
+    SymbolVersionUnknown: Unknown Waits, "symbol versions cannot be compared";
 
-    Held: True Passes, "everything held for the settle time";
-    Settling: False Holds, "everything holds and settles";
+    Held: True Passes, "every condition was met for the settle time";
+    Settling: False Waits, "every condition is met; the settle time runs";
 
     NotRequired: True Passes, "not required";
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_true_condition_never_holds_and_a_false_one_never_passes() {
+    fn a_true_condition_never_closes_the_gate_and_a_false_one_never_passes() {
         for reason in Reason::ALL {
             match reason.status() {
                 Status::True => assert_eq!(reason.consequence(), Consequence::Passes, "{reason}"),

@@ -68,7 +68,7 @@ const PEERMEM: ConsumerRow = ConsumerRow {
 const FABRIC: ConsumerRow = ConsumerRow {
     name: "fabric",
     what: "Fabric Manager on an NVLink 5 machine",
-    asked_by: "the `vpd` of a Mellanox device holds `SW_MNG`: the machine has NVLink 5 switches",
+    asked_by: "the `vpd` of a Mellanox device contains `SW_MNG`: the machine has NVLink 5 switches",
     needs: &[
         C::ManagementDevicePresent,
         C::MarkerPresent,

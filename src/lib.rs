@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Holds the GPU driver back on a node until the MOFED driver is truly ready.
+//! Makes the GPU driver of a node wait until the MOFED driver is ready.
 //!
 //! ```text
 //!  argv, environment ─► cli, environment ─► config (validated; CMD found before any wait)

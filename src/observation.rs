@@ -109,8 +109,8 @@ pub enum Nic {
     Unreadable(Unreadable),
 }
 
-/// The search for `NVLink` 5 management devices: Mellanox functions whose vpd holds `SW_MNG`. It can be read before
-/// any driver is bound, by root only.
+/// The search for `NVLink` 5 management devices: Mellanox functions whose vpd contains `SW_MNG`. It can be read
+/// before any driver is bound, by root only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Management {
     /// Their PCI addresses.
@@ -317,7 +317,7 @@ pub enum Symbols {
     ExportedBy(Option<String>),
     /// Nobody.
     Missing,
-    /// Not looked for, because something cheaper to see already holds the gate back.
+    /// Not looked for, because something cheaper to see already keeps the gate closed.
     NotRead,
     /// Unknown.
     Unreadable(Unreadable),

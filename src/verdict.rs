@@ -60,23 +60,23 @@ impl Condition {
         self.reason.consequence() == Consequence::Exempts
     }
 
-    /// True when this condition keeps the gate shut.
+    /// True when this condition keeps the gate closed.
     #[must_use]
     pub fn holds(&self) -> bool {
-        matches!(self.reason.consequence(), Consequence::Holds | Consequence::Blocks)
+        matches!(self.reason.consequence(), Consequence::Waits | Consequence::Blocks)
     }
 }
 
 /// The sum of all conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Nothing holds the gate back.
+    /// The gate waits for nothing.
     Ready,
-    /// Something is not so yet.
+    /// A condition is not met yet.
     Waiting,
     /// Something is wrong that waiting alone cannot cure.
     Blocked,
-    /// The gate has no business here.
+    /// The gate does not apply here.
     NotApplicable,
     /// Nothing is known to be wrong, but something that counts cannot be seen.
     Unknown,
@@ -123,7 +123,7 @@ impl Verdict {
         Self::of(self.conditions)
     }
 
-    /// The conditions that hold the gate back, first the one that is waited for.
+    /// The conditions that are not met, first the one that is waited for.
     pub fn holding(&self) -> impl Iterator<Item = &Condition> {
         self.conditions.iter().filter(|c| c.holds() && self.counts(c))
     }
@@ -134,7 +134,7 @@ impl Verdict {
         counts(&self.conditions, condition)
     }
 
-    /// Why the gate has no business here: the first reason of each consumer.
+    /// Why the gate does not apply here: the first reason of each consumer.
     #[must_use]
     pub fn exemptions(&self) -> Vec<&Condition> {
         let mut reasons: Vec<&Condition> = Vec::new();
@@ -153,7 +153,7 @@ impl Verdict {
         self.conditions.iter().find(|c| c.r#type == r#type)
     }
 
-    /// The one that decides: it exempts or blocks the gate, or is the first that holds it back.
+    /// The one that decides: it exempts or blocks the gate, or is the first that is not met.
     #[must_use]
     pub fn deciding(&self) -> Option<&Condition> {
         match self.outcome {
@@ -176,7 +176,7 @@ impl Verdict {
     pub fn headline(&self) -> String {
         let exemptions = self.exemptions();
         match self.deciding() {
-            None => "Ready: MOFED is ready, nothing holds the GPU driver back".to_owned(),
+            None => "Ready: MOFED is ready, the GPU driver may start".to_owned(),
             Some(_) if self.outcome == Outcome::NotApplicable && exemptions.len() > 1 => {
                 let reasons: Vec<_> = exemptions.iter().map(|c| c.reason.to_string()).collect();
                 format!("{}: nothing here needs MOFED", reasons.join(", "))

@@ -108,7 +108,7 @@ fn a_dry_run_opens_after_one_look() {
     let metrics = node.path("metrics");
     let (code, lines) = ending(node.wait().arg("--dry-run").arg("--metrics-file").arg(&metrics));
     assert_eq!(code, 0);
-    assert!(text(last(&lines)).contains("everything holds"), "{lines:#?}");
+    assert!(text(last(&lines)).contains("every condition is met"), "{lines:#?}");
     let metrics = fs::read_to_string(metrics).unwrap();
     assert!(
         metrics.contains("peermem_gate_verdict{verdict=\"Ready\"} 1"),

@@ -211,7 +211,7 @@ fn keeping_takes_few_system_calls() {
     keep.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
     let mut gate = Gate::start(&mut keep);
     gate.logs("loaded by another process");
-    gate.logs("everything holds");
+    gate.logs("every condition is met");
     assert!(!gate.said("cannot"), "a source is missing");
     // What comes after the line is not rest: a child process of the worker writes the status file.
     let status = || fs::read_to_string(&status).unwrap_or_default();

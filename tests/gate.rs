@@ -34,7 +34,7 @@ fn policy() -> Policy {
     }
 }
 
-/// What a look came to: everything held, or this one reason did not.
+/// The result of a look: every condition is met, or this reason says why not.
 fn look(reason: Option<Reason>, marker: u64) -> Look {
     let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
     let mut conditions = vec![
@@ -233,7 +233,7 @@ fn proceeding_and_a_dry_run_are_said_aloud() {
 
     let mut play = Play::new(Policy { dry_run: true, ..policy() });
     play.step(0, Some(look(None, 1)));
-    assert!(play.lines.last().unwrap().contains("everything holds at this look"), "{:?}", play.lines);
+    assert!(play.lines.last().unwrap().contains("every condition is met at this look"), "{:?}", play.lines);
     assert!(!play.lines.iter().any(|line| line.starts_with("dry run: ")), "{:?}", play.lines);
 }
 
@@ -311,7 +311,7 @@ fn reasons() -> impl Strategy<Value = Option<Reason>> {
 }
 
 proptest! {
-    /// Random looks at random times: the gate opens at most once, never before everything held
+    /// Random looks at random times: the gate opens at most once, never before every condition was met
     /// without a break for the settle time, never on Unknown, never at or after the deadline.
     #[test]
     fn a_gate_never_opens_too_early(steps in prop::collection::vec((1u64..700, reasons(), 0u64..20), 1..200)) {

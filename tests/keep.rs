@@ -203,7 +203,7 @@ struct Play {
     unloads: Vec<u64>,
     lines: Vec<String>,
     ended: Option<Ending>,
-    /// Since when everything has held in this world without a break.
+    /// Since when every condition has been met in this world without a break.
     ready_since: Option<u64>,
     /// Since when it should have let go, and how long that lasted at most.
     late_since: Option<u64>,
@@ -311,7 +311,7 @@ impl Play {
                 }
             }
             Some(Action::Load) => {
-                let since = self.ready_since.expect("loads while not everything holds");
+                let since = self.ready_since.expect("loads while not every condition is met");
                 assert!(self.now - since >= SETTLE, "loads {} ms after all held", self.now - since);
                 assert!(!self.world.is_loaded, "loads what is loaded");
                 self.loads.push(self.now);
@@ -742,7 +742,7 @@ fn converges(play: &mut Play) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever happens, a thousand times over: it never loads before everything has held for the settle
+    /// Whatever happens, a thousand times over: it never loads before every condition was met for the settle
     /// time (asserted at each load), holds nothing against MOFED for longer than what it is in the middle
     /// of takes, never rests on nothing, does not flap, and comes to the right end.
     #[test]

@@ -682,7 +682,7 @@ fn the_dashboard_shows_what_wait_keep_and_a_fleet_report() {
     promtool(&["test", "rules", "test.yaml"], scratch.path());
 }
 
-/// Its policies, by CEL: the condition, and the exception for a pod that the gate holds back.
+/// Its policies, by CEL: the condition, and the exception for a pod that waits for the gate.
 fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits() {
     let Some(mut checker) = Checker::start() else { return };
     let values = yaml(&manifests().join("nvsentinel/values.yaml")).remove(0);

@@ -44,7 +44,7 @@ but that the kernel refuses to load. Here four programs wait for MOFED, each in 
 
 /// The first thing to read. The run ends with an error where it is not so.
 const VERDICT: &str = "\
-Verdict: hold back the build, and trust no single sign.
+Verdict: delay the build, and trust no single sign.
   Act 1: k8s-driver-manager let the build start too early, so nvidia-peermem became a stub. The loop
          before modprobe waited correctly and had only that stub to load. No restart cures a stub.
   Act 2: the loop that looks for the marker opened on a stale one. peermem-gate asked the kernel.

@@ -29,7 +29,7 @@ impl Outcome {
         self.contestants.iter().find(|one| one.who == who)
     }
 
-    /// The module that lies behind this wait: built by what it held back, or long before.
+    /// The module that lies behind this wait: built by what waited for it, or long before.
     fn built(&self, one: &Contestant) -> Option<(Instant, Built)> {
         let builder = if one.who.builds_behind() { one } else { self.of(Who::Compiler)? };
         builder.builds.last().copied()
@@ -176,7 +176,7 @@ pub(crate) const OF_A_STALE_MARKER: [Claim; 3] = [
     Claim("the init container's loop opened although MOFED was gone", |outcome| {
         outcome.comes_to(Who::InitContainer, Load::UnknownSymbol)
     }),
-    Claim("peermem-gate held until its timeout (exit code 124)", |outcome| {
+    Claim("peermem-gate waited until its timeout (exit code 124)", |outcome| {
         let gate = outcome.of(Who::HastyGate);
         gate.is_some_and(|gate| {
             gate.opening.is_none() && gate.ended.is_some_and(|end| end.code() == Some(124))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The log, on standard error. A line never waits, and never holds what would forge another.
+//! The log, on standard error. A line never waits, and never contains what would forge another.
 
 use super::log_writer;
 use crate::cli::{Format, LogArgs};

@@ -23,7 +23,7 @@ use value::{boolean, parameter, rebuild};
 /// Below the short help.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
 
-/// Holds the GPU driver back until the MOFED driver is truly ready, and says what it waits for
+/// Make the GPU driver wait until MOFED is ready, and log what is missing
 #[derive(Debug, Parser)]
 #[command(name = "peermem-gate", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
 pub struct Cli {

@@ -15,11 +15,11 @@ use clap::{ArgAction, Args};
 use std::path::PathBuf;
 use std::time::Duration;
 
-// Options of the verbs that hold until the node is ready.
+// Options of the verbs that wait until the node is ready.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
-    /// How long to hold, like 10s, 20m, 2h or none
-    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to hold: a whole number with ms, s, m or h, or none; 0s is one look")]
+    /// How long to wait, like 10s, 20m, 2h or none
+    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to wait: a whole number with ms, s, m or h, or none; 0s is one look")]
     pub timeout: Timeout,
     /// Look once, log what is missing, open
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Look once, log what would be waited for, then open (`load` does not load)")]
@@ -31,7 +31,7 @@ pub struct HoldArgs {
 // Options of every verb that waits for something, `keep` included.
 #[derive(Debug, Args)]
 pub struct PaceArgs {
-    /// How long everything must hold without a break
+    /// How long every condition must be met without a break
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
     pub settle: Duration,
     /// How long a suspect marker is not believed

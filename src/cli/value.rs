@@ -93,7 +93,7 @@ pub enum OnTimeout {
     Proceed,
 }
 
-/// How long to hold.
+/// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
     /// Forever.

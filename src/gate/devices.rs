@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gate's memory of devices: one that was seen once counts for the whole hold.
+//! The gate's memory of devices: one that was seen once counts for the whole wait.
 
 use crate::condition::{ConditionType, Reason};
 use crate::verdict::{Condition, Verdict};
@@ -23,7 +23,7 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    /// A NIC that was seen once counts for the whole hold: firmware resets (mstfwreset), hot-plug and the
+    /// A NIC that was seen once counts for the whole wait: firmware resets (mstfwreset), hot-plug and the
     /// containment of PCI errors (DPC) take it off the bus for seconds, and the modules with it.
     pub(super) fn remember(&mut self, verdict: Verdict) -> Verdict {
         for (device, (r#type, found, ..)) in self.seen.iter_mut().zip(DEVICES) {

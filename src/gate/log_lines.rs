@@ -35,7 +35,7 @@ impl Gate {
             (_, _, Some(how)) => {
                 (Level::Warn, format!("{how} while everything settled: the settle time starts again"))
             }
-            (None, ..) => (Level::Info, "everything holds".to_owned()),
+            (None, ..) => (Level::Info, "every condition is met".to_owned()),
             (Some(_), Outcome::NotApplicable, _) => (Level::Info, exempted(verdict)),
             (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => (
                 Level::Warn,
@@ -72,10 +72,10 @@ impl Gate {
             Effect::Open(Opening::NotApplicable) => (Level::Info, format!("open: {DOES_NOT_APPLY}")),
             Effect::Open(Opening::Curable) => (
                 Level::Info,
-                "everything holds except nvidia-peermem.ko, which a rebuild may cure".to_owned(),
+                "every condition is met except for nvidia-peermem.ko, which a rebuild may cure".to_owned(),
             ),
             Effect::Open(Opening::DryRun) if settling => {
-                (Level::Info, "open: dry run; everything holds at this look".to_owned())
+                (Level::Info, "open: dry run; every condition is met at this look".to_owned())
             }
             Effect::Open(Opening::DryRun) => (Level::Warn, "open: dry run; it would have waited".to_owned()),
             Effect::Open(Opening::TimedOut) => (

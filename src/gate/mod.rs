@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Transitions logged between two heartbeats; a flapping node must not fill the disk.
 const MAX_LOGGED: u32 = 50;
 
-/// After an opening that failed everything must hold this long again, and twice as long
+/// After an opening that failed every condition must be met this long again, and twice as long
 /// after each further one, up to the limit.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ struct Change {
     broke: Option<String>,
 }
 
-/// A time during which everything has held.
+/// A time during which every condition was met.
 #[derive(Clone, Debug)]
 struct Settling {
     since: BootTime,
@@ -73,7 +73,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that starts to hold now.
+    /// A gate that starts to wait now.
     #[must_use]
     pub fn new(policy: Policy, now: BootTime) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Gate {
         self.failed_cures = (0, BootTime::default());
     }
 
-    /// Only nvidia-peermem.ko is wrong, all else has held for the settle time, and it may be rebuilt now.
+    /// Only nvidia-peermem.ko is wrong, every other condition was met for the settle time, and it may be rebuilt now.
     #[must_use]
     pub fn is_curable(&self) -> bool {
         let is_settled = |verdict: &&Verdict| {
@@ -127,7 +127,7 @@ impl Gate {
         self.cures && rebuild::is_all_that_is_missing(verdict)
     }
 
-    /// Holds on after an opening that failed. The deadline stays where it is.
+    /// Waits on after an opening that failed. The deadline stays where it is.
     pub fn hold_on(&mut self) {
         self.failed_openings += 1;
         self.settling = None;
@@ -259,7 +259,7 @@ impl Gate {
         now.saturating_sub(self.start)
     }
 
-    /// When the hold is over, whatever a look is at; `None` where there is no such time, or only one look.
+    /// When the wait is over, whatever a look is at; `None` where there is no such time, or only one look.
     #[must_use]
     pub fn deadline(&self) -> Option<BootTime> {
         self.policy.timeout.filter(|_| !self.one_look()).map(|timeout| self.start + timeout)
@@ -269,7 +269,7 @@ impl Gate {
         self.policy.dry_run || self.policy.timeout == Some(Duration::ZERO)
     }
 
-    /// A single look at which everything holds opens it.
+    /// A single look at which every condition is met opens it.
     #[must_use]
     pub fn opens_at_one_look(&self) -> bool {
         self.settle().is_zero()
@@ -373,10 +373,12 @@ impl Gate {
         let settle = Seconds(self.settle());
         let (reason, message) = match &self.settling {
             Some(settling) if now >= settling.since + self.settle() => {
-                (Reason::Held, format!("everything held for {settle} without a break"))
+                (Reason::Held, format!("every condition was met for {settle} without a break"))
             }
-            Some(_) => (Reason::Settling, format!("everything must hold for {settle} without a break")),
-            None => (Reason::Settling, "not everything holds yet".to_owned()),
+            Some(_) => {
+                (Reason::Settling, format!("every condition must be met for {settle} without a break"))
+            }
+            None => (Reason::Settling, "not every condition is met yet".to_owned()),
         };
         Condition::new(ConditionType::Settled, reason, message)
     }

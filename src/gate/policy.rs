@@ -10,7 +10,7 @@ pub struct Policy {
     pub timeout: Option<Duration>,
     /// Open when the time is up.
     pub proceed_on_timeout: bool,
-    /// How long everything must hold without a break.
+    /// How long every condition must be met without a break.
     pub settle: Duration,
     /// How long a suspect marker is not believed.
     pub suspect_hold: Duration,

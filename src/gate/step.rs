@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Why the gate opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// Everything held.
+    /// Every condition was met.
     Ready,
     /// The gate has no business here.
     NotApplicable,
@@ -17,7 +17,7 @@ pub enum Opening {
     TimedOut,
     /// `--dry-run`.
     DryRun,
-    /// All but nvidia-peermem.ko held, and a rebuild may cure that.
+    /// Every condition but that of nvidia-peermem.ko was met, and a rebuild may cure that.
     Curable,
 }
 

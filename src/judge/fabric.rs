@@ -26,11 +26,11 @@ fn management_device_present(fabric: &Fabric) -> Condition {
     match &fabric.management {
         Management::Found(addresses) => condition(
             Reason::ManagementDeviceFound,
-            format!("the vpd of PCI device {} holds SW_MNG", addresses.join(", ")),
+            format!("the vpd of PCI device {} contains SW_MNG", addresses.join(", ")),
         ),
         Management::None => condition(
             Reason::NoManagementDevice,
-            "no Mellanox PCI device's vpd holds SW_MNG (NVLink 5)".to_owned(),
+            "no Mellanox PCI device's vpd contains SW_MNG (NVLink 5)".to_owned(),
         ),
         Management::Unreadable(why) => condition(
             Reason::VpdUnreadable,

@@ -48,6 +48,8 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::DRIVER_POD, driver_container)
         .with(fact::HOST_DRIVER, driver_container.map(|is_container| !is_container))
         .with(fact::BUILT_BY_TOOLKIT, toolkit_build(seen))
+        // Where nobody knows, most likely.
+        .with(fact::BUILT_BY_DRIVER_POD, Some(toolkit_build(seen) != Some(true)))
         .with(fact::STATE_FILE, may_skip(expected, seen, has_driver_state(&seen.driver_state)))
         .with(fact::SHADOWED, Some(is_shadowed))
         .with(fact::REBUILD_POSSIBLE, may_rebuild(seen))

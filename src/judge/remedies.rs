@@ -72,8 +72,8 @@ fn steps(condition: &Condition, facts: &Facts) -> Option<&'static [Step]> {
     let is_unreadable = condition.status == Status::Unknown && reason != R::SymbolsNotRead;
     match reason.consequence() {
         Consequence::Blocks => Some(remedy::of(reason)),
-        Consequence::Holds if is_unreadable => Some(remedy::of(reason)),
-        Consequence::Holds => {
+        Consequence::Waits if is_unreadable => Some(remedy::of(reason)),
+        Consequence::Waits => {
             let is_so = |row: &&RemedyRow| row.when.iter().all(|(fact, so)| facts.is(*fact) == Some(*so));
             let mut rows = ROWS.iter().filter(|row| row.of == (condition.r#type, reason));
             rows.find(is_so).map(|row| row.steps.unwrap_or_else(|| remedy::of(reason)))

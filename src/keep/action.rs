@@ -70,7 +70,7 @@ pub enum Done {
     Overlapped(String),
     /// Not loaded, and another attempt at the same would end the same.
     Refused(LoadFailure, String),
-    /// Not loaded, and worth another attempt once everything has held again.
+    /// Not loaded, and worth another attempt once every condition is met again.
     Postponed(LoadFailure, String),
     /// The module is gone.
     Unloaded(String),

@@ -336,7 +336,7 @@ impl Keep {
             (Phase::Waiting { last_try }, deciding) => {
                 let last = last_try.as_ref().map(|last| format!("; not loaded before: {last}"));
                 let now = match deciding {
-                    None => "everything holds: loading nvidia_peermem".to_owned(),
+                    None => "every condition is met: loading nvidia_peermem".to_owned(),
                     Some(c) if self.gate.may_cure(verdict) => {
                         format!("to be rebuilt, if it can be: {}", c.message)
                     }

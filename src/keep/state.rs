@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The name of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
-    /// `nvidia_peermem` is not loaded, and not everything holds.
+    /// `nvidia_peermem` is not loaded, and not every condition is met.
     Waiting,
     /// The module is live, and nothing shows that MOFED is about to swap its modules.
     Loaded,
@@ -28,7 +28,11 @@ impl State {
 
     /// Which state may follow which, and what for. docs/sidecar.md draws it.
     pub const TRANSITIONS: &[(Self, Self, &str)] = &[
-        (Self::Waiting, Self::Loaded, "everything held and it was loaded, or another process loaded it"),
+        (
+            Self::Waiting,
+            Self::Loaded,
+            "every condition was met and it was loaded, or another process loaded it",
+        ),
         (Self::Waiting, Self::Blocked, "it cannot be loaded, and waiting does not help"),
         (Self::Waiting, Self::Yielding, "another process loaded it, and MOFED is about to swap its modules"),
         (

@@ -126,7 +126,7 @@ impl Stored {
         })
     }
 
-    /// Ready is a node on which all holds and `nvidia_peermem` is live.
+    /// Ready is a node on which every condition is met and `nvidia_peermem` is live.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match (self.verdict.outcome, self.keep.state) {

@@ -97,7 +97,7 @@ pub(super) fn until_nul(strings: &[u8], at: usize) -> Option<&[u8]> {
 
 fn header(contents: &Contents) -> Result<Header, Fault> {
     if contents.size() < size_of::<Header>() as u64 {
-        return damaged(format!("cut off: {} bytes hold no ELF header", contents.size()));
+        return damaged(format!("cut off: {} bytes contain no ELF header", contents.size()));
     }
     let bytes = contents.bytes(0, size_of::<Header>() as u64)?;
     let Ok((header, _)) = pod::from_bytes::<Header>(&bytes) else { return damaged("no ELF header") };

@@ -107,7 +107,7 @@ pub fn script(root: &Path, proc: &Path) -> Seen<Script> {
     let Some(real) = there(&path, resolve(root, &path))? else { return Ok(Script::Gone) };
     let Some(text) = present(&real)? else { return Ok(Script::Gone) };
     let Ok(pid) = text.trim().parse::<u32>() else {
-        return Err(Unreadable { path, why: "it does not hold a process id".to_owned() });
+        return Err(Unreadable { path, why: "it does not contain a process id".to_owned() });
     };
     if !shows_the_host(proc)? {
         return Ok(Script::Hidden);

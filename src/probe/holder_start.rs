@@ -46,7 +46,7 @@ fn text(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The process has ended, or this /proc hides it (`hidepid`): that stays so, and must not hold a healthy node.
+/// The process has ended, or this /proc hides it (`hidepid`): that stays so, and must not delay a healthy node.
 fn is_not_shown(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
         || error.raw_os_error() == Some(nix::libc::ESRCH)

@@ -33,5 +33,5 @@ pub(super) fn loaded_build_id(sys: &Path, name: &str) -> Result<String, String> 
         Ok(note)
     };
     let note = read().map_err(|why| format!("{name}'s build id cannot be read ({why})"))?;
-    module_file::build_id_of_notes(&note).ok_or_else(|| format!("{} holds no build id", path.display()))
+    module_file::build_id_of_notes(&note).ok_or_else(|| format!("{} contains no build id", path.display()))
 }

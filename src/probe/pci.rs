@@ -32,7 +32,7 @@ pub(super) fn read(sys: &Path) -> Nic {
 /// The vendor in a function's file `vendor`.
 ///
 /// # Errors
-/// The file cannot be read, or holds no vendor.
+/// The file cannot be read, or contains no vendor.
 pub fn vendor(path: &Path) -> Result<u16, Unreadable> {
     let text = small(path)?.unwrap_or_default();
     // Four digits, as the kernel prints it: a shorter one is cut off, and no other vendor's.

@@ -25,6 +25,8 @@ pub const DRIVER_POD: Fact = Fact::new("If a driver container installs the drive
 pub const HOST_DRIVER: Fact = Fact::new("If the driver is installed on the host");
 /// nvidia-driver-ctr and its driver toolkit share a volume with a finished build in it.
 pub const BUILT_BY_TOOLKIT: Fact = Fact::new("On OpenShift with the driver toolkit");
+/// The driver's modules are built by the driver container itself.
+pub const BUILT_BY_DRIVER_POD: Fact = Fact::new("If the driver container builds the driver");
 /// `/run/nvidia/nvidia-driver.state` is there, and nvidia is loaded: a new driver pod may skip the build.
 pub const STATE_FILE: Fact =
     Fact::new("If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)");

@@ -60,7 +60,7 @@ pub struct NodeName {
     pub is_guess: bool,
 }
 
-/// Knowledge about the node: which facts hold, and the words for the braces.
+/// Knowledge about the node: which facts are so, and the words for the braces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     known: BTreeMap<Fact, bool>,

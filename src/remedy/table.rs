@@ -3,9 +3,9 @@
 //! behind several reasons. docs/findings.md lists the steps.
 
 use super::fact::{
-    BOOT_PARAMETER, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER, HOST_MOFED, KERNEL_STACK,
-    MARKER_UNSET, MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, OWN_FILE, PEERMEM_USED, PRECOMPILED_DRIVER,
-    REBUILD_POSSIBLE, SHADOWED, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
+    BOOT_PARAMETER, BUILT_BY_DRIVER_POD, BUILT_BY_TOOLKIT, DRIVER_POD, FILE_PARAMETER, HOST_DRIVER,
+    HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_POD, MOFED_POD_UNNAMED, NOT_LISTED, OWN_FILE, PEERMEM_USED,
+    PRECOMPILED_DRIVER, REBUILD_POSSIBLE, SHADOWED, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
 };
 use super::step::Step;
 use super::text::{
@@ -170,7 +170,7 @@ remedies! {
         @REBUILD_POSSIBLE REBUILD_ALONE,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-        @DRIVER_POD NEW_DRIVER_POD,
+        @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
         @PRECOMPILED_DRIVER PRECOMPILED,
     ];
@@ -180,7 +180,7 @@ remedies! {
         @OWN_FILE UNDO,
         @STATE_FILE FAST_PATH,
         @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-        @DRIVER_POD NEW_DRIVER_POD,
+        @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER "Build the driver's modules again against the modules of this kernel, all of one \
             release: `dkms install --force \
             nvidia/VERSION -k $(uname -r)`. Check first that `/usr/src/ofa_kernel/default` is of this kernel.",
@@ -194,7 +194,7 @@ remedies! {
         @HOST_DRIVER HOST_REBUILD,
         @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
-    SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
+    SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
     UnsignedModule: ["Sign it with a key that the machine trusts (MOK), or use a driver with signed modules."];
     LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it \
         returns after the next \
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn every_reason_that_keeps_the_gate_closed_has_a_remedy() {
         for reason in Reason::ALL {
-            let is_closed = matches!(reason.consequence(), Consequence::Holds | Consequence::Blocks);
+            let is_closed = matches!(reason.consequence(), Consequence::Waits | Consequence::Blocks);
             assert_eq!(!of(*reason).is_empty(), is_closed, "{reason}");
         }
     }

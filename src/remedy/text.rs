@@ -40,4 +40,4 @@ pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. 
 pub const UNDO_REBUILD: &str = "Remove the rebuilt file, then load the driver's own: `peermem-gate rebuild --undo{root-option}`, \
     `peermem-gate load{root-option}`.";
 pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `find {pod-directory} -name driver_built -delete`. \
-    The driver toolkit then builds again. Delete the driver pod only if that does not help.";
+    The driver toolkit then builds again. If it does not, delete the driver pod: `kubectl delete pod {driver}`.";

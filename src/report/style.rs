@@ -80,12 +80,12 @@ impl Style {
         })
     }
 
-    /// Only what holds the gate back is in colour.
+    /// Only conditions that are not met are in color.
     pub(crate) fn condition(self, condition: &Condition) -> Option<&'static str> {
         match (condition.reason.consequence(), condition.status) {
             (Consequence::Blocks, _) => self.tone(Tone::Bad),
-            (Consequence::Holds, Status::Unknown) => self.tone(Tone::Unknown),
-            (Consequence::Holds, _) => self.tone(Tone::Doubtful),
+            (Consequence::Waits, Status::Unknown) => self.tone(Tone::Unknown),
+            (Consequence::Waits, _) => self.tone(Tone::Doubtful),
             (Consequence::Passes | Consequence::Exempts, _) => None,
         }
     }

@@ -42,7 +42,7 @@ pub(super) enum Tried {
     Overlapped(String),
     /// For good.
     Refused(Why),
-    /// Worth another attempt once everything has held again.
+    /// Worth another attempt once every condition is met again.
     Again(Why),
     /// A signal broke it off, and when it came.
     Signal(u8, BootTime),

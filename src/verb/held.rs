@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Holding until the gate opens or ends: what `wait` and `load` have in common.
+//! Waiting until the gate opens or ends: what `wait` and `load` have in common.
 
 use super::attempt;
 use super::watch::Watch;
@@ -14,7 +14,7 @@ use crate::report;
 use crate::verdict::Verdict;
 use crate::wake::{Signals, Wake, Wakes};
 
-/// The node, the policy and the metrics of a hold.
+/// The node, the policy and the metrics of a wait.
 #[derive(Debug)]
 pub(super) struct Hold {
     /// The node to look at.
@@ -25,7 +25,7 @@ pub(super) struct Hold {
     pub(super) metrics: Option<OutputFile>,
 }
 
-/// A hold under way.
+/// A wait under way.
 pub(super) struct Held<'a> {
     asked: &'a Hold,
     pub(super) watch: Watch<'a>,
@@ -42,12 +42,12 @@ impl<'a> Held<'a> {
         Self { asked, watch, gate, last_words: String::new() }
     }
 
-    /// The settings of this hold.
+    /// The settings of this wait.
     pub(super) fn asked(&self) -> &'a Hold {
         self.asked
     }
 
-    /// Arm, look, sleep; returns the effect that ends the hold.
+    /// Arm, look, sleep; returns the effect that ends the wait.
     pub(super) fn hold(&mut self) -> Effect {
         let mut effects = self.look_before_arming();
         let mut cause = Some(Cause::Start);
@@ -113,7 +113,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Holds on after an opening that failed.
+    /// Waits on after an opening that failed.
     pub(super) fn hold_on(&mut self) {
         self.gate.hold_on();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `load`: holds until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
+//! `load`: waits until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
 
 use super::attempt::{Loader, Tried};
 use super::held::{Held, Hold};
@@ -69,7 +69,7 @@ pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Res
             LoadEnd::Ended(ending) => ending,
         })
     };
-    // Without a look nothing holds it, and so nothing ends it but modprobe.
+    // Without a look there is no gate, so only modprobe's end ends it.
     let limit = limit(&policy).filter(|_| disabled.is_none());
     let terms = Terms { signals: &signals, limit, keeps_stdout: true, may_outlive: false };
     match supervised(terms, start, work)? {
@@ -103,7 +103,7 @@ pub(super) fn rebuilder(args: &LoadArgs, start: &Start) -> Rebuilder {
     Rebuilder::new(args.heal.rebuild.clone(), args.heal.rebuild_timeout, start.variables)
 }
 
-/// The hold before a load, and where the last words go.
+/// The wait before a load, and where the last words go.
 pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Hold, LastWords), Stop> {
     let parameters = texts(&args.parameters);
     let mut node =
@@ -195,7 +195,7 @@ pub(super) enum LoadEnd {
 }
 
 impl LoadRequest<'_> {
-    /// Holds, loads, proves.
+    /// Waits, loads, proves.
     pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> LoadEnd {
         let mut held = Held::new(asked, signals);
         held.gate.cure(self.rebuilder.mode != Rebuild::Off);

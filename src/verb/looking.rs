@@ -131,7 +131,7 @@ pub fn log_briefly(report: impl FnOnce()) {
     }
 }
 
-/// When a hold has to be over, whatever the look at the node is at.
+/// When a wait has to be over, whatever the look at the node is at.
 pub(super) fn limit(policy: &Policy) -> Option<Duration> {
     let is_one_look = policy.dry_run || policy.timeout == Some(Duration::ZERO);
     if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
@@ -156,7 +156,7 @@ pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
     )))
 }
 
-/// The files that a hold writes.
+/// The files that a waiting verb writes.
 pub(super) struct Outputs {
     pub(super) metrics: Option<OutputFile>,
     pub(super) last_words: LastWords,

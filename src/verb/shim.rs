@@ -74,7 +74,7 @@ fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, Stop> {
     Ok(args)
 }
 
-/// The other modules first, which nothing holds back; then `nvidia_peermem` behind the gate.
+/// The other modules first, which need no gate; then `nvidia_peermem` behind the gate.
 fn gated(
     call: &arguments::Load,
     args: &LoadArgs,

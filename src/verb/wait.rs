@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `wait`: holds until MOFED is ready; then exits, or becomes CMD.
+//! `wait`: waits until MOFED is ready; then exits, or becomes CMD.
 
 use super::held::{Held, Hold};
 use super::looking::{Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision};
@@ -75,7 +75,7 @@ fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
     Ok(Program::find(&args.command, value_of(start.variables, "PATH"))?)
 }
 
-/// Holds, and ends with [`Ending::Opened`] when the gate opens.
+/// Waits, and ends with [`Ending::Opened`] when the gate opens.
 fn hold(
     args: &WaitArgs,
     policy: Policy,

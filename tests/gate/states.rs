@@ -39,7 +39,7 @@ enum Saw {
     DirectoryUnlinked,
     /// The same, and a rebuild can.
     Stub,
-    /// All holds, except that no NIC is on the bus.
+    /// Every condition is met, except that no NIC is on the bus.
     NoDevice,
     /// A reset took the modules as well.
     NoDeviceNorModules,
@@ -109,7 +109,7 @@ struct Spec {
     /// Since the start, or since an opening that failed.
     has_looked: bool,
     device_seen: bool,
-    /// Everything has held since then, with this marker and these modules.
+    /// Every condition has been met since then, with this marker and these modules.
     held: Option<(u64, u64, u64)>,
     /// This marker has been suspect since then.
     suspect: Option<(u64, u64)>,
@@ -302,7 +302,7 @@ impl State {
         let settle = self.spec.settle(case);
         let vain_at_most = if case.is_load { 4 * settle + 8 * AGAIN } else { 0 };
         let left = case.deadline().map(|deadline| deadline.saturating_sub(self.now));
-        // Everything holds from now on.
+        // Every condition is met from now on.
         let ready = self.rests_on(case, Some((Saw::Ready, 1, 1)));
         let limit = left.unwrap_or(u64::MAX).min(settle + vain_at_most);
         assert!(ready.is_some_and(|ticks| ticks <= limit), "{ready:?} of {limit}: {self:#?}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 const BOOT: &str = "f5df7e41";
 const WRITTEN: Duration = Duration::from_secs(1000);
 
-/// As `keep` writes it with a heartbeat of 30 s, of a node on which all holds.
+/// As `keep` writes it with a heartbeat of 30 s, of a node on which every condition is met.
 fn file(state: &str) -> Value {
     json!({
         "schema": "peermem-gate/v1",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every condition that holds the gate back is a finding of its reason's name.
+//! Every condition that is not met is a finding of its reason's name.
 
 use super::Case;
 use crate::finding::{Finding, Id};

@@ -50,7 +50,7 @@ impl<'a> FabricRace<'a> {
 
     fn finding(&self, id: Id) -> Finding {
         let first = self.management.first().map_or("", String::as_str);
-        Finding::new(id, format!("/sys/bus/pci/devices/{first}/vpd"), "holds SW_MNG: an NVLink 5 machine")
+        Finding::new(id, format!("/sys/bus/pci/devices/{first}/vpd"), "contains SW_MNG: an NVLink 5 machine")
     }
 
     /// The device or module that Fabric Manager would not find if it started now, and the source that shows that.

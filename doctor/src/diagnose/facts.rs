@@ -11,8 +11,8 @@ use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
 use peermem_gate::judge::modules::place;
 use peermem_gate::mofed::MofedPlace;
 use peermem_gate::remedy::fact::{
-    BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED, MOFED_POD, MOFED_POD_UNNAMED,
-    REBUILD_POSSIBLE, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
+    BUILT_BY_DRIVER_POD, BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, HOST_MOFED,
+    MOFED_POD, MOFED_POD_UNNAMED, REBUILD_POSSIBLE, STATE_FILE, UNDIAGNOSED, WITHOUT_UMAD,
 };
 use peermem_gate::remedy::{CommandText, Facts};
 use peermem_gate::survey::pod::Pod;
@@ -57,6 +57,7 @@ impl Case<'_> {
             .with(DRIVER_POD, self.is_container_driver())
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
+            .with(BUILT_BY_DRIVER_POD, Some(build.is_none()))
             .with(STATE_FILE, may_skip(self.expected, self.seen, has_state))
             .with(UNDIAGNOSED, Some(survey.processes.hidden().is_some()))
             // A finding of which they are known says so.

@@ -10,7 +10,7 @@ use peermem_gate::observation::{Lock, ProcState};
 use peermem_gate::survey::process::Role;
 
 const NVIDIA: &str = "nvidia";
-/// Modules that hold nvidia and that a driver container may not know how to unload.
+/// Modules that use nvidia and that a driver container may not know how to unload.
 pub(super) const HOLDERS: [&str; 4] = ["gdrdrv", "nvidia_fs", "nvidia_vgpu_vfio", "nv_peer_mem"];
 /// nvidia's own, which every driver container unloads.
 const FAMILY: [&str; 5] = ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem"];

@@ -64,7 +64,7 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),
         Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
-            finding.seen("/proc/modules", "nvidia_drm is loaded: it holds every GPU, so none can be reset")
+            finding.seen("/proc/modules", "nvidia_drm is loaded: it uses every GPU, so none can be reset")
         }
         _ => finding,
     }

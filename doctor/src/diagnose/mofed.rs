@@ -41,7 +41,7 @@ pub(super) const THIRD_PARTY: [&str; 15] = [
     "vmw_pvrdma",
 ];
 
-/// Modules that hold what MOFED cannot unload, and the steps that free it.
+/// Modules that use what MOFED cannot unload, and the steps that free it.
 const HOLDERS: [(&str, Fact); 7] = [
     ("ko2iblnd", HELD_BY_LUSTRE),
     ("beegfs", HELD_BY_BEEGFS),
@@ -142,7 +142,7 @@ fn by_its_log(case: &Case<'_>) -> Vec<Finding> {
     findings.collect()
 }
 
-/// The finding, with who holds the module.
+/// The finding, with the users of the module.
 fn held(finding: Finding, found: &LogMatch) -> Finding {
     let holders: Vec<&str> =
         Case::field(found, "holders").split([' ', ',']).filter(|name| !name.is_empty()).collect();

@@ -29,7 +29,7 @@ fn host<'a>(case: &'a Case<'_>) -> Option<&'a Mounts> {
 pub(super) fn private(case: &Case<'_>) -> Option<Finding> {
     let view = case.symptoms.views.iter().find(|view| view.whose == Whose::Host)?;
     let mount = host(case)?.marker.as_ref().filter(|mount| !mount.propagates)?;
-    let seen = format!("{mount}, which holds the containers' directories, is private on the host");
+    let seen = format!("{mount}, which contains the containers' directories, is private on the host");
     Some(Finding::new(Id::RunNotShared, view.source.display(), seen))
 }
 

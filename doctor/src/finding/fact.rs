@@ -11,16 +11,16 @@ pub const THIRD_PARTY_LOADED: Fact = Fact::new("If one of them is loaded");
 pub const OPENSHIFT: Fact = Fact::new("On OpenShift");
 /// The node is a virtual machine.
 pub const VIRTUAL_MACHINE: Fact = Fact::new("If the node is a virtual machine");
-/// Lustre holds the module.
-pub const HELD_BY_LUSTRE: Fact = Fact::new("If ko2iblnd (Lustre) holds it");
-/// `BeeGFS` holds the module.
-pub const HELD_BY_BEEGFS: Fact = Fact::new("If beegfs holds it");
-/// RDS holds the module.
-pub const HELD_BY_RDS: Fact = Fact::new("If rds_rdma holds it");
-/// SMC holds the module.
-pub const HELD_BY_SMC: Fact = Fact::new("If smc holds it");
-/// An `NVMe` target holds the module.
-pub const HELD_BY_NVME_TARGET: Fact = Fact::new("If nvmet_rdma holds it");
+/// Lustre uses the module.
+pub const HELD_BY_LUSTRE: Fact = Fact::new("If ko2iblnd (Lustre) uses it");
+/// `BeeGFS` uses the module.
+pub const HELD_BY_BEEGFS: Fact = Fact::new("If beegfs uses it");
+/// RDS uses the module.
+pub const HELD_BY_RDS: Fact = Fact::new("If rds_rdma uses it");
+/// SMC uses the module.
+pub const HELD_BY_SMC: Fact = Fact::new("If smc uses it");
+/// An `NVMe` target uses the module.
+pub const HELD_BY_NVME_TARGET: Fact = Fact::new("If nvmet_rdma uses it");
 /// kubelet uses CRI-O.
 pub const CRI_O: Fact = Fact::new("If kubelet uses CRI-O");
 /// The toolkit's container lacks a variable that it needs for the runtime that kubelet uses.
@@ -45,13 +45,13 @@ pub const TOOLKIT_HELD: Fact = Fact::new("If the toolkit's own container does no
 pub const SYSTEMD: Fact = Fact::new("If systemd runs the host's services");
 /// The host is Talos: it has neither a shell nor systemd.
 pub const TALOS: Fact = Fact::new("On Talos");
-/// The node's own disks may depend on the module that holds another.
-pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core holds it");
-/// Neither a disk nor the network of the node depends on the module that holds another.
+/// The node's own disks may depend on the module that uses another.
+pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core uses it");
+/// Neither a disk nor the network of the node depends on the module that uses another.
 pub const HOLDER_IS_HARMLESS: Fact =
     Fact::new("If neither a disk nor the network of the node depends on its holder");
 /// The driver's modules come with its image: for this the log counts, not only a setting.
-pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image holds modules of one kernel (precompiled)");
+pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image contains modules of one kernel (precompiled)");
 /// The driver's container builds its modules.
 pub const BUILT_DRIVER: Fact = Fact::new("If the driver container builds its modules");
 /// A pod asks for a CDI device of the kind that only the operator's own pods use.

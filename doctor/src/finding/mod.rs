@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn every_reason_that_holds_has_its_finding() {
         for reason in Reason::ALL {
-            let holds = matches!(reason.consequence(), Consequence::Holds | Consequence::Blocks);
+            let holds = matches!(reason.consequence(), Consequence::Waits | Consequence::Blocks);
             assert_eq!(Id::of(*reason).is_some(), holds, "{reason}");
         }
     }

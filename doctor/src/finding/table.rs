@@ -10,7 +10,8 @@ use super::fact::{
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
 use peermem_gate::remedy::fact::{
-    BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, MOFED_POD_UNNAMED, STATE_FILE,
+    BUILT_BY_DRIVER_POD, BUILT_BY_TOOLKIT, DRIVER_POD, DRIVER_POD_UNNAMED, HOST_DRIVER, MOFED_POD_UNNAMED,
+    STATE_FILE,
 };
 use peermem_gate::remedy::text::{
     AS_HOST_ROOT, BUILD_ON_THIS_NODE, FAST_PATH, FIND_MOFED, MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD,
@@ -170,7 +171,7 @@ findings! {
         RunNotShared: Critical, "the host's /run is a private mount: containers do not see each other's mounts",
             after [],
             [
-                "Make the mount that holds it shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' \
+                "Make the mount that contains it shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' \
                     pods on it.",
                 "Find what made it private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot.",
             ];
@@ -784,9 +785,9 @@ findings! {
         BuildWithoutMofed: Critical, "the driver is being built without MOFED's headers: nvidia-peermem will be a stub",
             after [],
             [
-                "Delete the driver pod as soon as MOFED has set its marker; only a new pod builds again: \
-                    `kubectl delete pod {driver}`.",
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
+                @BUILT_BY_DRIVER_POD "Delete the driver pod as soon as MOFED has set its marker; only a new pod builds again: \
+                    `kubectl delete pod {driver}`.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 GATE,
             ];
@@ -832,7 +833,7 @@ findings! {
             [
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-                NEW_DRIVER_POD,
+                @BUILT_BY_DRIVER_POD NEW_DRIVER_POD,
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 GATE,
             ];
@@ -843,7 +844,7 @@ findings! {
             [
                 @STATE_FILE FAST_PATH,
                 @BUILT_BY_TOOLKIT TOOLKIT_BUILD,
-                "Delete the driver pod once MOFED has set its marker; only a new pod builds again: `kubectl delete pod {driver}`.",
+                @BUILT_BY_DRIVER_POD "Delete the driver pod once MOFED has set its marker; only a new pod builds again: `kubectl delete pod {driver}`.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 GATE,
             ];
@@ -873,10 +874,10 @@ findings! {
                 "Give the cluster an entitlement for the RHEL repositories if neither helps: the container then installs the headers itself.",
                 DRIVER_LOG,
             ];
-        DriverHeldByModule: Critical, "another module holds nvidia: the driver container cannot unload the old driver",
+        DriverHeldByModule: Critical, "another module uses nvidia: the driver container cannot unload the old driver",
             after [],
             [
-                "Unload the module that holds it: `rmmod {nvidia-holders}`; then the container's next start continues.",
+                "Unload the module that uses it: `rmmod {nvidia-holders}`; then the container's next start continues.",
                 "Use a newer driver image and GPU Operator: they unload gdrdrv and nvidia_fs themselves.",
                 "If something keeps them loaded, drain and reboot the node.",
             ];
@@ -892,7 +893,7 @@ findings! {
                 "End the processes that have GPUs open{holders}, or drain the node: `kubectl drain {node} --ignore-daemonsets \
                     --delete-emptydir-data`.",
                 "Stop services on the host that use GPUs (nvidia-persistenced, dcgm, a display manager).",
-                "If something still holds the driver, reboot the node.",
+                "If something still uses the driver, reboot the node.",
             ];
         DriverForOtherKernel: Critical, "the driver was built for another kernel: this kernel has no nvidia.ko",
             after [],
@@ -982,7 +983,7 @@ findings! {
                 @DRIVER_POD MANAGER_LOG,
                 @HOST_DRIVER "Load it, and read the reason if it is refused: `modprobe nvidia`, then `dmesg | tail`.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
-                @WITH_GATE "Wait while the gate holds the driver back; its log says for what.",
+                @WITH_GATE "Wait until the gate opens; its log says for what it waits.",
             ];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
             after [DriverHeldByModule, DriverInUse, DriverBuilding],
@@ -1007,8 +1008,8 @@ findings! {
         FabricManagerUnfit: Critical, "Fabric Manager is of another version than the driver and refuses to start: CUDA fails with error 802",
             after [DriverBuilding, DriverNotLoaded],
             [
-                @DRIVER_POD "Use another driver image (`driver.version`): this one holds a Fabric Manager of another version than its driver.",
-                @HOST_DRIVER @SYSTEMD "Install the fabric manager of exactly the driver's version and hold both: `apt install \
+                @DRIVER_POD "Use another driver image (`driver.version`): this one contains a Fabric Manager of another version than its driver.",
+                @HOST_DRIVER @SYSTEMD "Install the fabric manager of exactly the driver's version and pin both: `apt install \
                     nvidia-fabricmanager-BRANCH=VERSION-1`, `apt-mark hold`; then `systemctl restart nvidia-fabricmanager`.",
             ];
         FabricManagerNotStarted: Critical, "the driver container could not start Fabric Manager: CUDA error 802 on all GPUs",
@@ -1080,7 +1081,7 @@ findings! {
         MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused, and the node offers no GPU",
             after [],
             [
-                @DRM_LOADED "Unload nvidia_drm, which holds every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
+                @DRM_LOADED "Unload nvidia_drm, which uses every GPU (`rmmod nvidia_drm`), and keep it from loading (`/etc/modprobe.d`: `blacklist nvidia_drm`); or reboot.",
                 "Delete mig-manager's pod; the new one applies the configuration again: `kubectl delete pod -A -l app=nvidia-mig-manager \
                     --field-selector spec.nodeName={node}`.",
                 "If labels `nvidia.com/gpu.deploy.*` still have the value `paused-for-mig-change`, set each to `true`: `kubectl label node {node} \
@@ -1534,7 +1535,7 @@ findings! {
     }
 
     Mofed {
-        Settling: Info, "everything holds; the gate waits for the settle time",
+        Settling: Info, "every condition is met; the gate waits for the settle time",
             after [],
             of_reason;
     }

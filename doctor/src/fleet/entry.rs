@@ -193,7 +193,7 @@ impl<'a> Entry<'a> {
             return None;
         }
         let is_blocked = self.verdict == "Blocked";
-        let wanted = if is_blocked { Consequence::Blocks } else { Consequence::Holds };
+        let wanted = if is_blocked { Consequence::Blocks } else { Consequence::Waits };
         let mut all = serde_json::Deserializer::from_slice(object).into_iter::<Judged<'_>>();
         let conditions = all.next().and_then(Result::ok).map(|judged| judged.conditions).unwrap_or_default();
         let known = |condition: &Condition<'_>| {
@@ -201,7 +201,7 @@ impl<'a> Entry<'a> {
         };
         let decides = |condition: &&Condition<'_>| match known(condition) {
             Some(reason) => reason.consequence() == wanted,
-            // A reason of another version: what is False holds.
+            // A reason of another version: the gate waits for what is False.
             None => condition.status == "False",
         };
         let severity = if is_blocked { "critical" } else { "warning" }.to_owned();

@@ -20,7 +20,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// For files that hold the gate's looks as well, which list all modules.
+    /// For files that also contain the gate's looks, which list all modules.
     #[must_use]
     pub fn of_any_length() -> Self {
         Self { longest: LONG_LINE, ..Self::default() }

@@ -152,7 +152,7 @@ impl Timeline {
         picture.y += LINE + SPACE * 2;
     }
 
-    /// The time for which a gate would have held the GPU driver back.
+    /// The time for which a gate would have made the GPU driver wait.
     fn held(&self, picture: &Drawing) -> String {
         let heights = picture.held.zip(self.verdict.opens_ns.and_then(|to| picture.at(to)));
         let Some((from, to)) = heights else { return String::new() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The race, the gate that would have held it, and when that gate would have opened.
+//! The race, the gate that would have delayed it, and when that gate would have opened.
 
 use super::gap::{Gap, GapKind, PINNED, STORAGE, THIRD_PARTY};
 use super::words::{day, span, time_of_day};
@@ -7,7 +7,7 @@ use super::{DriverBuild, Story};
 use crate::log::LogEvent;
 use crate::stamp::SECOND;
 
-/// How long a gate sees everything hold before it opens: `--settle`'s default.
+/// How long all must be met before a gate opens: `--settle`'s default.
 const SETTLE: i64 = SECOND;
 
 macro_rules! races {
@@ -25,7 +25,7 @@ macro_rules! races {
                 match self { $(Self::$name => $what,)* }
             }
 
-            /// A sentence on the gate that would have held it, without its end; empty if none would have helped.
+            /// A sentence on the gate that would have delayed it, without its end; empty if none would have helped.
             #[must_use]
             pub fn gate(self) -> &'static str {
                 match self { $(Self::$name => $gate,)* }
@@ -37,13 +37,13 @@ macro_rules! races {
 races! {
     StubBuilt: "nvidia-peermem was built before MOFED was ready, without its symbols: it is a stub, which no \
         restart of the container repairs",
-        "`wait` as an init container of the driver's pod would have held the build";
+        "`wait` as an init container of the driver's pod would have delayed the build";
     StubWithoutMofed: "nvidia-peermem is a stub: it was built without MOFED, and no log or file shows a MOFED on this node",
         "";
     StubPossible: "MOFED became ready while the GPU driver was being built: nvidia-peermem may be a stub",
-        "`wait` as an init container of the driver's pod would have held the build";
+        "`wait` as an init container of the driver's pod would have delayed the build";
     LoadedTooEarly: "nvidia-peermem was loaded before MOFED was ready",
-        "`load`, or the modprobe shim, would have held modprobe";
+        "`load`, or the modprobe shim, would have delayed modprobe";
     SwappedAfterBuild: "MOFED swapped its modules after nvidia-peermem was built for the old ones",
         "`load` and `keep` would have named the mismatch before the kernel did; a new driver pod builds a new one if you first remove \
          /run/nvidia/nvidia-driver.state";
@@ -55,7 +55,7 @@ races! {
         "no gate cures this: set UNLOAD_THIRD_PARTY_RDMA_MODULES=true in the NicClusterPolicy's ofedDriver, \
             or unload the modules";
     MofedNotReady: "MOFED started and has not set its marker",
-        "`wait` would still hold the GPU driver back";
+        "`wait` would still keep the GPU driver waiting";
     RefusedUnexplained: "nvidia-peermem was refused",
         "";
     NoRace: "there was no race: MOFED was ready before the GPU driver needed it",
@@ -74,7 +74,7 @@ races! {
 pub struct RaceVerdict {
     /// The race.
     pub race: Race,
-    /// From when on a gate would have held, in nanoseconds since 1970.
+    /// From when on a gate would have waited, in nanoseconds since 1970.
     pub held_from_ns: Option<i64>,
     /// When it would have opened.
     pub opens_ns: Option<i64>,

@@ -50,11 +50,11 @@ impl PeermemCase<'_> {
             MofedPlace::Container => "it keeps MOFED from starting",
             MofedPlace::Host | MofedPlace::InBox => "it keeps the host's MOFED from loading",
         };
-        let message = format!("{NAME} is loaded and holds {uses}, but {missing}: {consequence}");
+        let message = format!("{NAME} is loaded and uses {uses}, but {missing}: {consequence}");
         Condition::new(ConditionType::PeermemUsable, Reason::LoadedOnGoneStack, message)
     }
 
-    /// The modules that `nvidia_peermem` holds.
+    /// The modules that `nvidia_peermem` uses.
     fn uses(&self) -> Vec<&str> {
         let lines = self.seen.modules.proc.iter().flat_map(|proc| &proc.modules);
         lines.filter(|m| m.users.iter().any(|user| user == NAME)).map(|m| m.name.as_str()).collect()

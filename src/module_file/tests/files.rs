@@ -128,7 +128,7 @@ fn what_is_no_module_file_is_told_from_what_cannot_be_read() {
         ("empty", &b""[..], "empty"),
         ("text", b"#!/bin/sh\n", "neither an ELF file nor one that gzip, xz or zstd made"),
         ("short", b"\x7f", "neither an ELF file nor one that gzip, xz or zstd made"),
-        ("elf", b"\x7fELF", "cut off: 4 bytes hold no ELF header"),
+        ("elf", b"\x7fELF", "cut off: 4 bytes contain no ELF header"),
     ] {
         fs::write(path(name), contents).unwrap();
         assert_eq!(why_damaged(&path(name)), why);
