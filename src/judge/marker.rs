@@ -56,7 +56,7 @@ fn misspelt(expected: &Expectations) -> String {
     })
 }
 
-/// What the lock says of MOFED's container. An older one keeps no lock, and another process's is hidden.
+/// The state of MOFED's container by its lock. An older MOFED keeps no lock.
 fn running(expected: &Expectations, seen: &Observation) -> String {
     let lock = expected.lock.display();
     match &seen.lock {

@@ -326,7 +326,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// With a marker the lock's holder decides whether it is this MOFED's; without one only whether MOFED runs is said.
+    /// With a marker the lock decides whether to trust it; without one it only shows whether MOFED runs.
     fn lock(&self, marker: &Marker) -> (Lock, Option<i32>) {
         let places = &self.node.places;
         let read = || lock::read(&places.root, &places.proc, &places.lock);
