@@ -126,7 +126,7 @@ fn the_line_before_the_last_says_whether_a_build_follows() {
         (Some(next(Status::True, None)), "what comes next", 0),
         (Some(next(Status::False, Some("remove it"))), "what comes next; what to do: remove it", 1),
         (Some(next(Status::Unknown, Some("look"))), "what comes next; what to do: look", 1),
-        (None, "settling: everything must hold for 1.000 s without a break", 0),
+        (None, "settling: every condition must be met for 1.000 s without a break", 0),
     ];
     for (next_build, words, warnings) in cases {
         let seen = || Some(Look { next_build: next_build.clone(), ..look(None, 1) });

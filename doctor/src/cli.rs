@@ -178,7 +178,7 @@ pub struct FleetArgs {
     #[arg(
         long,
         value_name = "RELEASE",
-        requires = "symvers",
+        value_parser = clap::builder::NonEmptyStringValueParser::new(),
         long_help = "The kernel that the Module.symvers is for: nodes with another one are unknown"
     )]
     pub kernel: Option<String>,
