@@ -34,7 +34,7 @@ pub const GUIDES: &[Guide] = &[
     Guide {
         verb: "doctor",
         exits: &[
-            ("0", "nothing is wrong, or RDMA is not used on this node"),
+            ("0", "nothing is wrong, and the node is ready or does not use RDMA"),
             ("1", "a finding is critical or a warning, or the node is not ready"),
             ("2", "cannot tell: something needed cannot be read; or bad usage"),
             BUG,

@@ -183,6 +183,18 @@ fn every_condition_is_explained_in_its_order() {
     assert_eq!(readme, types, "README.md");
 }
 
+/// tests/nodes.rs compares the same answer with that of a run.
+#[test]
+fn the_answer_in_the_readme_is_that_of_a_run() {
+    const HEAD: &str = "\n```text\nBlocked: ";
+    let text = read("README.md");
+    let screen = read("tests/nodes/incident-stub-in-a-crash-loop/screen");
+    let (answer, _) = screen.rsplit_once("exit ").expect("an exit code");
+    let (before, rest) = text.split_once(HEAD).expect("an answer of doctor");
+    let (_, after) = rest.split_once("```").expect("its end");
+    assert_same("README.md", &format!("{before}\n```text\n{answer}```{after}"));
+}
+
 /// The table of consumers is the program's: `BLESS=1` writes it again.
 #[test]
 fn every_consumer_is_described_as_the_program_says() {

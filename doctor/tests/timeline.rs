@@ -113,6 +113,16 @@ fn the_picture_has_the_verdict_as_its_title_and_names_what_it_shows() {
     assert!(svg[bottom..].contains("x=\"948\""), "a gap's words are beside the rows: {svg}");
 }
 
+/// The README's picture fits one screen.
+#[test]
+fn the_race_is_drawn_with_twelve_events_at_most() {
+    let drawn = |format: &str| stdout(&timeline(&["--format", format, "tests/timelines/race"]));
+    let json: Value = serde_json::from_str(&drawn("json")).expect("JSON");
+    let events = json["events"].as_array().expect("events").len();
+    assert!((8..=12).contains(&events), "{events} events");
+    golden("../../../docs/race.svg", &drawn("svg"));
+}
+
 /// docs/timeline.md shows what is drawn.
 #[test]
 fn the_document_says_what_is_drawn() {

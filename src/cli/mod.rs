@@ -43,7 +43,7 @@ pub enum Verb {
     Check(CheckArgs),
     /// Wait, inspect nvidia-peermem.ko, load it, prove it live
     Load(LoadArgs),
-    /// Sidecar: keep nvidia-peermem loaded, except while MOFED swaps modules
+    /// Run as a sidecar: load nvidia-peermem, unload it for MOFED, reload it
     Keep(KeepArgs),
     /// Judge nvidia-peermem.ko files offline: a stub, or real?
     Inspect(InspectArgs),
@@ -64,10 +64,10 @@ pub struct WaitArgs {
         long,
         value_name = "ACTION",
         default_value = "fail",
-        long_help = "What to do at the deadline: end with 124, or open anyway and say so"
+        long_help = "What to do at the deadline: exit with 124, or open anyway and log a warning"
     )]
     pub on_timeout: OnTimeout,
-    /// End at once, with 3, when waiting cannot help
+    /// Exit at once with 3 if waiting cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
     /// auto: have OpenShift's driver toolkit build again
@@ -114,13 +114,13 @@ pub struct KeepArgs {
     pub pace: PaceArgs,
     #[command(flatten)]
     pub heal: HealArgs,
-    /// Never unload
+    /// Never unload the module
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub no_yield: bool,
     /// Unload the module on exit
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub unload_on_exit: bool,
-    /// Where to leave the report and the state, replaced atomically
+    /// Where to write the report and the state, replaced atomically
     #[arg(long, value_name = "PATH")]
     pub status_file: Option<PathBuf>,
     /// The modprobe to run
@@ -141,7 +141,7 @@ pub struct KeepArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("rebuild"))]
 pub struct RebuildArgs {
-    /// Print what would be done, and do nothing
+    /// Print what a rebuild would do, and change nothing
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub dry_run: bool,
     /// Remove what a rebuild installed
@@ -168,7 +168,7 @@ pub struct CheckArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: AnswerFormat,
-    /// Judge by what `keep` left here, and by its age, instead of looking
+    /// Report what `keep` wrote here, if it is recent, instead of looking
     #[arg(long, value_name = "PATH")]
     pub status_file: Option<PathBuf>,
     #[command(flatten)]

@@ -34,17 +34,17 @@ pub struct PaceArgs {
     /// How long every condition must be met without a break
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
     pub settle: Duration,
-    /// How long a suspect marker is not believed
+    /// How long to reject a suspect marker
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
     pub suspect_hold: Duration,
-    /// How often to say that it still waits
+    /// How often to log that it still waits
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = heartbeat)]
     pub heartbeat: Duration,
-    /// Where the closing verdict goes
+    /// Where to write the closing verdict
     #[arg(
         long,
         value_name = "PATH",
-        long_help = "Where the closing verdict goes [default: /dev/termination-log if it exists]"
+        long_help = "Where to write the closing verdict [default: /dev/termination-log if it exists]"
     )]
     pub termination_log: Option<PathBuf>,
     /// A Prometheus textfile, replaced atomically
@@ -66,7 +66,7 @@ pub struct HealArgs {
 // Options of the verbs that look and load nothing.
 #[derive(Debug, Args)]
 pub struct LookArgs {
-    /// Also ask whether nvidia-peermem.ko will load
+    /// Also check whether nvidia-peermem.ko will load
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub peermem: bool,
     /// Prefix for every path that is read
@@ -77,14 +77,14 @@ pub struct LookArgs {
 // Options of every verb that looks at the node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Whose readiness: peermem, fabric, any
+    /// Which consumer to check for: peermem, fabric, any
     #[arg(
         long,
         value_name = "WHO",
         value_delimiter = ',',
         default_value = Consumer::DEFAULT.row().name,
         hide_possible_values = true,
-        long_help = "Whose readiness is asked for; `any`: of all that need MOFED on this node"
+        long_help = "Which consumer to check for: peermem, fabric, a list, or any (each that this\nnode has)"
     )]
     pub r#for: Vec<For>,
     /// Precompiled GPU driver: no header check
@@ -97,7 +97,7 @@ pub struct NodeArgs {
         long_help = "The MOFED version to expect [default: what MOFED's header tree says]"
     )]
     pub mofed_version: Option<Version>,
-    /// RDMA modules
+    /// RDMA modules that must be live
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name, long_help = "The RDMA modules that must be live")]
     pub module: Vec<String>,
     /// MOFED's ready marker

@@ -115,8 +115,13 @@ pub fn wrapped(text: &str, room: Room) -> Vec<String> {
 fn cut(mut lines: Vec<String>, room: Room) -> Vec<String> {
     lines.truncate(room.most);
     if let Some(last) = lines.last_mut() {
-        let whole = format!("{} …", last.trim_end_matches([' ', '\\']));
-        *last = clipped(&whole, room.left(room.most - 1), room.measure);
+        let limit = room.left(room.most - 1);
+        let mut whole = last.trim_end_matches([' ', '\\']).to_owned();
+        // A path that is cut in its middle misleads: whole words go.
+        while width(&whole, room.measure) + 2 > limit && whole.contains(' ') {
+            whole.truncate(whole.trim_end().rfind(' ').unwrap_or_default());
+        }
+        *last = clipped(&format!("{} …", whole.trim_end()), limit, room.measure);
     }
     lines
 }
@@ -247,6 +252,16 @@ mod tests {
         let two_columns: Measure = |_| 2;
         assert_eq!(clipped("日本日本", 5, two_columns), "日本…");
         assert_eq!(clipped("12345", 5, ONE_COLUMN), "12345");
+    }
+
+    /// `/var/lib/kubelet/po…` looks like a path and is none.
+    #[test]
+    fn a_text_that_is_cut_ends_with_a_whole_word() {
+        let room = Room { columns: 20, first: 0, rest: 0, most: 2, measure: ONE_COLUMN };
+        let cut = |text: &str| wrapped(text, room)[1].clone();
+        assert_eq!(cut("one two three four /a/path/of20c more words"), "/a/path/of20c more …");
+        // "six /path/of16ch…" would look like a path.
+        assert_eq!(cut("one two three four six /path/of16chars more"), "six …");
     }
 
     proptest! {

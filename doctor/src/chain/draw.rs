@@ -16,7 +16,7 @@ pub fn draw(seen: &Chain, links: &[Link], page: &mut Page) {
         let below = if is_begun { links } else { &[] };
         branch(page, below, root, "", "");
     }
-    page.line(end(seen, links));
+    page.line(format_args!("chain: {}", end(seen, links)));
 }
 
 /// Where the chain stops, in a sentence.
@@ -24,14 +24,14 @@ pub fn draw(seen: &Chain, links: &[Link], page: &mut Page) {
 pub fn end(seen: &Chain, links: &[Link]) -> String {
     match broken_at(links) {
         Some(link) => {
-            let waits = link.waited_s.map_or("it waits".to_owned(), |s| format!("it has waited {}", span(s)));
-            let state = if link.state == LinkState::Stale { " (the one there is stale)" } else { "" };
-            format!("{waits} for {}{state}, which {} writes", link.file, link.writer)
+            let waits = link.waited_s.map_or("waiting".to_owned(), |s| format!("stuck for {}", span(s)));
+            let state = if link.state == LinkState::Stale { " (the existing file is stale)" } else { "" };
+            format!("{waits} at: {}{state}, which {} writes", link.file, link.writer)
         }
         None if seen.has_directory == Ok(false) => {
             format!("{} does not exist: no GPU Operator since this boot", seen.directory.display())
         }
-        None => "it is complete".to_owned(),
+        None => "complete".to_owned(),
     }
 }
 
@@ -97,6 +97,10 @@ fn ages(link: &Link) -> String {
 /// A length of time in words, its two largest units: seconds do not matter beside days.
 pub(crate) fn span(seconds: i64) -> String {
     let text = humantime::format_duration(Duration::from_secs(seconds.unsigned_abs())).to_string();
-    let units = text.split(' ').take(2).map(|unit| unit.trim_end_matches("ays").trim_end_matches("ay"));
-    units.collect::<Vec<_>>().join(" ")
+    let spaced = |part: &str| {
+        let unit = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number = &part[..part.len() - unit.len()];
+        format!("{number} {}", unit.trim_end_matches("ays").trim_end_matches("ay"))
+    };
+    text.split(' ').take(2).map(spaced).collect::<Vec<_>>().join(" ")
 }

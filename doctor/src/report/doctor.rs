@@ -108,7 +108,7 @@ impl<'a> Diagnosis<'a> {
     pub fn text(&self, style: Style) -> String {
         let mut page = crate::text::page(style.columns);
         self.headline(style, &mut page);
-        page.line(self.about());
+        page.line(self.about(""));
         self.coverage_of_quiet(&mut page);
         let mut is_under_root = false;
         for finding in self.findings {
@@ -164,8 +164,8 @@ impl<'a> Diagnosis<'a> {
         }
     }
 
-    /// Which node, and how much was found.
-    pub(super) fn about(&self) -> String {
+    /// Which node, and how much was found; behind the count of consequences, what becomes of them here.
+    pub(super) fn about(&self, consequences_are: &str) -> String {
         let Report { node, kernel, arch, .. } = &self.report;
         let (roots, following): (Vec<_>, Vec<_>) =
             self.findings.iter().partition(|finding| finding.follows_from.is_none());
@@ -174,6 +174,8 @@ impl<'a> Diagnosis<'a> {
         let counts =
             all.map(|severity| (count(severity), severity)).into_iter().filter(|(count, _)| *count > 0);
         let counts: Vec<_> = counts.map(|(count, severity)| format!("{count} {severity}")).collect();
+        let follow =
+            |more| format!("{more} consequence{}{consequences_are}", if more == 1 { "" } else { "s" });
         let found = match (roots.len(), following.len()) {
             (0, _) => "nothing found".to_owned(),
             (1, 0) => format!("1 root cause ({})", roots[0].severity),
@@ -192,10 +194,6 @@ pub(super) fn tone(style: Style, severity: Severity) -> Option<&'static str> {
         Severity::Unknown => Tone::Unknown,
         Severity::Info => Tone::Plain,
     })
-}
-
-fn follow(more: usize) -> String {
-    if more == 1 { "1 more finding follows".to_owned() } else { format!("{more} more findings follow") }
 }
 
 pub(super) fn root(finding: &Finding, style: Style, page: &mut Page) {

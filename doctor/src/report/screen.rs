@@ -6,6 +6,7 @@ use super::doctor::{Diagnosis, label, line_of, title};
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
 use crate::text::{page, width};
+use peermem_gate::observation::Evidence;
 use peermem_gate::report::style::Style;
 use peermem_gate::text::{Lead, Page};
 use std::borrow::Cow;
@@ -37,7 +38,7 @@ impl Diagnosis<'_> {
     pub fn screen(&self, style: Style) -> String {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
         self.headline(style, &mut page);
-        page.line(self.about());
+        page.line(self.about(" not shown"));
         self.coverage_of_quiet(&mut page);
         let mut tail = page.sibling();
         tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
@@ -71,7 +72,7 @@ impl Diagnosis<'_> {
         let part = |lines| page(style.columns).with_entries_of(lines);
         let mut first = part(SENTENCE);
         first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
-        if let Some(evidence) = root.evidence.first() {
+        for evidence in decisive(&root.evidence) {
             let mut seen = part(EVIDENCE);
             seen.entry(&Lead::new(2, "seen  "), shortened(&line_of(evidence)));
             first.append(seen);
@@ -89,6 +90,12 @@ impl Diagnosis<'_> {
             shown: 0,
         }
     }
+}
+
+/// The first evidence, and that which measures the race: it convinces.
+fn decisive(evidence: &[Evidence]) -> impl Iterator<Item = &Evidence> {
+    let measures = |evidence: &&Evidence| evidence.seen.contains("before MOFED set its marker");
+    evidence.iter().take(1).chain(evidence.iter().skip(1).find(measures))
 }
 
 /// The same blocks, with as much of each as all together have room for.
@@ -125,12 +132,14 @@ fn shortened(text: &str) -> String {
 }
 
 fn end_of_path(word: &str) -> Cow<'_, str> {
-    if !word.starts_with('/') || width(word) <= PATH {
+    let path = word.trim_start_matches(['(', '"', '`', '\'']);
+    if !path.starts_with('/') || width(path) <= PATH {
         return Cow::Borrowed(word);
     }
-    let mut slashes = word.rmatch_indices('/').map(|(at, _)| at);
+    let opening = &word[..word.len() - path.len()];
+    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
     match slashes.nth(1) {
-        Some(at) if at > 0 => Cow::Owned(format!("…{}", &word[at..])),
+        Some(at) if at > 0 => Cow::Owned(format!("{opening}…{}", &path[at..])),
         _ => Cow::Borrowed(word),
     }
 }
@@ -146,6 +155,10 @@ mod tests {
             (
                 "/var/lib/kubelet/pods/0c9b/volumes/modules/video/nvidia-peermem.ko is a stub",
                 "…/video/nvidia-peermem.ko is a stub",
+            ),
+            (
+                "read (/var/lib/kubelet/pods/0c9b/volumes/modules/video/nvidia-peermem.ko)",
+                "read (…/video/nvidia-peermem.ko)",
             ),
             (
                 "x /a_name_that_is_longer_than_any_other_name_of_a_directory/b",
