@@ -97,7 +97,7 @@ pub struct NodeArgs {
         long_help = "The MOFED version to expect [default: what MOFED's header tree says]"
     )]
     pub mofed_version: Option<Version>,
-    /// RDMA modules that must be live
+    /// RDMA modules to check
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name, long_help = "The RDMA modules that must be live")]
     pub module: Vec<String>,
     /// MOFED's ready marker
