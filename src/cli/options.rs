@@ -77,7 +77,7 @@ pub struct LookArgs {
 // Options of every verb that looks at the node.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Which consumer to check for: peermem, fabric, any
+    /// Consumer to check for: peermem, fabric, any
     #[arg(
         long,
         value_name = "WHO",
@@ -97,7 +97,7 @@ pub struct NodeArgs {
         long_help = "The MOFED version to expect [default: what MOFED's header tree says]"
     )]
     pub mofed_version: Option<Version>,
-    /// RDMA modules to check
+    /// Modules to check
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name, long_help = "The RDMA modules that must be live")]
     pub module: Vec<String>,
     /// MOFED's ready marker
