@@ -323,7 +323,12 @@ impl NodeReader<'_> {
             let path = path.into();
             Some(Trouble { path, modified: now, started: None, since: None, line: text, output, advice })
         });
-        PodContainer { name: container.name.clone(), restart: container.restarts, trouble: said }
+        PodContainer {
+            name: container.name.clone(),
+            restart: container.restarts,
+            written: None,
+            trouble: said,
+        }
     }
 
     /// Files of the readiness chain that a container's state proves.

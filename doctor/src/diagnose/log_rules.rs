@@ -77,9 +77,23 @@ fn with_kind(finding: Finding) -> Finding {
 }
 
 /// kubelet tries again: the line came several times, and a moment ago.
-fn is_repeated(case: &Case<'_>, found: &LogMatch) -> bool {
+fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
     let age = case.logged_at(found).and_then(|at| case.symptoms.survey.clock.age(at / SECOND));
-    found.count >= u64::from(OFTEN) && age.is_some_and(|age| age <= BACK_OFF)
+    found.count >= u64::from(OFTEN) && age.is_some_and(|age| age <= within)
+}
+
+/// The container has written to its log since.
+fn has_started_since(case: &Case<'_>, found: &LogMatch) -> bool {
+    /// In seconds: a log is made before its container starts.
+    const A_MOMENT: i64 = 30;
+    let Some(at) = case.logged_at(found).map(|at| at / SECOND) else { return false };
+    let pods = case.symptoms.logs.pods.iter();
+    let mut pods = pods.filter(|pod| found.pod == Some(format!("{}/{}", pod.namespace, pod.name)));
+    let name = Case::field(found, "container");
+    pods.any(|pod| {
+        let mut its = pod.containers.iter().filter(|container| name.is_empty() || container.name == name);
+        its.any(|container| container.written.is_some_and(|written| written > at + A_MOMENT))
+    })
 }
 
 /// The operator's validation has not shown since that a container with a GPU starts.
@@ -151,8 +165,8 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
         ActiveWhen::NoCdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(BTreeMap::is_empty),
         ActiveWhen::Cdi => case.symptoms.runtimes.toolkit.cdi_specs.as_ref().is_ok_and(|all| !all.is_empty()),
         ActiveWhen::NoHandler => super::runtime::has_no_handler(case),
-        ActiveWhen::Unproven => is_unproven(case, found) && is_repeated(case, found),
-        ActiveWhen::Persists => is_repeated(case, found),
+        ActiveWhen::Unproven => is_unproven(case, found) && is_repeated(case, found, BACK_OFF),
+        ActiveWhen::Persists(within) => is_repeated(case, found, within) && !has_started_since(case, found),
         ActiveWhen::HostDriverUnseen => {
             is_live
                 && case.is_container_driver() == Some(false)

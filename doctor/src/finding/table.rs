@@ -1150,7 +1150,7 @@ findings! {
             like CONTAINER_RESTARTS;
 
         ContainerNotStarted: Warning, "kubelet cannot start a container of the operators",
-            after [ImageNotPulled, RunNotShared],
+            after [ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded],
             [
                 "Correct what the end of kubelet's words names: a runtime, a file, an image, a Secret or a right.",
                 @READ_ONLY "See whether the operating system brings that part itself: then switch the operator's off, such as \
@@ -1409,7 +1409,7 @@ findings! {
                 "Write it by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
             ];
         CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
-            after [CdiSpecMissing],
+            after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing],
             [
                 @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of \
                     `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",

@@ -22,7 +22,12 @@ const VERBS: [&str; 14] = [
 const WITHIN: [&str; 9] =
     ["please ", ", set ", ", use ", ", try ", "(use ", "(set ", "you must ", "you can ", "consider "];
 /// Words of advice that is never passed on: it lowers a protection, or may end what the node itself runs on.
-const NEVER: [&str; 26] = [
+const NEVER: [&str; 31] = [
+    "chmod",
+    "mkfs",
+    "format ",
+    "wipe",
+    "reset",
     "secure boot",
     "secureboot",
     "selinux",

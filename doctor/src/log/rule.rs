@@ -73,10 +73,10 @@ pub enum ActiveWhen {
     Cdi,
     /// kubelet's runtime has no entry for NVIDIA's, and nobody is about to write one.
     NoHandler,
-    /// No container with a GPU was shown to run since the line was written, and the line is not the only one.
+    /// No container with a GPU was shown to run since the line was written, and kubelet repeats the line.
     Unproven,
-    /// kubelet still repeats the line.
-    Persists,
+    /// kubelet repeats the line, last at most so many seconds ago, and nothing has started since.
+    Persists(i64),
     /// The driver is installed on the host and live, and its validation is overdue.
     HostDriverUnseen,
     /// Any.

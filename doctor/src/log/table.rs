@@ -174,6 +174,10 @@ macro_rules! log_rules {
     };
 }
 
+/// In seconds: kubelet waits five minutes at most before it starts a container again.
+const CONTAINER: i64 = 7 * 60;
+/// In seconds: it tries again to make a pod's sandbox after a quarter of a minute.
+const SANDBOX: i64 = 3 * 60;
 /// The modules of NVIDIA's driver that a machine with GPUs cannot do without.
 const MODULES: [&str; 6] =
     ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia-uvm", "nvidia-modeset"];
@@ -611,7 +615,7 @@ log_rules! {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ImagePullBackOff: <why..>" polled;
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with ErrImagePull: <why..>" polled;
         => ImageNotPulled while Missed;
-        ~> ContainerNotStarted while Persists;
+        ~> ContainerNotStarted while Persists(CONTAINER);
     }
     MountNotShared: "<container> is not started: <place> is mounted on <mount>, which is not a shared mount" of Operators {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with CreateContainerError: \\\"<chain..>path \\\\\\\"<place>\\\\\\\" is mounted on \\\\\\\"<mount>\\\\\\\" but it is not a shared mount<more..>";
@@ -692,15 +696,15 @@ log_rules! {
     }
     NetworkRefused: "a pod gets no network: <plugin> fails: <cause>", Never of Devices {
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<chain..>plugin type=<plugin> <cause..>" polled;
-        ~> NetworkPluginFails while Persists;
+        ~> NetworkPluginFails while Persists(SANDBOX);
     }
     ContainerNotStarted: "<container> is not started: <cause>" of Operators {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <failure>: \\\"<cause..>" polled;
-        ~> ContainerNotStarted while Persists;
+        ~> ContainerNotStarted while Persists(CONTAINER);
     }
     SandboxNotCreated: "a pod of the operators is not started: <cause>" of Operators {
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<cause..>" polled;
-        ~> ContainerNotStarted while Persists;
+        ~> ContainerNotStarted while Persists(SANDBOX);
     }
     // The gate.
     GateWaits: "the gate waits: <what>" {

@@ -119,6 +119,9 @@ pub struct PodContainer {
     /// The restart count of its newest log; `None` where it has none, or where nobody looked: it is not the
     /// operators', and no sentence of such a container is known.
     pub restart: Option<u32>,
+    /// When its newest log was written to last, in seconds since 1970, where it is the operators'.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub written: Option<i64>,
     /// Why it ends, where it is the operators' and has been restarted again and again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trouble: Option<Trouble>,

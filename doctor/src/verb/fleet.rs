@@ -72,7 +72,9 @@ impl ReportInput {
 pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Ending, Stop> {
     log::start(&args.log);
     if args.kernel.is_some() && args.symvers.is_none() {
-        return Err(Misuse::Message("--kernel is the kernel of --symvers, which is not given".to_owned()).into());
+        return Err(
+            Misuse::Message("--kernel is the kernel of --symvers, which is not given".to_owned()).into()
+        );
     }
     let operators = Operators::named(&args.operators.namespaces);
     let cluster = args.nodes.as_deref().map(|path| cluster(path, &operators)).transpose()?;

@@ -8,10 +8,12 @@ use crate::record;
 use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
 use crate::symptoms::logs::{ContainerLog, LoggedPod, PodContainer, Trouble};
+use peermem_gate::files::read::lstat;
 use peermem_gate::files::root::resolve;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const PODS: &str = "var/log/pods";
@@ -105,6 +107,7 @@ impl LogReader<'_> {
                 trouble: trouble
                     .find_map(|log| self.trouble(&log.path))
                     .map(|trouble| Trouble { since: since(), ..trouble }),
+                written: candidates.first().filter(|_| is_operators).and_then(|log| self.written(&log.path)),
                 restart,
                 name: container,
             });
@@ -136,6 +139,11 @@ impl LogReader<'_> {
         log.decoded(STAMP, &mut |bytes| head.extend_from_slice(bytes)).ok()?;
         let first = head.split(|byte| *byte == b'\n').next()?;
         Some(record::container(first)?.written.stamp(not_after_ns)?.ns / SECOND)
+    }
+
+    /// When a log was written to last, in seconds since 1970.
+    fn written(&self, path: &Path) -> Option<i64> {
+        Some(lstat(&resolve(self.root, path).ok()?).ok()?.mtime())
     }
 
     fn opened(&self, path: &Path) -> Option<OpenLog> {
