@@ -60,8 +60,8 @@ fn misspelt(expected: &Expectations) -> String {
 fn running(expected: &Expectations, seen: &Observation) -> String {
     let lock = expected.lock.display();
     match &seen.lock {
-        Lock::Held => format!("; its container runs and is still starting: it holds {lock}"),
-        Lock::Free => format!("; no MOFED container holds {lock}"),
+        Lock::Held => format!("; its container runs: it holds {lock}"),
+        Lock::Free => format!("; no MOFED container holds {lock} (an older MOFED keeps no lock)"),
         Lock::NoFile | Lock::HolderHidden | Lock::Unreadable(_) => String::new(),
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition 
             Reason::NoLockFile,
             format!(
                 "there is no {lock}, so a stale marker is not \
-            recognised here"
+            recognized here"
             ),
         ),
         Lock::HolderHidden => condition(

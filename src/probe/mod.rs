@@ -294,9 +294,8 @@ impl<'a> Probe<'a> {
         match holding.r#type {
             // A process that holds the lock grows older, and the marker may then be its own.
             ConditionType::MarkerTrusted if last.has_holder => true,
-            ConditionType::MarkerTrusted => marker() || lock() || modules(),
             // The modules count while there is no marker too: what uses nvidia_peermem is named.
-            ConditionType::MarkerPresent => marker() || lock() || modules(),
+            ConditionType::MarkerTrusted | ConditionType::MarkerPresent => marker() || lock() || modules(),
             ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
             | ConditionType::UmadLive

@@ -257,7 +257,8 @@ mod tests {
     /// `/var/lib/kubelet/po…` looks like a path and is none.
     #[test]
     fn a_text_that_is_cut_ends_with_a_whole_word() {
-        let room = Room { columns: 20, first: 0, rest: 0, most: 2, measure: ONE_COLUMN };
+        let room =
+            Room { columns: 20, first: 0, rest: 0, most: 2, measure: ONE_COLUMN, has_whole_words: false };
         let cut = |text: &str| wrapped(text, room)[1].clone();
         assert_eq!(cut("one two three four /a/path/of20c more words"), "/a/path/of20c more …");
         // "six /path/of16ch…" would look like a path.

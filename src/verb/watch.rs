@@ -186,7 +186,7 @@ impl<'a> Watch<'a> {
     /// A look as `keep` takes it in.
     pub(super) fn full_look(&self, look: Look) -> Option<FullLook> {
         let mut full_look = FullLook::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked);
-        // The look reads no lock once the marker is gone.
+        // The look says nothing of a lock's holder once the marker is gone.
         if full_look.glimpse.must_go() {
             full_look.glimpse.holder = probe::lock_holder(&self.node.places);
         }

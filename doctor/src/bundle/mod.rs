@@ -95,7 +95,9 @@ fn names(bundle: &Bundle, objects: &Objects) -> BTreeSet<String> {
     names.extend(with_devices.map(|node| node.name.clone()));
     names.extend(of_files);
     if names.is_empty() {
-        names.insert(objects.nodes.first().map_or_else(|| "unknown".to_owned(), |node| node.name.clone()));
+        // Of several none is more likely than another.
+        let only = objects.nodes.first().filter(|_| objects.nodes.len() == 1);
+        names.insert(only.map_or_else(|| "unknown".to_owned(), |node| node.name.clone()));
     }
     names
 }

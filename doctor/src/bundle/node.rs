@@ -400,7 +400,8 @@ fn parts(
     let containers: BTreeSet<_> =
         logs.filter_map(|file| Some(file.container.as_ref()?.container.as_str())).collect();
     let has = |names: &[&str]| names.iter().any(|name| containers.contains(name));
-    let has_kernel = !scanned.system.is_empty();
+    let is_kubelets = |path: &&String| path.contains("kubelet");
+    let has_kernel = scanned.system.iter().any(|path| !is_kubelets(&path));
     let has_kubelet = scanned
         .system
         .iter()

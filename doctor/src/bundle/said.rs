@@ -8,6 +8,9 @@ use crate::log::{LogMatch, LogSource, LogSources, RuleSet};
 use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
 
+/// So often a line must stand in a log before a form alone counts.
+const OFTEN: u64 = 3;
+
 const HEAD: &str = "E0101 00:00:00.000000    1000 pod_workers.go:1301] ";
 /// Events with such a reason tell why a pod's sandbox is not made.
 const SANDBOX: &str = "FailedCreatePodSandBox";
@@ -40,7 +43,8 @@ pub(super) fn of(
                 source,
                 at: Some(at),
                 until: Some(at),
-                count: 1,
+                // The state is present, and kubelet tries again and again.
+                count: OFTEN,
                 fields,
                 text,
                 line: 0,

@@ -66,10 +66,20 @@ impl NodeFiles<'_> {
             Some(node) => node == self.node,
             None => match self.home(&file.path) {
                 Some(node) => node == self.node,
+                None if self.is_of_another(&file.path) => false,
                 None => self.is_alone || file.path.split('/').any(|part| part == self.node),
             },
         };
         self.owned().filter(is_its).map(|(file, _)| file)
+    }
+
+    /// A part of its path names another node of the cluster, or control planes, of which the operators know nothing.
+    fn is_of_another(&self, path: &str) -> bool {
+        let is_control = |part: &str| matches!(part, "master" | "masters" | "control-plane");
+        let is_other = |part: &str| {
+            part != self.node && self.objects.nodes.iter().any(|node| node.name == part) || is_control(part)
+        };
+        path.split('/').any(is_other)
     }
 
     /// The node whose tree the file is in.

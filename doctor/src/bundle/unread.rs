@@ -128,6 +128,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             directory: "/var/lib/kubelet/device-plugins".into(),
             names: seen("/var/lib/kubelet/device-plugins"),
             devices: BTreeMap::new(),
+            changed: None,
             has_dra: false,
             gpus: BTreeMap::new(),
         },

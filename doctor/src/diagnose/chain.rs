@@ -45,7 +45,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let links = case.links();
     let stale = links.iter().find(|link| link.state == LinkState::Stale).map(left_behind);
     let broken = broken_at(&links).filter(|link| link.file != MARKER);
-    let stopped = broken.and_then(|link| stopped(link).or_else(|| under_way(link)));
+    let stopped = broken.and_then(|link| stopped(link, &links).or_else(|| under_way(link)));
     stale.into_iter().chain(stopped).collect()
 }
 
@@ -68,7 +68,7 @@ fn under_way(link: &Link) -> Option<Finding> {
     (link.state == LinkState::Absent).then(|| Finding::new(Id::ChainUnderWay, link.path.display(), usual))
 }
 
-fn stopped(link: &Link) -> Option<Finding> {
+fn stopped(link: &Link, links: &[Link]) -> Option<Finding> {
     let id = match link.file {
         DRIVER_CTR_READY => Id::DriverCtrNotReady,
         DRIVER_READY => Id::DriverNotValidated,
@@ -78,7 +78,10 @@ fn stopped(link: &Link) -> Option<Finding> {
     };
     let waited = link.waited_s.filter(|waited| link.state == LinkState::Absent && *waited > link.usual_s)?;
     let start = if link.has_writer { " and its writer's start" } else { "" };
-    let since = link.after.map_or_else(String::new, |after| format!(" after {after}{start}"));
+    let is_expected =
+        |after: &&str| links.iter().any(|one| one.file == *after && one.state != LinkState::NotExpected);
+    let since =
+        link.after.filter(is_expected).map_or_else(String::new, |after| format!(" after {after}{start}"));
     let seen = format!("it does not exist, {}{since}; {} writes it", span(waited), link.writer);
     let mut finding = Finding::new(id, link.path.display(), seen);
     if !link.waiters.is_empty() {

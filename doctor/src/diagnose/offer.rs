@@ -50,9 +50,14 @@ fn none(case: &Case<'_>) -> Option<Finding> {
         written.and_then(|at| case.symptoms.survey.clock.age(at)).is_some_and(|age| age > START)
     });
     let plugin = processes.first(Role::DevicePlugin);
-    let is_old = |started| case.symptoms.survey.clock.age(started).is_some_and(|age| age > START);
-    let was_here = case.symptoms.chain.stamp(PLUGIN_READY).written().is_some() && is_settled
-        || plugin.is_some_and(|plugin| plugin.started.is_some_and(is_old));
+    let is_old = |since: i64| case.symptoms.survey.clock.age(since).is_some_and(|age| age > START);
+    // A plugin that has just been started, or taken away, is not missed yet.
+    let is_new = plugin.is_some_and(|plugin| !plugin.started.is_some_and(is_old));
+    if is_new || !offer.changed.is_none_or(is_old) {
+        return None;
+    }
+    let was_here =
+        case.symptoms.chain.stamp(PLUGIN_READY).written().is_some() && is_settled || plugin.is_some();
     let directory = offer.directory.display();
     if offer.offers_none_of_nvidia() && offer.has_gpu_plugin() {
         let seen = "kubelet's list has a resource of NVIDIA's, and no device of it";

@@ -140,19 +140,25 @@ fn without_guid(case: &Case<'_>) -> Option<Finding> {
     findings.reduce(Finding::and)
 }
 
-/// An active `RoCE` port has the GIDs of its interface's addresses, at least one made of the MAC address.
+/// An active `RoCE` port has the GIDs of its interface's addresses, at least one made of the MAC address. One that has
+/// some is enough: ports of an eSwitch in switchdev mode have none, and others may be for storage.
 fn without_gid(case: &Case<'_>) -> Option<Finding> {
-    let findings = devices(case).iter().flat_map(|device| {
-        let is_empty = |port: &&Port| {
-            port.state.as_deref() == Some("ACTIVE")
-                && port.link_layer.as_deref() == Some("Ethernet")
-                && port.has_gid == Some(false)
-        };
-        device.ports.iter().filter(is_empty).map(move |port| {
-            let class = &case.symptoms.rdma.class;
-            let source = class.join(&device.name).join("ports").join(&port.number).join("gids");
-            Finding::new(Id::RdmaGidsMissing, source.display(), "every GID is zero, and the port is ACTIVE")
-        })
+    let ports =
+        || devices(case).iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+    let is = |port: &Port, what: Option<bool>| {
+        let is_active = port.state.as_deref() == Some("ACTIVE");
+        is_active && port.link_layer.as_deref() == Some("Ethernet") && port.has_gid == what
+    };
+    let is_used = |(_, port): (&Device, &Port)| {
+        is(port, Some(true)) || is(port, None) || port.link_layer.as_deref() == Some("InfiniBand")
+    };
+    if ports().any(is_used) {
+        return None;
+    }
+    let findings = ports().filter(|(_, port)| is(port, Some(false))).map(|(device, port)| {
+        let class = &case.symptoms.rdma.class;
+        let source = class.join(&device.name).join("ports").join(&port.number).join("gids");
+        Finding::new(Id::RdmaGidsMissing, source.display(), "every GID is zero, and the port is ACTIVE")
     });
     findings.reduce(Finding::and)
 }

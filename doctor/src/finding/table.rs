@@ -693,12 +693,13 @@ findings! {
                 "Start a subnet manager in this fabric: on the switch, with UFM, or `opensm` on one host.",
                 "Check that the port is in the right fabric and partition: `ibstat`, `sminfo`.",
             ];
-        RdmaGidsMissing: Warning, "an active RoCE port has no GID: programs cannot address anything through it",
+        RdmaGidsMissing: Warning, "no active RoCE port has a GID: programs cannot address anything through them",
             after [],
             [
                 "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. One that was moved \
                     into a pod or another network namespace takes the GIDs along.",
-                "Set that interface down and up again, with an address: RoCE makes its GIDs of the interface's addresses.",
+                "See whether the NIC is in switchdev mode: `devlink dev eswitch show pci/ADDRESS`. Its own ports have no GIDs then; \
+                    programs use the virtual functions.",
             ];
         RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
             after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker],
@@ -1383,8 +1384,9 @@ findings! {
             after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored, NvidiaRuntimeElsewhere, NvidiaRuntimeMissing,
                 NvidiaRuntimeUnclear],
             [
-                "Configure the runtime that kubelet uses with the host's toolkit: `nvidia-ctk runtime configure --runtime=containerd` (or `crio`), and restart it.",
-                "Let the operator's toolkit do that if the host has none: `toolkit.enabled: true` in the ClusterPolicy.",
+                "Let the operator's toolkit configure the runtime if the host has none: `toolkit.enabled: true` in the ClusterPolicy.",
+                @SYSTEMD "If the host has a toolkit of its own, configure the runtime that kubelet uses with it: `nvidia-ctk runtime configure \
+                    --runtime=NAME` (containerd or crio), and restart that.",
                 "Compare the names: `kubectl get runtimeclass` shows the handlers, `crictl info` those that the runtime has.",
             ];
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",

@@ -108,9 +108,10 @@ impl Forecast {
         let (need, reason, message) = module(peer, verdict, kernel, release);
         let node = of(reason, message);
         let users = peer.map_or(Some(0), |peer| peer.users);
-        let is_concerned = !matches!(reason, "NotApplicable" | "NoReportOfPeerMemory");
+        // Whoever has RDMA devices open loses them in a swap, whether or not nvidia-peermem is asked for.
+        let is_concerned = reason != "NoReportOfPeerMemory" && peer.is_some();
         let is_in_use = is_concerned && users.is_some_and(|users| users > 0);
-        let is_use_hidden = is_concerned && users.is_none();
+        let is_use_hidden = is_concerned && reason != "NotApplicable" && users.is_none();
         if is_in_use {
             let message = format!("processes with RDMA devices open: {}", users.unwrap_or_default());
             self.drain.push(NodeForecast { users, ..of("InUse", message) });
@@ -167,7 +168,7 @@ impl Forecast {
         for (title, all) in [
             ("rebuild: nvidia-peermem must be built again for this MOFED", &self.rebuild),
             ("drain: jobs use RDMA and must end before MOFED swaps its modules", &self.drain),
-            ("nothing: the nvidia-peermem of today loads with this MOFED", &self.nothing),
+            ("nothing: the CRCs of today's nvidia-peermem agree with this MOFED's", &self.nothing),
             ("unknown", &self.unknown),
         ] {
             group_to(&mut text, title, all);
@@ -218,7 +219,8 @@ fn module(
     release: &Release,
 ) -> (Need, &'static str, String) {
     if verdict == "NotApplicable" {
-        return (Need::Nothing, "NotApplicable", "the node does not use MOFED".to_owned());
+        let why = "nothing asks for nvidia-peermem there, or there is no Mellanox NIC";
+        return (Need::Nothing, "NotApplicable", why.to_owned());
     }
     let Some(peer) = peer else {
         let message = "its report has no peer_memory: it is by `check`, or by an older doctor".to_owned();
@@ -240,6 +242,10 @@ fn module(
         })
     };
     let fits = || {
+        if verdict == "Blocked" {
+            let why = "its CRCs agree, but the node is blocked for another reason today: see its report";
+            return (Need::Unknown, "BlockedToday", why.to_owned());
+        }
         (Need::Nothing, "SymbolVersionsAgree", "nvidia-peermem wants the CRCs that this MOFED has".to_owned())
     };
     let unknown = |reason, message: &str| (Need::Unknown, reason, message.to_owned());

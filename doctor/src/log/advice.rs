@@ -55,6 +55,18 @@ const NEVER: [&str; 31] = [
     "curl ",
     "wget ",
 ];
+/// Protections: where a line names one, no advice behind it is passed on, whatever it calls it.
+const PROTECTIONS: [&str; 9] = [
+    "secure boot",
+    "secureboot",
+    "selinux",
+    "apparmor",
+    "seccomp",
+    "lockdown",
+    "lock-down",
+    "sig_enforce",
+    "firewall",
+];
 /// Hints at a manual, which help nobody here.
 const MANUALS: [&str; 4] = ["--help", "usage", "documentation", "more information"];
 /// Longer advice is none that fits a step.
@@ -63,10 +75,15 @@ const LONGEST: usize = 260;
 /// The first advice in these lines; the first of them is the one that says what is wrong, and there an imperative
 /// is enough.
 pub(super) fn advice(lines: &[&[u8]]) -> Option<String> {
-    let texts = lines.iter().map(|line| plain(&String::from_utf8_lossy(line)));
-    texts
-        .enumerate()
-        .find_map(|(at, text)| sentences(&text).find_map(|sentence| of_sentence(sentence, at == 0)))
+    let texts: Vec<_> = lines.iter().map(|line| plain(&String::from_utf8_lossy(line))).collect();
+    let (at, advice) = texts.iter().enumerate().find_map(|(at, text)| {
+        Some((at, sentences(text).find_map(|sentence| of_sentence(sentence, at == 0))?))
+    })?;
+    let names_protection = |text: &String| {
+        let lower = text.to_ascii_lowercase();
+        PROTECTIONS.iter().any(|words| lower.contains(words))
+    };
+    (!texts[..=at].iter().any(names_protection)).then_some(advice)
 }
 
 /// Without Go's quoting, with one blank where there are several.
@@ -149,6 +166,8 @@ mod tests {
         for line in [
             "Error: not signed. Please disable Secure Boot and try again.",
             "Error: in use. Please run rmmod nvme first.",
+            "Error: Secure Boot is enabled. Please disable it and try again.",
+            "Error: SELinux is enforcing; please disable it.",
             "Error: cannot load. Run setenforce 0 to continue.",
             "Error: unknown flag. Use --help for more information.",
             "Error: failed to set the mode to switchdev",
@@ -157,6 +176,7 @@ mod tests {
             assert_eq!(of(&[line]), None, "{line}");
         }
         assert_eq!(of(&["Error: x", "Set up the daemon"]), None, "a later line that says what it does");
+        assert_eq!(of(&["Error: SELinux is enforcing", "Please disable it."]), None);
         let long = format!("Error: x. Please {}", "y ".repeat(400));
         assert_eq!(of(&[&long]), None);
     }

@@ -75,8 +75,20 @@ pub(super) fn nic(
 
 /// Neither way goes without an RDMA device.
 pub(super) fn without_device(nic: &NicDevice) -> Option<Because> {
-    let message = format!("{} has no RDMA device: its RDMA driver is not loaded", nic_name(nic));
-    nic.name.is_none().then(|| Because::forbids("RdmaDriverNotLoaded", message))
+    nic.name.is_none().then(|| {
+        let name = nic_name(nic);
+        if nic.has_rdma_driver {
+            let why = "it may be in another network namespace, or RoCE is off";
+            return Because::unknown(
+                "RdmaDeviceHidden",
+                format!("no RDMA device of {name} is visible: {why}"),
+            );
+        }
+        Because::forbids(
+            "RdmaDriverNotLoaded",
+            format!("{name} has no RDMA device: its RDMA driver is not loaded"),
+        )
+    })
 }
 
 fn of_nic_driver(

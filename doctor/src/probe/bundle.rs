@@ -130,7 +130,10 @@ impl BundleReader {
                 continue;
             }
             let modified = entry.header().mtime().ok().and_then(|at| i64::try_from(at).ok());
-            let (kept, is_whole) = ending(entry)?;
+            let Ok((kept, is_whole)) = ending(entry) else {
+                self.leave_out(&path, "the archive is damaged, or ends early");
+                break;
+            };
             if let Err(error) = self.keep(&path, modified, kept, is_whole) {
                 self.leave_out(&path, &error.to_string());
             }
@@ -153,6 +156,11 @@ impl BundleReader {
         let (bytes, is_whole) =
             if is_packed { ending(unpacked(Box::new(Cursor::new(bytes)))?)? } else { (bytes, is_whole) };
         let file = BundleFile { path: path.to_owned(), bytes, modified };
+        let is_cut_and_packed = !is_whole && [".gz", ".xz"].iter().any(|end| path.ends_with(end));
+        if is_cut_and_packed {
+            self.leave_out(path, "too long to be unpacked here: unpack it in the bundle");
+            return Ok(());
+        }
         if !is_wanted(&file) {
             return Ok(());
         }

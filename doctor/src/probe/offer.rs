@@ -3,11 +3,12 @@
 
 use super::checkpoint::{DIRECTORY, DeviceLists};
 use crate::symptoms::offer::KubeletOffer;
-use peermem_gate::files::read::{names, unreadable, whole};
+use peermem_gate::files::read::{names, stat, unreadable, whole};
 use peermem_gate::files::root::resolve;
 use peermem_gate::node::Places;
 use peermem_gate::observation::Seen;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// The DRA driver of NVIDIA's GPUs registers here (k8s-dra-driver-gpu, cmd/gpu-kubelet-plugin).
@@ -22,6 +23,10 @@ pub(super) fn read(places: &Places) -> KubeletOffer {
     let addresses = names(&gpus).ok().flatten().unwrap_or_default();
     KubeletOffer {
         names: below_root(&places.root, &directory),
+        changed: resolve(&places.root, &directory)
+            .and_then(|real| stat(&real))
+            .ok()
+            .map(|metadata| metadata.mtime()),
         directory,
         devices: DeviceLists::read(&places.root).into_offered(),
         has_dra: resolve(&places.root, &places.root.join(DRA)).is_ok_and(|real| real.is_dir()),

@@ -91,6 +91,7 @@ fn nic(sys: &Path, name: Option<String>, address: &str) -> NicDevice {
     NicDevice {
         name,
         function: pci::function(&directory),
+        has_rdma_driver: sys.join("module/mlx5_ib").is_dir(),
         vendor: vendor(&directory.join("vendor")).ok(),
         own_way: own_way.filter(|text| !text.is_empty() && text != "NA"),
         above: above(sys, address),

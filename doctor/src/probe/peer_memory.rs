@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who uses RDMA: a swap of MOFED's modules ends it.
 
+use peermem_gate::probe::lock::shows_the_host;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -10,7 +11,10 @@ const VERBS: &str = "/dev/infiniband/uverbs";
 /// How many processes have an RDMA device open; `None` where this /proc does not show it.
 #[must_use]
 pub fn rdma_users(proc: &Path) -> Option<usize> {
-    // Only root sees what others have open.
+    // A container's own /proc shows only its own, and only root sees what others have open.
+    if !shows_the_host(proc).unwrap_or(false) {
+        return None;
+    }
     let is_hidden = proc.join("1/fd").read_dir().is_err_and(|error| error.kind() != ErrorKind::NotFound);
     if is_hidden {
         return None;
@@ -34,6 +38,9 @@ mod tests {
     #[test]
     fn a_process_with_a_gpu_open_is_no_user_of_rdma() {
         let proc = tempfile::tempdir().unwrap();
+        assert_eq!(rdma_users(proc.path()), None, "not the host's");
+        std::fs::create_dir(proc.path().join("2")).unwrap();
+        std::fs::write(proc.path().join("2/comm"), "kthreadd\n").unwrap();
         assert_eq!(rdma_users(proc.path()), Some(0));
         for (pid, target) in
             [("7", "/dev/nvidia0"), ("8", "/dev/infiniband/uverbs3"), ("9", "/dev/infiniband/umad0")]

@@ -17,6 +17,8 @@ pub struct KubeletOffer {
     pub names: Seen<Option<Vec<String>>>,
     /// The healthy devices of each resource, by kubelet's checkpoint.
     pub devices: BTreeMap<String, Vec<String>>,
+    /// When a socket there came or went last, in seconds since 1970; `None` where that is unknown.
+    pub changed: Option<i64>,
     /// A DRA driver of GPUs has its directory: then no device plugin is needed.
     pub has_dra: bool,
     /// The GPUs that the loaded driver has, by PCI address, and their UUIDs: with question marks while the driver has
@@ -53,8 +55,8 @@ impl KubeletOffer {
     }
 
     fn of_nvidia(&self) -> impl Iterator<Item = &[String]> {
-        let of_nvidia = self.devices.iter().filter(|(resource, _)| resource.starts_with("nvidia.com/"));
-        of_nvidia.map(|(_, ids)| ids.as_slice())
+        let of_gpus = self.devices.iter().filter(|(resource, _)| is_of_gpus(resource));
+        of_gpus.map(|(_, ids)| ids.as_slice())
     }
 
     /// The UUIDs of the whole GPUs that kubelet offers; `None` where it offers parts of some, or none at all.
@@ -64,6 +66,13 @@ impl KubeletOffer {
         let whole: Option<BTreeSet<_>> = ids.iter().map(|id| whole(id)).collect();
         whole.filter(|whole| !whole.is_empty())
     }
+}
+
+/// SR-IOV device plugins offer virtual functions below the same domain.
+fn is_of_gpus(resource: &str) -> bool {
+    resource
+        .strip_prefix("nvidia.com/")
+        .is_some_and(|name| name.starts_with("gpu") || name.starts_with("mig-"))
 }
 
 fn whole(id: &str) -> Option<&str> {
@@ -80,6 +89,7 @@ mod tests {
             directory: PathBuf::new(),
             names: Ok(None),
             devices: BTreeMap::from([(resource.to_owned(), ids)]),
+            changed: None,
             has_dra: false,
             gpus: BTreeMap::new(),
         }
@@ -97,6 +107,7 @@ mod tests {
             ("nvidia.com/gpu", ["GPU-a", "MIG-b"].as_slice()),
             ("nvidia.com/GH100_H100_SXM5_80GB", &["0", "1"]),
             ("rdma/shared", &["0", "1"]),
+            ("nvidia.com/hostdev", &["0000:18:00.2"]),
             ("nvidia.com/gpu", &[]),
         ] {
             assert_eq!(offering(resource, ids).whole_gpus(), None, "{resource} {ids:?}");

@@ -24,6 +24,8 @@ pub struct NicDevice {
     pub name: Option<String>,
     /// The PCI function.
     pub function: PciFunction,
+    /// The module that makes RDMA devices of Mellanox functions is live: then one that is missing may be hidden.
+    pub has_rdma_driver: bool,
     /// The PCI vendor.
     pub vendor: Option<u16>,
     /// `p2p` of Amazon's own driver, which takes NVIDIA's memory in its own way.
