@@ -8,7 +8,7 @@ use crate::log::{LogMatch, LogSource, LogSources, RuleSet};
 use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
 
-/// So often a line must stand in a log before a form alone counts.
+/// So often a log must have a line before its form alone counts.
 const OFTEN: u64 = 3;
 
 const HEAD: &str = "E0101 00:00:00.000000    1000 pod_workers.go:1301] ";

@@ -140,8 +140,8 @@ fn without_guid(case: &Case<'_>) -> Option<Finding> {
     findings.reduce(Finding::and)
 }
 
-/// An active `RoCE` port has the GIDs of its interface's addresses, at least one made of the MAC address. One that has
-/// some is enough: ports of an eSwitch in switchdev mode have none, and others may be for storage.
+/// An active `RoCE` port has the GIDs of its interface's addresses, at least one made of the MAC address. One such
+/// port is enough: ports of an eSwitch in switchdev mode have none, and others may be for storage.
 fn without_gid(case: &Case<'_>) -> Option<Finding> {
     let ports =
         || devices(case).iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
