@@ -108,7 +108,7 @@ impl Forecast {
         let (need, reason, message) = module(peer, verdict, kernel, release);
         let node = of(reason, message);
         let users = peer.map_or(Some(0), |peer| peer.users);
-        // Whoever has RDMA devices open loses them in a swap, whether or not nvidia-peermem is asked for.
+        // A process that has RDMA devices open loses them in a swap, whether or not nvidia-peermem is asked for.
         let is_concerned = reason != "NoReportOfPeerMemory" && peer.is_some();
         let is_in_use = is_concerned && users.is_some_and(|users| users > 0);
         let is_use_hidden = is_concerned && reason != "NotApplicable" && users.is_none();
