@@ -15,6 +15,8 @@ use std::borrow::Cow;
 const LINES: usize = 24;
 /// A sentence above or below the root causes, and a title, is cut after so many lines.
 const SENTENCE: usize = 2;
+/// What was looked at, and what was not read, is not cut in 80 columns.
+const COVERAGE: usize = 6;
 /// Evidence is cut after so many lines.
 const EVIDENCE: usize = 3;
 /// A path with more columns is shortened, to leave room for the observation.
@@ -39,7 +41,9 @@ impl Diagnosis<'_> {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
         self.headline(style, &mut page);
         page.line(self.about(" not shown"));
-        self.coverage_of_quiet(&mut page);
+        let mut coverage = page.sibling().with_entries_of(COVERAGE);
+        self.coverage_of_quiet(&mut coverage);
+        page.append(coverage);
         let mut tail = page.sibling();
         tail.line(format_args!("readiness chain: {}", chain::end(&self.symptoms.chain, self.chain)));
         tail.line(MORE);
