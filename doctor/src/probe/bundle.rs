@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tar::Archive;
+use tar::{Archive, EntryType, PaxExtensions};
 
 /// Bounds on what is read of a bundle.
 #[derive(Clone, Copy, Debug)]
@@ -115,16 +115,28 @@ impl BundleReader {
             return self.file(name, modified, from);
         }
         let mut archive = Archive::new(from.take(BOUNDS.archive));
-        for entry in archive.entries()?.take(BOUNDS.entries) {
+        let mut named = None;
+        // Raw: the entries that hold a long name are bounded here, and not read whole.
+        for entry in archive.entries()?.raw(true).take(BOUNDS.entries) {
             // Behind a damaged header, no other is found.
-            let Ok(entry) = entry else {
+            let Ok(mut entry) = entry else {
                 self.leave_out(name, "the archive is damaged, or ends early");
                 break;
             };
+            match entry.header().entry_type() {
+                EntryType::GNULongName => named = bounded(&mut entry).map(until_nul),
+                EntryType::XHeader => {
+                    named = bounded(&mut entry).and_then(|bytes| pax_path(&bytes)).or(named)
+                }
+                EntryType::GNULongLink | EntryType::XGlobalHeader => {}
+                kind if !kind.is_file() => named = None,
+                _ => {}
+            }
             if !entry.header().entry_type().is_file() {
                 continue;
             }
-            let path = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+            let path = named.take().unwrap_or_else(|| entry.path_bytes().into_owned());
+            let path = String::from_utf8_lossy(&path).trim_start_matches("./").to_owned();
             if is_journal(&path) {
                 self.leave_out(&path, JOURNAL);
                 continue;
@@ -185,6 +197,24 @@ impl BundleReader {
     }
 }
 
+/// The bytes of an entry that names the next one; `None` where it cannot be read, or is longer than any name.
+fn bounded(entry: &mut impl Read) -> Option<Vec<u8>> {
+    const NAME: u64 = 64 * 1024;
+    let mut bytes = Vec::new();
+    entry.take(NAME + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= NAME).then_some(bytes)
+}
+
+fn until_nul(bytes: Vec<u8>) -> Vec<u8> {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+}
+
+/// The name in an extended header (POSIX pax).
+fn pax_path(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut records = PaxExtensions::new(bytes).filter_map(Result::ok);
+    records.find(|record| record.key_bytes() == b"path").map(|record| record.value_bytes().to_vec())
+}
+
 const JOURNAL: &str = "systemd's journal is not read in a bundle: add the output of journalctl";
 
 fn is_journal(path: &str) -> bool {
@@ -225,4 +255,55 @@ fn ending(mut from: impl Read) -> io::Result<(Vec<u8>, bool)> {
         }
     }
     Ok((kept, is_whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+    use tar::{Builder, Header};
+
+    fn entry(archive: &mut Builder<Vec<u8>>, kind: EntryType, name: &str, bytes: &[u8]) {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(bytes.len() as u64);
+        header.set_path(name).unwrap();
+        header.set_cksum();
+        archive.append(&header, bytes).unwrap();
+    }
+
+    fn paths(bundle: &Bundle) -> Vec<&str> {
+        bundle.files.iter().map(|file| file.path.as_str()).collect()
+    }
+
+    #[test]
+    fn a_name_longer_than_any_is_not_taken() {
+        let mut archive = Builder::new(Vec::new());
+        entry(&mut archive, EntryType::GNULongName, "././@LongLink", b"node/dmesg.log\0");
+        entry(&mut archive, EntryType::Regular, "short", b"a line\n");
+        entry(&mut archive, EntryType::XHeader, "x", b"27 path=other/messages.log\n");
+        entry(&mut archive, EntryType::Regular, "short", b"a line\n");
+        entry(&mut archive, EntryType::GNULongName, "././@LongLink", &vec![b'a'; 1 << 20]);
+        entry(&mut archive, EntryType::Regular, "kern.log", b"a line\n");
+        let bundle = of_bytes("x.tar", &archive.into_inner().unwrap());
+        assert_eq!(paths(&bundle), ["node/dmesg.log", "other/messages.log", "kern.log"]);
+    }
+
+    #[test]
+    fn of_an_archive_that_ends_early_the_rest_counts() {
+        let mut archive = Builder::new(Vec::new());
+        entry(&mut archive, EntryType::Regular, "kern.log", b"a line\n");
+        // Noise, which does not shrink.
+        let noise: Vec<u8> =
+            (0..200_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        entry(&mut archive, EntryType::Regular, "messages.log", &noise);
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&archive.into_inner().unwrap()).unwrap();
+        let whole = packed.finish().unwrap();
+        let bundle = of_bytes("x.tar.gz", &whole[..whole.len() / 2]);
+        assert_eq!(paths(&bundle), ["kern.log"]);
+        assert_eq!(bundle.left_out.len(), 1, "{:?}", bundle.left_out);
+    }
 }

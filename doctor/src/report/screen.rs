@@ -15,7 +15,7 @@ use std::borrow::Cow;
 const LINES: usize = 24;
 /// A sentence above or below the root causes, and a title, is cut after so many lines.
 const SENTENCE: usize = 2;
-/// What was looked at, and what was not read, is not cut in 80 columns.
+/// The lines about what was looked at, and what was not read, are not cut in 80 columns.
 const COVERAGE: usize = 6;
 /// Evidence is cut after so many lines.
 const EVIDENCE: usize = 3;
