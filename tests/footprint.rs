@@ -188,8 +188,8 @@ fn assert_few_system_calls(mut gate: Gate) {
     let calls: f64 = total.split_whitespace().nth(3).unwrap().parse().unwrap();
     let a_minute = calls * A_MINUTE;
     note!("{a_minute} system calls a minute");
-    // A dozen glances, each at the marker, the modules and MOFED's lock.
-    assert!(a_minute > 0.0 && a_minute <= 300.0, "{a_minute} system calls a minute");
+    // A dozen glances, or three more, each at the marker, the modules and MOFED's lock.
+    assert!(a_minute > 0.0 && a_minute <= 400.0, "{a_minute} system calls a minute");
 }
 
 /// The sidecar at rest: `nvidia_peermem` is live, and nothing happens.
