@@ -124,9 +124,9 @@ impl BundleReader {
                 break;
             };
             match entry.header().entry_type() {
-                EntryType::GNULongName => named = bounded(&mut entry).map(until_nul),
+                EntryType::GNULongName => named = bounded(&mut entry).map(|bytes| until_nul(&bytes)),
                 EntryType::XHeader => {
-                    named = bounded(&mut entry).and_then(|bytes| pax_path(&bytes)).or(named)
+                    named = bounded(&mut entry).and_then(|bytes| pax_path(&bytes)).or(named);
                 }
                 EntryType::GNULongLink | EntryType::XGlobalHeader => {}
                 kind if !kind.is_file() => named = None,
@@ -205,7 +205,7 @@ fn bounded(entry: &mut impl Read) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= NAME).then_some(bytes)
 }
 
-fn until_nul(bytes: Vec<u8>) -> Vec<u8> {
+fn until_nul(bytes: &[u8]) -> Vec<u8> {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }
 
