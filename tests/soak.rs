@@ -38,7 +38,7 @@ const BOOT: u64 = 8;
 const MACHINES: u64 = 2;
 
 /// Far more than a boot takes.
-const LIMIT: Duration = Duration::from_secs(1800);
+const LIMIT: Duration = Duration::from_secs(600);
 
 fn random_lives_on_a_real_kernel_end_well() {
     let gate = machine::gate();

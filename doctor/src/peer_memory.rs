@@ -3,8 +3,10 @@
 
 use peermem_gate::PEER_MEMORY_SYMBOLS;
 use peermem_gate::condition::{ConditionType, Reason};
+use peermem_gate::judge::judge;
+use peermem_gate::node::Expectations;
 use peermem_gate::observation::{ModuleFile, ModuleInfo, Observation, Offer, ProcState, Symbols, SysState};
-use peermem_gate::verdict::{Condition, Verdict};
+use peermem_gate::verdict::{Condition, Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -72,10 +74,13 @@ pub struct PeerMemory {
     /// `Possible`, or the first obstacle to a rebuild.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebuild: Option<String>,
+    /// The node is blocked, and only because the CRCs differ: with another MOFED it may be well.
+    #[serde(default)]
+    pub only_versions_block: bool,
 }
 
 impl PeerMemory {
-    /// Of a look. `users` and `rebuild` come from elsewhere.
+    /// Of a look. `users`, `rebuild` and `only_versions_block` come from elsewhere.
     #[must_use]
     pub fn of(seen: &Observation) -> Self {
         let exporter = match &seen.symbols {
@@ -102,6 +107,7 @@ impl PeerMemory {
             live,
             users: None,
             rebuild: None,
+            only_versions_block: false,
         }
     }
 }
@@ -140,4 +146,17 @@ pub fn as_if_unfit(seen: &Observation, verdict: &Verdict) -> (Observation, Verdi
     }
     let unfit = Condition::new(ConditionType::PeermemUsable, Reason::SymbolVersionMismatch, "");
     (seen, verdict.clone().replacing(unfit))
+}
+
+/// Whether a MOFED with the CRCs that nvidia-peermem.ko wants would be all that this blocked node needs.
+#[must_use]
+pub fn only_versions_block(expected: &Expectations, seen: &Observation, verdict: &Verdict) -> bool {
+    let mut seen = seen.clone();
+    if let Some(peermem) = &mut seen.peermem
+        && let ModuleFile::Read { path, info, .. } = &peermem.file
+    {
+        peermem.peer_memory = Offer::Symvers(path.clone(), info.versions.clone());
+        peermem.refused = None;
+    }
+    verdict.outcome == Outcome::Blocked && judge(expected, &seen).outcome != Outcome::Blocked
 }

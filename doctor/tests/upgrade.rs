@@ -186,6 +186,23 @@ fn reports_of_doctor_are_compared() {
     assert_eq!(named(&answer, "rebuild").len(), 1, "{answer:#}");
 }
 
+/// What blocks a node today is gone tomorrow, if it is a CRC of today's MOFED; nothing else is.
+fn a_node_that_only_another_mofed_blocks_needs_nothing_with_its_own() {
+    let said = |name: &str, list: &str| {
+        let node = Node::described(&nodes().join(name).join("node"), Variant::Faulty);
+        let output = node.asked("doctor", &["--format", "json"], "80").stdout;
+        let report: Value = serde_json::from_slice(&output).expect("a report");
+        assert_eq!(report["verdict"], "Blocked", "{name}");
+        let wanted = report["peer_memory"]["wanted"].as_object().expect("CRCs");
+        let [register, unregister] = [REGISTER, UNREGISTER].map(|symbol| wanted[symbol].as_str().unwrap());
+        let (_, answer) = forecast(&[report.clone()], &symvers([register, unregister]), &[]);
+        let reasons = answer[list].as_array().expect("a list").iter().map(|node| node["reason"].clone());
+        reasons.collect::<Vec<_>>()
+    };
+    assert_eq!(said("incident-peermem-of-another-mofed", "nothing"), ["SymbolVersionsAgree"]);
+    assert_eq!(said("incident-host-built-against-another-nvidia", "unknown"), ["BlockedToday"]);
+}
+
 /// As `inspect` refuses it.
 fn a_symvers_without_peer_memory_is_refused() {
     for (symvers, words) in [
@@ -209,6 +226,7 @@ fn main() -> std::process::ExitCode {
         what_a_report_does_not_say_is_unknown,
         the_text_names_the_nodes_and_what_to_do,
         reports_of_doctor_are_compared,
+        a_node_that_only_another_mofed_blocks_needs_nothing_with_its_own,
         a_symvers_without_peer_memory_is_refused,
     ]
 }

@@ -242,7 +242,7 @@ fn module(
         })
     };
     let fits = || {
-        if verdict == "Blocked" {
+        if verdict == "Blocked" && !peer.only_versions_block {
             let why = "its CRCs agree, but the node is blocked for another reason today: see its report";
             return (Need::Unknown, "BlockedToday", why.to_owned());
         }

@@ -4,7 +4,7 @@
 use crate::cli::DoctorArgs;
 use crate::diagnose::{diagnose, links};
 use crate::finding::{Finding, Id, Severity};
-use crate::peer_memory::{PeerMemory, as_if_unfit};
+use crate::peer_memory::{PeerMemory, as_if_unfit, only_versions_block};
 use crate::probe::{has_no_gpu, rdma_users, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
 use crate::verb::rhythm::Rhythm;
@@ -106,7 +106,8 @@ fn peer_memory(node: &Node, seen: &Observation, verdict: &Verdict) -> PeerMemory
         Err(obstacle) => obstacle.kind.to_string(),
     };
     let users = rdma_users(&node.places.proc);
-    PeerMemory { users, rebuild: Some(rebuild), ..PeerMemory::of(seen) }
+    let only_versions_block = only_versions_block(&node.expected, seen, verdict);
+    PeerMemory { users, rebuild: Some(rebuild), only_versions_block, ..PeerMemory::of(seen) }
 }
 
 /// As `check` ends, unless something is wrong.
