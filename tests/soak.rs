@@ -82,7 +82,7 @@ impl Soak<'_> {
         let scenario = format!(". /life/library\nnode\n{scripts}");
         let heard = match self.kept.as_ref().and_then(|kept| kept.heard(&scenario)) {
             Some(heard) => heard,
-            None => self.boot(&scenario),
+            None => self.boot(lives.first().map_or(0, |life| life.seed), &scenario),
         };
         let mut each: Vec<Vec<String>> = Vec::new();
         for line in heard.lines() {
@@ -101,9 +101,10 @@ impl Soak<'_> {
         say(&format!("{} lives, {} faults", results.0.lives(), results.1.len()));
     }
 
-    fn boot(&self, scenario: &str) -> String {
+    /// The file is named by its first seed: a machine that does not end is named by its file.
+    fn boot(&self, first: u64, scenario: &str) -> String {
         let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("lives");
+        let path = directory.path().join(format!("lives-from-seed-{first}"));
         fs::write(&path, scenario).expect("a scenario");
         let mut heard = String::new();
         machine::boot(path.to_str().expect("a plain path"), self.gate, Clock::Counted, LIMIT, |line| {

@@ -4,6 +4,7 @@
 //! A scenario leaves lines `@SECONDS KIND TEXT`, timed by the guest's boot clock.
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
+use std::collections::VecDeque;
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,9 @@ pub(crate) enum Clock {
     Counted,
 }
 
+/// Lines of a machine that are shown if it does not end.
+const LAST: usize = 40;
+
 /// Two machines at a time: each keeps a processor busy, and a starved guest proves nothing.
 static FREE: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
 
@@ -120,15 +124,25 @@ pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, m
     thread::spawn(move || console.split(b'\n').map_while(Result::ok).try_for_each(|line| sender.send(line)));
 
     let mut end = None;
+    let mut last: VecDeque<String> = VecDeque::with_capacity(LAST);
     loop {
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 let line = String::from_utf8_lossy(&line);
                 heard(line.trim_end());
                 end = Line::parse(line.trim_end()).or(end);
+                if last.len() == LAST {
+                    last.pop_front();
+                }
+                last.push_back(line.trim_end().to_owned());
             }
             Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => panic!("{scenario} took more than {limit:?}"),
+            Err(RecvTimeoutError::Timeout) => {
+                panic!(
+                    "{scenario} took more than {limit:?}; the last lines of its machine:\n{}",
+                    last.make_contiguous().join("\n")
+                )
+            }
         }
     }
     let end = end.filter(|line| line.kind == "end");
