@@ -38,7 +38,7 @@ const BOOT: u64 = 8;
 const MACHINES: u64 = 2;
 
 /// Far more than a boot takes.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn random_lives_on_a_real_kernel_end_well() {
     let gate = machine::gate();
@@ -58,7 +58,7 @@ fn random_lives_on_a_real_kernel_end_well() {
             scope.spawn(|| {
                 while let Some(first) = { next.lock().expect("no panic while held").next() } {
                     let seeds = (first..lives.min(first + BOOT)).map(|number| seed.wrapping_add(number));
-                    soak.play(&seeds.map(Life::of).collect::<Vec<_>>());
+                    soak.play_boot(&seeds.map(Life::of).collect::<Vec<_>>());
                 }
             });
         }
@@ -77,7 +77,7 @@ struct Soak<'a> {
 
 impl Soak<'_> {
     /// One boot.
-    fn play(&self, lives: &[Life]) {
+    fn play_boot(&self, lives: &[Life]) {
         let scripts: String = lives.iter().map(|life| life.script.as_str()).collect();
         let scenario = format!(". /life/library\nnode\n{scripts}");
         let heard = match self.kept.as_ref().and_then(|kept| kept.heard(&scenario)) {
@@ -101,19 +101,29 @@ impl Soak<'_> {
         say(&format!("{} lives, {} faults", results.0.lives(), results.1.len()));
     }
 
-    /// The file is named by its first seed: a machine that does not end is named by its file.
+    /// Lives that hang are the same lives in a second machine, for both count instructions: only an emulator's own
+    /// hang is gone then.
     fn boot(&self, first: u64, scenario: &str) -> String {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join(format!("lives-from-seed-{first}"));
-        fs::write(&path, scenario).expect("a scenario");
-        let mut heard = String::new();
-        machine::boot(path.to_str().expect("a plain path"), self.gate, Clock::Counted, LIMIT, |line| {
-            heard.extend([line, "\n"]);
+        let heard = self.play_in_a_machine(first, scenario).or_else(|hung| {
+            say(&format!("a machine hung, and its lives are played in another: {hung}"));
+            self.play_in_a_machine(first, scenario)
         });
+        let heard = heard.unwrap_or_else(|hung| panic!("two machines hung: {hung}"));
         if let Some(kept) = &self.kept {
             kept.keep(scenario, &heard);
         }
         heard
+    }
+
+    /// The file is named by its first seed: a machine that does not end is named by its file.
+    fn play_in_a_machine(&self, first: u64, scenario: &str) -> Result<String, String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join(format!("lives-from-seed-{first}"));
+        fs::write(&path, scenario).expect("a scenario");
+        let mut heard = String::new();
+        let path = path.to_str().expect("a plain path");
+        machine::play(path, self.gate, Clock::Counted, LIMIT, |line| heard.extend([line, "\n"]))?;
+        Ok(heard)
     }
 
     /// The last of these lives; those before it were played in the same boot.
