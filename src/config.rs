@@ -54,7 +54,7 @@ impl Policy {
 }
 
 impl Node {
-    /// Options first, then the neighbours' variables, then the defaults.
+    /// Options first, then the neighbors' variables, then the defaults.
     pub fn new(
         args: &NodeArgs,
         root: &Path,
@@ -63,9 +63,9 @@ impl Node {
     ) -> Result<Self, Misuse> {
         let marker = match &args.marker {
             Some(path) => path.clone(),
-            None => neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
+            None => neighbor(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
         };
-        let lock = neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?;
+        let lock = neighbor(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?;
         let mofed = match value_of(variables, HOST_MOFED) {
             Some(value) if value == "true" => MofedPlace::Host,
             _ => MofedPlace::Container,
@@ -73,7 +73,7 @@ impl Node {
         let mofed_root = match mofed {
             MofedPlace::Host | MofedPlace::InBox => root.to_owned(),
             MofedPlace::Container => {
-                below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?)
+                below(root, &neighbor(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?)
             }
         };
         let places = Places {
@@ -112,7 +112,7 @@ impl Node {
 ///
 /// # Errors
 /// The path is not absolute.
-pub fn neighbour(variables: &Variables, name: &str, default: &str) -> Result<PathBuf, Misuse> {
+pub fn neighbor(variables: &Variables, name: &str, default: &str) -> Result<PathBuf, Misuse> {
     let value = value_of(variables, name).filter(|value| !value.is_empty());
     let text = value.map_or(default.into(), |value| value.to_string_lossy());
     cli::absolute(&text).map_err(|why| Misuse::Message(format!("{name}={why}")))

@@ -31,7 +31,7 @@ pub const MIRRORS: &[HelpRow] =
 const DISABLED: &[HelpRow] =
     &[("PEERMEM_GATE_DISABLED", "a reason, which is logged: the gate opens at once, without a look")];
 /// The neighbors' own variables.
-pub const NEIGHBOURS: &[HelpRow] = &[
+pub const NEIGHBORS: &[HelpRow] = &[
     ("GPU_DIRECT_RDMA_ENABLED", "not `true`: the gate does not apply; unset counts as `true`"),
     ("USE_HOST_MOFED", "`true`: MOFED is installed on the host; no marker is expected"),
     ("DRIVER_READY_PATH", "MOFED's marker, unless --marker is given"),
@@ -80,7 +80,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             ("peermem-gate wait --dry-run", "log what the gate would wait for, and open"),
         ],
-        variables: &[MIRRORS, DISABLED, NEIGHBOURS],
+        variables: &[MIRRORS, DISABLED, NEIGHBORS],
     },
     Guide {
         verb: "check",
@@ -97,7 +97,7 @@ pub const GUIDES: &[Guide] = &[
                 "the same as JSON; also check whether nvidia-peermem.ko will load",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+        variables: &[MIRRORS, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "load",
@@ -113,11 +113,11 @@ pub const GUIDES: &[Guide] = &[
         examples: &[
             (
                 "peermem-gate load --driver-root /run/nvidia/driver",
-                "load the module of a containerised GPU driver, with that driver's modprobe",
+                "load the module of a containerized GPU driver, with that driver's modprobe",
             ),
             ("peermem-gate load -- peerdirect_support=1", "on a host, with a parameter of the module"),
         ],
-        variables: &[MIRRORS, DISABLED, NEIGHBOURS],
+        variables: &[MIRRORS, DISABLED, NEIGHBORS],
     },
     Guide {
         verb: "keep",
@@ -138,7 +138,7 @@ pub const GUIDES: &[Guide] = &[
                 "write the report that `peermem-gate check --status-file` reads",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+        variables: &[MIRRORS, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "inspect",
@@ -177,7 +177,7 @@ pub const GUIDES: &[Guide] = &[
                 "build it for the driver container's nvidia",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBOURS],
+        variables: &[MIRRORS, NEIGHBORS],
     },
     Guide {
         verb: "install",

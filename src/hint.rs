@@ -79,16 +79,16 @@ pub fn mirror(option: &str) -> String {
     option.to_ascii_uppercase().replace('-', "_")
 }
 
-/// The mirror, of any verb's option, that a misspelt one comes closest to by clap's own measure.
+/// The mirror, of any verb's option, that a misspelled one comes closest to by clap's own measure.
 #[must_use]
-pub fn similar_mirror(command: &Command, misspelt: &str) -> Option<String> {
+pub fn similar_mirror(command: &Command, misspelled: &str) -> Option<String> {
     let mut all = Command::new("peermem-gate").disable_help_flag(true);
     for option in command.get_subcommands().flat_map(Command::get_opts) {
         if !all.get_opts().any(|known| known.get_long() == option.get_long()) {
             all = all.arg(option.clone());
         }
     }
-    let option = format!("--{}", misspelt.to_ascii_lowercase().replace('_', "-"));
+    let option = format!("--{}", misspelled.to_ascii_lowercase().replace('_', "-"));
     let error = all.try_get_matches_from(["peermem-gate", &option]).err()?;
     match error.get(ContextKind::SuggestedArg)? {
         ContextValue::String(option) => Some(mirror(option.trim_start_matches("--"))),

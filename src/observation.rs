@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of one look at the node. Plain data: no judgement here, and nothing that reads.
+//! The result of one look at the node. Plain data: no judgment here, and nothing that reads.
 //!
 //! A read that failed is part of what was seen ([`Unreadable`]), not an error.
 

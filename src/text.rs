@@ -91,8 +91,8 @@ pub struct Lead {
     pub first: String,
     /// Before each further line.
     pub rest: String,
-    /// The colour of `first`, as a terminal's escape sequence names it (`1;31`).
-    pub colour: Option<&'static str>,
+    /// The color of `first`, as a terminal's escape sequence names it (`1;31`).
+    pub color: Option<&'static str>,
 }
 
 impl Lead {
@@ -100,13 +100,13 @@ impl Lead {
     #[must_use]
     pub fn new(indent: usize, label: &str) -> Self {
         let first = format!("{:indent$}{label}", "");
-        Self { rest: " ".repeat(first.chars().count()), first, colour: None }
+        Self { rest: " ".repeat(first.chars().count()), first, color: None }
     }
 
-    /// The same in a colour.
+    /// The same in a color.
     #[must_use]
-    pub fn coloured(self, colour: Option<&'static str>) -> Self {
-        Self { colour, ..self }
+    pub fn colored(self, color: Option<&'static str>) -> Self {
+        Self { color, ..self }
     }
 }
 
@@ -158,17 +158,17 @@ impl Page {
         self.entry(&Lead::default(), line);
     }
 
-    /// Adds a line in a colour.
-    pub fn painted(&mut self, line: impl Display, colour: Option<&'static str>) {
+    /// Adds a line in a color.
+    pub fn painted(&mut self, line: impl Display, color: Option<&'static str>) {
         let wrapped = self.wrapped(&line.to_string(), 0, 0);
-        self.lines.extend(wrapped.into_iter().map(|line| painted(&line, colour)));
+        self.lines.extend(wrapped.into_iter().map(|line| painted(&line, color)));
     }
 
     /// Adds a text with something to the left of it.
     pub fn entry(&mut self, lead: &Lead, text: impl Display) {
         let wrapped = self.wrapped(&text.to_string(), lead.first.chars().count(), lead.rest.chars().count());
         for (at, line) in wrapped.into_iter().enumerate() {
-            let left = if at == 0 { painted(&lead.first, lead.colour) } else { lead.rest.clone() };
+            let left = if at == 0 { painted(&lead.first, lead.color) } else { lead.rest.clone() };
             self.lines.push((left + &line).trim_end().to_owned());
         }
     }
@@ -207,8 +207,8 @@ impl Page {
     }
 }
 
-fn painted(text: &str, colour: Option<&'static str>) -> String {
-    colour.map_or_else(|| text.to_owned(), |colour| format!("\x1b[{colour}m{text}\x1b[0m"))
+fn painted(text: &str, color: Option<&'static str>) -> String {
+    color.map_or_else(|| text.to_owned(), |color| format!("\x1b[{color}m{text}\x1b[0m"))
 }
 
 #[cfg(test)]
@@ -235,7 +235,7 @@ mod tests {
         }
         let mut page = Page::default();
         page.line("one\ntwo");
-        page.entry(&Lead::new(2, "seen ").coloured(Some("31")), "\u{1b}[2Jx");
+        page.entry(&Lead::new(2, "seen ").colored(Some("31")), "\u{1b}[2Jx");
         assert_eq!(page.into_text(), "one\\ntwo\n\u{1b}[31m  seen \u{1b}[0m\\u{1b}[2Jx\n");
     }
 

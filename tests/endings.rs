@@ -759,7 +759,7 @@ fn nothing_is_written_beside_the_marker() {
     }
 }
 
-fn a_misspelt_option_names_no_termination_log() {
+fn a_misspelled_option_names_no_termination_log() {
     let node = Node::ready();
     node.write("precious", "kept");
     let (code, _) = refusal(node.wait().arg("--termination-logfile").arg(node.path("precious")));
@@ -814,6 +814,6 @@ fn main() -> ExitCode {
         help_and_version_are_answers,
         only_answers_go_to_standard_output,
         nothing_is_written_beside_the_marker,
-        a_misspelt_option_names_no_termination_log
+        a_misspelled_option_names_no_termination_log
     ]
 }

@@ -299,7 +299,7 @@ fn a_flapping_marker_does_not_fill_the_disk() {
     assert!(play.lines.last().unwrap().contains("9950 more changes"), "{:?}", play.lines.last());
 }
 
-/// Reasons a look may come to, weighted towards readiness so gates do open.
+/// Reasons a look may come to, weighted toward readiness so gates do open.
 fn reasons() -> impl Strategy<Value = Option<Reason>> {
     prop_oneof![
         6 => Just(None),

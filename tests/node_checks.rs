@@ -255,9 +255,9 @@ fn healthy_nodes_of_every_pool_are_ready() {
         command.args(["check", "--root"]).arg(node.root()).env(variable, "false");
         assert_eq!(code(output(&mut command).status), 1, "{variable}");
     }
-    // And what is labelled otherwise has no pod at all.
-    let unlabelled = &yaml(&manifests().join("node/npd/daemonset.yaml"))[0];
-    let terms = &unlabelled["spec"]["template"]["spec"]["affinity"]["nodeAffinity"];
+    // And what is labeled otherwise has no pod at all.
+    let unlabeled = &yaml(&manifests().join("node/npd/daemonset.yaml"))[0];
+    let terms = &unlabeled["spec"]["template"]["spec"]["affinity"]["nodeAffinity"];
     let expression = &terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]["matchExpressions"]
         [0];
     assert_eq!(*expression, json!({"key": "peermem-gate/kind", "operator": "DoesNotExist"}));

@@ -341,7 +341,7 @@ fn every_layout_of_sources_and_headers_is_found() {
             fs::create_dir(node.path(SOURCES)).unwrap();
             node.rename("usr/src/kernel-open", &format!("{SOURCES}/kernel-open"));
         }),
-        ("the proprietary flavour", &|node| {
+        ("the proprietary flavor", &|node| {
             node.rename(SOURCES, "usr/src/kernel");
             fs::create_dir(node.path(SOURCES)).unwrap();
             node.rename("usr/src/kernel", &format!("{SOURCES}/kernel"));
@@ -779,13 +779,13 @@ fn what_no_build_cures_is_no_verdict_on_a_build() {
     assert_eq!((ends, place.is_installed()), (0, true), "{said}");
 }
 
-fn the_module_gets_the_label_of_its_neighbour() {
+fn the_module_gets_the_label_of_its_neighbor() {
     const LABEL: &str = "security.selinux";
     let Some(place) = Place::new() else { return };
     let context = b"system_u:object_r:modules_object_t:s0\0";
-    let neighbour = place.node.path(&format!("{VIDEO}/nvidia.ko"));
+    let neighbor = place.node.path(&format!("{VIDEO}/nvidia.ko"));
     let flags = rustix::fs::XattrFlags::empty();
-    if let Err(errno) = rustix::fs::setxattr(&neighbour, LABEL, context, flags) {
+    if let Err(errno) = rustix::fs::setxattr(&neighbor, LABEL, context, flags) {
         return skip(&format!("no label can be set here: {errno}"));
     }
     let (ends, said) = place.rebuild(&[]);
@@ -1299,7 +1299,7 @@ fn main() -> ExitCode {
         a_rebuild_beside_an_install_line_is_proven_too,
         a_rebuilt_module_that_is_loaded_before_its_proof_stays,
         what_no_build_cures_is_no_verdict_on_a_build,
-        the_module_gets_the_label_of_its_neighbour,
+        the_module_gets_the_label_of_its_neighbor,
         the_shim_rebuilds_before_it_loads,
         load_rebuilds_only_when_asked_and_loads_what_was_built,
         without_being_asked_nothing_of_a_rebuild_is_looked_at,

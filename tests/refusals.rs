@@ -54,14 +54,14 @@ fn an_option_of_another_verb_is_named_as_one() {
     }
 }
 
-fn a_misspelt_variable_is_guessed() {
-    for (misspelt, meant) in [
+fn a_misspelled_variable_is_guessed() {
+    for (misspelled, meant) in [
         ("PEERMEM_GATE_TIMOUT", "did you mean PEERMEM_GATE_TIMEOUT?"),
         ("PEERMEM_GATE_ON_TIME_OUT", "did you mean PEERMEM_GATE_ON_TIMEOUT?"),
         // One that another verb of the same pod has.
         ("PEERMEM_GATE_STATUSFILE", "did you mean PEERMEM_GATE_STATUS_FILE?"),
     ] {
-        assert_refused(wait().env(misspelt, "1m"), meant);
+        assert_refused(wait().env(misspelled, "1m"), meant);
     }
     let (_, said) = refusal(wait().env("PEERMEM_GATE_QQQQ", "1m"));
     assert!(said.contains("PEERMEM_GATE_QQQQ") && !said.contains("did you mean"), "{said}");
@@ -172,10 +172,10 @@ fn a_mirrored_choice_names_what_there_is_to_choose_from() {
 }
 
 /// It means what it means to NVIDIA's scripts, and anyone who wrote it meant something else.
-fn a_host_mofed_that_is_misspelt_is_told() {
+fn a_host_mofed_that_is_misspelled_is_told() {
     let node = Node::ready().without_marker();
-    let mut misspelt = node.check();
-    let report = Report::of(misspelt.env("USE_HOST_MOFED", "True").args(["--format", "json"]));
+    let mut misspelled = node.check();
+    let report = Report::of(misspelled.env("USE_HOST_MOFED", "True").args(["--format", "json"]));
     assert_eq!(report.reason("MarkerPresent"), "MarkerAbsent");
     let told = report.message("MarkerPresent");
     assert!(told.contains("USE_HOST_MOFED is \"True\", not \"true\""), "{told}");
@@ -634,11 +634,11 @@ fn a_disabled_load_asks_no_more_than_where_and_by_what() {
 fn main() -> ExitCode {
     suite![
         an_option_of_another_verb_is_named_as_one,
-        a_misspelt_variable_is_guessed,
+        a_misspelled_variable_is_guessed,
         a_refusal_has_no_blank_line,
         what_is_typed_amiss_is_answered_with_how_to_type_it,
         a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
-        a_host_mofed_that_is_misspelt_is_told,
+        a_host_mofed_that_is_misspelled_is_told,
         every_verb_without_options_is_accepted,
         unknown_options_and_words_are_refused,
         options_of_other_verbs_are_refused,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A verb's help behind its options. The rows are of the same kind as peermem-gate's.
 
-use peermem_gate::help::{BUG, Guide, MIRRORS, NEIGHBOURS, REFUSED, REPORTED};
+use peermem_gate::help::{BUG, Guide, MIRRORS, NEIGHBORS, REFUSED, REPORTED};
 
 /// One row a verb.
 pub const GUIDES: &[Guide] = &[
@@ -47,7 +47,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             ("peermem-gate doctor must-gather.tar.gz", "each node of a must-gather, away from the cluster"),
         ],
-        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+        variables: &[MIRRORS, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "paths",
@@ -63,7 +63,7 @@ pub const GUIDES: &[Guide] = &[
                 "in a pod with the host at /host, for a script",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBOURS, REPORTED],
+        variables: &[MIRRORS, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "fleet",

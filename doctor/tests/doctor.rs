@@ -277,7 +277,7 @@ fn the_pid_file_of_another_process_tells_nothing() {
     assert_eq!(told.reason("MarkerPresent"), "MarkerAbsent", "its own environment wins");
 }
 
-fn colour_is_for_terminals_and_not_against_anybodys_will() {
+fn color_is_for_terminals_and_not_against_anybodys_will() {
     let script = ["script", "-qec"];
     if !can(&["script", "--version"]) {
         return;
@@ -360,7 +360,7 @@ fn main() -> ExitCode {
         the_driver_containers_root_is_found,
         a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found,
         the_pid_file_of_another_process_tells_nothing,
-        colour_is_for_terminals_and_not_against_anybodys_will,
+        color_is_for_terminals_and_not_against_anybodys_will,
         a_private_mount_and_used_up_inotify_instances_are_found
     ]
 }

@@ -463,7 +463,7 @@ fn every_mutant_made_by_hand_has_its_one_place() {
 }
 
 #[test]
-fn every_rust_file_names_its_licence() {
+fn every_rust_file_names_its_license() {
     for path in files_with("rs") {
         assert!(read(&path).starts_with("// SPDX-License-Identifier: Apache-2.0\n"), "{path}");
     }

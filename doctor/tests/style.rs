@@ -36,28 +36,84 @@ const VERBS: &str = "\
     repair replace reset restart run say see set shorten show sign skip split start stop switch take try \
     turn unload unmount unset update upgrade use wait write";
 
+/// British spellings, as parts of words, and the American ones.
+const SPELLINGS: [(&str, &str); 41] = [
+    ("analyse", "analyze"),
+    ("artefact", "artifact"),
+    ("authoris", "authoriz"),
+    ("behaviour", "behavior"),
+    ("cancelled", "canceled"),
+    ("cancelling", "canceling"),
+    ("canonicalis", "canonicaliz"),
+    ("capitalis", "capitaliz"),
+    ("catalogue", "catalog"),
+    ("centre", "center"),
+    ("colour", "color"),
+    ("containeris", "containeriz"),
+    ("customis", "customiz"),
+    ("defence", "defense"),
+    ("favour", "favor"),
+    ("finalis", "finaliz"),
+    ("flavour", "flavor"),
+    ("honour", "honor"),
+    ("initialis", "initializ"),
+    ("judgement", "judgment"),
+    ("labelled", "labeled"),
+    ("labelling", "labeling"),
+    ("learnt", "learned"),
+    ("licence", "license"),
+    ("maximis", "maximiz"),
+    ("minimis", "minimiz"),
+    ("misspelt", "misspelled"),
+    ("modelled", "modeled"),
+    ("neighbour", "neighbor"),
+    ("normalis", "normaliz"),
+    ("offence", "offense"),
+    ("optimis", "optimiz"),
+    ("organis", "organiz"),
+    ("recognis", "recogniz"),
+    ("serialis", "serializ"),
+    ("signalled", "signaled"),
+    ("summaris", "summariz"),
+    ("synchronis", "synchroniz"),
+    ("towards", "toward"),
+    ("utilis", "utiliz"),
+    ("whilst", "while"),
+];
+/// Names that users build on, and what other programs say.
+const FOREIGN_SPELLINGS: [&str; 3] = ["GpuNotInitialised", "CudaNotInitialised", "unrecognised option"];
+/// Files of others, and those that name British spellings.
+const NOT_SPELLED_BY_US: [&str; 6] = [
+    "Cargo.lock",
+    "fuzz/Cargo.lock",
+    "doctor/tests/log_lines/",
+    "fuzz/corpus/",
+    STYLE,
+    "doctor/tests/style.rs",
+];
+
 /// A text and the rules that it breaks, as `tests/style/not-yet.txt` counts them.
 type Counts = BTreeMap<(String, String), usize>;
 
 #[test]
-fn texts_keep_the_rules_and_old_offences_only_become_fewer() {
+fn texts_keep_the_rules_and_old_offenses_only_become_fewer() {
     let allowed = not_yet();
-    let offences = offences();
+    let offenses = offenses();
     let mut counts = Counts::new();
-    for offence in &offences {
-        *counts.entry((offence.rule.to_owned(), offence.place.clone())).or_default() += 1;
+    for offense in &offenses {
+        *counts.entry((offense.rule.to_owned(), offense.place.clone())).or_default() += 1;
     }
-    let grown: Vec<_> = offences
+    let grown: Vec<_> = offenses
         .iter()
-        .filter(|offence| {
-            let key = (offence.rule.to_owned(), offence.place.clone());
+        .filter(|offense| {
+            let key = (offense.rule.to_owned(), offense.place.clone());
             counts[&key] > allowed.get(&key).copied().unwrap_or(0)
         })
-        .map(|offence| format!("{}: {}: {}", offence.place, offence.rule, offence.text))
+        .map(|offense| format!("{}: {}: {}", offense.place, offense.rule, offense.text))
         .collect();
     assert!(
         grown.is_empty(),
-        "{} offences against {STYLE} in texts that have more than {NOT_YET} allows:\n{}",
+        "{} offenses against {STYLE} in texts that have more than {NOT_YET} allows:\n{}",
         grown.len(),
         grown.join("\n")
     );
@@ -65,6 +121,31 @@ fn texts_keep_the_rules_and_old_offences_only_become_fewer() {
         fs::write(root().join(NOT_YET), listed(&counts)).unwrap();
     }
     assert_eq!(listed(&counts), listed(&not_yet()), "{NOT_YET} allows too much: BLESS=1 lowers the counts");
+}
+
+/// Names in code too: a text that follows them takes their spelling.
+#[test]
+fn every_file_and_its_name_are_in_american_spelling() {
+    assert_eq!(british("The Colours of GpuNotInitialised"), [("colour", "color")]);
+    let is_ours = |path: &String| !NOT_SPELLED_BY_US.iter().any(|other| path.starts_with(other));
+    let paths: Vec<_> = files("").into_iter().filter(is_ours).collect();
+    let mut found = Vec::new();
+    for path in paths {
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        for (at, line) in std::iter::once(path.as_str()).chain(text.lines()).enumerate() {
+            let words = british(line).into_iter();
+            found.extend(words.map(|(word, instead)| format!("{path}:{at}: {word:?}: write {instead:?}")));
+        }
+    }
+    assert!(found.is_empty(), "{} British spellings:\n{}", found.len(), found.join("\n"));
+}
+
+/// The British spellings in a line, with the American ones.
+fn british(line: &str) -> Vec<(&'static str, &'static str)> {
+    let line = FOREIGN_SPELLINGS
+        .iter()
+        .fold(line.to_lowercase(), |line, name| line.replace(&name.to_lowercase(), ""));
+    SPELLINGS.into_iter().filter(|(word, _)| line.contains(word)).collect()
 }
 
 /// The list of banned phrases is a part of the document, so a broken table would ban nothing.
@@ -89,20 +170,20 @@ fn the_rules_find_what_they_forbid() {
     assert!(is_too_wide(&"x".repeat(WIDTH + 1)) && !is_too_wide(&"x".repeat(WIDTH)));
 }
 
-struct Offence {
+struct Offense {
     rule: &'static str,
     place: String,
     text: String,
 }
 
-/// Every offence in every text, in the order of the texts.
-fn offences() -> Vec<Offence> {
+/// Every offense in every text, in the order of the texts.
+fn offenses() -> Vec<Offense> {
     let banned = banned();
     let mut all = Vec::new();
     for path in documents() {
         let text = read(&path);
         let rules = if path == STYLE { without_tables(&text) } else { text.clone() };
-        let mut add = |rule, text| all.push(Offence { rule, place: path.clone(), text });
+        let mut add = |rule, text| all.push(Offense { rule, place: path.clone(), text });
         for line in wide_lines(&text) {
             add("width", line);
         }
@@ -119,11 +200,11 @@ fn offences() -> Vec<Offence> {
         }
     }
     for (path, line) in comments_too_wide() {
-        all.push(Offence { rule: "width", place: path, text: line });
+        all.push(Offense { rule: "width", place: path, text: line });
     }
     for (place, text) in program().into_iter().chain(sources()) {
         let place = place.as_str();
-        let mut add = |rule, text| all.push(Offence { rule, place: place.to_owned(), text });
+        let mut add = |rule, text| all.push(Offense { rule, place: place.to_owned(), text });
         for phrase in banned_in(&text, &banned) {
             add("phrase", format!("{phrase:?} in {text:?}"));
         }

@@ -79,7 +79,7 @@ impl Outcome {
     }
 
     /// In one short phrase: was it right?
-    fn judgement(&self, one: &Contestant) -> String {
+    fn judgment(&self, one: &Contestant) -> String {
         let Some(load) = self.load(one) else {
             let held = one.who == Who::HastyGate;
             return if held { "yes: it did not open, and logged why" } else { "no: it never opened" }
@@ -128,10 +128,10 @@ impl Outcome {
         });
         let marker = saw.map_or("", |saw| yes_no(saw.marker));
         let headers = saw.map_or("", |saw| yes_no(saw.headers));
-        let (who, judgement) = (one.who.name(), self.judgement(one));
+        let (who, judgment) = (one.who.name(), self.judgment(one));
         let row = format!("  {who:<25}  {opened:<8}  {marker:<6}  {stack:<8}  {headers:<7}  {load}");
         writeln!(f, "{}", row.trim_end())?;
-        writeln!(f, "      {judgement}")
+        writeln!(f, "      {judgment}")
     }
 }
 

@@ -80,7 +80,7 @@ pub fn answer(text: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// As [`answer`].
-pub fn answer_until_signalled(text: &[u8], signals: &Signals, came: Option<u8>) -> io::Result<Option<u8>> {
+pub fn answer_until_signaled(text: &[u8], signals: &Signals, came: Option<u8>) -> io::Result<Option<u8>> {
     let stdout = io::stdout();
     let mut way = Way::of(stdout.as_fd());
     let mut left = text;

@@ -27,5 +27,5 @@ pub mod termination_log;
 mod worker;
 mod worker_pipe;
 
-pub use log_writer::{answer, answer_until_signalled};
+pub use log_writer::{answer, answer_until_signaled};
 pub use worker_pipe::WorkerPipe;

@@ -246,11 +246,11 @@ impl<'a> Supervisor<'a> {
         let mut fds: Vec<_> = sources.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let is_awake = poll(&mut fds, timeout).is_ok();
         let has_news = |at: usize| is_awake && fds.get(at).and_then(PollFd::any) == Some(true);
-        let (is_signalled, has_words, has_stand_in_words) = (has_news(0), has_news(1), has_news(2));
+        let (is_signaled, has_words, has_stand_in_words) = (has_news(0), has_news(1), has_news(2));
         if let Some(stand_in) = self.stand_in.as_mut().filter(|_| has_stand_in_words) {
             stand_in.listen();
         }
-        match (has_words, is_signalled) {
+        match (has_words, is_signaled) {
             (true, _) => News::Words,
             (false, true) => News::Signal,
             (false, false) => News::None,
@@ -276,7 +276,7 @@ impl<'a> Supervisor<'a> {
                 Message::Log(text) => log_writer::write(&text),
                 Message::Answer(text) => {
                     let came = self.signal.map(|(signal, _)| signal);
-                    match log_writer::answer_until_signalled(&text, self.signals, came) {
+                    match log_writer::answer_until_signaled(&text, self.signals, came) {
                         Ok(signal) => self.cut_short = signal,
                         Err(error) => self.answer_error = Some(error),
                     }

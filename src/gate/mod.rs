@@ -222,7 +222,7 @@ impl Gate {
     }
 
     /// Ended from outside.
-    pub fn signalled(&mut self, now: BootTime, signal: u8) -> Vec<Effect> {
+    pub fn signaled(&mut self, now: BootTime, signal: u8) -> Vec<Effect> {
         self.charge(now);
         self.close(now, Effect::End(Ending::Signal(signal)), None)
     }

@@ -21,7 +21,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
     match &seen.marker {
         Marker::Present(_) => condition(Reason::MarkerFound, format!("{path} exists")),
         Marker::Absent => {
-            let message = format!("MOFED has not set its marker {path}{}", misspelt(expected));
+            let message = format!("MOFED has not set its marker {path}{}", misspelled(expected));
             condition(Reason::MarkerAbsent, message + &running(expected, seen) + &hindrance(seen))
         }
         Marker::ParentMissing(nearest) => condition(
@@ -29,7 +29,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
             format!(
                 "the directory of {path} does not exist (the nearest that does is {}){}{}",
                 nearest.display(),
-                misspelt(expected),
+                misspelled(expected),
                 hindrance(seen)
             ),
         ),
@@ -49,7 +49,7 @@ pub(super) fn present(expected: &Expectations, seen: &Observation) -> Condition 
 }
 
 /// Which MOFED is waited for, where that was meant otherwise, it seems.
-fn misspelt(expected: &Expectations) -> String {
+fn misspelled(expected: &Expectations) -> String {
     let meant = expected.use_host_mofed.as_deref().filter(|value| !matches!(*value, "" | "true" | "false"));
     meant.map_or_else(String::new, |value| {
         format!("; USE_HOST_MOFED is {value:?}, not \"true\", so the gate waits for a MOFED container")

@@ -162,7 +162,7 @@ impl Keep {
         }
         let is_first = self.evidence.replace(evidence).is_none();
         let mut response = Response::default();
-        let is_another = !self.phase.recognises(inode);
+        let is_another = !self.phase.recognizes(inode);
         if (glimpse.peermem == Presence::Absent || is_another) && self.phase.loaded_by().is_some() {
             self.lost(now, cause, &mut response);
         }

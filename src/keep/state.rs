@@ -134,7 +134,7 @@ impl Phase {
     }
 
     /// Whether the loaded module is still the one that we loaded; true if we loaded none.
-    pub(super) fn recognises(&mut self, inode: Option<u64>) -> bool {
+    pub(super) fn recognizes(&mut self, inode: Option<u64>) -> bool {
         let by = match self {
             Self::Waiting { .. } | Self::Blocked { .. } => return true,
             Self::Loaded { by, .. } | Self::Yielding { by, .. } | Self::Busy { by, .. } => by,

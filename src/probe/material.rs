@@ -23,8 +23,8 @@ const SYMVERS: u64 = 16 << 20;
 const SOURCE: u64 = 4 << 20;
 /// Packages below /usr/src.
 const PACKAGES: usize = 10_000;
-/// The flavours of the driver: one alone (`.run` unpacked, dkms), or both beside each other (nvidia-installer).
-const FLAVOURS: [&str; 3] = ["", "kernel-open", "kernel"];
+/// The flavors of the driver: one alone (`.run` unpacked, dkms), or both beside each other (nvidia-installer).
+const FLAVORS: [&str; 3] = ["", "kernel-open", "kernel"];
 /// Where programs are in the images of drivers.
 const PROGRAMS: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
 
@@ -81,7 +81,7 @@ fn sources(root: &Path, version: &str) -> Vec<Sources> {
     names.retain(|name| name.as_encoded_bytes().starts_with(b"nvidia"));
     order::sort(&mut names);
     let packages = names.iter().map(|name| Path::new("/usr/src").join(name));
-    let all = packages.flat_map(|package| FLAVOURS.map(|flavour| package.join(flavour)));
+    let all = packages.flat_map(|package| FLAVORS.map(|flavor| package.join(flavor)));
     let mut all: Vec<_> = all.filter_map(|directory| source(root, &directory)).collect();
     order::sort_by_key(&mut all, |sources| sources.version.as_deref() != Some(version));
     all

@@ -177,7 +177,7 @@ impl<'a> Probe<'a> {
     }
 
     /// Looks at everything. `None` when `interrupted` became true while the kernel's symbols were read or a
-    /// module file unpacked, or the marker went: what was seen by then is not worth a judgement.
+    /// module file unpacked, or the marker went: what was seen by then is not worth a judgment.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         let mut seen = self.look_at_loaded(depth, interrupted)?;
         let (node, marker) = (self.node, seen.marker.clone());

@@ -15,7 +15,7 @@ pub const SOURCES: [&str; 6] =
     ["Kbuild", "Makefile", "conftest.sh", "common", "nvidia-peermem", "nvidia/nv-p2p.h"];
 /// Files that only some versions have.
 pub const OPTIONAL: [&str; 2] = ["header-presence-tests.mk", "pahole.sh"];
-/// By this file sources are known, in whatever directory a flavour of the driver keeps them.
+/// By this file sources are known, in whatever directory a flavor of the driver keeps them.
 pub const KNOWN_BY: &str = "nvidia-peermem/nvidia-peermem.Kbuild";
 /// The module that `make` writes.
 pub const MODULE: &str = "nvidia-peermem.ko";
@@ -28,7 +28,7 @@ pub const SOURCE: &str = "nvidia-peermem/nvidia-peermem.c";
 /// conftest.sh has MOFED's place written in.
 const PLACE: &str = "MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel";
 
-/// More processes than this only slow their neighbours down.
+/// More processes than this only slow their neighbors down.
 const MOST_JOBS: usize = 8;
 
 /// conftest.sh with another place for MOFED's headers; `None` where that line is not there exactly once.
@@ -141,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn symbols_are_added_in_the_form_of_their_neighbours() {
+    fn symbols_are_added_in_the_form_of_their_neighbors() {
         let crcs = BTreeMap::from([("nvidia_p2p_get_pages".to_owned(), 0x1f)]);
-        for (neighbour, expected) in [
+        for (neighbor, expected) in [
             (
                 "0x9ca761a2\tNAME\t/b/ib_uverbs\tEXPORT_SYMBOL\t",
                 "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL\t",
@@ -157,7 +157,7 @@ mod tests {
                 "0x0000001f\tnvidia_p2p_get_pages\tnvidia\tEXPORT_SYMBOL",
             ),
         ] {
-            let lines = PEER_MEMORY_SYMBOLS.map(|name| neighbour.replace("NAME", name) + "\n").concat();
+            let lines = PEER_MEMORY_SYMBOLS.map(|name| neighbor.replace("NAME", name) + "\n").concat();
             assert_eq!(nvidia_symvers(&lines, &crcs), Some(format!("{expected}\n")));
             let first = lines.lines().next().unwrap();
             assert_eq!(nvidia_symvers(first, &crcs), None, "one symbol is a stub's");

@@ -31,12 +31,12 @@ impl Step {
     }
 
     fn under(&self, conditions: impl Iterator<Item = Fact>) -> String {
-        let rest = |fact: Fact| uncapitalised(fact.phrase().strip_prefix("If ").unwrap_or(fact.phrase()));
+        let rest = |fact: Fact| uncapitalized(fact.phrase().strip_prefix("If ").unwrap_or(fact.phrase()));
         let joined = |all: String, fact: Fact| format!("{all} and {}", rest(fact));
         let mut phrases = conditions;
         match phrases.next() {
             Some(first) => {
-                format!("{}: {}", phrases.fold(first.phrase().to_owned(), joined), uncapitalised(self.text))
+                format!("{}: {}", phrases.fold(first.phrase().to_owned(), joined), uncapitalized(self.text))
             }
             None => self.text.to_owned(),
         }
@@ -137,7 +137,7 @@ impl Facts {
     }
 }
 
-fn uncapitalised(text: &str) -> String {
+fn uncapitalized(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_lowercase().chain(characters).collect())
 }

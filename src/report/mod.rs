@@ -133,7 +133,7 @@ fn condition(verdict: &Verdict, c: &Condition, style: Style, page: &mut Page) {
     let status = format!("{:<8} ", c.status);
     let names = format!("{:<17} {:<24}", c.r#type, c.reason);
     let message = format!("{}{by}", c.message);
-    let status = Lead::new(0, &status).coloured(style.condition(c));
+    let status = Lead::new(0, &status).colored(style.condition(c));
     let width = status.first.len() + names.len() + 1 + message.chars().count();
     if width <= style.columns {
         page.entry(&status, format_args!("{names} {message}"));

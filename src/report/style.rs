@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How answers look: how wide, and whether in colour. One rule for every verb.
+//! How answers look: how wide, and whether in color. One rule for every verb.
 
 use crate::condition::{Consequence, Status};
 use crate::environment::{Variables, value_of};
@@ -32,7 +32,7 @@ pub enum Tone {
 pub struct Style {
     /// No line is wider.
     pub columns: usize,
-    is_coloured: bool,
+    is_colored: bool,
 }
 
 impl Style {
@@ -44,22 +44,22 @@ impl Style {
         let is_forced =
             is_set("CLICOLOR_FORCE") && value_of(variables, "CLICOLOR_FORCE").is_some_and(|v| v != "0");
         let is_dumb = value_of(variables, "TERM").is_some_and(|term| term == "dumb");
-        let is_coloured = !is_set("NO_COLOR") && (is_forced || terminal.is_some() && !is_dumb);
+        let is_colored = !is_set("NO_COLOR") && (is_forced || terminal.is_some() && !is_dumb);
         let of_variable = || value_of(variables, "COLUMNS")?.to_str()?.parse().ok();
         // A terminal that does not know its size says 0.
         let columns =
             terminal.or_else(of_variable).filter(|columns| *columns > 0).map_or(COLUMNS, usize::from);
-        Self { columns: columns.max(NARROWEST), is_coloured }
+        Self { columns: columns.max(NARROWEST), is_colored }
     }
 
-    fn coloured(self, colour: &'static str) -> Option<&'static str> {
-        self.is_coloured.then_some(colour)
+    fn colored(self, color: &'static str) -> Option<&'static str> {
+        self.is_colored.then_some(color)
     }
 
-    /// The colour of something said in this tone, if the answer has colours.
+    /// The color of something said in this tone, if the answer has colors.
     #[must_use]
     pub fn tone(self, tone: Tone) -> Option<&'static str> {
-        self.coloured(match tone {
+        self.colored(match tone {
             Tone::Bad => BAD,
             Tone::Doubtful => DOUBTFUL,
             Tone::Unknown => UNKNOWN,
@@ -68,7 +68,7 @@ impl Style {
         })
     }
 
-    /// The colour of a verdict.
+    /// The color of a verdict.
     #[must_use]
     pub fn outcome(self, outcome: Outcome) -> Option<&'static str> {
         self.tone(match outcome {
@@ -94,7 +94,7 @@ impl Style {
 impl Default for Style {
     /// For no terminal.
     fn default() -> Self {
-        Self { columns: COLUMNS, is_coloured: false }
+        Self { columns: COLUMNS, is_colored: false }
     }
 }
 
@@ -103,20 +103,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_rule_decides_about_colour() {
-        let is_coloured = |terminal: Option<u16>, variables: &[(&str, &str)]| {
+    fn one_rule_decides_about_color() {
+        let is_colored = |terminal: Option<u16>, variables: &[(&str, &str)]| {
             let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            Style::new(terminal, &variables).is_coloured
+            Style::new(terminal, &variables).is_colored
         };
         let terminal = Some(80);
-        assert!(is_coloured(terminal, &[]) && !is_coloured(None, &[]));
-        assert!(is_coloured(terminal, &[("NO_COLOR", "")]) && !is_coloured(terminal, &[("NO_COLOR", "1")]));
-        assert!(!is_coloured(terminal, &[("TERM", "dumb")]) && is_coloured(terminal, &[("TERM", "xterm")]));
+        assert!(is_colored(terminal, &[]) && !is_colored(None, &[]));
+        assert!(is_colored(terminal, &[("NO_COLOR", "")]) && !is_colored(terminal, &[("NO_COLOR", "1")]));
+        assert!(!is_colored(terminal, &[("TERM", "dumb")]) && is_colored(terminal, &[("TERM", "xterm")]));
         assert!(
-            is_coloured(None, &[("CLICOLOR_FORCE", "1")]) && !is_coloured(None, &[("CLICOLOR_FORCE", "0")])
+            is_colored(None, &[("CLICOLOR_FORCE", "1")]) && !is_colored(None, &[("CLICOLOR_FORCE", "0")])
         );
-        assert!(is_coloured(None, &[("CLICOLOR_FORCE", "1"), ("TERM", "dumb")]));
-        assert!(!is_coloured(terminal, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+        assert!(is_colored(None, &[("CLICOLOR_FORCE", "1"), ("TERM", "dumb")]));
+        assert!(!is_colored(terminal, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
     }
 
     #[test]

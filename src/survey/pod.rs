@@ -6,7 +6,7 @@ use crate::survey::process::Environment;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Where the operators' own documents, charts and catalogues install them, and whether others live there too.
+/// Where the operators' own documents, charts and catalogs install them, and whether others live there too.
 const NAMESPACES: [(&str, bool); 13] = [
     ("gpu-operator", false),
     ("nvidia-gpu-operator", false),
@@ -18,7 +18,7 @@ const NAMESPACES: [(&str, bool); 13] = [
     ("openshift-sriov-network-operator", false),
     ("nvidia-device-plugin", false),
     ("nvidia-dra-driver-gpu", false),
-    // The catalogues of operators, with and without OpenShift.
+    // The catalogs of operators, with and without OpenShift.
     ("openshift-operators", true),
     ("operators", true),
     // The device plugin's manifest, and the drivers of some clouds.

@@ -61,7 +61,7 @@ impl<'a> Held<'a> {
             }
             let due = self.gate.next_look().into_iter().chain([self.gate.next_heartbeat()]).min();
             cause = match self.watch.sleep(due) {
-                Wake::Signal(signal) => return Effect::End(self.signalled(signal)),
+                Wake::Signal(signal) => return Effect::End(self.signaled(signal)),
                 Wake::Event(cause) => Some(cause),
                 Wake::Due => self.watch.due_cause(self.gate.next_look()),
             };
@@ -81,13 +81,13 @@ impl<'a> Held<'a> {
     fn step(&mut self, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
         // A look takes its time; a signal that came meanwhile goes before the deadline.
         match self.wakes().take_signal() {
-            Some(signal) => self.gate.signalled(now(), signal),
+            Some(signal) => self.gate.signaled(now(), signal),
             None => self.gate.step(now(), cause, look),
         }
     }
 
-    pub(super) fn signalled(&mut self, signal: u8) -> Ending {
-        let effects = self.gate.signalled(now(), signal);
+    pub(super) fn signaled(&mut self, signal: u8) -> Ending {
+        let effects = self.gate.signaled(now(), signal);
         let _ = self.carry_out(effects);
         Ending::Signal(signal)
     }

@@ -248,7 +248,7 @@ impl LoadRequest<'_> {
                     held.hold_on();
                 }
                 Tried::Signal(signal, _) => {
-                    let ending = held.signalled(signal);
+                    let ending = held.signaled(signal);
                     return ended(&held, ending, &whether_it_is_there(asked), last_words);
                 }
                 Tried::Late(sentence) => {
@@ -317,7 +317,7 @@ impl LoadRequest<'_> {
                 ControlFlow::Continue(Some(sentence))
             }
             RebuildEnd::Signal(signal, _) => {
-                let ending = held.signalled(signal);
+                let ending = held.signaled(signal);
                 ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
             }
             RebuildEnd::Deadline(_) => {

@@ -113,7 +113,7 @@ impl<'a> Looks<'a> {
             time: clock::wall(),
         };
         let text = unknown(self.format, self.style, &doubt);
-        let signal = act::answer_until_signalled(text.as_bytes(), &self.signals, None)
+        let signal = act::answer_until_signaled(text.as_bytes(), &self.signals, None)
             .context("cannot write to standard output")?;
         Ok(signal.map_or(Ending::CannotTell, Ending::Signal))
     }

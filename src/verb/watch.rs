@@ -139,7 +139,7 @@ impl<'a> Watch<'a> {
         // the last three are still there to wake us.
         let seen = self
             .probe
-            .look(Depth::Frugal(worth_reading_symbols), &mut || is_late() || wakes.signalled() || swaps())?;
+            .look(Depth::Frugal(worth_reading_symbols), &mut || is_late() || wakes.signaled() || swaps())?;
         let seen = self.recorded(cause, seen);
         let since = self.in_transit.filter(|_| !cause.is_event()).unwrap_or(self.last_look);
         self.in_transit = in_transit(&node.expected, &seen).then_some(since);

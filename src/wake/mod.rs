@@ -86,7 +86,7 @@ impl<'a> Wakes<'a> {
 
     /// True when a signal waits; cheap enough to ask in the middle of a look.
     #[must_use]
-    pub fn signalled(&self) -> bool {
+    pub fn signaled(&self) -> bool {
         self.signals.pending()
     }
 

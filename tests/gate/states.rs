@@ -325,8 +325,8 @@ impl State {
             assert!(ended == left || case.is_one_look(), "{ended:?} of {left:?}: {self:#?}");
         }
         // A signal ends it whatever it is at.
-        let signalled = last(self.gate.clone().signalled(at(self.now), 15));
-        assert_eq!(signalled, Some(Effect::End(Ending::Signal(15))));
+        let signaled = last(self.gate.clone().signaled(at(self.now), 15));
+        assert_eq!(signaled, Some(Effect::End(Ending::Signal(15))));
     }
 }
 

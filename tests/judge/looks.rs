@@ -150,7 +150,7 @@ fn of(expected: &Expectations, seen: &Observation, condition: ConditionType) -> 
 }
 
 #[test]
-fn a_misspelt_setting_is_named_while_the_marker_is_waited_for() {
+fn a_misspelled_setting_is_named_while_the_marker_is_waited_for() {
     for (value, is_named) in [
         (None, false),
         (Some(""), false),

@@ -178,9 +178,9 @@ impl NodeReader<'_> {
         let is_openshift = is_openshift(node);
         let has_mofed =
             self.files.pods().any(|pod| pod.containers.iter().any(|one| one.name == "mofed-container"));
-        if node.is_labelled(&NIC_LABELS) {
+        if node.is_labeled(&NIC_LABELS) {
             seen.nic = Nic::Found("a label of the node".to_owned());
-        } else if node.is_labelled(&[OWN]) && !is_openshift && !has_mofed {
+        } else if node.is_labeled(&[OWN]) && !is_openshift && !has_mofed {
             seen.nic = Nic::None;
             let file = node.file.clone();
             self.source("/sys/bus/pci/devices", &file);

@@ -117,10 +117,10 @@ const DEPTH: usize = 4;
 impl GatheredNode {
     /// Somebody found a GPU or a Mellanox NIC in it.
     pub(super) fn has_devices(&self) -> bool {
-        self.is_labelled(&GPU_LABELS) || self.is_labelled(&NIC_LABELS)
+        self.is_labeled(&GPU_LABELS) || self.is_labeled(&NIC_LABELS)
     }
 
-    pub(super) fn is_labelled(&self, labels: &[&str]) -> bool {
+    pub(super) fn is_labeled(&self, labels: &[&str]) -> bool {
         labels.iter().any(|label| self.labels.get(*label).is_some_and(|value| value == "true"))
     }
 }

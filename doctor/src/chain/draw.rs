@@ -53,7 +53,7 @@ fn branch(page: &mut Page, links: &[Link], link: &Link, first: &str, below: &str
     let children: Vec<_> = links.iter().filter(|other| other.after == Some(link.file)).collect();
     let stem = if children.is_empty() { "  " } else { "│ " };
     let under = format!("{below}{stem}    ");
-    let lead = |first: &str| Lead { first: first.to_owned(), rest: under.clone(), colour: None };
+    let lead = |first: &str| Lead { first: first.to_owned(), rest: under.clone(), color: None };
     page.entry(&lead(first), format_args!("{}{}", label(link), ages(link)));
     if holds_up(link) {
         let writer = if link.broken { format!("{} writes it; ", link.writer) } else { String::new() };

@@ -20,7 +20,7 @@ const BLACKWELL: u16 = 0x2900;
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let one_of =
-        [bound(case), bar(case), signature(case), not_initialised(case), held(case), in_transit(case)];
+        [bound(case), bar(case), signature(case), not_initialized(case), held(case), in_transit(case)];
     one_of.into_iter().chain([fabric_manager(case)]).flatten().collect()
 }
 
@@ -95,7 +95,7 @@ fn signature(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-fn not_initialised(case: &Case<'_>) -> Option<Finding> {
+fn not_initialized(case: &Case<'_>) -> Option<Finding> {
     let unbound = case.symptoms.gpus().find(|gpu| gpu.driver.is_none() && !gpu.is_virtual);
     let found = case.logged(&[LogEvent::NvidiaProbeFailed], &[LogEvent::NvidiaLoaded]);
     let unbound = unbound.filter(|_| case.is_listed_live(NVIDIA));

@@ -93,7 +93,7 @@ fn fewer(case: &Case<'_>) -> Option<Finding> {
     Some(missing.fold(finding, |finding, (address, uuid)| {
         let source = format!("/proc/driver/nvidia/gpus/{address}/information");
         let is_unknown = uuid.contains('?');
-        let seen = if is_unknown { "the driver has not initialised this GPU" } else { "is not offered" };
+        let seen = if is_unknown { "the driver has not initialized this GPU" } else { "is not offered" };
         finding.seen(source, format!("{uuid}: {seen}"))
     }))
 }

@@ -284,7 +284,7 @@ findings! {
                 "Read which release supports it: `dmesg | grep -A 4 'NVRM: The NVIDIA GPU'`.",
                 @DRIVER_POD "Set `driver.version` to such a release, in an NVIDIADriver of its own if other nodes have newer GPUs.",
                 @HOST_DRIVER "Install such a release on the host, and reboot.",
-                @VIRTUAL_MACHINE "If its GPU is a vGPU, use NVIDIA's vGPU guest driver (GRID) and a licence instead: the data centre driver \
+                @VIRTUAL_MACHINE "If its GPU is a vGPU, use NVIDIA's vGPU guest driver (GRID) and a license instead: the data center driver \
                     supports no vGPU. Or pass the whole GPU through.",
             ];
         GpuFirmwareMissing: Critical, "nvidia finds no firmware (GSP) for a GPU: it cannot start it",
@@ -313,12 +313,12 @@ findings! {
         GpuNeedsReset: Warning, "a GPU reported an error that only a reset clears",
             after [GpuLost],
             [
-                "Look up the Xid of the evidence in NVIDIA's Xid catalogue, and see what the driver advises: `nvidia-smi -q | grep -A 3 \
+                "Look up the Xid of the evidence in NVIDIA's Xid catalog, and see what the driver advises: `nvidia-smi -q | grep -A 3 \
                     'GPU Recovery'`.",
                 "End the pods on that GPU and reset it: `nvidia-smi --gpu-reset -i INDEX`; or drain and reboot the node.",
                 "Replace the GPU if the error comes back; collect `nvidia-bug-report.sh` for the vendor.",
             ];
-        GpuNotInitialised: Critical, "nvidia is loaded but cannot initialise a GPU",
+        GpuNotInitialised: Critical, "nvidia is loaded but cannot initialize a GPU",
             after [GpuBarUnassigned, GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost],
             [
                 "Read the reason: `dmesg | grep -iE 'NVRM|Xid'`.",
@@ -819,7 +819,7 @@ findings! {
         GpuWithoutRdma: Warning, "the GPUs are GeForce cards: NVIDIA's driver does not support GPUDirect RDMA on them",
             after [],
             [
-                "Use data centre or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
+                "Use data center or professional cards for GPUDirect RDMA: nvidia-peermem loads here, but every registration of GPU memory fails (`Bad address`).",
                 "Run without GPUDirect RDMA if you keep the cards: `NCCL_NET_GDR_LEVEL=LOC`, and `driver.rdma.enabled: false` in the ClusterPolicy.",
             ];
         LegacyClientLoaded: Critical, "nv_peer_mem is loaded in nvidia_peermem's place",
@@ -1065,11 +1065,11 @@ findings! {
     }
 
     Driver {
-        VgpuUnlicensed: Warning, "the vGPU has no licence: NVIDIA's driver slows it down and then refuses CUDA",
+        VgpuUnlicensed: Warning, "the vGPU has no license: NVIDIA's driver slows it down and then refuses CUDA",
             after [],
             [
                 "Put a valid client configuration token into `/etc/nvidia/ClientConfigToken/` (GPU Operator: `driver.licensingConfig`), and restart nvidia-gridd.",
-                "Check that the node reaches the licence server: DNS, firewall, proxy, and its clock.",
+                "Check that the node reaches the license server: DNS, firewall, proxy, and its clock.",
                 "Read the state: `nvidia-smi -q | grep -A 2 License`.",
             ];
         CudaFails: Warning, "a CUDA test program fails on this node",
@@ -1495,7 +1495,7 @@ findings! {
             [
                 "See why the device plugin took a GPU out: `kubectl logs {plugin-logs} -c nvidia-device-plugin | grep -i unhealthy`, and \
                     `dmesg | grep Xid`.",
-                "Reset or replace the GPU as the Xid in NVIDIA's catalogue asks; drain the node first.",
+                "Reset or replace the GPU as the Xid in NVIDIA's catalog asks; drain the node first.",
                 "Delete the device plugin's pod afterwards: a GPU that it has marked unhealthy stays out until its next start.",
             ];
     }

@@ -727,12 +727,12 @@ log_rules! {
         Containerd "-" "Start cri plugin with config <config..>";
         Containerd "2.0" "starting cri plugin <config..>";
     }
-    VgpuUnlicensed: "the vGPU gets no licence" {
+    VgpuUnlicensed: "the vGPU gets no license" {
         Gridd "-" "Failed to acquire license from <server..>" polled;
         Gridd "-" "Failed to acquire/renew license from license server <why..>" polled;
         => VgpuUnlicensed while Driver until [VgpuLicensed];
     }
-    VgpuLicensed: "the vGPU has its licence" {
+    VgpuLicensed: "the vGPU has its license" {
         Gridd "-" "License acquired successfully<more..>";
         Gridd "-" "License renewed successfully<more..>";
     }

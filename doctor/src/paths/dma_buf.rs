@@ -28,7 +28,7 @@ pub(super) fn gpu(
     all
 }
 
-/// Which modules are loaded, by what they say of themselves, or by the licence that their taint shows.
+/// Which modules are loaded, by what they say of themselves, or by the license that their taint shows.
 fn of_driver(seen: &Observation, (path, line): &(PathBuf, Seen<Option<String>>)) -> Option<Because> {
     let loaded = match &seen.modules.proc {
         Ok(proc) => proc.named("nvidia").next(),

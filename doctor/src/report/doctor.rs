@@ -216,7 +216,7 @@ pub(super) fn consequence(finding: &Finding, page: &mut Page) {
 }
 
 pub(super) fn label(finding: &Finding, style: Style) -> Lead {
-    Lead::new(0, &format!("{:<8} ", finding.severity)).coloured(tone(style, finding.severity))
+    Lead::new(0, &format!("{:<8} ", finding.severity)).colored(tone(style, finding.severity))
 }
 
 pub(super) fn title(finding: &Finding) -> String {

@@ -22,7 +22,7 @@ pub struct KubeletOffer {
     /// A DRA driver of GPUs has its directory: then no device plugin is needed.
     pub has_dra: bool,
     /// The GPUs that the loaded driver has, by PCI address, and their UUIDs: with question marks while the driver has
-    /// not initialised one, `None` where it does not say.
+    /// not initialized one, `None` where it does not say.
     pub gpus: BTreeMap<String, Option<String>>,
 }
 

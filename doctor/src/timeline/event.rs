@@ -120,7 +120,7 @@ impl What {
 pub enum When {
     /// Then.
     At(Stamp),
-    /// Its source has no times: between its neighbours in the same source that have one.
+    /// Its source has no times: between its neighbors in the same source that have one.
     Between {
         /// Not before this.
         after: Option<Stamp>,

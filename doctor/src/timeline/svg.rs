@@ -270,7 +270,7 @@ impl Drawing {
     }
 }
 
-/// The colour of an event that went wrong, or that others wait for.
+/// The color of an event that went wrong, or that others wait for.
 fn accent(row: &Row, event: &Event) -> Option<&'static str> {
     match event.what.tone() {
         _ if row.is_stub => Some("x"),

@@ -247,11 +247,11 @@ impl RaceVerdict {
         if let Some(cured) = self.cured_ns {
             text += &format!(" A new build at {} cured it.", super::words::moment(cured));
         }
-        capitalised(&text)
+        capitalized(&text)
     }
 }
 
-fn capitalised(text: &str) -> String {
+fn capitalized(text: &str) -> String {
     let sentences = text.split(". ").map(|sentence| {
         let mut chars = sentence.chars();
         let is_name = sentence.starts_with("nvidia") || sentence.starts_with('`');

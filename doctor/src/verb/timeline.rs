@@ -7,7 +7,7 @@ use crate::timeline::{Timeline, only};
 use anyhow::Context;
 use peermem_gate::act::supervisor::Terms;
 use peermem_gate::act::{self, log};
-use peermem_gate::config::neighbour;
+use peermem_gate::config::neighbor;
 use peermem_gate::ending::Ending;
 use peermem_gate::environment::Variables;
 use peermem_gate::environment::{Misuse, value_of};
@@ -65,18 +65,18 @@ fn refuse_unreadable(file: &Path) -> Result<(), Misuse> {
     Err(Misuse::Message(format!("cannot read {}: {}", file.display(), errno::words(&error))))
 }
 
-/// Where `timeline` looks: below `root`, at what the neighbours' variables name.
+/// Where `timeline` looks: below `root`, at what the neighbors' variables name.
 fn places(root: &Path, proc: Option<&Path>, variables: &Variables) -> Result<Places, Misuse> {
-    let mofed_root = below(root, &neighbour(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?);
+    let mofed_root = below(root, &neighbor(variables, "MLX_DRIVERS_MOUNT", "/run/mellanox/drivers")?);
     Ok(Places {
         root: root.to_owned(),
         proc: proc.map_or_else(|| root.join("proc"), Path::to_owned),
         sys: root.join("sys"),
         marker: below(
             root,
-            &neighbour(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
+            &neighbor(variables, "DRIVER_READY_PATH", "/run/mellanox/drivers/.driver-ready")?,
         ),
-        lock: below(root, &neighbour(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?),
+        lock: below(root, &neighbor(variables, "LOCK_FILE_PATH", "/run/mellanox/drivers/.lock")?),
         mofed_root,
         driver_root: root.to_owned(),
         finds_driver: true,

@@ -61,7 +61,7 @@ fn has(text: &str, words: &str) -> bool {
     words.split('|').any(|words| text.contains(&words.to_lowercase()))
 }
 
-/// One that is misspelt is never there.
+/// One that is misspelled is never there.
 fn must_be_a_finding(id: &str) {
     assert!(Id::ALL.iter().any(|one| one.name() == id), "there is no finding {id:?}");
 }

@@ -116,11 +116,11 @@ impl BuildDir {
         Ok(copy)
     }
 
-    /// Puts the module in its place, in one step, with the label of `neighbour` where files have one.
+    /// Puts the module in its place, in one step, with the label of `neighbor` where files have one.
     ///
     /// # Errors
     /// As open(2), write(2) and rename(2); nothing has changed then.
-    pub fn install(&self, module: &Path, build_id: &str, release: &str, neighbour: &Path) -> io::Result<()> {
+    pub fn install(&self, module: &Path, build_id: &str, release: &str, neighbor: &Path) -> io::Result<()> {
         const KEPT: usize = 8;
         let mut ours = record::<Installed>(&self.root, release).ok().flatten().unwrap_or_default();
         ours.build_ids.drain(..(ours.build_ids.len() + 1).saturating_sub(KEPT));
@@ -129,7 +129,7 @@ impl BuildDir {
         let mut bytes = Vec::new();
         File::open(module)?.take(LARGEST).read_to_end(&mut bytes)?;
         let module = Unfinished::new(&directory, recipe::MODULE, &bytes)?;
-        label(&module.file, neighbour);
+        label(&module.file, neighbor);
         fsync(&module.file)?;
         // First the record: a file without one would be somebody else's forever.
         self.remember(release, &ours)?;

@@ -111,13 +111,13 @@ pub(super) fn updates(root: &Path, release: &str, makes: bool) -> io::Result<Own
 }
 
 /// `SELinux` lets the kernel read modules of certain labels only.
-pub(super) fn label(file: &File, neighbour: &Path) {
+pub(super) fn label(file: &File, neighbor: &Path) {
     const NAME: &str = "security.selinux";
     let mut label = [0; 512];
-    let Ok(length) = rustix::fs::getxattr(neighbour, NAME, &mut label[..]) else { return };
+    let Ok(length) = rustix::fs::getxattr(neighbor, NAME, &mut label[..]) else { return };
     let flags = rustix::fs::XattrFlags::empty();
     if let Err(errno) = rustix::fs::fsetxattr(file, NAME, &label[..length], flags) {
-        tracing::warn!("cannot give nvidia-peermem.ko the SELinux label of {}: {errno}", neighbour.display());
+        tracing::warn!("cannot give nvidia-peermem.ko the SELinux label of {}: {errno}", neighbor.display());
     }
 }
 
