@@ -44,7 +44,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_sorts_as_the_standard_library_does(keys in prop::collection::vec(0..9_u8, 0..200)) {
+        fn the_gates_sort_agrees_with_the_standard_librarys(keys in prop::collection::vec(0..9_u8, 0..200)) {
             let items: Vec<_> = keys.into_iter().enumerate().map(|(at, key)| (key, at)).collect();
             let (mut ours, mut theirs) = (items.clone(), items);
             sort_by_key(&mut ours, |(key, _)| *key);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_no_character_that_turns_the_text_around_it() {
+    fn json_escapes_characters_that_reverse_text() {
         let text = "a\u{202e}b\u{9b}c\u{7f}\u{e0041}\u{ad}\n\"é";
         let shown = json(&text).unwrap();
         assert_eq!(shown, r#""a\u202eb\u009bc\u007f\udb40\udc41\u00ad\n\"é""#);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_hangs_below_its_lead() {
+    fn wrapped_lines_are_indented_below_the_first() {
         let mut page = Page::new(24);
         page.entry(&Lead::new(2, "do  "), "see what its log says");
         assert_eq!(page.into_text(), "  do  see what its log\n      says\n");

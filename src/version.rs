@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_version_is_refused() {
+    fn a_word_that_is_not_a_version_is_refused() {
         for text in ["", "banana", "25.07-", "v25.07", "25.07 ", "99999999999999999999999"] {
             assert!(text.parse::<Version>().is_err(), "{text:?}");
         }

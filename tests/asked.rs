@@ -40,7 +40,7 @@ fn ends(command: &mut Command) -> i32 {
 }
 
 #[test]
-fn silence_of_those_who_would_say_it_is_a_no() {
+fn if_the_operators_processes_do_not_request_rdma_the_gate_does_not_apply() {
     for node in [
         with(without_mofed(), 700, "nvidia-toolkit", ""),
         with(without_mofed(), 700, "driver-manager", ""),
@@ -57,7 +57,7 @@ fn silence_of_those_who_would_say_it_is_a_no() {
 }
 
 #[test]
-fn a_process_without_privileges_says_nothing_whatever_its_name() {
+fn a_process_without_privileges_is_ignored_whatever_its_name() {
     let said = "GPU_DIRECT_RDMA_ENABLED=true\0USE_HOST_MOFED=true";
     // All capabilities, but in a user namespace of its own; and those of an ordinary container.
     for (file, text) in
@@ -74,7 +74,7 @@ fn a_process_without_privileges_says_nothing_whatever_its_name() {
 }
 
 #[test]
-fn two_containers_that_contradict_each_other_give_unknown() {
+fn two_containers_that_contradict_each_other_make_the_setting_unknown() {
     let yes = "GPU_DIRECT_RDMA_ENABLED=true\0USE_HOST_MOFED=true";
     for (other, variable) in [
         ("", "GPU_DIRECT_RDMA_ENABLED"),
@@ -95,7 +95,7 @@ fn two_containers_that_contradict_each_other_give_unknown() {
 }
 
 #[test]
-fn what_is_said_counts_and_what_is_given_here_wins() {
+fn the_operators_setting_counts_and_a_variable_of_the_command_wins() {
     let node = with(without_mofed(), 700, "driver-manager", "GPU_DIRECT_RDMA_ENABLED=true");
     assert_eq!(look(&node).reason("RdmaRequested"), "Requested");
     let node = with(without_mofed(), 700, "driver-manager", "");
@@ -119,7 +119,7 @@ fn the_hosts_mofed_is_known_from_the_operator() {
 
 /// The contract's "not set counts as true".
 #[test]
-fn without_the_operator_nobody_has_said_no() {
+fn without_the_operators_processes_rdma_counts_as_requested() {
     for node in [without_mofed(), with(without_mofed(), 700, "bash", "")] {
         let report = look(&node);
         assert_eq!((report.code, report.reason("RdmaRequested")), (1, "Requested"), "{:#}", report.json);
@@ -133,7 +133,7 @@ fn without_the_operator_nobody_has_said_no() {
 }
 
 #[test]
-fn a_name_that_turns_the_text_around_it_reaches_nobody_as_it_is() {
+fn a_process_name_that_reverses_text_is_escaped() {
     let node = Node::ready();
     let mut check = node.check();
     let said = output(check.args(["--format", "json"]).env("NODE_NAME", "gpu-1\u{202e}\u{ad}"));

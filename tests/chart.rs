@@ -296,7 +296,7 @@ fn the_charts_parts_do_not_depend_on_each_other() {
     assert_ne!(select(chart(&with_nodes), false), select(chart(&everything()), false));
 }
 
-fn the_chart_is_set_from_outside_and_refuses_senseless_values() {
+fn the_chart_takes_values_and_refuses_senseless_ones() {
     if !can_helm() {
         return;
     }
@@ -446,7 +446,7 @@ fn main() -> ExitCode {
         the_charts_parts_share_the_daemonset_of_the_kustomization,
         the_rest_of_the_chart_is_that_of_the_kustomizations,
         the_charts_parts_do_not_depend_on_each_other,
-        the_chart_is_set_from_outside_and_refuses_senseless_values,
+        the_chart_takes_values_and_refuses_senseless_ones,
         the_schemas_accept_the_charts_objects,
         the_chart_passes_lint_and_has_notes,
         the_gpu_operators_values_carry_the_overlay

@@ -115,7 +115,7 @@ fn all_are(version: &str, release: &str) -> Vec<(String, String)> {
     vec![(version.to_owned(), release.to_owned()); 4]
 }
 
-fn auto_installs_what_the_cluster_has_and_nothing_where_it_has_none() {
+fn admission_auto_installs_the_version_that_the_cluster_has_or_nothing() {
     if !can_serve() {
         return;
     }
@@ -139,7 +139,7 @@ fn auto_installs_what_the_cluster_has_and_nothing_where_it_has_none() {
 }
 
 /// docs/integration.md, "From v1beta1 to v1": the first way.
-fn an_upgrade_while_both_are_served_moves_the_policies_to_v1() {
+fn a_chart_upgrade_moves_the_policies_to_v1_while_both_versions_are_served() {
     if !can_serve() {
         return;
     }
@@ -154,7 +154,7 @@ fn an_upgrade_while_both_are_served_moves_the_policies_to_v1() {
 }
 
 /// The second way.
-fn a_release_without_policies_gets_them_back_as_v1() {
+fn a_chart_release_without_policies_gets_them_back_as_v1() {
     if !can_serve() {
         return;
     }
@@ -208,9 +208,9 @@ fn the_chart_takes_over_what_kustomize_has_made() {
 
 fn main() -> ExitCode {
     suite![
-        auto_installs_what_the_cluster_has_and_nothing_where_it_has_none,
-        an_upgrade_while_both_are_served_moves_the_policies_to_v1,
-        a_release_without_policies_gets_them_back_as_v1,
+        admission_auto_installs_the_version_that_the_cluster_has_or_nothing,
+        a_chart_upgrade_moves_the_policies_to_v1_while_both_versions_are_served,
+        a_chart_release_without_policies_gets_them_back_as_v1,
         a_release_that_was_left_at_v1beta1_is_taken_over_by_a_new_one,
         the_chart_takes_over_what_kustomize_has_made
     ]

@@ -143,7 +143,7 @@ fn kind_of(version: &str) -> String {
 }
 
 /// As helm finds them in a cluster, and as Argo CD passes them: the versions, and the kinds in them.
-fn auto_takes_the_version_that_the_cluster_has() {
+fn admission_auto_takes_the_version_that_the_cluster_has() {
     if !can_helm() {
         return;
     }
@@ -162,7 +162,7 @@ fn auto_takes_the_version_that_the_cluster_has() {
 }
 
 /// Every cluster serves the group's two versions, for webhooks and other policies, so these words prove nothing.
-fn auto_fails_with_the_ways_out_where_there_is_no_such_policy() {
+fn admission_auto_fails_with_the_alternatives_in_a_cluster_without_the_policy_kind() {
     if !can_helm() {
         return;
     }
@@ -228,7 +228,7 @@ fn image_volumes_are_refused_where_they_do_not_work() {
 }
 
 /// A tag that an older release set, and an upgrade kept, would be a program without the options of this chart.
-fn an_older_doctor_is_refused_and_named() {
+fn the_chart_refuses_an_older_doctor_image_and_names_it() {
     if !can_helm() {
         return;
     }
@@ -400,11 +400,11 @@ fn main() -> ExitCode {
         no_value_may_be_null,
         an_empty_option_is_refused_with_and_without_the_schema,
         every_value_has_a_default_and_a_description,
-        auto_takes_the_version_that_the_cluster_has,
-        auto_fails_with_the_ways_out_where_there_is_no_such_policy,
+        admission_auto_takes_the_version_that_the_cluster_has,
+        admission_auto_fails_with_the_alternatives_in_a_cluster_without_the_policy_kind,
         the_chart_is_for_the_versions_of_kubernetes_that_it_names,
         image_volumes_are_refused_where_they_do_not_work,
-        an_older_doctor_is_refused_and_named,
+        the_chart_refuses_an_older_doctor_image_and_names_it,
         the_label_of_the_version_is_one_that_kubernetes_allows,
         the_daemonsets_take_what_a_cluster_asks_for,
         no_container_of_the_daemonsets_has_anything_twice,

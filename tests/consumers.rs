@@ -59,7 +59,7 @@ fn reports_say_for_whom_they_are() {
     assert_eq!(plain.json, by_variable.json);
 }
 
-fn what_is_no_consumer_is_refused() {
+fn an_unknown_consumer_is_refused() {
     let node = machine();
     for wrong in ["", "gds", "Fabric", "peermem,,fabric", "all"] {
         assert_eq!(code(output(node.check().arg(format!("--for={wrong}"))).status), 2, "{wrong:?}");
@@ -86,7 +86,7 @@ fn a_node_without_any_consumer_opens_at_once_and_says_why_for_each() {
 }
 
 /// The class directory comes last: nothing tells of it but the slow look.
-fn a_wait_for_fabric_ends_when_the_device_comes() {
+fn a_wait_for_fabric_ends_when_the_management_device_appears() {
     let node = machine();
     let mut command = node.wait();
     command.args(["--for", "any", "--settle", "300ms", "--timeout", "60s"]);
@@ -97,7 +97,7 @@ fn a_wait_for_fabric_ends_when_the_device_comes() {
 }
 
 /// The vpd is root's: without that right nobody can tell, and the report says what it takes.
-fn without_the_right_to_read_the_vpd_it_cannot_be_told() {
+fn without_permission_to_read_the_vpd_the_management_device_is_unknown() {
     if !can(&[NOBODY.as_slice(), &["true"]].concat()) {
         skip("nobody cannot be run");
         return;
@@ -125,7 +125,7 @@ fn without_the_right_to_read_the_vpd_it_cannot_be_told() {
 
 /// On a node without a management device, `--for any` asks each PCI device once more whether it has a vpd, reads that
 /// of the Mellanox ones, and lists the RDMA devices.
-fn any_costs_little_where_there_is_no_such_device() {
+fn for_any_costs_few_system_calls_on_a_node_without_a_management_device() {
     if !can(&["strace", "-V"]) {
         skip("no strace");
         return;
@@ -154,10 +154,10 @@ fn any_costs_little_where_there_is_no_such_device() {
 fn main() -> ExitCode {
     suite![
         reports_say_for_whom_they_are,
-        what_is_no_consumer_is_refused,
+        an_unknown_consumer_is_refused,
         a_node_without_any_consumer_opens_at_once_and_says_why_for_each,
-        a_wait_for_fabric_ends_when_the_device_comes,
-        without_the_right_to_read_the_vpd_it_cannot_be_told,
-        any_costs_little_where_there_is_no_such_device,
+        a_wait_for_fabric_ends_when_the_management_device_appears,
+        without_permission_to_read_the_vpd_the_management_device_is_unknown,
+        for_any_costs_few_system_calls_on_a_node_without_a_management_device,
     ]
 }

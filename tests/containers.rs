@@ -61,7 +61,7 @@ fn with_the_directory_itself(yaml: &str) -> String {
     replaced(yaml, "/run/mellanox\n", "/run/mellanox/drivers\n")
 }
 
-fn the_images_are_their_programs_and_little_else() {
+fn each_image_has_its_programs_and_little_else() {
     for architecture in ["x86_64", "aarch64"] {
         let Some(podman) = Podman::with(architecture) else { return };
         podman.pull(DOCTOR, architecture);
@@ -140,7 +140,7 @@ fn the_containerfile_builds_the_program_too() {
     }
 }
 
-fn the_programs_tell_what_they_are_made_of() {
+fn the_programs_of_an_image_report_their_source() {
     for (architecture, program) in ["amd64", "arm64"]
         .into_iter()
         .flat_map(|arch| ["peermem-gate", "peermem-doctor"].map(|name| (arch, name)))
@@ -175,7 +175,7 @@ fn the_programs_tell_what_they_are_made_of() {
     }
 }
 
-fn a_pod_is_held_until_mofed_sets_its_marker() {
+fn a_pod_waits_until_mofed_sets_its_marker() {
     let Some(podman) = Podman::new() else { return };
     let touched: fn(&Node) = Node::set_marker;
     let renamed = |node: &Node| {
@@ -193,7 +193,7 @@ fn a_pod_is_held_until_mofed_sets_its_marker() {
     }
 }
 
-fn a_pod_is_held_with_no_privilege_at_all() {
+fn a_pod_waits_without_any_privilege() {
     let Some(podman) = Podman::new() else { return };
     let node = Node::ready().without_marker();
     let mut pod = podman.play(example(&node));
@@ -226,7 +226,7 @@ fn a_pod_is_held_with_no_privilege_at_all() {
 }
 
 /// The runtime's log collector stands still, as on a full disk: nobody reads what the gate says.
-fn a_log_that_nobody_collects_holds_nothing_up() {
+fn a_log_that_nobody_reads_does_not_delay_the_opening() {
     let Some(podman) = Podman::new() else { return };
     let node = Node::ready().without_marker();
     let traced = "value: 10s\n        - name: PEERMEM_GATE_LOG_LEVEL\n          value: trace\n";
@@ -275,7 +275,7 @@ fn a_pod_sees_what_mofed_mounts_over_its_directory() {
     }
 }
 
-fn a_pod_that_cannot_see_the_marker_says_so() {
+fn a_pod_that_cannot_see_mofeds_mounts_says_so() {
     let Some(podman) = Podman::new() else { return };
     // Older MOFEDs mount over their directory; of today's the marker is seen, and the headers are not.
     for (mounted, reason) in [(DRIVERS, "MarkerAbsent"), (SOURCES, "HeadersMissing")] {
@@ -301,7 +301,7 @@ fn a_pod_that_cannot_see_the_marker_says_so() {
 }
 
 /// Its layouts: today usr/src alone is mounted, before that the container's whole root.
-fn mofed_in_a_container_of_its_own() {
+fn the_gate_sees_the_marker_and_headers_of_mofeds_own_container() {
     let Some(podman) = Podman::new() else { return };
     for layout in [
         "/busybox mount -o bind /usr/src /run/mellanox/drivers/usr/src && : >/run/mellanox/drivers/.driver-ready",
@@ -480,7 +480,7 @@ echo "loaded"
 "#;
 
 /// The incident's crash loop: each restart loads the same stub. The wrapper ends the loop, once MOFED is ready.
-fn the_driver_toolkits_stub_is_built_again() {
+fn the_driver_toolkit_replaces_its_stub() {
     let Some(podman) = Podman::new() else { return };
     let Some(node) = Node::ready().with_peermem("stub") else { return };
     let symvers = fs::read_to_string(node.path(SYMVERS)).unwrap().replace("/ib_core", "/ib_uverbs");
@@ -618,7 +618,7 @@ fn diagnosed(node: &Node) -> (Value, Value) {
 
 /// Real processes, logs and control groups. What a pod is called, and what it prints, counts only where a privileged
 /// process of an operator lives.
-fn a_containers_word_counts_only_in_a_namespace_of_an_operator() {
+fn a_containers_settings_count_only_in_a_namespace_of_an_operator() {
     const SAYS: &str = "WARNING: infoROM is corrupted at gpu 0000:1b:00.0";
     let Some(podman) = Podman::bare() else { return };
     let node = Node::ready();
@@ -685,21 +685,21 @@ fn main() -> ExitCode {
         return suite![manager::a_gated_driver_manager_waits_in_real_roots];
     }
     suite![
-        the_images_are_their_programs_and_little_else,
+        each_image_has_its_programs_and_little_else,
         the_containerfile_builds_the_program_too,
-        the_programs_tell_what_they_are_made_of,
-        a_pod_is_held_until_mofed_sets_its_marker,
-        a_pod_is_held_with_no_privilege_at_all,
-        a_log_that_nobody_collects_holds_nothing_up,
+        the_programs_of_an_image_report_their_source,
+        a_pod_waits_until_mofed_sets_its_marker,
+        a_pod_waits_without_any_privilege,
+        a_log_that_nobody_reads_does_not_delay_the_opening,
         a_pod_sees_what_mofed_mounts_over_its_directory,
-        a_pod_that_cannot_see_the_marker_says_so,
-        mofed_in_a_container_of_its_own,
+        a_pod_that_cannot_see_mofeds_mounts_says_so,
+        the_gate_sees_the_marker_and_headers_of_mofeds_own_container,
         manager::a_gated_driver_manager_is_built_and_holds_the_pods_of_six_releases,
         manager::a_gated_driver_manager_ends_as_the_original_ends,
         the_program_is_installed_and_becomes_the_entrypoint,
-        the_driver_toolkits_stub_is_built_again,
+        the_driver_toolkit_replaces_its_stub,
         a_volume_that_nothing_can_be_run_from_is_refused,
-        a_containers_word_counts_only_in_a_namespace_of_an_operator,
+        a_containers_settings_count_only_in_a_namespace_of_an_operator,
         the_other_architectures_image_runs,
         runc_starts_the_program_under_the_seccomp_profile
     ]

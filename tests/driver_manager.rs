@@ -111,7 +111,7 @@ fn other_commands_of_driver_manager_are_handed_over_untouched() {
     }
 }
 
-fn driver_manager_that_fails_ends_as_it_ends_and_nothing_waits() {
+fn a_failed_driver_manager_ends_with_its_own_status_and_no_wait() {
     for (does, status) in [("exit 1", 1), ("exit 124", 124), ("kill -KILL $$", 137)] {
         let place = Place::that(Node::ready(), does);
         let (ended, said) = support::refusal(&mut place.driver_manager(UNINSTALL));
@@ -163,7 +163,7 @@ fn a_signal_during_the_wait_ends_it() {
     assert!(place.last_words().contains("MarkerAbsent"), "{}", place.last_words());
 }
 
-fn a_refused_variable_is_told_before_driver_manager_evicts_anything() {
+fn a_wrong_variable_is_refused_before_driver_manager_evicts_anything() {
     let place = Place::new(Node::ready());
     let mut command = place.driver_manager(UNINSTALL);
     let (status, said) = support::refusal(command.env("PEERMEM_GATE_TIMEOUT", "30"));
@@ -173,7 +173,7 @@ fn a_refused_variable_is_told_before_driver_manager_evicts_anything() {
     assert!(place.calls().is_empty());
 }
 
-fn a_disabled_gate_is_driver_manager_alone() {
+fn a_disabled_gate_runs_only_driver_manager() {
     let place = Place::that(Node::ready().without_marker(), "exit 5");
     let mut command = place.driver_manager(UNINSTALL);
     let (status, said) = support::refusal(command.env("PEERMEM_GATE_DISABLED", "drill 7"));
@@ -201,7 +201,7 @@ fn the_wait_after_driver_manager_has_no_rights_of_a_privileged_container() {
     assert_eq!(gate.ended(), 0);
 }
 
-fn a_root_with_only_this_program_says_what_lacks() {
+fn a_missing_driver_manager_is_named() {
     let place = Place::new(Node::ready());
     fs::remove_file(place.original.original()).unwrap();
     let (status, said) = support::refusal(&mut place.driver_manager(UNINSTALL));
@@ -227,13 +227,13 @@ fn main() -> ExitCode {
         the_build_of_an_image_can_ask_which_driver_manager_its_path_finds,
         driver_manager_opens_at_once_where_the_gate_does_not_apply,
         other_commands_of_driver_manager_are_handed_over_untouched,
-        driver_manager_that_fails_ends_as_it_ends_and_nothing_waits,
+        a_failed_driver_manager_ends_with_its_own_status_and_no_wait,
         driver_manager_has_the_streams_environment_and_signals_of_the_container,
         a_signal_goes_to_driver_manager_which_ends_as_it_likes,
         a_signal_during_the_wait_ends_it,
-        a_refused_variable_is_told_before_driver_manager_evicts_anything,
-        a_disabled_gate_is_driver_manager_alone,
+        a_wrong_variable_is_refused_before_driver_manager_evicts_anything,
+        a_disabled_gate_runs_only_driver_manager,
         the_wait_after_driver_manager_has_no_rights_of_a_privileged_container,
-        a_root_with_only_this_program_says_what_lacks,
+        a_missing_driver_manager_is_named,
     ]
 }

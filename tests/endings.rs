@@ -63,7 +63,7 @@ fn a_deadline_ends_with_124() {
     assert!(text(last(&lines)).starts_with("give up: the deadline passed"));
 }
 
-fn a_deadline_may_open_all_the_same() {
+fn a_deadline_opens_the_gate_with_on_timeout_proceed() {
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
     wait.args(["--settle", "0s", "--timeout", "300ms", "--on-timeout", "proceed"]);
@@ -74,7 +74,7 @@ fn a_deadline_may_open_all_the_same() {
     assert_eq!(code, 42);
 }
 
-fn a_timeout_of_nothing_is_one_look() {
+fn a_timeout_of_0_is_one_look() {
     let (code, lines) = ending(Node::ready().wait().args(["--timeout", "0s"]));
     assert_eq!(code, 0, "the default settle time does not count: {lines:#?}");
     let node = Node::ready().without_marker();
@@ -246,7 +246,7 @@ fn signals_end_wait_promptly_as_the_first_process() {
     ends_promptly(&["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]);
 }
 
-fn a_signal_breaks_off_a_long_read() {
+fn a_signal_interrupts_a_long_read() {
     let node = Node::ready();
     // A hole is as long to read as any file.
     let kallsyms = File::create(node.path("proc/kallsyms")).unwrap();
@@ -269,7 +269,7 @@ fn a_signal_breaks_off_a_long_read() {
     assert!(!gate.said("SymbolMissing"));
 }
 
-fn a_deadline_breaks_off_a_long_read() {
+fn a_deadline_interrupts_a_long_read() {
     let node = Node::ready();
     let kallsyms = File::create(node.path("proc/kallsyms")).unwrap();
     kallsyms.set_len(64 << 30).unwrap();
@@ -345,7 +345,7 @@ fn a_refused_command_line_has_its_last_words_too() {
     assert!(!text.is_empty() && text.len() <= 1024, "{} bytes", text.len());
 }
 
-fn opening_leaves_the_termination_log_alone() {
+fn a_gate_that_opens_does_not_write_the_termination_log() {
     let node = Node::ready();
     node.write("termination-log", "kept");
     let mut wait = node.wait();
@@ -374,7 +374,7 @@ fn metrics(text: &str) -> Vec<(&str, f64)> {
         .collect()
 }
 
-fn metrics_are_replaced_and_never_half_there() {
+fn the_metrics_file_is_always_whole() {
     let node = Node::ready().without_marker();
     node.rename(SYMVERS, "prepared");
     let place = node.path("metrics/gate.prom");
@@ -486,7 +486,7 @@ fn wait_as_the_first_process_leaves_no_zombies() {
 }
 
 /// A FIFO would hang it, a link would lead it elsewhere, a device would be replaced by a file.
-fn what_is_no_regular_file_is_refused_as_an_output() {
+fn an_output_that_is_not_a_regular_file_is_refused() {
     let node = Node::ready();
     node.write("theirs", "theirs");
     nix::unistd::mkfifo(&node.path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -633,7 +633,7 @@ fn a_log_that_nobody_reads_is_no_failure() {
     assert_eq!(code(process.ended()), 0);
 }
 
-fn a_suspect_marker_holds_and_is_then_believed() {
+fn a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later() {
     let node = Node::ready().suspect();
     let mut wait = node.wait();
     wait.args(["--settle", "0s"]);
@@ -647,13 +647,13 @@ fn a_suspect_marker_holds_and_is_then_believed() {
     assert_eq!(warnings.count(), 1);
 }
 
-fn a_suspect_marker_is_not_believed_early() {
+fn a_suspect_marker_is_not_accepted_early() {
     let node = Node::ready().suspect();
     let (ended, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "500ms"]));
     assert_eq!((ended, &last(&lines)["reason"]), (124, &"MarkerSuspect".into()));
 }
 
-fn a_suspect_marker_made_anew_is_held_anew() {
+fn a_suspect_marker_that_is_created_again_is_suspect_again() {
     let node = Node::ready().suspect();
     let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "3s"]));
     gate.logs("MarkerSuspect");
@@ -666,7 +666,7 @@ fn a_suspect_marker_made_anew_is_held_anew() {
     assert!(gate.assert_opened() >= again + 3.0);
 }
 
-fn a_lock_that_somebody_takes_clears_the_marker() {
+fn a_lock_that_mofed_takes_makes_a_suspect_marker_trusted() {
     let node = Node::ready().suspect();
     let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "1h"]));
     gate.logs("MarkerSuspect");
@@ -712,7 +712,7 @@ fn a_marker_that_is_older_than_the_locks_holder_is_suspect() {
     assert_eq!((report.code, report.reason("MarkerTrusted")), (2, "LocksUnreadable"));
 }
 
-fn a_marker_that_was_there_before_the_next_mofed_does_not_open() {
+fn a_marker_from_before_the_next_mofed_does_not_open_the_gate() {
     let node = Node::ready().suspect();
     node.write("proc/uptime", "1000.00 1.00\n");
     let mut gate = Gate::start(node.wait().args(["--settle", "0s", "--suspect-hold", "1h"]));
@@ -726,7 +726,7 @@ fn a_marker_that_was_there_before_the_next_mofed_does_not_open() {
     gate.assert_opened();
 }
 
-fn help_and_version_are_answers() {
+fn help_and_version_go_to_standard_output_and_end_with_0() {
     for args in [&["--help"][..], &["--version"], &["wait", "--help"], &["check", "-h"]] {
         let output = output(gate().args(args).env("PEERMEM_GATE_NONSENSE", "1"));
         assert_eq!(code(output.status), 0, "{args:?}");
@@ -775,8 +775,8 @@ fn main() -> ExitCode {
         wait_ends_with_0_on_a_ready_node,
         a_gate_that_does_not_apply_opens_at_once,
         a_deadline_ends_with_124,
-        a_deadline_may_open_all_the_same,
-        a_timeout_of_nothing_is_one_look,
+        a_deadline_opens_the_gate_with_on_timeout_proceed,
+        a_timeout_of_0_is_one_look,
         the_deadline_wins_over_the_settle_time,
         a_dry_run_opens_after_one_look,
         a_dry_run_of_a_load_needs_no_modprobe,
@@ -788,30 +788,30 @@ fn main() -> ExitCode {
         signals_end_wait_with_their_number,
         signals_end_wait_promptly,
         signals_end_wait_promptly_as_the_first_process,
-        a_signal_breaks_off_a_long_read,
-        a_deadline_breaks_off_a_long_read,
+        a_signal_interrupts_a_long_read,
+        a_deadline_interrupts_a_long_read,
         a_blocked_wait_ends_only_with_fail_fast,
         the_termination_log_is_written_in_place_and_short,
         a_refused_command_line_has_its_last_words_too,
-        opening_leaves_the_termination_log_alone,
+        a_gate_that_opens_does_not_write_the_termination_log,
         a_termination_log_that_cannot_be_written_changes_nothing,
-        metrics_are_replaced_and_never_half_there,
+        the_metrics_file_is_always_whole,
         metrics_that_cannot_be_written_change_nothing,
         a_file_size_limit_costs_the_file_and_nothing_else,
         wait_as_the_first_process_leaves_no_zombies,
-        what_is_no_regular_file_is_refused_as_an_output,
+        an_output_that_is_not_a_regular_file_is_refused,
         the_json_report_is_one_line_with_stable_keys,
         the_text_report_begins_with_a_short_sentence,
         every_line_of_a_json_log_is_an_object,
         closed_and_broken_outputs_are_no_failure,
         a_log_that_nobody_reads_is_no_failure,
-        a_suspect_marker_holds_and_is_then_believed,
-        a_suspect_marker_is_not_believed_early,
-        a_suspect_marker_made_anew_is_held_anew,
-        a_lock_that_somebody_takes_clears_the_marker,
+        a_suspect_marker_keeps_the_gate_closed_and_is_accepted_later,
+        a_suspect_marker_is_not_accepted_early,
+        a_suspect_marker_that_is_created_again_is_suspect_again,
+        a_lock_that_mofed_takes_makes_a_suspect_marker_trusted,
         a_marker_that_is_older_than_the_locks_holder_is_suspect,
-        a_marker_that_was_there_before_the_next_mofed_does_not_open,
-        help_and_version_are_answers,
+        a_marker_from_before_the_next_mofed_does_not_open_the_gate,
+        help_and_version_go_to_standard_output_and_end_with_0,
         only_answers_go_to_standard_output,
         nothing_is_written_beside_the_marker,
         a_misspelled_option_names_no_termination_log

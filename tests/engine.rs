@@ -162,7 +162,7 @@ fn a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused() {
     }
 }
 
-fn the_pods_of_five_releases_get_what_they_should() {
+fn the_driver_pods_of_five_operator_releases_get_their_gate() {
     let Some(mut engine) = Engine::start() else { return };
     for (release, use_host_mofed, precompiled, digest) in RELEASES {
         let pod = pod(release);
@@ -215,7 +215,7 @@ fn the_pods_of_five_releases_get_what_they_should() {
 }
 
 /// docs/integration.md proves a policy with it, before a pod is deleted.
-fn the_example_pod_shows_that_the_policies_bite() {
+fn the_policies_gate_the_example_pod() {
     let Some(mut engine) = Engine::start() else { return };
     let pod = yaml(&root().join("examples/driver-pod.yaml")).remove(0);
     let admitted = engine.admits(&bound(&POLICIES, &pod), &pod).unwrap();
@@ -327,8 +327,8 @@ fn main() -> ExitCode {
     suite![
         every_policy_compiles_where_the_kind_exists,
         a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused,
-        the_pods_of_five_releases_get_what_they_should,
-        the_example_pod_shows_that_the_policies_bite,
+        the_driver_pods_of_five_operator_releases_get_their_gate,
+        the_policies_gate_the_example_pod,
         our_containers_get_no_token,
         other_pods_are_left_alone,
         both_admission_engines_agree,

@@ -98,7 +98,7 @@ fn cmd_is_the_same_process() {
     assert_eq!(field(&status, "Threads"), "1");
 }
 
-fn signals_as_they_were_found() {
+fn cmd_gets_the_default_signal_dispositions() {
     let status = status(&[]);
     assert_eq!(mask(&status, "SigBlk"), 0);
     assert_eq!(mask(&status, "SigCgt"), 0);
@@ -215,7 +215,7 @@ fn signals_end_cmd() {
     }
 }
 
-fn cmd_ends_as_it_likes() {
+fn the_exit_status_of_cmd_is_passed_on() {
     let node = Node::ready();
     for wanted in [0, 1, 42, 124, 255] {
         let script = format!("exit {wanted}");
@@ -297,7 +297,7 @@ fn a_cmd_that_is_not_there_is_refused_before_the_wait() {
     });
 }
 
-fn a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run() {
+fn a_cmd_that_only_exec_refuses_is_reported_in_the_termination_log() {
     let (_directory, place) = programs();
     let node = Node::ready();
     let log = node.path("termination-log");
@@ -317,7 +317,7 @@ fn a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run() {
     }
 }
 
-fn a_cmd_that_goes_during_the_wait() {
+fn a_cmd_that_disappears_during_the_wait_ends_with_127() {
     let (_directory, place) = programs();
     let node = Node::ready().without_marker();
     let mut wait = node.wait();
@@ -374,7 +374,7 @@ fn as_a_subreaper_cmd_has_no_child() {
     }
 }
 
-fn where_nobody_hears_of_children_cmd_has_none() {
+fn cmd_has_no_child_if_sigchld_is_ignored() {
     let by = ["sh", "-c", r#"trap "" CHLD; exec "$0" "$@""#];
     assert_eq!(assert_same(&by, &words(&CHILDREN), |_| {}), b"[]\n");
 }
@@ -434,7 +434,7 @@ fn frozen_before_its_answer(options: &[&str], node: &Node, stopped: impl FnOnce(
     gate
 }
 
-fn an_answer_that_comes_late_is_asked_again() {
+fn a_late_answer_is_confirmed_by_another_look() {
     let node = Node::ready();
     let mut gate = frozen_before_its_answer(&[], &node, || node.remove(MARKER));
     gate.logs("asking again");
@@ -445,7 +445,7 @@ fn an_answer_that_comes_late_is_asked_again() {
     assert!(node.path("opened").exists());
 }
 
-fn an_answer_that_comes_late_and_is_still_true_opens() {
+fn a_late_answer_that_is_confirmed_opens_the_gate() {
     let node = Node::ready();
     let mut gate = frozen_before_its_answer(&[], &node, || ());
     gate.logs("asking again");
@@ -464,7 +464,7 @@ fn worker_on(node: &Node) -> Option<PathBuf> {
 }
 
 /// It stands still after it has seen the marker, and the marker goes meanwhile.
-fn what_a_stalled_look_has_seen_is_as_old_as_its_beginning() {
+fn the_answer_of_a_stalled_look_is_as_old_as_its_beginning() {
     if !can(&["strace", "true"]) {
         return;
     }
@@ -503,7 +503,7 @@ fn what_a_stalled_look_has_seen_is_as_old_as_its_beginning() {
     assert!(!node.path("opened").exists(), "CMD ran by what a look had seen before it stalled");
 }
 
-fn an_answer_that_comes_after_the_deadline_is_too_late() {
+fn an_answer_after_the_deadline_does_not_open_the_gate() {
     for (action, code) in [("fail", 124), ("proceed", 0)] {
         let node = Node::ready();
         let options = ["--timeout", "1s", "--on-timeout", action];
@@ -516,12 +516,12 @@ fn an_answer_that_comes_after_the_deadline_is_too_late() {
 
 fn main() -> ExitCode {
     suite![
-        an_answer_that_comes_late_is_asked_again,
-        an_answer_that_comes_late_and_is_still_true_opens,
-        an_answer_that_comes_after_the_deadline_is_too_late,
-        what_a_stalled_look_has_seen_is_as_old_as_its_beginning,
+        a_late_answer_is_confirmed_by_another_look,
+        a_late_answer_that_is_confirmed_opens_the_gate,
+        an_answer_after_the_deadline_does_not_open_the_gate,
+        the_answer_of_a_stalled_look_is_as_old_as_its_beginning,
         cmd_is_the_same_process,
-        signals_as_they_were_found,
+        cmd_gets_the_default_signal_dispositions,
         a_broken_pipe_ends_cmd,
         signals_that_were_blocked_at_start_stay_blocked,
         signals_that_were_ignored_at_start_stay_ignored,
@@ -534,17 +534,17 @@ fn main() -> ExitCode {
         cmd_keeps_an_inherited_descriptor,
         cmd_has_the_same_limits,
         signals_end_cmd,
-        cmd_ends_as_it_likes,
+        the_exit_status_of_cmd_is_passed_on,
         cmd_is_found_by_path,
         a_cmd_that_cannot_be_run_is_refused_before_the_wait,
         a_cmd_that_is_not_there_is_refused_before_the_wait,
-        a_cmd_that_shows_only_at_the_end_that_it_cannot_be_run,
-        a_cmd_that_goes_during_the_wait,
+        a_cmd_that_only_exec_refuses_is_reported_in_the_termination_log,
+        a_cmd_that_disappears_during_the_wait_ends_with_127,
         a_cmd_without_permission_ends_with_126,
         cmd_has_no_child_that_it_did_not_start,
         as_the_first_process_cmd_has_no_child,
         as_a_subreaper_cmd_has_no_child,
-        where_nobody_hears_of_children_cmd_has_none,
+        cmd_has_no_child_if_sigchld_is_ignored,
         a_killed_gate_takes_its_worker_along,
         a_killed_worker_or_its_killed_parent_is_reported
     ]

@@ -34,7 +34,7 @@ fn failing_calls_on_a_ready_node_end_in_words() {
 }
 
 /// The kernel may have no memory for a moment, and the wait goes on.
-fn a_poll_for_which_there_is_no_memory() {
+fn a_poll_that_fails_for_lack_of_memory_is_repeated() {
     if !can_inject() {
         return;
     }
@@ -116,7 +116,7 @@ fn failing_calls_call_no_stub_rebuilt() {
 }
 
 /// A plan is for what is broken, and changes nothing.
-fn failing_calls_plan_no_rebuild_that_cannot_be() {
+fn failing_calls_plan_no_impossible_rebuild() {
     let Some(place) = Place::new() else { return };
     place.node.remove(place::SOURCES);
     inject_into(&place, &["rebuild", "--dry-run"], |ended| {
@@ -127,7 +127,7 @@ fn failing_calls_plan_no_rebuild_that_cannot_be() {
 
 fn main() -> ExitCode {
     suite![
-        a_poll_for_which_there_is_no_memory,
+        a_poll_that_fails_for_lack_of_memory_is_repeated,
         failing_calls_on_a_ready_node_end_in_words,
         failing_calls_open_no_node_without_a_marker,
         failing_calls_open_no_node_with_a_suspect_marker,
@@ -137,6 +137,6 @@ fn main() -> ExitCode {
         failing_calls_load_nothing_without_a_marker,
         failing_calls_load_no_module_of_another_mofed,
         failing_calls_call_no_stub_rebuilt,
-        failing_calls_plan_no_rebuild_that_cannot_be
+        failing_calls_plan_no_impossible_rebuild
     ]
 }

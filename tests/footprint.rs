@@ -29,7 +29,7 @@ fn readelf(args: &str, file: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn the_product_is_small() {
+fn the_release_program_is_small() {
     for architecture in ARCHITECTURES {
         let Some(product) = product(architecture) else { continue };
         let size = product.metadata().unwrap().len();
@@ -38,7 +38,7 @@ fn the_product_is_small() {
     }
 }
 
-fn the_product_is_static() {
+fn the_release_program_is_static() {
     if !can(&["readelf", "--version"]) {
         return;
     }
@@ -51,7 +51,7 @@ fn the_product_is_static() {
 }
 
 /// Kernels for aarch64 have pages of up to 64 KiB.
-fn the_product_loads_with_large_pages() {
+fn the_program_loads_on_kernels_with_large_pages() {
     let Some(product) = product("aarch64") else { return };
     if !can(&["readelf", "--version"]) {
         return;
@@ -65,7 +65,7 @@ fn the_product_loads_with_large_pages() {
     }
 }
 
-fn the_other_architecture_runs() {
+fn the_release_program_of_the_other_architecture_runs() {
     let Some(product) = product("aarch64") else { return };
     let emulator: &[&str] = if HOST == "aarch64" { &["env"] } else { &["qemu-aarch64-static"] };
     if !can(&[emulator, &["--version"]].concat()) {
@@ -193,7 +193,7 @@ fn assert_few_system_calls(mut gate: Gate) {
 }
 
 /// The sidecar at rest: `nvidia_peermem` is live, and nothing happens.
-fn keeping_takes_few_system_calls() {
+fn keeping_a_loaded_module_takes_few_system_calls() {
     let Some(product) = product(HOST).filter(|_| can(&["strace", "true"])) else { return };
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
@@ -249,7 +249,7 @@ fn waiting_below_another_root_takes_few_system_calls() {
     }
 }
 
-fn too_little_address_space_is_an_error_in_words() {
+fn too_little_address_space_ends_with_an_error_message() {
     let Some(product) = product(HOST) else { return };
     let mut check = Command::new("sh");
     check.args(["-c", "ulimit -v 2048; exec \"$0\" check"]).arg(&product);
@@ -261,14 +261,14 @@ fn too_little_address_space_is_an_error_in_words() {
 
 fn main() -> ExitCode {
     suite![
-        too_little_address_space_is_an_error_in_words,
-        the_product_is_small,
-        the_product_is_static,
-        the_product_loads_with_large_pages,
-        the_other_architecture_runs,
+        too_little_address_space_ends_with_an_error_message,
+        the_release_program_is_small,
+        the_release_program_is_static,
+        the_program_loads_on_kernels_with_large_pages,
+        the_release_program_of_the_other_architecture_runs,
         waiting_takes_little_memory_and_time,
         waiting_to_become_cmd_takes_little_memory_and_time,
-        keeping_takes_few_system_calls,
+        keeping_a_loaded_module_takes_few_system_calls,
         waiting_for_the_marker_takes_few_system_calls,
         waiting_for_the_modules_takes_few_system_calls,
         waiting_below_another_root_takes_few_system_calls

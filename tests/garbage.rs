@@ -140,7 +140,7 @@ fn as_ourselves(node: &Node, args: &[&str]) -> Report {
     Report::of(node.check().args(["--format", "json"]).args(args))
 }
 
-fn what_is_damaged_here_is_ready_when_it_is_whole() {
+fn the_node_that_these_tests_damage_is_ready_when_it_is_whole() {
     for File { path, node, args, .. } in files() {
         let report = as_ourselves(&node(), args);
         let wanted = if path == "proc/2/comm" { "MarkerSuspect" } else { "LockHeld" };
@@ -149,31 +149,31 @@ fn what_is_damaged_here_is_ready_when_it_is_whole() {
     }
 }
 
-fn truncated_files_open_nothing() {
+fn truncated_files_open_no_gate() {
     assert_harmless(Truncated, as_ourselves);
 }
 
-fn binary_files_open_nothing() {
+fn binary_files_open_no_gate() {
     assert_harmless(Binary, as_ourselves);
 }
 
-fn files_with_a_line_of_a_mebibyte_open_nothing() {
+fn files_with_a_line_of_a_mebibyte_open_no_gate() {
     assert_harmless(LongLine, as_ourselves);
 }
 
-fn empty_files_open_nothing() {
+fn empty_files_open_no_gate() {
     assert_harmless(Empty, as_ourselves);
 }
 
-fn missing_files_open_nothing() {
+fn missing_files_open_no_gate() {
     assert_harmless(Missing, as_ourselves);
 }
 
-fn directories_instead_of_files_open_nothing() {
+fn directories_in_place_of_files_open_no_gate() {
     assert_harmless(Directory, as_ourselves);
 }
 
-fn fifos_instead_of_files_open_nothing() {
+fn fifos_in_place_of_files_open_no_gate() {
     assert_harmless(Fifo, as_ourselves);
 }
 
@@ -191,7 +191,7 @@ fn as_nobody(gate: &Path, node: &Node, args: &[&str]) -> Report {
     Report::of(&mut wrapped(NOBODY, &check))
 }
 
-fn files_without_permission_open_nothing() {
+fn unreadable_files_open_no_gate() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
     }
@@ -211,7 +211,7 @@ fn files_without_permission_open_nothing() {
 }
 
 /// A directory that may be searched and not listed: what it would have named is unknown, and not nothing.
-fn a_version_that_cannot_be_read_is_no_version_that_nobody_expects() {
+fn an_unreadable_header_directory_leaves_the_expected_version_unknown() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
     }
@@ -238,7 +238,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Names of directories, versions, symbols, hostnames: each is somebody else's.
-fn what_a_node_says_forges_no_line_and_steers_no_terminal() {
+fn text_from_the_node_cannot_forge_a_line_or_control_a_terminal() {
     let node = Node::ready();
     let sources = "run/mellanox/drivers/usr/src/ofa_kernel";
     fs::remove_dir_all(node.path(sources)).expect("headers");
@@ -330,7 +330,7 @@ const SYMPTOMS: [(&str, &str); 23] = [
 ];
 
 /// No finding comes of a file that makes no sense, but that it cannot be read.
-fn doctor_makes_nothing_of_garbage() {
+fn doctor_makes_no_finding_of_garbage() {
     let look = |node: &Node| {
         let mut doctor = support::gate();
         Report::of(doctor.args(["doctor", "--format", "json", "--root"]).arg(node.root()))
@@ -436,7 +436,7 @@ fn a_vendor_cut_anywhere_is_no_other_vendor() {
     }
 }
 
-fn odd_lines_in_proc_modules() {
+fn odd_lines_in_proc_modules_open_no_gate() {
     let node = Node::ready();
     let whole = fs::read_to_string(node.path("proc/modules")).unwrap();
     for line in [
@@ -459,7 +459,7 @@ fn odd_lines_in_proc_modules() {
     }
 }
 
-fn links_that_lead_in_circles_or_nowhere() {
+fn links_that_lead_in_circles_or_nowhere_open_no_gate() {
     for path in
         [MARKER, SYMVERS, "run/mellanox/drivers", "sys/module/ib_core", "proc/modules", "sys/bus/pci/devices"]
     {
@@ -498,25 +498,25 @@ fn a_file_without_an_end_hangs_no_look() {
 
 fn main() -> ExitCode {
     suite![
-        what_is_damaged_here_is_ready_when_it_is_whole,
-        truncated_files_open_nothing,
-        binary_files_open_nothing,
-        files_with_a_line_of_a_mebibyte_open_nothing,
-        empty_files_open_nothing,
-        missing_files_open_nothing,
-        directories_instead_of_files_open_nothing,
-        fifos_instead_of_files_open_nothing,
-        files_without_permission_open_nothing,
-        a_version_that_cannot_be_read_is_no_version_that_nobody_expects,
-        what_a_node_says_forges_no_line_and_steers_no_terminal,
-        doctor_makes_nothing_of_garbage,
+        the_node_that_these_tests_damage_is_ready_when_it_is_whole,
+        truncated_files_open_no_gate,
+        binary_files_open_no_gate,
+        files_with_a_line_of_a_mebibyte_open_no_gate,
+        empty_files_open_no_gate,
+        missing_files_open_no_gate,
+        directories_in_place_of_files_open_no_gate,
+        fifos_in_place_of_files_open_no_gate,
+        unreadable_files_open_no_gate,
+        an_unreadable_header_directory_leaves_the_expected_version_unknown,
+        text_from_the_node_cannot_forge_a_line_or_control_a_terminal,
+        doctor_makes_no_finding_of_garbage,
         doctor_is_not_ready_where_check_is_not,
         a_proc_modules_cut_anywhere_opens_only_with_all_modules_left,
         a_module_symvers_cut_anywhere_is_incomplete,
         a_proc_locks_cut_anywhere_opens_only_with_the_holder_left,
         a_vendor_cut_anywhere_is_no_other_vendor,
-        odd_lines_in_proc_modules,
-        links_that_lead_in_circles_or_nowhere,
+        odd_lines_in_proc_modules_open_no_gate,
+        links_that_lead_in_circles_or_nowhere_open_no_gate,
         a_file_without_an_end_hangs_no_look
     ]
 }

@@ -102,7 +102,7 @@ impl Play {
 const READY: Option<Effect> = Some(Effect::Open(Opening::Ready));
 
 #[test]
-fn opens_after_an_unbroken_settle_and_adds_up_the_time() {
+fn the_gate_opens_after_an_unbroken_settle_time_and_logs_its_waits() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
     play.step(45_000, Some(look(None, 1)));
@@ -146,7 +146,7 @@ fn the_line_before_the_last_says_whether_a_build_follows() {
 }
 
 #[test]
-fn a_marker_made_anew_or_a_gap_starts_the_settle_anew() {
+fn a_new_marker_or_a_gap_restarts_the_settle_time() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(None, 1))).step(900, Some(look(None, 2)));
     assert!(play.warnings[0].contains("the marker was created again"), "{:?}", play.warnings);
@@ -160,7 +160,7 @@ fn a_marker_made_anew_or_a_gap_starts_the_settle_anew() {
 }
 
 #[test]
-fn the_settle_ends_with_a_look_and_not_with_the_clock() {
+fn the_settle_time_ends_with_a_look_and_not_with_the_clock() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(None, 1))).step(5000, None);
     assert_eq!(play.ended(), None, "time alone must not open");
@@ -191,7 +191,7 @@ fn one_look_asks_for_no_settle_time() {
 }
 
 #[test]
-fn what_does_not_apply_opens_at_once() {
+fn a_gate_that_does_not_apply_opens_at_the_first_look() {
     // The last one is longer than the machine has been up.
     for settle in [policy().settle, START + ms(1)] {
         let mut play = Play::new(Policy { settle, ..policy() });
@@ -202,7 +202,7 @@ fn what_does_not_apply_opens_at_once() {
 
 /// The machine has been up for less than the settle time.
 #[test]
-fn what_does_not_apply_opens_at_once_right_after_the_boot_as_well() {
+fn a_gate_that_does_not_apply_opens_at_once_right_after_boot_too() {
     let mut gate = Gate::new(policy(), ms(1));
     let effects = gate.step(ms(2), &Cause::Start, Some(look(Some(Reason::RdmaNotRequested), 1)));
     assert_eq!(effects.last(), Some(&Effect::Open(Opening::NotApplicable)));
@@ -217,7 +217,7 @@ fn blocked_ends_only_a_gate_that_fails_fast() {
 }
 
 #[test]
-fn proceeding_and_a_dry_run_are_said_aloud() {
+fn opening_without_readiness_is_logged_as_a_warning() {
     let mut play = Play::new(Policy { proceed_on_timeout: true, ..policy() });
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1))).step(60_000, None);
     assert_eq!(play.last, Some(Effect::Open(Opening::TimedOut)));
@@ -238,7 +238,7 @@ fn proceeding_and_a_dry_run_are_said_aloud() {
 }
 
 #[test]
-fn a_dry_runs_lines_are_each_about_what_they_name() {
+fn each_line_of_a_dry_run_is_about_the_condition_that_it_names() {
     let mut gate = Gate::new(Policy { dry_run: true, ..policy() }, START);
     let mut absent = look(Some(Reason::MarkerAbsent), 1);
     let modules = Condition::new(ConditionType::ModulesLive, Reason::ModuleNotLoaded, "as the test says");
@@ -253,7 +253,7 @@ fn a_dry_runs_lines_are_each_about_what_they_name() {
 }
 
 #[test]
-fn a_suspect_marker_is_believed_after_its_hold_with_one_warning() {
+fn a_suspect_marker_is_accepted_after_its_hold_with_one_warning() {
     let suspect = |marker| Some(look(Some(Reason::MarkerSuspect), marker));
     let mut play = Play::new(policy());
     play.step(0, suspect(1)).step(4000, suspect(2));
@@ -268,7 +268,7 @@ fn a_suspect_marker_is_believed_after_its_hold_with_one_warning() {
 
 /// A step without a look may fall on the end of the hold; the look must still be asked for.
 #[test]
-fn the_end_of_the_hold_cannot_be_slept_past() {
+fn the_gate_looks_again_at_the_end_of_a_suspect_markers_hold() {
     let mut play = Play::new(Policy { timeout: None, ..policy() });
     play.step(2, Some(look(Some(Reason::MarkerSuspect), 1))).step(5003, None);
     assert!(play.gate.next_look().is_some_and(|due| due <= START + ms(5003)), "{:?}", play.gate.next_look());
@@ -277,7 +277,7 @@ fn the_end_of_the_hold_cannot_be_slept_past() {
 }
 
 #[test]
-fn heartbeats_come_and_transitions_are_told_once() {
+fn heartbeats_are_logged_and_each_transition_once() {
     let absent = || Some(look(Some(Reason::MarkerAbsent), 1));
     let mut play = Play::new(policy());
     assert_eq!(play.gate.next_heartbeat(), START + ms(20_000));
@@ -355,7 +355,7 @@ proptest! {
 }
 
 #[test]
-fn what_will_block_is_told_while_something_else_is_waited_for() {
+fn a_later_obstacle_is_reported_during_the_wait_for_another_condition() {
     let stub = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "it is a stub")
         .with_remedy("rebuild");
     let with = |look: Look| Look { verdict: look.verdict.replacing(stub.clone()), ..look };
@@ -373,7 +373,7 @@ fn what_will_block_is_told_while_something_else_is_waited_for() {
 }
 
 #[test]
-fn the_last_look_also_logs_a_break() {
+fn the_last_look_logs_a_break_too() {
     let mut play = Play::new(policy());
     play.step(59_500, Some(look(None, 1))).step(60_000, Some(look(None, 2)));
     assert_eq!(play.last, Some(Effect::End(Ending::TimedOut)));
@@ -441,7 +441,7 @@ fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
 }
 
 #[test]
-fn a_gate_that_holds_on_settles_anew_and_keeps_its_deadline() {
+fn a_gate_that_closes_again_settles_again_and_keeps_its_deadline() {
     let mut play = Play::new(Policy { settle: ms(0), ..policy() });
     play.step(0, Some(look(None, 1)));
     assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
@@ -457,7 +457,7 @@ fn a_gate_that_holds_on_settles_anew_and_keeps_its_deadline() {
 }
 
 #[test]
-fn a_gate_that_forgives_settles_as_it_was_asked_to() {
+fn a_gate_that_forgives_uses_its_own_settle_time_again() {
     let mut play = Play::new(Policy { settle: ms(0), ..policy() });
     play.step(0, Some(look(None, 1)));
     play.last = None;
@@ -470,7 +470,7 @@ fn a_gate_that_forgives_settles_as_it_was_asked_to() {
 }
 
 #[test]
-fn one_look_opens_once() {
+fn a_gate_with_a_single_look_opens_only_once() {
     let mut play = Play::new(Policy { timeout: Some(ms(0)), ..policy() });
     play.step(0, Some(look(None, 1)));
     assert_eq!(play.last.take(), Some(Effect::Open(Opening::Ready)));
@@ -480,7 +480,7 @@ fn one_look_opens_once() {
 }
 
 #[test]
-fn a_look_beside_the_gate_shares_its_belief_in_the_same_marker() {
+fn an_extra_look_accepts_a_suspect_marker_that_the_gate_has_accepted() {
     let mut play = Play::new(Policy { suspect_hold: ms(500), ..policy() });
     let suspect = |marker| look(Some(Reason::MarkerSuspect), marker);
     let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
@@ -542,7 +542,7 @@ fn a_management_device_that_was_seen_once_counts_for_the_whole_wait() {
 }
 
 #[test]
-fn without_a_device_the_first_look_opens_and_a_later_one_settles() {
+fn without_a_device_the_first_look_opens_the_gate_and_a_later_one_settles() {
     let mut play = Play::new(policy());
     play.step(0, Some(look(Some(Reason::NoRdmaDevice), 1)));
     assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
@@ -566,7 +566,7 @@ fn without_a_device_the_first_look_opens_and_a_later_one_settles() {
 
 /// `load` and `keep` look once more beside the gate, which must not forget what it knows.
 #[test]
-fn a_look_beside_the_gate_has_the_gates_memory() {
+fn an_extra_look_remembers_a_device_that_the_gate_has_seen() {
     let mut play = Play::new(policy());
     assert!(play.gate.last_look().is_none());
     play.step(0, Some(look(None, 1)));

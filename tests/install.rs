@@ -137,7 +137,7 @@ fn another_build(place: &Path) -> PathBuf {
     path
 }
 
-fn the_program_and_the_link_are_there() {
+fn install_creates_the_program_and_the_link() {
     let volume = Volume::new();
     let said = assert_installs(&mut volume.install());
     volume.assert_installed(&PROGRAM);
@@ -148,7 +148,7 @@ fn the_program_and_the_link_are_there() {
     assert_eq!(version.stdout, output(gate().arg("--version")).stdout);
 }
 
-fn a_second_install_changes_nothing_and_says_so() {
+fn a_second_install_says_that_it_changes_nothing() {
     let volume = Volume::new();
     assert_installs(&mut volume.install());
     let all = [volume.dir(), volume.program(), volume.dir().join("shim"), volume.link()];
@@ -163,7 +163,7 @@ fn a_second_install_changes_nothing_and_says_so() {
     assert_eq!(all.each_ref().map(|path| identity(path)), before, "nothing of its own is left or made again");
 }
 
-fn an_older_one_that_runs_is_replaced_and_runs_on() {
+fn an_older_running_program_is_replaced_and_keeps_running() {
     let volume = Volume::new();
     copy_program("/bin/sleep", &volume.program());
     let before = identity(&volume.program());
@@ -180,7 +180,7 @@ fn an_older_one_that_runs_is_replaced_and_runs_on() {
     volume.assert_installed(&other);
 }
 
-fn what_is_there_must_be_the_same_to_the_last_byte_and_bit() {
+fn an_installed_program_is_kept_only_if_it_is_identical() {
     let same = fs::read(&*PROGRAM).unwrap();
     let mut last_byte = same.clone();
     *last_byte.last_mut().unwrap() ^= 1;
@@ -218,7 +218,7 @@ fn the_shim_hands_over_wherever_the_volume_is_mounted() {
     assert!(by_shim.stdout.starts_with(b"kmod version"), "{by_shim:?}");
 }
 
-fn the_umask_of_the_container_does_not_count() {
+fn install_ignores_the_umask_of_the_container() {
     for umask in ["077", "777", "000"] {
         let volume = Volume::new();
         let script = format!("umask {umask}; exec \"$@\"");
@@ -233,7 +233,7 @@ fn the_umask_of_the_container_does_not_count() {
     volume.assert_installed(&PROGRAM);
 }
 
-fn whoever_may_write_there_may_install() {
+fn any_user_with_write_permission_may_install() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
     }
@@ -293,7 +293,7 @@ fn dir_may_be_named_by_a_link_or_from_the_working_directory() {
     volume.assert_installed(&PROGRAM);
 }
 
-fn a_noexec_mount_is_named() {
+fn install_names_a_noexec_mount() {
     if !can(&[&UNSHARE[..], &["true"]].concat()) {
         return;
     }
@@ -326,7 +326,7 @@ fn a_noexec_mount_is_named() {
     );
 }
 
-fn without_room_nothing_is_left_and_the_lack_is_told() {
+fn install_on_a_full_disk_leaves_no_file_and_says_why() {
     if !can(&[&UNSHARE[..], &["true"]].concat()) {
         return;
     }
@@ -363,7 +363,7 @@ fn without_room_nothing_is_left_and_the_lack_is_told() {
     assert_eq!(refusal(&mut within(&script, &volume.install())).0, 0);
 }
 
-fn a_read_only_mount_is_named_unless_all_is_there() {
+fn install_names_a_read_only_mount_unless_the_files_are_there() {
     if !can(&[&UNSHARE[..], &["true"]].concat()) {
         return;
     }
@@ -428,7 +428,7 @@ fn no_link_is_followed_out_of_dir() {
 }
 
 /// A process that swaps names in the volume meanwhile may spoil the install, but leads no write out of it.
-fn names_that_are_swapped_meanwhile_lead_nothing_out_of_dir() {
+fn install_stays_in_its_directory_if_names_are_swapped_meanwhile() {
     let volume = Volume::new();
     fs::create_dir(volume.outside("outside")).unwrap();
     fs::write(volume.outside("outside/modprobe"), "theirs").unwrap();
@@ -474,7 +474,7 @@ fn a_shim_directory_that_is_a_link_is_refused() {
     }
 }
 
-fn what_is_in_the_way_is_named_and_left() {
+fn install_names_a_file_in_the_way_and_leaves_it() {
     for name in
         ["peermem-gate", "shim/modprobe", "shim", ".peermem-gate.unfinished", "shim/.modprobe.unfinished"]
     {
@@ -536,7 +536,7 @@ fn an_install_that_is_killed_half_way_leaves_nothing_wrong() {
     volume.assert_installed(&PROGRAM);
 }
 
-fn what_cannot_be_run_is_not_put_in_place() {
+fn a_program_that_cannot_be_run_is_not_installed() {
     let volume = Volume::new();
     fs::set_permissions(volume.dir(), Permissions::from_mode(0o777)).unwrap();
     // A checkout below a home of mode 700 is out of nobody's reach.
@@ -552,7 +552,7 @@ fn what_cannot_be_run_is_not_put_in_place() {
     }
 }
 
-fn many_at_once_of_two_builds_do_not_disturb_each_other() {
+fn many_installs_of_two_builds_at_once_do_not_disturb_each_other() {
     let volume = Volume::new();
     let other = another_build(volume.directory.path());
     let builds = [&*PROGRAM, &other];
@@ -585,7 +585,7 @@ fn many_at_once_of_two_builds_do_not_disturb_each_other() {
     volume.assert_installed(builds[usize::from(is_other)]);
 }
 
-fn another_install_is_waited_for() {
+fn install_waits_for_another_install() {
     let volume = Volume::new();
     let lock = Flock::lock(File::open(volume.dir()).unwrap(), FlockArg::LockExclusive).unwrap();
     let mut waiting = support::Gate::start(volume.install().args(["--log-format", "json"]));
@@ -617,7 +617,7 @@ fn nothing_is_written_into_mofeds_directory() {
     }
 }
 
-fn the_pods_variables_are_no_business_of_install() {
+fn install_ignores_the_variables_of_the_other_verbs() {
     let volume = Volume::new();
     let with = |name: &str, value: &str| {
         let mut command = volume.install();
@@ -647,7 +647,7 @@ fn the_pods_variables_are_no_business_of_install() {
     }
 }
 
-fn a_failure_is_told_where_kubernetes_looks_for_it() {
+fn a_failed_install_writes_the_termination_log() {
     let volume = Volume::new();
     let log = volume.outside("termination-log");
     fs::write(&log, "").unwrap();
@@ -660,28 +660,28 @@ fn a_failure_is_told_where_kubernetes_looks_for_it() {
 
 fn main() -> ExitCode {
     suite![
-        the_program_and_the_link_are_there,
-        a_second_install_changes_nothing_and_says_so,
-        an_older_one_that_runs_is_replaced_and_runs_on,
-        what_is_there_must_be_the_same_to_the_last_byte_and_bit,
+        install_creates_the_program_and_the_link,
+        a_second_install_says_that_it_changes_nothing,
+        an_older_running_program_is_replaced_and_keeps_running,
+        an_installed_program_is_kept_only_if_it_is_identical,
         the_shim_hands_over_wherever_the_volume_is_mounted,
-        the_umask_of_the_container_does_not_count,
-        whoever_may_write_there_may_install,
+        install_ignores_the_umask_of_the_container,
+        any_user_with_write_permission_may_install,
         dir_must_be_a_directory_that_exists,
         dir_may_be_named_by_a_link_or_from_the_working_directory,
-        a_noexec_mount_is_named,
-        without_room_nothing_is_left_and_the_lack_is_told,
-        a_read_only_mount_is_named_unless_all_is_there,
+        install_names_a_noexec_mount,
+        install_on_a_full_disk_leaves_no_file_and_says_why,
+        install_names_a_read_only_mount_unless_the_files_are_there,
         no_link_is_followed_out_of_dir,
-        names_that_are_swapped_meanwhile_lead_nothing_out_of_dir,
+        install_stays_in_its_directory_if_names_are_swapped_meanwhile,
         a_shim_directory_that_is_a_link_is_refused,
-        what_is_in_the_way_is_named_and_left,
+        install_names_a_file_in_the_way_and_leaves_it,
         an_install_that_is_killed_half_way_leaves_nothing_wrong,
-        what_cannot_be_run_is_not_put_in_place,
-        many_at_once_of_two_builds_do_not_disturb_each_other,
-        another_install_is_waited_for,
+        a_program_that_cannot_be_run_is_not_installed,
+        many_installs_of_two_builds_at_once_do_not_disturb_each_other,
+        install_waits_for_another_install,
         nothing_is_written_into_mofeds_directory,
-        the_pods_variables_are_no_business_of_install,
-        a_failure_is_told_where_kubernetes_looks_for_it
+        install_ignores_the_variables_of_the_other_verbs,
+        a_failed_install_writes_the_termination_log
     ]
 }

@@ -62,7 +62,7 @@ fn line(name: &str, state: ProcState, taint: &str) -> ProcModule {
 
 /// /proc/modules is read a page at a time, and attributes in sysfs go before their directory does.
 #[test]
-fn witnesses_that_disagree_tell_of_no_swap() {
+fn witnesses_that_disagree_do_not_show_a_swap() {
     let names = MODULES.into_iter().chain(["nvidia_peermem"]);
     let live = Modules {
         proc: Ok(ProcModules {
@@ -366,7 +366,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn fabric_is_ready_exactly_when_its_row_says_so(seen in machines()) {
+    fn fabric_is_ready_exactly_when_the_contract_says_so(seen in machines()) {
         let expected =
             Expectations { consumers: vec![Consumer::Fabric], ..expectations(MofedPlace::Container) };
         let verdict = judge(&expected, &seen);
@@ -375,7 +375,7 @@ proptest! {
 
     /// Who asks for both is told what who asks for one is told, of those that have business here.
     #[test]
-    fn two_consumers_add_up(seen in machines(), requested in any::<bool>(), host in any::<bool>()) {
+    fn the_verdict_for_two_consumers_combines_both(seen in machines(), requested in any::<bool>(), host in any::<bool>()) {
         let mofed = if host { MofedPlace::Host } else { MofedPlace::Container };
         let of = |consumers: &[Consumer]| {
             let rdma_requested = (!requested).then(|| "false".to_owned());

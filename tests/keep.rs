@@ -398,7 +398,7 @@ fn keep_loads_once_everything_has_settled_and_stays() {
 }
 
 #[test]
-fn keep_says_at_any_time_what_it_waits_for() {
+fn keep_can_always_say_what_it_waits_for() {
     let mut keep = Keep::new(policy(), false, ms(START));
     assert_eq!((keep.sentence(), keep.has_applied()), ("not looked yet".to_owned(), false));
     let world = World { marker: None, ..World::ready() };
@@ -436,7 +436,7 @@ fn a_marker_that_vanishes_during_the_load_is_seen_right_after() {
 }
 
 #[test]
-fn what_is_used_is_named_and_let_go_later() {
+fn a_module_in_use_has_its_users_named_and_is_unloaded_later() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000).then(Event::Uses(3)).then(Event::Unmark);
     assert_eq!((play.state(), play.unloads.len()), (State::Busy, 0));
@@ -459,7 +459,7 @@ fn what_is_used_is_named_and_let_go_later() {
 }
 
 #[test]
-fn a_use_that_begins_during_the_unload_is_no_race() {
+fn a_use_that_begins_during_the_unload_is_reported_as_a_use() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000);
     play.events.push((play.now + 10, Event::Unmark));
@@ -485,7 +485,7 @@ fn after_an_unload_the_next_load_waits_longer_than_the_settle_time() {
 }
 
 #[test]
-fn no_yield_leaves_the_module_alone_and_says_so() {
+fn keep_with_no_yield_leaves_the_module_loaded_and_says_so() {
     let mut play = Play::new(World::ready(), true);
     play.after(2000).then(Event::Unmark).after(60_000);
     assert_eq!((play.state(), play.unloads.len()), (State::Loaded, 0));
@@ -494,7 +494,7 @@ fn no_yield_leaves_the_module_alone_and_says_so() {
 }
 
 #[test]
-fn what_somebody_else_loaded_is_treated_the_same_and_said_so() {
+fn a_module_that_another_process_loaded_is_kept_the_same_way_and_reported() {
     let mut play = Play::new(World { is_loaded: true, ..World::ready() }, false);
     assert_eq!(play.state(), State::Loaded);
     assert!(play.lines.iter().any(|line| line.contains("loaded by another process")), "{:?}", play.lines);
@@ -511,7 +511,7 @@ fn what_somebody_else_loaded_is_treated_the_same_and_said_so() {
 
 /// Between two looks, so it was never seen to be gone.
 #[test]
-fn what_was_loaded_anew_by_somebody_else_is_no_longer_ours() {
+fn a_module_that_another_process_reloaded_is_no_longer_the_gates() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000);
     assert!(play.keep.is_ours());
@@ -523,7 +523,7 @@ fn what_was_loaded_anew_by_somebody_else_is_no_longer_ours() {
 
 /// What was said of a moment is not said forever.
 #[test]
-fn a_swap_that_was_over_before_it_was_looked_at_is_not_told_for_ever() {
+fn a_swap_that_is_over_is_not_reported_forever() {
     let mut keep = Keep::new(policy(), false, ms(START));
     let mut world = World::ready();
     keep.look(ms(START), &Cause::Start, world.full_look());
@@ -537,7 +537,7 @@ fn a_swap_that_was_over_before_it_was_looked_at_is_not_told_for_ever() {
 }
 
 #[test]
-fn a_fight_over_the_module_is_fought_ever_more_slowly() {
+fn keep_reloads_more_slowly_each_time_another_process_unloads() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000);
     let mut waits = Vec::new();
@@ -558,7 +558,7 @@ fn a_fight_over_the_module_is_fought_ever_more_slowly() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_tried_again_when_something_has_changed() {
+fn a_refused_load_is_tried_again_when_something_has_changed() {
     let mut play = Play::new(World { refuses: Some(Refusal::Good), ..World::ready() }, false);
     play.after(600_000);
     assert_eq!((play.loads.len(), play.state()), (1, State::Blocked));
@@ -578,7 +578,7 @@ fn what_cannot_be_loaded_is_tried_again_when_something_has_changed() {
 
 /// What somebody else could load is no longer refused; found by the property below.
 #[test]
-fn a_refusal_does_not_outlive_somebody_elses_load() {
+fn a_refusal_is_forgotten_when_another_process_loads_the_module() {
     let mut play = Play::new(World { refuses: Some(Refusal::Good), ..World::ready() }, false);
     play.after(5000).then(Event::OtherLoads).after(5000).then(Event::OtherUnloads).then(Event::Refuses(None));
     play.after(5000);
@@ -606,7 +606,7 @@ fn after_a_refusal_a_swap_hurries_nothing() {
 }
 
 #[test]
-fn the_ledger_counts_and_adds_up() {
+fn the_metrics_of_keep_count_loads_refusals_and_time_in_each_state() {
     let mut play = Play::new(World { refuses: Some(Refusal::Now), ..World::ready() }, false);
     play.after(2000).then(Event::Refuses(None)).after(10_000).then(Event::Unmark).then(Event::Mark);
     play.after(2000).then(Event::Uses(0));
@@ -633,7 +633,7 @@ fn a_refusal_whose_reason_goes_unseen_is_tried_again_ever_more_slowly() {
 }
 
 #[test]
-fn a_stub_blocks_until_it_is_replaced_but_ends_a_start() {
+fn a_stub_blocks_keep_until_it_is_replaced_but_ends_a_keep_that_starts() {
     let mut play = Play::new(World { marker: None, is_good: false, ..World::ready() }, false);
     play.then(Event::Mark).after(60_000);
     assert_eq!((play.state(), play.ended), (State::Blocked, None));
@@ -646,7 +646,7 @@ fn a_stub_blocks_until_it_is_replaced_but_ends_a_start() {
 }
 
 #[test]
-fn what_cannot_be_seen_changes_nothing() {
+fn keep_changes_nothing_while_it_cannot_see_the_node() {
     let mut play = Play::new(World::ready(), false);
     play.after(2000).then(Event::Blind(true)).then(Event::Unmark).after(60_000);
     assert_eq!((play.state(), play.unloads.len()), (State::Loaded, 0));
@@ -655,7 +655,7 @@ fn what_cannot_be_seen_changes_nothing() {
 }
 
 #[test]
-fn where_the_gate_does_not_apply_nothing_is_touched() {
+fn if_the_gate_does_not_apply_keep_touches_nothing() {
     let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
     let not_requested = condition(ConditionType::RdmaRequested, Reason::RdmaNotRequested);
     let requested = condition(ConditionType::RdmaRequested, Reason::Requested);
@@ -675,7 +675,7 @@ fn where_the_gate_does_not_apply_nothing_is_touched() {
 
 /// Every node of a mixed fleet gets the sidecar.
 #[test]
-fn where_the_gate_does_not_apply_keep_says_so_once_and_rests() {
+fn if_the_gate_does_not_apply_keep_says_so_once_and_sleeps() {
     for is_loaded in [false, true] {
         let mut play = Play::new(World { has_nic: false, is_loaded, ..World::ready() }, false);
         let said = play.lines.len();
@@ -746,7 +746,7 @@ proptest! {
     /// time (asserted at each load), holds nothing against MOFED for longer than what it is in the middle
     /// of takes, never rests on nothing, does not flap, and comes to the right end.
     #[test]
-    fn safe_live_and_steady_under_a_thousand_random_events(events in events(false, 1000)) {
+    fn keep_is_safe_live_and_steady_under_a_thousand_random_events(events in events(false, 1000)) {
         let mut play = Play::new(World::ready(), false);
         play.events = events;
         let end = play.events.last().unwrap().0 + 1;
@@ -766,7 +766,7 @@ proptest! {
     /// Beside MOFED alone, which nobody uses: it lets go as soon as what it is in the middle of is done, and
     /// loads within the settle time and a second.
     #[test]
-    fn keep_is_prompt_beside_mofed_alone(events in events(true, 300)) {
+    fn keep_loads_and_unloads_promptly_if_only_mofed_acts(events in events(true, 300)) {
         let mut play = Play::new(World::ready(), false);
         play.events = events;
         let end = play.events.last().unwrap().0 + 1;
@@ -810,7 +810,7 @@ const DEPTH: u32 = 2;
 /// Safety is asserted at each load, unload and transition within [`Play`] and [`Keep`]; here are the bounds in time,
 /// and that every end is the right one.
 #[test]
-fn every_order_of_a_few_events_is_safe_and_comes_to_the_right_end() {
+fn keep_is_safe_and_ends_right_in_every_order_of_a_few_events() {
     let depth = std::env::var("EXHAUSTIVE").map_or(DEPTH, |depth| depth.parse().expect("a small number"));
     let choices = ALPHABET.len() * GAPS.len();
     let (mut plays, mut seen) = (0, std::collections::BTreeSet::new());
@@ -854,7 +854,7 @@ fn played(events: &[(u64, Event)], world: World, no_yield: bool) -> Vec<(State, 
 /// MOFED's container takes its lock, clears the marker, and runs an rmmod of its own, which fails if somebody else
 /// was faster: its start then fails as well.
 #[test]
-fn a_new_container_is_left_to_unload_the_module_by_itself() {
+fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
     let swap = |holder| Glimpse {
         peermem: Presence::Live { uses: Some(0) },
         swap: Some("the marker is gone".to_owned()),
@@ -932,7 +932,7 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
 
 /// MOFED may be in the middle of a swap when `keep` starts, and a whole look takes its time.
 #[test]
-fn a_glimpse_lets_go_before_the_first_look_where_the_gate_is_known_to_apply() {
+fn a_swap_at_the_start_unloads_before_the_first_whole_look_if_the_gate_applies() {
     let glimpse = World { is_loaded: true, marker: None, ..World::ready() }.glimpse();
     let mut keep = Keep::new(policy(), false, ms(START));
     assert_eq!(keep.glimpse(ms(START), &Cause::Start, &glimpse).action, None);

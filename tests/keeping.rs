@@ -226,7 +226,7 @@ fn keep_loads_unloads_and_loads_again() {
 
 /// Nothing tells of a swap where MOFED's container never was: a host's MOFED may be live there, and anyone who
 /// started `keep` did not say so.
-fn a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does() {
+fn a_missing_marker_directory_shows_a_swap_only_if_it_existed_before() {
     let Some(place) = Place::new() else { return };
     place.load();
     place.node.rename(DRIVERS, "later");
@@ -251,7 +251,7 @@ fn a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does() {
 }
 
 /// The kernel has it, and what is read of that is a moment late.
-fn a_load_that_shows_late_is_no_refusal() {
+fn a_load_that_becomes_visible_late_is_not_a_refusal() {
     let Some(place) = Place::new() else { return };
     // A shell opens it for what it leaves running.
     place.node.write("dev/null", "");
@@ -343,7 +343,7 @@ fn outputs_that_hang_keep_no_unload_and_no_load_waiting() {
 }
 
 /// A mount is reported once, to the first process that polls: also in the middle of a look, which polls as well.
-fn what_is_mounted_over_the_marker_during_a_look_is_not_overlooked() {
+fn a_mount_over_the_marker_during_a_look_is_noticed() {
     if !can_mount() {
         return;
     }
@@ -370,7 +370,7 @@ fn what_is_mounted_over_the_marker_during_a_look_is_not_overlooked() {
     }
 }
 
-fn what_is_used_is_named_and_then_let_go() {
+fn keep_names_the_users_of_the_module_and_unloads_it_afterwards() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     place.is_in("Loaded");
@@ -395,7 +395,7 @@ fn what_is_used_is_named_and_then_let_go() {
     assert_eq!(place.called(), ["load", "unload nvidia_peermem"]);
 }
 
-fn no_yield_leaves_the_module_alone() {
+fn keep_with_no_yield_does_not_unload_for_a_swap() {
     let Some(place) = Place::new() else { return };
     let mut keep = Gate::start(place.keep().arg("--no-yield"));
     place.is_in("Loaded");
@@ -424,7 +424,7 @@ fn the_modules_parameters_are_passed_on_and_judged() {
 
 /// What keeps MOFED from coming is no mere information.
 /// `load` has no watchdog: it says so itself, and ends.
-fn a_load_whose_modprobe_hangs_is_told_of_and_ends() {
+fn a_load_whose_modprobe_hangs_is_reported_and_ends() {
     let Some(place) = Place::new() else { return };
     let load = |verb: &[&str]| {
         let command = place.keep();
@@ -463,7 +463,7 @@ fn a_load_whose_modprobe_hangs_is_told_of_and_ends() {
 }
 
 /// As `install`-less hardening does it: a program of that name which does nothing.
-fn an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy() {
+fn an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     place.is_in("Loaded");
@@ -477,7 +477,7 @@ fn an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy() {
     place.is_in("Yielding");
 }
 
-fn an_unload_that_fails_is_told_with_what_to_do() {
+fn a_failed_unload_is_reported_with_its_remedy() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     place.is_in("Loaded");
@@ -502,7 +502,7 @@ fn keep_says_that_a_disabled_gate_does_not_disable_it() {
     place.is_in("Loaded");
 }
 
-fn keep_that_must_end_ends_within_a_second_in_any_state() {
+fn keep_ends_within_a_second_of_a_signal_in_any_state() {
     let Some(place) = Place::new() else { return };
     // In the middle of a load that does not end.
     place.node.write("bin/loading", "touch /loading; sleep 30");
@@ -526,7 +526,7 @@ fn keep_that_must_end_ends_within_a_second_in_any_state() {
     assert!(!place.status().exists(), "what is left behind would say that somebody keeps it");
 }
 
-fn keep_that_must_end_does_not_wait_for_an_rmmod_that_hangs() {
+fn keep_that_gets_a_signal_does_not_wait_for_a_hung_rmmod() {
     for option in [None, Some("--unload-on-exit")] {
         let Some(place) = Place::new() else { return };
         let mut keep = Gate::start(place.keep().args(option));
@@ -736,7 +736,7 @@ fn no_capability_to_load_ends_keep_only_where_there_is_something_to_load() {
 }
 
 /// What is mended in modprobe's own files shows in nothing that is watched.
-fn a_plan_that_is_mended_unseen_is_tried_again() {
+fn a_modprobe_configuration_that_is_mended_is_noticed_without_an_event() {
     let Some(place) = Place::new() else { return };
     let broken = "#!/bin/busybox sh\necho 'modprobe: FATAL: Module nvidia-peermem not found' >&2; exit 1\n";
     place.node.rename("bin/modprobe", "bin/good");
@@ -750,7 +750,7 @@ fn a_plan_that_is_mended_unseen_is_tried_again() {
 }
 
 /// A driver that is not loaded may still be built: nothing to end for.
-fn a_driver_that_is_still_to_come_is_waited_for() {
+fn keep_waits_for_a_driver_that_is_not_loaded_yet() {
     let Some(place) = Place::new() else { return };
     let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
     let file = format!("{VIDEO}/nvidia-peermem.ko");
@@ -853,7 +853,7 @@ fn keep_killed_in_any_state_and_started_again_converges() {
 }
 
 /// What a dead one says of a node that was well is not said when the next one ends at once.
-fn the_status_file_of_a_dead_keep_is_no_status() {
+fn the_status_file_of_a_dead_keep_is_not_accepted() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     place.told("Ready", |status| status["verdict"] == "Ready" && status["keep"]["state"] == "Loaded");
@@ -968,7 +968,7 @@ fn keep_that_never_unloads_sleeps_beside_a_look_that_hangs() {
 }
 
 /// An rmmod that hangs for good must not look alive: after a while the watchdog goes unfed.
-fn a_hung_unload_is_the_watchdogs_in_the_end() {
+fn a_hung_unload_stops_feeding_the_watchdog() {
     goes_unfed("bin/unloading", Duration::from_secs(30), |place| {
         place.is_in("Loaded");
         place.node.remove(MARKER);
@@ -976,7 +976,7 @@ fn a_hung_unload_is_the_watchdogs_in_the_end() {
 }
 
 /// Nor must a modprobe.
-fn a_hung_load_is_told_of_and_the_watchdogs_in_the_end() {
+fn a_hung_load_is_reported_and_stops_feeding_the_watchdog() {
     goes_unfed("bin/loading", Duration::from_secs(45), |place| {
         let loading = "every condition is met: loading nvidia_peermem";
         place.told("that it is loading", |status| status["keep"]["message"] == loading);
@@ -1030,7 +1030,7 @@ fn a_service_manager_that_reads_late_still_gets_ready() {
     }
 }
 
-fn a_service_manager_that_does_not_read_holds_nothing_up() {
+fn a_service_manager_that_does_not_read_delays_nothing() {
     let Some(place) = Place::new() else { return };
     let path = place.node.path("notify");
     let _unread = UnixDatagram::bind(&path).expect("a socket");
@@ -1143,24 +1143,24 @@ fn keep_refuses_contradictions_and_mofeds_directory() {
 fn main() -> ExitCode {
     suite![5 at once:
         // The longest begin first.
-        a_load_whose_modprobe_hangs_is_told_of_and_ends,
-        a_hung_load_is_told_of_and_the_watchdogs_in_the_end,
-        a_hung_unload_is_the_watchdogs_in_the_end,
+        a_load_whose_modprobe_hangs_is_reported_and_ends,
+        a_hung_load_is_reported_and_stops_feeding_the_watchdog,
+        a_hung_unload_stops_feeding_the_watchdog,
         keep_loads_unloads_and_loads_again,
         entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
-        a_directory_that_was_never_there_tells_of_no_swap_but_one_that_went_does,
-        a_load_that_shows_late_is_no_refusal,
+        a_missing_marker_directory_shows_a_swap_only_if_it_existed_before,
+        a_load_that_becomes_visible_late_is_not_a_refusal,
         no_unload_and_no_signal_waits_for_a_module_to_be_unpacked,
         outputs_that_hang_keep_no_unload_and_no_load_waiting,
-        what_is_mounted_over_the_marker_during_a_look_is_not_overlooked,
-        what_is_used_is_named_and_then_let_go,
-        no_yield_leaves_the_module_alone,
+        a_mount_over_the_marker_during_a_look_is_noticed,
+        keep_names_the_users_of_the_module_and_unloads_it_afterwards,
+        keep_with_no_yield_does_not_unload_for_a_swap,
         the_modules_parameters_are_passed_on_and_judged,
-        an_rmmod_that_says_0_and_does_nothing_is_not_run_in_a_frenzy,
-        an_unload_that_fails_is_told_with_what_to_do,
+        an_rmmod_that_ends_with_0_without_effect_is_not_repeated_in_a_loop,
+        a_failed_unload_is_reported_with_its_remedy,
         keep_says_that_a_disabled_gate_does_not_disable_it,
-        keep_that_must_end_ends_within_a_second_in_any_state,
-        keep_that_must_end_does_not_wait_for_an_rmmod_that_hangs,
+        keep_ends_within_a_second_of_a_signal_in_any_state,
+        keep_that_gets_a_signal_does_not_wait_for_a_hung_rmmod,
         a_second_signal_during_an_unload_costs_nothing,
         an_unload_at_the_end_takes_no_more_than_a_second,
         a_modprobe_and_an_rmmod_that_hang_take_no_more_than_a_second,
@@ -1169,16 +1169,16 @@ fn main() -> ExitCode {
         a_condition_that_blocks_at_the_start_ends_keep_with_its_reason,
         no_right_to_load_ends_keep_only_where_there_is_something_to_load,
         no_capability_to_load_ends_keep_only_where_there_is_something_to_load,
-        a_plan_that_is_mended_unseen_is_tried_again,
-        a_driver_that_is_still_to_come_is_waited_for,
+        a_modprobe_configuration_that_is_mended_is_noticed_without_an_event,
+        keep_waits_for_a_driver_that_is_not_loaded_yet,
         keep_killed_in_any_state_and_started_again_converges,
-        the_status_file_of_a_dead_keep_is_no_status,
+        the_status_file_of_a_dead_keep_is_not_accepted,
         keep_notifies_the_service_manager,
         keep_unloads_beside_a_look_that_hangs,
         keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
         a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process,
         a_service_manager_that_reads_late_still_gets_ready,
-        a_service_manager_that_does_not_read_holds_nothing_up,
+        a_service_manager_that_does_not_read_delays_nothing,
         the_service_manager_may_listen_on_an_abstract_socket,
         a_status_file_is_judged_by_its_age_and_its_boot,
         keep_refuses_contradictions_and_mofeds_directory

@@ -53,7 +53,7 @@ const OTHER_NVIDIA: &str = "nvidia_peermem: disagrees about version of symbol nv
 /// What the stand-in of MOFED saw when `nvidia_peermem` registered with it.
 const COMPLETE: &str = "marker=there ib_core=live ib_uverbs=live mlx5_core=live mlx5_ib=live";
 
-fn the_in_tree_stack_without_a_marker_holds() {
+fn the_in_tree_stack_without_a_marker_keeps_the_gate_closed() {
     play("intree-no-marker", |run| {
         let report = run.check(0);
         assert_eq!(report.status, 1);
@@ -66,7 +66,7 @@ fn the_in_tree_stack_without_a_marker_holds() {
     });
 }
 
-fn a_stale_marker_over_the_in_tree_stack_holds() {
+fn a_stale_marker_over_the_in_tree_stack_keeps_the_gate_closed() {
     play("intree-stale-marker", |run| {
         let report = run.check(0);
         assert_eq!(report.status, 1);
@@ -98,7 +98,7 @@ fn a_node_with_mofed_2404_opens() {
     });
 }
 
-fn a_half_swapped_stack_holds() {
+fn a_half_swapped_stack_keeps_the_gate_closed() {
     play("half-swapped", |run| {
         let all = run.check(0);
         assert_eq!(all.status, 1);
@@ -174,7 +174,7 @@ fn doctor_names_the_root_cause() {
     });
 }
 
-fn coming_and_going_are_not_live() {
+fn modules_that_load_or_unload_are_not_live() {
     play("coming-and-going", |run| {
         let [provider, versioned, going] = [0, 1, 2].map(|number| run.check(number));
         provider.assert("ModulesLive", "False", "ModuleLoading");
@@ -208,14 +208,14 @@ fn a_swap_under_a_stale_marker_opens_after_its_last_module() {
     });
 }
 
-fn a_module_that_fails_to_come_does_not_count() {
+fn a_module_whose_init_fails_does_not_count_as_loaded() {
     play("failed-init", |run| {
         run.assert_seen("Loading/coming");
         assert!(run.assert_opened() >= run.last("loading", "mlx5_ib") + 1.0 - GRAIN);
     });
 }
 
-fn a_reload_starts_the_settle_anew() {
+fn a_reload_restarts_the_settle_time() {
     play("reload-during-settle", |run| {
         run.assert_seen("Loading/coming");
         run.assert_seen("Unloading/going");
@@ -228,7 +228,7 @@ fn a_reload_starts_the_settle_anew() {
     });
 }
 
-fn a_reload_nobody_announces_starts_the_settle_anew() {
+fn a_reload_without_an_event_restarts_the_settle_time() {
     play("reload-unheard", |run| {
         let opened = run.assert_opened();
         assert!(
@@ -249,7 +249,7 @@ fn a_uevent_wakes_the_gate() {
     });
 }
 
-fn the_safety_net_catches_what_no_uevent_tells() {
+fn the_periodic_look_finds_changes_without_a_uevent() {
     play("unheard", |run| {
         let opened = run.assert_opened();
         let loaded = run.last("loaded", "mlx5_ib");
@@ -259,7 +259,7 @@ fn the_safety_net_catches_what_no_uevent_tells() {
     });
 }
 
-fn a_used_peermem_is_named_while_the_marker_is_absent() {
+fn a_peermem_in_use_is_named_while_the_marker_is_absent() {
     play("peermem-in-use", |run| {
         let report = run.check(0);
         report.assert("MarkerPresent", "False", "MarkerAbsent");
@@ -269,7 +269,7 @@ fn a_used_peermem_is_named_while_the_marker_is_absent() {
     });
 }
 
-fn a_marker_without_a_holder_is_believed_late() {
+fn a_marker_without_a_lock_holder_is_accepted_late() {
     play("suspect-marker", |run| {
         let report = run.check(0);
         assert_eq!(report.status, 1);
@@ -284,7 +284,7 @@ fn a_marker_without_a_holder_is_believed_late() {
     });
 }
 
-fn a_held_lock_clears_the_marker_of_suspicion() {
+fn a_marker_is_trusted_while_mofed_holds_its_lock() {
     play("lock-held", |run| {
         run.check(0).assert_ready();
         run.check(0).assert("MarkerTrusted", "True", "");
@@ -301,7 +301,7 @@ fn a_lock_that_is_lost_makes_the_marker_suspect() {
     });
 }
 
-fn of_every_module_file_is_foretold_what_the_kernel_says() {
+fn check_predicts_the_kernels_answer_for_every_module_file() {
     play("foretell-files", |run| {
         for name in ["new", "release", "signed", "link"] {
             run.row(name).foretold_usable().loaded();
@@ -341,7 +341,7 @@ fn of_every_module_file_is_foretold_what_the_kernel_says() {
     });
 }
 
-fn of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says() {
+fn check_predicts_the_kernels_answer_for_nvidia_rivals_and_parameters() {
     play("foretell-node", |run| {
         // modprobe would bring in nvidia, which is not ours to load.
         run.row("nvidia-absent").foretold_held("DependencyNotLive").loaded();
@@ -371,7 +371,7 @@ fn of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says() {
     });
 }
 
-fn of_every_stack_is_foretold_what_the_kernel_says() {
+fn check_predicts_the_kernels_answer_for_every_rdma_stack() {
     play("foretell-stack", |run| {
         run.row("nothing-live").foretold_held("DependencyNotLive").refused(ENOENT, NO_MOFED);
         run.row("nothing-live-on-disk").foretold_held("DependencyNotLive").loaded();
@@ -397,7 +397,7 @@ fn of_every_stack_is_foretold_what_the_kernel_says() {
 }
 
 /// A report of today, a Module.symvers of tomorrow: exactly the modules that need no rebuild load then.
-fn a_forecast_of_an_upgrade_is_the_kernels_verdict_after_it() {
+fn a_forecast_of_an_upgrade_agrees_with_the_kernel_after_it() {
     const MODULES: [&str; 7] = ["old", "new", "stub", "nocrc", "release", "unversioned", "xz"];
     play("forecast", |run| {
         let forecast = |name: &str| -> Value {
@@ -435,7 +435,7 @@ fn a_forecast_of_an_upgrade_is_the_kernels_verdict_after_it() {
     });
 }
 
-fn while_modules_come_and_go_nothing_is_promised() {
+fn a_module_is_not_called_usable_while_its_dependencies_load_or_unload() {
     play("foretell-swap", |run| {
         run.row("provider-coming").foretold_held("DependencyNotLive").loaded();
         for name in ["provider-going", "provider-failing"] {
@@ -457,7 +457,7 @@ fn the_kernel_gives_up_where_the_gate_waits() {
     });
 }
 
-fn of_rights_and_signatures_is_foretold_what_the_kernel_says() {
+fn check_predicts_the_kernels_answer_for_rights_and_signatures() {
     play("foretell-rights", |run| {
         for name in ["unrestricted", "unprivileged"] {
             run.row(name).foretold_usable().loaded();
@@ -486,7 +486,7 @@ fn of_rights_and_signatures_is_foretold_what_the_kernel_says() {
     });
 }
 
-fn load_waits_loads_and_proves() {
+fn load_waits_for_mofed_then_loads_and_proves_it() {
     play("load-whole", |run| {
         run.loading("not-ready-dry").ended(0, "absent").said("MarkerAbsent");
         run.loading("deadline").ended(124, "absent").said("MarkerAbsent");
@@ -509,7 +509,7 @@ fn load_waits_loads_and_proves() {
     });
 }
 
-fn load_says_who_refused_and_what_to_do() {
+fn load_names_the_cause_of_a_refusal_and_its_remedy() {
     play("load-refused", |run| {
         for (name, words) in [("stub", "StubModule"), ("parameter", "BadParameter")] {
             run.loading(name).ended(3, "absent").said(words).ran_modprobe(0);
@@ -537,7 +537,7 @@ fn load_says_who_refused_and_what_to_do() {
     });
 }
 
-fn load_below_another_root_and_with_other_modprobes() {
+fn load_works_below_another_root_and_with_other_modprobes() {
     play("load-elsewhere", |run| {
         run.row("outer").foretold_blocked("StubModule").refused(EINVAL, "");
         run.row("inner").foretold_usable().loaded();
@@ -611,7 +611,7 @@ fn judge_swaps(run: &Run) {
 }
 
 /// `SWAP_ROUNDS` asks for more than one boot's swaps.
-fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
+fn keep_unloads_before_mofeds_swap_and_loads_after_it() {
     let mut tally = Tally::default();
     let boots = swap_boots();
     for _ in 0..boots {
@@ -640,7 +640,7 @@ fn keep_lets_go_before_mofed_swaps_and_loads_again_after() {
 }
 
 /// The same beside what nvidia-peermem-ctr does.
-fn a_loop_that_only_loads_stands_in_mofeds_way() {
+fn a_loop_that_only_loads_disturbs_mofeds_swaps() {
     let mut tally = Tally::default();
     for _ in 0..swap_boots() {
         play("loop-swaps", |run| tally.add(run));
@@ -753,7 +753,7 @@ fn percentile(times: &[f64], percent: usize) -> Option<f64> {
     times.get(at).copied()
 }
 
-fn nvidias_own_peermem_is_foretold_to_load_and_does() {
+fn nvidias_own_peermem_is_predicted_to_load_and_loads() {
     play_real("real-peermem", |run| {
         let report = run.check(0);
         report.assert_ready();
@@ -764,7 +764,7 @@ fn nvidias_own_peermem_is_foretold_to_load_and_does() {
     });
 }
 
-fn nvidias_own_stub_is_told_beforehand() {
+fn nvidias_own_stub_is_predicted_to_be_refused() {
     play_real("real-stub", |run| {
         let report = run.check(0);
         assert_eq!(report.verdict(), "Blocked");
@@ -1093,40 +1093,40 @@ fn play_real(scenario: &str, judge: impl FnOnce(&Run)) {
 
 fn main() -> ExitCode {
     suite![
-        the_in_tree_stack_without_a_marker_holds,
-        a_stale_marker_over_the_in_tree_stack_holds,
+        the_in_tree_stack_without_a_marker_keeps_the_gate_closed,
+        a_stale_marker_over_the_in_tree_stack_keeps_the_gate_closed,
         a_node_with_mofed_2407_opens,
         a_node_with_mofed_2404_opens,
-        a_half_swapped_stack_holds,
+        a_half_swapped_stack_keeps_the_gate_closed,
         fabric_manager_waits_for_its_device,
         doctor_names_the_root_cause,
-        coming_and_going_are_not_live,
+        modules_that_load_or_unload_are_not_live,
         a_swap_opens_after_its_marker,
         a_swap_under_a_stale_marker_opens_after_its_last_module,
-        a_module_that_fails_to_come_does_not_count,
-        a_reload_starts_the_settle_anew,
-        a_reload_nobody_announces_starts_the_settle_anew,
+        a_module_whose_init_fails_does_not_count_as_loaded,
+        a_reload_restarts_the_settle_time,
+        a_reload_without_an_event_restarts_the_settle_time,
         a_uevent_wakes_the_gate,
-        the_safety_net_catches_what_no_uevent_tells,
-        a_used_peermem_is_named_while_the_marker_is_absent,
-        a_marker_without_a_holder_is_believed_late,
-        a_held_lock_clears_the_marker_of_suspicion,
+        the_periodic_look_finds_changes_without_a_uevent,
+        a_peermem_in_use_is_named_while_the_marker_is_absent,
+        a_marker_without_a_lock_holder_is_accepted_late,
+        a_marker_is_trusted_while_mofed_holds_its_lock,
         a_lock_that_is_lost_makes_the_marker_suspect,
-        of_every_module_file_is_foretold_what_the_kernel_says,
-        of_nvidia_rivals_and_parameters_is_foretold_what_the_kernel_says,
-        of_every_stack_is_foretold_what_the_kernel_says,
-        a_forecast_of_an_upgrade_is_the_kernels_verdict_after_it,
-        while_modules_come_and_go_nothing_is_promised,
+        check_predicts_the_kernels_answer_for_every_module_file,
+        check_predicts_the_kernels_answer_for_nvidia_rivals_and_parameters,
+        check_predicts_the_kernels_answer_for_every_rdma_stack,
+        a_forecast_of_an_upgrade_agrees_with_the_kernel_after_it,
+        a_module_is_not_called_usable_while_its_dependencies_load_or_unload,
         the_kernel_gives_up_where_the_gate_waits,
-        of_rights_and_signatures_is_foretold_what_the_kernel_says,
-        load_waits_loads_and_proves,
-        load_says_who_refused_and_what_to_do,
-        load_below_another_root_and_with_other_modprobes,
+        check_predicts_the_kernels_answer_for_rights_and_signatures,
+        load_waits_for_mofed_then_loads_and_proves_it,
+        load_names_the_cause_of_a_refusal_and_its_remedy,
+        load_works_below_another_root_and_with_other_modprobes,
         a_load_is_in_time_whenever_mofed_swaps_its_modules,
-        keep_lets_go_before_mofed_swaps_and_loads_again_after,
-        a_loop_that_only_loads_stands_in_mofeds_way,
-        nvidias_own_peermem_is_foretold_to_load_and_does,
-        nvidias_own_stub_is_told_beforehand,
+        keep_unloads_before_mofeds_swap_and_loads_after_it,
+        a_loop_that_only_loads_disturbs_mofeds_swaps,
+        nvidias_own_peermem_is_predicted_to_load_and_loads,
+        nvidias_own_stub_is_predicted_to_be_refused,
         a_timeline_has_the_times_of_the_race,
         nvidia_peermem_is_rebuilt_and_live,
     ]

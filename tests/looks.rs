@@ -45,7 +45,7 @@ fn headers_behind_a_link_that_turn_good_are_seen() {
     gate.assert_opened();
 }
 
-fn modules_that_go_while_the_symbols_are_read_break_the_look_off() {
+fn a_look_is_interrupted_if_modules_go_while_the_symbols_are_read() {
     let node = Node::ready();
     node.with_long_kallsyms();
     let mut gate = Gate::start(node.wait().args(ONCE));
@@ -65,7 +65,7 @@ fn modules_that_go_while_the_symbols_are_read_break_the_look_off() {
     gate.logs("WitnessesDisagree");
 }
 
-fn a_report_is_given_though_the_marker_goes_while_the_symbols_are_read() {
+fn check_reports_even_if_the_marker_goes_while_the_symbols_are_read() {
     let node = Node::ready();
     node.with_long_kallsyms();
     let mut check = Gate::start(node.check().args(["--format", "json"]));
@@ -114,7 +114,7 @@ fn seen_despite(node: &Node, happens: impl Fn()) -> Observation {
     seen
 }
 
-fn a_lock_released_or_taken_while_the_symbols_are_read_is_seen() {
+fn a_lock_released_or_taken_while_the_symbols_are_read_is_noticed() {
     let node = Node::ready();
     let seen = seen_despite(&node, || node.write("proc/locks", ""));
     assert_eq!(seen.lock, Lock::Free);
@@ -122,7 +122,7 @@ fn a_lock_released_or_taken_while_the_symbols_are_read_is_seen() {
     assert_eq!(seen_despite(&node, || node.hold_lock()).lock, Lock::Held);
 }
 
-fn a_marker_made_anew_while_the_symbols_are_read_is_seen() {
+fn a_marker_recreated_while_the_symbols_are_read_is_noticed() {
     let node = Node::ready();
     node.write("next", "");
     let inode = node.path("next").metadata().unwrap().ino();
@@ -132,7 +132,7 @@ fn a_marker_made_anew_while_the_symbols_are_read_is_seen() {
 }
 
 /// What could not be read once is read again at the next look, though nothing tells of a change.
-fn what_could_not_be_read_is_not_kept() {
+fn a_failed_read_is_not_remembered_for_the_next_look() {
     for path in [SYMVERS, VENDOR] {
         let node = Node::ready();
         let good = fs::read(node.path(path)).unwrap();
@@ -153,13 +153,13 @@ fn what_could_not_be_read_is_not_kept() {
 
 fn main() -> ExitCode {
     suite![
-        a_lock_released_or_taken_while_the_symbols_are_read_is_seen,
-        a_marker_made_anew_while_the_symbols_are_read_is_seen,
-        what_could_not_be_read_is_not_kept,
+        a_lock_released_or_taken_while_the_symbols_are_read_is_noticed,
+        a_marker_recreated_while_the_symbols_are_read_is_noticed,
+        a_failed_read_is_not_remembered_for_the_next_look,
         headers_behind_a_link_that_turn_bad_before_the_marker_are_seen,
         headers_behind_a_link_that_turn_good_are_seen,
-        modules_that_go_while_the_symbols_are_read_break_the_look_off,
-        a_report_is_given_though_the_marker_goes_while_the_symbols_are_read,
+        a_look_is_interrupted_if_modules_go_while_the_symbols_are_read,
+        check_reports_even_if_the_marker_goes_while_the_symbols_are_read,
         modules_that_change_under_a_suspect_marker_are_a_change,
         symbols_that_can_be_read_later_open_the_gate
     ]

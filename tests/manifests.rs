@@ -96,7 +96,7 @@ fn rights(name: &str) -> Value {
     rights
 }
 
-fn every_container_is_narrow_and_asks_for_resources() {
+fn every_container_drops_privileges_and_requests_resources() {
     let mut found = 0;
     for document in files(&manifests()).iter().filter(|path| is_yaml(path)).flat_map(|path| yaml(path)) {
         each_object(&document, &mut |object| {
@@ -123,8 +123,8 @@ fn every_container_is_narrow_and_asks_for_resources() {
 
 const KUSTOMIZE: [&str; 2] = ["Kustomization", "Component"];
 
-/// Kinds that Kubernetes' schemas do not know. [`the_other_kinds_have_the_right_shape`] looks at the first two,
-/// promtool at the third.
+/// Kinds that Kubernetes' schemas do not know.
+/// [`the_kyverno_and_monitoring_objects_have_the_right_fields`] looks at the first two, promtool at the third.
 const OTHERS: [&str; 3] = ["MutatingPolicy", "NodeReadinessRule", "PrometheusRule"];
 
 fn the_schemas_accept_every_manifest() {
@@ -149,7 +149,7 @@ fn the_schemas_accept_every_manifest() {
     assert_ne!(checker.ask(&json!({"validate": with_a_fault})), Value::Null, "it finds no fault");
 }
 
-fn the_other_kinds_have_the_right_shape() {
+fn the_kyverno_and_monitoring_objects_have_the_right_fields() {
     let policy = &yaml(&manifests().join("kyverno/policy.yaml"))[0];
     assert_eq!(policy["apiVersion"], "policies.kyverno.io/v1");
     assert_eq!(policy["kind"], "MutatingPolicy");
@@ -185,7 +185,7 @@ fn the_other_kinds_have_the_right_shape() {
 }
 
 /// One match for all policies: pods as they are made, in the driver's namespace, with the driver's containers.
-fn every_policy_matches_the_drivers_pods_alone() {
+fn every_policy_matches_only_the_drivers_pods() {
     let conditions = |spec: &Value| spec["matchConditions"].as_array().unwrap()[1..].to_vec();
     let first = conditions(&policy("admission")["spec"]);
     for policy in POLICIES {
@@ -350,7 +350,7 @@ fn rdma_is_asked_for_in_any_case_of_letters_and_by_the_last_word() {
 
 /// A volume of the user's that is called like ours, of whatever kind: both are in the pod, and each is where it
 /// belongs.
-fn a_users_volume_of_our_name_is_left_alone() {
+fn a_users_volume_with_the_gates_name_is_left_alone() {
     let Some(mut cluster) = Cluster::start() else { return };
     let theirs = json!([
         {"name": "peermem-gate", "emptyDir": {}},
@@ -382,7 +382,7 @@ fn a_users_volume_of_our_name_is_left_alone() {
     }
 }
 
-fn the_drivers_container_may_be_the_twentieth() {
+fn the_drivers_container_is_found_in_any_place_of_the_list() {
     let Some(mut cluster) = Cluster::start() else { return };
     for (name, place) in [("wrapper", DRIVER), ("shim", DRIVER), ("keep", PEERMEM)] {
         let mut pod = pod_of(&fixture("clusterpolicy"));
@@ -401,7 +401,7 @@ fn the_drivers_container_may_be_the_twentieth() {
 }
 
 /// What our containers bring into somebody else's pod: no token, no right, no other quality of service.
-fn our_containers_are_as_small_as_can_be() {
+fn the_gates_containers_add_no_token_right_or_resource_to_the_pod() {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut pod = pod_of(&fixture("clusterpolicy"));
     for policy in ["admission", "wrapper", "shim", "keep"].map(policy) {
@@ -436,7 +436,7 @@ fn no_patch_has_a_list_of_objects_as_its_value() {
     }
 }
 
-fn the_wrapper_becomes_what_the_drivers_container_would_have_been() {
+fn the_wrapper_becomes_the_drivers_original_command() {
     let Some(mut cluster) = Cluster::start() else { return };
     for components in [&[][..], &["image-volume"], &["dry-run"], &["v1beta1", "image-volume"]] {
         let policy = named(&render_with(&["wrapper"], components), "peermem-gate-wrapper");
@@ -493,7 +493,7 @@ fn the_wrapper_becomes_what_the_drivers_container_would_have_been() {
     }
 }
 
-fn the_shim_stands_where_modprobe_is_called_and_nowhere_else() {
+fn the_shim_is_mounted_only_in_containers_that_call_modprobe() {
     let Some(mut cluster) = Cluster::start() else { return };
     let policy = policy("shim");
     for (name, _, precompiled) in FIXTURES {
@@ -521,7 +521,7 @@ fn the_shim_stands_where_modprobe_is_called_and_nowhere_else() {
     }
 }
 
-fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
+fn the_sidecar_replaces_the_command_of_nvidia_peermem_ctr() {
     let Some(mut cluster) = Cluster::start() else { return };
     for components in [&[][..], &["image-volume"], &["v1beta1"], &["openshift"]] {
         let policy = named(&render_with(&["keep"], components), "peermem-gate-keep");
@@ -598,7 +598,7 @@ fn the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs() {
 }
 
 /// In whatever order the API server takes them, one is no hindrance to the others.
-fn the_policies_go_together_in_every_order() {
+fn the_policies_work_together_in_every_order() {
     let Some(mut cluster) = Cluster::start() else { return };
     let policies = ["admission", "wrapper", "shim", "keep"].map(policy);
     for order in orders(&policies.iter().collect::<Vec<_>>()) {
@@ -777,7 +777,7 @@ fn components_set_what_they_say() {
 }
 
 /// Until somebody sets it no policy compiles, and the API server refuses it; tests/engine.rs has its words.
-fn the_image_is_unset_until_somebody_sets_it() {
+fn the_manifests_name_no_image_until_a_user_sets_it() {
     if !can_kubectl() {
         return;
     }
@@ -811,7 +811,7 @@ fn a_kustomization_above_an_overlay_sets_what_it_wants() {
     assert_eq!((variable(&gate, "timeout"), variable(&wrapper, "timeout")), (Some("'60m'"), Some("'8m'")));
 }
 
-fn the_stop_gap_appends_once_and_then_refuses() {
+fn the_stop_gap_patch_applies_once_and_refuses_a_second_time() {
     if !can_kubectl() {
         return;
     }
@@ -896,7 +896,7 @@ fn the_derived_image_gates_what_builds_and_loads() {
 }
 
 /// Of what can go wrong in an expression, most would show in a cluster alone. Here it shows.
-fn the_evaluation_sees_what_it_looks_for() {
+fn the_tests_cluster_reports_broken_expressions() {
     let Some(mut cluster) = Cluster::start() else { return };
     let policy = named(&render_with(&["wrapper"], &[]), "peermem-gate");
     let pod = pod_of(&fixture("clusterpolicy"));
@@ -934,31 +934,31 @@ fn main() -> ExitCode {
     suite![
         every_manifest_says_what_it_survives_and_what_it_needs,
         the_document_leads_to_every_manifest,
-        every_container_is_narrow_and_asks_for_resources,
+        every_container_drops_privileges_and_requests_resources,
         the_schemas_accept_every_manifest,
-        the_other_kinds_have_the_right_shape,
-        every_policy_matches_the_drivers_pods_alone,
+        the_kyverno_and_monitoring_objects_have_the_right_fields,
+        every_policy_matches_only_the_drivers_pods,
         the_init_container_is_appended_once_and_is_the_one_in_plain_yaml,
         a_pod_without_the_volume_of_the_state_file_gets_its_gate_too,
         the_gate_takes_the_settings_that_it_is_given,
         a_pod_without_rdma_or_without_its_manager_is_left_alone,
         rdma_is_asked_for_in_any_case_of_letters_and_by_the_last_word,
-        a_users_volume_of_our_name_is_left_alone,
-        the_drivers_container_may_be_the_twentieth,
-        our_containers_are_as_small_as_can_be,
+        a_users_volume_with_the_gates_name_is_left_alone,
+        the_drivers_container_is_found_in_any_place_of_the_list,
+        the_gates_containers_add_no_token_right_or_resource_to_the_pod,
         no_patch_has_a_list_of_objects_as_its_value,
-        the_wrapper_becomes_what_the_drivers_container_would_have_been,
-        the_shim_stands_where_modprobe_is_called_and_nowhere_else,
-        the_sidecar_takes_the_place_of_what_nvidia_peermem_ctr_runs,
-        the_policies_go_together_in_every_order,
+        the_wrapper_becomes_the_drivers_original_command,
+        the_shim_is_mounted_only_in_containers_that_call_modprobe,
+        the_sidecar_replaces_the_command_of_nvidia_peermem_ctr,
+        the_policies_work_together_in_every_order,
         no_container_gets_a_variable_a_volume_or_a_mount_twice,
         the_shim_is_never_mounted_from_an_image_volume,
         the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for,
         components_set_what_they_say,
-        the_image_is_unset_until_somebody_sets_it,
+        the_manifests_name_no_image_until_a_user_sets_it,
         a_kustomization_above_an_overlay_sets_what_it_wants,
-        the_stop_gap_appends_once_and_then_refuses,
+        the_stop_gap_patch_applies_once_and_refuses_a_second_time,
         the_derived_image_gates_what_builds_and_loads,
-        the_evaluation_sees_what_it_looks_for
+        the_tests_cluster_reports_broken_expressions
     ]
 }

@@ -201,7 +201,7 @@ fn modprobe_has_its_own_name_and_default_signals() {
     assert!(ran.stdout.contains(ignored), "{}", ran.stdout);
 }
 
-fn only_the_last_of_many_words_is_kept() {
+fn only_the_end_of_modprobes_long_output_is_kept() {
     let directory = directory();
     let path = script(directory.path(), "seq 200000 >&2; seq 200000; echo last >&2");
     let ran = run(&modprobe(&path), &[]);
@@ -274,7 +274,7 @@ fn a_signal_ends_modprobe() {
     assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(1) + PROMPT, "{took:?}");
 }
 
-fn a_modprobe_that_cannot_be_run_after_all_has_its_ending() {
+fn a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code() {
     let directory = directory();
     let path = script_for("/no/such/shell", directory.path(), "");
     let why = |modprobe: &SystemProgram| {
@@ -349,7 +349,7 @@ fn the_static_binary_steps_into_a_root_that_holds_nothing_else() {
     assert!(!String::from_utf8_lossy(&ended.stderr).contains(STEP), "{ended:?}");
 }
 
-fn the_step_says_what_is_wrong() {
+fn the_hidden_step_into_a_root_names_its_error() {
     let none = step(&[], &[]);
     assert_eq!(none.0, 2);
     assert!(none.1.starts_with("peermem-gate-step: a name, a root and a program are missing"), "{}", none.1);
@@ -372,7 +372,7 @@ fn the_step_says_what_is_wrong() {
     }
 }
 
-fn builds_of_ours_are_known_and_others_are_not() {
+fn builds_of_peermem_gate_are_recognized_and_other_programs_are_not() {
     assert!(is_ourselves(Path::new(GATE)), "a debug build");
     for architecture in ["x86_64", "aarch64"] {
         if let Some(product) = product(architecture) {
@@ -384,7 +384,7 @@ fn builds_of_ours_are_known_and_others_are_not() {
     }
 }
 
-fn where_ends_of_children_are_thrown_away_that_is_said() {
+fn an_ignored_sigchld_is_reported() {
     // Run by the test itself, in a process that ignores SIGCHLD.
     if std::env::var_os("RUN_WITHOUT_SIGCHLD").is_some() {
         let directory = directory();
@@ -404,7 +404,7 @@ fn where_ends_of_children_are_thrown_away_that_is_said() {
     let ourselves = std::env::current_exe().expect("this test");
     let mut again = Command::new("env");
     again.arg("--ignore-signal=CHLD").arg(ourselves).env("RUN_WITHOUT_SIGCHLD", "1");
-    again.args(["--exact", "where_ends_of_children_are_thrown_away_that_is_said"]);
+    again.args(["--exact", "an_ignored_sigchld_is_reported"]);
     let output = output(&mut again);
     assert_eq!(code(output.status), 0, "{output:?}");
 }
@@ -414,14 +414,14 @@ fn main() -> ExitCode {
         a_command_line_means_what_it_means_to_kmod,
         modprobe_is_run_as_if_called_by_hand,
         modprobe_has_its_own_name_and_default_signals,
-        only_the_last_of_many_words_is_kept,
+        only_the_end_of_modprobes_long_output_is_kept,
         modprobes_own_children_are_not_waited_for,
         a_signal_ends_modprobe,
-        a_modprobe_that_cannot_be_run_after_all_has_its_ending,
+        a_modprobe_that_cannot_be_run_ends_with_the_right_exit_code,
         modprobe_runs_in_another_root,
         the_static_binary_steps_into_a_root_that_holds_nothing_else,
-        the_step_says_what_is_wrong,
-        builds_of_ours_are_known_and_others_are_not,
-        where_ends_of_children_are_thrown_away_that_is_said
+        the_hidden_step_into_a_root_names_its_error,
+        builds_of_peermem_gate_are_recognized_and_other_programs_are_not,
+        an_ignored_sigchld_is_reported
     ]
 }

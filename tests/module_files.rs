@@ -50,7 +50,7 @@ fn exporters_of_2404_and_2407_are_distinguished() {
     }
 }
 
-fn a_compressed_file_is_read_as_well() {
+fn a_compressed_module_file_is_read_too() {
     for (program, suffix) in [
         (&["gzip", "-c"][..], ".gz"),
         (&["xz", "-c", "--check=crc32", "--lzma2=dict=1MiB"], ".xz"),
@@ -65,7 +65,7 @@ fn a_compressed_file_is_read_as_well() {
     }
 }
 
-fn what_is_no_module_says_what_it_is() {
+fn a_file_that_is_no_module_is_described() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let whole = fs::read(node.path(FILE)).unwrap();
     for (bytes, words) in [
@@ -88,7 +88,7 @@ fn what_is_no_module_says_what_it_is() {
     assert_reason(&node, "ModuleFileDamaged", "2147483648");
 }
 
-fn another_machines_file_is_for_another_machine() {
+fn a_module_file_for_another_machine_is_recognized() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let mut bytes = fs::read(node.path(FILE)).unwrap();
     // e_machine: aarch64.
@@ -97,7 +97,7 @@ fn another_machines_file_is_for_another_machine() {
     assert_reason(&node, "WrongKernel", "aarch64");
 }
 
-fn a_bomb_is_not_unpacked() {
+fn a_compression_bomb_is_not_unpacked() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     if !can(&["xz", "--version"]) {
         return;
@@ -108,7 +108,7 @@ fn a_bomb_is_not_unpacked() {
     assert_reason(&node, "ModuleFileDamaged", "unpacks to more than");
 }
 
-fn of_two_files_modprobes_is_taken_and_the_other_named() {
+fn of_two_module_files_the_one_that_modprobe_takes_is_judged_and_the_other_named() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let stub = fs::read(mofed().join("stub/nvidia-peermem.ko")).unwrap();
     node.write(&format!("lib/modules/{KERNEL}/updates/dkms/nvidia-peermem.ko"), stub);
@@ -125,7 +125,7 @@ fn a_file_that_depmod_has_not_seen_is_not_found() {
     assert_reason(&node, "ModuleFileMissing", "depmod");
 }
 
-fn a_file_that_may_not_be_read_is_unknown() {
+fn an_unreadable_module_file_is_unknown() {
     if !can(&[&NOBODY[..], &["true"]].concat()) {
         return;
     }
@@ -139,7 +139,7 @@ fn a_file_that_may_not_be_read_is_unknown() {
     assert_eq!(report.verdict(), "Unknown");
 }
 
-fn parameters_of_modprobe_d_count() {
+fn parameters_in_modprobe_d_are_judged() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     node.write("etc/modprobe.d/nvidia-peermem.conf", "options nvidia_peermem peerdirect_support=2\n");
     assert_reason(&node, "BadParameter", "/etc/modprobe.d/nvidia-peermem.conf");
@@ -147,7 +147,7 @@ fn parameters_of_modprobe_d_count() {
     assert_reason(&node, "Usable", "");
 }
 
-fn the_loaded_modules_file_is_believed_before_mofeds_symvers() {
+fn the_loaded_modules_file_counts_more_than_mofeds_symvers() {
     let Some(node) = Node::ready().with_peermem("old") else { return };
     assert_reason(&node, "SymbolVersionMismatch", "Module.symvers");
     // MOFED's own root has the module that is loaded, and it is the old one after all.
@@ -163,7 +163,7 @@ fn the_loaded_modules_file_is_believed_before_mofeds_symvers() {
 }
 
 /// The file was replaced since its module was loaded: it says nothing of what is loaded.
-fn a_file_of_another_build_than_the_loaded_module_is_not_believed() {
+fn a_file_of_another_build_than_the_loaded_module_is_ignored() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let [file, loaded] = ["old", "new"].map(|generation| mofed().join(generation).join("ib_core.ko"));
     let symbols = fs::read_to_string(node.path("proc/kallsyms")).unwrap().replace("[ib_uverbs]", "[ib_core]");
@@ -189,7 +189,7 @@ fn a_linked_tree_is_followed_below_the_driver_root() {
 
 /// The parts of a module file that decide: whatever bit of them flips, what is read is either
 /// refused or differs; and a file that was cut is never taken for the whole one.
-fn no_damage_goes_unseen_where_it_would_count() {
+fn every_damage_to_the_deciding_parts_of_a_module_is_noticed() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let path = node.path(FILE);
     let whole = fs::read(&path).unwrap();
@@ -218,7 +218,7 @@ fn no_damage_goes_unseen_where_it_would_count() {
 }
 
 /// A mount over the marker gives no event that a look would take: it asks for the marker itself.
-fn a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report() {
+fn a_marker_that_goes_while_a_module_is_unpacked_interrupts_waits_but_not_reports() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let path = node.path(FILE);
     fs::write(&path, output(Command::new("xz").arg("--stdout").arg(&path)).stdout).unwrap();
@@ -292,19 +292,19 @@ impl Numbers {
 fn main() -> ExitCode {
     suite![
         exporters_of_2404_and_2407_are_distinguished,
-        a_compressed_file_is_read_as_well,
-        what_is_no_module_says_what_it_is,
-        another_machines_file_is_for_another_machine,
-        a_bomb_is_not_unpacked,
-        of_two_files_modprobes_is_taken_and_the_other_named,
+        a_compressed_module_file_is_read_too,
+        a_file_that_is_no_module_is_described,
+        a_module_file_for_another_machine_is_recognized,
+        a_compression_bomb_is_not_unpacked,
+        of_two_module_files_the_one_that_modprobe_takes_is_judged_and_the_other_named,
         a_file_that_depmod_has_not_seen_is_not_found,
-        a_file_that_may_not_be_read_is_unknown,
-        parameters_of_modprobe_d_count,
-        the_loaded_modules_file_is_believed_before_mofeds_symvers,
-        a_file_of_another_build_than_the_loaded_module_is_not_believed,
+        an_unreadable_module_file_is_unknown,
+        parameters_in_modprobe_d_are_judged,
+        the_loaded_modules_file_counts_more_than_mofeds_symvers,
+        a_file_of_another_build_than_the_loaded_module_is_ignored,
         a_linked_tree_is_followed_below_the_driver_root,
-        no_damage_goes_unseen_where_it_would_count,
-        a_marker_that_goes_while_a_module_is_unpacked_breaks_a_wait_off_and_no_report,
+        every_damage_to_the_deciding_parts_of_a_module_is_noticed,
+        a_marker_that_goes_while_a_module_is_unpacked_interrupts_waits_but_not_reports,
         no_flipped_bit_makes_a_file_usable_by_accident
     ]
 }

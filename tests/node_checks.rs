@@ -196,7 +196,7 @@ fn the_metrics_are_written_where_node_exporter_is_the_owner() {
 }
 
 /// In a `DaemonSet` they run in whatever image has a shell, such as busybox's.
-fn the_scripts_run_in_a_small_shell() {
+fn the_node_check_scripts_run_in_busybox_sh() {
     if !can(&["busybox", "true"]) {
         return;
     }
@@ -301,7 +301,7 @@ fn a_daemonset_is_refused_until_its_image_is_set() {
 }
 
 /// Units are what systemd takes.
-fn the_units_are_valid() {
+fn the_node_checks_systemd_units_are_valid() {
     if !can(&["systemd-analyze", "--version"]) {
         return;
     }
@@ -325,7 +325,7 @@ fn the_units_are_valid() {
 }
 
 /// The unit for a host: it is what systemd takes, and calls what this binary takes.
-fn the_sidecars_unit_is_valid() {
+fn the_sidecars_systemd_unit_is_valid() {
     let path = root().join("examples/peermem-gate-keep.service");
     let text = fs::read_to_string(&path).unwrap();
     let mut section = "";
@@ -360,7 +360,7 @@ fn the_sidecars_unit_is_valid() {
 }
 
 /// Each is what systemd takes, and calls what this program takes with these variables.
-fn the_units_of_a_host_are_valid() {
+fn the_hosts_systemd_units_are_valid() {
     if !can(&["systemd-analyze", "--version"]) {
         return;
     }
@@ -498,7 +498,7 @@ fn the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities() {
 }
 
 /// `ProtectSystem=strict` leaves a unit what it names. The unit that loads once enters no other root.
-fn the_units_of_a_host_can_rebuild() {
+fn the_hosts_systemd_units_allow_a_rebuild() {
     for (unit, added) in
         [("peermem-gate-keep.service", None), ("systemd/peermem-gate-load.service", Some("sys_chroot"))]
     {
@@ -562,7 +562,7 @@ fn every_alert_fires_when_it_should_and_only_then() {
     }
 }
 
-fn the_dashboard_asks_prometheus_what_it_understands() {
+fn prometheus_accepts_every_query_of_the_dashboard() {
     let text = fs::read_to_string(manifests().join("monitoring/dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -737,7 +737,7 @@ fn nvsentinel_leaves_a_node_in_service_while_the_gate_waits() {
 }
 
 /// The script ends with 0 whenever there is a verdict, and the verdict decides.
-fn gpuds_plugin_gets_a_verdict() {
+fn gpud_gets_a_verdict_from_its_plugin() {
     if !can(&["bash", "-c", ":"]) {
         return;
     }
@@ -778,19 +778,19 @@ fn main() -> ExitCode {
         node_feature_discovery_gets_a_label_that_expires,
         node_exporter_gets_a_file_at_every_look,
         the_metrics_are_written_where_node_exporter_is_the_owner,
-        the_scripts_run_in_a_small_shell,
+        the_node_check_scripts_run_in_busybox_sh,
         healthy_nodes_of_every_pool_are_ready,
         a_daemonset_is_refused_until_its_image_is_set,
-        the_units_are_valid,
-        the_sidecars_unit_is_valid,
-        the_units_of_a_host_are_valid,
+        the_node_checks_systemd_units_are_valid,
+        the_sidecars_systemd_unit_is_valid,
+        the_hosts_systemd_units_are_valid,
         the_host_drivers_sidecar_takes_the_reloaders_place,
         the_host_drivers_sidecar_rebuilds_with_its_mounts_and_capabilities,
-        the_units_of_a_host_can_rebuild,
+        the_hosts_systemd_units_allow_a_rebuild,
         every_alert_fires_when_it_should_and_only_then,
-        the_dashboard_asks_prometheus_what_it_understands,
+        prometheus_accepts_every_query_of_the_dashboard,
         the_dashboard_shows_what_wait_keep_and_a_fleet_report,
         nvsentinel_leaves_a_node_in_service_while_the_gate_waits,
-        gpuds_plugin_gets_a_verdict
+        gpud_gets_a_verdict_from_its_plugin
     ]
 }

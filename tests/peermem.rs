@@ -252,7 +252,7 @@ fn a_file_that_fits_is_usable() {
 }
 
 #[test]
-fn every_fault_has_its_reason_and_its_words() {
+fn every_fault_of_a_module_file_has_its_reason_and_message() {
     for (reason, words, fault) in FAULTS {
         let mut case = Case::usable();
         fault(&mut case);
@@ -265,7 +265,7 @@ fn every_fault_has_its_reason_and_its_words() {
 }
 
 #[test]
-fn of_two_faults_the_first_is_given() {
+fn of_two_faults_of_a_module_file_the_first_is_reported() {
     for (first, (reason, words, earlier)) in FAULTS.iter().enumerate() {
         for (_, other, later) in &FAULTS[first + 1..] {
             let mut case = Case::usable();
@@ -292,7 +292,7 @@ fn of_two_faults_the_first_is_given() {
 }
 
 #[test]
-fn a_blocked_file_blocks_only_once_all_else_holds() {
+fn an_unusable_file_blocks_only_once_every_other_condition_is_met() {
     let (_, _, stub) = &FAULTS[1];
     let mut case = Case::usable();
     stub(&mut case);
@@ -302,7 +302,7 @@ fn a_blocked_file_blocks_only_once_all_else_holds() {
 }
 
 #[test]
-fn what_is_not_known_of_the_kernel_is_not_held_against_the_file() {
+fn unknown_facts_of_the_kernel_do_not_make_a_file_unusable() {
     let mut case = Case::usable();
     case.peermem().accepted.clear();
     case.info(|info| info.vermagic = "6.1.0-other SMP preempt mod_unload modversions ".into());
@@ -364,7 +364,7 @@ fn symbol_versions_may_come_from_mofeds_symvers() {
 }
 
 #[test]
-fn a_symbol_that_nobody_versions_may_lack_its_version() {
+fn a_symbol_without_any_version_is_accepted_without_one() {
     let mut case = Case::usable();
     case.info(|info| _ = info.imports.insert("unversioned_at_all".into()));
     assert_eq!(case.condition().reason, Reason::Usable);
@@ -444,7 +444,7 @@ fn a_loaded_module_is_not_judged_by_its_file() {
 }
 
 #[test]
-fn a_loaded_module_that_holds_another_exporter_blocks() {
+fn a_loaded_module_that_uses_another_exporter_blocks() {
     let mut case = Case::usable();
     case.load("nvidia_peermem", ProcState::Live, SysState::Live);
     assert_eq!(case.condition().reason, Reason::LoadedOnGoneStack);
@@ -452,7 +452,7 @@ fn a_loaded_module_that_holds_another_exporter_blocks() {
 }
 
 #[test]
-fn a_module_on_its_way_is_waited_for() {
+fn the_gate_waits_for_a_module_that_is_loading() {
     for (state, sys, reason) in [
         (ProcState::Loading, SysState::Coming, Reason::ModuleLoading),
         (ProcState::Unloading, SysState::Going, Reason::ModuleUnloading),
@@ -490,7 +490,7 @@ fn another_drivers_file_that_fits_is_usable() {
 }
 
 #[test]
-fn without_symbol_versions_it_says_that_nothing_was_compared() {
+fn without_symbol_versions_the_message_says_that_nothing_was_compared() {
     let mut case = Case::usable();
     let peermem = case.peermem();
     peermem.accepted[0].vermagic = "6.1.0 SMP mod_unload ".into();
@@ -546,7 +546,7 @@ fn a_usable_files_message_says_what_to_expect() {
 }
 
 #[test]
-fn remedies_fit_the_place() {
+fn the_remedy_fits_where_the_fault_is() {
     let mut case = Case::usable();
     let source = "/proc/cmdline".into();
     case.peermem().parameters = vec![GivenParameter { source, text: "peerdirect_support=2".into() }];
@@ -585,7 +585,7 @@ const BUILDS: [Build; 3] = [
 ];
 
 #[test]
-fn where_no_build_follows_the_reason_and_the_remedy_say_so() {
+fn if_no_build_follows_the_reason_and_the_remedy_say_so() {
     for (_, reason, fault) in BUILDS {
         let case = skipping(fault);
         let condition = case.condition();
@@ -630,7 +630,7 @@ fn a_build_that_follows_or_may_follow_changes_no_reason() {
 }
 
 #[test]
-fn what_a_driver_container_does_next_is_three_valued() {
+fn whether_the_next_driver_container_builds_is_true_false_or_unknown() {
     let of = |change: fn(&mut Case)| {
         let mut case = skipping(|_| {});
         change(&mut case);

@@ -78,7 +78,7 @@ fn a_stub_is_planned_rebuilt_used_and_undone() {
     assert_eq!(place.called().iter().filter(|call| call.starts_with("depmod")).count(), 2);
 }
 
-fn ours_is_taken_where_dkms_has_a_file_of_its_own() {
+fn modprobe_takes_the_rebuilt_file_beside_a_dkms_file() {
     let Some(place) = Place::new() else { return };
     place.dkms_has("stub");
     let (ends, said) = place.rebuild(&[]);
@@ -92,7 +92,7 @@ fn ours_is_taken_where_dkms_has_a_file_of_its_own() {
 }
 
 /// Somebody else's line goes before ours: modprobe says so, and no success is told.
-fn a_file_that_modprobe_would_not_take_is_taken_away() {
+fn a_rebuilt_file_that_modprobe_would_not_take_is_removed() {
     let Some(place) = Place::new() else { return };
     let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).unwrap();
     let theirs =
@@ -111,7 +111,7 @@ fn rolled_back(place: &Place) {
     place.mofed_is("old", 2);
 }
 
-fn what_was_rebuilt_makes_room_for_a_usable_file_of_the_drivers() {
+fn a_rebuilt_file_is_removed_once_the_drivers_own_file_is_usable() {
     for verb in ["load", "keep", "rebuild"] {
         let Some(place) = Place::new() else { return };
         rolled_back(&place);
@@ -151,7 +151,7 @@ fn what_was_rebuilt_makes_room_for_a_usable_file_of_the_drivers() {
     }
 }
 
-fn where_the_drivers_own_file_does_not_load_either_ours_is_rebuilt_anew() {
+fn if_the_drivers_own_file_does_not_load_the_module_is_rebuilt_again() {
     let Some(place) = Place::new() else { return };
     place.dkms_has("stub");
     rolled_back(&place);
@@ -162,7 +162,7 @@ fn where_the_drivers_own_file_does_not_load_either_ours_is_rebuilt_anew() {
     assert_eq!(fs::read(place.node.path(TARGET)).expect("it is there"), made);
 }
 
-fn the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more() {
+fn the_build_directory_has_only_the_sources_symbols_and_mofeds_path() {
     let Some(place) = Place::new() else { return };
     place.making(
         "cat $copy/conftest.sh $copy/nvidia-peermem/nvidia-peermem.c $symvers >/seen; ls -R $copy >/listed; cp $made $copy/nvidia-peermem.ko",
@@ -220,7 +220,7 @@ fn the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols() {
 }
 
 /// Headers of a MOFED mean that it is still to load its modules: what is live then is not what will stay.
-fn the_kernels_own_stack_is_believed_only_where_no_mofed_has_headers() {
+fn the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers() {
     let Some(place) = Place::new() else { return };
     place.is_in_box();
     let check = || {
@@ -301,7 +301,7 @@ fn a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wron
 
 /// Headers of another MOFED than the live one, whose own file cannot be seen: only the kernel can tell, and is asked
 /// once. (The kernel's part is in tests/vm/scenarios/rebuild.)
-fn what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_right_headers_come() {
+fn a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come() {
     let Some(place) = Place::new() else { return };
     let new = fs::read(place.node.path("made/0x065554c2.ko")).expect("a module");
     place.node.write(&format!("{VIDEO}/nvidia-peermem.ko"), new);
@@ -368,7 +368,7 @@ fn every_layout_of_sources_and_headers_is_found() {
     }
 }
 
-fn arm64_takes_its_own_directory() {
+fn a_rebuild_on_arm64_uses_the_arm64_directory() {
     let Some(place) = Place::new() else { return };
     // The modules are x86_64's: a machine that calls itself aarch64 refuses what was built.
     place.node.write("proc/sys/kernel/arch", "aarch64\n");
@@ -501,7 +501,7 @@ fn every_obstacle_is_a_refusal_with_its_reason() {
 }
 
 /// As systemd's `StateDirectory=` shows a service its file systems.
-fn of_var_lib_only_its_own_directory_must_be_writable() {
+fn a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable() {
     if !can_mount() {
         return;
     }
@@ -521,7 +521,7 @@ fn of_var_lib_only_its_own_directory_must_be_writable() {
     assert!(place.is_installed());
 }
 
-fn a_build_that_comes_to_nothing_installs_nothing() {
+fn a_failed_build_installs_nothing() {
     for (making, words) in [
         (
             "i=0; while [ $i -lt 30 ]; do i=$((i + 1)); echo \"line $i.\"; echo; done; exit 2",
@@ -559,7 +559,7 @@ fn a_build_that_comes_to_nothing_installs_nothing() {
     }
 }
 
-fn a_full_disk_is_a_refusal_or_leaves_nothing_behind() {
+fn a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind() {
     if !can_mount() {
         return;
     }
@@ -601,7 +601,7 @@ fn a_build_that_hangs_is_ended_with_all_its_processes() {
     place.assert_clean();
 }
 
-fn what_a_killed_one_leaves_is_ended_and_cleaned_up() {
+fn the_leftovers_of_a_killed_rebuild_are_ended_and_removed() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
     let mut rebuild = Gate::start(&mut place.run("rebuild", &[]));
@@ -621,7 +621,7 @@ fn what_a_killed_one_leaves_is_ended_and_cleaned_up() {
     assert!(place.is_installed());
 }
 
-fn a_signal_ends_a_build_and_is_the_exit_code() {
+fn a_signal_ends_a_build_and_decides_the_exit_code() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
     let mut rebuild = Gate::start(&mut place.run("rebuild", &[]));
@@ -652,7 +652,7 @@ fn mofed_that_begins_its_swap_ends_a_build() {
 }
 
 /// Between the look before the build and the one after it MOFED was another.
-fn what_was_built_for_modules_that_are_gone_is_not_installed() {
+fn a_module_built_for_replaced_mofed_modules_is_not_installed() {
     let Some(place) = Place::new() else { return };
     place.making("rm -r /sys/module/ib_core.new; cp -r /sys/module/ib_core /sys/module/ib_core.new; mv /sys/module/ib_core /gone; mv /sys/module/ib_core.new /sys/module/ib_core; cp $made $copy/nvidia-peermem.ko");
     let (ends, said) = place.rebuild(&[]);
@@ -661,7 +661,7 @@ fn what_was_built_for_modules_that_are_gone_is_not_installed() {
     place.assert_clean();
 }
 
-fn a_program_of_the_users_is_told_what_it_needs() {
+fn a_users_builder_gets_its_inputs_in_variables() {
     let Some(place) = Place::new() else { return };
     let builder = place.node.path("builder");
     support::write_program(
@@ -694,7 +694,7 @@ fn a_program_of_the_users_is_told_what_it_needs() {
 }
 
 /// What it leaves is judged as what `make` leaves.
-fn a_program_of_the_users_that_fails_installs_nothing() {
+fn a_users_builder_that_fails_installs_nothing() {
     for (script, ends, words) in [
         ("echo 'no compiler' >&2; exit 7", 125, "ended with 7: no compiler"),
         (":", 125, "it did not write nvidia-peermem.ko"),
@@ -738,7 +738,7 @@ fn a_modprobe_that_cannot_answer_takes_no_good_module_away() {
 }
 
 /// An install line in modprobe.d, as docs/host.md has it, hides which file would load.
-fn a_rebuild_beside_an_install_line_is_proven_too() {
+fn a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too() {
     let Some(place) = Place::new() else { return };
     let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).expect("a script");
     let hides =
@@ -765,7 +765,7 @@ fn a_rebuilt_module_that_is_loaded_before_its_proof_stays() {
 }
 
 /// A stub, and the old client is loaded, too: the build is good, and the node is not.
-fn what_no_build_cures_is_no_verdict_on_a_build() {
+fn a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build() {
     let Some(place) = Place::new() else { return };
     let modules = fs::read_to_string(place.node.path("proc/modules")).expect("modules");
     place.node.write("proc/modules", format!("nv_peer_mem 1 0 - Live 0x0 (OE)\n{modules}"));
@@ -842,7 +842,7 @@ fn load_rebuilds_only_when_asked_and_loads_what_was_built() {
 
 /// Off costs nothing: `wait` and `check` touch no file of a rebuild, and `load` only the note of who built the
 /// module.
-fn without_being_asked_nothing_of_a_rebuild_is_looked_at() {
+fn without_the_option_rebuild_no_file_of_a_rebuild_is_touched() {
     if !can(&["strace", "--version"]) {
         return;
     }
@@ -936,7 +936,7 @@ fn keep_stays_blocked_after_a_failure_until_mofed_is_another() {
 }
 
 /// A pipe holds up nobody, and a record that cannot be read is no verdict: the next one takes its place.
-fn records_that_are_pipes_hang_nothing_and_are_replaced() {
+fn build_records_that_are_pipes_do_not_hang_and_are_replaced() {
     let Some(place) = Place::new() else { return };
     let records = place.node.path("var/lib/peermem-gate");
     fs::create_dir_all(&records).expect("a directory");
@@ -960,7 +960,7 @@ fn records_that_are_pipes_hang_nothing_and_are_replaced() {
 }
 
 /// What was killed says nothing about the sources, and is no verdict.
-fn a_failure_that_passes_is_tried_again() {
+fn a_temporary_build_failure_is_tried_again() {
     for (making, words) in [
         ("kill -9 $$", "was ended by SIGKILL"),
         ("kill $$", "was ended by SIGTERM"),
@@ -1040,7 +1040,7 @@ fn the_deadline_of_load_ends_a_build_or_the_wait_for_another() {
 }
 
 /// A session of its own is no way out of a build, whether it ends or is ended.
-fn what_leaves_the_builds_group_ends_with_it() {
+fn a_process_that_leaves_the_builds_group_ends_with_the_build() {
     for (after, options, ends) in [
         ("cp $made $copy/nvidia-peermem.ko", &[][..], 0),
         ("exit 1", &[], 125),
@@ -1057,7 +1057,7 @@ fn what_leaves_the_builds_group_ends_with_it() {
     }
 }
 
-fn the_error_that_broke_a_build_is_what_is_said() {
+fn a_failed_build_is_reported_with_its_first_error() {
     let Some(place) = Place::new() else { return };
     place.making(
         "echo 'x.c:1:2: error: #error no'; echo 'make[1]: *** [Makefile:9: x.o] Error 1'; \
@@ -1076,7 +1076,7 @@ fn the_error_that_broke_a_build_is_what_is_said() {
     assert!(place.has_failed_for_good(), "the record can be read");
 }
 
-fn words_say_what_is_so() {
+fn the_messages_of_rebuild_and_undo_match_what_happened() {
     let Some(place) = Place::new() else { return };
     place.node.write(TARGET, fs::read(place.node.path("made/0x3016e014.ko")).unwrap());
     let (ends, said) = place.rebuild(&["--undo"]);
@@ -1088,7 +1088,7 @@ fn words_say_what_is_so() {
     assert!(!said.contains("make cannot be run"), "{said}");
 }
 
-fn keep_told_to_end_ends_a_build_at_once() {
+fn keep_that_gets_a_signal_ends_its_build_at_once() {
     let Some(place) = Place::new() else { return };
     place.making("sleep 1000 & echo $! >/child; wait");
     let mut keep = Gate::start(&mut place.run("keep", &["--rebuild", "auto"]));
@@ -1102,7 +1102,7 @@ fn keep_told_to_end_ends_a_build_at_once() {
 }
 
 /// `OpenShift`: where the toolkit's container built a stub, the wrapper removes `driver_built`, once for each MOFED.
-fn the_driver_toolkit_is_told_to_build_again_once_for_each_mofed() {
+fn the_driver_toolkit_rebuilds_once_for_each_mofed() {
     let Some(place) = Place::new() else { return };
     let shared = place.node.path("shared");
     let built = shared.join("driver_built");
@@ -1273,49 +1273,49 @@ MODPROBE
 fn main() -> ExitCode {
     suite![
         a_stub_is_planned_rebuilt_used_and_undone,
-        ours_is_taken_where_dkms_has_a_file_of_its_own,
-        a_file_that_modprobe_would_not_take_is_taken_away,
-        what_was_rebuilt_makes_room_for_a_usable_file_of_the_drivers,
-        where_the_drivers_own_file_does_not_load_either_ours_is_rebuilt_anew,
-        the_copy_has_the_sources_the_symbols_and_mofeds_place_and_nothing_more,
+        modprobe_takes_the_rebuilt_file_beside_a_dkms_file,
+        a_rebuilt_file_that_modprobe_would_not_take_is_removed,
+        a_rebuilt_file_is_removed_once_the_drivers_own_file_is_usable,
+        if_the_drivers_own_file_does_not_load_the_module_is_rebuilt_again,
+        the_build_directory_has_only_the_sources_symbols_and_mofeds_path,
         the_kernels_own_rdma_stack_is_built_against_the_kernels_own_symbols,
-        the_kernels_own_stack_is_believed_only_where_no_mofed_has_headers,
-        what_the_kernel_refused_is_not_called_usable_again_and_is_built_when_the_right_headers_come,
+        the_kernels_own_stack_is_accepted_only_if_no_mofed_has_headers,
+        a_module_that_the_kernel_refused_stays_unusable_until_the_right_headers_come,
         a_remedy_names_a_rebuild_where_it_is_possible_and_undo_where_our_file_is_wrong,
         every_layout_of_sources_and_headers_is_found,
-        arm64_takes_its_own_directory,
+        a_rebuild_on_arm64_uses_the_arm64_directory,
         every_obstacle_is_a_refusal_with_its_reason,
-        of_var_lib_only_its_own_directory_must_be_writable,
-        a_build_that_comes_to_nothing_installs_nothing,
-        a_full_disk_is_a_refusal_or_leaves_nothing_behind,
+        a_rebuild_needs_only_its_own_directory_of_var_lib_to_be_writable,
+        a_failed_build_installs_nothing,
+        a_rebuild_on_a_full_disk_is_refused_or_leaves_nothing_behind,
         a_build_that_hangs_is_ended_with_all_its_processes,
-        what_a_killed_one_leaves_is_ended_and_cleaned_up,
-        a_signal_ends_a_build_and_is_the_exit_code,
+        the_leftovers_of_a_killed_rebuild_are_ended_and_removed,
+        a_signal_ends_a_build_and_decides_the_exit_code,
         mofed_that_begins_its_swap_ends_a_build,
-        what_was_built_for_modules_that_are_gone_is_not_installed,
-        a_program_of_the_users_is_told_what_it_needs,
-        a_program_of_the_users_that_fails_installs_nothing,
+        a_module_built_for_replaced_mofed_modules_is_not_installed,
+        a_users_builder_gets_its_inputs_in_variables,
+        a_users_builder_that_fails_installs_nothing,
         a_modprobe_that_cannot_answer_takes_no_good_module_away,
-        a_rebuild_beside_an_install_line_is_proven_too,
+        a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too,
         a_rebuilt_module_that_is_loaded_before_its_proof_stays,
-        what_no_build_cures_is_no_verdict_on_a_build,
+        a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build,
         the_module_gets_the_label_of_its_neighbor,
         the_shim_rebuilds_before_it_loads,
         load_rebuilds_only_when_asked_and_loads_what_was_built,
-        without_being_asked_nothing_of_a_rebuild_is_looked_at,
+        without_the_option_rebuild_no_file_of_a_rebuild_is_touched,
         nothing_is_rebuilt_before_everything_else_has_settled,
         keep_rebuilds_for_each_mofed_and_loads_again,
         keep_stays_blocked_after_a_failure_until_mofed_is_another,
-        records_that_are_pipes_hang_nothing_and_are_replaced,
-        a_failure_that_passes_is_tried_again,
+        build_records_that_are_pipes_do_not_hang_and_are_replaced,
+        a_temporary_build_failure_is_tried_again,
         the_last_words_at_the_deadline_begin_with_the_rebuild_that_failed,
         a_signal_makes_keep_try_again_what_failed_for_good,
         the_deadline_of_load_ends_a_build_or_the_wait_for_another,
-        what_leaves_the_builds_group_ends_with_it,
-        the_error_that_broke_a_build_is_what_is_said,
-        words_say_what_is_so,
-        keep_told_to_end_ends_a_build_at_once,
-        the_driver_toolkit_is_told_to_build_again_once_for_each_mofed,
+        a_process_that_leaves_the_builds_group_ends_with_the_build,
+        a_failed_build_is_reported_with_its_first_error,
+        the_messages_of_rebuild_and_undo_match_what_happened,
+        keep_that_gets_a_signal_ends_its_build_at_once,
+        the_driver_toolkit_rebuilds_once_for_each_mofed,
         nvidias_own_sources_are_rebuilt_for_one_mofed_after_the_other
     ]
 }

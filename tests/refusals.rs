@@ -20,7 +20,7 @@ fn assert_refused(command: &mut Command, named: &str) {
     assert!(output.stdout.is_empty(), "{shown}");
 }
 
-fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
+fn the_refusal_of_a_command_line_shows_the_right_one() {
     let behind = "tip: put a command, or a module's parameters, after `--`";
     let verbs = "tip: begin with one of wait, check, load, keep, inspect, rebuild, install";
     for (words, tip) in [
@@ -40,7 +40,7 @@ fn what_is_typed_amiss_is_answered_with_how_to_type_it() {
 }
 
 /// Who owns it, and why this verb does not take it.
-fn an_option_of_another_verb_is_named_as_one() {
+fn the_refusal_of_an_option_names_the_verb_that_has_it() {
     for (words, reason) in [
         (
             &["check", "--timeout", "5m"][..],
@@ -54,7 +54,7 @@ fn an_option_of_another_verb_is_named_as_one() {
     }
 }
 
-fn a_misspelled_variable_is_guessed() {
+fn the_refusal_of_a_misspelled_variable_names_the_right_one() {
     for (misspelled, meant) in [
         ("PEERMEM_GATE_TIMOUT", "did you mean PEERMEM_GATE_TIMEOUT?"),
         ("PEERMEM_GATE_ON_TIME_OUT", "did you mean PEERMEM_GATE_ON_TIMEOUT?"),
@@ -75,7 +75,7 @@ fn a_refusal_has_no_blank_line() {
     }
 }
 
-fn a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything() {
+fn a_missing_root_is_refused_and_not_judged_as_an_empty_node() {
     let node = Node::ready();
     let file = node.path("proc/modules");
     for verb in ["wait", "check", "doctor"] {
@@ -146,7 +146,7 @@ fn in_a_pod(words: &str, at: &Path) -> (i32, String) {
     end(command.arg(scratch.path()).arg(at))
 }
 
-fn in_a_pod_the_host_is_looked_at_and_that_is_said() {
+fn in_a_pod_check_looks_at_the_host_and_says_so() {
     if !can(&["unshare", "--user", "--map-root-user", "--mount", "true"]) {
         return;
     }
@@ -172,7 +172,7 @@ fn a_mirrored_choice_names_what_there_is_to_choose_from() {
 }
 
 /// It means what it means to NVIDIA's scripts, and anyone who wrote it meant something else.
-fn a_host_mofed_that_is_misspelled_is_told() {
+fn a_misspelled_value_of_use_host_mofed_is_reported() {
     let node = Node::ready().without_marker();
     let mut misspelled = node.check();
     let report = Report::of(misspelled.env("USE_HOST_MOFED", "True").args(["--format", "json"]));
@@ -315,7 +315,7 @@ fn booleans_other_than_true_and_false_are_refused() {
     }
 }
 
-fn words_that_are_not_on_an_options_list_are_refused() {
+fn a_value_that_an_option_does_not_list_is_refused() {
     for (option, wrong) in [
         ("on-timeout", &["open", "FAIL", "", "fail,proceed"][..]),
         ("log-format", &["xml", "JSON", ""]),
@@ -343,7 +343,7 @@ fn names_that_no_module_can_have_are_refused() {
     assert_accepted(wait().args(["--module", "ib-core,ib_uverbs", "--module", "mlx5_core"]));
 }
 
-fn words_that_are_no_mofed_version_are_refused() {
+fn a_mofed_version_that_is_not_a_version_is_refused() {
     for wrong in ["", "banana", "v25.07", "25.07-", "25.07 ", "latest"] {
         assert_refused(check().arg(format!("--mofed-version={wrong}")), "--mofed-version");
         assert_refused(check().env("PEERMEM_GATE_MOFED_VERSION", wrong), "PEERMEM_GATE_MOFED_VERSION");
@@ -433,7 +433,7 @@ fn variables_that_services_inject_are_accepted() {
 }
 
 /// `wait` has no such option; `keep` and `check` have (contract.md).
-fn a_status_file_is_no_business_of_wait() {
+fn wait_ignores_the_variable_of_the_status_file() {
     assert_accepted(wait().env("PEERMEM_GATE_STATUS_FILE", "/run/status"));
 }
 
@@ -606,7 +606,7 @@ fn no_option_reaches_modprobe_as_a_parameter() {
     assert_accepted(load().args(["--", "peerdirect_support=1", "odd"]));
 }
 
-fn a_disabled_load_asks_no_more_than_where_and_by_what() {
+fn a_disabled_load_needs_only_a_root_and_a_modprobe() {
     let disabled = |modprobe: &str| {
         let mut command = gate();
         command.arg("load").env("PEERMEM_GATE_DISABLED", "drill 7").env("PEERMEM_GATE_MODPROBE", modprobe);
@@ -633,21 +633,21 @@ fn a_disabled_load_asks_no_more_than_where_and_by_what() {
 
 fn main() -> ExitCode {
     suite![
-        an_option_of_another_verb_is_named_as_one,
-        a_misspelled_variable_is_guessed,
+        the_refusal_of_an_option_names_the_verb_that_has_it,
+        the_refusal_of_a_misspelled_variable_names_the_right_one,
         a_refusal_has_no_blank_line,
-        what_is_typed_amiss_is_answered_with_how_to_type_it,
-        a_root_that_is_not_there_is_not_told_as_a_node_that_lacks_everything,
-        a_host_mofed_that_is_misspelled_is_told,
+        the_refusal_of_a_command_line_shows_the_right_one,
+        a_missing_root_is_refused_and_not_judged_as_an_empty_node,
+        a_misspelled_value_of_use_host_mofed_is_reported,
         every_verb_without_options_is_accepted,
         unknown_options_and_words_are_refused,
         options_of_other_verbs_are_refused,
         durations_without_a_number_and_a_unit_are_refused,
         a_settle_time_that_leaves_no_time_to_open_is_refused,
         booleans_other_than_true_and_false_are_refused,
-        words_that_are_not_on_an_options_list_are_refused,
+        a_value_that_an_option_does_not_list_is_refused,
         names_that_no_module_can_have_are_refused,
-        words_that_are_no_mofed_version_are_refused,
+        a_mofed_version_that_is_not_a_version_is_refused,
         marker_paths_that_are_not_absolute_are_refused,
         relative_paths_in_the_operators_variables_are_refused,
         unknown_variables_are_refused,
@@ -655,15 +655,15 @@ fn main() -> ExitCode {
         values_that_are_not_text_are_refused,
         a_gate_disabled_without_a_reason_is_refused,
         variables_that_services_inject_are_accepted,
-        a_status_file_is_no_business_of_wait,
+        wait_ignores_the_variable_of_the_status_file,
         the_command_line_wins_over_variables,
         every_option_has_a_mirror_and_refuses_an_empty_value,
         every_mirror_does_what_its_option_does,
         no_option_reaches_modprobe_as_a_parameter,
-        a_disabled_load_asks_no_more_than_where_and_by_what,
+        a_disabled_load_needs_only_a_root_and_a_modprobe,
         the_driver_containers_root_is_where_modprobe_is_looked_for,
         a_relative_root_is_accepted,
-        in_a_pod_the_host_is_looked_at_and_that_is_said,
+        in_a_pod_check_looks_at_the_host_and_says_so,
         a_mirrored_choice_names_what_there_is_to_choose_from
     ]
 }

@@ -169,7 +169,7 @@ fn replay_keep(trace: &str) -> String {
 }
 
 #[test]
-fn a_sidecars_day_is_judged_as_before() {
+fn the_recorded_looks_of_a_sidecar_are_judged_as_before() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/sidecar.kept");
     let said = replay_keep(&fs::read_to_string(&path).expect("a trace"));
     let expected = path.with_extension("said");
@@ -180,7 +180,7 @@ fn a_sidecars_day_is_judged_as_before() {
 }
 
 #[test]
-fn every_trace_is_judged_as_before() {
+fn every_recorded_trace_is_judged_as_before() {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
     let mut paths: Vec<_> =
         fs::read_dir(traces).expect("traces").map(|entry| entry.expect("an entry").path()).collect();

@@ -103,7 +103,7 @@ fn on(node: &fixture::Node, verb: &[&str]) -> Command {
     command
 }
 
-fn in_every_state_that_lasts_each_verb_sleeps() {
+fn each_verb_sleeps_in_every_state_that_can_last() {
     let described = |name: &'static str| {
         let node = fixture::Node::described(&fixture::nodes().join(name).join("node"), Variant::Faulty);
         for program in ["modprobe", "rmmod"] {
@@ -150,5 +150,5 @@ fn in_every_state_that_lasts_each_verb_sleeps() {
 }
 
 fn main() -> ExitCode {
-    suite![in_every_state_that_lasts_each_verb_sleeps]
+    suite![each_verb_sleeps_in_every_state_that_can_last]
 }

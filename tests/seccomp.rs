@@ -70,7 +70,7 @@ fn ended(filter: &Path, wait: &Command) -> i32 {
     code(output(&mut wrapped([filter], wait)).status)
 }
 
-fn what_wait_calls_is_in_the_profile() {
+fn every_system_call_of_wait_is_in_the_seccomp_profile() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some((filter, product)) = filter(directory.path(), &allowed()) else { return };
     let waits = |node: &Node, args: &[&str]| {
@@ -91,7 +91,7 @@ fn what_wait_calls_is_in_the_profile() {
 }
 
 /// Directories that come and go, and a signal.
-fn a_wait_that_is_woken_and_ended_stays_within_the_profile() {
+fn a_wait_that_is_woken_and_ended_stays_within_the_seccomp_profile() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some((filter, product)) = filter(directory.path(), &allowed()) else { return };
     let node = Node::ready();
@@ -121,8 +121,8 @@ fn the_seccomp_filter_kills_a_process_that_makes_another_call() {
 
 fn main() -> ExitCode {
     suite![
-        what_wait_calls_is_in_the_profile,
-        a_wait_that_is_woken_and_ended_stays_within_the_profile,
+        every_system_call_of_wait_is_in_the_seccomp_profile,
+        a_wait_that_is_woken_and_ended_stays_within_the_seccomp_profile,
         the_seccomp_filter_kills_a_process_that_makes_another_call
     ]
 }

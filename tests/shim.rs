@@ -114,7 +114,7 @@ fn may_load() -> bool {
     may
 }
 
-fn what_is_none_of_ours_is_handed_over_untouched() {
+fn the_shim_passes_other_command_lines_on_unchanged() {
     let place = Place::new(Node::ready());
     place.does("exit 7");
     for arguments in RECORDED {
@@ -128,7 +128,7 @@ fn what_is_none_of_ours_is_handed_over_untouched() {
     assert_eq!(place.calls().len(), RECORDED.len());
 }
 
-fn what_is_handed_over_ends_by_its_own_signals() {
+fn a_modprobe_run_by_the_shim_ends_by_its_own_signals() {
     let place = Place::new(Node::ready());
     place.does("kill -TERM $$");
     assert_eq!(code(output(&mut place.modprobe(&["nvidia"])).status), 143);
@@ -136,7 +136,7 @@ fn what_is_handed_over_ends_by_its_own_signals() {
     assert_eq!(code(output(&mut place.modprobe(&["-r", "nvidia-peermem"])).status), 137);
 }
 
-fn nvidia_peermem_is_loaded_once_all_holds() {
+fn the_shim_loads_nvidia_peermem_once_every_condition_is_met() {
     let Some(place) = Place::that_loads() else { return };
     for spelling in ["nvidia-peermem", "nvidia_peermem"] {
         let output = output(&mut place.load(&[spelling]));
@@ -150,7 +150,7 @@ fn nvidia_peermem_is_loaded_once_all_holds() {
     assert_eq!(calls[0][0], "--show-depends");
 }
 
-fn nvidia_peermem_is_not_loaded_before_all_conditions_are_met() {
+fn the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met() {
     let Some(place) = Place::that_loads() else { return };
     let marker = place.node.path(MARKER);
     fs::remove_file(&marker).unwrap();
@@ -167,7 +167,7 @@ fn nvidia_peermem_is_not_loaded_before_all_conditions_are_met() {
     assert_eq!(code(waiting.ended()), 0);
 }
 
-fn other_modules_are_not_held_and_their_failure_counts() {
+fn the_shim_loads_other_modules_at_once_and_their_failure_counts() {
     let Some(place) = Place::that_loads() else { return };
     let mut command = place.load(&["-a", "nvidia-peermem", "X=Y"]);
     let output = output(command.env("OTHERS", "1"));
@@ -179,7 +179,7 @@ fn other_modules_are_not_held_and_their_failure_counts() {
     assert!(place.node.path("sys/module/nvidia_peermem").exists(), "loaded all the same");
 }
 
-fn a_stub_is_not_even_tried() {
+fn the_shim_does_not_try_to_load_a_stub() {
     if !may_load() {
         return;
     }
@@ -200,7 +200,7 @@ fn the_shim_drops_force() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("force"));
 }
 
-fn what_modprobe_would_load_besides_is_refused() {
+fn the_shim_refuses_a_plan_that_loads_additional_modules() {
     let Some(place) = Place::that_loads() else { return };
     let file = place.node.path(VIDEO).join("nvidia-peermem.ko").display().to_string();
     place.does(&format!("echo 'insmod /x/mlx4_core.ko'; echo 'insmod {file}'"));
@@ -221,7 +221,7 @@ fn what_modprobe_would_load_besides_is_refused() {
     assert!(said.contains("would load /x/nvidia-peermem.ko"), "{said}");
 }
 
-fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
+fn the_shim_explains_a_refusal_and_retries_a_temporary_one() {
     let Some(place) = Place::that_loads() else { return };
     let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
     let (begin, end) = loads.split_once("mkdir").unwrap();
@@ -248,7 +248,7 @@ fn a_refusal_is_told_in_words_and_a_passing_one_is_tried_again() {
     assert!(said.contains("EINVAL") && said.contains("what to do"), "{said}");
 }
 
-fn success_that_leaves_nothing_live_is_no_success() {
+fn a_modprobe_that_succeeds_without_a_live_module_is_a_failure() {
     let Some(place) = Place::that_loads() else { return };
     let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
     place.does(loads.split_once("mkdir").unwrap().0);
@@ -257,7 +257,7 @@ fn success_that_leaves_nothing_live_is_no_success() {
     assert!(said.contains("not live"), "{said}");
 }
 
-fn a_marker_that_goes_while_modprobe_runs_is_told_at_once() {
+fn a_marker_that_goes_while_modprobe_runs_is_reported_at_once() {
     let Some(place) = Place::that_loads() else { return };
     let loads = fs::read_to_string(place.original.bin.join("does")).unwrap();
     place.does(&format!("{loads}rm {}\n", place.node.path(MARKER).display()));
@@ -266,7 +266,7 @@ fn a_marker_that_goes_while_modprobe_runs_is_told_at_once() {
     assert!(said.contains("MOFED began to restart") && said.contains("rmmod nvidia_peermem"), "{said}");
 }
 
-fn disabled_and_dry_run_let_modprobe_through() {
+fn a_disabled_or_dry_run_shim_lets_modprobe_run() {
     let Some(place) = Place::that_loads() else { return };
     fs::remove_file(place.node.path(MARKER)).unwrap();
     let (status, said) =
@@ -359,18 +359,18 @@ fn a_script_that_calls_the_shim_is_not_run_forever() {
 
 fn main() -> ExitCode {
     suite![
-        what_is_none_of_ours_is_handed_over_untouched,
-        what_is_handed_over_ends_by_its_own_signals,
-        nvidia_peermem_is_loaded_once_all_holds,
-        nvidia_peermem_is_not_loaded_before_all_conditions_are_met,
-        other_modules_are_not_held_and_their_failure_counts,
-        a_stub_is_not_even_tried,
+        the_shim_passes_other_command_lines_on_unchanged,
+        a_modprobe_run_by_the_shim_ends_by_its_own_signals,
+        the_shim_loads_nvidia_peermem_once_every_condition_is_met,
+        the_shim_does_not_load_nvidia_peermem_before_every_condition_is_met,
+        the_shim_loads_other_modules_at_once_and_their_failure_counts,
+        the_shim_does_not_try_to_load_a_stub,
         the_shim_drops_force,
-        what_modprobe_would_load_besides_is_refused,
-        a_refusal_is_told_in_words_and_a_passing_one_is_tried_again,
-        success_that_leaves_nothing_live_is_no_success,
-        a_marker_that_goes_while_modprobe_runs_is_told_at_once,
-        disabled_and_dry_run_let_modprobe_through,
+        the_shim_refuses_a_plan_that_loads_additional_modules,
+        the_shim_explains_a_refusal_and_retries_a_temporary_one,
+        a_modprobe_that_succeeds_without_a_live_module_is_a_failure,
+        a_marker_that_goes_while_modprobe_runs_is_reported_at_once,
+        a_disabled_or_dry_run_shim_lets_modprobe_run,
         the_shim_never_finds_itself_as_modprobe,
         a_shim_without_any_other_modprobe_says_so,
         a_script_that_calls_the_shim_is_not_run_forever

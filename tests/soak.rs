@@ -40,7 +40,7 @@ const MACHINES: u64 = 2;
 /// Far more than a boot takes.
 const LIMIT: Duration = Duration::from_secs(300);
 
-fn random_lives_on_a_real_kernel_end_well() {
+fn random_lives_of_a_node_on_a_real_kernel_end_well() {
     let gate = machine::gate();
     if let Some(reason) = machine::missing(&gate) {
         support::skip(&reason);
@@ -198,7 +198,7 @@ fn say(text: &str) {
 
 fn main() -> ExitCode {
     suite![
-        random_lives_on_a_real_kernel_end_well,
+        random_lives_of_a_node_on_a_real_kernel_end_well,
         life::plan::the_same_seed_is_the_same_life,
         life::truth::before_a_start_has_ended_all_are_early,
         life::truth::a_dead_containers_marker_is_suspect_where_there_is_a_lock_and_untold_where_there_is_none,

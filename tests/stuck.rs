@@ -110,7 +110,7 @@ fn standard_error_stays_as_it_was() {
 }
 
 /// A reader that stops in the midst of it, and goes on later: what was left out is counted.
-fn what_was_left_out_is_counted_once_somebody_reads() {
+fn lines_that_were_left_out_are_counted_once_somebody_reads() {
     let node = Node::ready().without_marker();
     let (mut reader, writer) = pipe().unwrap();
     fcntl(&writer, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
@@ -143,7 +143,7 @@ fn what_was_left_out_is_counted_once_somebody_reads() {
     }
 }
 
-fn a_full_socket_holds_nothing_up_either() {
+fn a_full_socket_on_standard_error_delays_nothing() {
     let node = Node::ready();
     let (_reader, mut writer) = UnixStream::pair().unwrap();
     writer.set_nonblocking(true).unwrap();
@@ -215,7 +215,7 @@ fn a_look_that_hangs_opens_where_the_deadline_is_to_open() {
     assert!(node.path("opened").exists());
 }
 
-fn answers_are_given_for_what_hangs() {
+fn check_reports_a_look_that_hangs() {
     let Some((node, _hung)) = hung_node() else { return };
     let process = start(&mut node.check(), Stdio::null());
     hangs(support::child_of(process.pid()).as_raw());
@@ -275,7 +275,7 @@ fn an_answer_that_nobody_reads_keeps_no_signal_waiting() {
 }
 
 /// The worker is what it is for; anyone who is killed with it in mind is no reason to open.
-fn a_worker_that_is_killed_opens_nothing() {
+fn a_killed_worker_does_not_open_the_gate() {
     let node = Node::ready().without_marker();
     let (mut reader, writer) = pipe().unwrap();
     let mut wait = node.wait();
@@ -311,16 +311,16 @@ fn main() -> ExitCode {
         a_full_standard_error_keeps_no_deadline_waiting,
         a_full_standard_error_keeps_no_opening_waiting,
         standard_error_stays_as_it_was,
-        what_was_left_out_is_counted_once_somebody_reads,
-        a_full_socket_holds_nothing_up_either,
+        lines_that_were_left_out_are_counted_once_somebody_reads,
+        a_full_socket_on_standard_error_delays_nothing,
         a_look_that_hangs_outlasts_no_deadline,
         a_look_that_hangs_keeps_no_signal_waiting,
         a_look_that_hangs_opens_where_the_deadline_is_to_open,
-        answers_are_given_for_what_hangs,
+        check_reports_a_look_that_hangs,
         an_output_that_hangs_keeps_no_deadline_and_no_opening_waiting,
         a_termination_log_that_hangs_outlasts_no_deadline_and_no_signal,
         an_answer_that_nobody_reads_keeps_no_signal_waiting,
-        a_worker_that_is_killed_opens_nothing,
+        a_killed_worker_does_not_open_the_gate,
         a_supervisor_that_is_killed_takes_its_worker_along
     ]
 }

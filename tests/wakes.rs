@@ -123,7 +123,7 @@ fn a_marker_that_is_renamed_into_place_wakes_the_gate() {
     assert!(gate.said("marker event"));
 }
 
-fn a_touch_of_the_marker_starts_the_settle_time_anew() {
+fn a_touch_of_the_marker_restarts_the_settle_time() {
     const SETTLE: f64 = 3.0;
     let node = Node::ready();
     let mut gate = waiting(&node, &["--settle", "3s"], "settling");
@@ -139,7 +139,7 @@ fn a_touch_of_the_marker_starts_the_settle_time_anew() {
 }
 
 /// A change that neither opens nor writes: only its attributes tell.
-fn a_change_of_the_markers_mode_starts_the_settle_time_anew() {
+fn a_change_of_the_markers_mode_restarts_the_settle_time() {
     let node = Node::ready();
     let mut gate = waiting(&node, &["--settle", "3s"], "settling");
     change(&node.path(MARKER), |marker| {
@@ -151,7 +151,7 @@ fn a_change_of_the_markers_mode_starts_the_settle_time_anew() {
     assert!(opened >= elapsed(&broken) + 3.0, "opened after {opened} s");
 }
 
-fn a_marker_made_anew_in_no_time_starts_the_settle_time_anew() {
+fn a_marker_that_is_replaced_at_once_restarts_the_settle_time() {
     let node = Node::ready();
     let mut gate = waiting(&node, &["--settle", "3s"], "settling");
     node.write("other", "");
@@ -161,7 +161,7 @@ fn a_marker_made_anew_in_no_time_starts_the_settle_time_anew() {
     assert!(opened >= elapsed(&broken) + 3.0, "opened after {opened} s");
 }
 
-fn a_flapping_marker_never_opens() {
+fn a_flapping_marker_never_opens_the_gate() {
     let node = Node::ready().without_marker();
     let mut gate = waiting(&node, &["--settle", "3s"], "MarkerAbsent");
     let start = Instant::now();
@@ -182,7 +182,7 @@ fn a_flapping_marker_never_opens() {
     assert!(opened >= flapped + 3.0, "opened after {opened} s");
 }
 
-fn a_directory_made_anew_with_the_marker_inside_wakes_the_gate() {
+fn a_recreated_directory_with_the_marker_inside_wakes_the_gate() {
     let node = Node::ready();
     node.rename(DRIVERS, "prepared");
     fs::create_dir(node.path(DRIVERS)).unwrap();
@@ -225,14 +225,14 @@ fn mounted_over(propagation: &str, args: &[&str]) -> Option<Gate> {
     Some(gate)
 }
 
-fn a_mount_over_the_directory_is_seen_where_mounts_propagate() {
+fn a_mount_over_the_directory_is_seen_with_mount_propagation() {
     let Some(mut gate) = mounted_over("slave", &AT_ONCE) else { return };
     gate.assert_opened();
     gate.assert_woken();
     assert!(gate.said("mount event"));
 }
 
-fn a_mount_over_the_directory_is_never_seen_where_they_do_not() {
+fn a_mount_over_the_directory_is_never_seen_without_mount_propagation() {
     let args = ["--settle", "0s", "--timeout", "7s"];
     let Some(mut gate) = mounted_over("private", &args) else { return };
     assert_eq!(gate.ended(), 124);
@@ -256,7 +256,7 @@ fn unlinked(args: &[&str]) -> Option<(Node, Host, Gate)> {
     Some((node, host, gate))
 }
 
-fn a_deleted_directory_behind_a_mount_blocks() {
+fn a_deleted_directory_behind_a_mount_blocks_the_gate() {
     let Some((node, host, mut gate)) = unlinked(&["--timeout", "1h"]) else { return };
     let line = gate.logs("MarkerDirectoryUnlinked");
     assert_eq!(line["level"], "ERROR");
@@ -291,11 +291,11 @@ fn without_inotify(limit: &str, sysctl: &str) {
     assert!(gate.said("safety net"), "{:#?}", gate.lines);
 }
 
-fn without_inotify_instances_the_safety_net_carries_on() {
+fn without_inotify_instances_the_periodic_look_finds_changes() {
     without_inotify("max_inotify_instances", "fs.inotify.max_user_instances");
 }
 
-fn without_inotify_watches_the_safety_net_carries_on() {
+fn without_inotify_watches_the_periodic_look_finds_changes() {
     without_inotify("max_inotify_watches", "fs.inotify.max_user_watches");
 }
 
@@ -313,12 +313,12 @@ fn calls_when_ready(args: &[&str]) -> Option<String> {
 }
 
 /// To close an inotify instance takes ten times as long as all the rest of an opening.
-fn what_is_ready_and_need_not_settle_opens_without_an_inotify_instance() {
+fn without_a_settle_time_a_ready_node_opens_without_an_inotify_instance() {
     let Some(calls) = calls_when_ready(&["--settle", "0s"]) else { return };
     assert!(!calls.contains("inotify_"), "{calls}");
 }
 
-fn what_is_ready_and_has_to_settle_is_watched_meanwhile() {
+fn a_ready_node_is_watched_during_the_settle_time() {
     let Some(calls) = calls_when_ready(&["--settle", "100ms"]) else { return };
     assert!(calls.contains("inotify_add_watch"), "{calls}");
 }
@@ -398,7 +398,7 @@ fn a_storm_of_events_neither_opens_nor_blocks_the_gate() {
     patient.assert_woken();
 }
 
-fn a_storm_of_foreign_events_hides_nothing() {
+fn a_storm_of_unrelated_events_hides_no_change() {
     let node = Node::ready().without_marker();
     let mut gate = waiting(&node, &AT_ONCE, "MarkerAbsent");
     storm(&node.path(DRIVERS), &["foreign"], Duration::from_secs(2));
@@ -420,7 +420,7 @@ fn a_storm_of_foreign_events_hides_nothing() {
     gate.assert_woken();
 }
 
-fn a_deadline_comes_also_in_a_storm() {
+fn a_storm_of_events_does_not_delay_the_deadline() {
     let node = Node::ready().without_marker();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -451,25 +451,25 @@ fn main() -> ExitCode {
         headers_that_come_as_plain_files_wake_the_gate,
         a_directory_that_comes_while_the_watch_is_set_is_not_missed,
         a_marker_that_is_renamed_into_place_wakes_the_gate,
-        a_touch_of_the_marker_starts_the_settle_time_anew,
-        a_change_of_the_markers_mode_starts_the_settle_time_anew,
-        a_marker_made_anew_in_no_time_starts_the_settle_time_anew,
-        a_flapping_marker_never_opens,
-        a_directory_made_anew_with_the_marker_inside_wakes_the_gate,
+        a_touch_of_the_marker_restarts_the_settle_time,
+        a_change_of_the_markers_mode_restarts_the_settle_time,
+        a_marker_that_is_replaced_at_once_restarts_the_settle_time,
+        a_flapping_marker_never_opens_the_gate,
+        a_recreated_directory_with_the_marker_inside_wakes_the_gate,
         a_directory_that_goes_and_comes_again_stays_watched,
-        a_mount_over_the_directory_is_seen_where_mounts_propagate,
-        a_mount_over_the_directory_is_never_seen_where_they_do_not,
-        a_deleted_directory_behind_a_mount_blocks,
+        a_mount_over_the_directory_is_seen_with_mount_propagation,
+        a_mount_over_the_directory_is_never_seen_without_mount_propagation,
+        a_deleted_directory_behind_a_mount_blocks_the_gate,
         a_deleted_directory_behind_a_mount_ends_a_gate_that_fails_fast,
-        without_inotify_instances_the_safety_net_carries_on,
-        without_inotify_watches_the_safety_net_carries_on,
-        what_is_ready_and_need_not_settle_opens_without_an_inotify_instance,
-        what_is_ready_and_has_to_settle_is_watched_meanwhile,
+        without_inotify_instances_the_periodic_look_finds_changes,
+        without_inotify_watches_the_periodic_look_finds_changes,
+        without_a_settle_time_a_ready_node_opens_without_an_inotify_instance,
+        a_ready_node_is_watched_during_the_settle_time,
         a_gate_without_proc_modules_never_opens,
         a_gate_on_a_kernel_without_modules_never_opens,
         a_storm_of_events_neither_opens_nor_blocks_the_gate,
-        a_storm_of_foreign_events_hides_nothing,
-        a_deadline_comes_also_in_a_storm,
+        a_storm_of_unrelated_events_hides_no_change,
+        a_storm_of_events_does_not_delay_the_deadline,
         the_wrapper_runs_the_gate
     ]
 }

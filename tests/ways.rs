@@ -88,7 +88,7 @@ fn the_chart_takes_the_values_of_the_gitops_examples() {
 
 /// A tool that does not know a kind replaces its lists as a whole. What the API server fills in inside a list
 /// would be a difference forever; outside of lists it is none.
-fn no_list_of_a_policy_waits_for_a_default() {
+fn every_list_of_a_policy_has_its_defaults_written_out() {
     let mut rules = 0;
     for path in files(&manifests()).iter().filter(|path| is_yaml(path)) {
         for document in yaml(path).iter().filter(|document| document["kind"] == "MutatingAdmissionPolicy") {
@@ -214,7 +214,7 @@ fn main() -> ExitCode {
     suite![
         argo_cd_and_flux_judge_the_policies_health,
         the_chart_takes_the_values_of_the_gitops_examples,
-        no_list_of_a_policy_waits_for_a_default,
+        every_list_of_a_policy_has_its_defaults_written_out,
         the_table_of_rights_is_that_of_the_manifests,
         where_to_start_agrees_with_the_readme_and_the_chart,
         a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so

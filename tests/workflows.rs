@@ -44,7 +44,7 @@ fn actionlint_accepts_every_workflow() {
     assert!(!lint(&broken).status.success());
 }
 
-fn every_step_is_one_command_and_every_script_of_ours_is_there() {
+fn every_workflow_step_is_one_command_and_its_script_exists() {
     let mut scripts = 0;
     for workflow in yaml_files(".github/workflows") {
         let read = read(&workflow);
@@ -88,7 +88,7 @@ fn run_tests(programs: &[(&str, &str)], command: &mut Command) -> (Option<i32>, 
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-fn a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts() {
+fn tests_run_names_every_missing_tool_before_it_starts() {
     if !support::can(&[&support::NOBODY[..], &["true"]].concat()) {
         return;
     }
@@ -101,7 +101,7 @@ fn a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts() {
     assert!(said.lines().all(|line| line.starts_with("tests/run: this machine lacks ")), "{said}");
 }
 
-fn a_step_that_fails_is_named_in_the_last_line() {
+fn tests_run_names_the_failed_step_in_its_last_line() {
     let programs = [
         ("id", "echo 0"),
         ("git", ""),
@@ -117,7 +117,7 @@ fn a_step_that_fails_is_named_in_the_last_line() {
     assert!(last.ends_with(" with exit code 3: cargo fmt --check"), "{said}");
 }
 
-fn issues_ask_for_a_report() {
+fn the_issue_forms_ask_for_a_report() {
     let forms = yaml_files(".github/ISSUE_TEMPLATE");
     let bug = forms.iter().find(|form| form.ends_with("bug.yml")).unwrap();
     let form = read(bug);
@@ -136,9 +136,9 @@ fn issues_ask_for_a_report() {
 fn main() -> std::process::ExitCode {
     support::suite::suite![
         actionlint_accepts_every_workflow,
-        every_step_is_one_command_and_every_script_of_ours_is_there,
-        a_machine_that_lacks_something_is_told_all_of_it_before_anything_starts,
-        a_step_that_fails_is_named_in_the_last_line,
-        issues_ask_for_a_report,
+        every_workflow_step_is_one_command_and_its_script_exists,
+        tests_run_names_every_missing_tool_before_it_starts,
+        tests_run_names_the_failed_step_in_its_last_line,
+        the_issue_forms_ask_for_a_report,
     ]
 }

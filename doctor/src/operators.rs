@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_an_operators_by_its_whole_name() {
+    fn a_namespace_is_an_operators_only_by_its_whole_name() {
         let mut operators = Operators::named(&["platform".to_owned()]);
         for (namespace, is_one) in [
             ("gpu-operator", true),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_devices_by_resources_of_ours() {
+    fn only_nvidia_and_rdma_resources_give_a_pod_devices() {
         let mut operators = Operators::default();
         operators.has_device("a", "nvidia.com/gpu");
         operators.has_device("b", "rdma/shared");

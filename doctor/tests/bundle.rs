@@ -55,7 +55,7 @@ fn of(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_must_gather_has_a_report_of_each_node_and_a_container_that_got_over_it_brings_no_finding() {
+fn a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding() {
     let (reports, code) = reports(&bundle(MUST_GATHER), &[]);
     let nodes: Vec<_> = reports.iter().map(|report| report["node"].as_str().expect("a name")).collect();
     assert_eq!((nodes.as_slice(), code), (["gpu-1", "gpu-2"].as_slice(), Some(1)));
@@ -72,7 +72,7 @@ fn a_must_gather_has_a_report_of_each_node_and_a_container_that_got_over_it_brin
 }
 
 #[test]
-fn nothing_found_in_a_bundle_comes_with_what_it_lacks_and_is_no_success() {
+fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
     let good = of(&[("nvidia-driver-ctr.log", "Done, now waiting for signal\n")]);
     let output = doctor(good.path(), &[]);
     let text = String::from_utf8(output.stdout).expect("text");
@@ -143,7 +143,7 @@ fn a_report_of_one_node_shows_its_modules_and_its_kernels_log() {
 }
 
 #[test]
-fn reports_of_several_nodes_side_by_side_are_told_apart() {
+fn reports_of_several_nodes_side_by_side_are_kept_apart() {
     let log = "var/log/pods/nvidia-network-operator_mofed-x_6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f/mofed-container/9.log";
     let line = "2026-11-20T10:00:00.0Z stderr F rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n";
     let (first, second) = (format!("sos-a/{log}"), "sos-b/sos_commands/host/hostname");
@@ -253,7 +253,7 @@ fn paths_and_links_of_a_hostile_archive_lead_nowhere() {
 }
 
 #[test]
-fn what_cannot_be_read_of_a_bundle_is_named() {
+fn unreadable_files_of_a_bundle_are_named() {
     let deep = format!("kind: Pod\nmetadata: {}\n", "[".repeat(100_000));
     let directory =
         of(&[("pods.yaml", &deep), ("mofed-container.log", "x\n"), ("system.journal", "LPKSHHRH")]);
@@ -274,7 +274,7 @@ fn what_cannot_be_read_of_a_bundle_is_named() {
 }
 
 #[test]
-fn a_bundle_that_is_none_is_refused() {
+fn a_path_that_is_not_a_bundle_is_refused() {
     let empty = tempfile::tempdir().expect("a directory");
     for path in [empty.path().to_owned(), empty.path().join("missing.tar.gz")] {
         let output = doctor(&path, &[]);

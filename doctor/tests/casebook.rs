@@ -33,7 +33,7 @@ fn number(said: &str, word: &str) -> (u32, Option<u32>) {
     (parse(count), of.map(parse))
 }
 
-fn the_casebook_is_read_as_it_should_be() {
+fn doctor_names_the_root_cause_of_every_case_in_the_casebook() {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases");
     let scorer = env::var_os("CASEBOOK").map_or_else(beside, PathBuf::from).join("score.py");
     if !scorer.is_file() {
@@ -66,5 +66,5 @@ fn the_casebook_is_read_as_it_should_be() {
 }
 
 fn main() -> ExitCode {
-    suite![the_casebook_is_read_as_it_should_be]
+    suite![doctor_names_the_root_cause_of_every_case_in_the_casebook]
 }

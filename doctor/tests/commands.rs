@@ -138,7 +138,7 @@ fn every_test_and_script_that_a_command_names_is_there() {
 }
 
 /// Seen to fail: these are commands that somebody might have written.
-fn what_no_program_accepts_is_found() {
+fn a_command_that_its_program_refuses_is_found() {
     let shell = Shell::new();
     for text in [
         "kubectl logs POD --previos",
@@ -510,7 +510,7 @@ fn main() -> ExitCode {
     suite![
         every_command_is_accepted_by_its_program,
         every_test_and_script_that_a_command_names_is_there,
-        what_no_program_accepts_is_found,
+        a_command_that_its_program_refuses_is_found,
         scripts_and_examples_pass_shellcheck,
     ]
 }

@@ -25,7 +25,7 @@ fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn every_input_of_every_corpus_is_survived() {
+fn no_parser_panics_on_a_corpus_input() {
     for (name, _) in targets::TARGETS {
         let inputs = corpus(name);
         assert!(inputs.len() > 2, "the corpus of {name} is missing");
@@ -39,7 +39,7 @@ fn every_input_of_every_corpus_is_survived() {
 
 /// The changes are the same in every run: a failure is there again.
 #[test]
-fn changed_inputs_are_survived() {
+fn no_parser_panics_on_a_changed_corpus_input() {
     let count = std::env::var("MUTATIONS").map_or(MUTATIONS, |count| count.parse().expect("a number"));
     for (name, _) in targets::TARGETS {
         let inputs: Vec<_> = corpus(name).into_iter().map(|(_, input)| input).collect();
@@ -93,7 +93,7 @@ impl Chance {
 
 /// A file of a node that nobody fuzzes is a parser that nobody fuzzes.
 #[test]
-fn every_target_is_run_by_the_fuzzer() {
+fn every_fuzz_target_is_a_binary_of_the_fuzz_package() {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/Cargo.toml");
     let manifest: toml::Table = fs::read_to_string(manifest).expect("a manifest").parse().expect("TOML");
     let binaries: Vec<_> =
@@ -104,7 +104,7 @@ fn every_target_is_run_by_the_fuzzer() {
 
 /// The fuzzers' own Cargo.lock knows this version of the program, and each crate that it needs.
 #[test]
-fn the_fuzzers_lock_is_of_this_program() {
+fn the_fuzzers_lock_file_matches_this_version_and_its_crates() {
     let toml = |file: &str| -> toml::Table {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
         fs::read_to_string(path).expect(file).parse().expect("TOML")

@@ -366,7 +366,7 @@ fn is_camel_case(text: &str) -> bool {
 }
 
 #[test]
-fn a_reasons_name_is_told_from_other_words() {
+fn names_of_reasons_are_distinguished_from_other_words() {
     assert!(is_camel_case("NoSuchReason") && is_camel_case("Nonsense"));
     assert!(!is_camel_case("Module.symvers") && !is_camel_case("KREL") && !is_camel_case("check"));
 }

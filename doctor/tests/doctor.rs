@@ -113,7 +113,7 @@ fn every_finding_has_a_node_or_says_why_not() {
     assert!(missing.is_empty(), "no node shows {missing:?}");
 }
 
-fn unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2() {
+fn doctor_ends_with_2_only_if_something_that_the_gate_needs_is_unknown() {
     let node = loaded();
     node.write("proc/1/mountinfo", "");
     fs::set_permissions(node.path("proc/1/mountinfo"), fs::Permissions::from_mode(0o000)).expect("chmod");
@@ -133,7 +133,7 @@ fn unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2() {
     assert_eq!(findings(&needed), ["SourceUnreadable", "LocksUnreadable"]);
 }
 
-fn of_an_unreadable_marker_nothing_is_known() {
+fn an_unreadable_marker_is_unknown() {
     let node = loaded();
     fs::set_permissions(node.path(support::DRIVERS), fs::Permissions::from_mode(0o700)).expect("chmod");
     if !can(&[&NOBODY[..], &["true"]].concat()) {
@@ -191,7 +191,7 @@ fn without_the_hosts_processes_whether_mofed_runs_is_unknown() {
     }
 }
 
-fn an_unmounted_directory_is_no_mofed_that_never_came() {
+fn an_unmounted_directory_is_not_reported_as_a_missing_mofed() {
     let node = loaded();
     node.remove("run/mellanox");
     let report = report(&node);
@@ -223,7 +223,7 @@ fn files_of_another_release_than_the_loaded_nvidia_are_found() {
     assert_eq!(findings(&report), ["DriverVersionMismatch"], "{:#}", report.json);
 }
 
-fn what_nvidia_peermem_needs_is_found_missing() {
+fn a_missing_dependency_of_nvidia_peermem_is_found() {
     let Some(node) = Node::ready().with_peermem("new") else { return };
     let modules = fs::read_to_string(node.path("proc/modules")).expect("modules");
     node.write("proc/modules", modules.replace("nvidia 1 0 - Live", "nvidia 1 1 - Loading"));
@@ -262,7 +262,7 @@ fn a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found() {
     assert_eq!(findings(&report), ["VersionMismatch"]);
 }
 
-fn the_pid_file_of_another_process_tells_nothing() {
+fn a_pid_file_that_names_another_process_is_ignored() {
     let node = loaded().without_marker();
     node.remove(LOCK);
     node.write("run/nvidia/nvidia-driver.pid", "4242\n");
@@ -277,7 +277,7 @@ fn the_pid_file_of_another_process_tells_nothing() {
     assert_eq!(told.reason("MarkerPresent"), "MarkerAbsent", "its own environment wins");
 }
 
-fn color_is_for_terminals_and_not_against_anybodys_will() {
+fn answers_are_colored_only_on_terminals_and_as_the_variables_ask() {
     let script = ["script", "-qec"];
     if !can(&["script", "--version"]) {
         return;
@@ -346,21 +346,21 @@ fn main() -> ExitCode {
         a_healthy_node_has_no_finding,
         a_report_for_machines_is_one_line_of_the_contracts_keys,
         every_finding_has_a_node_or_says_why_not,
-        unknown_alone_is_no_alarm_and_what_the_gate_needs_is_2,
-        of_an_unreadable_marker_nothing_is_known,
+        doctor_ends_with_2_only_if_something_that_the_gate_needs_is_unknown,
+        an_unreadable_marker_is_unknown,
         logs_that_cannot_be_read_are_unknown,
         a_configuration_that_cannot_be_read_is_unknown,
         without_the_hosts_processes_whether_mofed_runs_is_unknown,
-        an_unmounted_directory_is_no_mofed_that_never_came,
+        an_unmounted_directory_is_not_reported_as_a_missing_mofed,
         a_stub_is_found_while_mofed_is_at_work,
         a_module_of_another_mofed_is_found,
         files_of_another_release_than_the_loaded_nvidia_are_found,
-        what_nvidia_peermem_needs_is_found_missing,
+        a_missing_dependency_of_nvidia_peermem_is_found,
         a_bad_parameter_and_a_missing_signature_are_found,
         the_driver_containers_root_is_found,
         a_marker_of_an_odd_kind_and_witnesses_that_disagree_are_found,
-        the_pid_file_of_another_process_tells_nothing,
-        color_is_for_terminals_and_not_against_anybodys_will,
+        a_pid_file_that_names_another_process_is_ignored,
+        answers_are_colored_only_on_terminals_and_as_the_variables_ask,
         a_private_mount_and_used_up_inotify_instances_are_found
     ]
 }

@@ -72,7 +72,7 @@ fn every(interval: &str, root: &Path) -> Command {
     command
 }
 
-fn a_pod_reports_at_its_start_and_again_and_sleeps_in_between() {
+fn a_doctor_pod_reports_at_its_start_and_at_each_interval_and_sleeps_in_between() {
     let node = Node::ready();
     let mut pod = Pod::start(&mut every("5s", node.root()));
     let begun = Instant::now();
@@ -97,7 +97,7 @@ fn a_pod_reports_at_its_start_and_again_and_sleeps_in_between() {
     assert!(cpu < CPU, "{cpu:?}");
 }
 
-fn a_pod_that_sleeps_ends_at_once_on_a_signal() {
+fn a_doctor_pod_that_gets_a_signal_while_it_sleeps_ends_at_once() {
     let node = Node::ready();
     for (signal, ends) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
         let mut pod = Pod::start(&mut every("1h", node.root()));
@@ -110,7 +110,7 @@ fn a_pod_that_sleeps_ends_at_once_on_a_signal() {
 }
 
 /// Even one that comes before or during the first look.
-fn a_pod_that_looks_ends_after_its_look_on_a_signal() {
+fn a_doctor_pod_that_gets_a_signal_during_a_look_ends_after_the_look() {
     let node = Node::ready();
     let mut pod = Pod::start(&mut every("1h", node.root()));
     let status = format!("/proc/{}/status", pod.process.pid());
@@ -133,7 +133,7 @@ fn a_node_of_which_nothing_can_be_read_is_reported_again_and_again() {
     }
 }
 
-fn a_process_that_was_killed_at_its_look_costs_one_report() {
+fn a_look_that_is_killed_costs_one_report_only() {
     let node = Node::ready();
     // A FIFO that nobody writes holds the look.
     node.remove("proc/modules");
@@ -147,7 +147,7 @@ fn a_process_that_was_killed_at_its_look_costs_one_report() {
     assert_ne!(pod.report()["verdict"], "Ready");
 }
 
-fn the_variable_does_what_the_option_does() {
+fn the_variable_of_every_does_the_same_as_the_option() {
     let node = Node::ready();
     let mut command = gate();
     command.args(["doctor", "--format", "json", "--root"]).arg(node.root()).env("PEERMEM_GATE_EVERY", "5s");
@@ -157,7 +157,7 @@ fn the_variable_does_what_the_option_does() {
     }
 }
 
-fn an_interval_that_makes_no_sense_is_refused_at_the_start() {
+fn a_senseless_interval_is_refused_at_the_start() {
     for words in [&["--every", "4s"][..], &["--every", "5"], &["--every", "5s", "--root", "relative"]] {
         let (ends, said) = refusal(gate().arg("doctor").args(words));
         assert_eq!(ends, 2, "{words:?}: {said}");
@@ -170,12 +170,12 @@ fn an_interval_that_makes_no_sense_is_refused_at_the_start() {
 
 fn main() -> ExitCode {
     suite![
-        a_pod_reports_at_its_start_and_again_and_sleeps_in_between,
-        a_pod_that_sleeps_ends_at_once_on_a_signal,
-        a_pod_that_looks_ends_after_its_look_on_a_signal,
+        a_doctor_pod_reports_at_its_start_and_at_each_interval_and_sleeps_in_between,
+        a_doctor_pod_that_gets_a_signal_while_it_sleeps_ends_at_once,
+        a_doctor_pod_that_gets_a_signal_during_a_look_ends_after_the_look,
         a_node_of_which_nothing_can_be_read_is_reported_again_and_again,
-        a_process_that_was_killed_at_its_look_costs_one_report,
-        the_variable_does_what_the_option_does,
-        an_interval_that_makes_no_sense_is_refused_at_the_start
+        a_look_that_is_killed_costs_one_report_only,
+        the_variable_of_every_does_the_same_as_the_option,
+        a_senseless_interval_is_refused_at_the_start
     ]
 }

@@ -62,7 +62,7 @@ fn lines(reports: &[Value]) -> String {
     reports.iter().fold(String::new(), |lines, report| lines + &report.to_string() + "\n")
 }
 
-fn nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once() {
+fn nodes_are_grouped_by_root_cause_with_one_remedy() {
     let blocked = |node| report(node, NOON, "Blocked", Some("StubModule"));
     let mut waiting = report("n5", NOON, "Waiting", Some("MarkerAbsent"));
     let consequence = json!({
@@ -102,7 +102,7 @@ fn a_fleet_that_is_ready_ends_with_0() {
     assert_eq!(text, "1 node: 1 Ready; nothing is wrong\n\n1 report; 0 damaged lines\n");
 }
 
-fn what_cannot_be_told_of_all_is_not_0() {
+fn fleet_does_not_end_with_0_while_a_node_may_not_be_ready() {
     assert_eq!(rollup("").0, 2, "no report at all");
     assert_eq!(rollup(&lines(&[report("n1", NOON, "Unknown", None)])).0, 1);
     let cut = ready("n2").to_string();
@@ -145,7 +145,7 @@ fn damaged_lines_are_counted_and_named_and_cost_nothing_else() {
     assert_eq!((&json["damaged"], json["damages"].as_array().unwrap().len()), (&json!(1000), 20));
 }
 
-fn a_line_without_an_end_is_no_trouble() {
+fn fleet_skips_an_endless_line_and_reads_on() {
     let mut endless = vec![b'{'; 3 << 20];
     endless.extend_from_slice(format!("\n{}", ready("n1")).as_bytes());
     let (code, json) = rollup(&String::from_utf8(endless).unwrap());
@@ -153,7 +153,7 @@ fn a_line_without_an_end_is_no_trouble() {
     assert_eq!(json["damages"][0]["why"], "longer than 1048576 bytes");
 }
 
-fn of_one_node_the_newest_report_counts() {
+fn fleet_uses_the_newest_report_of_each_node() {
     let at = |time, verdict, id| report("n1", time, verdict, id);
     let old = at("2026-08-20T11:00:00Z", "Blocked", Some("StubModule"));
     let new = at(NOON, "Ready", None);
@@ -187,7 +187,7 @@ fn reports_of_other_versions_count_as_far_as_they_go() {
     assert!(json["damages"][0]["why"].as_str().unwrap().contains("peermem-gate/v3"));
 }
 
-fn what_differs_is_told_and_what_does_not_is_not() {
+fn fleet_names_versions_that_differ_and_no_others() {
     let mut other = ready("n2");
     other["kernel"] = json!("5.14.0-503.el9.x86_64");
     other["drivers"] = json!({"mofed": "24.10-1.1.4", "nvidia": "580.65.06"});
@@ -199,7 +199,7 @@ fn what_differs_is_told_and_what_does_not_is_not() {
     assert_eq!(json["versions"]["mofed"], json!({"24.10-1.1.4": 1, "25.07-0.9.7": 1}));
 }
 
-fn the_longest_waits_are_told() {
+fn fleet_names_the_longest_waits() {
     let waiting = |n: i64| {
         let mut waiting = report(&format!("n{n}"), NOON, "Waiting", None);
         waiting["chain"] = json!([
@@ -309,7 +309,7 @@ fn write_large(path: &Path) {
 }
 
 /// Reports of anybody's making: words of their own in each, and thousands of findings in a line.
-fn reports_that_are_made_to_hurt_cost_no_more_than_others() {
+fn hostile_reports_cost_no_more_than_others() {
     if !can(&["prlimit", MEMORY, "true"]) {
         return;
     }
@@ -356,7 +356,7 @@ fn a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_en
     assert_eq!(code(output.status), 0, "{output:?}");
 }
 
-fn two_reports_on_a_line_are_two() {
+fn fleet_reads_two_reports_on_one_line() {
     let blocked = report("b", NOON, "Blocked", Some("StubModule"));
     let (ends, all) = rollup(&format!("{}{blocked}\n", ready("a")));
     assert_eq!((ends, &all["nodes"], &all["damaged"]), (1, &json!(2), &json!(0)), "{all:#}");
@@ -367,7 +367,7 @@ fn two_reports_on_a_line_are_two() {
     assert_eq!((ends, &all["nodes"], &all["damaged"]), (0, &json!(1), &json!(0)), "{all:#}");
 }
 
-fn what_reports_say_is_shown_and_not_obeyed() {
+fn control_characters_in_reports_do_not_reach_the_terminal() {
     let mut hostile = report("evil\u{1b}[2J\nnode", NOON, "Blocked", Some("StubModule"));
     hostile["findings"][0]["title"] = "\u{1b}[31m red\nREADY".into();
     hostile["findings"][0]["remedy"][0] = "\u{1b}[8mhidden\r".into();
@@ -376,7 +376,7 @@ fn what_reports_say_is_shown_and_not_obeyed() {
     assert!(!said.contains("\nnode") && !said.contains("\nREADY"), "{said:?}");
 }
 
-fn a_cause_counts_once_for_a_node() {
+fn fleet_counts_a_cause_once_for_each_node() {
     let mut twice = report("n1", NOON, "Blocked", Some("StubModule"));
     let [one, other] = [0, 0].map(|at: usize| twice["findings"][at].clone());
     let between = json!({"id": "MarkerAbsent", "severity": "warning", "title": "t", "remedy": []});
@@ -425,7 +425,7 @@ fn rollup_of(options: &[&str], cluster: &str, reports: &str) -> (i32, Value) {
     (code(output.status), json.unwrap_or_else(|error| panic!("{error}: {output:?}")))
 }
 
-fn the_clusters_nodes_and_pods_tell_what_reports_cannot() {
+fn the_clusters_nodes_and_pods_add_what_reports_lack() {
     let all = ["n-1", "n-2", "n-3", "n-5", "n-6"].map(ready);
     let (code, rollup) = rollup_with(&cluster().to_string(), &lines(&all));
     let causes = rollup["causes"].as_array().unwrap();
@@ -488,7 +488,7 @@ fn a_node_without_a_report_may_be_in_any_state() {
     assert_eq!((code, &rollup["without_report"]), (0, &json!(0)), "{rollup:#}");
 }
 
-fn a_list_that_is_none_is_refused() {
+fn fleet_refuses_a_file_that_is_not_a_list_of_nodes() {
     for text in ["", "{}", "[]", "{\"items\": 3}", "{\"items\": [{\"kind\": \"Node\"}]}", "{\"items\": ["] {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
@@ -502,29 +502,29 @@ fn a_list_that_is_none_is_refused() {
 
 fn main() -> ExitCode {
     suite![
-        nodes_are_grouped_by_root_cause_and_the_remedy_is_told_once,
+        nodes_are_grouped_by_root_cause_with_one_remedy,
         a_fleet_that_is_ready_ends_with_0,
-        what_cannot_be_told_of_all_is_not_0,
+        fleet_does_not_end_with_0_while_a_node_may_not_be_ready,
         lines_of_kubectl_logs_are_read_behind_their_prefix,
         damaged_lines_are_counted_and_named_and_cost_nothing_else,
-        a_line_without_an_end_is_no_trouble,
-        of_one_node_the_newest_report_counts,
+        fleet_skips_an_endless_line_and_reads_on,
+        fleet_uses_the_newest_report_of_each_node,
         reports_of_other_versions_count_as_far_as_they_go,
-        what_differs_is_told_and_what_does_not_is_not,
-        the_longest_waits_are_told,
+        fleet_names_versions_that_differ_and_no_others,
+        fleet_names_the_longest_waits,
         fleet_reads_reports_of_check_and_doctor,
         a_node_whose_name_is_a_word_does_not_spoil_the_remedy,
         sources_are_files_or_standard_input,
         a_large_fleet_streams_through,
-        reports_that_are_made_to_hurt_cost_no_more_than_others,
+        hostile_reports_cost_no_more_than_others,
         a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end,
-        two_reports_on_a_line_are_two,
-        what_reports_say_is_shown_and_not_obeyed,
-        a_cause_counts_once_for_a_node,
-        the_clusters_nodes_and_pods_tell_what_reports_cannot,
+        fleet_reads_two_reports_on_one_line,
+        control_characters_in_reports_do_not_reach_the_terminal,
+        fleet_counts_a_cause_once_for_each_node,
+        the_clusters_nodes_and_pods_add_what_reports_lack,
         a_users_pod_is_no_driver_pod,
         a_node_without_a_report_may_be_in_any_state,
-        a_list_that_is_none_is_refused,
+        fleet_refuses_a_file_that_is_not_a_list_of_nodes,
         equal::sixty_equal_stubs_are_one_block_and_so_are_six_thousand,
         equal::the_commands_of_each_node_are_shown_on_request,
         equal::the_documents_sample_is_an_answer

@@ -139,7 +139,7 @@ fn every_help_fits_the_screen_and_says_the_same_by_two_names() {
     }
 }
 
-fn no_help_says_a_thing_twice() {
+fn no_long_help_repeats_the_short_one() {
     for program in programs() {
         for verb in program.verbs() {
             for argument in program.command.find_subcommand(verb).unwrap().get_arguments() {
@@ -235,7 +235,7 @@ fn main() -> process::ExitCode {
         every_example_is_a_command_line_that_is_accepted,
         every_verb_is_listed_with_its_sentence,
         every_help_fits_the_screen_and_says_the_same_by_two_names,
-        no_help_says_a_thing_twice,
+        no_long_help_repeats_the_short_one,
         a_verb_has_a_reason_for_every_option_that_it_does_not_have,
         manual_pages_and_completions_have_every_verb_and_option,
     ]

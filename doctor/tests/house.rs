@@ -80,7 +80,7 @@ fn the_tree_has_no_banned_crate() {
 /// Only names: versions change, and Cargo.lock has them. The doctor has no such list: there a well-kept library is
 /// better than code of our own.
 #[test]
-fn the_gate_is_made_of_the_crates_that_its_list_names() {
+fn the_gate_uses_exactly_the_crates_of_its_list() {
     let tree =
         ["tree", "--locked", "--package=peermem-gate", "--edges=normal", "--prefix=none", "--format={p}"];
     let target = "--target=x86_64-unknown-linux-musl";
@@ -120,7 +120,7 @@ fn the_gate_links_no_log_rule() {
 }
 
 #[test]
-fn the_pure_rooms_touch_neither_file_nor_clock() {
+fn the_pure_rooms_use_no_file_clock_or_system_call() {
     let is_pure = |path: &String| !IMPURE_ROOMS.iter().any(|room| path.starts_with(room));
     let mut rooms = Vec::new();
     for package in PACKAGES {
@@ -242,7 +242,7 @@ fn of_rooms(uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTree
 }
 
 #[test]
-fn no_module_and_no_room_uses_itself_by_way_of_another() {
+fn no_module_or_room_has_a_circular_dependency() {
     for package in PACKAGES {
         let uses = uses(package);
         assert!(uses.len() > 50, "{package} has only {} modules", uses.len());
@@ -269,7 +269,7 @@ fn no_module_and_no_room_uses_itself_by_way_of_another() {
 
 /// The doors do not use each other, and none of them judges.
 #[test]
-fn the_doors_lead_to_no_other_door() {
+fn probe_wake_and_act_do_not_use_each_other_or_judge() {
     for package in PACKAGES {
         let rooms = of_rooms(&uses(package));
         for door in ["act", "probe", "wake"] {
@@ -285,7 +285,7 @@ fn the_doors_lead_to_no_other_door() {
 
 /// The standard library's sort is some 4 KiB for each type that is sorted.
 #[test]
-fn what_is_sorted_is_sorted_in_little_space() {
+fn the_gate_sorts_only_by_its_own_small_sort() {
     let is_ours = |path: &&String| path.starts_with("src/") && **path != "src/order.rs";
     for path in tree().iter().filter(is_ours) {
         let program = read(path);
@@ -311,7 +311,7 @@ fn types(code: &str) -> impl Iterator<Item = &str> {
 
 /// A reader who searches for a type finds one, so an import needs no other name.
 #[test]
-fn every_type_name_has_one_meaning() {
+fn no_type_name_is_declared_twice() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in PACKAGES {
         for path in sources(package).into_iter().filter(|path| !path.contains("tests")) {
@@ -347,7 +347,7 @@ fn unnamed(text: &str) -> Vec<&str> {
 
 /// clap prints the comments of options, so those in `cli/` are help texts and not meant here.
 #[test]
-fn every_doc_comment_names_its_thing() {
+fn no_doc_comment_begins_with_it_or_what() {
     for package in PACKAGES {
         for path in sources(package).into_iter().filter(|path| !path.starts_with("cli/")) {
             let text = read(&format!("{package}{path}"));
@@ -429,7 +429,7 @@ fn paths(code: &str) -> Vec<String> {
 
 /// The compiler leaves out a `#[test]` of a file that is run by tests/support/suite.rs, and says nothing.
 #[test]
-fn no_test_is_left_out_in_silence() {
+fn every_test_of_a_suite_is_listed_in_its_suite() {
     for package in ["", "doctor/"] {
         let manifest: toml::Table = read(&format!("{package}Cargo.toml")).parse().unwrap();
         for target in manifest["test"].as_array().expect("tests with a harness of their own") {
@@ -444,7 +444,7 @@ fn no_test_is_left_out_in_silence() {
 
 /// Else `tests/mutants by-hand` would change nothing, and prove nothing.
 #[test]
-fn every_mutant_made_by_hand_has_its_one_place() {
+fn the_text_of_every_manual_mutant_occurs_exactly_once() {
     let list = read("tests/mutants-by-hand.txt");
     let mutants = list.split("\n\n").skip(1);
     assert!(mutants.clone().count() > 13);
@@ -470,7 +470,7 @@ fn every_rust_file_names_its_license() {
 }
 
 #[test]
-fn the_tests_of_this_file_see_what_they_look_for() {
+fn the_house_rules_find_what_they_forbid() {
     for impure in [
         "use std::fs;",
         "use std::{fs, path::Path};",

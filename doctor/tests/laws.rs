@@ -35,7 +35,7 @@ const LOGS: &str = "var/log/pods";
 
 /// Wherever a whole chain breaks off, for longer than its next file takes, that is a finding, and the exit code is 1.
 #[test]
-fn a_chain_that_stands_still_is_a_finding() {
+fn a_stuck_readiness_chain_is_a_finding() {
     let files = [
         "run/mellanox/drivers/.driver-ready",
         "run/nvidia/validations/.driver-ctr-ready",
@@ -91,7 +91,7 @@ const HEALTHY: &str = "healthy-both-operators/node";
 
 /// A workload may print what it likes.
 #[test]
-fn the_words_of_a_workload_count_for_nothing() {
+fn the_log_lines_of_a_workload_cause_no_finding() {
     let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
     let patterns = peermem_doctor::log::RULES.iter().flat_map(|rule| rule.patterns);
     let lines: Vec<_> = patterns.map(|pattern| pattern.words).collect();
@@ -102,7 +102,7 @@ fn the_words_of_a_workload_count_for_nothing() {
 
 /// What a line of an operator's container holds does not get out as it is.
 #[test]
-fn hostile_lines_neither_alarm_nor_get_out() {
+fn hostile_log_lines_cause_no_alarm_and_are_escaped() {
     let hostile = [
         "\u{1b}[2J\u{1b}]0;owned\u{7} modprobe: ERROR",
         "modprobe: ERROR: could not insert 'nvidia_peermem",
@@ -132,7 +132,7 @@ fn hostile_lines_neither_alarm_nor_get_out() {
 
 /// Bytes without any order, for a log and for the kernel's.
 #[test]
-fn noise_gives_no_finding() {
+fn random_logs_cause_no_finding() {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut noise = |length: usize| -> Vec<u8> {
         let next = |_| {
@@ -157,7 +157,7 @@ fn noise_gives_no_finding() {
 
 /// A log that is not a file and one that may not be read are no reason to say that something is wrong.
 #[test]
-fn odd_files_do_not_alarm() {
+fn odd_log_files_cause_no_finding() {
     let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
     let pods = fs::read_dir(node.path(LOGS)).expect("logs").flatten();
     let mut containers = pods.flat_map(|pod| fs::read_dir(pod.path()).expect("containers").flatten());
@@ -211,7 +211,7 @@ impl NodeEvent {
 
 /// Only a container sees its own `/dev`: no tree shows it.
 #[test]
-fn a_containers_own_dev_says_nothing_of_the_hosts() {
+fn a_containers_own_dev_is_not_taken_for_the_hosts() {
     let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
     fs::remove_file(tree.path("dev/nvidia1")).expect("a device file");
     let mut node_event = NodeEvent::of(tree.root());
@@ -254,7 +254,7 @@ const CONDITIONAL: [(&str, &[Fact]); 7] = [
 ];
 
 #[test]
-fn a_step_that_fits_some_nodes_only_says_which() {
+fn a_remedy_for_some_nodes_only_says_which_nodes() {
     let mut seen = BTreeSet::new();
     for id in Id::ALL {
         for step in id.remedy() {

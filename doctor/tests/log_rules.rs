@@ -13,7 +13,7 @@ fn rules_beside(source: LogSource) -> RuleSet {
 }
 
 #[test]
-fn every_pattern_has_its_lines() {
+fn every_log_pattern_has_sample_lines() {
     let examples = examples();
     for (_, pattern) in patterns() {
         let name = format!("{:?}: {}", pattern.source, pattern.words);
@@ -25,7 +25,7 @@ fn every_pattern_has_its_lines() {
 }
 
 #[test]
-fn a_line_fits_its_pattern_and_a_similar_line_fits_none() {
+fn every_sample_line_matches_its_pattern_and_no_similar_line_matches() {
     for example in examples() {
         let pattern = example.pattern;
         let rules = rules_beside(pattern.source);
@@ -45,7 +45,7 @@ fn a_line_fits_its_pattern_and_a_similar_line_fits_none() {
 
 /// A log of somebody else may hold the very same words.
 #[test]
-fn the_lines_of_an_unknown_container_fit_nothing() {
+fn log_lines_of_an_unknown_container_match_no_pattern() {
     let stranger = RuleSet::of(LogSources::in_container("train"));
     for line in examples().iter().flat_map(|example| &example.fits) {
         assert_eq!(stranger.fit(line.as_bytes()), None, "{line:?}");
@@ -53,7 +53,7 @@ fn the_lines_of_an_unknown_container_fit_nothing() {
 }
 
 #[test]
-fn half_a_line_and_a_line_with_a_word_more_do_not_fit() {
+fn half_a_line_or_a_line_with_an_extra_word_does_not_match() {
     for example in examples() {
         let pattern = example.pattern;
         let rules = rules_beside(pattern.source);

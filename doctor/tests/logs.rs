@@ -212,7 +212,7 @@ fn rotated_and_packed_logs_belong_to_their_container() {
     assert_eq!(logs.unreadable[0].path, node.path(&name("0.log.20251121-115200.gz")));
 }
 
-fn of_many_restarts_the_last_count() {
+fn only_the_last_restarts_of_a_container_are_read() {
     let node = Node::new();
     for restart in 0..=64 {
         let from = format!("2025-11-21T{:02}:{:02}:00Z", 12 + restart / 30, restart * 2 % 60);
@@ -227,7 +227,7 @@ fn of_many_restarts_the_last_count() {
     assert_eq!((all.matches.len(), all.left_out.files), (65, 0));
 }
 
-fn of_too_many_matches_those_of_the_newest_restarts_stay() {
+fn when_matches_are_too_many_those_of_the_newest_restarts_stay() {
     let node = Node::new();
     for restart in 0..4 {
         node.log(
@@ -246,7 +246,7 @@ fn of_too_many_matches_those_of_the_newest_restarts_stay() {
     assert_eq!((logs.left_out.matches, logs.left_out.files), (1, 2));
 }
 
-fn dockers_logs_lie_behind_links() {
+fn dockers_logs_are_read_through_links() {
     let node = Node::new();
     let id = "f".repeat(64);
     let real = format!("var/lib/docker/containers/{id}/{id}-json.log");
@@ -300,7 +300,7 @@ fn polled_lines_are_one_match() {
     assert_eq!(node.read().of(LogEvent::PeermemWaits).map(|found| found.count).collect::<Vec<_>>(), [2, 1]);
 }
 
-fn the_kernels_log_is_in_one_of_three_files() {
+fn the_kernels_log_is_read_from_whichever_of_three_files_exists() {
     let node = Node::new();
     let kernel = "Nov 21 11:57:59 gpu-1 kernel: [  479.250000] nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)\n";
     let others = "Nov 21 11:57:59 gpu-1 sudo: nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)\n\
@@ -352,7 +352,7 @@ fn the_kernels_last_log_but_one_is_read_too() {
     assert_eq!(modules, ["ib_core", "nvidia_peermem"]);
 }
 
-fn a_clock_that_goes_back_is_seen() {
+fn a_clock_that_is_set_back_is_detected_in_a_log() {
     let node = Node::new();
     let lines = [cri("2025-11-21T12:51:06Z", &["a", "b"]), cri("2025-11-21T11:51:08Z", &["c"])].concat();
     node.write(&log_path(MOFED, "mofed-container", "0.log"), lines);
@@ -461,7 +461,7 @@ fn measured(node: &Node) -> serde_json::Value {
 const SLOW: u64 = 10_000;
 const EIGHT_MEBIBYTES: u64 = 8 << 10;
 
-fn a_gigabyte_costs_no_more_than_its_ends() {
+fn a_log_of_a_gigabyte_costs_no_more_than_its_two_ends() {
     let node = Node::new();
     node.log(
         DRIVER,
@@ -521,7 +521,7 @@ fn large_logs_share_what_may_be_read() {
     assert!(measured["kib"].as_u64().unwrap() < EIGHT_MEBIBYTES, "{measured}");
 }
 
-fn what_is_no_file_is_named_and_does_not_hang() {
+fn a_log_that_is_not_a_regular_file_is_named_and_does_not_hang() {
     let node = Node::new();
     let path = |name: &str| node.path(&log_path(DRIVER, "nvidia-driver-ctr", name));
     fs::create_dir_all(path("0.log")).unwrap();
@@ -545,7 +545,7 @@ fn what_is_no_file_is_named_and_does_not_hang() {
     assert_eq!(logs.files.len(), 1);
 }
 
-fn nothing_is_there_and_nothing_is_wrong() {
+fn a_node_without_logs_is_not_an_error() {
     let empty = Node { root: tempfile::tempdir().unwrap() };
     assert_eq!(empty.read(), Logs::default());
     let pods = Node::new();
@@ -554,7 +554,7 @@ fn nothing_is_there_and_nothing_is_wrong() {
 }
 
 /// The ring is this machine's, whatever the tree is.
-fn the_ring_is_read_where_it_may_be() {
+fn the_kernels_ring_buffer_is_read_or_named_as_unreadable() {
     let logs = read(Path::new("/nowhere"), Path::new("/proc"), true, &Limits::LOOK, &Operators::default());
     let ring = logs.files.iter().any(|file| file.path == Path::new("/dev/kmsg"));
     let refused = logs.unreadable.iter().any(|unreadable| unreadable.path == Path::new("/dev/kmsg"));
@@ -567,7 +567,7 @@ fn the_ring_is_read_where_it_may_be() {
 }
 
 /// The table holds our own words; this holds the table to them.
-fn our_own_log_is_understood() {
+fn the_gates_own_log_is_understood() {
     let node = support::Node::ready().without_marker();
     for format in ["text", "json"] {
         let mut wait = support::gate();
@@ -593,13 +593,13 @@ fn everybody() -> LogSources {
 }
 
 proptest! {
-    fn random_bytes_say_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_match_no_log_pattern(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         for form in [Form::Container, Form::System, Form::Bare] {
             prop_assert_eq!(scan(everybody(), form, &bytes, i64::MAX).matches, []);
         }
     }
 
-    fn random_texts_say_nothing(texts in proptest::collection::vec("[ -~]{0,120}", 0..20)) {
+    fn random_texts_match_no_log_pattern(texts in proptest::collection::vec("[ -~]{0,120}", 0..20)) {
         let lines: Vec<_> = texts.iter().map(String::as_str).collect();
         prop_assert_eq!(scan(everybody(), Form::Container, cri("2025-11-21T11:51:00Z", &lines).as_bytes(), 0).matches, []);
         let kernel: String = texts.iter().fold(String::new(), |log, text| log + "Nov 21 11:57:59 gpu-1 kernel: " + text + "\n");
@@ -607,7 +607,7 @@ proptest! {
     }
 
     /// Whatever stands around a known line, and however the bytes come, it is found once.
-    fn a_known_line_is_found_among_anything(before in "[ -~\n]{0,200}", after in "[ -~\n]{0,200}") {
+    fn a_known_line_is_found_once_in_any_surroundings(before in "[ -~\n]{0,200}", after in "[ -~\n]{0,200}") {
         let noise = |text: &str| cri("2025-11-21T11:51:00Z", &text.lines().collect::<Vec<_>>());
         let log = [noise(&before), cri("2025-11-21T11:57:58Z", &[REFUSED]), noise(&after)].concat();
         let scanned = scan(LogSources::in_container("nvidia-driver-ctr"), Form::Container, log.as_bytes(), 0);
@@ -633,26 +633,26 @@ fn main() -> ExitCode {
         logs_survive_a_round_trip_through_json,
         parts_of_a_log_line_are_joined,
         rotated_and_packed_logs_belong_to_their_container,
-        of_many_restarts_the_last_count,
-        of_too_many_matches_those_of_the_newest_restarts_stay,
-        dockers_logs_lie_behind_links,
+        only_the_last_restarts_of_a_container_are_read,
+        when_matches_are_too_many_those_of_the_newest_restarts_stay,
+        dockers_logs_are_read_through_links,
         polled_lines_are_one_match,
-        the_kernels_log_is_in_one_of_three_files,
+        the_kernels_log_is_read_from_whichever_of_three_files_exists,
         each_start_of_the_kernel_has_a_clock_of_its_own,
         the_kernels_last_log_but_one_is_read_too,
-        a_clock_that_goes_back_is_seen,
+        a_clock_that_is_set_back_is_detected_in_a_log,
         a_clock_that_is_set_shows_beside_the_kernels_own,
         what_cannot_be_read_is_named,
-        a_gigabyte_costs_no_more_than_its_ends,
+        a_log_of_a_gigabyte_costs_no_more_than_its_two_ends,
         ten_thousand_logs_cost_no_more_than_the_newest,
         large_logs_share_what_may_be_read,
-        what_is_no_file_is_named_and_does_not_hang,
-        nothing_is_there_and_nothing_is_wrong,
-        the_ring_is_read_where_it_may_be,
-        our_own_log_is_understood,
-        random_bytes_say_nothing,
-        random_texts_say_nothing,
-        a_known_line_is_found_among_anything,
+        a_log_that_is_not_a_regular_file_is_named_and_does_not_hang,
+        a_node_without_logs_is_not_an_error,
+        the_kernels_ring_buffer_is_read_or_named_as_unreadable,
+        the_gates_own_log_is_understood,
+        random_bytes_match_no_log_pattern,
+        random_texts_match_no_log_pattern,
+        a_known_line_is_found_once_in_any_surroundings,
         hostile_texts_stay_short
     ]
 }

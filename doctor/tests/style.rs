@@ -96,7 +96,7 @@ const NOT_SPELLED_BY_US: [&str; 6] = [
 type Counts = BTreeMap<(String, String), usize>;
 
 #[test]
-fn texts_keep_the_rules_and_old_offenses_only_become_fewer() {
+fn no_text_breaks_a_style_rule_more_often_than_not_yet_txt_allows() {
     let allowed = not_yet();
     let offenses = offenses();
     let mut counts = Counts::new();
@@ -150,7 +150,7 @@ fn british(line: &str) -> Vec<(&'static str, &'static str)> {
 
 /// The list of banned phrases is a part of the document, so a broken table would ban nothing.
 #[test]
-fn the_rules_find_what_they_forbid() {
+fn the_style_rules_find_what_they_forbid() {
     let banned = banned();
     assert!(banned.len() > 20, "{STYLE} has too few banned phrases: {banned:?}");
     let found = |text: &str| banned_in(text, &banned);
@@ -344,7 +344,7 @@ fn no_step_of_any_remedy_lowers_a_protection_of_the_node() {
 /// Every answer begins with one word: the verdict, for `check`, whose cause comes first, the reason, and for `paths`
 /// the way.
 #[test]
-fn an_answer_begins_with_one_verdict() {
+fn every_answer_begins_with_one_verdict() {
     let verdicts =
         [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown];
     let answers: Vec<_> = files("tests/nodes")

@@ -70,7 +70,7 @@ fn golden(file: &str, drawn: &str) {
 }
 
 #[test]
-fn the_incident_is_redrawn() {
+fn the_timeline_of_the_incident_matches_its_golden_files() {
     let drawn = |args: &[&str], columns: &str| {
         let mut command = Command::new(GATE);
         command.arg("timeline").args(args).arg("tests/timelines/incident");
@@ -125,7 +125,7 @@ fn the_race_is_drawn_with_twelve_events_at_most() {
 
 /// docs/timeline.md shows what is drawn.
 #[test]
-fn the_document_says_what_is_drawn() {
+fn docs_timeline_md_shows_what_is_drawn() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/timeline.md");
     let mut document = fs::read_to_string(&path).expect("docs/timeline.md");
     let drawn = stdout(&timeline(&["--brief", "tests/timelines/incident"]));
@@ -139,7 +139,7 @@ fn the_document_says_what_is_drawn() {
 }
 
 #[test]
-fn parts_rotation_and_gzip_are_one_log() {
+fn split_rotated_and_gzipped_parts_are_read_as_one_log() {
     let tree = Tree::new();
     let (one, two) = REFUSED.split_at(30);
     let parts = format!("{} stderr P {one}\n{} stderr F {two}\n", at(400), at(401));
@@ -175,7 +175,7 @@ fn parts_rotation_and_gzip_are_one_log() {
 
 /// What kubelet says about a pod of anybody's is no step of MOFED's or the driver's.
 #[test]
-fn a_pod_of_anybodys_is_no_event() {
+fn a_users_pod_is_not_an_event_of_the_timeline() {
     let tree = Tree::new();
     let kubelet = |text: &str| {
         format!(
@@ -196,7 +196,7 @@ fn a_pod_of_anybodys_is_no_event() {
 }
 
 #[test]
-fn sixty_four_restarts_are_one_row() {
+fn sixty_four_restarts_are_folded_into_one_row() {
     let tree = Tree::new();
     tree.stub_race();
     restarts(&tree, 1..=64);
@@ -267,7 +267,7 @@ fn a_clock_that_is_set_at_boot_is_found_and_corrected() {
 }
 
 #[test]
-fn chronyds_own_word_is_one_jump() {
+fn a_step_that_chronyd_logs_is_one_step_of_the_clock() {
     let tree = Tree::new();
     let log = format!(
         "{} gpu-1 kernel: Linux version 5.14.0 (x) #1\n{} gpu-1 chronyd[812]: System clock was stepped by 3600.000000 seconds\n",
@@ -308,7 +308,7 @@ fn pods_that_follow_each_other_are_named_and_pods_side_by_side_are_of_two_nodes(
 }
 
 #[test]
-fn both_entrypoints_tell_the_same() {
+fn both_mofed_entrypoints_give_the_same_timeline() {
     let bash = [
         (0, "NVIDIA driver container exec start"),
         (100, "Apply blacklisted mofed modules file to host (/host/x)"),
@@ -416,7 +416,7 @@ fn a_hosts_mofed_sets_no_marker() {
 }
 
 #[test]
-fn how_long_mofed_waited_is_named() {
+fn the_timeline_says_how_long_mofed_waited() {
     let tree = Tree::new();
     let pinned = "Module nvidia_peermem is used and will FAIL driver reload, aborting execution.";
     for (restart, seconds) in [0, 300, 600].into_iter().enumerate() {
@@ -428,7 +428,7 @@ fn how_long_mofed_waited_is_named() {
 }
 
 #[test]
-fn since_leaves_out_what_came_before() {
+fn since_leaves_out_earlier_events() {
     let tree = Tree::new();
     tree.stub_race();
     let all = drawn(&tree).events.len();
@@ -455,7 +455,7 @@ fn since_leaves_out_what_came_before() {
 
 /// Every line of the table becomes an event, no matter which program writes it.
 #[test]
-fn every_known_line_is_drawn() {
+fn every_known_log_line_is_an_event_of_the_timeline() {
     for examples::Example { event, pattern, fits, .. } in examples::examples() {
         for line in fits {
             let tree = Tree::new();

@@ -66,7 +66,7 @@ fn named(forecast: &Value, list: &str) -> Vec<String> {
         .collect()
 }
 
-fn the_same_crcs_need_nothing() {
+fn a_module_with_the_same_crcs_needs_no_rebuild() {
     let reports = [report("n1", &json!({})), report("n2", &json!({"live": false, "offered": {}}))];
     let (code, answer) = forecast(&reports, &symvers(CRCS), &[]);
     assert_eq!(code, 0, "{answer:#}");
@@ -78,7 +78,7 @@ fn the_same_crcs_need_nothing() {
 }
 
 /// One CRC of two is enough.
-fn another_crc_needs_a_rebuild() {
+fn a_module_with_other_crcs_needs_a_rebuild() {
     for crcs in [["0x11111111", CRCS[1]], [CRCS[0], "0x22222222"]] {
         let reports = [
             report("built", &json!({})),
@@ -117,7 +117,7 @@ fn jobs_that_use_rdma_are_drained_whether_or_not_the_module_fits() {
     assert_eq!(named(&answer, "rebuild").len(), 2);
 }
 
-fn what_a_report_does_not_say_is_unknown() {
+fn a_value_that_a_report_lacks_is_unknown_to_upgrade() {
     let mut old = report("old", &json!({}));
     old.as_object_mut().unwrap().remove("peer_memory");
     let mut elsewhere = report("elsewhere", &json!({}));
@@ -149,7 +149,7 @@ fn what_a_report_does_not_say_is_unknown() {
     assert_eq!(self::code(asked(&[], &symvers(CRCS), &[]).status), 2, "no report");
 }
 
-fn the_text_names_the_nodes_and_what_to_do() {
+fn the_upgrade_forecast_names_the_nodes_and_what_to_do() {
     let reports: Vec<_> = (0..10).map(|n| report(&format!("gpu-{n}"), &json!({}))).collect();
     let output = asked(&reports, &symvers(["0x11111111", CRCS[1]]), &[]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -187,7 +187,7 @@ fn reports_of_doctor_are_compared() {
 }
 
 /// What blocks a node today is gone tomorrow, if it is a CRC of today's MOFED; nothing else is.
-fn a_node_that_only_another_mofed_blocks_needs_nothing_with_its_own() {
+fn a_node_blocked_only_for_another_mofed_needs_nothing_with_its_own() {
     let said = |name: &str, list: &str| {
         let node = Node::described(&nodes().join(name).join("node"), Variant::Faulty);
         let output = node.asked("doctor", &["--format", "json"], "80").stdout;
@@ -220,13 +220,13 @@ fn a_symvers_without_peer_memory_is_refused() {
 
 fn main() -> std::process::ExitCode {
     suite![
-        the_same_crcs_need_nothing,
-        another_crc_needs_a_rebuild,
+        a_module_with_the_same_crcs_needs_no_rebuild,
+        a_module_with_other_crcs_needs_a_rebuild,
         jobs_that_use_rdma_are_drained_whether_or_not_the_module_fits,
-        what_a_report_does_not_say_is_unknown,
-        the_text_names_the_nodes_and_what_to_do,
+        a_value_that_a_report_lacks_is_unknown_to_upgrade,
+        the_upgrade_forecast_names_the_nodes_and_what_to_do,
         reports_of_doctor_are_compared,
-        a_node_that_only_another_mofed_blocks_needs_nothing_with_its_own,
+        a_node_blocked_only_for_another_mofed_needs_nothing_with_its_own,
         a_symvers_without_peer_memory_is_refused,
     ]
 }

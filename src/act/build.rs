@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_without_an_end_is_cut() {
+    fn an_overlong_line_of_a_build_is_cut() {
         assert_eq!(shortened("as it is"), "as it is");
         let cut = shortened(&"é".repeat(65_536));
         assert_eq!((cut.chars().count(), cut.ends_with("é…")), (LONGEST + 1, true));

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+    fn an_output_file_is_replaced_and_no_temporary_file_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gate.prom");
         let file = output(&path).unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_at_the_start_and_later() {
+    fn an_output_that_is_not_a_regular_file_is_refused_at_the_start_and_later() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let target = at("target");
@@ -324,7 +324,7 @@ mod tests {
 
     /// A pid is known beforehand: as PID 1 it is always the same.
     #[test]
-    fn what_was_planted_at_temporary_names_is_left_alone() {
+    fn files_planted_at_temporary_names_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("target");
         let planted = dir.path().join(format!("gate.prom.{}.tmp", std::process::id()));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_pipe_leaves_lines_out_and_tells_how_many() {
+    fn a_full_pipe_leaves_lines_out_and_says_how_many() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let mut stderr = Patient::new(writer);
         assert!(matches!(stderr.way, Way::Again(_)));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_the_other_end_is_no_fault_and_keeps_nothing() {
+    fn a_pipe_without_a_reader_is_no_failure_and_keeps_no_line() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut stderr = Patient::new(writer);

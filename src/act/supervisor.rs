@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_that_is_late_enough_or_none_stays() {
+    fn a_deadline_that_is_late_enough_does_not_move() {
         let late = Some(now() + Duration::from_secs(3600));
         assert_eq!(limit_after(&[60], late), late);
         assert_eq!(limit_after(&[60], None), None);

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_whole_and_in_order() {
+    fn messages_from_the_worker_arrive_whole_and_in_order() {
         let (reader, writer) = std::io::pipe().unwrap();
         let mut line = MessageReader::new(reader);
         let long = vec![b'x'; 40_000];
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_word_is_none() {
+    fn half_a_message_from_the_worker_is_not_delivered() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(&[&[LOG][..], &7_u32.to_ne_bytes(), b"half"].concat()).unwrap();
         drop(writer);

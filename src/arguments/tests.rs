@@ -83,7 +83,7 @@ fn nvidias_own_calls_are_read() {
 }
 
 #[test]
-fn what_loads_nothing_is_passed_through() {
+fn a_command_line_that_loads_nothing_is_passed_through() {
     for line in [
         "",
         "-a",
@@ -181,7 +181,7 @@ fn command_lines_that_load_peermem_are_gated() {
 }
 
 #[test]
-fn force_is_seen_and_left_out() {
+fn the_option_force_is_recognized_and_left_out() {
     for line in [
         "-f nvidia-peermem",
         "--force nvidia-peermem",
@@ -215,7 +215,7 @@ fn the_last_of_repeated_options_counts() {
 }
 
 #[test]
-fn words_that_are_no_text() {
+fn a_command_line_that_is_not_utf8_is_read_as_kmod_reads_it() {
     let bundle = OsString::from_vec(b"-q\xff".to_vec());
     let args = [bundle.clone(), "nvidia-peermem".into()];
     assert_eq!(read(&args, ModprobeVariables::default()), Call::PassThrough, "no option of kmod's");
@@ -276,7 +276,7 @@ fn names_peermem(word: &OsStr) -> bool {
 
 proptest! {
     #[test]
-    fn never_a_panic_and_never_a_load_of_what_is_not_named(
+    fn no_command_line_panics_or_loads_a_module_that_it_does_not_name(
         line in proptest::collection::vec(word(), 0..8),
         options in proptest::option::of("[-a-z '\"]{0,12}"),
         posixly_correct in any::<bool>(),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_by_its_fields() {
+    fn a_line_of_mountinfo_is_read_by_its_fields() {
         let line = br"36 35 98:0 /a /mnt/two\040words\134 rw,noexec master:1 shared:2 - ext3 /dev/root rw,proto=rdma";
         let mount = parse(line).unwrap();
         assert_eq!(mount.point, Path::new(r"/mnt/two words\"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mount_of_an_open_file() {
+    fn the_mount_of_an_open_file_is_found() {
         let proc = std::fs::File::open("/proc/self").unwrap();
         let mount = of(proc.as_fd()).unwrap();
         assert_eq!((mount.point.as_path(), mount.fs_type.as_str()), (Path::new("/proc"), "proc"));

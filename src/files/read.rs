@@ -240,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_whole_or_cut_off() {
+    fn a_file_without_a_final_newline_is_read_as_cut_off() {
         assert_eq!(collect(b""), (vec![], Ended::Whole));
         assert_eq!(collect(b"a\nb\n"), (vec![b"a".to_vec(), b"b".to_vec()], Ended::Whole));
         assert_eq!(collect(b"a\nb"), (vec![b"a".to_vec(), b"b".to_vec()], Ended::CutOff));
     }
 
     #[test]
-    fn the_tail_of_an_endless_line_is_no_line_of_its_own() {
+    fn the_tail_of_an_endless_line_is_not_a_separate_line() {
         let mut bytes = vec![b'x'; LINE];
         bytes.extend_from_slice(b"tail\nnext\n");
         let (all, ended) = collect(&bytes);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_does_not_hang_and_a_directory_is_an_answer() {
+    fn reading_a_fifo_does_not_hang_and_reading_a_directory_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();

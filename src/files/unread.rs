@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_no_answer_is_noted_and_once() {
+    fn only_real_read_errors_are_noted_and_each_once() {
         let file = Path::new("/file");
         for errno in [nix::libc::ENOENT, nix::libc::ENOTDIR, nix::libc::ESRCH, nix::libc::ENODEV] {
             noted(file, io::Error::from_raw_os_error(errno));

@@ -295,7 +295,7 @@ mod tests {
     use crate::observation::ProcModules;
 
     #[test]
-    fn what_is_not_loaded_is_absent_for_both_witnesses() {
+    fn a_module_that_is_not_loaded_is_absent_for_both_witnesses() {
         let modules = |state: SysState, garbled: Option<&str>| {
             let sys = SysModule { state, inode: None, taint: Ok(None), version: Ok(None) };
             let proc = Ok(ProcModules { modules: vec![], garbled: garbled.map(str::to_owned) });

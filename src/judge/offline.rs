@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_module_is_compared_with_what_is_given() {
+    fn a_real_module_is_compared_with_the_given_kernel_and_mofed() {
         let real = real();
         assert_judged(&real, &Expected::default(), FileReason::Real, "0x9ca761a2");
         assert_judged(&real, &for_kernel("6.1.0-56-amd64"), FileReason::Real, "real");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn another_module_is_none_of_these() {
+    fn inspect_names_a_module_that_is_not_nvidia_peermem() {
         let of = |name: &str| module(name, "6.1.0 SMP", &[], &[]);
         assert_judged(&of("nv_peer_mem"), &Expected::default(), FileReason::OtherModule, "it is nv_peer_mem");
         // By the file's name, where the module does not say its own.

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modprobes_words_are_read() {
+    fn the_plan_that_modprobe_prints_is_read() {
         let plan = read(
             "insmod /lib/modules/6.1/updates/mlx_compat.ko \ninsmod \
                 /lib/modules/6.1/kernel/drivers/video/nvidia.ko.xz a=1\n\
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_do_something_are_objected_to() {
+    fn a_modprobe_plan_with_an_install_command_is_refused() {
         let object = |shown: &str| objection(&read(shown), Path::new("/x"), |_| true).unwrap_or_default();
         assert_eq!(
             object("install /bin/true\ninsmod /x/nvidia-peermem.ko\n"),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_than_the_inspected_is_objected_to() {
+    fn a_plan_for_another_file_than_the_inspected_one_is_refused() {
         let object = |shown: &str| objection(&read(shown), Path::new("/x"), |_| false).unwrap_or_default();
         assert!(object("insmod /y/nvidia-peermem.ko\n").contains("/x was inspected"));
         assert!(object("builtin ib_core\n").contains("does not name the file"));

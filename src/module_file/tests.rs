@@ -53,7 +53,7 @@ fn pack(packing: Packing, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_module_says_what_it_is() {
+fn the_metadata_of_a_module_file_are_read() {
     let info = parse(&Image::peermem().build()).unwrap();
     let expected = ModuleInfo {
         machine: "x86_64".to_owned(),
@@ -149,7 +149,7 @@ fn a_signature_is_seen_and_changes_nothing_else() {
 }
 
 #[test]
-fn what_the_kernel_would_refuse_is_damaged() {
+fn a_module_file_that_the_kernel_would_refuse_is_damaged() {
     let good = Image::peermem().build();
     let with = |at: usize, bytes: &[u8]| {
         let mut file = good.clone();

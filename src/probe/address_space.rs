@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_a_number_or_none() {
+    fn the_address_space_limit_is_a_number_or_unlimited() {
         let limits =
             |soft: &str| format!("Limit  Soft Limit\nMax address space         {soft}  unlimited  bytes\n");
         assert_eq!(of(&limits("2097152")), Some(2_097_152));

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_the_trees_own() {
+    fn a_look_below_another_root_uses_the_clock_of_that_tree() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
         write("stat", "cpu  1 2 3\nctxt 5\nbtime 1755650000\nprocesses 7\n");

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn where_locks_cannot_be_read_nobody_knows_the_drivers_root() {
+    fn without_readable_locks_the_drivers_root_is_unknown() {
         let host = Host::new();
         fs::remove_file(host.tree.path().join("proc/locks")).unwrap();
         fs::create_dir(host.tree.path().join("proc/locks")).unwrap();

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sign_is_found_anywhere_in_it_and_nowhere_behind_it() {
+    fn the_sign_of_the_management_device_is_found_anywhere_in_the_vpd_and_not_after_it() {
         let at = |offset: usize| [&vec![0xff; offset], b"SMDL\x06SW_MNG".as_slice()].concat();
         let end = usize::try_from(VPD).unwrap();
         for offset in [0, 1, 4000, end - 11] {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_nothing_are_no_management_device() {
+    fn garbage_and_an_empty_vpd_are_not_a_management_device() {
         for vpd in [b"".as_slice(), b"SW_MN", b"sw_mng", b"\0\xff\xfe", b"SW MNG"] {
             assert_eq!(judged(Some(vpd)), Management::None);
         }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_unknown_unless_another_is_one() {
+    fn an_unreadable_vpd_is_unknown_unless_another_device_is_the_management_device() {
         let other = "0000:19:00.0";
         let sys = machine(&[(NAME, "0x15b3", None), (other, "0x15b3", None)]);
         let [vpd, good] = [NAME, other].map(|name| sys.path().join("bus/pci/devices").join(name).join("vpd"));
@@ -148,7 +148,7 @@ mod tests {
 
     /// Each GPU and disk has a vpd that is for root alone.
     #[test]
-    fn the_vpd_of_others_is_not_even_opened() {
+    fn the_vpd_of_other_vendors_is_not_opened() {
         let sys = machine(&[(NAME, "0x10de", None)]);
         let vpd = sys.path().join("bus/pci/devices").join(NAME).join("vpd");
         std::os::unix::fs::symlink("vpd", vpd).unwrap();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_in_its_place_does_not_hang() {
+    fn a_vpd_that_is_a_fifo_does_not_hang() {
         let sys = machine(&[(NAME, "0x15b3", None)]);
         let vpd = sys.path().join("bus/pci/devices").join(NAME).join("vpd");
         nix::unistd::mkfifo(&vpd, nix::sys::stat::Mode::S_IRWXU).unwrap();

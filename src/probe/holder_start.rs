@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_a_test_is_no_mount() {
+    fn a_directory_that_is_not_a_mount_has_no_mount_time() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(mounted_ns(&dir.path().join("none")), None);
         std::fs::create_dir(dir.path().join("sys")).unwrap();

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_its_text() {
+    fn the_text_of_a_kernel_ring_record_is_read() {
         let record = b"4,1234,5678,-;nvidia_peermem: Unknown symbol x (err -2)\n SUBSYSTEM=module\n";
         assert_eq!(text(record).unwrap(), "nvidia_peermem: Unknown symbol x (err -2)");
         assert_eq!(text(b"garbage"), None);

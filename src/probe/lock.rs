@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_without_a_file_are_passed_over_and_odd_lines_are_not() {
+    fn locks_without_a_file_are_ignored_and_odd_lines_are_not() {
         let tree = tree();
         let ours = format!("2: FLOCK  ADVISORY  WRITE 1 {} 0 EOF\n", tree.device);
         let fileless = "1: POSIX  ADVISORY  READ 7 <none>:0 0 EOF\n";
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_that_there_is_no_process_2_tells_that_the_holder_is_hidden() {
+    fn only_a_missing_process_2_shows_that_the_lock_holder_is_hidden() {
         let tree = tree();
         let comm = tree.tree.path().join("proc/2/comm");
         fs::remove_file(&comm).unwrap();

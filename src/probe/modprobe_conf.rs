@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn unreadable_modprobe_configuration_is_reported() {
         let tree =
             tree(&[("etc/modprobe.d", "a file"), ("run/modprobe.d/x.conf", "options nvidia_peermem a=1")]);
         symlink("loop.conf", tree.path().join("run/modprobe.d/loop.conf")).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_instead_of_the_module_are_told() {
+    fn install_commands_in_place_of_the_module_are_reported() {
         let tree = tree(&[(
             "etc/modprobe.d/x.conf",
             "install nvidia-peermem /bin/true\ninstall nvidia /bin/false\n# install nvidia_peermem x\n\

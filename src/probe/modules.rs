@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_real_nodes_are_read() {
+    fn proc_modules_lines_of_real_nodes_are_read() {
         let line = parse_line("mlx5_core 2342912 1 mlx5_ib, Live 0xffffffffc0330000 (OE)").unwrap();
         assert_eq!(
             (line.name.as_str(), line.state, line.taint.as_str()),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_lines_are_none() {
+    fn odd_lines_of_proc_modules_are_rejected() {
         for line in [
             "",
             "a",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn agrees_with_the_procfs_crate_where_that_succeeds() {
+    fn proc_modules_is_read_as_the_procfs_crate_reads_it() {
         use procfs::FromBufRead;
         let text = "ib_core 454656 8 rdma_ucm,mlx5_ib, Live 0xffffffffc020b000 (OE)\n\
                     configfs 57344 2 rdma_cm, Live 0xffffffffc0590000\n\

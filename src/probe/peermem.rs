@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_loaded_build_tells_the_loaded_modules_symbols() {
+    fn a_file_of_the_same_build_has_the_loaded_modules_symbols() {
         let seen = look(OURS);
         for (offer, count) in [(&seen.nvidia, 1), (&seen.peer_memory, 2)] {
             assert!(matches!(offer, Offer::LoadedFile(_, crcs) if crcs.len() == count), "{offer:?}");
@@ -373,7 +373,7 @@ mod tests {
 
     /// An upgrade has replaced it: what is loaded has other symbols.
     #[test]
-    fn a_file_of_another_build_tells_nothing_of_the_loaded_module() {
+    fn a_file_of_another_build_does_not_describe_the_loaded_module() {
         let seen = look(ANOTHER);
         for offer in [&seen.nvidia, &seen.peer_memory] {
             assert!(

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lockdown_in_force_stands_in_brackets() {
+    fn the_lockdown_mode_in_force_is_the_one_in_brackets() {
         let tree = tempfile::tempdir().unwrap();
         let security = tree.path().join("kernel/security");
         std::fs::create_dir_all(&security).unwrap();

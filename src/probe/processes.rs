@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_is_found_behind_any_name() {
+    fn the_start_time_is_found_after_any_process_name() {
         let stat = "812 (a) b (c) S 1 812 812 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 9 0 160042 1 1";
         assert_eq!(start_ticks(stat), Some(160_042));
         for cut_off in ["", "812 (a", "812 (a)", "812 (a) S 1 812"] {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_one_name_is_cut_to_its_oldest() {
+    fn of_many_processes_with_one_name_the_oldest_are_kept() {
         const ALL: &str = "000001ffffffffff";
         let crowd: Vec<_> = (1000..3000).map(|pid| (pid, "nvidia-driver", ALL)).collect();
         let tree =

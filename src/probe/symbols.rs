@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_read_can_be_broken_off() {
+    fn reading_the_kernels_symbols_can_be_interrupted() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let line = b"0000000000000000 t some_symbol_of_the_kernel\n";
         file.write_all(&line.repeat(3 * BUFFER)).unwrap();

@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_were_swapped_during_the_build_stop_it() {
+    fn a_swap_of_modules_during_the_build_stops_the_rebuild() {
         let why = judged().confirmed(&look(1, None), &look(2, None)).expect_err("ib_core is another");
         assert_eq!(why, "module ib_core was loaded again");
     }
 
     #[test]
-    fn a_node_that_is_no_longer_ready_or_no_longer_in_need_stops_it() {
+    fn a_rebuild_stops_if_the_node_is_no_longer_ready_or_no_longer_needs_it() {
         let stops = |r#type, reason| {
             judged().confirmed(&look(1, None), &look(1, Some((r#type, reason)))).expect_err("it stops")
         };

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_builds_own_end_is_a_verdict() {
+    fn only_the_builds_own_failure_is_remembered() {
         let own = lines(
             "/c/x.c:1: error: #error no\nmake[1]: *** [Makefile:1: x.o] Error 1\nmake: *** [all] Error 2",
         );
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_ended_has_the_error_and_the_cause() {
+    fn a_failed_build_is_described_with_its_error_and_cause() {
         let said = lines("x.c:1: fatal error: No space left on device\nmake: *** [all] Error 2");
         assert_eq!(
             end(2, &said).how(),

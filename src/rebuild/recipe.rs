@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_of_conftest_is_replaced_or_none() {
+    fn a_rebuild_replaces_exactly_one_line_of_conftest_or_fails() {
         let text = "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/usr/src/ofa_kernel\nrest\n";
         let edited = conftest(text, Path::new("/w/ofa")).unwrap();
         assert_eq!(edited, "#!/bin/sh\n            MLNX_OFED_KERNEL_DIR=/w/ofa\nrest\n");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_stands_in_kbuild() {
+    fn the_nvidia_version_is_read_from_kbuild() {
         assert_eq!(version("ccflags-y += -DNV_VERSION_STRING=\\\"535.261.03\\\"\n"), Some("535.261.03"));
         for other in ["", "NV_VERSION_STRING=\\\"\\\"", "NV_VERSION_STRING=\\\"535", "NV_VERSION_STRING=535"]
         {

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_names_get_into_a_command() {
+    fn only_plain_names_are_put_into_a_command_of_a_remedy() {
         for plain in ["gpu-1.example.org", "a_b", "10.0.0.1:80", "/run/nvidia/driver"] {
             assert_eq!(CommandText::plain(plain, "NODE").to_string(), plain);
         }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mention_begins_no_command() {
+    fn a_name_in_a_remedy_cannot_start_a_command() {
         assert_eq!(CommandText::mention(": sh `reboot` (7), $(x)").to_string(), ": sh ?reboot? (7), ?(x)");
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_not_to_help_is_left_out_and_what_may_help_says_when() {
+    fn a_step_that_cannot_help_is_left_out_and_one_that_may_help_says_when() {
         let steps = [
             step(&[], "Look at {node}."),
             step(&[HOST_MOFED, HOST_DRIVER], "Install it again."),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guessed_name_is_said_to_be_one() {
+    fn a_remedy_says_that_a_name_is_guessed() {
         let of = |is_guess| {
             Facts::default().word("pod", "-A {node}").node(&NodeName { name: "n1".into(), is_guess })
         };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_reads_more_than_five() {
+    fn a_remedy_has_at_most_five_steps() {
         let texts = ["A.", "B.", "C.", "D.", "E.", "F."];
         assert_eq!(Facts::default().choose(&texts.map(|text| step(&[], text))).len(), MOST);
     }

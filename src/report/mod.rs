@@ -262,7 +262,7 @@ mod tests {
     use crate::verdict::Condition;
 
     #[test]
-    fn a_transition_changes_values_and_no_series() {
+    fn a_transition_changes_values_of_metrics_and_no_series() {
         let of = |reason| {
             let marker = Condition::new(ConditionType::MarkerPresent, reason, "");
             let text = metrics(&Verdict::of(vec![marker]), std::time::Duration::from_secs(1));

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_rule_decides_about_color() {
+    fn the_variables_decide_whether_an_answer_is_colored() {
         let is_colored = |terminal: Option<u16>, variables: &[(&str, &str)]| {
             let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
             Style::new(terminal, &variables).is_colored

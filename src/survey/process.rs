@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_have_two_spellings() {
+    fn process_options_are_read_in_both_spellings() {
         let line = ["containerd", "-c", "/a.toml", "--address=/run/a.sock", "--log-level", "info"];
         assert_eq!(option(line, &["-c", "--config"]), Some("/a.toml"));
         assert_eq!(option(line, &["-a", "--address"]), Some("/run/a.sock"));

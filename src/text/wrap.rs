@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_may_take_so_many_lines() {
+    fn a_text_takes_at_most_the_given_number_of_lines() {
         let room =
             |most| Room { columns: 16, first: 0, rest: 0, most, measure: ONE_COLUMN, has_whole_words: false };
         assert_eq!(wrapped("one two three four five", room(1)), ["one two three f…"]);

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_while_modprobe_runs_is_an_overlap() {
+    fn a_change_while_modprobe_runs_is_an_overlap() {
         let before = look(None, 1, &[("ib_core", 1)]);
         let ends = |after: Look| shown(&before, &with_peermem(after, Reason::PeermemLive), 0);
         let overlap = |after| match ends(after) {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modprobe_that_says_0_proves_nothing() {
+    fn a_modprobe_that_ends_with_0_does_not_prove_a_load() {
         let before = look(None, 1, &[]);
         let after = with_peermem(look(None, 1, &[]), Reason::Usable);
         let unproven = shown(&before, &after, 0);

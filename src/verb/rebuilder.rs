@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_file_is_found() {
+    fn rebuild_finds_a_module_file_that_the_gate_did_not_install() {
         let root = root();
         let target = below(root.path(), &crate::rebuild::target(sample::RELEASE));
         assert_eq!(found(root.path()).foreign, Some(target.clone()));

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_events_do_not_outlast_the_deadline_and_a_signal_goes_before_it() {
+    fn unrelated_events_do_not_delay_the_deadline_and_a_signal_comes_before_it() {
         let [early, due] = [1, 2].map(Duration::from_secs);
         for foreign in [&[][..], &[Source::Paths], &[Source::Paths, Source::Uevents]] {
             assert!(is_due(foreign, due, due) && !is_due(foreign, early, due));

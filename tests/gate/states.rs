@@ -357,7 +357,7 @@ fn explored(case: &Case) -> usize {
 }
 
 #[test]
-fn a_gate_that_only_observes_asks_for_no_time_that_has_passed() {
+fn a_gate_that_only_observes_never_asks_for_a_past_time() {
     let case = Case::new(None, SETTLE);
     let mut known = HashSet::new();
     let mut open = vec![State::start(&case)];

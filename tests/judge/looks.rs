@@ -65,7 +65,7 @@ fn symbols_are_read_once_the_modules_may_export_them() {
 }
 
 #[test]
-fn a_module_on_its_way_hurries_the_next_look() {
+fn a_module_that_is_loading_makes_the_next_look_come_sooner() {
     let expected = expectations(MofedPlace::Container);
     assert!(!in_transit(&expected, &seen("OE")));
     let loading = with(seen("OE"), "mlx5_ib", ProcState::Loading, sys(SysState::Coming, "OE"));
@@ -75,7 +75,7 @@ fn a_module_on_its_way_hurries_the_next_look() {
 }
 
 #[test]
-fn nobody_asks_is_no_request() {
+fn without_any_request_for_rdma_the_condition_is_not_met() {
     let reason = |nobody_asks| {
         let expected = Expectations { nobody_asks, ..expectations(MofedPlace::Container) };
         judge(&expected, &seen("OE")).get(ConditionType::RdmaRequested).unwrap().reason
@@ -150,7 +150,7 @@ fn of(expected: &Expectations, seen: &Observation, condition: ConditionType) -> 
 }
 
 #[test]
-fn a_misspelled_setting_is_named_while_the_marker_is_waited_for() {
+fn a_misspelled_setting_is_named_during_the_wait_for_the_marker() {
     for (value, is_named) in [
         (None, false),
         (Some(""), false),
@@ -174,7 +174,7 @@ fn a_marker_that_cannot_be_read_is_not_said_to_be_absent() {
 }
 
 #[test]
-fn what_is_no_taint_says_nothing_of_an_origin() {
+fn an_unknown_taint_leaves_the_origin_of_a_module_unknown() {
     let seen = with(seen("OE"), "mlx5_core", ProcState::Live, sys(SysState::Live, "Oops"));
     let (reason, message) = of(&expectations(MofedPlace::Container), &seen, ConditionType::ModulesFromMofed);
     assert_eq!(reason, Reason::ModulesUnreadable, "{message}");
@@ -195,7 +195,7 @@ fn the_kernels_own_modules_behind_a_marker_have_a_remedy() {
 }
 
 #[test]
-fn a_markers_directory_that_never_was_tells_of_no_swap() {
+fn a_marker_directory_that_never_existed_does_not_show_a_swap() {
     let is_told = |marker, was_marked| {
         let expected = expectations(MofedPlace::Container);
         glimpse(&expected, &marker, &seen("OE").modules, was_marked).swap.is_some()

@@ -28,7 +28,7 @@ fn pod(name: &str, container: &str) -> Pod {
 }
 
 #[test]
-fn a_silent_node_asks_for_nothing() {
+fn a_node_without_settings_requests_no_rdma() {
     assert_eq!(said(|_| {}), Settings::default());
 }
 
@@ -52,7 +52,7 @@ fn a_driver_named_for_the_kernel_is_precompiled() {
 }
 
 #[test]
-fn a_shared_build_says_what_its_driver_was_told() {
+fn a_shared_build_shows_the_settings_of_its_driver() {
     let rdma = |value: Option<&str>, is_here: bool| {
         let environment = value.map(|value| (RDMA.to_owned(), value.to_owned())).into_iter().collect();
         let build = Build { environment: Some(environment), ..Build::default() };
@@ -68,7 +68,7 @@ fn a_shared_build_says_what_its_driver_was_told() {
 }
 
 #[test]
-fn the_drivers_ready_file_says_what_it_was_told() {
+fn the_drivers_ready_file_shows_the_settings_of_its_driver() {
     let rdma = |text: &str| {
         said(|survey| {
             survey.driver_ready = ("/run/nvidia/validations/.driver-ctr-ready".into(), Some(text.to_owned()));
@@ -81,7 +81,7 @@ fn the_drivers_ready_file_says_what_it_was_told() {
 }
 
 #[test]
-fn a_container_for_peermem_asks_for_rdma() {
+fn a_container_for_peermem_requests_rdma() {
     let rdma = |is_here| {
         said(|survey| survey.pods.all.push(Pod { is_here, ..pod("driver", "nvidia-peermem-ctr") })).rdma
     };
@@ -91,7 +91,7 @@ fn a_container_for_peermem_asks_for_rdma() {
 
 /// A container's name is anybody's choice.
 #[test]
-fn a_users_pod_with_an_operators_container_says_nothing() {
+fn a_users_pod_with_an_operators_container_name_is_ignored() {
     let users = |name: &str, container: &str| Pod { is_operators: false, ..pod(name, container) };
     for container in ["nvidia-peermem-ctr", "mofed-container", "nvidia-driver-ctr"] {
         let settings = said(|survey| survey.pods.all.push(users("web-6.1.0", container)));
@@ -105,14 +105,14 @@ fn a_users_pod_with_an_operators_container_says_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_may_be_there() {
+fn an_unreadable_source_leaves_the_use_of_rdma_possible() {
     let why = Unreadable { path: "/proc/modules".into(), why: "Input/output error".to_owned() };
     let settings = said(|survey| survey.unreadable = Some(why));
     assert!(settings.rdma == Setting::Unset && settings.is_rdma_used());
 }
 
 #[test]
-fn what_is_installed_or_loaded_implies_the_wish() {
+fn an_installed_or_loaded_mofed_implies_that_rdma_is_wanted() {
     let installed = said(|survey| survey.installed = Some("/usr/sbin/ofed_info".into()));
     assert!(installed.by_itself.is_some() && installed.implied.is_some() && installed.on_host.is_some());
     let left = said(|survey| {

@@ -73,7 +73,7 @@ fn load(seen: &mut Observation, name: &str) {
 }
 
 #[test]
-fn a_module_that_holds_a_stack_that_is_gone_is_let_go() {
+fn a_module_of_a_replaced_stack_is_unloaded() {
     assert_eq!(
         full_look(&seen(), Reason::LoadedOnGoneStack).glimpse.swap.as_deref(),
         Some("as the test says")
@@ -99,7 +99,7 @@ fn a_missing_file_is_waited_for_until_the_driver_is_loaded() {
 }
 
 #[test]
-fn the_evidence_changes_with_all_that_a_refusal_can_come_from() {
+fn the_evidence_changes_with_every_possible_cause_of_a_refusal() {
     let evidence = |change: &dyn Fn(&mut Observation)| {
         let mut seen = seen();
         change(&mut seen);

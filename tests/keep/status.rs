@@ -29,7 +29,7 @@ fn read(file: &Value) -> Stored {
 }
 
 #[test]
-fn only_a_status_of_this_schema_with_conditions_is_one() {
+fn only_a_status_file_of_this_schema_with_conditions_is_accepted() {
     assert!(Stored::read(&file("Loaded").to_string()).is_ok());
     for (key, value, told) in [
         ("schema", json!("another/v1"), "its schema is \"another/v1\""),
@@ -44,7 +44,7 @@ fn only_a_status_of_this_schema_with_conditions_is_one() {
 }
 
 #[test]
-fn a_status_file_counts_for_two_heartbeats_and_a_grace() {
+fn a_status_file_is_valid_for_two_heartbeats_and_a_grace_time() {
     let outdated =
         |file: &Value, boot, after: f64| read(file).outdated(boot, WRITTEN.mul_f64(1.0 + after / 1000.0));
     let status = file("Loaded");
@@ -68,7 +68,7 @@ fn a_status_file_counts_for_two_heartbeats_and_a_grace() {
 }
 
 #[test]
-fn ready_is_what_is_loaded_on_a_ready_node() {
+fn keep_is_ready_only_if_the_module_is_loaded_on_a_ready_node() {
     for (verdict, state, outcome, headline) in [
         ("Ready", "Loaded", Outcome::Ready, "Ready: nvidia_peermem is live, and MOFED is ready"),
         ("Ready", "Waiting", Outcome::Waiting, "Waiting: nvidia_peermem is not usable now"),
@@ -102,7 +102,7 @@ fn a_status_files_text_names_the_holders() {
 }
 
 #[test]
-fn a_summary_and_the_metrics_say_what_keep_is_at() {
+fn the_summary_and_the_metrics_show_the_state_of_keep() {
     let mut keep = Keep::new(policy(), false, ms(0));
     let summary = |keep: &Keep| Summary::of(keep, &[], ms(30_000), ms(2500));
     assert_eq!((summary(&keep).loaded_by, summary(&keep).refcount), (None, None));

@@ -157,7 +157,7 @@ fn a_bad_parameter_is_corrected_where_it_is() {
 }
 
 #[test]
-fn depmod_is_for_a_file_that_is_there() {
+fn depmod_is_advised_only_if_the_module_file_exists() {
     const DEPMOD: &str = "Run `depmod`";
     let of = |change: fn(&mut Case)| {
         let mut case = Case::usable();
@@ -181,7 +181,7 @@ fn a_dependency_that_is_not_live_has_its_remedy() {
 }
 
 #[test]
-fn wait_is_said_until_the_marker_is_set() {
+fn the_remedy_says_wait_until_the_marker_is_set() {
     const WAIT: &str = "Wait: MOFED swaps the modules";
     let of = |change: fn(&mut Case)| {
         let mut case = Case::usable();

@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_odd(path in "(lspci|lsmod|nvidia-bug-report_a.log|proc/modules)", text in "\\PC*(\n\\PC*){0,9}") {
+        fn random_text_causes_no_panic(path in "(lspci|lsmod|nvidia-bug-report_a.log|proc/modules)", text in "\\PC*(\n\\PC*){0,9}") {
             let file = file(&path, &text);
             let _ = (modules(&file), functions(&file, 0x15b3), node_of(&file), line_of(&file, "/proc/modules"));
         }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_containers_message_is_kubelets_word() {
+    fn the_message_of_a_waiting_container_counts_as_kubelets() {
         let message = "Back-off pulling image \"registry.example/driver:1-ubuntu26.04\"".to_owned();
         let waits = ContainerState::Waiting("ImagePullBackOff".to_owned(), message);
         let events = |namespace: &str| {

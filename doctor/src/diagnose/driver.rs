@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_the_word_of_digits_and_dots() {
+    fn a_version_is_the_word_made_of_digits_and_dots() {
         let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.45.04  Release Build  (x@y)";
         assert_eq!(number(open), Some("595.45.04"));
         let closed =

@@ -271,7 +271,7 @@ mod tests {
     use peermem_gate::condition::Consequence;
 
     #[test]
-    fn every_reason_that_holds_has_its_finding() {
+    fn every_reason_that_keeps_the_gate_closed_has_a_finding() {
         for reason in Reason::ALL {
             let holds = matches!(reason.consequence(), Consequence::Waits | Consequence::Blocks);
             assert_eq!(Id::of(*reason).is_some(), holds, "{reason}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_stands_above_what_follows_from_it() {
+    fn a_cause_is_listed_above_its_consequences() {
         for id in Id::ALL {
             assert!(id.causes().iter().all(|cause| cause < id), "{id}: {:?}", id.causes());
         }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_harmless_cause_is_as_urgent_as_what_comes_of_it() {
+    fn a_harmless_cause_is_as_urgent_as_its_worst_consequence() {
         use Id::{MarkerAbsent, MofedBuilding, SourceUnreadable};
         let found =
             [SourceUnreadable, MarkerAbsent, MofedBuilding].map(|id| Finding::new(id, "source", "seen"));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_cause_is_first_and_its_consequences_stand_under_it() {
+    fn the_root_cause_comes_first_and_its_consequences_below_it() {
         use Id::{HeadersMissing, LegacyClientLoaded, MarkerAbsent, ModuleInTree, StorageModulesLoaded};
         let mixed = [ModuleInTree, LegacyClientLoaded, HeadersMissing, StorageModulesLoaded, MarkerAbsent];
         let found = mixed.iter().chain(&mixed).map(|id| Finding::new(*id, "source", "seen"));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_for_no_step_of_the_chain_stops_none() {
+    fn a_finding_that_no_step_of_the_chain_needs_stops_no_step() {
         use Id::{
             DevCharLinksMissing, DriverCtrNotReady, DriverCtrReadyStale, DriverStopped, MacvlanOnInfiniband,
             RdmaPortsDown, ToolkitNotReady,

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_is_known_by_its_form() {
+    fn a_remedy_in_a_log_is_recognized_by_its_form() {
         for (line, named) in [
             (
                 r#"level=info msg="Error: x: No such device\n\n\nThis is needed.\nTo disable the links, set the following envvar in ClusterPolicy:\n\n    env:\n    - name: NO_LINKS\n      value: \"true\"""#,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_remedy_lowers_a_protection_or_is_made_up() {
+    fn no_remedy_from_a_log_lowers_a_protection_or_is_invented() {
         for line in [
             "Error: not signed. Please disable Secure Boot and try again.",
             "Error: in use. Please run rmmod nvme first.",

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_is_found() {
+    fn a_step_of_the_wall_clock_is_found() {
         assert_eq!(steps(&[(1, 101), (2, 102), (9, 109)]), []);
         assert_eq!(steps(&[(1, 101), (5, 3705), (9, 3709)]), [(1, 3600)]);
         assert_eq!(steps(&[(1, 3701), (5, 105), (9, 109)]), [(1, -3600)]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_written_down_late_are_no_clock_that_is_set() {
+    fn lines_that_are_written_late_are_not_a_step_of_the_clock() {
         // syslog starts 20 s after the kernel and writes down all that was said before.
         let at_boot = [(0, 120), (4, 120), (11, 120), (19, 120), (21, 121), (22, 122)];
         assert_eq!(steps(&at_boot), []);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_the_time_that_the_clock_showed() {
+    fn a_kernel_line_gets_the_time_that_the_wall_clock_showed() {
         let boot = boot(&[(1, 101), (5, 3705)]);
         let shown =
             |line, seconds| boot.wall(line, Stamp::boot(seconds * SECOND, 1000)).map(|at| at.ns / SECOND);
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_clock_is_too_odd(lines in proptest::collection::vec((any::<i64>(), any::<i64>()), 0..60)) {
+        fn random_clocks_cause_no_panic(lines in proptest::collection::vec((any::<i64>(), any::<i64>()), 0..60)) {
             let mut boot = Boot::default();
             for (line, (since_boot, wall)) in lines.into_iter().enumerate() {
                 boot.line(line as u64, Stamp::wall(wall, 1), Stamp::boot(since_boot, 1));

@@ -212,7 +212,7 @@ mod tests {
         hook #0: exit status 1, stdout: , stderr: Auto-detected mode as 'legacy'\\\\nnvidia-container-cli: mount error: ";
 
     #[test]
-    fn a_chain_is_of_the_runtimes_own_words() {
+    fn a_chain_of_errors_has_only_words_of_the_runtime() {
         for chain in [
             CHAIN,
             "",
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_a_pods_author_ends_the_chain() {
+    fn a_word_of_a_pods_author_ends_the_chain_of_errors() {
         let own = "OCI runtime create failed: runc create failed: unable to start container process: ";
         for foreign in
             ["exec: \\\"x", "stat /x: ", "Exec lifecycle hook ([x]) ", "chdir to cwd (\\\"/x\\\") ", "x: "]
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_what_stands_behind_all_links() {
+    fn the_cause_is_the_text_after_the_whole_chain_of_errors() {
         let of = |text: &str| String::from_utf8_lossy(cause(text.as_bytes())).into_owned();
         assert_eq!(of(&format!("{CHAIN}stat failed: /dev/x")), "mount error: stat failed: /dev/x");
         let sandbox = "failed to \\\"CreatePodSandbox\\\" for \\\"a_b(c-1)\\\" with CreatePodSandboxError: \\\"Failed to create \
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_is_the_one_that_kubelet_names() {
+    fn a_kubelet_line_is_about_the_pod_that_it_names() {
         let pod = |text: &str| Subject::of(text.as_bytes()).map(|subject| subject.pod);
         assert_eq!(
             pod("\"Error\" err=\"it says \\\" pod=\\\"gpu-operator/x\\\"\" pod=\"a/b\" podUID=\"u\"")
@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn random_lines_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = (is_chain(&bytes), cause(&bytes), Subject::of(&bytes));
         }
     }

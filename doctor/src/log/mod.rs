@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_sound() {
+    fn every_log_pattern_is_well_formed() {
         for row in patterns() {
             let opens = row.words.matches('<').count();
             assert_eq!(opens, row.words.matches('>').count(), "{}", row.words);
@@ -210,7 +210,7 @@ mod tests {
 
     /// kubelet repeats a pod's author. What stands behind a field that may hold anything may be his.
     #[test]
-    fn no_words_of_kubelets_are_looked_for_behind_those_of_a_pods_author() {
+    fn kubelets_words_are_not_searched_for_after_those_of_a_pods_author() {
         for rule in RULES {
             let kubelets = rule.patterns.iter().filter(|pattern| pattern.source == LogSource::Kubelet);
             for Pattern { words, .. } in kubelets {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_is_listed_twice() {
+    fn no_log_pattern_is_listed_twice() {
         for row in patterns() {
             let same = |other: &&Pattern| other.source == row.source && other.words == row.words;
             assert_eq!(patterns().filter(same).count(), 1, "{}", row.words);
@@ -245,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_a_row_of_the_table() {
+    fn every_event_is_a_row_of_the_table_of_rules() {
         assert!(RULES.iter().all(|rule| std::ptr::eq(rule.event.rule(), rule)));
     }
 
     #[test]
-    fn a_line_fits_only_in_the_log_of_its_program() {
+    fn a_pattern_matches_only_in_the_log_of_its_program() {
         let means = |container: &str, line: &str| {
             RuleSet::of(LogSources::in_container(container)).fit(line.as_bytes()).map(|fit| fit.event)
         };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_leave_no_trace() {
+    fn escape_sequences_of_terminals_are_removed() {
         let rules = RuleSet::of(LogSources::in_container("mofed-container"));
         for line in [
             "Loading HCA driver and Access Layer:\u{1b}[60G[\u{1b}[0;32m  OK  \u{1b}[0;39m]",

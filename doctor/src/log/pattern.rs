@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_text_must_fit() {
+    fn a_pattern_must_match_the_whole_text() {
         fit_as("a message", "a message", &[]);
         for text in ["a message.", " a message", "a messag", "A message", ""] {
             assert_eq!(fields("a message", text), None, "{text}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_one_word_or_whatever_stands_there() {
+    fn a_field_matches_one_word_or_any_text() {
         fit_as(
             "insert '<module>': <why..>",
             "insert 'nvidia_peermem': Invalid argument",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fields_name_says_what_it_may_hold() {
+    fn the_name_of_a_field_says_what_it_may_contain() {
         fit_as("<module>: x", "nvidia-peermem: x", &[("module", "nvidia-peermem")]);
         for (words, text) in [
             ("<module>: x", "xfs: x"),
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_odd(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn random_text_causes_no_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
             for words in ["a <x..> b <number> c", "<module>: <why..>", "'<path>' <x> <x>", "<x..>"] {
                 let _ = fit(words, &text);
             }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_prefix_comes_off() {
+    fn every_known_prefix_of_a_log_line_is_removed() {
         is("a message", LinePrefix::None, "a message");
         is("[21-Nov-25_11:51:13] a message", LinePrefix::Bracketed, "a message");
         is(
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_line_that_was_cut_the_beginning_counts() {
+    fn a_line_that_was_cut_counts_by_its_beginning() {
         let line = format!("time=1 level=info msg=\"Start cri plugin {}", "x".repeat(LONGEST));
         let cut = strip(&line.as_bytes()[..LONGEST]);
         assert!(cut.prefix == LinePrefix::Logrus && cut.text.starts_with(b"Start cri plugin x"));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_almost_complete_prefix_belongs_to_the_words() {
+    fn an_incomplete_prefix_stays_a_part_of_the_message() {
         for line in [
             "[21-Nov-25] a message",
             "[Nov 21 2025 11:52:57] [INFO] [tid x] a message",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_may_have_the_time() {
+    fn a_prefix_of_a_log_line_may_have_the_time() {
         for line in [
             "[21-Nov-25_11:51:41] x",
             "2025-11-21T11:51:41Z\tINFO\tx.go:1\tx",
@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200), head in 0..8_usize) {
+        fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), head in 0..8_usize) {
             let heads: [&[u8]; 8] = [b"", b"[", b"2026-09-09T15:56:46.385Z INFO ", b"time=\"x\" msg=\"", b"I1121 11:51:41.1", b"Fri Nov 21 ", b"{\"timestamp\":\"", b"level="];
             let line = [heads[head], bytes.as_slice()].concat();
             let _ = (strip(&line), stamp(&line, 0));

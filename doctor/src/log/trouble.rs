@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_of_trouble_counts() {
+    fn of_several_errors_in_a_log_the_last_one_counts() {
         let log = [
             "half a line that failed\n".to_owned(),
             line("level=error msg=\"first\""),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_goes_before_what_is_written_behind_it_and_is_none() {
+    fn an_error_counts_more_than_later_lines_that_are_not_errors() {
         let error = "ERROR: Failure creating directory '/lib/firmware/nvidia' : (No such file or directory)";
         for later in [
             "WARNING: Unable to find installed file '/lib/firmware/nvidia/x' (No such file or directory).",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_decisive_words_are_never_cut() {
+    fn the_decisive_words_of_a_log_are_never_cut() {
         let long = format!("Error: {}output=nvidia-modeset: exists", "failed to load: ".repeat(60));
         assert_eq!(chosen(&[&long]).as_deref(), Some(&*long));
         let longer = format!("Error: {}the end", "x".repeat(5000));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_failed_has_said_why() {
+    fn the_message_of_a_failed_command_is_the_trouble() {
         let failed = "level=error msg=\"failed to restart openibd\" error=\"exit status 1\"";
         let why = "Please unload module nvme before stopping the driver: it is in use by local disks.";
         let output = |lines: &[&str]| {
@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_log_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..300), head in 0..3_usize) {
+        fn random_logs_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), head in 0..3_usize) {
             let head = ["", "2025-11-21T11:58:39.5Z stderr F Error: ", "2025-11-21T11:58:39.5Z stderr F é\\n\\n"][head];
             let _ = trouble(&[head.as_bytes(), &bytes].concat(), 0);
         }

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_branch_is_found_in_both_forms_of_the_line() {
+    fn the_driver_branch_is_found_in_both_forms_of_the_line() {
         let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder)";
         assert_eq!(branch(open), Some(580));
         assert_eq!(branch("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.161.03  Wed"), Some(470));

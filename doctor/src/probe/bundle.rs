@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_longer_than_any_is_not_taken() {
+    fn an_overlong_name_in_an_archive_is_ignored() {
         let mut archive = Builder::new(Vec::new());
         entry(&mut archive, EntryType::GNULongName, "././@LongLink", b"node/dmesg.log\0");
         entry(&mut archive, EntryType::Regular, "short", b"a line\n");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_archive_that_ends_early_the_rest_counts() {
+    fn the_files_before_the_end_of_a_truncated_archive_count() {
         let mut archive = Builder::new(Vec::new());
         entry(&mut archive, EntryType::Regular, "kern.log", b"a line\n");
         // Noise, which does not shrink.

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_named_as_a_word() {
+    fn an_interface_name_is_matched_as_a_whole_word() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("netplan.yaml");
         std::fs::write(&path, "bonds: {bond0: {interfaces: [ens24np0, ens25np01]}}\n").unwrap();

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectls_stamp_is_not_the_programs_own() {
+    fn the_time_that_kubectl_adds_is_not_the_programs_own() {
         let is = |line: &str, stamp: Option<&str>, text: &str| {
             let record = printed(line.as_bytes());
             let seen = record.written.stamp(0).map(|stamp| stamp.to_string());
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = (prefixed(&bytes), printed(&bytes));
             let _ = prefixed(&[b"[pod/", bytes.as_slice()].concat());
             let _ = printed(&[b"2025-11-21T11:58:39Z", bytes.as_slice()].concat());

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_endless_line_the_beginning_counts() {
+    fn an_endless_line_counts_by_its_beginning() {
         let endless = vec![b'x'; LINE * 3];
         let all = cut(&[&endless, &endless, b"\nnext"]);
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [LINE, 4]);
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn how_the_bytes_come_makes_no_difference(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0..300_usize) {
+        fn lines_are_the_same_however_the_bytes_are_split(bytes in proptest::collection::vec(any::<u8>(), 0..300), at in 0..300_usize) {
             let at = at.min(bytes.len());
             prop_assert_eq!(cut(&[&bytes]), cut(&[&bytes[..at], &bytes[at..]]));
         }

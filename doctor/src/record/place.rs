@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_names_its_pod() {
+    fn the_name_of_a_log_directory_names_its_pod() {
         let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
         assert_eq!(
             pod(&format!("gpu-operator_nvidia-driver-daemonset-x7k2p_{uid}")),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_names_its_restart() {
+    fn the_name_of_a_log_file_names_its_restart() {
         let name = |file: &str| log(file).map(|name| (name.restart, name.is_gz));
         assert_eq!(name("64.log"), Some((64, false)));
         assert_eq!(name("0.log.20251121-115839"), Some((0, false)));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_the_greatest() {
+    fn the_newest_log_file_sorts_last() {
         let mut names: Vec<_> = ["1.log", "0.log", "1.log.20251121-120000", "1.log.20251121-115839.gz"]
             .iter()
             .filter_map(|file| log(file))
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_name_is_too_odd(name in ".{0,80}") {
+        fn random_names_cause_no_panic(name in ".{0,80}") {
             let _ = (pod(&name), log(&name));
         }
     }

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_named_once() {
+    fn evidence_names_a_path_only_once() {
         for (source, seen, text) in [
             ("/a/b", "/a/b is not there", "/a/b is not there"),
             ("/proc/locks, /a/lock", "nobody holds /a/lock", "/proc/locks: nobody holds /a/lock"),

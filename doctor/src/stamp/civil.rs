@@ -61,14 +61,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(seconds in 0..9_000_000_000_i64) {
+        fn a_printed_date_is_read_back_as_the_same_moment(seconds in 0..9_000_000_000_i64) {
             let text = rfc3339(seconds * SECOND, 0);
             prop_assert_eq!(super::super::rfc3339(text.as_bytes()).unwrap().0.ns, seconds * SECOND);
         }
     }
 
     #[test]
-    fn a_date_that_does_not_exist_is_none() {
+    fn a_date_that_does_not_exist_is_rejected() {
         let civil = |month, day| Civil { year: 2025, month, day, hour: 0, minute: 0, second: 0 };
         assert_eq!(civil(2, 29).unix(), None);
         assert_eq!(civil(4, 31).unix(), None);

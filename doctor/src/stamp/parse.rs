@@ -218,7 +218,7 @@ mod tests {
     const END_OF_2025: i64 = 1_767_225_599 * SECOND;
 
     #[test]
-    fn every_form_is_read() {
+    fn every_form_of_a_time_stamp_is_read() {
         is(rfc3339(b"2025-11-21T11:58:39.123456789Z stderr"), "2025-11-21T11:58:39.123456789Z", 30);
         is(rfc3339(b"2025-11-21T12:58:39.5+01:00"), "2025-11-21T11:58:39.500Z", 27);
         is(rfc3339(b"2025-11-21T06:58:39.123456-0500 host"), "2025-11-21T11:58:39.123456Z", 31);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_almost_is_a_stamp_is_none() {
+    fn text_that_resembles_a_time_stamp_is_rejected() {
         let almost: [&[u8]; 8] = [
             b"2025-11-21T11:58:39",
             b"2025-11-21T11:58:39.Z",
@@ -265,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..64), not_after: i64) {
+        fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64), not_after: i64) {
             for parse in [rfc3339, entrypoint, date, since_boot] {
                 prop_assert!(parse(&bytes).is_none_or(|(_, length)| length <= bytes.len()));
             }
@@ -276,7 +276,7 @@ mod tests {
 
         /// Up to the year 2261: the last one that 64 bits hold whole.
         #[test]
-        fn what_is_shown_is_read_again(ns in 0..9_190_000_000_000_000_000_i64) {
+        fn a_printed_time_stamp_is_read_back(ns in 0..9_190_000_000_000_000_000_i64) {
             prop_assert_eq!(rfc3339(Stamp::wall(ns, 1).to_string().as_bytes()).map(|(s, _)| s), Some(Stamp::wall(ns, 1)));
         }
     }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_has_two_units() {
+    fn a_span_of_time_is_printed_with_two_units() {
         for (ns, text) in [
             (0, "0 ms"),
             (350 * MILLISECOND, "350 ms"),

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_were_missed_are_not_made_up_for() {
+    fn missed_reports_are_not_made_up_for() {
         let mut rhythm = Rhythm::new(START, EVERY, 0);
         assert_eq!(rhythm.next(seconds(100_000)), seconds(100_200));
     }

@@ -111,7 +111,7 @@ fn joined(literal: &str) -> String {
 }
 
 #[test]
-fn comments_and_sentences_are_found() {
+fn the_style_test_finds_comments_and_sentences_in_sources() {
     let text = "//! One,\n//! two.\n\nfn f<'a>(c: char) -> &'a str {\n    // Three.\n    let x = '\"'; // four\n    \
                 log!(\"so {x} that \\\n         it ends\", '\\'', \"a b\");\n    r#\"so that \"nobody\" reads it\"#\n}\n";
     let found = rust(text);

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn a_must_gather_of_several_nodes_wants_one_named() {
+fn timeline_asks_which_node_of_a_must_gather_it_should_draw() {
     let tree = Tree::new();
     for (pod, node) in [("driver-aaaaa", "gpu-1"), ("driver-bbbbb", "gpu-2")] {
         let at_pod = format!("mg/namespaces/nvidia-gpu-operator/pods/{pod}");
@@ -41,7 +41,7 @@ fn a_must_gather_of_several_nodes_wants_one_named() {
 
 /// The GPU Operator's must-gather had no times until 2026.
 #[test]
-fn what_has_no_times_keeps_its_order() {
+fn events_without_times_keep_their_order() {
     let tree = Tree::new();
     let line = |container: &str, text: &str| format!("[pod/driver-564xm/{container}] {text}\n");
     let log = [
@@ -83,7 +83,7 @@ fn what_has_no_times_keeps_its_order() {
 }
 
 #[test]
-fn the_gates_own_log_counts_as_text_and_as_json() {
+fn the_gates_own_log_is_read_as_text_and_as_json() {
     let text = |seconds: i64, message: &str| format!("{}  INFO {message}\n", at(seconds));
     let json = |seconds: i64, message: &str| {
         format!("{{\"timestamp\":\"{}\",\"level\":\"INFO\",\"message\":\"{message}\"}}\n", at(seconds))
@@ -139,7 +139,7 @@ fn recorded_looks_show_what_changed() {
 }
 
 #[test]
-fn what_was_said_elsewhere_too_is_one_event() {
+fn a_line_that_two_sources_have_is_one_event() {
     let tree = Tree::new();
     tree.stub_race();
     let copy = fs::read_to_string(tree.root().join(DRIVER.log("0.log"))).unwrap();
@@ -157,7 +157,7 @@ fn what_was_said_elsewhere_too_is_one_event() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_refused_and_what_is_no_log_is_named() {
+fn timeline_refuses_wrong_arguments_and_names_files_that_are_not_logs() {
     let missing = timeline(&["/nowhere/at-all"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot read /nowhere/at-all"));

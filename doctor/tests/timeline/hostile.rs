@@ -34,7 +34,7 @@ fn is_well_formed(svg: &str) {
 }
 
 #[test]
-fn control_characters_reach_nobody() {
+fn no_control_character_reaches_the_timelines_output() {
     let tree = Tree::new();
     let hostile = "\u{1b}[2J\u{7}\u{202e}</text><script>alert(1)</script>&x;\"\u{9b}31m\u{ffff}";
     tree.write(
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn random_lines_yield_no_event(lines in proptest::collection::vec("[ -~]{0,120}", 0..30)) {
+    fn random_lines_are_not_events_of_the_timeline(lines in proptest::collection::vec("[ -~]{0,120}", 0..30)) {
         let tree = Tree::new();
         tree.write(&DRIVER.log("0.log"), cri(0, &lines));
         tree.write("nvidia-driver-ctr.log", lines.join("\n"));
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_break_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_do_not_break_the_timeline(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let tree = Tree::new();
         for file in ["x", "x.gz", "pods.yaml", "nvidia-driver-ctr.log", "gpu_operand_pod_x.previous.log"] {
             tree.write(file, &bytes);
@@ -80,7 +80,7 @@ proptest! {
 
     /// Any events, at any times.
     #[test]
-    fn random_stories_are_drawn(story in proptest::collection::vec((0..RULES.len(), any::<i64>(), 0..3_usize), 0..40), columns in 0..200_usize) {
+    fn random_sequences_of_events_are_drawn(story in proptest::collection::vec((0..RULES.len(), any::<i64>(), 0..3_usize), 0..40), columns in 0..200_usize) {
         use peermem_doctor::log::LogMatch;
         use peermem_doctor::stamp::Stamp;
         use peermem_doctor::symptoms::logs::LogFile;

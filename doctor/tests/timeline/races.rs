@@ -23,7 +23,7 @@ fn with_files(tree: &Tree, files: Files) -> Timeline {
 
 /// What the story of each is, by the log lines of its programs and by its files.
 #[test]
-fn every_race_has_its_name() {
+fn every_kind_of_race_gets_its_verdict() {
     use NodeEvent::{MarkerWritten, PeermemWritten, StubWritten};
     let storage = "Storage modules are loaded for current driver, terminating prior driver reload failure due to UNLOAD_STORAGE_MODULES not set to \"true\"";
     let pinned = "Module nvidia_peermem is used and will FAIL driver reload, aborting execution.";
@@ -109,7 +109,7 @@ fn is_of_its_picture(timeline: &Timeline) {
 
 /// A run of MOFED writes its headers and then its marker: a marker that it logged before is not the one that counts.
 #[test]
-fn the_markers_file_counts_where_its_log_denies_the_headers() {
+fn the_time_of_the_markers_file_counts_more_than_a_logged_marker_without_headers() {
     use NodeEvent::{MarkerWritten, PeermemWritten, SymversWritten};
     let tree = Tree::new();
     let mofed = [(0, "NVIDIA driver container exec start"), (3, "Setting driver ready state")];
@@ -127,7 +127,7 @@ fn the_markers_file_counts_where_its_log_denies_the_headers() {
 
 /// Words of a pod in another namespace, whatever its containers' names: in kubelet's place, and in a must-gather's.
 #[test]
-fn a_users_pod_is_no_part_of_what_happened() {
+fn a_users_pod_does_not_change_the_timeline() {
     let tree = Tree::new();
     tree.stub_race();
     let honest = Timeline::new(gathered(&[tree.root().to_owned()], &[]), Since::Boot);
@@ -159,7 +159,7 @@ fn a_users_pod_is_no_part_of_what_happened() {
 
 /// A file that was looked at goes before its time.
 #[test]
-fn a_module_file_speaks_for_itself() {
+fn a_module_file_that_was_inspected_counts_more_than_its_time() {
     let race = |files: Files| {
         let tree = Tree::new();
         tree.stub_race();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_bit_of_another_user_is_copied() {
+    fn no_setuid_bit_and_no_write_permission_of_others_is_copied() {
         let root = tempfile::tempdir().unwrap();
         let (from, to) = (root.path().join("from"), root.path().join("to"));
         fs::write(&from, "#!/bin/sh").unwrap();

@@ -39,7 +39,7 @@ fn recorded(root: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn what_is_installed_is_recorded_as_ours() {
+fn an_installed_module_is_recorded_as_the_gates() {
     let root = root();
     for build in 1..=2 {
         let installed = install(&root, build).unwrap();
@@ -129,7 +129,7 @@ fn a_module_that_carries_our_mark_is_ours_whatever_the_record_says() {
 }
 
 #[test]
-fn nobody_else_can_hold_the_lock_or_write_beside_it() {
+fn only_root_can_hold_the_build_lock_or_write_beside_it() {
     let root = root();
     let held = BuildDir::open(root.path()).unwrap();
     assert!(matches!(BuildDir::open(root.path()), Err(Closed::Busy)));

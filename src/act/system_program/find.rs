@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_in_path_then_the_usual_places() {
+    fn modprobe_is_searched_in_path_and_then_in_the_usual_directories() {
         let root = root(&["opt", "usr/bin", "usr/sbin", "empty"]);
         let at = |path: &str| root.path().join(path);
         program(&at("usr/sbin/modprobe"), b"#!/bin/sh\n");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_is_asked_for_or_none() {
+    fn a_modprobe_that_the_user_names_is_used_or_refused() {
         let root = root(&["usr/sbin", "opt"]);
         let at = |path: &str| root.path().join(path);
         program(&at("usr/sbin/modprobe"), b"#!/bin/sh\n");

@@ -33,7 +33,7 @@ fn the_symbol_that_the_kernel_refused_is_known() {
 }
 
 #[test]
-fn the_kernels_words_decide() {
+fn the_kernels_message_decides_the_reason_of_a_refusal() {
     let cases: &[(&str, &[&str], &str, bool)] = &[
         (
             EINVAL,
@@ -116,7 +116,7 @@ fn the_kernels_words_decide() {
 }
 
 #[test]
-fn the_errno_stands_behind_modprobes_text() {
+fn the_errno_is_read_from_modprobes_message() {
     assert_eq!(say(EINVAL, &[]).errno, Some("EINVAL"));
     assert_eq!(say(ENOENT, &[]).errno, Some("ENOENT"));
     assert_eq!(
@@ -127,7 +127,7 @@ fn the_errno_stands_behind_modprobes_text() {
 }
 
 #[test]
-fn silence_is_said_to_be_silence() {
+fn a_refusal_without_a_kernel_message_says_that_there_was_none() {
     let stub = ModuleInfo::default();
     let silent = refusal(&Attempt {
         code: 1,
@@ -153,7 +153,7 @@ fn silence_is_said_to_be_silence() {
 }
 
 #[test]
-fn without_the_kernels_word_modprobes_and_the_file_decide() {
+fn without_a_kernel_message_modprobe_and_the_file_decide_the_reason() {
     let check = |code, stderr: &str, file, is_packed, words: &str, is_transient: bool| {
         let log = Ok(vec![]);
         let refusal =
@@ -198,7 +198,7 @@ fn without_the_kernels_word_modprobes_and_the_file_decide() {
 }
 
 #[test]
-fn only_a_loaders_line_names_another_module() {
+fn only_a_line_of_the_kernels_module_loader_names_another_module() {
     let verdict = |line: &str| say(EINVAL, &[line]).verdict;
     let other = verdict("ib-uverbs: disagrees about version of symbol ib_unregister_client");
     assert!(other.contains("tried to load ib-uverbs"), "{other}");
@@ -207,7 +207,7 @@ fn only_a_loaders_line_names_another_module() {
 }
 
 #[test]
-fn a_refusal_is_one_line_with_what_to_do() {
+fn a_refused_load_is_reported_in_one_line_with_its_remedy() {
     let of = |errno, remedy| Refusal {
         errno,
         verdict: "it is a stub".to_owned(),
@@ -221,7 +221,7 @@ fn a_refusal_is_one_line_with_what_to_do() {
 }
 
 #[test]
-fn other_talk_of_the_kernel_is_left_out() {
+fn kernel_lines_about_other_things_are_left_out_of_a_refusal() {
     let refusal = say(
         EINVAL,
         &["eth0: link up", "nvidia: module license taints kernel.", "foo: Unknown symbol bar (err -2)"],

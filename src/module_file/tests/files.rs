@@ -20,7 +20,7 @@ fn build_id(path: &Path) -> Result<Option<String>, NotAModule> {
 
 /// Unpacking takes seconds, and a signal or MOFED's swap does not wait.
 #[test]
-fn an_unpacking_is_broken_off() {
+fn unpacking_a_module_can_be_interrupted() {
     for packing in PACKINGS {
         let packed = pack(packing, &vec![7; 8 << 20]);
         let mut asked = 0;
@@ -35,7 +35,7 @@ fn an_unpacking_is_broken_off() {
 }
 
 #[test]
-fn all_parts_of_a_packed_file_count() {
+fn all_parts_of_a_compressed_file_are_unpacked() {
     for packing in PACKINGS {
         let twice = [pack(packing, b"one"), pack(packing, b"two")].concat();
         assert_eq!(unpack(packing, &twice, IN_MEMORY).unwrap(), b"onetwo", "{packing:?}");
@@ -50,7 +50,7 @@ fn all_parts_of_a_packed_file_count() {
 }
 
 #[test]
-fn what_unpacks_to_too_much_is_refused_in_time() {
+fn a_file_that_unpacks_to_too_much_is_refused_in_time() {
     let begin = Instant::now();
     for packing in PACKINGS {
         let packed = pack(packing, &vec![0; 100_000]);
@@ -69,7 +69,7 @@ fn what_unpacks_to_too_much_is_refused_in_time() {
 }
 
 #[test]
-fn a_dictionary_of_4_gib_is_not_made() {
+fn no_xz_dictionary_of_4_gib_is_allocated() {
     let mut packed = pack(Packing::Xz, b"small");
     // Behind the stream's header of 12 bytes: size, flags, filter, size of its one property.
     assert_eq!(packed[12..16], [2, 0, 0x21, 1]);
@@ -94,7 +94,7 @@ fn inspected(name: &str, contents: &[u8]) -> Result<ModuleInfo, NotAModule> {
 }
 
 #[test]
-fn the_contents_count_and_not_the_suffix() {
+fn the_compression_is_recognized_by_the_contents_and_not_the_suffix() {
     let plain = Image::peermem().build();
     let good = parse(&plain).unwrap();
     let packed = PACKINGS.map(|packing| pack(packing, &plain));
@@ -118,7 +118,7 @@ fn why_damaged(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_no_module_file_is_told_from_what_cannot_be_read() {
+fn a_file_that_is_no_module_is_distinguished_from_an_unreadable_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     assert_eq!(why_damaged(directory.path()), "a directory, not a file");
@@ -145,7 +145,7 @@ fn what_is_no_module_file_is_told_from_what_cannot_be_read() {
 }
 
 #[test]
-fn a_file_is_not_read_whole() {
+fn only_the_needed_parts_of_a_module_file_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.ko");
     let plain = Image::peermem().build();

@@ -48,7 +48,7 @@ impl Tree {
 }
 
 #[test]
-fn modules_dep_is_believed() {
+fn modules_dep_decides_which_module_file_is_used() {
     let tree = Tree::new(&["updates/nvidia-peermem.ko", "kernel/drivers/video/nvidia-peermem.ko.xz"]);
     tree.add(
         "modules.dep",
@@ -84,7 +84,7 @@ fn a_module_has_one_name_in_four_suffixes() {
 }
 
 #[test]
-fn what_modules_dep_does_not_know_is_searched_for() {
+fn module_files_that_modules_dep_lacks_are_searched_for() {
     let kernel = ["kernel/a/b/nvidia-peermem.ko", "kernel/nvidia_peermem.ko"];
     let tree = Tree::new(&kernel);
     tree.expect(kernel[1], &kernel[..1], None);

@@ -136,7 +136,7 @@ const OBSTACLES: &[Row] = &[
 ];
 
 #[test]
-fn each_obstacle_alone_is_the_one_that_is_named() {
+fn each_obstacle_to_a_rebuild_is_named_if_it_is_the_only_one() {
     for (kind, words, change) in OBSTACLES {
         let obstacle = Case::with(change).plan().unwrap_err();
         assert_eq!(obstacle.kind, *kind, "{obstacle}");
@@ -161,7 +161,7 @@ fn of_two_obstacles_the_first_in_the_list_is_named() {
 }
 
 #[test]
-fn a_plan_is_made_of_what_was_found() {
+fn a_rebuild_plan_uses_the_sources_and_headers_that_were_found() {
     let plan = Case::new().plan().unwrap();
     let material = sample::material();
     assert_eq!(plan.reason, Reason::StubModule);
@@ -225,7 +225,7 @@ fn the_compiler_is_named_where_it_is_not_called_cc() {
 }
 
 #[test]
-fn a_program_of_the_users_needs_no_sources_no_headers_and_no_compiler() {
+fn a_users_builder_needs_no_sources_headers_or_compiler() {
     let program = Path::new("/builder");
     let spared = [
         Kind::SourcesMissing,
@@ -363,7 +363,7 @@ fn symbols_of_another_mofed_are_an_obstacle() {
 }
 
 #[test]
-fn room_counts_where_its_size_is_known() {
+fn free_space_counts_only_if_its_size_is_known() {
     for (free, is_enough) in [(None, true), (Some(0), false), (Some(ROOM - 1), false), (Some(ROOM), true)] {
         let planned = Case::with(|case| case.material.free = free).plan();
         assert_eq!(planned.is_ok(), is_enough, "{free:?}");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_modprobe_would_do_beside_it_ends_the_attempt() {
+    fn a_plan_with_another_module_ends_the_attempt() {
         let settled = look(None, 1, &[]).identity;
         let cleared = |reason, against| cleared(look(reason, 1, &[]), &settled, against);
         let line = || Against { objection: Some("an install line".to_owned()), not_live: None };

@@ -60,7 +60,7 @@ fn an_entry_has_its_fields_whatever_their_order() {
 }
 
 #[test]
-fn packed_messages_are_unpacked() {
+fn compressed_journal_messages_are_unpacked() {
     let long = format!("MESSAGE={}", "word ".repeat(300));
     let mut xz = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).unwrap();
     xz.write_all(long.as_bytes()).unwrap();
@@ -77,7 +77,7 @@ fn packed_messages_are_unpacked() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused() {
+fn a_file_that_is_not_a_journal_is_refused() {
     for bytes in [&b""[..], b"LPKSHHRH", &[0; 300]] {
         assert!(read(bytes, 100).is_err());
     }
@@ -92,7 +92,7 @@ fn what_is_no_journal_is_refused() {
 }
 
 #[test]
-fn one_damaged_entry_costs_no_other() {
+fn a_damaged_journal_entry_hides_no_other_entry() {
     let bytes = of(5, false);
     let mut journal = Journal::open(&bytes[..], bytes.len() as u64, 5).unwrap();
     let third = usize::try_from(journal.entries[2]).unwrap();
@@ -106,7 +106,7 @@ fn one_damaged_entry_costs_no_other() {
 proptest! {
     /// A file that is written, was cut off, or is anything at all.
     #[test]
-    fn no_damage_is_a_panic(at in 0..3000_usize, byte in any::<u8>(), length in 0..4000_usize, is_compact in any::<bool>()) {
+    fn damaged_journals_cause_no_panic(at in 0..3000_usize, byte in any::<u8>(), length in 0..4000_usize, is_compact in any::<bool>()) {
         let mut bytes = of(9, is_compact);
         let length = length.min(bytes.len());
         bytes.truncate(length);

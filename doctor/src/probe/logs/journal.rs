@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_words_in_the_journal_count_and_nobody_elses_in_its_name() {
+    fn only_the_kernels_own_journal_entries_count_as_kernel_lines() {
         let kernel = ["SYSLOG_IDENTIFIER=kernel", "_TRANSPORT=kernel", REFUSED];
         assert_eq!(events(&kernel, None), [LogEvent::KernelDisagreesAboutVersion]);
         assert_eq!(events(&["SYSLOG_IDENTIFIER=kernel", "_TRANSPORT=stdout", REFUSED], None), []);
     }
 
     #[test]
-    fn a_service_counts_and_a_program_of_a_pod_does_not() {
+    fn the_journal_of_a_service_counts_and_that_of_a_pod_does_not() {
         let failed = "MESSAGE=E0921 14:22:03.000000    1200 run.go:74] \"command failed\" err=\"failed to run Kubelet: no swap\"";
         let of = |unit: &str| events(&["SYSLOG_IDENTIFIER=kubelet", "_TRANSPORT=stdout", unit, failed], None);
         assert_eq!(of("_SYSTEMD_UNIT=kubelet.service"), [LogEvent::KubeletFailed]);

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_cannot_be_listed_is_what_cannot_be_read() {
+    fn a_directory_that_cannot_be_listed_is_reported_as_unreadable() {
         let root = tempfile::tempdir().unwrap();
         let crio = root.path().join("etc/crio");
         std::fs::create_dir_all(&crio).unwrap();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_has_its_own_table() {
+    fn each_containerd_version_has_its_own_table_name() {
         let right = [
             ("", "cri"),
             ("version = 1", "cri"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_toml_says_where() {
+    fn an_error_in_a_toml_file_names_its_line() {
         let why = of_containerd("version = 2\n[plugins\n").unwrap_err();
         assert!(why.starts_with("line 2: "), "{why}");
         assert!(of_containerd("version = 2\nversion = 3\n").unwrap_err().starts_with("line 2: "));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_other_types_are_passed_over() {
+    fn containerd_settings_of_a_wrong_type_are_ignored() {
         let settings = of_containerd("version = \"2\"\nimports = \"x\"\nplugins = 7\n").unwrap();
         assert_eq!(settings, RuntimeSettings { version: 1, ..RuntimeSettings::default() });
     }

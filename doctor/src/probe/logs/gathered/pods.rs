@@ -199,7 +199,7 @@ spec: {nodeName: gpu-3}
     }
 
     #[test]
-    fn what_is_no_yaml_is_an_error_and_the_pods_before_it_stay() {
+    fn broken_yaml_is_an_error_and_the_pods_before_it_stay() {
         let mut pods = BTreeMap::new();
         assert!(read(&mut pods, format!("{LIST}---\n\"x").as_bytes(), &Operators::default()).is_err());
         assert_eq!(pods.len(), 3);
@@ -209,7 +209,7 @@ spec: {nodeName: gpu-3}
 
     proptest! {
         #[test]
-        fn no_line_is_too_odd(lines in proptest::collection::vec("[ a-zA-Z:-]{0,40}", 0..20)) {
+        fn random_lines_cause_no_panic(lines in proptest::collection::vec("[ a-zA-Z:-]{0,40}", 0..20)) {
             let _ = read_all(&lines.join("\n"));
         }
     }
