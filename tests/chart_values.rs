@@ -67,7 +67,7 @@ fn at(path: &str, value: Value) -> Value {
 }
 
 /// helm drops null before it asks the schema, which may not be asked at all.
-fn no_value_may_be_null() {
+fn the_chart_refuses_null_values() {
     if !can_helm() {
         return;
     }
@@ -397,7 +397,7 @@ fn the_notes_say_what_is_installed_and_how_to_stop_it() {
 
 fn main() -> ExitCode {
     suite![
-        no_value_may_be_null,
+        the_chart_refuses_null_values,
         an_empty_option_is_refused_with_and_without_the_schema,
         every_value_has_a_default_and_a_description,
         admission_auto_takes_the_version_that_the_cluster_has,

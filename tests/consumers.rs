@@ -37,7 +37,7 @@ fn check(node: &Node, consumers: &str) -> Report {
     )
 }
 
-fn reports_say_for_whom_they_are() {
+fn a_report_names_the_consumers_that_it_is_for() {
     let node = machine();
     device_comes(&node);
     let mut plain = node.report();
@@ -153,7 +153,7 @@ fn for_any_costs_few_system_calls_on_a_node_without_a_management_device() {
 
 fn main() -> ExitCode {
     suite![
-        reports_say_for_whom_they_are,
+        a_report_names_the_consumers_that_it_is_for,
         an_unknown_consumer_is_refused,
         a_node_without_any_consumer_opens_at_once_and_says_why_for_each,
         a_wait_for_fabric_ends_when_the_management_device_appears,

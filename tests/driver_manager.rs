@@ -142,7 +142,7 @@ fn driver_manager_has_the_streams_environment_and_signals_of_the_container() {
     assert!(signals.contains("SigBlk:\t0000000000000000"), "{signals}");
 }
 
-fn a_signal_goes_to_driver_manager_which_ends_as_it_likes() {
+fn a_signal_is_passed_to_driver_manager_and_its_status_is_kept() {
     let busy = |trap: &str| format!("trap '{trap}' TERM; touch $here/began; while :; do sleep 0.05; done");
     // (what it does at SIGTERM, how all ends)
     for (trap, status) in [("exit 7", 7), ("exit 0", 143), ("trap - TERM; kill -TERM $$", 143)] {
@@ -154,7 +154,7 @@ fn a_signal_goes_to_driver_manager_which_ends_as_it_likes() {
     }
 }
 
-fn a_signal_during_the_wait_ends_it() {
+fn a_signal_ends_the_wait_after_driver_manager() {
     let place = Place::new(Node::ready().without_marker());
     let mut gate = Gate::start(&mut place.driver_manager(UNINSTALL));
     gate.logs("MarkerAbsent");
@@ -229,8 +229,8 @@ fn main() -> ExitCode {
         other_commands_of_driver_manager_are_handed_over_untouched,
         a_failed_driver_manager_ends_with_its_own_status_and_no_wait,
         driver_manager_has_the_streams_environment_and_signals_of_the_container,
-        a_signal_goes_to_driver_manager_which_ends_as_it_likes,
-        a_signal_during_the_wait_ends_it,
+        a_signal_is_passed_to_driver_manager_and_its_status_is_kept,
+        a_signal_ends_the_wait_after_driver_manager,
         a_wrong_variable_is_refused_before_driver_manager_evicts_anything,
         a_disabled_gate_runs_only_driver_manager,
         the_wait_after_driver_manager_has_no_rights_of_a_privileged_container,

@@ -248,7 +248,7 @@ fn our_containers_get_no_token() {
     assert_eq!(tokens(&engine.admits(&other, &pod).unwrap()).len(), 5);
 }
 
-fn other_pods_are_left_alone() {
+fn the_policies_leave_other_pods_unchanged() {
     let Some(mut engine) = Engine::start() else { return };
     let driver = pod("24.9");
     let policies = bound(&POLICIES, &driver);
@@ -330,7 +330,7 @@ fn main() -> ExitCode {
         the_driver_pods_of_five_operator_releases_get_their_gate,
         the_policies_gate_the_example_pod,
         our_containers_get_no_token,
-        other_pods_are_left_alone,
+        the_policies_leave_other_pods_unchanged,
         both_admission_engines_agree,
         a_pod_that_cannot_be_given_its_gate_is_refused,
         four_policies_cost_little_more_than_four_that_change_nothing

@@ -181,7 +181,7 @@ fn the_deadline_wins_over_the_settle_time() {
 }
 
 #[test]
-fn one_look_asks_for_no_settle_time() {
+fn a_gate_with_a_single_look_needs_no_settle_time() {
     let one_look = || Policy { timeout: Some(Duration::ZERO), ..policy() };
     let mut play = Play::new(one_look());
     assert_eq!(play.step(3, Some(look(None, 1))).last, READY);
@@ -407,7 +407,7 @@ fn curable() -> Look {
 }
 
 #[test]
-fn a_rebuild_that_failed_for_a_cause_which_passes_comes_again_ever_later() {
+fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     let mut play = Play::new(Policy { settle: ms(0), timeout: None, fail_fast: true, ..policy() });
     play.gate.cure(true);
     let mut at = 0;

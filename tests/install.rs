@@ -507,7 +507,7 @@ fn install_names_a_file_in_the_way_and_leaves_it() {
     }
 }
 
-fn an_install_that_is_killed_half_way_leaves_nothing_wrong() {
+fn an_install_that_is_killed_leaves_no_broken_file() {
     let volume = Volume::new();
     let limited = |before: &str| {
         let script = format!("{before} ulimit -c 0; ulimit -f 512; exec \"$@\"");
@@ -676,7 +676,7 @@ fn main() -> ExitCode {
         install_stays_in_its_directory_if_names_are_swapped_meanwhile,
         a_shim_directory_that_is_a_link_is_refused,
         install_names_a_file_in_the_way_and_leaves_it,
-        an_install_that_is_killed_half_way_leaves_nothing_wrong,
+        an_install_that_is_killed_leaves_no_broken_file,
         a_program_that_cannot_be_run_is_not_installed,
         many_installs_of_two_builds_at_once_do_not_disturb_each_other,
         install_waits_for_another_install,

@@ -273,7 +273,7 @@ fn a_load_that_becomes_visible_late_is_not_a_refusal() {
 }
 
 /// nvidia.ko as hosts have it, packed: to unpack it takes seconds, in which MOFED and a signal do not wait.
-fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
+fn unpacking_a_module_does_not_delay_an_unload_or_a_signal() {
     let Some(place) = Place::new() else { return };
     let module = place.node.path(&format!("{VIDEO}/nvidia.ko"));
     // Behind what is read of it, something that packs badly.
@@ -323,7 +323,7 @@ fn no_unload_and_no_signal_waits_for_a_module_to_be_unpacked() {
 }
 
 /// A status or metrics file on a dead NFS server must not cost the node its MOFED.
-fn outputs_that_hang_keep_no_unload_and_no_load_waiting() {
+fn outputs_that_hang_do_not_delay_a_load_or_an_unload() {
     let Some(place) = Place::new() else { return };
     fs::create_dir(place.node.path("outputs")).expect("a directory");
     let mut keep = Gate::start(&mut place.keep_writing_to(&place.node.path("outputs")));
@@ -930,7 +930,7 @@ fn keep_unloads_beside_a_look_that_hangs() {
     assert_eq!(keep.ended(), 0);
 }
 
-fn a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process() {
+fn a_look_that_hangs_in_keep_does_not_delay_a_signal() {
     let Some(place) = Place::new() else { return };
     let mut keep = place.start();
     place.is_in("Loaded");
@@ -1150,8 +1150,8 @@ fn main() -> ExitCode {
         entrypoint::keep_leaves_the_unload_to_a_new_mofed_container_and_is_not_late,
         a_missing_marker_directory_shows_a_swap_only_if_it_existed_before,
         a_load_that_becomes_visible_late_is_not_a_refusal,
-        no_unload_and_no_signal_waits_for_a_module_to_be_unpacked,
-        outputs_that_hang_keep_no_unload_and_no_load_waiting,
+        unpacking_a_module_does_not_delay_an_unload_or_a_signal,
+        outputs_that_hang_do_not_delay_a_load_or_an_unload,
         a_mount_over_the_marker_during_a_look_is_noticed,
         keep_names_the_users_of_the_module_and_unloads_it_afterwards,
         keep_with_no_yield_does_not_unload_for_a_swap,
@@ -1176,7 +1176,7 @@ fn main() -> ExitCode {
         keep_notifies_the_service_manager,
         keep_unloads_beside_a_look_that_hangs,
         keep_that_never_unloads_sleeps_beside_a_look_that_hangs,
-        a_look_that_hangs_keeps_no_signal_waiting_beside_its_second_process,
+        a_look_that_hangs_in_keep_does_not_delay_a_signal,
         a_service_manager_that_reads_late_still_gets_ready,
         a_service_manager_that_does_not_read_delays_nothing,
         the_service_manager_may_listen_on_an_abstract_socket,

@@ -745,7 +745,7 @@ fn orders<'a>(all: &[&'a Value]) -> Vec<Vec<&'a Value>> {
     (0..all.len()).flat_map(with_first).collect()
 }
 
-fn components_set_what_they_say() {
+fn each_kustomize_component_changes_what_its_name_says() {
     if !can_kubectl() {
         return;
     }
@@ -954,7 +954,7 @@ fn main() -> ExitCode {
         no_container_gets_a_variable_a_volume_or_a_mount_twice,
         the_shim_is_never_mounted_from_an_image_volume,
         the_overlay_for_nvlink5_takes_drivers_pods_whatever_they_ask_for,
-        components_set_what_they_say,
+        each_kustomize_component_changes_what_its_name_says,
         the_manifests_name_no_image_until_a_user_sets_it,
         a_kustomization_above_an_overlay_sets_what_it_wants,
         the_stop_gap_patch_applies_once_and_refuses_a_second_time,

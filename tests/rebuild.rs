@@ -724,7 +724,7 @@ fn a_users_builder_that_fails_installs_nothing() {
 
 /// `SELinux` lets the kernel read modules of certain labels only.
 /// The proof is modprobe's, and it may lack the time or the memory: that says nothing about the module.
-fn a_modprobe_that_cannot_answer_takes_no_good_module_away() {
+fn a_modprobe_that_cannot_answer_does_not_remove_a_good_module() {
     let Some(place) = Place::new() else { return };
     let modprobe = fs::read_to_string(place.node.path("bin/modprobe")).expect("a script");
     let fails = modprobe.replace("for word; do", "echo 'out of memory' >&2; exit 137; for word; do");
@@ -1295,7 +1295,7 @@ fn main() -> ExitCode {
         a_module_built_for_replaced_mofed_modules_is_not_installed,
         a_users_builder_gets_its_inputs_in_variables,
         a_users_builder_that_fails_installs_nothing,
-        a_modprobe_that_cannot_answer_takes_no_good_module_away,
+        a_modprobe_that_cannot_answer_does_not_remove_a_good_module,
         a_rebuild_with_an_install_line_in_modprobe_d_is_proven_too,
         a_rebuilt_module_that_is_loaded_before_its_proof_stays,
         a_fault_that_no_build_cures_is_not_remembered_as_a_failed_build,

@@ -67,7 +67,7 @@ fn stays(node: &Node) -> [(&'static str, Command, i32); 4] {
     ]
 }
 
-fn a_full_standard_error_keeps_no_signal_waiting() {
+fn a_full_standard_error_does_not_delay_a_signal() {
     let node = Node::ready().without_marker();
     for (verb, mut command, code) in stays(&node) {
         let (_reader, writer) = full_pipe();
@@ -79,7 +79,7 @@ fn a_full_standard_error_keeps_no_signal_waiting() {
     }
 }
 
-fn a_full_standard_error_keeps_no_deadline_waiting() {
+fn a_full_standard_error_does_not_delay_the_deadline() {
     let node = Node::ready().without_marker();
     for (verb, mut command, _) in stays(&node).into_iter().filter(|(verb, ..)| *verb != "keep") {
         let (_reader, writer) = full_pipe();
@@ -89,7 +89,7 @@ fn a_full_standard_error_keeps_no_deadline_waiting() {
     }
 }
 
-fn a_full_standard_error_keeps_no_opening_waiting() {
+fn a_full_standard_error_does_not_delay_the_opening() {
     let node = Node::ready();
     let (_reader, writer) = full_pipe();
     let cmd = ["--settle", "100ms", "--", "touch"];
@@ -98,7 +98,7 @@ fn a_full_standard_error_keeps_no_opening_waiting() {
 }
 
 /// CMD finds its standard error as it was: `O_NONBLOCK` would be seen by all who share it.
-fn standard_error_stays_as_it_was() {
+fn the_gate_does_not_change_the_flags_of_standard_error() {
     let node = Node::ready();
     let (reader, writer) = pipe().unwrap();
     let flags = |fd: &PipeWriter| OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL).unwrap());
@@ -171,7 +171,7 @@ fn said(command: &mut Command) -> (i32, String) {
     (support::code(output.status), said)
 }
 
-fn a_look_that_hangs_outlasts_no_deadline() {
+fn a_look_that_hangs_does_not_delay_the_deadline() {
     let Some((node, _hung)) = hung_node() else { return };
     let log = node.path("last-words");
     let (code, said) =
@@ -183,7 +183,7 @@ fn a_look_that_hangs_outlasts_no_deadline() {
     assert!(fs::read_to_string(log).unwrap().contains(hung));
 }
 
-fn a_look_that_hangs_keeps_no_signal_waiting() {
+fn a_look_that_hangs_does_not_delay_a_signal() {
     let Some((node, _hung)) = hung_node() else { return };
     for (verb, mut command, _) in stays(&node) {
         let process = start(&mut command, Stdio::null());
@@ -223,7 +223,7 @@ fn check_reports_a_look_that_hangs() {
     ends(process, 143);
 }
 
-fn an_output_that_hangs_keeps_no_deadline_and_no_opening_waiting() {
+fn an_output_that_hangs_does_not_delay_the_deadline_or_the_opening() {
     for (node, ends_with) in [(Node::ready().without_marker(), 124), (Node::ready(), 0)] {
         let Some(_hung) = Hung::over(node.path("metrics")) else { return };
         let mut wait = node.wait();
@@ -237,7 +237,7 @@ fn an_output_that_hangs_keeps_no_deadline_and_no_opening_waiting() {
 }
 
 /// The gate ends in time although it cannot write its termination log.
-fn a_termination_log_that_hangs_outlasts_no_deadline_and_no_signal() {
+fn a_termination_log_that_hangs_does_not_delay_the_deadline_or_a_signal() {
     let node = Node::ready().without_marker();
     let Some(_hung) = Hung::over(node.path("log")) else { return };
     let wait = || {
@@ -253,7 +253,7 @@ fn a_termination_log_that_hangs_outlasts_no_deadline_and_no_signal() {
     ends(process, 143);
 }
 
-fn an_answer_that_nobody_reads_keeps_no_signal_waiting() {
+fn an_answer_that_nobody_reads_does_not_delay_a_signal() {
     let node = Node::ready();
     for verb in ["check", "doctor"] {
         let (_reader, stdout) = full_pipe();
@@ -307,19 +307,19 @@ fn a_supervisor_that_is_killed_takes_its_worker_along() {
 
 fn main() -> ExitCode {
     suite![
-        a_full_standard_error_keeps_no_signal_waiting,
-        a_full_standard_error_keeps_no_deadline_waiting,
-        a_full_standard_error_keeps_no_opening_waiting,
-        standard_error_stays_as_it_was,
+        a_full_standard_error_does_not_delay_a_signal,
+        a_full_standard_error_does_not_delay_the_deadline,
+        a_full_standard_error_does_not_delay_the_opening,
+        the_gate_does_not_change_the_flags_of_standard_error,
         lines_that_were_left_out_are_counted_once_somebody_reads,
         a_full_socket_on_standard_error_delays_nothing,
-        a_look_that_hangs_outlasts_no_deadline,
-        a_look_that_hangs_keeps_no_signal_waiting,
+        a_look_that_hangs_does_not_delay_the_deadline,
+        a_look_that_hangs_does_not_delay_a_signal,
         a_look_that_hangs_opens_where_the_deadline_is_to_open,
         check_reports_a_look_that_hangs,
-        an_output_that_hangs_keeps_no_deadline_and_no_opening_waiting,
-        a_termination_log_that_hangs_outlasts_no_deadline_and_no_signal,
-        an_answer_that_nobody_reads_keeps_no_signal_waiting,
+        an_output_that_hangs_does_not_delay_the_deadline_or_the_opening,
+        a_termination_log_that_hangs_does_not_delay_the_deadline_or_a_signal,
+        an_answer_that_nobody_reads_does_not_delay_a_signal,
         a_killed_worker_does_not_open_the_gate,
         a_supervisor_that_is_killed_takes_its_worker_along
     ]

@@ -127,7 +127,7 @@ fn every_test_and_script_that_a_command_names_is_there() {
             for file in script.into_iter().chain(tests) {
                 assert!(
                     repository().join(&file).is_file(),
-                    "{}: {}: {}",
+                    "{}: {}: {} does not exist",
                     given.file,
                     given.text,
                     file.display()
@@ -162,7 +162,7 @@ fn a_command_that_its_program_refuses_is_found() {
                 }
                 None => false,
             });
-        assert!(found, "{text}");
+        assert!(found, "this wrong command was not found: {text}");
     }
 }
 
@@ -177,7 +177,7 @@ fn scripts_and_examples_pass_shellcheck() {
             .any(|start| text.starts_with(start))
     };
     let scripts: Vec<_> = files().into_iter().filter(is_script).collect();
-    assert!(scripts.len() > 20, "{scripts:?}");
+    assert!(scripts.len() > 20, "only these scripts were found: {scripts:?}");
     let checked =
         output(Command::new("shellcheck").arg("--severity=warning").args(&scripts).current_dir(repository()));
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));

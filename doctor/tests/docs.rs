@@ -51,7 +51,10 @@ fn a_reason_that_does_not_pass_says_what_to_look_at() {
         let mut parts = vec!["- **Meaning**: ", "- **Look at**"];
         parts.extend((!is_finding).then_some("- **Do**: "));
         for part in parts {
-            assert!(section.contains(part), "{part:?} is missing: {section}");
+            assert!(
+                section.contains(part),
+                "add a paragraph {part:?} to this section of {CONDITIONS}: {section}"
+            );
         }
     }
 }
@@ -131,13 +134,17 @@ fn every_runbook_url_leads_to_its_section() {
         headings(path).contains(anchor).then_some(())
     };
     for id in Id::ALL {
-        assert!(leads(&id.runbook_url()).is_some(), "{}", id.runbook_url());
+        assert!(leads(&id.runbook_url()).is_some(), "{} leads to no heading", id.runbook_url());
     }
     let rules = read("manifests/monitoring/rules.yaml");
     let urls: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: ")).collect();
-    assert_eq!(urls.len(), rules.matches("- alert: ").count(), "every alert has one");
+    assert_eq!(
+        urls.len(),
+        rules.matches("- alert: ").count(),
+        "every alert in manifests/monitoring/rules.yaml needs a runbook_url"
+    );
     for url in urls {
-        assert!(leads(url).is_some(), "{url}");
+        assert!(leads(url).is_some(), "{url} leads to no heading");
     }
 }
 
@@ -158,7 +165,10 @@ fn assert_same(path: &str, text: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(root().join(path), text).unwrap();
     }
-    assert!(read(path) == text, "{path} does not say what the program says: BLESS=1 writes it again");
+    assert!(
+        read(path) == text,
+        "{path} differs from what the program says: run `BLESS=1 cargo test --test docs`"
+    );
 }
 
 #[test]
@@ -177,10 +187,10 @@ fn every_condition_is_explained_in_its_order() {
     let types = condition_types();
     let headings: Vec<_> =
         read(CONDITIONS).lines().filter_map(|l| l.strip_prefix("## ")).map(str::to_owned).collect();
-    assert_eq!(headings, types, "{CONDITIONS}");
+    assert_eq!(headings, types, "put the headings of {CONDITIONS} in the order of the conditions");
     let rows = |line: &str| line.strip_prefix("| `")?.split_once("` | ").map(|(name, _)| name.to_owned());
     let readme: Vec<_> = read("README.md").lines().filter_map(rows).collect();
-    assert_eq!(readme, types, "README.md");
+    assert_eq!(readme, types, "put the table of conditions in README.md in their order");
 }
 
 /// tests/nodes.rs compares the same answer with that of a run.
@@ -212,7 +222,7 @@ fn every_consumer_is_described_as_the_program_says() {
 }
 
 #[test]
-fn no_reason_is_named_that_does_not_exist() {
+fn no_document_names_a_reason_that_does_not_exist() {
     let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
     known.extend(Id::ALL.iter().map(ToString::to_string));
     known.extend(condition_types());
@@ -231,7 +241,10 @@ fn no_reason_is_named_that_does_not_exist() {
     for path in [CONDITIONS, USAGE, "README.md"] {
         for quoted in read(path).split('`').skip(1).step_by(2) {
             if is_camel_case(quoted) {
-                assert!(known.contains(quoted), "{path}: `{quoted}` is no word of the gate");
+                assert!(
+                    known.contains(quoted),
+                    "{path}: `{quoted}` is not a reason, finding or condition of the programs"
+                );
             }
         }
     }
@@ -249,7 +262,7 @@ fn every_reason_and_note_of_paths_is_explained() {
             assert!(page.contains(&format!("`{word}`")), "docs/paths.md does not explain {word} of {path}");
         }
     }
-    assert!(count > 20, "only {count}");
+    assert!(count > 20, "only {count} words were found");
 }
 
 #[test]
@@ -267,10 +280,13 @@ fn every_exit_code_is_in_the_readme() {
     ];
     let readme = read("README.md");
     for ending in endings {
-        assert!(readme.contains(&format!("\n| {} | ", ending.code())), "{ending:?}");
+        assert!(
+            readme.contains(&format!("\n| {} | ", ending.code())),
+            "add the exit code of {ending:?} to the table in README.md"
+        );
     }
     assert_eq!(Ending::Signal(15).code(), 143);
-    assert!(readme.contains("\n| 128+n | "));
+    assert!(readme.contains("\n| 128+n | "), "add the exit code 128+n to the table in README.md");
 }
 
 #[test]
@@ -292,15 +308,18 @@ fn every_option_is_described_with_its_verbs_and_its_default() {
             .iter()
             .map(|row| row.split(" | ").collect::<Vec<_>>())
             .find(|cells| cells[0].trim_start_matches("| `--").split([' ', '`']).next() == Some(option))
-            .unwrap_or_else(|| panic!("{USAGE} has no row for --{option}"));
+            .unwrap_or_else(|| panic!("add a row for --{option} to {USAGE}"));
         let having = |verb: &&&clap::Command| verb.get_arguments().any(|a| a.get_long() == Some(option));
         let names: Vec<_> = verbs.iter().filter(having).map(|verb| verb.get_name()).collect();
-        assert_eq!(row[2], names.join(", "), "--{option}");
+        assert_eq!(row[2], names.join(", "), "{USAGE}: correct the verbs in the row of --{option}");
         let has_it = verbs.iter().find(having).unwrap();
         let argument = has_it.get_arguments().find(|a| a.get_long() == Some(option)).unwrap();
         for default in argument.get_default_values() {
             let default = default.to_str().unwrap();
-            assert!(row[1].contains(&format!("`{default}`")), "--{option} has the default {default}");
+            assert!(
+                row[1].contains(&format!("`{default}`")),
+                "{USAGE}: add the default `{default}` to the row of --{option}"
+            );
         }
     }
     assert_eq!(rows.len(), options.len(), "{USAGE} describes an option that does not exist");
@@ -324,7 +343,7 @@ fn links_between_documents_lead_somewhere() {
                 file => Path::new(path).with_file_name(file).display().to_string().replace("docs/../", ""),
             };
             let text = fs::read_to_string(root().join(&linked))
-                .unwrap_or_else(|_| panic!("{path} links to {target}"));
+                .unwrap_or_else(|_| panic!("{path} links to {target}, which does not exist"));
             let anchors = text.lines().filter(|line| line.starts_with('#')).map(|line| {
                 let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
                 title.replace(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'), "")

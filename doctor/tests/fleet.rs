@@ -252,7 +252,7 @@ fn a_node_whose_name_is_a_word_does_not_spoil_the_remedy() {
     );
 }
 
-fn sources_are_files_or_standard_input() {
+fn fleet_reads_files_or_standard_input() {
     let (ending, said) = refusal(gate().args(["fleet", "/nowhere/reports"]));
     assert_eq!(ending, 2);
     assert!(said.contains("/nowhere/reports") && said.contains("No such file"), "{said}");
@@ -514,7 +514,7 @@ fn main() -> ExitCode {
         fleet_names_the_longest_waits,
         fleet_reads_reports_of_check_and_doctor,
         a_node_whose_name_is_a_word_does_not_spoil_the_remedy,
-        sources_are_files_or_standard_input,
+        fleet_reads_files_or_standard_input,
         a_large_fleet_streams_through,
         hostile_reports_cost_no_more_than_others,
         a_fifo_that_nobody_writes_to_is_empty_and_one_with_a_writer_is_read_to_its_end,

@@ -121,7 +121,7 @@ fn every_verb_is_listed_with_its_sentence() {
     }
 }
 
-fn every_help_fits_the_screen_and_says_the_same_by_two_names() {
+fn every_help_fits_the_screen_and_help_verb_equals_verb_help() {
     for program in programs() {
         for verb in std::iter::once("").chain(program.verbs()) {
             let words: Vec<_> = [verb].into_iter().filter(|verb| !verb.is_empty()).collect();
@@ -234,7 +234,7 @@ fn main() -> process::ExitCode {
         every_verb_has_exit_codes_and_two_examples_and_no_guide_is_left_over,
         every_example_is_a_command_line_that_is_accepted,
         every_verb_is_listed_with_its_sentence,
-        every_help_fits_the_screen_and_says_the_same_by_two_names,
+        every_help_fits_the_screen_and_help_verb_equals_verb_help,
         no_long_help_repeats_the_short_one,
         a_verb_has_a_reason_for_every_option_that_it_does_not_have,
         manual_pages_and_completions_have_every_verb_and_option,

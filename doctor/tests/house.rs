@@ -73,7 +73,10 @@ fn the_tree_has_no_banned_crate() {
     let lock = read("Cargo.lock");
     for banned in read("deny.toml").lines().filter_map(|line| line.trim().strip_prefix("{ crate = \"")) {
         let name = banned.split('"').next().expect("a name");
-        assert!(!lock.contains(&format!("name = \"{name}\"\n")), "{name} is in the tree");
+        assert!(
+            !lock.contains(&format!("name = \"{name}\"\n")),
+            "deny.toml bans the crate {name}: remove the dependency that brings it"
+        );
     }
 }
 
@@ -99,7 +102,7 @@ fn the_gate_uses_exactly_the_crates_of_its_list() {
     assert_eq!(
         made_of,
         read("tests/crates.txt"),
-        "BLESS=1 writes the list: say in the commit why a crate is needed"
+        "`BLESS=1 cargo test --test house` writes tests/crates.txt; say in the commit why a new crate is needed"
     );
 }
 
@@ -112,10 +115,16 @@ fn the_gate_links_no_log_rule() {
     let patterns = RULES.iter().flat_map(|rule| rule.patterns).map(|pattern| pattern.words);
     // A short one can be a part of anything.
     let patterns: Vec<_> = patterns.filter(|words| words.len() > 16).collect();
-    assert!(patterns.len() > 100, "{}", patterns.len());
+    assert!(patterns.len() > 100, "only {} log patterns were found", patterns.len());
     for words in patterns {
-        assert!(memmem::find(&doctor, words.as_bytes()).is_some(), "the doctor lacks {words:?}");
-        assert!(memmem::find(&gate, words.as_bytes()).is_none(), "the gate has {words:?}");
+        assert!(
+            memmem::find(&doctor, words.as_bytes()).is_some(),
+            "peermem-doctor does not contain the log pattern {words:?}"
+        );
+        assert!(
+            memmem::find(&gate, words.as_bytes()).is_none(),
+            "peermem-gate contains the log pattern {words:?}: move the code that uses it to the doctor"
+        );
     }
 }
 
@@ -126,10 +135,14 @@ fn the_pure_rooms_use_no_file_clock_or_system_call() {
     for package in PACKAGES {
         rooms.extend(sources(package).into_iter().filter(is_pure).map(|path| package.to_owned() + &path));
     }
-    assert!(rooms.len() > 120, "files are missing: {rooms:?}");
+    assert!(rooms.len() > 120, "only these files of pure rooms were found: {rooms:?}");
     for path in rooms {
         let found = impurities(&read(&path));
-        assert!(found.is_empty(), "{path} is in a pure room and uses {}", found.join(", "));
+        assert!(
+            found.is_empty(),
+            "{path} is in a pure room: pass what {} yields as an argument",
+            found.join(", ")
+        );
     }
 }
 
@@ -246,8 +259,16 @@ fn no_module_or_room_has_a_circular_dependency() {
     for package in PACKAGES {
         let uses = uses(package);
         assert!(uses.len() > 50, "{package} has only {} modules", uses.len());
-        assert_eq!(circle(&uses), None, "modules of {package}");
-        assert_eq!(circle(&of_rooms(&uses)), None, "rooms of {package}");
+        assert_eq!(
+            circle(&uses),
+            None,
+            "modules of {package} use each other in a circle: move what both need to a third"
+        );
+        assert_eq!(
+            circle(&of_rooms(&uses)),
+            None,
+            "rooms of {package} use each other in a circle: move what both need to a third"
+        );
     }
     let uses = |pairs: &[(&str, &str)]| {
         let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -277,7 +298,7 @@ fn probe_wake_and_act_do_not_use_each_other_or_judge() {
                 let is_used = rooms.get(door).is_some_and(|used| used.contains(other));
                 // The supervisor waits for signals.
                 let is_allowed = door == other || (door, other) == ("act", "wake");
-                assert!(!is_used || is_allowed, "{package}{door} uses {other}");
+                assert!(!is_used || is_allowed, "{package}{door} must not use {other}: let verb/ call both");
             }
         }
     }
@@ -290,7 +311,7 @@ fn the_gate_sorts_only_by_its_own_small_sort() {
     for path in tree().iter().filter(is_ours) {
         let program = read(path);
         let program = program.split("#[cfg(test)]").next().unwrap_or_default();
-        assert!(!program.contains(".sort"), "{path}: use src/order.rs");
+        assert!(!program.contains(".sort"), "{path}: sort with src/order.rs instead of the standard library");
     }
 }
 
@@ -325,7 +346,10 @@ fn no_type_name_is_declared_twice() {
     places.retain(|_, places| places.len() > 1);
     let shared: BTreeSet<_> = SHARED_NAMES.iter().map(|(name, _)| (*name).to_owned()).collect();
     let found: BTreeSet<_> = places.keys().cloned().collect();
-    assert_eq!(found, shared, "declared more than once: {places:?}");
+    assert_eq!(
+        found, shared,
+        "rename a type that is declared more than once, or list it in SHARED_NAMES: {places:?}"
+    );
     let code = "pub struct A;\nenum B {\n    C,\n}\npub(in crate::a) type D<T> = T;\nimpl X for Y {\n    type Item = A;\n}\n\
                 fn f() {\n    struct E(u8);\n}\ntypes();\n";
     assert_eq!(types(code).collect::<Vec<_>>(), ["A", "B", "D", "E"]);
@@ -351,7 +375,11 @@ fn no_doc_comment_begins_with_it_or_what() {
     for package in PACKAGES {
         for path in sources(package).into_iter().filter(|path| !path.starts_with("cli/")) {
             let text = read(&format!("{package}{path}"));
-            assert_eq!(unnamed(&text), Vec::<&str>::new(), "{package}{path}");
+            assert_eq!(
+                unnamed(&text),
+                Vec::<&str>::new(),
+                "{package}{path}: begin these comments with the name of the thing"
+            );
         }
     }
     let text = "//! It is a file.\n\n/// Its lines.\n/// It goes on.\nfn a() {}\n    /// What was read.\n    b: u8,\n";
@@ -367,7 +395,7 @@ fn every_room_is_in_the_table_of_rooms() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         let named = if entry.path().is_dir() { format!("`{name}/`") } else { format!("`{name}`") };
-        assert!(table.contains(&named), "the table of rooms does not name {named}");
+        assert!(table.contains(&named), "add {named} to the table of rooms in docs/design.md");
     }
     let is_room = |named: &&str| {
         named.ends_with('/') || Path::new(named).extension().is_some_and(|extension| extension == "rs")
@@ -376,11 +404,14 @@ fn every_room_is_in_the_table_of_rooms() {
         let is_there = ["src", "src/judge", "src/probe", "src/act", "doctor/src", "doctor/src/probe"]
             .iter()
             .any(|room| root().join(room).join(named).exists());
-        assert!(is_there, "the table of rooms names {named}, which is not there");
+        assert!(
+            is_there,
+            "docs/design.md names the room {named}, which does not exist: remove it from the table"
+        );
     }
 }
 
-/// What of this Rust text looks at the world.
+/// The parts of this Rust text that look at the world.
 fn impurities(text: &str) -> Vec<String> {
     let code: Vec<_> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join("\n");
@@ -450,22 +481,38 @@ fn the_text_of_every_manual_mutant_occurs_exactly_once() {
     assert!(mutants.clone().count() > 13);
     for mutant in mutants {
         let lines: Vec<_> = mutant.trim_end().lines().collect();
-        let [_, file, old, new, tests] = lines[..] else { panic!("not five lines: {mutant}") };
-        let [file, old, new, tests] = [(file, "in "), (old, "- "), (new, "+ "), (tests, "by ")]
-            .map(|(line, start)| line.strip_prefix(start).unwrap_or_else(|| panic!("no {start:?}: {line}")));
+        let [_, file, old, new, tests] = lines[..] else {
+            panic!("tests/mutants-by-hand.txt: this paragraph needs five lines: {mutant}")
+        };
+        let [file, old, new, tests] =
+            [(file, "in "), (old, "- "), (new, "+ "), (tests, "by ")].map(|(line, start)| {
+                line.strip_prefix(start).unwrap_or_else(|| {
+                    panic!("tests/mutants-by-hand.txt: this line must begin with {start:?}: {line}")
+                })
+            });
         let program = read(file);
         let program = program.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        assert_eq!(program.matches(old).count(), 1, "{file}: {old}");
+        assert_eq!(
+            program.matches(old).count(),
+            1,
+            "tests/mutants-by-hand.txt: quote text that occurs once in {file}, unlike: {old}"
+        );
         assert_ne!(old, new);
         let rest = file.strip_prefix("src/").and_then(|file| file.strip_prefix(&tests.replace("::", "/")));
-        assert!(rest.is_some_and(|rest| rest.starts_with(['.', '/'])), "{file} by {tests}");
+        assert!(
+            rest.is_some_and(|rest| rest.starts_with(['.', '/'])),
+            "tests/mutants-by-hand.txt: the tests {tests} are not those of {file}"
+        );
     }
 }
 
 #[test]
 fn every_rust_file_names_its_license() {
     for path in files_with("rs") {
-        assert!(read(&path).starts_with("// SPDX-License-Identifier: Apache-2.0\n"), "{path}");
+        assert!(
+            read(&path).starts_with("// SPDX-License-Identifier: Apache-2.0\n"),
+            "{path}: begin with the SPDX line"
+        );
     }
 }
 

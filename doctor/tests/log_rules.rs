@@ -18,9 +18,13 @@ fn every_log_pattern_has_sample_lines() {
     for (_, pattern) in patterns() {
         let name = format!("{:?}: {}", pattern.source, pattern.words);
         let example = examples.iter().find(|example| example.pattern == pattern);
-        let example = example.unwrap_or_else(|| panic!("tests/log_lines has nothing of {name}"));
-        assert!(!example.fits.is_empty(), "{name}: no line that fits");
-        assert!(!example.almost.is_empty(), "{name}: no line that almost fits");
+        let example =
+            example.unwrap_or_else(|| panic!("add sample lines for {name} to doctor/tests/log_lines"));
+        assert!(!example.fits.is_empty(), "{name}: add a line that matches to doctor/tests/log_lines");
+        assert!(
+            !example.almost.is_empty(),
+            "{name}: add a line that almost matches to doctor/tests/log_lines"
+        );
     }
 }
 
@@ -30,7 +34,7 @@ fn every_sample_line_matches_its_pattern_and_no_similar_line_matches() {
         let pattern = example.pattern;
         let rules = rules_beside(pattern.source);
         for line in &example.fits {
-            let fit = rules.fit(line.as_bytes()).unwrap_or_else(|| panic!("{line:?} fits no pattern"));
+            let fit = rules.fit(line.as_bytes()).unwrap_or_else(|| panic!("{line:?} matches no pattern"));
             assert_eq!(fit.pattern, pattern, "{line:?}");
         }
         for line in &example.almost {
@@ -38,7 +42,7 @@ fn every_sample_line_matches_its_pattern_and_no_similar_line_matches() {
             let fit = rules.fit(line.as_bytes());
             let is_general =
                 fit.as_ref().is_none_or(|fit| fit.pattern.is_general() && fit.pattern != pattern);
-            assert!(is_general, "{line:?} must not fit: {fit:?}");
+            assert!(is_general, "{line:?} must not match: {fit:?}");
         }
     }
 }

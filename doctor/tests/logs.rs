@@ -380,7 +380,7 @@ fn a_clock_that_is_set_shows_beside_the_kernels_own() {
     assert_eq!(logs.files[0].steps[0].since_boot.map(|boot| boot.ns), Some(3_000_000_000));
 }
 
-fn what_cannot_be_read_is_named() {
+fn unreadable_files_are_named() {
     if !can(&["setpriv", "--version"]) {
         return;
     }
@@ -642,7 +642,7 @@ fn main() -> ExitCode {
         the_kernels_last_log_but_one_is_read_too,
         a_clock_that_is_set_back_is_detected_in_a_log,
         a_clock_that_is_set_shows_beside_the_kernels_own,
-        what_cannot_be_read_is_named,
+        unreadable_files_are_named,
         a_log_of_a_gigabyte_costs_no_more_than_its_two_ends,
         ten_thousand_logs_cost_no_more_than_the_newest,
         large_logs_share_what_may_be_read,

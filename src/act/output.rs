@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_on_the_way_is_followed_at_the_start_or_later() {
+    fn no_link_on_the_way_to_an_output_is_followed_at_the_start_or_later() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("theirs/below")).unwrap();

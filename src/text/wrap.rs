@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wider_than_a_line_is_cut() {
+    fn a_word_wider_than_a_line_is_cut() {
         assert_eq!(lines("/a/very/long/path/indeed", 16), ["/a/very/long/pat", "h/indeed"]);
         let two_columns: Measure = |_| 2;
         assert_eq!(clipped("日本日本", 5, two_columns), "日本…");
@@ -280,7 +280,7 @@ mod tests {
         }
 
         #[test]
-        fn no_word_is_lost(text in "[a日` ]{0,200}", columns in 16..90_usize) {
+        fn wrapping_loses_no_word(text in "[a日` ]{0,200}", columns in 16..90_usize) {
             let kept = |text: &str| text.replace(['\\', ' '], "");
             prop_assert_eq!(kept(&lines(&text, columns).concat()), kept(&text));
         }

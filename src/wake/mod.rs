@@ -241,7 +241,7 @@ mod tests {
 
     /// The probe searches the devices again only for these: a marker's event must not hide them.
     #[test]
-    fn a_device_event_is_kept_whatever_comes_with_it() {
+    fn a_device_event_is_kept_whatever_event_comes_with_it() {
         for important in [Cause::Device, Cause::EventsLost] {
             for other in [None, Some(Cause::Marker), Some(Cause::Mount)] {
                 assert_eq!(most_important(other.clone(), Some(important.clone())), Some(important.clone()));

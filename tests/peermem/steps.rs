@@ -143,7 +143,7 @@ fn a_loaded_modules_steps_fit_where_mofed_is() {
 }
 
 #[test]
-fn a_bad_parameter_is_corrected_where_it_is() {
+fn the_remedy_for_a_bad_parameter_names_where_it_is_set() {
     const BOOT: &str = "Correct it in the boot loader's configuration";
     const FILE: &str = "Correct it there";
     for (source, boot, file) in [("/proc/cmdline", Said, LeftOut), ("/etc/modprobe.d/x.conf", LeftOut, Said)]

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chronyds_seconds_are_read() {
+    fn the_seconds_of_a_step_that_chronyd_logs_are_read() {
         assert_eq!(nanoseconds("-3.217154"), Some(-3_217_154_000));
         assert_eq!(nanoseconds("3600.5"), Some(3_600_500_000_000));
         assert_eq!(nanoseconds("7"), Some(7 * SECOND));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds of `doctor`'s answer on every node.
+//! Rules that every answer of `doctor` keeps, on every node.
 
 use super::{Answer, text};
 use crate::fixture::Node;
 use std::fs;
 
-/// No person reads more.
+/// The most steps of a remedy that a person reads.
 const STEPS: usize = 5;
 
-/// Whose traces a node has.
+/// Traces of pods on a node.
 struct Traces {
     /// `NAMESPACE_POD` of each pod that has logs.
     pods: Vec<String>,
@@ -25,18 +25,18 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
         let steps = finding["remedy"].as_array().expect("a remedy");
         let steps: Vec<_> = steps.iter().map(|step| step.as_str().expect("a step")).collect();
         if steps.len() > STEPS {
-            broken.push(format!("{id} has {} steps", steps.len()));
+            broken.push(format!("{id} has {} steps: at most {STEPS} are allowed", steps.len()));
         }
         for (at, step) in steps.iter().enumerate() {
             let why = [
-                (steps[..at].contains(step), "stands there twice"),
-                (is_unfilled(step), "has a word that nobody filled in"),
-                (traces.lacks_pod_of(step), "deletes a pod that is not there"),
-                (host.misfits(step), "is for another host"),
-                (host.is_told_already(step), "asks for what is set already"),
+                (steps[..at].contains(step), "this step is listed twice"),
+                (is_unfilled(step), "this step has a placeholder that was not filled in"),
+                (traces.lacks_pod_of(step), "this step deletes a pod that the node does not have"),
+                (host.misfits(step), "this step is for another kind of host"),
+                (host.is_told_already(step), "this step asks for a setting that is set already"),
                 (
                     host.frees_what_is_not_there(step),
-                    "unloads a module that is not loaded, or that a disk needs",
+                    "this step unloads a module that is not loaded, or that a disk needs",
                 ),
             ];
             broken.extend(
@@ -45,11 +45,11 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
         }
         let is_loud = ["critical", "warning"].contains(&text(finding, "severity"));
         if is_loud && finding["follows_from"].is_null() && answer.code == 0 {
-            broken.push(format!("exit code 0 beside {id}"));
+            broken.push(format!("the exit code is 0, although {id} is a root cause"));
         }
     }
     if answer.findings.is_empty() && answer.code != 0 {
-        broken.push(format!("exit code {}, and nothing found", answer.code));
+        broken.push(format!("the exit code is {}, although nothing was found", answer.code));
     }
     broken
 }

@@ -61,9 +61,9 @@ fn has(text: &str, words: &str) -> bool {
     words.split('|').any(|words| text.contains(&words.to_lowercase()))
 }
 
-/// One that is misspelled is never there.
+/// A misspelled name would never be found, so `expect no NAME` would always pass.
 fn must_be_a_finding(id: &str) {
-    assert!(Id::ALL.iter().any(|one| one.name() == id), "there is no finding {id:?}");
+    assert!(Id::ALL.iter().any(|one| one.name() == id), "no finding has the name {id:?}");
 }
 
 impl Expectation {
@@ -84,11 +84,11 @@ impl Expectation {
             "quiet" => Self::Quiet,
             "calm" => Self::Calm,
             "healthy" => Self::NoTwin,
-            other => panic!("nothing is expected by {other:?}"),
+            other => panic!("`expect {other}` is unknown"),
         }
     }
 
-    /// Why it is not met.
+    /// The reason why this expectation is not met.
     pub(crate) fn unmet(&self, answer: &Answer) -> Option<String> {
         let first = answer.findings.first();
         let ids = || answer.findings.iter().map(|finding| text(finding, "id")).collect::<Vec<_>>().join(" ");
@@ -96,7 +96,10 @@ impl Expectation {
             Self::NoTwin => (true, String::new()),
             Self::Root(wanted) => {
                 let id = first.map_or("", |finding| text(finding, "id"));
-                (wanted.split('|').any(|wanted| wanted == id), format!("{wanted} is not first of: {}", ids()))
+                (
+                    wanted.split('|').any(|wanted| wanted == id),
+                    format!("the first finding is not {wanted}: {}", ids()),
+                )
             }
             Self::Cause(words) => {
                 let is_met = first.is_some_and(|finding| {
@@ -109,7 +112,7 @@ impl Expectation {
                 let steps = first.and_then(|finding| finding["remedy"].as_array());
                 let is_met =
                     steps.is_some_and(|steps| steps.iter().take(3).any(|step| has(&all(step), words)));
-                (is_met, format!("no step of the first of {} has {words:?}", ids()))
+                (is_met, format!("no remedy of the first of {} says {words:?}", ids()))
             }
             Self::Never(words) => {
                 let who = answer.findings.iter().find(|finding| has(&all(finding), words));
@@ -117,15 +120,16 @@ impl Expectation {
             }
             Self::Says(words) => (
                 answer.findings.iter().any(|finding| has(&all(finding), words)),
-                format!("nothing says {words:?}"),
+                format!("no finding says {words:?}"),
             ),
             Self::Has(id) => {
                 let is_met = answer.findings.iter().any(|finding| text(finding, "id") == id);
-                (is_met, format!("no {id} in: {}", ids()))
+                (is_met, format!("{id} is missing in: {}", ids()))
             }
-            Self::No(id) => {
-                (answer.findings.iter().all(|finding| text(finding, "id") != id), format!("{id} is there"))
-            }
+            Self::No(id) => (
+                answer.findings.iter().all(|finding| text(finding, "id") != id),
+                format!("{id} was found, and should not be"),
+            ),
             Self::Calm => (answer.loud().is_empty(), answer.loud()),
             Self::Quiet => (answer.is_quiet(), format!("exit {} and {}", answer.code, answer.loud())),
         };

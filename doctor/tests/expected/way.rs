@@ -13,7 +13,7 @@ pub(crate) fn unmet(node: &Node) -> Vec<String> {
     let out = node.asked("paths", &["--format", "json"], "80");
     let report: Value = serde_json::from_slice(&out.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
-    assert!(!node.expectations.is_empty(), "nothing is expected");
+    assert!(!node.expectations.is_empty(), "this node has no `expect` line");
     let code = out.status.code();
     node.expectations.iter().filter_map(|line| unmet_line(line, &report, code)).collect()
 }
@@ -37,7 +37,7 @@ fn unmet_line(line: &str, report: &Value, code: Option<i32>) -> Option<String> {
         [way @ ("dma_buf" | "nvidia_peermem"), status, reason] => {
             (is(&report[way], status, reason), report[way].to_string())
         }
-        _ => panic!("nothing is expected by {line:?}"),
+        _ => panic!("`expect {line}` is unknown"),
     };
     (!is_met).then(|| format!("{line}, and not {found}"))
 }

@@ -99,7 +99,7 @@ fn without_depmods_file_nothing_is_installed() {
 
 /// As a power cut left it, when the record was renamed before it was on the disk.
 #[test]
-fn a_module_that_carries_our_mark_is_ours_whatever_the_record_says() {
+fn a_module_with_the_gates_mark_is_the_gates_whatever_the_record_says() {
     let root = root();
     let mut image = Image::new(&["vermagic=6.1", "depends=", "rebuilt_by=peermem-gate"]);
     image.build_id(&[7; 20]);
@@ -174,7 +174,7 @@ fn an_undo_that_ended_before_depmod_is_seen_in_modules_dep() {
 
 /// A file without a record would be foreign forever.
 #[test]
-fn the_record_comes_before_the_file() {
+fn the_record_of_a_build_is_written_before_the_module_file() {
     let root = root();
     let installed = below(root.path(), &target(RELEASE));
     // No file can have this name.

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marker_is_found_wherever_it_lies() {
+    fn a_program_is_recognized_as_the_gate_wherever_its_mark_is_in_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("program");
         let holds = |bytes: &[u8]| {

@@ -130,7 +130,7 @@ fn links_stay_below_the_root_and_lead_nowhere_twice() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_files_are_named() {
     let tree = Tree::new(&[]);
     tree.link("modules.dep", "modules.dep");
     let why = find(tree.0.path(), RELEASE, "x").unwrap_err();
