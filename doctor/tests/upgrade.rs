@@ -195,7 +195,7 @@ fn a_node_blocked_only_for_another_mofed_needs_nothing_with_its_own() {
         assert_eq!(report["verdict"], "Blocked", "{name}");
         let wanted = report["peer_memory"]["wanted"].as_object().expect("CRCs");
         let [register, unregister] = [REGISTER, UNREGISTER].map(|symbol| wanted[symbol].as_str().unwrap());
-        let (_, answer) = forecast(&[report.clone()], &symvers([register, unregister]), &[]);
+        let (_, answer) = forecast(std::slice::from_ref(&report), &symvers([register, unregister]), &[]);
         let reasons = answer[list].as_array().expect("a list").iter().map(|node| node["reason"].clone());
         reasons.collect::<Vec<_>>()
     };
