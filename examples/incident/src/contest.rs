@@ -45,11 +45,12 @@ const WHOLE_BUILD: u32 = 120;
 /// nvidia-peermem takes 7 to 15 CPU seconds (docs/measurements.md).
 const SMALL_BUILD: u32 = 10;
 
-/// `build SECONDS` takes its time, and installs what came out of it.
+/// `build SECONDS` looks for the headers, as conftest.sh does before all else, takes its time, and installs what came
+/// out of it.
 const BUILD: &str = r#"
 build() {
-  sleep "$1"
   built=$(sh -c "$COMPILE")
+  sleep "$1"
   cp "$NODE/built/$built.ko" "$NODE/$MODULE"
   echo "$built"
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The incident, played on a scratch tree: `cargo run --example incident`.
+//! The incident, played on a scratch tree: `cargo run --package incident`.
 //!
 //! On 21 November 2025 one node was rebooted into a new kernel. MOFED took 453 seconds to
 //! build itself, to swap the RDMA modules and to set its marker. The GPU driver did not wait: it
@@ -68,7 +68,9 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(untrue) => {
-            eprintln!("This run does not tell that story:");
+            eprintln!(
+                "This run does not tell that story; a busy machine is often why. Run it again. What differs:"
+            );
             for claim in untrue {
                 eprintln!("- it is not true that {claim}");
             }
