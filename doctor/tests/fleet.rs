@@ -5,6 +5,8 @@
 mod equal;
 #[path = "../../tests/fixture/mod.rs"]
 mod fixture;
+#[path = "fleet/progress.rs"]
+mod progress;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -525,6 +527,12 @@ fn main() -> ExitCode {
         a_users_pod_is_no_driver_pod,
         a_node_without_a_report_may_be_in_any_state,
         fleet_refuses_a_file_that_is_not_a_list_of_nodes,
+        progress::a_terminal_shows_that_reports_are_still_read_until_the_answer,
+        progress::a_stopped_terminal_keeps_no_answer_waiting,
+        progress::a_stopped_terminal_gets_its_line_cleared_before_the_answer,
+        progress::a_job_in_the_background_draws_no_line_and_goes_on,
+        progress::a_dumb_terminal_gets_no_line,
+        progress::what_is_no_terminal_gets_no_line,
         equal::sixty_equal_stubs_are_one_block_and_so_are_six_thousand,
         equal::the_commands_of_each_node_are_shown_on_request,
         equal::the_documents_sample_is_an_answer

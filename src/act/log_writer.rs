@@ -8,6 +8,7 @@ use super::stderr::{Patient, Way};
 use super::worker_pipe::WorkerPipe;
 use crate::wake::Signals;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::termios::isatty;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -59,6 +60,31 @@ pub(super) fn write(text: &[u8]) {
     }
 }
 
+/// Draws a line on the terminal that standard error is, over the one drawn before.
+pub(super) fn draw(text: &str) {
+    match &mut *log_writer() {
+        LogWriter::Streams(stderr) => stderr.draw(text),
+        LogWriter::File(..) => {}
+        LogWriter::Supervisor(worker_pipe) => worker_pipe.draw(text.as_bytes()),
+    }
+}
+
+/// Clears the line that is drawn, if one is.
+pub(super) fn clear() {
+    if let LogWriter::Streams(stderr) = &mut *log_writer() {
+        stderr.clear();
+    }
+}
+
+/// Clears the line too. What the terminal has not taken comes back, to be written before the answer.
+fn cleared() -> Vec<u8> {
+    clear();
+    match &mut *log_writer() {
+        LogWriter::Streams(stderr) if isatty(io::stdout()) => stderr.take_rest(),
+        _ => Vec::new(),
+    }
+}
+
 /// Prints an answer on standard output. A reader that went away is not our fault.
 ///
 /// # Errors
@@ -68,8 +94,9 @@ pub fn answer(text: &str) -> io::Result<()> {
         worker_pipe.answer(text.as_bytes());
         return Ok(());
     }
+    let cleared = cleared();
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(&cleared).and_then(|()| out.write_all(text.as_bytes())).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
@@ -81,9 +108,10 @@ pub fn answer(text: &str) -> io::Result<()> {
 /// # Errors
 /// As [`answer`].
 pub fn answer_until_signaled(text: &[u8], signals: &Signals, came: Option<u8>) -> io::Result<Option<u8>> {
+    let text = [&cleared(), text].concat();
     let stdout = io::stdout();
     let mut way = Way::of(stdout.as_fd());
-    let mut left = text;
+    let mut left = text.as_slice();
     while !left.is_empty() {
         match way.write(stdout.as_fd(), left) {
             Ok(count) => left = &left[count..],

@@ -16,6 +16,7 @@ pub mod notify;
 pub mod order;
 pub mod output;
 mod process;
+pub mod progress;
 pub mod rights;
 pub mod stand_in;
 mod stderr;

@@ -7,6 +7,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::write;
+use rustix::process::getpgrp;
+use rustix::termios::{isatty, tcgetpgrp, tcgetwinsize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,12 +17,19 @@ use std::os::unix::fs::OpenOptionsExt;
 /// The bytes that a pipe with any room takes without waiting (`PIPE_BUF`, pipe(7)).
 const PIECE: usize = 4096;
 
+/// To the line's beginning, and all of the line erased (ECMA-48 EL).
+const CLEAR: &str = "\r\x1b[K";
+/// Where a terminal does not say how wide it is.
+const COLUMNS: usize = 80;
+
 /// A descriptor, the rest of a line that did not fit, and how many lines were left out behind it.
 pub(super) struct Patient<F> {
     fd: F,
     way: Way,
     rest: Vec<u8>,
     left_out: u64,
+    /// A line that is drawn over itself stands on the terminal.
+    is_drawn: bool,
 }
 
 /// How to write without waiting.
@@ -38,7 +47,7 @@ pub(super) enum Way {
 impl<F: AsFd> Patient<F> {
     pub(super) fn new(fd: F) -> Self {
         let way = Way::of(fd.as_fd());
-        Self { fd, way, rest: Vec::new(), left_out: 0 }
+        Self { fd, way, rest: Vec::new(), left_out: 0, is_drawn: false }
     }
 
     /// A regular file: a write may hang with its file system.
@@ -48,6 +57,7 @@ impl<F: AsFd> Patient<F> {
 
     /// Writes a line, or drops it. `left_out` words the line that reports dropped ones.
     pub(super) fn line(&mut self, text: &[u8], left_out: fn(u64) -> String) {
+        self.clear();
         let rest = std::mem::take(&mut self.rest);
         if !self.write(&rest) {
             self.rest = rest;
@@ -61,6 +71,32 @@ impl<F: AsFd> Patient<F> {
         if self.left_out > 0 || !self.rest.is_empty() || !self.write(text) {
             self.left_out += 1;
         }
+    }
+
+    /// Draws a line without an end over the one drawn before. Only on a terminal, and only if it fits at once.
+    pub(super) fn draw(&mut self, text: &str) {
+        if !self.rest.is_empty() || self.left_out > 0 || !is_ours(self.fd.as_fd()) {
+            return;
+        }
+        let columns = tcgetwinsize(self.fd.as_fd()).map_or(0, |size| usize::from(size.ws_col));
+        let columns = if columns == 0 { COLUMNS } else { columns };
+        let text: String = text.chars().take(columns - 1).collect();
+        self.is_drawn |= self.write(format!("{CLEAR}{text}").as_bytes());
+    }
+
+    /// Clears the line that is drawn, if one is.
+    pub(super) fn clear(&mut self) {
+        if !std::mem::take(&mut self.is_drawn) || !is_ours(self.fd.as_fd()) {
+            return;
+        }
+        if !self.rest.is_empty() || !self.write(CLEAR.as_bytes()) {
+            self.rest.extend_from_slice(CLEAR.as_bytes());
+        }
+    }
+
+    /// The rest that did not fit, to be written before an answer on the same terminal.
+    pub(super) fn take_rest(&mut self) -> Vec<u8> {
+        if isatty(self.fd.as_fd()) { std::mem::take(&mut self.rest) } else { Vec::new() }
     }
 
     /// False when nothing of it fitted. The rest of what fits in part comes before all else.
@@ -108,6 +144,13 @@ impl Way {
             }
         }
     }
+}
+
+/// A terminal that this process is in the foreground of, and that knows [`CLEAR`]. One in the background would draw
+/// over the shell's prompt, and be stopped where the terminal says so (`TOSTOP`, termios(3)).
+fn is_ours(fd: BorrowedFd<'_>) -> bool {
+    let is_dumb = || std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    tcgetpgrp(fd).is_ok_and(|group| group == getpgrp()) && !is_dumb()
 }
 
 /// Fails where another user owns it, or where there is no /proc.
@@ -160,7 +203,7 @@ mod tests {
     #[test]
     fn a_full_pipe_that_cannot_be_reopened_leaves_lines_out_and_counts_them() {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        let mut stderr = Patient { fd: writer, way: Way::Asked, rest: Vec::new(), left_out: 0 };
+        let mut stderr = Patient { way: Way::Asked, ..Patient::new(writer) };
         lines_are_whole_and_counted(&write_to(&mut stderr, &mut reader));
     }
 
@@ -179,6 +222,18 @@ mod tests {
         stderr.line(b"last\n", notice);
         let _ = reader.read_to_end(&mut all);
         assert!(String::from_utf8(all).unwrap().ends_with(&format!("{left_out} left out\nlast\n")));
+    }
+
+    #[test]
+    fn a_line_is_drawn_on_no_pipe() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut stderr = Patient::new(writer);
+        stderr.draw("12 s");
+        stderr.line(b"one\n", notice);
+        drop(stderr);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "one\n");
     }
 
     #[test]

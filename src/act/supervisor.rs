@@ -110,6 +110,7 @@ pub fn run_with_stand_in(
             let stand_in = stand_in.map(StandIn::new);
             let mut supervisor = Supervisor { is_apart, stand_in, ..supervisor };
             let end = supervisor.watch();
+            log_writer::clear();
             Ok(Supervised { end, decided: supervisor.decided })
         }
     }
@@ -274,6 +275,7 @@ impl<'a> Supervisor<'a> {
         while let Some(word) = self.line.next() {
             match word {
                 Message::Log(text) => log_writer::write(&text),
+                Message::Draw(text) => log_writer::draw(&String::from_utf8_lossy(&text)),
                 Message::Answer(text) => {
                     let came = self.signal.map(|(signal, _)| signal);
                     match log_writer::answer_until_signaled(&text, self.signals, came) {

@@ -14,6 +14,7 @@ const ENDED: u8 = b'E';
 const KILLED: u8 = b'K';
 const BEGUN: u8 = b'B';
 const DECIDED: u8 = b'D';
+const DRAW: u8 = b'P';
 
 /// A letter, and a length in the machine's own byte order.
 const HEAD: usize = 5;
@@ -43,6 +44,10 @@ impl WorkerPipe {
 
     pub(super) fn log(&self, text: &[u8]) {
         self.send(LOG, text);
+    }
+
+    pub(super) fn draw(&self, text: &[u8]) {
+        self.send(DRAW, text);
     }
 
     pub(super) fn answer(&self, text: &[u8]) {
@@ -91,6 +96,8 @@ pub(super) enum Message {
     Log(Vec<u8>),
     /// For standard output.
     Answer(Vec<u8>),
+    /// For the terminal: how far long work is.
+    Draw(Vec<u8>),
     /// The worker needs this many seconds more.
     Needs(u8),
     /// The worker ends with this exit code.
@@ -133,6 +140,7 @@ impl MessageReader {
             let (kind, text) = (word[0], word[HEAD..].to_vec());
             match (kind, text.first().copied()) {
                 (LOG, _) => return Some(Message::Log(text)),
+                (DRAW, _) => return Some(Message::Draw(text)),
                 (ANSWER, _) => return Some(Message::Answer(text)),
                 (NEEDS, Some(seconds)) => return Some(Message::Needs(seconds)),
                 (ENDED, Some(code)) => return Some(Message::Ended(code)),
@@ -163,6 +171,7 @@ mod tests {
         let worker_pipe = WorkerPipe::new(writer);
         worker_pipe.log(b"one\n");
         worker_pipe.answer(&long);
+        worker_pipe.draw(b"12 files");
         let _ = worker_pipe.needs(Duration::from_secs(600));
         worker_pipe.decided(Duration::from_millis(1500));
         worker_pipe.ended(124);
@@ -174,6 +183,7 @@ mod tests {
         let expected = [
             Message::Log(b"one\n".to_vec()),
             Message::Answer(long),
+            Message::Draw(b"12 files".to_vec()),
             Message::Needs(255),
             Message::Decided(Duration::from_millis(1500)),
             Message::Ended(124),

@@ -26,8 +26,9 @@ impl JudgedModule {
         objection: impl FnOnce(&ModuleInfo) -> Option<String>,
     ) -> Result<Self, String> {
         if info.version.as_deref() != Some(nvidia) {
-            let version = info.version.as_deref().unwrap_or("no version");
-            return Err(format!("its module has version {version}, not {nvidia}"));
+            let version =
+                info.version.as_deref().map_or("no version".into(), |version| format!("version {version}"));
+            return Err(format!("its module has {version}, not {nvidia}"));
         }
         match objection(&info) {
             Some(why) => Err(why),
@@ -93,7 +94,7 @@ mod tests {
         let why =
             |version| JudgedModule::by(module(version), "595.45.04", |_| None).expect_err("another nvidia's");
         assert_eq!(why(Some("595.45.03")), "its module has version 595.45.03, not 595.45.04");
-        assert_eq!(why(None), "its module has version no version, not 595.45.04");
+        assert_eq!(why(None), "its module has no version, not 595.45.04");
         let confirmed = judged().confirmed(&look(1, None), &look(1, None)).expect("nothing has changed");
         assert_eq!(confirmed.info().version.as_deref(), Some(sample::VERSION));
     }

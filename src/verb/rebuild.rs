@@ -11,6 +11,7 @@ use crate::act::answer;
 use crate::act::build_dir;
 use crate::act::last_words::LastWords;
 use crate::act::log;
+use crate::act::progress;
 use crate::act::supervisor::Terms;
 use crate::cli::Rebuild;
 use crate::cli::RebuildArgs;
@@ -94,7 +95,8 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
             Err(obstacle) => Ok(refused(&obstacle, &last_words)),
         };
     }
-    let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| {});
+    progress::begin();
+    let came = rebuilder.rebuild(&mut held.watch, &held.gate, &mut |_| progress::show(building));
     let sentence = came.sentence();
     Ok(match came {
         RebuildEnd::Installed(message) | RebuildEnd::Ordered(message) | RebuildEnd::Undone(message) => {
@@ -108,6 +110,11 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
         RebuildEnd::TimedOut(_) | RebuildEnd::Deadline(_) => ended(Ending::TimedOut, &sentence, &last_words),
         RebuildEnd::Signal(signal, _) => ended(Ending::Signal(signal), &sentence, &last_words),
     })
+}
+
+/// The line that a terminal shows meanwhile.
+fn building(spent: Duration) -> String {
+    format!("building nvidia-peermem.ko: {} s", spent.as_secs())
 }
 
 fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending, Stop> {

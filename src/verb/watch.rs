@@ -8,7 +8,7 @@ use crate::judge::{applies, in_transit, judge, next_build, worth_reading_symbols
 use crate::keep::FullLook;
 use crate::look::{Cause, Look, Recorded};
 use crate::node::Node;
-use crate::observation::{Marker, Observation};
+use crate::observation::{LockHolder, Marker, Observation};
 use crate::probe::{self, Depth, Probe};
 use crate::time::BootTime;
 use crate::verdict::{Outcome, Verdict};
@@ -262,7 +262,7 @@ fn glimpse(node: &Node, was_marked: bool) -> Glimpse {
 fn glimpse_and_marker(node: &Node, was_marked: bool) -> (Glimpse, bool) {
     let (marker, modules) = probe::glimpse(node);
     let glimpse = swap::glimpse(&node.expected, &marker, &modules, was_marked);
-    let holder = glimpse.must_go().then(|| probe::lock_holder(&node.places)).flatten();
+    let holder = if glimpse.must_go() { probe::lock_holder(&node.places) } else { LockHolder::Unknown };
     (Glimpse { holder, ..glimpse }, matches!(marker, Marker::Present(_)))
 }
 

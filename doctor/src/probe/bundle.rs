@@ -5,6 +5,7 @@
 //! are not followed. Everything is bounded, and what a bound leaves out is named.
 
 use super::logs::walk;
+use super::tally::Counted;
 use crate::bundle::{Bundle, BundleFile, is_wanted};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
@@ -93,7 +94,7 @@ impl BundleReader {
             }
             let read = File::open(&one.path).and_then(|file| {
                 let modified = file.metadata().ok().map(|metadata| metadata.mtime());
-                self.file(&name, modified, Box::new(file))
+                self.file(&name, modified, Box::new(Counted::new(file)))
             });
             if let Err(error) = read {
                 self.leave_out(&name, &errno::words(&error));
@@ -105,7 +106,7 @@ impl BundleReader {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let file = File::open(path)?;
         let modified = file.metadata()?.mtime();
-        self.packed(&name, Some(modified), Box::new(file))
+        self.packed(&name, Some(modified), Box::new(Counted::new(file)))
     }
 
     /// An archive, or one file.

@@ -16,6 +16,7 @@ mod peer_memory;
 mod rdma;
 pub mod runtime;
 mod symptoms;
+pub mod tally;
 
 pub use history::{gathered, of_node};
 pub use paths::paths;

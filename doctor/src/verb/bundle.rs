@@ -8,6 +8,7 @@ use crate::finding::{Finding, Severity};
 use crate::probe;
 use crate::report::bundle::BundleReport;
 use crate::report::doctor::{Diagnosis, Drivers};
+use crate::verb::long_read;
 use anyhow::Context;
 use peermem_gate::act::supervisor::Terms;
 use peermem_gate::act::{self, log};
@@ -46,6 +47,7 @@ pub(super) fn run(path: &Path, args: &DoctorArgs, start: &Start) -> Result<Endin
 }
 
 fn report(path: &Path, args: &DoctorArgs, style: Style) -> Result<Ending, Stop> {
+    long_read::begin();
     let refused = |why: String| Misuse::Message(format!("cannot read {}: {why}", path.display()));
     let bundle = probe::bundle::read(path).map_err(|error| refused(errno::words(&error)))?;
     if bundle.files.is_empty() {

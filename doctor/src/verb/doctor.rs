@@ -7,6 +7,7 @@ use crate::finding::{Finding, Id, Severity};
 use crate::peer_memory::{PeerMemory, as_if_unfit, only_versions_block};
 use crate::probe::{has_no_gpu, rdma_users, survey, symptoms};
 use crate::report::doctor::{Diagnosis, Drivers};
+use crate::verb::long_read;
 use crate::verb::rhythm::Rhythm;
 use anyhow::Context;
 use peermem_gate::act;
@@ -60,6 +61,7 @@ fn random_share() -> u32 {
 }
 
 fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
+    long_read::begin();
     let root = root::on_host(args.root.as_deref(), &args.node)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
     // A debug pod lacks the operator's variables: only the operator's containers have them.

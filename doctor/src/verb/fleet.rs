@@ -5,6 +5,8 @@ use crate::cli::FleetArgs;
 use crate::fleet::{Cluster, Fleet, Release};
 use crate::operators::Operators;
 use crate::peer_memory::shown;
+use crate::probe::tally::Counted;
+use crate::verb::long_read;
 use anyhow::Context;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use peermem_gate::PEER_MEMORY_SYMBOLS;
@@ -53,7 +55,7 @@ impl ReportInput {
         let refused = |why: &str| Misuse::Message(format!("cannot read reports from {name}: {why}"));
         let file = open(path).map_err(|error| {
             refused(&format!(
-                "{}: name a file of what `doctor --format json` printed, one report a line",
+                "{}: name a file of what `doctor --format json` printed, one report per line",
                 errno::words(&error)
             ))
         })?;
@@ -76,11 +78,12 @@ pub(super) fn run(args: &FleetArgs, start: &Start) -> Result<Ending, Stop> {
             Misuse::Message("--kernel is the kernel of --symvers, which is not given".to_owned()).into()
         );
     }
+    long_read::begin();
     let operators = Operators::named(&args.operators.namespaces);
     let cluster = args.nodes.as_deref().map(|path| cluster(path, &operators)).transpose()?;
     let mut fleet = Fleet::default().keeping_commands(args.commands);
     for ReportInput { name, reader } in ReportInput::all(&args.files)? {
-        feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, reader))
+        feed(&mut fleet, &name, BufReader::with_capacity(BUFFER, Counted::new(reader)))
             .with_context(|| format!("cannot read all of {name}"))?;
     }
     if let Some(symvers) = &args.symvers {
@@ -129,7 +132,7 @@ fn cluster(path: &Path, operators: &Operators) -> Result<Cluster, Misuse> {
         ))
     };
     let file = open(path).map_err(|error| refused(errno::words(&error)))?;
-    let reader = BufReader::with_capacity(BUFFER, file.take(CLUSTER));
+    let reader = BufReader::with_capacity(BUFFER, Counted::new(file.take(CLUSTER)));
     let mut list = serde_json::Deserializer::from_reader(reader);
     let cluster = Cluster::read(&mut list, operators).and_then(|cluster| list.end().map(|()| cluster));
     cluster.map_err(|error| refused(error.to_string()))

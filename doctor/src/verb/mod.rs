@@ -4,6 +4,7 @@
 pub mod bundle;
 mod doctor;
 mod fleet;
+mod long_read;
 mod paths;
 mod rhythm;
 mod timeline;

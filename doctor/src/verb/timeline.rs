@@ -4,6 +4,7 @@
 use crate::cli::{Picture, TimelineArgs};
 use crate::probe;
 use crate::timeline::{Timeline, only};
+use crate::verb::long_read;
 use anyhow::Context;
 use peermem_gate::act::supervisor::Terms;
 use peermem_gate::act::{self, log};
@@ -37,6 +38,7 @@ pub(super) fn run(args: &TimelineArgs, start: &Start) -> Result<Ending, Stop> {
 }
 
 fn draw(args: &TimelineArgs, columns: usize, start: &Start) -> Result<Ending, Stop> {
+    long_read::begin();
     let named = &args.operators.namespaces;
     let history = if args.files.is_empty() {
         let root = root::of_logs(args.root.as_deref())?;

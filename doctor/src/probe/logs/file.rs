@@ -2,6 +2,7 @@
 //! One log's bytes: its beginning and its end, or all of it; packed or not.
 
 use crate::log::LogScanner;
+use crate::probe::tally;
 use crate::stamp::Stamp;
 use flate2::read::MultiGzDecoder;
 use peermem_gate::files::read::open;
@@ -37,6 +38,7 @@ impl OpenLog {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let modified = Stamp::of_file(metadata.mtime(), metadata.mtime_nsec());
+        tally::file();
         Ok(Self { file, size: metadata.len(), modified })
     }
 
@@ -110,6 +112,7 @@ fn feed(from: &mut dyn Read, each: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(all),
             Ok(read) => {
+                tally::bytes(read);
                 each(&buffer[..read]);
                 all += read as u64;
             }

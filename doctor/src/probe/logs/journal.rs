@@ -4,6 +4,7 @@
 use super::{DAY, Form, LogFile, LogReader, LogSource, RuleSet, Scanned};
 use crate::log::LogScanner;
 use crate::probe::journal::{Journal, JournalEntry, ReadAt};
+use crate::probe::tally;
 use crate::stamp::Stamp;
 use peermem_gate::files::read::open;
 use peermem_gate::files::root::resolve;
@@ -20,7 +21,9 @@ const LATEST: u64 = 253_402_300_799_000_000;
 
 impl ReadAt for File {
     fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        FileExt::read_exact_at(self, bytes, at)
+        FileExt::read_exact_at(self, bytes, at)?;
+        tally::bytes(bytes.len());
+        Ok(())
     }
 }
 
@@ -52,6 +55,7 @@ impl LogReader<'_> {
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
+        tally::file();
         let mut journal = Journal::open(file, metadata.len(), *left)?;
         *left -= journal.count();
         let last = i64::try_from(journal.last().min(LATEST)).unwrap_or_default();
