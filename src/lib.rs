@@ -31,6 +31,9 @@ pub mod hint;
 pub mod judge;
 pub mod keep;
 pub mod look;
+#[cfg(test)]
+#[path = "../tests/model/mod.rs"]
+mod model;
 pub mod module_file;
 pub mod mofed;
 pub mod node;

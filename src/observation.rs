@@ -174,6 +174,30 @@ pub enum Lock {
     Unreadable(Unreadable),
 }
 
+/// Who holds MOFED's instance lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockHolder {
+    /// Unknown: hidden, unreadable, or not looked for.
+    #[default]
+    Unknown,
+    /// Nobody, or there is no lock file.
+    Nobody,
+    /// This process.
+    Process(i32),
+}
+
+impl LockHolder {
+    /// The holder of this lock, where /proc/locks shows the process.
+    #[must_use]
+    pub fn of(lock: &Lock, process: Option<i32>) -> Self {
+        match (lock, process) {
+            (Lock::NoFile | Lock::Free, _) => Self::Nobody,
+            (Lock::Held, Some(process)) => Self::Process(process),
+            (Lock::Held | Lock::HolderHidden | Lock::Unreadable(_), _) => Self::Unknown,
+        }
+    }
+}
+
 /// When the process started that holds MOFED's lock. A marker that is older was set by another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HolderStart {
@@ -585,7 +609,7 @@ impl Observation {
 
     /// The live module that exports peer memory is the kernel's own, or the kernel itself: by both witnesses.
     #[must_use]
-    fn is_exporter_in_tree(&self) -> bool {
+    pub fn is_exporter_in_tree(&self) -> bool {
         let name = match &self.symbols {
             Symbols::ExportedBy(None) => return true,
             Symbols::ExportedBy(Some(name)) => name,

@@ -15,7 +15,7 @@ use peermem_gate::judge::swap::{Glimpse, Presence};
 use peermem_gate::keep::FullLook;
 use peermem_gate::keep::{Action, Done, Keep, LoadFailure, Response, State};
 use peermem_gate::look::{Cause, Look};
-use peermem_gate::observation::{FileId, Identity};
+use peermem_gate::observation::{FileId, Identity, LockHolder};
 use peermem_gate::rebuild::Conclusion;
 use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ struct World {
     has_nic: bool,
     /// Why no unload takes it away.
     sticks: Option<&'static str>,
-    holder: Option<i32>,
+    holder: LockHolder,
 }
 
 impl World {
@@ -103,7 +103,7 @@ impl World {
             is_blind: false,
             has_nic: true,
             sticks: None,
-            holder: None,
+            holder: LockHolder::Nobody,
         }
     }
 
@@ -151,7 +151,7 @@ impl World {
             (_, false) => Presence::Absent,
         };
         let swap = (!self.is_blind && self.swaps()).then(|| "the marker is gone".to_owned());
-        Glimpse { peermem, swap, holder: self.holder }
+        Glimpse { peermem, swap, has_begun: self.modules.is_none(), holder: self.holder }
     }
 
     fn full_look(&self) -> FullLook {
@@ -858,10 +858,11 @@ fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
     let swap = |holder| Glimpse {
         peermem: Presence::Live { uses: Some(0) },
         swap: Some("the marker is gone".to_owned()),
+        has_begun: false,
         holder,
     };
     let loaded = || {
-        let mut world = World { is_loaded: true, holder: Some(100), ..World::ready() };
+        let mut world = World { is_loaded: true, holder: LockHolder::Process(100), ..World::ready() };
         world.inode = 1;
         let mut keep = Keep::new(policy(), false, ms(START));
         let _ = keep.look(ms(START), &Cause::Start, world.full_look());
@@ -872,20 +873,42 @@ fn a_new_mofed_container_gets_time_to_unload_the_module_itself() {
         keep.glimpse(ms(START + time), &Cause::Marker, &swap(holder)).action
     };
     // The container that was there ends: it clears its marker, and leaves the rest to us.
-    assert_eq!(at(&mut loaded(), 10, Some(100)), Some(Action::Unload));
+    assert_eq!(at(&mut loaded(), 10, LockHolder::Process(100)), Some(Action::Unload));
     // Nobody can be seen to hold it, as with the older entrypoint.
-    assert_eq!(at(&mut loaded(), 10, None), Some(Action::Unload));
+    assert_eq!(at(&mut loaded(), 10, LockHolder::Nobody), Some(Action::Unload));
     let mut keep = loaded();
-    assert_eq!(at(&mut keep, 10, Some(200)), None);
+    assert_eq!(at(&mut keep, 10, LockHolder::Process(200)), None);
     assert_eq!(keep.unload_due(), Some(ms(START + 1510)));
-    assert_eq!(at(&mut keep, 1509, Some(200)), None, "another event is no reason to hurry");
-    assert_eq!(at(&mut keep, 1510, Some(200)), Some(Action::Unload), "it has not done it");
+    assert_eq!(at(&mut keep, 1509, LockHolder::Process(200)), None, "another event is no reason to hurry");
+    assert_eq!(at(&mut keep, 1510, LockHolder::Process(200)), Some(Action::Unload), "it has not done it");
     // A look sees the old marker under the new container's lock.
     let mut keep = loaded();
-    let mut world = World { is_loaded: true, holder: Some(200), ..World::ready() };
+    let mut world = World { is_loaded: true, holder: LockHolder::Process(200), ..World::ready() };
     world.inode = 1;
     let _ = keep.look(ms(START + 5), &Cause::Timer, world.full_look());
-    assert_eq!(at(&mut keep, 10, Some(200)), None);
+    assert_eq!(at(&mut keep, 10, LockHolder::Process(200)), None);
+}
+
+/// Without the host's pid namespace the lock's holder is hidden, and a sidecar that starts has not seen the old one.
+/// The model (tests/model) found that both unloaded what MOFED was about to unload.
+#[test]
+fn a_sidecar_that_cannot_know_the_container_gives_it_time_as_well() {
+    let begun = |holder, made_marker, has_begun| {
+        let world = World { is_loaded: true, inode: 1, marker: None, holder, ..World::ready() };
+        let mut keep = Keep::new(policy(), false, ms(START));
+        keep.marked_by(made_marker);
+        let mut full_look = world.full_look();
+        full_look.glimpse.has_begun = has_begun;
+        let response = keep.look(ms(START), &Cause::Start, full_look);
+        (response.action, keep.unload_due())
+    };
+    let (at_once, later) = ((Some(Action::Unload), Some(ms(START))), (None, Some(ms(START + 1500))));
+    let (unknown, new) = (LockHolder::Unknown, LockHolder::Process(200));
+    assert_eq!(begun(unknown, unknown, false), later, "the holder is hidden");
+    assert_eq!(begun(new, unknown, false), later, "it has just started");
+    assert_eq!(begun(new, new, false), at_once, "the container that made the marker ends");
+    assert_eq!(begun(LockHolder::Nobody, unknown, false), at_once, "no container runs");
+    assert_eq!(begun(unknown, unknown, true), at_once, "MOFED's own unload is over");
 }
 
 /// A firmware reset takes the device off the bus for seconds, and MOFED may swap its modules meanwhile.

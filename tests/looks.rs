@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{DRIVERS, Gate, LIMIT, MARKER, Node, SYMVERS, VENDOR, change, suite};
+use support::{DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, SYMVERS, VENDOR, change, gate, output, suite, text};
 
 const ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
 
@@ -151,8 +151,57 @@ fn a_failed_read_is_not_remembered_for_the_next_look() {
     }
 }
 
+/// What a waiting `wait` knows of MOFED, by the lock of MOFED's container.
+fn wait_says_at_once_whether_a_mofed_container_runs() {
+    for state in ["held", "free", "unknown"] {
+        let node = Node::ready().without_marker();
+        match state {
+            "held" => node.hold_lock(),
+            "free" => node.write("proc/locks", ""),
+            _ => node.remove(LOCK),
+        }
+        let mut gate = Gate::start(node.wait().args(ONCE));
+        let line = gate.logs_that("its first line", |_| true);
+        let (marker, lock) = (node.path(MARKER), node.path(LOCK));
+        let known = match state {
+            "held" => format!("; its container runs: it holds {}", lock.display()),
+            "free" => format!("; no MOFED container holds {} (an older MOFED keeps no lock)", lock.display()),
+            _ => String::new(),
+        };
+        let waiting = format!("waiting: MOFED has not set its marker {}{known}", marker.display());
+        assert_eq!(text(&line), waiting, "{state}");
+        assert_eq!(line["reason"], "MarkerAbsent", "{state}");
+    }
+}
+
+/// At 80 columns: what is not met comes first, a message has lines of its own, and a path stays whole.
+fn check_fits_80_columns_and_begins_with_what_is_not_met() {
+    let node = Node::ready().without_marker();
+    let mut command = gate();
+    command.args(["check", "--root"]).arg(node.root()).env_remove("COLUMNS");
+    let answer = String::from_utf8(output(&mut command).stdout).unwrap();
+    let has_path = |line: &str| line.split(' ').any(|word| word.contains('/') && word.len() > 40);
+    let wide: Vec<_> = answer.lines().filter(|line| line.chars().count() > 80 && !has_path(line)).collect();
+    assert_eq!(wide, [""; 0], "{answer}");
+    let status = |line: &str| ["False", "Unknown", "True"].iter().position(|word| line.starts_with(word));
+    let statuses: Vec<_> = answer.lines().filter_map(status).collect();
+    assert_eq!(statuses.first(), Some(&0), "{answer}");
+    let last_unmet = statuses.iter().rposition(|status| *status == 0).expect("one");
+    let first_met = statuses.iter().position(|status| *status == 2).expect("one");
+    assert!(last_unmet < first_met, "{answer}");
+    let lines: Vec<_> = answer.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("False    MarkerPresent")).expect("a line");
+    assert!(lines[at + 1].starts_with("         MOFED has not set its marker"), "{answer}");
+    let marker = node.path(MARKER).display().to_string();
+    assert!(answer.split_whitespace().any(|word| word.trim_end_matches(';') == marker), "{answer}");
+    let end = "For the root cause and every step, run `peermem-gate doctor` on this node.";
+    assert_eq!(lines.last(), Some(&end), "{answer}");
+}
+
 fn main() -> ExitCode {
     suite![
+        wait_says_at_once_whether_a_mofed_container_runs,
+        check_fits_80_columns_and_begins_with_what_is_not_met,
         a_lock_released_or_taken_while_the_symbols_are_read_is_noticed,
         a_marker_recreated_while_the_symbols_are_read_is_noticed,
         a_failed_read_is_not_remembered_for_the_next_look,

@@ -119,6 +119,7 @@ pub fn judge(info: &ModuleInfo, file_name: &str, expected: &Expected) -> (FileRe
     let against = other_module(&name)
         .or_else(|| stub(info))
         .or_else(|| mismatch(info, expected))
+        .or_else(|| other_kind_of_kernel(info, expected))
         .or_else(|| wrong_kernel(info, expected))
         .or_else(|| version_missing(info));
     against.unwrap_or_else(|| usable(info, expected))
@@ -150,7 +151,7 @@ fn mismatch(info: &ModuleInfo, expected: &Expected) -> Unfitness {
     let mut symbols = PEER_MEMORY_SYMBOLS.into_iter().chain(all).chain([LAYOUT]);
     let (symbol, wanted, found) = symbols.find_map(|symbol| {
         let (wanted, found) = (*info.versions.get(symbol)?, *crcs.get(symbol)?);
-        (wanted != found).then_some((symbol, wanted, found))
+        (wanted != found && found != 0).then_some((symbol, wanted, found))
     })?;
     let by = if PEER_MEMORY_SYMBOLS.contains(&symbol) { "MOFED" } else { "kernel or MOFED" };
     let message = format!(
@@ -158,6 +159,25 @@ fn mismatch(info: &ModuleInfo, expected: &Expected) -> Unfitness {
         path.display()
     );
     Some((FileReason::SymbolVersionMismatch, message))
+}
+
+/// A kernel without symbol versions loads no module that has them, and the other way round: vermagic says which.
+fn other_kind_of_kernel(info: &ModuleInfo, expected: &Expected) -> Unfitness {
+    let (path, crcs) = expected.symvers.as_ref()?;
+    let (ours, theirs) = (has_versions(info), crcs.values().any(|crc| *crc != 0));
+    let kind = |versions: bool| if versions { "with" } else { "without" };
+    let message = format!(
+        "it is built for a kernel {} symbol versions, but {} is of one {} them",
+        kind(ours),
+        path.display(),
+        kind(theirs)
+    );
+    (ours != theirs).then_some((FileReason::WrongKernel, message))
+}
+
+/// Whether its kernel compares CRCs of symbols.
+fn has_versions(info: &ModuleInfo) -> bool {
+    info.vermagic.split(' ').any(|word| word == "modversions") || !info.versions.is_empty()
 }
 
 /// A kernel with symbol versions ignores the release. So it does not count where its own Module.symvers was compared.
@@ -170,11 +190,10 @@ fn wrong_kernel(info: &ModuleInfo, expected: &Expected) -> Unfitness {
 }
 
 fn version_missing(info: &ModuleInfo) -> Unfitness {
-    let is_demanded = info.vermagic.split(' ').any(|word| word == "modversions") || !info.versions.is_empty();
     let is_others =
         |symbol: &&String| symbol.contains("_peer_memory_client") || symbol.starts_with("nvidia_p2p_");
     let mut missing = info.imports.iter().filter(is_others).filter(|s| !info.versions.contains_key(*s));
-    let symbol = missing.next().filter(|_| is_demanded)?;
+    let symbol = missing.next().filter(|_| has_versions(info))?;
     let message = format!(
         "it has no CRC for {symbol}, which its kernel may require: it was built without the Module.symvers that \
             lists it"
@@ -259,6 +278,15 @@ mod tests {
         assert_judged(&real, &mofeds, FileReason::WrongKernel, "6.1.0-56-amd64");
         let kernels = Expected { kernel, ..symvers(&[(SYMBOL, 0x9ca7_61a2), (LAYOUT, 0x0dff_b1ea)]) };
         assert_judged(&real, &kernels, FileReason::Usable, "real");
+    }
+
+    /// Debian's kernels since 7.2 have no symbol versions: their Module.symvers has 0 for every CRC.
+    #[test]
+    fn kernels_with_and_without_symbol_versions_do_not_load_each_others_modules() {
+        let without = module(NAME, "7.2.13+deb14-amd64 SMP preempt mod_unload ", &[SYMBOL], &[]);
+        assert_judged(&without, &symvers(&[(SYMBOL, 0)]), FileReason::Real, "no symbol versions");
+        assert_judged(&without, &symvers(&[(SYMBOL, 1)]), FileReason::WrongKernel, "is of one with them");
+        assert_judged(&real(), &symvers(&[(SYMBOL, 0)]), FileReason::WrongKernel, "is of one without them");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::modules::{ModuleState, state};
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
-use crate::observation::{Marker, Modules};
+use crate::observation::{LockHolder, Marker, Modules};
 
 const NAME: &str = "nvidia_peermem";
 
@@ -46,8 +46,10 @@ pub struct Glimpse {
     pub peermem: Presence,
     /// Why MOFED is about to swap its modules, or is at it already; `None` when nothing tells of it.
     pub swap: Option<String>,
-    /// The process that holds MOFED's lock, where that was looked for and can be told.
-    pub holder: Option<i32>,
+    /// The modules themselves are going or gone: a MOFED that unloads `nvidia_peermem` has done so before.
+    pub has_begun: bool,
+    /// Who holds MOFED's lock, where that was looked for.
+    pub holder: LockHolder,
 }
 
 impl Glimpse {
@@ -66,8 +68,10 @@ impl Glimpse {
 pub fn glimpse(expected: &Expectations, marker: &Marker, modules: &Modules, was_marked: bool) -> Glimpse {
     let is_evidence = was_marked || !matches!(marker, Marker::ParentMissing(_));
     let no_marker = no_marker(expected, marker).filter(|_| is_evidence);
-    let swap = no_marker.or_else(|| going(expected, modules));
-    Glimpse { peermem: presence(modules), swap, holder: None }
+    let going = going(expected, modules);
+    let has_begun = going.is_some();
+    let swap = no_marker.or(going);
+    Glimpse { peermem: presence(modules), swap, has_begun, holder: LockHolder::Unknown }
 }
 
 fn presence(modules: &Modules) -> Presence {

@@ -6,7 +6,7 @@ use crate::judge::modules::is_not_loaded;
 use crate::judge::swap::{Glimpse, glimpse};
 use crate::look::Look;
 use crate::node::Expectations;
-use crate::observation::{ModuleFile, Observation};
+use crate::observation::{LockHolder, ModuleFile, Observation};
 use crate::verdict::{Condition, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -27,7 +27,7 @@ impl FullLook {
     #[must_use]
     pub fn of(expected: &Expectations, seen: &Observation, mut look: Look, was_marked: bool) -> Self {
         let mut glimpse = glimpse(expected, &seen.marker, &seen.modules, was_marked);
-        glimpse.holder = seen.lock_holder;
+        glimpse.holder = LockHolder::of(&seen.lock, seen.lock_holder);
         let peermem = look.verdict.get(ConditionType::PeermemUsable);
         if let Some(gone) = peermem.filter(|c| c.reason == Reason::LoadedOnGoneStack) {
             glimpse.swap = glimpse.swap.or_else(|| Some(gone.message.clone()));

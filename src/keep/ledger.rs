@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Counts and times.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ledger {
     charged: BootTime,
     /// From one state to another, how often.

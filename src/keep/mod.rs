@@ -23,13 +23,13 @@ use crate::gate::Policy;
 use crate::gate::{Effect, Gate, Level, Line, sentence};
 use crate::judge::swap::{Glimpse, Presence};
 use crate::look::Cause;
-use crate::observation::FileId;
+use crate::observation::{FileId, LockHolder};
 use crate::rebuild::Conclusion;
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Outcome, Verdict};
 use state::{LoadedBy, Phase};
 use std::time::Duration;
-use yielding::{Holder, Swap};
+use yielding::Swap;
 
 /// After our own unload, or a load that failed, the next load comes no sooner, whatever
 /// `--settle` says.
@@ -52,7 +52,7 @@ struct RefusedLoad {
 }
 
 /// The sidecar.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Keep {
     gate: Gate,
     no_yield: bool,
@@ -66,9 +66,10 @@ pub struct Keep {
     has_applied: bool,
     /// Of the last look, if there was one.
     evidence: Option<u64>,
-    /// MOFED's marker as it was seen last, and who held the lock when it was seen first.
+    /// MOFED's marker as it was seen last.
     marker: Option<FileId>,
-    holder: Holder,
+    /// Who held the lock when it was seen first, unless an earlier container may have made it.
+    made_marker: LockHolder,
     /// No load comes sooner.
     load_from: BootTime,
     ledger: Ledger,
@@ -89,7 +90,7 @@ impl Keep {
             has_applied: false,
             evidence: None,
             marker: None,
-            holder: Holder::NotSeen,
+            made_marker: LockHolder::Unknown,
             load_from: now,
             ledger: Ledger::new(now),
         }
@@ -126,10 +127,9 @@ impl Keep {
         self.has_applied = true;
     }
 
-    /// The marker is there, and this process holds MOFED's lock, where that can be seen: another that takes it is a
-    /// new container.
-    pub fn marked_by(&mut self, holder: Option<i32>) {
-        self.holder = Holder::Seen(holder);
+    /// The marker is there, and this is the holder of MOFED's lock: another that takes it is a new container.
+    pub fn marked_by(&mut self, holder: LockHolder) {
+        self.made_marker = holder;
     }
 
     /// A glimpse, before anything that takes time: it can only let go.
@@ -139,7 +139,7 @@ impl Keep {
         if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap) {
             if self.has_applied && !self.no_yield {
                 self.peermem = glimpse.peermem;
-                let go = Swap { why, uses, holder: glimpse.holder };
+                let go = Swap::seen(why, uses, glimpse);
                 self.let_go(now, cause, &go, &mut response);
             }
         }
@@ -158,7 +158,8 @@ impl Keep {
         // A new container takes the lock before it clears the old marker, which is then not its own.
         if look.identity.marker.is_some() && self.marker != look.identity.marker {
             self.marker = look.identity.marker;
-            self.holder = Holder::Seen(glimpse.holder);
+            let is_its_own = holds(ConditionType::MarkerTrusted);
+            self.made_marker = if is_its_own { glimpse.holder } else { LockHolder::Unknown };
         }
         let is_first = self.evidence.replace(evidence).is_none();
         let mut response = Response::default();
@@ -175,10 +176,11 @@ impl Keep {
                 *last_try = None;
             }
         }
+        let Glimpse { has_begun, holder, .. } = glimpse;
         match (glimpse.peermem, glimpse.swap) {
             (Presence::Unknown | Presence::Between, _) => {}
             (Presence::Live { uses }, Some(why)) if self.has_applied && !self.no_yield => {
-                let go = Swap { why: &why, uses, holder: glimpse.holder };
+                let go = Swap { why: &why, uses, has_begun, holder };
                 self.let_go(now, cause, &go, &mut response);
             }
             (Presence::Live { .. }, swap) => self.live(now, cause, swap, &mut response),

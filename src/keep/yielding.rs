@@ -4,7 +4,9 @@
 use super::state::{LoadedBy, Phase};
 use super::{Action, BUSY, Keep, RETRY, Response, State};
 use crate::gate::Level;
+use crate::judge::swap::Glimpse;
 use crate::look::Cause;
+use crate::observation::LockHolder;
 use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
@@ -13,29 +15,30 @@ use std::time::Duration;
 /// `ib_uverbs` only seconds later.
 const COURTESY: Duration = Duration::from_millis(1500);
 
-/// Who holds MOFED's lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Holder {
-    /// No look has come to its end yet.
-    NotSeen,
-    /// This process, or nobody that can be seen.
-    Seen(Option<i32>),
-}
-
-impl Holder {
-    fn is_another(self, holder: Option<i32>) -> bool {
-        matches!(self, Self::Seen(seen) if seen != holder)
-    }
-}
-
 /// MOFED is about to swap its modules.
 pub(super) struct Swap<'a> {
     /// How that shows.
     pub(super) why: &'a str,
     /// How many use `nvidia_peermem`; `None` where the kernel cannot unload modules.
     pub(super) uses: Option<i64>,
+    /// The modules themselves are going or gone.
+    pub(super) has_begun: bool,
     /// Who holds MOFED's lock.
-    pub(super) holder: Option<i32>,
+    pub(super) holder: LockHolder,
+}
+
+impl<'a> Swap<'a> {
+    pub(super) fn seen(why: &'a str, uses: Option<i64>, glimpse: &Glimpse) -> Self {
+        Self { why, uses, has_begun: glimpse.has_begun, holder: glimpse.holder }
+    }
+
+    /// A new container may be about to unload `nvidia_peermem` itself. It is not if nobody holds the lock, if the
+    /// container that ends is the one that made the marker, or if that unload is over.
+    fn may_be_new_container(&self, made_marker: LockHolder) -> bool {
+        let is_old = self.holder == LockHolder::Nobody
+            || self.holder == made_marker && matches!(made_marker, LockHolder::Process(_));
+        !is_old && !self.has_begun
+    }
 }
 
 impl Keep {
@@ -83,12 +86,15 @@ impl Keep {
             return;
         }
         // The new container, which took the lock, unloads nvidia_peermem itself, and fails if we are faster.
-        let is_new = swap.holder.is_some() && self.holder.is_another(swap.holder);
+        let is_new = swap.may_be_new_container(self.made_marker);
         let text = if is_new {
             let courtesy = Seconds(COURTESY);
+            let unloads = match swap.holder {
+                LockHolder::Unknown => "perhaps a new MOFED container (the lock's holder is unknown) unloads",
+                _ => "a new MOFED container unloads",
+            };
             format!(
-                "{}; a new MOFED container unloads nvidia_peermem{whose}: unloading it after {courtesy} if \
-                    the container has not",
+                "{}; {unloads} nvidia_peermem{whose}: unloading it after {courtesy} if no container has",
                 swap.why
             )
         } else {

@@ -45,8 +45,8 @@ use crate::files::{mount, read};
 use crate::mofed::MofedPlace;
 use crate::node::{Expectations, Node, Places, below};
 use crate::observation::{
-    DriverState, Fabric, FileId, Headers, HolderStart, Kernel, Lock, Management, Marker, ModuleFile, Modules,
-    Nic, Observation, ProcModules, ProcState, Seen, Symbols, Unreadable,
+    DriverState, Fabric, FileId, Headers, HolderStart, Kernel, Lock, LockHolder, Management, Marker,
+    ModuleFile, Modules, Nic, Observation, ProcModules, ProcState, Seen, Symbols, Unreadable,
 };
 use crate::verdict::Condition;
 use peermem::Inspected;
@@ -492,10 +492,11 @@ pub fn glimpse(node: &Node) -> (Marker, Modules) {
     (marker, Modules { proc, sys: sys.collect() })
 }
 
-/// The process that holds MOFED's lock, where that is known.
+/// Who holds MOFED's lock.
 #[must_use]
-pub fn lock_holder(places: &Places) -> Option<i32> {
-    lock::read(&places.root, &places.proc, &places.lock).1
+pub fn lock_holder(places: &Places) -> LockHolder {
+    let (lock, process) = lock::read(&places.root, &places.proc, &places.lock);
+    LockHolder::of(&lock, process)
 }
 
 /// The files of MOFED's headers that NVIDIA's build would look for, in its order.

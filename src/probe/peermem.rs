@@ -271,7 +271,16 @@ impl Reading<'_> {
         };
         let (tree, kernel_build) = (&self.seen.headers.tree, &self.seen.headers.kernel_build);
         let (path, root) = match (tree, kernel_build) {
-            (_, Some((path, _))) if is_in_box(self.seen) => (path.clone(), root_of(self.places, path)),
+            (_, Some((path, _))) if self.seen.is_exporter_in_tree() => {
+                (path.clone(), root_of(self.places, path))
+            }
+            // Ubuntu 22.04's kernel exports peer memory itself, with other CRCs than MOFED.
+            (HeaderTree::Taken { directory, .. }, None) if self.seen.is_exporter_in_tree() => {
+                return Offer::Unknown(format!(
+                    "{why}, and {} is MOFED's: the live exporter is the kernel's own",
+                    directory.display()
+                ));
+            }
             (HeaderTree::Taken { directory, other_kernel: Some(other), .. }, _) => {
                 return Offer::Unknown(format!("{why}, and {} is of kernel {other}", directory.display()));
             }
@@ -327,6 +336,7 @@ fn only(crcs: &BTreeMap<String, u32>, wanted: impl Fn(&str) -> bool) -> BTreeMap
 mod tests {
     use super::*;
     use crate::module_file::tests::image::Image;
+    use crate::observation::Symvers;
     use crate::rebuild::sample;
     use std::fs;
 
@@ -369,6 +379,29 @@ mod tests {
             assert!(matches!(offer, Offer::LoadedFile(_, crcs) if crcs.len() == count), "{offer:?}");
         }
         assert_eq!(seen.accepted.len(), 2);
+    }
+
+    /// Ubuntu 22.04's kernel exports peer memory itself. MOFED's headers are there before its modules are.
+    #[test]
+    fn mofeds_headers_do_not_describe_the_kernels_own_exporter() {
+        let root = tempfile::tempdir().unwrap();
+        let places = sample::node(root.path()).places;
+        let directory = PathBuf::from("/usr/src/ofa_kernel/x86_64").join(sample::RELEASE);
+        let mofed = crate::node::below(&places.mofed_root, &directory);
+        write(&mofed.join("Module.symvers"), sample::symvers(7));
+        let mut seen = sample::seen();
+        seen.headers.tree =
+            HeaderTree::Taken { directory: mofed, other_kernel: None, symvers: Symvers::WithPeerMemory };
+        assert!(!seen.is_exporter_in_tree());
+        let offer = |seen: &Observation| {
+            read(&places, seen, &mut Inspected::default(), &mut || false)
+                .expect("not interrupted")
+                .peer_memory
+        };
+        assert!(matches!(offer(&seen), Offer::Symvers(..)), "{:?}", offer(&seen));
+        seen.symbols = Symbols::ExportedBy(None);
+        let offer = offer(&seen);
+        assert!(matches!(&offer, Offer::Unknown(why) if why.contains("the kernel's own")), "{offer:?}");
     }
 
     /// An upgrade has replaced it: what is loaded has other symbols.

@@ -92,8 +92,8 @@ impl PeermemCase<'_> {
     /// By the word in an accepted vermagic, or by what MOFED was built with.
     fn kernel_has_versions(&self) -> bool {
         let by_symvers = || {
-            let crc = |symbol| offered(&self.peermem.peer_memory, symbol).map(|(crc, _)| crc);
-            PEER_MEMORY_SYMBOLS.into_iter().filter_map(crc).any(|crc| crc != 0)
+            let crc = |symbol| offered(&self.peermem.peer_memory, symbol);
+            PEER_MEMORY_SYMBOLS.into_iter().any(|symbol| crc(symbol).is_some())
         };
         match self.peermem.accepted.first() {
             Some(accepted) => accepted.vermagic.split(' ').any(|word| word == "modversions"),
@@ -128,7 +128,7 @@ impl PeermemCase<'_> {
         let why = match offer {
             Offer::Unknown(why) => why.clone(),
             Offer::LoadedFile(path, _) | Offer::Symvers(path, _) => {
-                format!("{} does not list it", path.display())
+                format!("{} does not list it with a CRC", path.display())
             }
         };
         Some((
@@ -149,9 +149,9 @@ impl PeermemCase<'_> {
     }
 }
 
-/// The CRC and where it comes from.
+/// The CRC and where it comes from. A kernel without symbol versions has 0 for all of them in its Module.symvers.
 pub(super) fn offered(offer: &Offer, symbol: &str) -> Option<(u32, String)> {
-    let crc = |crcs: &BTreeMap<String, u32>| crcs.get(symbol).copied();
+    let crc = |crcs: &BTreeMap<String, u32>| crcs.get(symbol).copied().filter(|crc| *crc != 0);
     match offer {
         Offer::LoadedFile(path, crcs) => {
             Some((crc(crcs)?, format!("{} (the loaded module's file)", path.display())))
