@@ -353,6 +353,20 @@ fn any_witness_of_symbol_versions_asks_for_them() {
     assert_eq!(of(WITHOUT, 0, Some(WITHOUT), 1), Reason::Usable, "the kernel has none");
 }
 
+/// A Module.symvers of such a kernel, as Debian's since 7.2 are, has 0 for every CRC.
+#[test]
+fn a_kernel_without_symbol_versions_is_not_taken_for_another_mofed() {
+    let mut case = Case::usable();
+    let peermem = case.peermem();
+    peermem.peer_memory = Offer::Symvers("/s".into(), crcs(&[(REGISTER, 0), (UNREGISTER, 0)]));
+    peermem.accepted = vec![Accepted {
+        path: "/ib_uverbs.ko".into(),
+        vermagic: VERMAGIC.replace(" modversions", ""),
+        versions: BTreeMap::new(),
+    }];
+    assert_eq!(case.condition().reason, Reason::WrongKernel, "{}", case.condition().message);
+}
+
 #[test]
 fn symbol_versions_may_come_from_mofeds_symvers() {
     let mut case = Case::usable();

@@ -144,8 +144,8 @@ fn a_loaded_modules_steps_fit_where_mofed_is() {
 
 #[test]
 fn the_remedy_for_a_bad_parameter_names_where_it_is_set() {
-    const BOOT: &str = "Correct it in the boot loader's configuration";
-    const FILE: &str = "Correct it there";
+    const BOOT: &str = "Correct the parameter in the boot loader's configuration";
+    const FILE: &str = "Correct the parameter in that file";
     for (source, boot, file) in [("/proc/cmdline", Said, LeftOut), ("/etc/modprobe.d/x.conf", LeftOut, Said)]
     {
         let mut case = Case::usable();

@@ -40,7 +40,7 @@ pub(crate) fn gate() -> PathBuf {
 
 /// Why nothing can be booted here.
 pub(crate) fn missing(gate: &Path) -> Option<String> {
-    if !repository().join("target/vm/stamp").exists() {
+    if !made().join("stamp").exists() {
         return Some("no machine to boot: tests/vm/build makes it".into());
     }
     for program in [gate.to_owned(), gate.with_file_name("peermem-doctor")] {
@@ -52,6 +52,11 @@ pub(crate) fn missing(gate: &Path) -> Option<String> {
         return Some("no qemu-system-x86_64".into());
     }
     None
+}
+
+/// Where `tests/vm/build` left the machine: `MACHINE` is another kernel's (tests/kernels).
+pub(crate) fn made() -> PathBuf {
+    env::var_os("MACHINE").map_or_else(|| repository().join("target/vm"), PathBuf::from)
 }
 
 fn repository() -> &'static Path {
