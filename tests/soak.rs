@@ -12,6 +12,8 @@
 mod life;
 #[path = "vm/machine.rs"]
 mod machine;
+#[path = "support/plot.rs"]
+mod plot;
 mod support;
 
 use life::plan::Life;
@@ -65,6 +67,9 @@ fn random_lives_of_a_node_on_a_real_kernel_end_well() {
     });
     let (tally, faults) = soak.results.into_inner().expect("no panic while held");
     say(&format!("{tally}\n{:.0} s", started.elapsed().as_secs_f64()));
+    if let Some(file) = env::var_os("SOAK_SVG") {
+        fs::write(file, tally.svg()).expect("a picture");
+    }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 

@@ -6,6 +6,7 @@
 //! minutes.
 
 mod contenders;
+#[path = "../../tests/support/plot.rs"]
 mod plot;
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -15,6 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use plot::percentile;
 use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
@@ -35,12 +37,12 @@ const LIMIT: u16 = 10_000;
 const IDLE_SECONDS: u64 = 60;
 
 /// What was measured of one contender.
-pub(crate) struct Row {
-    pub(crate) contender: Contender,
+struct Row {
+    contender: Contender,
     /// Milliseconds from the marker's creation to CMD's first instruction.
-    pub(crate) reaction: Vec<f64>,
+    reaction: Vec<f64>,
     /// Milliseconds from the start to CMD's first instruction where the marker is there.
-    pub(crate) ready: Vec<f64>,
+    ready: Vec<f64>,
     /// System calls a minute, children's included.
     calls: usize,
     /// Milliseconds of processor time a minute, children's included.
@@ -76,7 +78,7 @@ fn main() {
     }
     print(&rows);
     if let Some(file) = svg_file() {
-        fs::write(&file, plot::svg(&rows)).expect("a picture");
+        fs::write(&file, svg(&rows)).expect("a picture");
     }
 }
 
@@ -89,6 +91,21 @@ fn row(arena: &Arena, contender: Contender) -> Row {
     };
     let crowd = crowd(arena, contender);
     Row { contender, reaction, ready: Vec::new(), calls: 0, processor: 0.0, crowd }
+}
+
+fn svg(rows: &[Row]) -> String {
+    let plot = plot::Plot {
+        title: "Time until CMD's first instruction",
+        panels: &["marker set → CMD's first instruction", "already ready: start → CMD's first instruction"],
+        decades: -1..=4,
+        names: 190.0,
+    };
+    let contenders = rows.iter().map(|Row { contender, reaction, ready, .. }| plot::Contender {
+        name: contender.name(),
+        is_gate: *contender == Contender::Gate,
+        times: vec![reaction, ready],
+    });
+    plot.svg(&contenders.collect::<Vec<_>>())
 }
 
 fn svg_file() -> Option<PathBuf> {
@@ -287,10 +304,4 @@ fn spread(times: &[f64]) -> String {
     let [median, low, high] = [50, 10, 90].map(|percent| percentile(times, percent));
     let digits = if median < 100.0 { 2 } else { 0 };
     format!("{median:.digits$} ({low:.digits$} to {high:.digits$})")
-}
-
-pub(crate) fn percentile(times: &[f64], percent: usize) -> f64 {
-    let mut times = times.to_vec();
-    times.sort_by(f64::total_cmp);
-    times.get(times.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
 }

@@ -16,6 +16,11 @@ pub(crate) enum Place {
     Shim,
     /// The same with `keep` as a sidecar.
     Keep,
+    /// `wait` in k8s-driver-manager's place, after its own wait for the marker; then modprobe.
+    Manager,
+    /// Nobody waits: the driver builds while MOFED starts, and `keep --rebuild auto` as a sidecar rebuilds a stub
+    /// (docs/heal.md).
+    Parallel,
     /// The driver's own entrypoint: it builds, and calls modprobe once.
     Bare,
     /// An init container that polls for the marker each 5 s, as k8s-driver-manager does; then modprobe.
@@ -29,12 +34,14 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Init,
         Self::Wrapper,
         Self::Load,
         Self::Shim,
         Self::Keep,
+        Self::Manager,
+        Self::Parallel,
         Self::Bare,
         Self::Poll,
         Self::Grep,
@@ -50,6 +57,8 @@ impl Place {
             Self::Load => "load",
             Self::Shim => "shim",
             Self::Keep => "keep",
+            Self::Manager => "manager",
+            Self::Parallel => "parallel",
             Self::Bare => "bare",
             Self::Poll => "poll",
             Self::Grep => "grep",
@@ -58,14 +67,37 @@ impl Place {
         }
     }
 
+    /// As tables and pictures call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Init => "wait as init container, modprobe",
+            Self::Wrapper => "wait as wrapper, modprobe",
+            Self::Load => "wait, then load",
+            Self::Shim => "wait, then the shim",
+            Self::Keep => "wait, then keep",
+            Self::Manager => "driver-manager's loop, wait, modprobe",
+            Self::Parallel => "no wait, keep --rebuild auto",
+            Self::Bare => "no wait, modprobe once",
+            Self::Poll => "loop for the marker, modprobe",
+            Self::Grep => "loop with grep mlx5_core, modprobe",
+            Self::Retry => "no wait, modprobe every 5 s",
+            Self::Ctr => "nvidia-peermem-ctr's loop",
+        }
+    }
+
+    /// The gate has a part in it.
+    pub(crate) fn is_gates(self) -> bool {
+        self.waits_by_gate() || self.loads_by_gate()
+    }
+
     /// `wait` stands before the build.
     pub(crate) fn waits_by_gate(self) -> bool {
-        matches!(self, Self::Init | Self::Wrapper) || self.loads_by_gate()
+        matches!(self, Self::Init | Self::Wrapper | Self::Manager | Self::Load | Self::Shim | Self::Keep)
     }
 
     /// The gate runs modprobe.
     pub(crate) fn loads_by_gate(self) -> bool {
-        matches!(self, Self::Load | Self::Shim | Self::Keep)
+        matches!(self, Self::Load | Self::Shim | Self::Keep | Self::Parallel)
     }
 }
 
@@ -98,6 +130,7 @@ impl Life {
             ("pods", pods(&mut chance, place)),
             ("resets", resets(&mut chance)),
             ("watchers", watchers(&mut chance)),
+            ("clocks", clocks(&mut chance)),
         ] {
             let _ = writeln!(script, "{track}() {{\n    :\n{}}}", steps.concat());
         }
@@ -174,7 +207,7 @@ fn pods(chance: &mut Chance, place: Place) -> Vec<String> {
     let pod = |number| {
         let after = chance.seconds(&[(0.5, 5.0), (5.0, 40.0), (40.0, 100.0)]);
         let looks = chance.seconds(&[(2.0, 20.0)]);
-        let compiles = chance.seconds(&[(2.0, 30.0)]);
+        let compiles = chance.seconds(&[(2.0, 30.0), (120.0, 240.0)]);
         let lasts = chance.seconds(&[(5.0, 40.0), (40.0, 120.0)]);
         let settings = format!("{} {kind} looks={looks:.3} compiles={compiles:.3}", place.word());
         let what = if number == killed {
@@ -204,6 +237,20 @@ fn watchers(chance: &mut Chance) -> Vec<String> {
         step(after, &format!("watch_with_loops {number} {:.3}", chance.seconds(&[(2.0, 30.0)])))
     };
     (1..=count).map(watch).collect()
+}
+
+/// In some lives somebody sets the node's clock, ahead or back: by seconds, as a time service does that has just
+/// begun, or by up to a day.
+fn clocks(chance: &mut Chance) -> Vec<String> {
+    let count = chance.below(3);
+    let set = |_| {
+        let after = chance.seconds(&[(0.5, 30.0), (30.0, 120.0)]);
+        step(
+            after,
+            &format!("set_clock {:.0}", chance.seconds(&[(-86_400.0, 0.0), (-30.0, 30.0), (0.0, 86_400.0)])),
+        )
+    };
+    (0..count).map(set).collect()
 }
 
 /// `SplitMix64`: a sequence that the seed alone decides, on every machine.
@@ -238,5 +285,5 @@ impl Chance {
 
 pub(crate) fn the_same_seed_is_the_same_life() {
     assert_eq!(Life::of(7).script, Life::of(7).script);
-    assert_ne!(Life::of(7).script, Life::of(17).script);
+    assert_ne!(Life::of(7).script, Life::of(7 + Place::ALL.len() as u64).script);
 }

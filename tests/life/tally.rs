@@ -4,6 +4,7 @@
 use super::plan::{Life, Place};
 use super::truth::{Opening, Truth};
 use crate::machine::Line;
+use crate::plot::{Contender, Plot, percentile};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -143,7 +144,7 @@ impl Lived<'_> {
     fn unfinished(&self) -> Vec<String> {
         let ended = self.lines.iter().filter(|line| matches!(line.kind.as_str(), "ended" | "stuck"));
         let mut faults: Vec<_> = ended.map(|line| format!("{} {}", line.kind, line.text)).collect();
-        for track in ["mofeds", "pods", "resets", "watchers"] {
+        for track in ["mofeds", "pods", "resets", "watchers", "clocks"] {
             if !self.lines.iter().any(|line| line.kind == "done" && line.text == track) {
                 faults.push(format!("the plan's {track} broke off"));
             }
@@ -152,6 +153,26 @@ impl Lived<'_> {
             faults.push("the life did not end".to_owned());
         }
         faults
+    }
+}
+
+impl Tally {
+    /// A picture of how long nvidia-peermem took to be live, a row for each who loads it.
+    pub(crate) fn svg(&self) -> String {
+        let plot = Plot {
+            title: "Time from MOFED's last readiness to a live nvidia_peermem, the driver's build included",
+            panels: &["MOFED is ready → nvidia_peermem is live"],
+            decades: 2..=6,
+            names: 300.0,
+        };
+        let times = |counts: &Counts| counts.times.iter().map(|seconds| seconds * 1e3).collect::<Vec<_>>();
+        let all: Vec<_> = self.places.iter().map(|(place, counts)| (place, times(counts))).collect();
+        let contenders = all.iter().map(|(place, times)| Contender {
+            name: place.name(),
+            is_gate: place.is_gates(),
+            times: vec![times],
+        });
+        plot.svg(&contenders.collect::<Vec<_>>())
     }
 }
 
@@ -184,7 +205,7 @@ impl fmt::Display for Tally {
             writeln!(
                 f,
                 "| {} | {lives} | {} | {einval} | {stubs} | {held} | {collisions} | {persons} | {never} | {} |",
-                place.word(),
+                place.name(),
                 counts.shown_openings(),
                 spread(&counts.times)
             )?;
@@ -207,10 +228,5 @@ impl Counts {
 
 /// The median, and in brackets the 90th percentile.
 fn spread(times: &[f64]) -> String {
-    let mut times = times.to_vec();
-    times.sort_by(f64::total_cmp);
-    let at = |percent: usize| {
-        times.get(times.len().saturating_sub(1) * percent / 100).copied().unwrap_or(f64::NAN)
-    };
-    format!("{:.1} ({:.1})", at(50), at(90))
+    format!("{:.1} ({:.1})", percentile(times, 50), percentile(times, 90))
 }

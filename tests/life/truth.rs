@@ -10,6 +10,9 @@ const SUSPECT_HOLD: f64 = 300.0;
 /// modprobe's, on an emulated processor, in seconds. Who opens this long after the end of a state has met it.
 pub(crate) const OVERLAP: f64 = 0.1;
 
+/// As long as a gate's program may take, on that processor, from its start to its look for a NIC.
+const FIRST_LOOK: f64 = OVERLAP;
+
 /// What the scenario knows of MOFED's stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -169,7 +172,9 @@ impl Truth {
             State::Away => Opening::Away,
             _ if meets(&|state| state == State::Ready) => Opening::Overlapped,
             _ if meets(&|state| state == State::Untold) => Opening::Untold,
-            _ if self.resets.iter().any(|(from, to)| (*from..*to).contains(&since)) => Opening::Away,
+            _ if self.resets.iter().any(|(from, to)| (from - FIRST_LOOK..*to).contains(&since)) => {
+                Opening::Away
+            }
             _ => Opening::Early,
         }
     }
@@ -238,5 +243,6 @@ pub(crate) fn a_reset_takes_the_modules_or_only_the_device() {
     // A gate that begins while there is none has no business on the node.
     let lines = "@1 reset begins\n@5 reset ends".lines().filter_map(Line::parse).collect::<Vec<_>>();
     assert_eq!(Truth::of(&lines).opening(2.0, 1.5), Opening::Away);
+    assert_eq!(Truth::of(&lines).opening(2.0, 0.95), Opening::Away, "a program starts before it looks");
     assert_eq!(Truth::of(&lines).opening(2.0, 0.5), Opening::Early);
 }
