@@ -2,6 +2,8 @@
 //! A verb's help behind its options: exit codes, examples, variables. The long help and the
 //! manual pages are both made from these rows.
 
+use crate::text::{ONE_COLUMN, Room, wrapped};
+
 /// A word and what it means.
 pub type HelpRow = (&'static str, &'static str);
 
@@ -21,7 +23,7 @@ pub struct Guide {
 /// Of every verb.
 pub const REFUSED: HelpRow = ("2", "refused: bad usage, bad value or unknown variable");
 /// The same.
-pub const BUG: HelpRow = ("125", "internal error (a bug in peermem-gate); please report it");
+pub const BUG: HelpRow = ("125", "internal error (a bug in this program); please report it");
 const SIGNAL: HelpRow = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
 const NO_MODPROBE: HelpRow = ("126, 127", "modprobe cannot be run, or does not exist");
 
@@ -57,7 +59,10 @@ pub const GUIDES: &[Guide] = &[
         ],
         examples: &[
             ("peermem-gate check", "is MOFED ready on this node? If not, what is missing?"),
-            ("peermem-gate doctor", "diagnose this node: root causes, evidence, fixes (runs peermem-doctor)"),
+            (
+                "peermem-gate doctor",
+                "diagnose this node; doctor, fleet, timeline and paths run peermem-doctor",
+            ),
         ],
         variables: &[MIRRORS],
     },
@@ -155,7 +160,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             (
                 "peermem-gate inspect --symvers Module.symvers --format json nvidia-peermem.ko",
-                "is it built for this MOFED? As JSON, one object a file",
+                "is it built for this MOFED? As JSON, one object per file",
             ),
         ],
         variables: &[MIRRORS],
@@ -165,7 +170,7 @@ pub const GUIDES: &[Guide] = &[
         exits: &[
             ("0", "a usable nvidia-peermem.ko exists or was built; with --undo: removed"),
             REFUSED,
-            ("3", "a rebuild does not help, or something prevents it: the last words say what"),
+            ("3", "a rebuild does not help, or something prevents it: the closing verdict says what"),
             ("124", "the build did not end in time"),
             ("125", "the build, or the installation, failed; or an internal error"),
             SIGNAL,
@@ -224,8 +229,116 @@ impl Guide {
     }
 }
 
+/// clap's help, broken at words so no line is wider than `columns`. A line goes on below its last column of words.
+#[must_use]
+pub fn fitted(help: &str, columns: usize) -> String {
+    help.lines().map(|line| fitted_line(line.trim_end(), columns) + "\n").collect()
+}
+
+fn fitted_line(line: &str, columns: usize) -> String {
+    let indent = line.len() - line.trim_start().len();
+    // A shell would take the second line of an example for another command.
+    if line[indent..].starts_with("peermem-") {
+        return line.to_owned();
+    }
+    let usage = line.strip_prefix("Usage:").map(|_| "Usage:".len());
+    let column = usage.or_else(|| line[indent..].find("  ").map(|gap| indent + gap)).unwrap_or_default();
+    let text = line[column..].trim_start();
+    let head = &line[..line.len() - text.len()];
+    let taken = head.chars().count();
+    let room = Room {
+        columns,
+        first: taken,
+        rest: taken,
+        most: usize::MAX,
+        measure: ONE_COLUMN,
+        has_whole_words: true,
+    };
+    let text = joined(text, columns.saturating_sub(taken));
+    let lines = wrapped(&text, room).join(&format!("\n{}", " ".repeat(taken)));
+    format!("{head}{lines}").replace(JOINT, " ")
+}
+
+/// Stands for a space at which no line ends.
+const JOINT: char = '\u{a0}';
+
+/// `text` with what clap adds in brackets as one word each, where it fits into a line: the default, and the possible
+/// values.
+fn joined(text: &str, columns: usize) -> String {
+    let mut joined = String::new();
+    let mut rest = text;
+    while let Some(from) = rest.find('[') {
+        let to = rest[from..].find(']').map_or(rest.len(), |end| from + end + 1);
+        let (before, group) = (&rest[..from], &rest[from..to]);
+        let fits = group.chars().count() <= columns;
+        joined += before;
+        joined += &if fits { group.replace(' ', &JOINT.to_string()) } else { group.to_owned() };
+        rest = &rest[to..];
+    }
+    joined + rest
+}
+
 fn table(heading: &str, rows: &[HelpRow]) -> String {
     let width = rows.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
     let lines = rows.iter().map(|(word, meaning)| format!("  {word:width$}  {meaning}\n"));
     format!("{heading}\n{}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_help_goes_on_below_its_own_text() {
+        let line = "      --settle <DUR>  How long every condition must be met [default: 1s]";
+        let fitted = fitted(line, 56);
+        let below = format!("\n{}met [default: 1s]\n", " ".repeat(22));
+        assert!(fitted.ends_with(&below), "{fitted}");
+    }
+
+    #[test]
+    fn a_default_and_a_command_stay_on_one_line_of_help() {
+        assert_eq!(
+            fitted("  --for <WHO>  The consumer [default: of this node]", 44),
+            "  --for <WHO>  The consumer\n               [default: of this node]\n"
+        );
+        assert_eq!(
+            fitted("          run `kubectl get pods`", 30),
+            "          run\n          `kubectl get pods`\n"
+        );
+    }
+
+    #[test]
+    fn an_example_stays_on_one_line_of_help_and_a_usage_goes_on_below_its_own_text() {
+        let example = "  peermem-gate inspect --symvers Module.symvers --format json FILE\n";
+        assert_eq!(fitted(example, 40), example);
+        assert_eq!(
+            fitted("Usage: peermem-gate rebuild [OPTIONS]", 30),
+            "Usage: peermem-gate rebuild\n       [OPTIONS]\n"
+        );
+    }
+
+    #[test]
+    fn each_group_that_fits_stays_on_one_line_of_help() {
+        let help = "  --a <A>  Words [default: text] [possible values: text, json, table]";
+        let below = " ".repeat(11);
+        assert_eq!(
+            fitted(help, 34),
+            format!(
+                "  --a <A>  Words [default: text]\n{below}[possible values: text,\n{below}json, table]\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_default_that_is_wider_than_a_line_of_help_is_broken() {
+        let fitted = fitted("      --module <NAME>  Modules [default: ib_core,ib_uverbs,mlx5_core]", 54);
+        assert!(fitted.lines().all(|line| line.len() <= 54), "{fitted}");
+    }
+
+    #[test]
+    fn a_help_that_fits_stays_as_it_is() {
+        let help = "Usage: wait [OPTIONS]\n\nOptions:\n  -h, --help  Print help\n";
+        assert_eq!(fitted(help, 80), help);
+    }
 }

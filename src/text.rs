@@ -119,6 +119,8 @@ pub struct Page {
     most: usize,
     measure: Measure,
     has_whole_words: bool,
+    /// Rows of a terminal so many columns wide: a line that is wider takes more than one.
+    rows: usize,
 }
 
 impl Default for Page {
@@ -132,7 +134,14 @@ impl Page {
     /// A page so many columns wide.
     #[must_use]
     pub fn new(columns: usize) -> Self {
-        Self { lines: Vec::new(), columns, most: usize::MAX, measure: ONE_COLUMN, has_whole_words: false }
+        Self {
+            lines: Vec::new(),
+            columns,
+            most: usize::MAX,
+            measure: ONE_COLUMN,
+            has_whole_words: false,
+            rows: 0,
+        }
     }
 
     /// The same, where whatever is added is cut after so many lines.
@@ -160,17 +169,26 @@ impl Page {
 
     /// Adds a line in a color.
     pub fn painted(&mut self, line: impl Display, color: Option<&'static str>) {
-        let wrapped = self.wrapped(&line.to_string(), 0, 0);
-        self.lines.extend(wrapped.into_iter().map(|line| painted(&line, color)));
+        for line in self.wrapped(&line.to_string(), 0, 0) {
+            self.push(painted(&line, color), &line);
+        }
     }
 
     /// Adds a text with something to the left of it.
     pub fn entry(&mut self, lead: &Lead, text: impl Display) {
         let wrapped = self.wrapped(&text.to_string(), lead.first.chars().count(), lead.rest.chars().count());
         for (at, line) in wrapped.into_iter().enumerate() {
-            let left = if at == 0 { painted(&lead.first, lead.color) } else { lead.rest.clone() };
-            self.lines.push((left + &line).trim_end().to_owned());
+            let plain = if at == 0 { &lead.first } else { &lead.rest };
+            let left = if at == 0 { painted(plain, lead.color) } else { plain.clone() };
+            self.push((left + &line).trim_end().to_owned(), &format!("{plain}{line}"));
         }
+    }
+
+    /// Adds a line, which without its colors is `plain`.
+    fn push(&mut self, line: String, plain: &str) {
+        let width: usize = plain.trim_end().chars().map(self.measure).sum();
+        self.rows += width.div_ceil(self.columns.max(1)).max(1);
+        self.lines.push(line);
     }
 
     fn wrapped(&self, text: &str, first: usize, rest: usize) -> Vec<String> {
@@ -180,24 +198,25 @@ impl Page {
 
     /// Adds an empty line.
     pub fn blank(&mut self) {
-        self.lines.push(String::new());
+        self.push(String::new(), "");
     }
 
     /// Adds the lines of another page.
     pub fn append(&mut self, other: Self) {
+        self.rows += other.rows;
         self.lines.extend(other.lines);
     }
 
     /// An empty page of the same kind.
     #[must_use]
     pub fn sibling(&self) -> Self {
-        Self { lines: Vec::new(), ..*self }
+        Self { lines: Vec::new(), rows: 0, ..*self }
     }
 
-    /// How many lines there are.
+    /// How many rows of a terminal the text takes.
     #[must_use]
     pub fn height(&self) -> usize {
-        self.lines.len()
+        self.rows
     }
 
     /// The whole text.

@@ -114,7 +114,7 @@ fn tests_run_names_the_failed_step_in_its_last_line() {
     assert_eq!(code, Some(3), "{said}");
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("tests/run: FAILED after "), "{said}");
-    assert!(last.ends_with(" with exit code 3: cargo fmt --check"), "{said}");
+    assert!(last.ends_with(" with exit code 3: cargo fmt --all --check"), "{said}");
 }
 
 fn the_issue_forms_ask_for_a_report() {

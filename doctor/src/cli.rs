@@ -45,7 +45,7 @@ pub const HINTS: &[Hint] = &[
     (&["doctor"], &["commands"], "always shows the commands of its node"),
 ];
 
-/// Diagnoses GPUDirect RDMA on a GPU node: root causes, evidence, fixes
+/// Diagnose GPUDirect RDMA on a GPU node: root causes, evidence, fixes
 #[derive(Debug, Parser)]
 #[command(name = "peermem-doctor", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
 #[expect(clippy::doc_markdown, reason = "clap prints it")]
@@ -66,7 +66,7 @@ pub enum Verb {
     Fleet(FleetArgs),
     /// Draw what happened on a node, from its logs and files
     Timeline(TimelineArgs),
-    /// Tell whether DMA-BUF or nvidia-peermem is possible here, and why
+    /// Report whether DMA-BUF or nvidia-peermem can be used here, and why
     Paths(PathsArgs),
 }
 
@@ -100,10 +100,10 @@ pub enum Picture {
 
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
-    /// Another namespace of an operator; a list, or repeated
-    #[arg(long = "operator-namespace", value_name = "NAME", value_delimiter = ',', value_parser = namespace, long_help = "Another namespace of an operator, whose pods' words count; a list, or repeated.
+    /// Another namespace whose pods are an operator's; a list, or repeat the option
+    #[arg(long = "operator-namespace", value_name = "NAME", value_delimiter = ',', value_parser = namespace, long_help = "Another namespace whose pods are an operator's; a list, or repeat the option.
 
-The usual ones are known, and those in which an operator's privileged process lives.")]
+The usual namespaces, and those of an operator's privileged process, are known without this option.")]
     pub namespaces: Vec<String>,
 }
 
@@ -153,10 +153,10 @@ pub struct PathsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = MORE, after_long_help = help::long("fleet"))]
 pub struct FleetArgs {
-    /// Reports of `doctor --format json`, one a line [default: standard input]
+    /// Reports of `doctor --format json`, one per line [default: standard input]
     #[arg(
         value_name = "FILE",
-        long_help = "Reports of `doctor --format json`, one a line; a prefix by `kubectl logs` is skipped.\n\n[default: standard input]"
+        long_help = "Reports of `doctor --format json`, one per line; a prefix by `kubectl logs` is skipped.\n\n[default: standard input]"
     )]
     pub files: Vec<PathBuf>,
     /// Output of `kubectl get nodes,pods -A -o json`
@@ -206,10 +206,10 @@ pub struct TimelineArgs {
     /// Draw only the decisive events
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Draw only the decisive events: starts, builds, loads, markers, failures and restarts.\n\nJSON always has every event.")]
     pub brief: bool,
-    /// Only what happened since then [default: the last boot]
-    #[arg(long, value_name = "TIME|DUR", value_parser = since, long_help = "Only what happened since then: 2025-11-21T11:50:00Z, or 3h before the end\n\n[default: the last boot]")]
+    /// Draw only events since this time [default: the last boot]
+    #[arg(long, value_name = "TIME|DUR", value_parser = since, long_help = "Draw only events since this time: 2025-11-21T11:50:00Z, or 3h before the end\n\n[default: the last boot]")]
     pub since: Option<Since>,
-    /// The node, where files are of several
+    /// The node to draw, if the files are of several nodes
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
     /// Prefix for every path

@@ -52,7 +52,7 @@ pub const GUIDES: &[Guide] = &[
     Guide {
         verb: "paths",
         exits: &[
-            ("0", "answered: a way is possible, or none is"),
+            ("0", "the report was printed, whether or not a way is possible"),
             ("2", "cannot tell: something needed cannot be read or is not known; or bad usage"),
             BUG,
         ],
@@ -78,7 +78,7 @@ pub const GUIDES: &[Guide] = &[
             ("peermem-gate fleet --format json", "from standard input"),
             (
                 "peermem-gate fleet --symvers Module.symvers reports.ndjson",
-                "which nodes would a MOFED with this Module.symvers need rebuilt or drained?",
+                "which nodes need a rebuild or a drain for the MOFED of this Module.symvers?",
             ),
         ],
         variables: &[MIRRORS],

@@ -4,10 +4,10 @@
 use peermem_gate::text::{Page, Room};
 use unicode_width::UnicodeWidthChar;
 
-/// A page so many columns wide.
+/// A page so many columns wide. A path that is wider than a line stays whole, to be copied.
 #[must_use]
 pub fn page(columns: usize) -> Page {
-    Page::new(columns).measured_by(columns_of)
+    Page::new(columns).measured_by(columns_of).with_whole_words()
 }
 
 /// The columns that a text takes.
@@ -26,6 +26,11 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
 
 fn columns_of(c: char) -> usize {
     c.width().unwrap_or(0)
+}
+
+/// `1 line`, `2 lines`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 #[cfg(test)]

@@ -49,8 +49,26 @@ fn compared(expected: &Path, text: &str) -> Result<(), Failed> {
     if expected == text { Ok(()) } else { Err(difference(&expected, text).into()) }
 }
 
-fn widest(text: &str) -> usize {
-    text.lines().map(|line| line.chars().count()).max().unwrap_or_default()
+/// The first line with more than 80 columns that is not one word, a path, behind its label.
+fn too_wide(text: &str) -> Option<&str> {
+    let has_more = |line: &&str| {
+        let words = line.trim_end_matches(" \\").trim_end_matches(" …");
+        words.rsplit_once(' ').is_some_and(|(before, _)| before.split_whitespace().count() > 1)
+    };
+    text.lines().filter(|line| line.chars().count() > 80).find(has_more)
+}
+
+/// The paths in the evidence of a whole report.
+fn paths(report: &str) -> Vec<&str> {
+    let evidence = report.lines().filter_map(|line| line.trim_start().strip_prefix("seen  "));
+    let words = evidence.flat_map(|text| text.split(' '));
+    let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && !"/._-*".contains(c)));
+    words.filter(|word| word.starts_with('/') && word.len() > 1).collect()
+}
+
+/// The paths of the evidence that these lines cut or break.
+fn broken_paths<'a>(report: &'a str, wrapped: &str) -> Vec<&'a str> {
+    paths(report).into_iter().filter(|path| !wrapped.lines().any(|line| line.contains(path))).collect()
 }
 
 /// At most 24 lines of 80 columns, with the verdict, the ending and every root cause of the whole report.
@@ -59,6 +77,13 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
     let whole = node.report();
     let screen = node.answer(&[], "80");
     let wrapped = node.answer(&["--verbose"], "80");
+    let broken: Vec<_> = ["80", "100"]
+        .iter()
+        .flat_map(|columns| broken_paths(&whole, &node.answer(&["--verbose"], columns)))
+        .collect();
+    if !broken.is_empty() {
+        return Err(format!("broken paths: {broken:?}\n{wrapped}").into());
+    }
     let (text, ending) = screen.rsplit_once("exit ").ok_or("no exit code")?;
     let first = text.lines().next().unwrap_or_default().trim_end_matches('…');
     let severities = ["critical ", "warning  ", "unknown  ", "info     "];
@@ -68,7 +93,7 @@ fn fits(scenario: &Path) -> Result<(), Failed> {
     };
     let faults = [
         (text.lines().count() > 24, "more than 24 lines"),
-        (widest(text) > 80 || widest(&wrapped) > 80, "more than 80 columns"),
+        (too_wide(text).or_else(|| too_wide(&wrapped)).is_some(), "more than 80 columns"),
         (!whole.ends_with(&format!("exit {ending}")), "another ending"),
         (!whole.starts_with(first), "another headline"),
         (!whole.lines().filter_map(root).all(|id| text.contains(&id)), "a root cause is missing"),

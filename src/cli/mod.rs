@@ -41,7 +41,7 @@ pub enum Verb {
     Wait(WaitArgs),
     /// Look once and print each condition
     Check(CheckArgs),
-    /// Wait, inspect nvidia-peermem.ko, load it, prove it live
+    /// Wait for MOFED, inspect nvidia-peermem.ko, load it, verify it is live
     Load(LoadArgs),
     /// Run as a sidecar: load nvidia-peermem, unload it for MOFED, reload it
     Keep(KeepArgs),
@@ -59,7 +59,7 @@ pub enum Verb {
 pub struct WaitArgs {
     #[command(flatten)]
     pub hold: HoldArgs,
-    /// At the deadline
+    /// What to do at the deadline
     #[arg(
         long,
         value_name = "ACTION",
@@ -70,8 +70,8 @@ pub struct WaitArgs {
     /// Exit at once with 3 if waiting cannot help
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub fail_fast: bool,
-    /// auto: have OpenShift's driver toolkit build again
-    #[arg(long, value_name = "off|auto", default_value = "off", value_parser = rebuild, long_help = "auto: on OpenShift, have the driver toolkit build again what it built without MOFED")]
+    /// auto: make OpenShift's driver toolkit build again
+    #[arg(long, value_name = "off|auto", default_value = "off", value_parser = rebuild, long_help = "auto: on OpenShift, make the driver toolkit build again what it built without MOFED")]
     pub rebuild: Rebuild,
     #[command(flatten)]
     pub look: LookArgs,
@@ -79,7 +79,7 @@ pub struct WaitArgs {
     pub node: NodeArgs,
     #[command(flatten)]
     pub log: LogArgs,
-    /// What to become when the gate opens
+    /// The command that `wait` becomes when the gate opens
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
@@ -120,7 +120,7 @@ pub struct KeepArgs {
     /// Unload the module on exit
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub unload_on_exit: bool,
-    /// Where to write the report and the state, replaced atomically
+    /// Write the report and the state here; the file is replaced atomically
     #[arg(long, value_name = "PATH")]
     pub status_file: Option<PathBuf>,
     /// The modprobe to run
@@ -149,11 +149,11 @@ pub struct RebuildArgs {
     pub undo: bool,
     #[command(flatten)]
     pub heal: HealArgs,
-    /// Where the last words go
+    /// Where to write the closing message
     #[arg(
         long,
         value_name = "PATH",
-        long_help = "Where the last words go [default: /dev/termination-log if it exists]"
+        long_help = "Where to write the closing message [default: /dev/termination-log if it exists]"
     )]
     pub termination_log: Option<PathBuf>,
     #[command(flatten)]
@@ -189,7 +189,7 @@ pub struct InspectArgs {
     #[arg(
         long,
         value_name = "FILE",
-        long_help = "A Module.symvers with the CRCs to expect: MOFED's, or a kernel's with peer memory"
+        long_help = "A Module.symvers with the CRCs to expect: MOFED's, or that of a kernel that exports peer memory"
     )]
     pub symvers: Option<PathBuf>,
     /// The kernel's release to expect

@@ -21,7 +21,7 @@ pub struct HoldArgs {
     /// How long to wait, like 10s, 20m, 2h or none
     #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to wait: a whole number with ms, s, m or h, or none; 0s is one look")]
     pub timeout: Timeout,
-    /// Look once, log what is missing, open
+    /// Look once, log what is missing, then open
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Look once, log what would be waited for, then open (`load` does not load)")]
     pub dry_run: bool,
     #[command(flatten)]
@@ -34,10 +34,10 @@ pub struct PaceArgs {
     /// How long every condition must be met without a break
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = duration)]
     pub settle: Duration,
-    /// How long to reject a suspect marker
+    /// How long to reject a suspect marker, before it is accepted with a warning
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
     pub suspect_hold: Duration,
-    /// How often to log that it still waits
+    /// How often to log that the gate is still waiting
     #[arg(long, value_name = "DUR", default_value = "60s", value_parser = heartbeat)]
     pub heartbeat: Duration,
     /// Where to write the closing verdict
@@ -47,7 +47,7 @@ pub struct PaceArgs {
         long_help = "Where to write the closing verdict [default: /dev/termination-log if it exists]"
     )]
     pub termination_log: Option<PathBuf>,
-    /// A Prometheus textfile, replaced atomically
+    /// Write a Prometheus textfile here; it is replaced atomically
     #[arg(long, value_name = "PATH")]
     pub metrics_file: Option<PathBuf>,
 }
@@ -55,8 +55,8 @@ pub struct PaceArgs {
 // Options of the verbs that may rebuild nvidia-peermem.
 #[derive(Debug, Args)]
 pub struct HealArgs {
-    /// Build nvidia-peermem.ko again if only that is wrong
-    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = rebuild, long_help = "Build nvidia-peermem.ko again when only that is wrong: off, auto, or a program that does")]
+    /// Rebuild nvidia-peermem.ko if nothing else is wrong
+    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = rebuild, long_help = "Rebuild nvidia-peermem.ko if nothing else is wrong: off, auto, or a program that rebuilds it. The verb `rebuild` takes off for auto")]
     pub rebuild: Rebuild,
     /// How long a rebuild may take
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
@@ -84,10 +84,10 @@ pub struct NodeArgs {
         value_delimiter = ',',
         default_value = Consumer::DEFAULT.row().name,
         hide_possible_values = true,
-        long_help = "Which consumer to check for: peermem, fabric, a list, or any (each that this\nnode has)"
+        long_help = "Which consumer to check for: peermem, fabric, a list, or any (each that this node has)"
     )]
     pub r#for: Vec<For>,
-    /// Precompiled GPU driver: no header check
+    /// Skip the header check: the GPU driver is precompiled
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub precompiled: bool,
     /// The MOFED version to expect

@@ -17,7 +17,7 @@ use crate::condition::Reason;
 
 /// `nvidia_peermem` is in use, so MOFED cannot unload the old RDMA driver.
 pub const PEERMEM_IN_USE: &[Step] =
-    steps![@PEERMEM_USED END_GPU_PODS, RMMOD_PEERMEM, "Wait for MOFED's next start; it comes by itself."];
+    steps![@PEERMEM_USED END_GPU_PODS, RMMOD_PEERMEM, "Wait: MOFED starts again by itself."];
 
 /// A container's mount does not receive what MOFED mounts after the container's start.
 pub const MOUNT_PROPAGATION_MISSING: &[Step] = steps![
@@ -36,9 +36,9 @@ pub const STALE_MARKER: &[Step] = steps![
 /// `ib_umad` is not loaded, where the host provides the RDMA stack.
 pub const UMAD_NOT_LOADED: &[Step] = steps![
     @WITHOUT_UMAD "Install this kernel's extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",
-    "Load it on the node: `modprobe -a mlx5_ib ib_umad`. Where the host provides the RDMA stack, also put both into \
+    "Load both modules on the node: `modprobe -a mlx5_ib ib_umad`. Where the host provides the RDMA stack, also put both into \
         `/etc/modules-load.d/ib_umad.conf`.",
-    @DRIVER_POD "If its GPUs still fail with CUDA error 802, delete this node's driver pod: `kubectl \
+    @DRIVER_POD "If the node's GPUs still fail with CUDA error 802, delete this node's driver pod: `kubectl \
         delete pod {driver}`.",
 ];
 
@@ -70,18 +70,18 @@ remedies! {
             installed on the host: \
             then no container sets a marker.",
     ];
-    MarkerParentMissing: ["Mount `/run/mellanox` (HostToContainer) if this runs in a container, or correct the path.", MOFED_LOG];
+    MarkerParentMissing: ["Mount `/run/mellanox` (HostToContainer) if peermem-gate runs in a container, or correct the path.", MOFED_LOG];
     MarkerDirectoryUnlinked: [REMOUNT, MOUNT_PARENT];
     MarkerNotAFile: [
         "Check that `--marker` and `DRIVER_READY_PATH` name MOFED's marker, and not its directory.",
-        "If they do, remove what is there (`rmdir` for a directory): MOFED creates the file itself.",
+        "If they do, remove the directory or other object at that path (`rmdir` for a directory): MOFED creates the file itself.",
     ];
     MarkerUnreadable: ["Give this process search permission on every directory of the path, or correct `--marker`.", AS_HOST_ROOT];
     MarkerSuspect: [
         MOFED_LOG,
         @MOFED_POD_UNNAMED FIND_MOFED,
-        "If it does not run, start it: it clears the marker and sets it again.",
-        "If it runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), remove the left-over \
+        "If the MOFED container does not run, start it: it clears the marker and sets it again.",
+        "If the MOFED container runs with the older entrypoint (`USE_NEW_ENTRYPOINT=false`), remove the left-over \
             `/run/mellanox/drivers/.lock`: then the marker is sound.",
     ];
     LocksUnreadable: ["Let this process read `/proc/locks` and the lock file, or correct `--proc`.", AS_HOST_ROOT];
@@ -90,9 +90,9 @@ remedies! {
         MOFED_LOG,
         "Start MOFED again if its restart failed: until then the node may have no NIC driver.",
     ];
-    ModuleLoading: ["Wait; if it does not end, read `dmesg`. Reboot the node if its init function hangs."];
-    ModuleUnloading: ["Wait; if it does not end, read `dmesg`, and reboot the node."];
-    WitnessesDisagree: ["Wait a second. If it stays, correct `--proc` and `--sys`."];
+    ModuleLoading: ["Wait. If the load does not end, read `dmesg`; reboot the node if the module's init function hangs."];
+    ModuleUnloading: ["Wait. If the unload does not end, read `dmesg`, and reboot the node."];
+    WitnessesDisagree: ["Wait a second. If the two still disagree, correct `--proc` and `--sys`."];
     ModulesUnreadable: ["Mount the host's `/proc` and `/sys`, or name them with `--proc` and `--sys`."];
     ModuleInTree: [
         @MARKER_UNSET "Wait: MOFED swaps the modules before it sets the marker.",
@@ -101,8 +101,8 @@ remedies! {
             a container provides it.",
     ];
     MixedStack: [
-        "Wait if MOFED swaps its modules now.",
-        "Otherwise, end what uses the in-tree modules, then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
+        "Wait if MOFED is swapping its modules.",
+        "Otherwise, end the programs that use the in-tree modules, then delete this node's MOFED pod: `kubectl delete pod {mofed}`.",
         "If something keeps them loaded, drain and reboot the node.",
     ];
     FabricDeviceMissing: [
@@ -121,8 +121,8 @@ remedies! {
     SymbolsNotRead: ["Look again: modules came and went during the look."];
     HeadersMissing: [
         @MARKER_UNSET "Wait: MOFED shows its headers just before it sets the marker.",
-        "If the node has them and the container does not, mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
-        @MOFED_POD "If the node has none although the marker is set, delete this node's MOFED pod: \
+        "If the node has the headers and the container does not see them, mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
+        @MOFED_POD "If the node has no headers although the marker is set, delete this node's MOFED pod: \
             `kubectl delete pod {mofed}`.",
         @HOST_MOFED "Install MOFED's kernel headers on the host (`mlnx-ofa_kernel-devel`, `mlnx-ofed-kernel-dkms`).",
         @KERNEL_STACK KERNEL_HEADERS,
@@ -134,9 +134,9 @@ remedies! {
             `mlnxofedinstall --add-kernel-support`.",
     ];
     HeadersIncomplete: [
-        "Wait a moment: MOFED writes it last.",
-        @MOFED_POD "If it stays so, delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.",
-        @HOST_MOFED "If it stays so, install MOFED's kernel headers on the host again (`mlnx-ofa_kernel-devel`, \
+        "Wait a moment: MOFED writes this file last.",
+        @MOFED_POD "If the file stays incomplete, delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.",
+        @HOST_MOFED "If the file stays incomplete, install MOFED's kernel headers on the host again (`mlnx-ofa_kernel-devel`, \
             `mlnx-ofed-kernel-dkms`).",
         @KERNEL_STACK KERNEL_HEADERS,
     ];
@@ -147,7 +147,7 @@ remedies! {
         @KERNEL_STACK KERNEL_HEADERS,
     ];
     HeadersUnreadable: [
-        "Let this process read them, and mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
+        "Let this process read the headers, and mount `/run/mellanox` with `mountPropagation: HostToContainer`.",
         "If the message names `/proc`, mount the host's, or name it with `--proc`.",
     ];
     LoadedOnGoneStack: [
@@ -195,14 +195,14 @@ remedies! {
         @PRECOMPILED_DRIVER "Use the driver image of this kernel; note suffixes such as `+64k`.",
     ];
     SymbolVersionMissing: [@SHADOWED UNDO_REBUILD, @REBUILD_POSSIBLE REBUILD_ALONE, @OWN_FILE UNDO, @STATE_FILE FAST_PATH, @BUILT_BY_TOOLKIT TOOLKIT_BUILD, @DRIVER_POD @BUILT_BY_DRIVER_POD NEW_DRIVER_POD, @HOST_DRIVER HOST_REBUILD];
-    UnsignedModule: ["Sign it with a key that the machine trusts (MOK), or use a driver with signed modules."];
+    UnsignedModule: ["Sign nvidia-peermem.ko with a key that the machine trusts (MOK), or use a driver with signed modules."];
     LegacyClientLoaded: ["Unload it (`rmmod nv_peer_mem`) and remove its package (nvidia-peer-memory or nv_peer_mem), or it \
         returns after the next \
         boot."];
     BadParameter: [
-        @BOOT_PARAMETER "Correct it in the boot loader's configuration, and reboot the node.",
-        @FILE_PARAMETER "Correct it there; in the GPU Operator, in the ConfigMap that `driver.kernelModuleConfig` names. \
-            Then delete this node's driver pod, if it has one: `kubectl delete pod {driver}`.",
+        @BOOT_PARAMETER "Correct the parameter in the boot loader's configuration, and reboot the node.",
+        @FILE_PARAMETER "Correct the parameter in that file; with the GPU Operator, correct it in the ConfigMap that `driver.kernelModuleConfig` names. \
+            Then delete this node's driver pod, if the node has one: `kubectl delete pod {driver}`.",
     ];
     InstallLine: [
         "Remove the line `install nvidia_peermem …` from the file that the evidence names.",
@@ -221,8 +221,8 @@ remedies! {
         @DRIVER_POD NEW_DRIVER_POD,
         @HOST_DRIVER HOST_REBUILD,
     ];
-    DependencyNotLive: ["Wait while the driver is loading. If it is not loaded in time, read its container's log and `dmesg`."];
-    ModuleFileUnreadable: ["Run this as root, let it read that path, or correct `--driver-root`."];
+    DependencyNotLive: ["Wait while the driver is loading. If the driver is not loaded in time, read the driver container's log and `dmesg`."];
+    ModuleFileUnreadable: ["Run peermem-gate as root, let it read that path, or correct `--driver-root`."];
     SignatureUnknown: [AS_HOST_ROOT];
     SymbolVersionUnknown: [
         "Let the gate see the driver's root (`--driver-root`) and MOFED's headers (mount \
@@ -230,7 +230,7 @@ remedies! {
         "If nvidia on disk is newer than the loaded one, remove `/run/nvidia/nvidia-driver.state` on the node and \
             delete the driver pod; on a host, reboot.",
     ];
-    Settling: ["Wait. If it never ends, read the MOFED pod's log. If the deadline passes with only `Settled` missing, the node \
+    Settling: ["Wait. If the settle time never ends, read the MOFED pod's log. If the deadline passes with only `Settled` missing, the node \
         became ready too late: the deadline wins over the settle time."];
 }
 

@@ -5,13 +5,13 @@
 pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted \
     at `/host`, and with \
     `--root /host`.";
-pub const BUILD_ON_THIS_NODE: &str = "Remove the state file, which lets it skip the build, then delete the driver pod: \
+pub const BUILD_ON_THIS_NODE: &str = "Remove the state file, because of which a new driver pod skips the build; then delete the driver pod: \
     `rm -f /run/nvidia/nvidia-driver.state` on the node, and `kubectl delete pod {driver}`. GPU pods on the node must \
     end first.";
 pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}.";
 pub const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file \
     the new pod skips the build.";
-pub const FIND_MOFED: &str = "Find it: \
+pub const FIND_MOFED: &str = "Find the MOFED pod: \
     `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector spec.nodeName={node}`.";
 pub const HOST_REBUILD: &str = "Build the driver's modules again, {headers}: `dkms install \
     --force nvidia/VERSION -k \

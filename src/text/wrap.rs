@@ -121,7 +121,9 @@ fn cut(mut lines: Vec<String>, room: Room) -> Vec<String> {
         while width(&whole, room.measure) + 2 > limit && whole.contains(' ') {
             whole.truncate(whole.trim_end().rfind(' ').unwrap_or_default());
         }
-        *last = clipped(&format!("{} …", whole.trim_end()), limit, room.measure);
+        let ending = format!("{} …", whole.trim_end());
+        let is_one_word = room.has_whole_words && !whole.trim_end().contains(' ');
+        *last = if is_one_word { ending } else { clipped(&ending, limit, room.measure) };
     }
     lines
 }

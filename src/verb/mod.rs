@@ -29,10 +29,14 @@ use crate::act;
 use crate::act::exec::Unrunnable;
 use crate::act::install::NotInstalled;
 use crate::act::last_words::LastWords;
+use crate::act::terminal;
 use crate::cli::Verb;
 use crate::ending::Ending;
 use crate::environment::{Invocation, Misuse, Variables};
+use crate::help;
+use crate::report::style::Style;
 use crate::text::escaped;
+use clap::error::ErrorKind;
 use std::io;
 
 /// The input of every verb.
@@ -79,7 +83,7 @@ impl Stop {
         match self {
             // The help or the version that was asked for.
             Self::Refused(Misuse::Usage(answer)) if !answer.use_stderr() => {
-                match act::answer(&answer.to_string()) {
+                match act::answer(&shown(answer)) {
                     Ok(()) => Ending::Opened,
                     Err(error) => failed(last_words, &error.into()),
                 }
@@ -95,6 +99,16 @@ impl Stop {
             Self::Failed(error) => failed(last_words, error),
         }
     }
+}
+
+/// The help, wrapped; the version, which scripts read, stays on one line.
+fn shown(answer: &clap::Error) -> String {
+    let text = answer.to_string();
+    if answer.kind() == ErrorKind::DisplayVersion {
+        return text;
+    }
+    let style = Style::new(terminal::columns(), &std::env::vars_os().collect());
+    help::fitted(&text, style.columns)
 }
 
 fn failed(last_words: &LastWords, error: &anyhow::Error) -> Ending {

@@ -11,6 +11,7 @@ use crate::log::{TroubleLine, trouble};
 use crate::symptoms::Symptoms;
 use crate::symptoms::chain::FileState;
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
+use crate::text::counted;
 use peermem_gate::judge::settings::settings;
 use peermem_gate::observation::{
     Evidence, FileId, Kernel, Marker, Nic, Observation, ProcModules, ProcState, SysModule, SysState,
@@ -428,8 +429,10 @@ fn parts(
     let mut read: Vec<String> =
         rows.iter().filter(|(is_there, _)| *is_there).map(|(_, part)| (*part).to_owned()).collect();
     if !containers.is_empty() {
-        let count = scanned.logs.files.iter().filter(|file| file.container.is_some()).count();
-        read.push(format!("{count} logs of {} containers", containers.len()));
+        let logs = scanned.logs.files.iter().filter(|file| file.container.is_some()).count();
+        let [logs, containers] =
+            [(logs, "log"), (containers.len(), "container")].map(|(count, noun)| counted(count as u64, noun));
+        read.push(format!("{logs} of {containers}"));
     }
     (read, missing)
 }

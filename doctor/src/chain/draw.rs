@@ -24,7 +24,8 @@ pub fn draw(seen: &Chain, links: &[Link], page: &mut Page) {
 pub fn end(seen: &Chain, links: &[Link]) -> String {
     match broken_at(links) {
         Some(link) => {
-            let waits = link.waited_s.map_or("waiting".to_owned(), |s| format!("stuck for {}", span(s)));
+            let word = if link.is_overdue() { "stuck" } else { "waiting" };
+            let waits = link.waited_s.map_or(word.to_owned(), |s| format!("{word} for {}", span(s)));
             let state = if link.state == LinkState::Stale { " (the existing file is stale)" } else { "" };
             format!("{waits} at: {}{state}, which {} writes", link.file, link.writer)
         }
@@ -103,4 +104,46 @@ pub(crate) fn span(seconds: i64) -> String {
         format!("{number} {}", unit.trim_end_matches("ays").trim_end_matches("ay"))
     };
     text.split(' ').take(2).map(spaced).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chain::{Around, DRIVER_CTR_READY, DRIVER_READY, MARKER, links};
+    use crate::symptoms::chain::FileState;
+    use std::path::PathBuf;
+
+    /// The last sentence about a node that has been up for so many seconds, with these files since its boot.
+    fn ending(there: &[&'static str], uptime: i64) -> String {
+        let mut seen = Chain { has_directory: Ok(true), ..Chain::default() };
+        (seen.clock.boot, seen.clock.uptime) = (Ok(0), Ok(uptime));
+        let file = || (PathBuf::new(), FileState::Present { written: 0, text: String::new() });
+        seen.files = there.iter().map(|name| ((*name).to_owned(), file())).collect();
+        let around = Around {
+            wants_marker: true,
+            has_driver: None,
+            driver_started: Some(0),
+            validator_started: Some(0),
+        };
+        end(&seen, &links(&seen, around))
+    }
+
+    #[test]
+    fn the_chain_is_stuck_only_where_its_next_file_is_overdue() {
+        let driver = "at: .driver-ctr-ready, which nvidia-driver-ctr's startup probe writes";
+        for (there, uptime, sentence) in [
+            (
+                &[][..],
+                170,
+                "waiting for 2 m 50 s at: .driver-ready, which MOFED's container writes".to_owned(),
+            ),
+            (&[], 3000, "stuck for 50 m at: .driver-ready, which MOFED's container writes".to_owned()),
+            (&[MARKER], 1800, format!("waiting for 30 m {driver}")),
+            (&[MARKER], 1801, format!("stuck for 30 m 1 s {driver}")),
+        ] {
+            assert_eq!(ending(there, uptime), sentence);
+        }
+        assert!(ending(&[MARKER, DRIVER_CTR_READY], 60).starts_with("waiting for 1 m at: driver-ready"));
+        assert!(!ending(&[MARKER, DRIVER_CTR_READY, DRIVER_READY], 60).contains("stuck"));
+    }
 }

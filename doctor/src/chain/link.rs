@@ -71,6 +71,14 @@ pub struct Link {
     pub note: Option<String>,
 }
 
+impl Link {
+    /// The file is not there, and has been waited for longer than its writer may well take.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.state == LinkState::Absent && self.waited_s.is_some_and(|waited| waited > self.usual_s)
+    }
+}
+
 /// The state of the node around the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around {

@@ -39,7 +39,7 @@ pub struct ChainFile {
     /// When it is waited for.
     pub needed: Needed,
     /// How long after its predecessor it may well take, in seconds: a build of the driver has 21
-    /// minutes before its startup probe ends it, a validation takes some.
+    /// minutes before its startup probe ends it, a build of MOFED takes up to 40, a validation takes some.
     pub usual: i64,
 }
 
@@ -64,6 +64,7 @@ pub const TOOLKIT_READY: &str = "toolkit-ready";
 /// `container`, or `vm-…` where GPUs go to virtual machines.
 pub const WORKLOAD_TYPE: &str = "workload-type";
 
+const MOFED_BUILD: i64 = 40 * 60;
 const BUILD: i64 = 30 * 60;
 const VALIDATION: i64 = 10 * 60;
 
@@ -91,7 +92,7 @@ pub const FILES: &[ChainFile] = &[
         "MOFED's container",
         &["k8s-driver-manager", "nvidia-peermem-ctr"],
         Needed::WithMofed,
-        0,
+        MOFED_BUILD,
     ),
     file(
         DRIVER_CTR_READY,

@@ -52,8 +52,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
 /// Whether the chain stands still at this file.
 pub(super) fn is_overdue(case: &Case<'_>, file: &str) -> bool {
     let links = case.links();
-    let broken = broken_at(&links).filter(|link| link.file == file && link.state == LinkState::Absent);
-    broken.is_some_and(|link| link.waited_s.is_some_and(|waited| waited > link.usual_s))
+    broken_at(&links).is_some_and(|link| link.file == file && link.is_overdue())
 }
 
 fn left_behind(link: &Link) -> Finding {
@@ -76,7 +75,7 @@ fn stopped(link: &Link, links: &[Link]) -> Option<Finding> {
         "cuda-ready" => Id::ValidationIncomplete,
         _ => return None,
     };
-    let waited = link.waited_s.filter(|waited| link.state == LinkState::Absent && *waited > link.usual_s)?;
+    let waited = link.waited_s.filter(|_| link.is_overdue())?;
     let start = if link.has_writer { " and its writer's start" } else { "" };
     let is_expected =
         |after: &&str| links.iter().any(|one| one.file == *after && one.state != LinkState::NotExpected);

@@ -232,7 +232,11 @@ fn skipped(case: &Case<'_>) -> Option<Finding> {
     let usable = case.verdict.get(ConditionType::PeermemUsable);
     usable.filter(|condition| cures(condition.reason) && case.verdict.counts(condition))?;
     let state = case.symptoms.driver.state.0.display();
-    let finding = Finding::new(Id::BuildSkipped, state, format!("{digest}: it equals DRIVER_CONFIG_DIGEST"));
+    let finding = Finding::new(
+        Id::BuildSkipped,
+        state,
+        format!("the file has {digest}, the value of the driver pod's DRIVER_CONFIG_DIGEST"),
+    );
     Some(finding.seen("/proc/modules", "nvidia is loaded"))
 }
 

@@ -170,7 +170,10 @@ impl RuntimeCase<'_> {
         let findings = higher.map(|(file, other)| {
             (
                 file.path.display(),
-                format!("version {}, and {main} has version {}", other.version, settings.version),
+                format!(
+                    "the file is of version {}, but {main} is of version {}",
+                    other.version, settings.version
+                ),
             )
         });
         collected(Id::DropInVersionTooHigh, findings)
@@ -185,14 +188,15 @@ impl RuntimeCase<'_> {
         }
         let (main, settings) = self.main_file()?;
         let imports = match &settings.imports {
-            None => "has no imports".to_owned(),
-            Some(imports) => format!("has imports = {imports:?}"),
+            None => "imports no file".to_owned(),
+            Some(imports) => format!("imports only {imports:?}"),
         };
         let is_nvidias = |settings: &RuntimeSettings| settings.handlers.iter().any(Handler::is_nvidias);
         let left = self.used.not_imported.iter();
         let left = left.filter(|file| file.settings.as_ref().is_ok_and(is_nvidias));
-        let findings = left
-            .map(|file| (file.path.display(), format!("it names NVIDIA's runtime, and {main} {imports}")));
+        let findings = left.map(|file| {
+            (file.path.display(), format!("the file names NVIDIA's runtime, but {main} {imports}"))
+        });
         self.with_values(collected(Id::DropInNotImported, findings))
     }
 

@@ -22,7 +22,7 @@ use peermem_gate::remedy::{
 };
 use peermem_gate::steps;
 
-const FIND_DRIVER: &str = "Find it: \
+const FIND_DRIVER: &str = "Find the driver pod: \
     `kubectl get pod -A -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.";
 const DRIVER_LOG: &str = "Read the driver container's log: `kubectl logs {driver-logs} -c nvidia-driver-ctr`, with \
     `--previous` if it restarts; and `dmesg` on the node.";
@@ -42,7 +42,7 @@ const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's
 const CONTAINER_RESTARTS: &[Step] = steps![
     @LOG_ADVISES "Check the advice of the container's own log, and follow it if it fits: {advice}.",
     "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
-    "Correct what that line names: a setting, a file, a version or a right. Compare the values of the ClusterPolicy and the \
+    "Correct what that line names: a setting, a file, a version or a permission. Compare the values of the ClusterPolicy and the \
         NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
     "Update the operator if a newer release has repaired that container.",
 ];
@@ -171,9 +171,8 @@ findings! {
         RunNotShared: Critical, "the host's /run is a private mount: containers do not see each other's mounts",
             after [],
             [
-                "Make the mount that contains it shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' \
-                    pods on it.",
-                "Find what made it private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot.",
+                "Make the mount that contains `/run` shared on the node: `mount --make-rshared $(findmnt -no TARGET --target /run)`, then delete the operators' pods on that node.",
+                "Find what made the mount private: `findmnt -o TARGET,PROPAGATION --target /run`; systemd makes it shared at boot.",
             ];
         MountPinned: Critical, "a container's mount shows a tree that the host has replaced",
             after [MarkerDirectoryUnlinked, RunNotShared],
@@ -186,7 +185,7 @@ findings! {
             [
                 "Raise the limit on the node: `sysctl -w fs.inotify.max_user_instances=8192`, and write it to \
                     `/etc/sysctl.d/90-inotify.conf`.",
-                "Find what uses them: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
+                "Find the processes that use inotify instances: `find /proc/*/fd -lname 'anon_inode:inotify' 2>/dev/null | cut -d/ -f3 | sort | uniq -c`.",
                 "Then delete the pods that failed with `too many open files`.",
             ];
         MarkerNotAFile: Critical, "the marker's path is not a regular file",
@@ -201,13 +200,13 @@ findings! {
             [
                 "Exclude such nodes from `driver.rdma.enabled`: give them an NVIDIADriver of their own, selected \
                     by nodeSelector, with \
-                    `rdma.enabled: false`. From GPU Operator 26.3 on the validator waits here without end.",
+                    `rdma.enabled: false`. From GPU Operator 26.3 on, the validator waits forever on such nodes.",
                 "If the node should have such a device, repair the hardware or the pass-through.",
             ];
         NicOnlyVfio: Warning, "every Mellanox device is bound to vfio-pci, for virtual machines",
             after [],
             [
-                "If this node should use RDMA itself, bind one back: remove it from the `vfio-pci` configuration and reboot, or \
+                "If this node should use RDMA itself, bind one device back: remove it from the `vfio-pci` configuration and reboot, or \
                     `echo ADDRESS > /sys/bus/pci/drivers/vfio-pci/unbind`, then `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
                 "Otherwise, set `driver.rdma.enabled: false` for such nodes.",
             ];
@@ -229,7 +228,7 @@ findings! {
                     those that it has bound.",
                 "Remove the GPUs from the host's vfio configuration (`/etc/modprobe.d`, kernel argument \
                     `vfio-pci.ids`) if it has one, and reboot the node.",
-                "Otherwise, label it `nvidia.com/gpu.workload.config=vm-passthrough`: then no driver container is placed here.",
+                "Otherwise, label the node `nvidia.com/gpu.workload.config=vm-passthrough`: no driver container is placed on it then.",
             ];
         VgpuManagerOnHost: Warning, "the host's vGPU manager uses the GPUs: a driver container cannot run beside it",
             after [],
@@ -360,10 +359,9 @@ findings! {
         StorageModulesLoaded: Critical, "storage modules over RDMA are loaded: MOFED refuses to start",
             after [],
             [
-                "End what uses them: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
-                    (`rmmod {storage}`), and MOFED starts by itself. Leave a root disk alone that is reached over RDMA.",
-                "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. What is mounted over RDMA \
-                    then stalls while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
+                "End the mounts and sessions that use these modules: unmount NFS over RDMA, log out of iSER, SRP and NVMe over RDMA; then unload them \
+                    (`rmmod {storage}`), and MOFED starts by itself. Do not touch a root disk that is reached over RDMA.",
+                "Or set `UNLOAD_STORAGE_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy. File systems over RDMA then stall while MOFED swaps the modules (27 s in one test), and the modules are not loaded again.",
                 "Or drain and reboot the node, and mount such volumes only after MOFED is ready.",
             ];
         ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
@@ -371,11 +369,10 @@ findings! {
             [
                 @REFUSES_IW_CM "Update the MOFED image: this release takes the kernel's own iw_cm for a third party's, a newer one \
                     does not.",
-                @THIRD_PARTY_LOADED "Unload them if nothing uses them (`rmmod {third-party}`), and blacklist them in \
+                @THIRD_PARTY_LOADED "Unload these modules if nothing uses them (`rmmod {third-party}`), and blacklist them in \
                     `/etc/modprobe.d`; then delete this \
                     node's MOFED pod: `kubectl delete pod {mofed}`.",
-                "Or set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy: what uses those \
-                    devices loses RDMA.",
+                "Or set `UNLOAD_THIRD_PARTY_RDMA_MODULES=true` in `spec.ofedDriver.env` of the NicClusterPolicy: programs that use those devices lose RDMA.",
             ];
         PeermemInUse: Critical, "nvidia_peermem is in use, so MOFED cannot unload the old RDMA driver",
             after [],
@@ -386,8 +383,7 @@ findings! {
         MofedModuleInUse: Critical, "MOFED cannot unload the old RDMA driver: a module is in use",
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack],
             [
-                @HELD_BY_LUSTRE "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is \
-                    ready, or this comes again.",
+                @HELD_BY_LUSTRE "Unmount Lustre and unload it: `umount -a -t lustre`, then `lustre_rmmod`. Mount it only after MOFED is ready, or the same happens again.",
                 @HELD_BY_BEEGFS @SYSTEMD "Unmount BeeGFS and unload it: `systemctl stop beegfs-client`, then `rmmod beegfs`.",
                 @HELD_BY_RDS "End what uses RDS and unload it: `rmmod rds_rdma`, and blacklist it in `/etc/modprobe.d`.",
                 @HELD_BY_SMC "Unload SMC and what watches its sockets: `rmmod smc_diag smc`, and blacklist both in `/etc/modprobe.d`.",
@@ -443,12 +439,12 @@ findings! {
             [
                 "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy: it gives the containers `USE_HOST_MOFED=true`.",
                 "Or remove MOFED from the host and let the Network Operator's container provide it. Never use both.",
-                "If the operator is already set so, run this look with `USE_HOST_MOFED=true`.",
+                "If the operator already has this setting, run this command with `USE_HOST_MOFED=true`.",
             ];
         HostMofedAssumed: Info, "no setting says who provides MOFED; the host's MOFED is live and is assumed",
             after [],
             [
-                "Do nothing if that is right, as on DGX OS. Where the GPU Operator runs, set `driver.rdma.useHostMofed: true`.",
+                "Do nothing if the host should provide MOFED, as on DGX OS. Where the GPU Operator runs, set `driver.rdma.useHostMofed: true`.",
                 "Set `USE_HOST_MOFED=true` to confirm it here, or `USE_HOST_MOFED=false` if a container should provide it.",
             ];
         ContainerMofedIgnored: Critical, "a MOFED container is here, but the operator is set to use the host's MOFED",
@@ -469,9 +465,9 @@ findings! {
             after [ContainerMofedIgnored],
             [
                 "Use DMA-BUF, and stop loading nvidia-peermem at boot: remove it from the file that the evidence names (Talos: from \
-                    `machine.kernel.modules`). DMA-BUF takes Linux 5.12, the open kernel modules and CUDA 11.7.",
+                    `machine.kernel.modules`). DMA-BUF needs Linux 5.12, the open kernel modules and CUDA 11.7.",
                 "Or install MOFED (DOCA-OFED) on the host, and build the driver's modules again after it.",
-                "Set `USE_HOST_MOFED=false` for this look if a container is to bring MOFED.",
+                "Set `USE_HOST_MOFED=false` for this command if a container should provide MOFED.",
             ];
         HostMofedNotLive: Critical, "MOFED is installed on the host, but the kernel's own modules are live",
             after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel],
@@ -492,7 +488,7 @@ findings! {
         MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory],
             [
-                "Give it more time: raise `startupProbe` (`failureThreshold`, `periodSeconds`) in `spec.ofedDriver` of the NicClusterPolicy. A \
+                "Give the container more time: raise `startupProbe` (`failureThreshold`, `periodSeconds`) in `spec.ofedDriver` of the NicClusterPolicy. A \
                     build takes 5 to 40 minutes, longer on few processors.",
                 "Use a precompiled MOFED image for this kernel, which builds nothing.",
                 "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`.",
@@ -501,7 +497,7 @@ findings! {
             after [MofedStopped],
             [
                 "Wait: a build takes 5 to 40 minutes.",
-                "Read its log if it takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
+                "Read the container's log if the build takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
                 @MOFED_POD_UNNAMED FIND_MOFED,
             ];
         MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
@@ -511,12 +507,12 @@ findings! {
                 MOFED_LOG,
                 @MOFED_POD_UNNAMED FIND_MOFED,
                 "If every start ends at the same line, use a newer MOFED release: `spec.ofedDriver.version` of the NicClusterPolicy.",
-                "If there is no such pod, see why its DaemonSet places none here: node labels, taints, and the \
+                "If there is no such pod, see why MOFED's DaemonSet places none on this node: node labels, taints, and the \
                     DaemonSet of this kernel.",
             ];
         MofedNotYetHere: Info, "the node has just booted, and no MOFED container has started yet",
             after [PeermemInUse],
-            ["Wait: its pod starts some minutes after the node.", FIND_MOFED];
+            ["Wait: the MOFED pod starts some minutes after the node.", FIND_MOFED];
         MofedNeverCame: Critical, "no MOFED container has run on this node since it booted",
             after [PeermemInUse, HostMofedNotAnnounced],
             [
@@ -538,7 +534,7 @@ findings! {
             after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning],
             [
                 "Wait if MOFED's container is starting: it removes the file itself.",
-                "If MOFED does not come back, remove it and load the driver: `rm /etc/modprobe.d/blacklist-ofed-modules.conf`, \
+                "If MOFED does not come back, remove the file and load the driver: `rm /etc/modprobe.d/blacklist-ofed-modules.conf`, \
                     `modprobe -a mlx5_core mlx5_ib` on the node.",
             ];
         MarkerAbsent: Warning, "MOFED has not set its marker",
@@ -624,7 +620,7 @@ findings! {
     Mofed {
         HeaderMountStale: Critical, "stale header mount: it shows the headers of a MOFED container that has ended",
             after [MarkerSuspect],
-            [NEW_MOFED_POD, "If it stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, \
+            [NEW_MOFED_POD, "If the stale mount stays, unmount it: `umount -l /run/mellanox/drivers/usr/src` on the node, \
                 then delete the MOFED pod once more."];
         HeadersMissing: Critical, "MOFED's headers are missing",
             after [PeermemWithoutMofed, HeaderMountStale, MarkerDirectoryUnlinked, RunNotShared, MountPinned, MountPropagationMissing, DriverManagerWaitsWrongly,
@@ -653,8 +649,8 @@ findings! {
         NicWithoutDriver: Warning, "a Mellanox network device has no driver",
             after [NicFirmwareFailed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedNotLive],
             [
-                "Read why: `dmesg | grep -i mlx5` (old firmware, firmware that does not start, no memory for its BAR).",
-                "Offer it to the driver again: `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
+                "Read the reason in the kernel's log: `dmesg | grep -i mlx5` (old firmware, firmware that does not start, no memory for its BAR).",
+                "Offer the device to the driver again: `echo ADDRESS > /sys/bus/pci/drivers_probe`.",
                 "Query the firmware (`mlxfwmanager --query`, `mstflint -d ADDRESS query`), update it, or power \
                     the node off and on.",
             ];
@@ -665,12 +661,12 @@ findings! {
                 "Load mlx5_ib if it is missing: `modprobe mlx5_ib`, and name it in `/etc/modules-load.d/mlx5_ib.conf` for the next boot; \
                     read `dmesg | grep -i mlx5`.",
                 "Enable RoCE on the device if it is off: `devlink dev param show pci/ADDRESS name enable_roce`.",
-                "Reset the device, or reboot the node, if mlx5_ib could not take it.",
+                "Reset the device, or reboot the node, if mlx5_ib could not bind to it.",
             ];
         RdmaPortsDown: Warning, "no RDMA port of this node is active",
             after [RdmaDeviceMissing, ManagementOnMellanox],
             [
-                "Check cable, switch port and link type: `ibstat`, `mlxlink -d DEVICE`; `ip link set INTERFACE up` for Ethernet.",
+                "Check the cable, the switch port and the link type: `ibstat`, `mlxlink -d DEVICE`; `ip link set INTERFACE up` for Ethernet.",
                 "Start a subnet manager if ports are in state INIT: enable it on the InfiniBand switch, or run opensm.",
             ];
         RdmaPortLost: Warning, "an RDMA port has lost its link, and others of this node have theirs",
@@ -682,9 +678,9 @@ findings! {
         VirtualFunctionWithoutGuid: Warning, "InfiniBand virtual functions have no GUID: their ports stay down",
             after [],
             [
-                "Give each one a node and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid \
-                    GUID`; in a cluster ib-kubernetes does that.",
-                "Let its port follow the physical one: `ip link set PF vf N state auto`.",
+                "Give each virtual function a node GUID and a port GUID before it is bound: `ip link set PF vf N node_guid GUID`, `ip link set PF vf N port_guid \
+                    GUID`; in a cluster, ib-kubernetes does that.",
+                "Let the virtual function's port follow the physical port: `ip link set PF vf N state auto`.",
                 "Turn virtualization on in the subnet manager: `virt_enabled 2` in `opensm.conf`.",
             ];
         SubnetManagerMissing: Warning, "InfiniBand ports wait in state INIT: no subnet manager configures them",
@@ -696,15 +692,14 @@ findings! {
         RdmaGidsMissing: Warning, "no active RoCE port has a GID: programs cannot address anything through them",
             after [],
             [
-                "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. One that was moved \
-                    into a pod or another network namespace takes the GIDs along.",
+                "See which interface the device belongs to, and whether it is on the host: `rdma link`, `ip -br link`. An interface that was moved into a pod or another network namespace takes its GIDs along.",
                 "See whether the NIC is in switchdev mode: `devlink dev eswitch show pci/ADDRESS`. Its own ports have no GIDs then; \
                     programs use the virtual functions.",
             ];
         RdmaUserAccessMissing: Warning, "a module for RDMA programs is not loaded: their device files are missing",
             after [UmadNotLoaded, RdmaDeviceMissing, ModuleNotLoaded, MixedStack, ModuleInTree, MarkerAbsent, MarkerSuspect, StaleMarker],
             [
-                "Load it: `modprobe {rdma-modules}`, and name it in `/etc/modules-load.d/rdma.conf`.",
+                "Load the module: `modprobe {rdma-modules}`, and name it in `/etc/modules-load.d/rdma.conf`.",
                 "Delete the RDMA device plugin's pod afterwards: it looks for devices only at its start.",
             ];
         ModuleOfAnotherStack: Warning, "the kernel refuses a module that was built for another RDMA stack",
@@ -757,7 +752,7 @@ findings! {
             [
                 "Ask those who own the node's security for the IOMMU's pass-through mode (iommu=pt), which GPUDirect RDMA needs to be \
                     fast: it takes the host's own devices out of DMA protection.",
-                "If it stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges \
+                "If GPUDirect RDMA stays slow, see whether PCIe ACS sends the traffic through the processor: `lspci -vvv | grep ACSCtl` on the bridges \
                     between GPU and NIC.",
             ];
         MemlockLimited: Warning, "the container runtime limits locked memory: RDMA programs cannot register memory",
@@ -878,7 +873,7 @@ findings! {
         DriverHeldByModule: Critical, "another module uses nvidia: the driver container cannot unload the old driver",
             after [],
             [
-                "Unload the module that uses it: `rmmod {nvidia-holders}`; then the container's next start continues.",
+                "Unload the module that uses nvidia: `rmmod {nvidia-holders}`; then the container's next start continues.",
                 "Use a newer driver image and GPU Operator: they unload gdrdrv and nvidia_fs themselves.",
                 "If something keeps them loaded, drain and reboot the node.",
             ];
@@ -901,7 +896,7 @@ findings! {
             [
                 @DRIVER_POD @PRECOMPILED_IMAGE "Use the driver image of this kernel: its tag names the kernel. If there is none yet, set \
                     `driver.usePrecompiled: false` with a full `driver.version`: the container then builds the driver.",
-                @DRIVER_POD @BUILT_DRIVER "Use the driver image of this node's operating system: its tag ends in it, such as `-ubuntu24.04`.",
+                @DRIVER_POD @BUILT_DRIVER "Use the driver image of this node's operating system: its tag ends in that system's name, such as `-ubuntu24.04`.",
                 @HOST_DRIVER "Install this kernel's headers and build the driver for it: `dkms autoinstall -k $(uname -r)`, then `modprobe nvidia`.",
                 "Or boot the kernel that the driver was built for.",
                 @DRIVER_POD "Delete this node's driver pod if the operator does not replace it: `kubectl delete pod {driver}`.",
@@ -935,9 +930,9 @@ findings! {
             after [KilledForMemory, GpuLost, GpuNotInitialised],
             [
                 "Look for `Startup probe failed`: `kubectl describe pod {driver-logs}`.",
-                "Give it more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first \
+                "Give the container more time: raise `driver.startupProbe.timeoutSeconds` and `failureThreshold` in the ClusterPolicy. The first \
                     `nvidia-smi` takes a minute and more with many GPUs.",
-                "Read `dmesg | grep -iE 'NVRM|Xid'` if it never ends: then a GPU does not start.",
+                "Read `dmesg | grep -iE 'NVRM|Xid'` if `nvidia-smi` never ends: a GPU does not start then.",
             ];
         SecondDriverPod: Warning, "two driver pods are on this node: the second ends again and again",
             after [],
@@ -952,11 +947,11 @@ findings! {
                 DriverBuildFailed, NouveauHasGpu, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses],
             [
                 "Wait: a build takes 5 to 20 minutes.",
-                "Read its log if it takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
+                "Read the container's log if the build takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
             ];
         NvidiaInTransit: Warning, "an NVIDIA module is still loading or unloading",
             after [DriverBuilding],
-            ["Wait a minute and look again.", "If it stays so, read `dmesg` and reboot the node: a module that \
+            ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that \
                 hangs cannot be unloaded."];
         DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
             after [],
@@ -982,9 +977,9 @@ findings! {
             [
                 @DRIVER_POD DRIVER_LOG,
                 @DRIVER_POD MANAGER_LOG,
-                @HOST_DRIVER "Load it, and read the reason if it is refused: `modprobe nvidia`, then `dmesg | tail`.",
+                @HOST_DRIVER "Load nvidia, and read the reason if the kernel refuses it: `modprobe nvidia`, then `dmesg | tail`.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
-                @WITH_GATE "Wait until the gate opens; its log says for what it waits.",
+                @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits.",
             ];
         DriverRootMissing: Critical, "nvidia is loaded, but its driver's root file system is not mounted",
             after [DriverHeldByModule, DriverInUse, DriverBuilding],
@@ -1000,7 +995,7 @@ findings! {
             after [DriverBuilding],
             [
                 BUILD_ON_THIS_NODE,
-                "Or drain and reboot the node: then nothing is loaded, and the next container builds.",
+                "Or drain and reboot the node: no driver module is loaded then, and the next container builds the driver.",
                 NO_FORCE_REINSTALL,
             ];
     }
@@ -1018,18 +1013,17 @@ findings! {
             [
                 @DRIVER_POD "Read what the log says right after `Starting NVIDIA fabric manager daemon for NVLink5+`: `kubectl logs \
                     {driver-logs} -c nvidia-driver-ctr`.",
-                @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: \
-                    script and Fabric Manager come with the image.",
+                @DRIVER_POD "Use another driver image (`driver.version`) if the start script there refuses an option, or misses a file: the script and Fabric Manager come with the image.",
             ];
         GpuFabricManagerMissing: Critical, "the node has NVSwitches but no fabric manager runs: CUDA fails with error 802",
             after [FabricManagerUnfit, NvlsmMissing, UmadNotLoaded, FabricManagerTooEarly, FabricManagerNotStarted, FabricNotReady, DriverBuilding, DriverNotLoaded],
             [
                 @DRIVER_POD DRIVER_LOG,
-                @HOST_DRIVER @SYSTEMD "Start it, in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
-                @HOST_DRIVER @SYSTEMD "If it is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
-                @TALOS "Read why its extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the \
+                @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
+                @HOST_DRIVER @SYSTEMD "If Fabric Manager is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
+                @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the \
                     driver's version; if a library is missing in it, use another release of Talos and its extensions.",
-                @HOST_DRIVER @SYSTEMD "If it refuses to start, install the fabric manager of exactly the driver's version.",
+                @HOST_DRIVER @SYSTEMD "If Fabric Manager refuses to start, install the fabric manager of exactly the driver's version.",
                 @DRIVER_POD "Use another driver image (`driver.version`) if the log says that the fabric manager refuses to start: it comes \
                     with the image.",
             ];
@@ -1049,7 +1043,7 @@ findings! {
         ImexSessionTaken: Warning, "an IMEX daemon gets no session: another one has it",
             after [],
             [
-                @SYSTEMD "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own.",
+                @SYSTEMD "Stop the host's service if `systemctl is-active nvidia-imex` says active: `systemctl disable --now nvidia-imex`. The ComputeDomain brings its own daemon.",
                 "Delete the ComputeDomain daemon's pod afterwards, so it tries again.",
             ];
         CudaNotInitialised: Critical, "CUDA does not start (error 802, system not yet initialized): the GPUs' fabric is not ready",
@@ -1075,8 +1069,8 @@ findings! {
         CudaFails: Warning, "a CUDA test program fails on this node",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, CudaNotInitialised],
             [
-                "Look the error up that the evidence names. `driver version is insufficient` wants a newer driver, or an older CUDA image.",
-                "Read its whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's \
+                "Look up the error that the evidence names. `driver version is insufficient` asks for a newer driver, or an older CUDA image.",
+                "Read the test's whole log: `kubectl logs {validator-logs} -c cuda-validation`; and see what `nvidia-smi` says in the driver's \
                     container.",
             ];
         MigManagerFailed: Warning, "mig-manager failed: the GPUs' clients may still be paused, and the node offers no GPU",
@@ -1094,20 +1088,20 @@ findings! {
             [
                 "Give every GPU in MIG mode its instances: label the node `nvidia.com/mig.config=all-1g.10gb` (or another layout of \
                     `default-mig-parted-config`), and the MIG manager makes them.",
-                "Set `mig.strategy: mixed` in the ClusterPolicy if the GPUs of the node have different layouts: `single` wants one.",
+                "Set `mig.strategy: mixed` in the ClusterPolicy if the GPUs of the node have different layouts: `single` needs one layout for all.",
                 "Turn MIG off if the node needs none: label the node `nvidia.com/mig.config=all-disabled`.",
             ];
         DeviceNodesMissing: Warning, "device files of the loaded driver are missing below /dev",
             after [DriverBuilding],
             [
-                "Make them: `nvidia-modprobe -c 0 -u` on the node; in a driver container run `nvidia-smi`.",
+                "Make the device files: `nvidia-modprobe -c 0 -u` on the node; in a driver container run `nvidia-smi`.",
                 "If they vanish again, check udev and what is mounted over `/dev`.",
             ];
         DevCharLinksMissing: Warning, "links below /dev/char to NVIDIA's devices are missing: pods lose their \
             GPUs at the next systemd reload",
             after [DeviceNodesMissing, DriverBuilding],
             [
-                "Make them: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and at every boot.",
+                "Make the links: `nvidia-ctk system create-dev-char-symlinks --create-all` on the node, and at every boot.",
                 "If `DISABLE_DEV_CHAR_SYMLINK_CREATION` is set, unset it and restart the driver's validator, which makes them too.",
             ];
     }
@@ -1136,9 +1130,9 @@ findings! {
         PeermemNotLoaded: Warning, "nvidia_peermem is not loaded, and nothing will load it",
             after [GpuNotInitialised, DriverHeldByModule, DriverInUse, DriverBuilding, DriverNotLoaded, NvidiaInTransit],
             [
-                @HOST_DRIVER "Load it: `modprobe nvidia-peermem` on the node. Name it in `/etc/modules-load.d/nvidia-peermem.conf` for the \
+                @HOST_DRIVER "Load nvidia_peermem: `modprobe nvidia-peermem` on the node. Name it in `/etc/modules-load.d/nvidia-peermem.conf` for the \
                     next boot.",
-                @DRIVER_POD "Load it: `peermem-gate load` on the node, or `chroot /run/nvidia/driver modprobe nvidia-peermem`.",
+                @DRIVER_POD "Load nvidia_peermem: `peermem-gate load` on the node, or `chroot /run/nvidia/driver modprobe nvidia-peermem`.",
                 "Run `peermem-gate keep` on such nodes: it loads nvidia_peermem again after every reload of MOFED.",
                 @DRIVER_POD "Restart nvidia-peermem-ctr only, which loads it once at its start: `crictl stop $(crictl ps -q --name \
                     nvidia-peermem-ctr)` on the node.",
@@ -1153,10 +1147,10 @@ findings! {
         ContainerNotStarted: Warning, "kubelet cannot start a container of the operators",
             after [ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded],
             [
-                "Correct what the end of kubelet's words names: a runtime, a file, an image, a Secret or a right.",
-                @READ_ONLY "See whether the operating system brings that part itself: then switch the operator's off, such as \
+                "Correct what the end of kubelet's message names: a runtime, a file, an image, a Secret or a permission.",
+                @READ_ONLY "See whether the operating system brings that part itself; if it does, switch the operator's own off, such as \
                     `toolkit.enabled: false`.",
-                "Use the version before if this began with an update of the node's image, of the operator or of the toolkit.",
+                "Use the previous version if this began with an update of the node's image, of the operator or of the toolkit.",
                 "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
                     `kubectl describe pod` for the pod that the evidence names.",
             ];
@@ -1166,7 +1160,7 @@ findings! {
                 @TALOS NOT_ON_TALOS,
                 @SYSTEMD "Name the directory of the host's driver: `hostPaths.driverInstallDir` in the ClusterPolicy. The validation looks there, then in \
                     the usual directories of the host's root.",
-                @SYSTEMD "Run `nvidia-smi` on the node: the validation runs it in the host's root, and takes a driver without it for none.",
+                @SYSTEMD "Run `nvidia-smi` on the node: the validation runs it in the host's root, and a driver without `nvidia-smi` does not count.",
             ];
 
     // The GPU Operator's readiness chain.
@@ -1253,7 +1247,7 @@ findings! {
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DriverRootMissing,
                 DeviceNodesMissing, ToolkitRootMissing, DeviceRulesRefused, ToolkitLibcTooOld, CudaNotSatisfied],
             [
-                "Correct what its words name: a driver that does not answer, a library or a program that is missing, or a right.",
+                "Correct what the toolkit's message names: a driver that does not answer, a library or a program that is missing, or a permission.",
                 "Run `nvidia-container-cli -k -d /dev/tty info` on the node, which shows the same error; the operator's is in `/usr/local/nvidia/toolkit`.",
                 "Use CDI, which needs no hook: `cdi.enabled: true` in the ClusterPolicy, and `cdi.default: true` before operator 25.10.",
             ];
@@ -1386,7 +1380,7 @@ findings! {
             [
                 "Let the operator's toolkit configure the runtime if the host has none: `toolkit.enabled: true` in the ClusterPolicy.",
                 @SYSTEMD "If the host has a toolkit of its own, configure the runtime that kubelet uses with it: `nvidia-ctk runtime configure \
-                    --runtime=NAME` (containerd or crio), and restart that.",
+                    --runtime=NAME` (containerd or crio), and restart that runtime.",
                 "Compare the names: `kubectl get runtimeclass` shows the handlers, `crictl info` those that the runtime has.",
             ];
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
@@ -1403,34 +1397,34 @@ findings! {
         CdiSpecMissing: Warning, "CDI is enabled, but NVIDIA's CDI specification is not on the node: pods with GPUs do not start",
             after [NouveauHasGpu, GpuBoundToVfio, DriverBuilding, NvidiaInTransit, DriverNotLoaded, DeviceNodesMissing],
             [
-                @TOOLKIT_HELD "Write what it asks for by hand, and it starts: `nvidia-ctk cdi generate --mode=management \
+                @TOOLKIT_HELD "Write the specification that it asks for by hand, and the container starts: `nvidia-ctk cdi generate --mode=management \
                     --vendor=management.nvidia.com --output=/var/run/cdi/management.nvidia.com-gpu.yaml` on the node. Add \
                     `--driver-root=/run/nvidia/driver` for a driver container's driver; the toolkit's `nvidia-ctk` is in \
                     `/usr/local/nvidia/toolkit`.",
-                "Restart the toolkit's pod, which writes it: `kubectl delete pod {toolkit}`; its log says why if it does not.",
-                "Write it by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
+                "Restart the toolkit's pod, which writes the specification: `kubectl delete pod {toolkit}`; its log says why if it does not.",
+                "Write the specification by hand until then: `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml` on the node.",
             ];
         CdiDeviceUnknown: Warning, "a pod asks for a CDI device that no specification on this node has: it does not start",
             after [DriverBuilding, NvidiaInTransit, DriverNotLoaded, CdiSpecMissing],
             [
                 @MANAGEMENT_KIND "Use `runtimeClassName: nvidia` in the pod in place of `nvidia-cdi`: that class asks for devices of \
                     `management.nvidia.com/gpu`, a kind that has only `all` and is for the operator's own pods.",
-                @MANAGEMENT_KIND "Let the device plugin hand out CDI devices otherwise: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in \
+                @MANAGEMENT_KIND "Let the device plugin hand out CDI devices in another way: `DEVICE_LIST_STRATEGY=cdi-annotations` (or `cdi-cri`) in \
                     `devicePlugin.env` of the ClusterPolicy.",
-                "Compare with the devices that there are: `nvidia-ctk cdi list` on the node.",
+                "Compare with the devices that exist: `nvidia-ctk cdi list` on the node.",
                 "Write the specification again if the device is missing there: restart the toolkit's pod (`kubectl delete pod {toolkit}`), or \
                     start `nvidia-cdi-refresh.service` if the toolkit is the host's.",
             ];
         CdiSpecStale: Warning, "NVIDIA's CDI specification is of another driver version: pods with GPUs miss libraries",
             after [DriverVersionMismatch],
             [
-                "Write it again on the node: `nvidia-ctk cdi generate --output=FILE`, FILE as in the evidence; or start \
+                "Write the specification again on the node: `nvidia-ctk cdi generate --output=FILE`, FILE as in the evidence; or start \
                     `nvidia-cdi-refresh.service`.",
                 "If the toolkit's container writes one as well (`/var/run/cdi`), remove the old file.",
             ];
         RuntimeConfigNotInForce: Warning, "the container runtime was started before its configuration was changed",
             after [],
-            [@SYSTEMD "Restart it: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
+            [@SYSTEMD "Restart the container runtime: `systemctl restart containerd` (k3s, rke2, k0s and snaps have their own service; CRI-O's is `crio`). \
                 Running containers continue."];
     }
 
@@ -1451,28 +1445,28 @@ findings! {
         DevicePluginWithoutDriver: Warning, "the device plugin runs without NVIDIA's runtime: it sees no driver, and offers no GPU",
             after [NvidiaRuntimeElsewhere, NvidiaRuntimeMissing],
             [
-                "Let its pod use NVIDIA's runtime: `runtimeClassName: nvidia` in its DaemonSet.",
-                @SYSTEMD "Make nvidia the runtime's default otherwise: `nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then \
+                "Let the device plugin's pod use NVIDIA's runtime: `runtimeClassName: nvidia` in its DaemonSet.",
+                @SYSTEMD "Make nvidia the runtime's default instead: `nvidia-ctk runtime configure --runtime=containerd --set-as-default`, then \
                     `systemctl restart containerd`.",
                 "Delete the device plugin's pod afterwards: it looks for the driver only at its start.",
             ];
-        SeveralDevicePlugins: Warning, "more than one device plugin for GPUs runs: kubelet takes the last one's word, and drops the others'",
+        SeveralDevicePlugins: Warning, "more than one device plugin for GPUs runs: kubelet uses the last to register and drops the others",
             after [],
             [
                 "Keep one of them: leave out the nodes on which another one runs by a `nodeSelector` or affinity of the DaemonSet, or \
                     switch the operating system's own one off.",
-                "Restart the one that stays afterwards, so it registers again.",
+                "Restart the remaining device plugin afterwards, so it registers again.",
             ];
         MpsDaemonMissing: Warning, "the device plugin waits for an MPS control daemon that does not run: the node offers no GPU",
             after [],
             [
-                "Let its DaemonSet run here: it needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
+                "Let the daemon's DaemonSet run here: the node needs the label `nvidia.com/mps.capable=true`, which gpu-feature-discovery sets: `kubectl label node {node} nvidia.com/mps.capable=true`.",
                 "Use `sharing.timeSlicing` to do without MPS, in place of `sharing.mps` in the device plugin's configuration.",
             ];
         DevicePluginFailed: Warning, "the device plugin ends with an error: the node offers no GPU",
             after [GpuLost, GpuNeedsReset, GpuNotInitialised, DriverVersionMismatch, InotifyExhausted, MigMisconfigured, DevicePluginWithoutDriver, MpsDaemonMissing],
             [
-                "Read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
+                "Read the device plugin's log: `kubectl logs {plugin-logs} -c nvidia-device-plugin --previous`.",
                 "Compare with `nvidia-smi` on the node or in the driver's container: it shows the same error if the GPU or the driver has it.",
             ];
         GpusNotOffered: Warning, "kubelet offers no GPU of this node: no device plugin has registered a healthy one",
@@ -1484,9 +1478,9 @@ findings! {
                 RuntimeNameMismatch, CdiSpecMissing, RuntimeConfigNotInForce, ToolkitNotReady, DevicePluginWithoutDriver,
                 SeveralDevicePlugins, MpsDaemonMissing, DevicePluginFailed, ContainerRestarts],
             [
-                "See whether its pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector \
+                "See whether the device plugin's pod is on the node: `kubectl get pod -A -l app=nvidia-device-plugin-daemonset --field-selector \
                     spec.nodeName={node}`. If it is, read its log: `kubectl logs {plugin-logs} -c nvidia-device-plugin`.",
-                "If there is no such pod, look at the node's labels: the DaemonSet wants `nvidia.com/gpu.deploy.device-plugin=true`, and \
+                "If there is no such pod, look at the node's labels: the DaemonSet needs `nvidia.com/gpu.deploy.device-plugin=true`, and \
                     mig-manager sets it to `paused-for-mig-change` for a while: `kubectl get node {node} --show-labels`.",
                 "Delete the pod if it runs and has not registered: it registers at its start, and when kubelet is restarted.",
             ];

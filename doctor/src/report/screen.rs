@@ -5,11 +5,10 @@
 use super::doctor::{Diagnosis, label, line_of, title};
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
-use crate::text::{page, width};
+use crate::text::page;
 use peermem_gate::observation::Evidence;
 use peermem_gate::report::style::Style;
 use peermem_gate::text::{Lead, Page};
-use std::borrow::Cow;
 
 /// A terminal's first window has 24 lines of 80 columns.
 const LINES: usize = 24;
@@ -19,8 +18,6 @@ const SENTENCE: usize = 2;
 const COVERAGE: usize = 6;
 /// Evidence is cut after so many lines.
 const EVIDENCE: usize = 3;
-/// A path with more columns is shortened, to leave room for the observation.
-const PATH: usize = 48;
 /// A remedy is cut after so many lines. In 80 columns none is so long.
 const REMEDY: usize = 10;
 const MORE: &str = "all evidence, remedies and conditions: peermem-gate doctor --verbose";
@@ -35,7 +32,7 @@ struct Block {
 }
 
 impl Diagnosis<'_> {
-    /// At most 24 lines.
+    /// At most 24 lines. A path in it is whole.
     #[must_use]
     pub fn screen(&self, style: Style) -> String {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
@@ -78,7 +75,7 @@ impl Diagnosis<'_> {
         first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
         for evidence in decisive(&root.evidence) {
             let mut seen = part(EVIDENCE);
-            seen.entry(&Lead::new(2, "seen  "), shortened(&line_of(evidence)));
+            seen.entry(&Lead::new(2, "seen  "), line_of(evidence));
             first.append(seen);
         }
         let remedy = |step| {
@@ -127,50 +124,5 @@ fn rank(at: usize, part: usize, is_alarm: bool) -> usize {
         _ if is_alarm => 4,
         0 => 5,
         _ => 6,
-    }
-}
-
-/// The same with the last two names of each long path.
-fn shortened(text: &str) -> String {
-    text.split(' ').map(end_of_path).collect::<Vec<_>>().join(" ")
-}
-
-fn end_of_path(word: &str) -> Cow<'_, str> {
-    let path = word.trim_start_matches(['(', '"', '`', '\'']);
-    if !path.starts_with('/') || width(path) <= PATH {
-        return Cow::Borrowed(word);
-    }
-    let opening = &word[..word.len() - path.len()];
-    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
-    match slashes.nth(1) {
-        Some(at) if at > 0 => Cow::Owned(format!("{opening}…{}", &path[at..])),
-        _ => Cow::Borrowed(word),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_path_is_shown_by_its_end() {
-        for (text, shown) in [
-            ("/proc/locks: nobody holds it", "/proc/locks: nobody holds it"),
-            (
-                "/var/lib/kubelet/pods/0c9b/volumes/modules/video/nvidia-peermem.ko is a stub",
-                "…/video/nvidia-peermem.ko is a stub",
-            ),
-            (
-                "read (/var/lib/kubelet/pods/0c9b/volumes/modules/video/nvidia-peermem.ko)",
-                "read (…/video/nvidia-peermem.ko)",
-            ),
-            (
-                "x /a_name_that_is_longer_than_any_other_name_of_a_directory/b",
-                "x /a_name_that_is_longer_than_any_other_name_of_a_directory/b",
-            ),
-        ] {
-            let text = shortened(text);
-            assert_eq!(text, shown);
-        }
     }
 }

@@ -2,8 +2,9 @@
 //! Limits of a timeline, for its reader.
 
 use super::merge::Jump;
-use super::words::{counted, moment};
+use super::words::moment;
 use super::{Event, History, Story};
+use crate::text::counted;
 use std::collections::BTreeMap;
 
 /// Notes on times that were corrected, and on sources that were left out or not read.

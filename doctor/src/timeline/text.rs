@@ -2,10 +2,10 @@
 //! The timeline in a terminal: two lanes, and the kernel across both.
 
 use super::fold::Row;
-use super::words::{counted, day, span, time_of_day};
+use super::words::{day, span, time_of_day};
 use super::{Event, Lane, NodeEvent, Timeline, What, When};
 use crate::stamp::{MILLISECOND, SECOND};
-use crate::text::wrapped;
+use crate::text::{counted, wrapped};
 use peermem_gate::text::escaped;
 use std::collections::BTreeMap;
 
@@ -107,13 +107,13 @@ impl Timeline {
         let known: u64 = self.sources.iter().map(|log| log.known).sum();
         let damaged: u64 = self.sources.iter().map(|log| log.damaged).sum();
         let mut text = format!(
-            "{} with {}; {} are recognized",
+            "{} with {}; recognized: {}",
             counted(self.sources.len() as u64, "log"),
             counted(lines, "line"),
             known
         );
         if damaged > 0 {
-            text += &format!("; {damaged} are not in a log's form");
+            text += &format!("; not in a log's form: {damaged}");
         }
         text
     }

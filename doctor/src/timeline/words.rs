@@ -51,11 +51,6 @@ pub(super) fn times(count: u64) -> String {
     }
 }
 
-/// `1 line`, `2 lines`.
-pub(super) fn counted(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
