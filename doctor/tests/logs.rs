@@ -69,7 +69,7 @@ impl Node {
     }
 
     fn read_within(&self, limits: &Limits) -> Logs {
-        read(self.root.path(), &self.path("proc"), false, limits, &Operators::default())
+        read(self.root.path(), &self.path("proc"), None, limits, &Operators::default())
     }
 }
 

@@ -5,7 +5,6 @@
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
 use std::collections::VecDeque;
-use std::{env, fs};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// One line of a scenario's.
 #[derive(Clone, Debug)]
@@ -58,7 +58,8 @@ pub(crate) fn missing(gate: &Path) -> Option<String> {
 
 /// Of the machine, as uname(2) has it.
 pub(crate) fn architecture() -> String {
-    fs::read_to_string(made().join("architecture")).map_or_else(|_| "x86_64".into(), |text| text.trim().into())
+    fs::read_to_string(made().join("architecture"))
+        .map_or_else(|_| "x86_64".into(), |text| text.trim().into())
 }
 
 /// Where `tests/vm/build` left the machine: `MACHINE` is another kernel's (tests/kernels).
