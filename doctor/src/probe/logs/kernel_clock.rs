@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The clock of the kernel's log. It is not the one of /proc/uptime: no time server corrects it, and where the kernel missed
-//! ticks before it had chosen its clock, as on an arm64 machine that is emulated, it is ahead from the beginning.
+//! The clock of the kernel's log. It is not the one of /proc/uptime: no time server corrects it, and where the kernel
+//! missed ticks before it had chosen its clock, as on an emulated arm64 machine, it is ahead from the beginning.
 
 use crate::stamp::{MILLISECOND, SECOND, Stamp};
 use peermem_gate::clock;
@@ -14,8 +14,8 @@ const SCHEDULER: [&str; 2] = ["kernel/debug/sched/debug", "sched_debug"];
 /// The clocks stand at the beginning of the file. Behind them the kernel would list all processes.
 const HEAD: u64 = 1024;
 
-/// When this machine's kernel log began, by the wall clock as it is now. Where the kernel does not show the log's clock,
-/// that of /proc/uptime must do, and more than whole seconds are not known.
+/// When this machine's kernel log began, by the wall clock as it is now. Where the kernel does not show the log's
+/// clock, that of /proc/uptime must do, and more than whole seconds are not known.
 pub(super) fn zero(sys: &Path, proc: &Path) -> Option<Stamp> {
     let shown = [sys.join(SCHEDULER[0]), proc.join(SCHEDULER[1])].iter().find_map(|file| shown(file));
     let (since, precision) = shown.map_or_else(|| (clock::now(), SECOND), |clock| (clock, MILLISECOND));
