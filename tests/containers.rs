@@ -664,6 +664,14 @@ fn the_other_architectures_image_runs() {
     pod.assert_opened("marker event");
     let version = podman.run(&["run", "--rm", IMAGE, "--version"]);
     assert!(version.contains(&format!("{other}-unknown-linux-musl")), "{version}");
+    // A node is of the architecture that its own files say.
+    let tree = format!("{}:/host:ro", node.root().display());
+    let check = ["run", "--rm", "--volume", &tree, IMAGE, "check", "--root", "/host", "--format", "json"];
+    let report: Value = serde_json::from_str(&podman.run(&check)).expect("a report");
+    assert_eq!((&report["verdict"], &report["arch"]), (&json!("Ready"), &json!("x86_64")), "{report}");
+    node.remove(MARKER);
+    let (code, said) = refusal(&mut podman.command(&check));
+    assert_eq!(code, 1, "{said}");
 }
 
 /// runc calls within the profile before it starts the program. docs/integration.md asks for what the flags stand for.

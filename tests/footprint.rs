@@ -4,6 +4,7 @@
 mod support;
 
 use nix::sys::signal::Signal;
+use peermem_gate::act::build::WARDEN;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -88,6 +89,22 @@ fn the_release_program_of_the_other_architecture_runs() {
     let mut wait = node.wait_by(&product);
     wait.args(["--settle", "100ms", "--", "sh", "-c", "exit 42"]);
     assert_eq!(code(output(&mut run(&wait)).status), 42);
+}
+
+/// `rebuild` runs compilers below a guard, which asks the kernel for what qemu-user may not know.
+fn a_build_is_guarded_under_an_emulator_too() {
+    let Some(product) = product("aarch64") else { return };
+    if HOST == "aarch64" || !can(&["qemu-aarch64-static", "--version"]) {
+        return;
+    }
+    let mut guard = Command::new("qemu-aarch64-static");
+    guard.args(["-0", WARDEN]).arg(&product).args(["/", "/bin/sh", "-c", "exit 42"]);
+    let mut child = guard.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A build ends when this does.
+    let alive = child.stdin.take();
+    let ended = child.wait_with_output().unwrap();
+    drop(alive);
+    assert_eq!(code(ended.status), 42, "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 /// The product as it waits for this, with all its sources armed. inotify instances are shared by all of root's
@@ -266,6 +283,7 @@ fn main() -> ExitCode {
         the_release_program_is_static,
         the_program_loads_on_kernels_with_large_pages,
         the_release_program_of_the_other_architecture_runs,
+        a_build_is_guarded_under_an_emulator_too,
         waiting_takes_little_memory_and_time,
         waiting_to_become_cmd_takes_little_memory_and_time,
         keeping_a_loaded_module_takes_few_system_calls,

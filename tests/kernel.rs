@@ -838,7 +838,7 @@ fn percentile(times: &[f64], percent: usize) -> Option<f64> {
 }
 
 fn nvidias_own_peermem_is_predicted_to_load_and_loads() {
-    play_real("real-peermem", |run| {
+    play_real("real-peermem", "real", |run| {
         let report = run.check(0);
         report.assert_ready();
         report.assert("PeermemUsable", "True", "Usable");
@@ -849,7 +849,7 @@ fn nvidias_own_peermem_is_predicted_to_load_and_loads() {
 }
 
 fn nvidias_own_stub_is_predicted_to_be_refused() {
-    play_real("real-stub", |run| {
+    play_real("real-stub", "stub", |run| {
         let report = run.check(0);
         assert_eq!(report.verdict(), "Blocked");
         report.assert("PeermemUsable", "False", "StubModule");
@@ -1173,11 +1173,12 @@ fn play(scenario: &str, judge: impl FnOnce(&Run)) {
     judge(&Run(lines));
 }
 
-/// With what `tests/vm/real` made; it says itself why it could not.
-fn play_real(scenario: &str, judge: impl FnOnce(&Run)) {
+/// With the module of this `kind` that `tests/vm/real`, or `tests/rebuilds`, made; it says itself why it could not.
+fn play_real(scenario: &str, kind: &str, judge: impl FnOnce(&Run)) {
     let vm = machine::made();
     let stamp = |path| fs::read_to_string(vm.join(path)).unwrap_or_default();
-    if stamp("real/stamp").starts_with(&format!("{} ", stamp("stamp").trim_end())) {
+    let is_made = vm.join(format!("real/{kind}/nvidia-peermem.ko")).exists();
+    if is_made && stamp("real/stamp").starts_with(&format!("{} ", stamp("stamp").trim_end())) {
         play(scenario, judge);
     } else {
         support::suite::set_aside("tests/vm/real has not made NVIDIA's own nvidia-peermem for this machine");

@@ -192,7 +192,7 @@ impl NodeEvent {
             panic!("these are options")
         };
         let Verb::Check(arguments) = invocation.verb else { panic!("that is check") };
-        let (survey, logs) = survey(root, &root.join("proc"), &[]);
+        let (survey, logs) = survey(root, &root.join("proc"), &root.join("sys"), &[]);
         let settings = settings(&survey, &variables);
         let node = node::Node::new(&arguments.node, root, Some(PeermemExpected::default()), &variables);
         let node = node.expect("a node");

@@ -69,7 +69,7 @@ impl Node {
     }
 
     fn read_within(&self, limits: &Limits) -> Logs {
-        read(self.root.path(), &self.path("proc"), false, limits, &Operators::default())
+        read(self.root.path(), &self.path("proc"), None, limits, &Operators::default())
     }
 }
 
@@ -431,7 +431,7 @@ fn unreadable_for_nobody(root: &Path) -> Option<Vec<Unreadable>> {
 fn child_reads(root: &Path) {
     let before = high_water();
     let begun = Instant::now();
-    let logs = read(root, &root.join("proc"), false, &Limits::LOOK, &Operators::default());
+    let logs = read(root, &root.join("proc"), None, &Limits::LOOK, &Operators::default());
     let (took, grown) = (begun.elapsed(), high_water() - before);
     let read = serde_json::json!({
         "unreadable": logs.unreadable, "ms": took.as_millis(), "kib": grown, "said": logs.matches.len(),
@@ -555,13 +555,19 @@ fn a_node_without_logs_is_not_an_error() {
 
 /// The ring is this machine's, whatever the tree is.
 fn the_kernels_ring_buffer_is_read_or_named_as_unreadable() {
-    let logs = read(Path::new("/nowhere"), Path::new("/proc"), true, &Limits::LOOK, &Operators::default());
+    let logs = read(
+        Path::new("/nowhere"),
+        Path::new("/proc"),
+        Some(Path::new("/sys")),
+        &Limits::LOOK,
+        &Operators::default(),
+    );
     let ring = logs.files.iter().any(|file| file.path == Path::new("/dev/kmsg"));
     let refused = logs.unreadable.iter().any(|unreadable| unreadable.path == Path::new("/dev/kmsg"));
     assert!(ring || refused || !Path::new("/dev/kmsg").exists());
     assert!(logs.booted.is_some());
     assert_eq!(
-        read(Path::new("/nowhere"), Path::new("/nowhere"), false, &Limits::LOOK, &Operators::default()),
+        read(Path::new("/nowhere"), Path::new("/nowhere"), None, &Limits::LOOK, &Operators::default()),
         Logs::default()
     );
 }

@@ -117,7 +117,7 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
 /// The first byte says which file, the others what is in it. As `doctor` does it.
 pub fn doctor(data: &[u8]) {
     with_garbage(data, |path, root| {
-        let (survey, logs) = survey(root, &root.join("proc"), &[]);
+        let (survey, logs) = survey(root, &root.join("proc"), &root.join("sys"), &[]);
         let variables = Vec::new();
         let settings = settings(&survey, &variables);
         let node = node(root);

@@ -5,7 +5,6 @@
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
 use std::collections::VecDeque;
-use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// One line of a scenario's.
 #[derive(Clone, Debug)]
@@ -34,7 +34,8 @@ impl Line {
 
 /// The program under test: `GATE_BINARY`, or the static release build.
 pub(crate) fn gate() -> PathBuf {
-    let built = || repository().join("target/x86_64-unknown-linux-musl/release/peermem-gate");
+    let built =
+        || repository().join(format!("target/{}-unknown-linux-musl/release/peermem-gate", architecture()));
     env::var_os("GATE_BINARY").map_or_else(built, PathBuf::from)
 }
 
@@ -48,10 +49,17 @@ pub(crate) fn missing(gate: &Path) -> Option<String> {
             return Some(format!("no static binary at {}", program.display()));
         }
     }
-    if Command::new("qemu-system-x86_64").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return Some("no qemu-system-x86_64".into());
+    let qemu = format!("qemu-system-{}", architecture());
+    if Command::new(&qemu).arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Some(format!("no {qemu}"));
     }
     None
+}
+
+/// Of the machine, as uname(2) has it.
+pub(crate) fn architecture() -> String {
+    fs::read_to_string(made().join("architecture"))
+        .map_or_else(|_| "x86_64".into(), |text| text.trim().into())
 }
 
 /// Where `tests/vm/build` left the machine: `MACHINE` is another kernel's (tests/kernels).

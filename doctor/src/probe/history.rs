@@ -36,7 +36,8 @@ pub fn of_node(places: &Places, name: Option<String>, named: &[String]) -> Histo
     let booted = node_clock::read(&places.proc).boot.ok();
     let processes = processes::read(&places.proc, booted);
     let owners = PodOwners::read(&places.root, &processes, named);
-    let logs = logs::read(&places.root, &places.proc, is_here, &Limits::HISTORY, &owners.operators);
+    let here = is_here.then_some(places.sys.as_path());
+    let logs = logs::read(&places.root, &places.proc, here, &Limits::HISTORY, &owners.operators);
     let mut traces = files(places, &kernel);
     let is_operators = |build: &Build| {
         let uid = build.pod_directory.file_name().and_then(OsStr::to_str).unwrap_or_default();

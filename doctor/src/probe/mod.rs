@@ -34,11 +34,11 @@ use std::path::Path;
 /// The gate's survey, completed by the operators' logs, and these logs. Other pods are left out. `named` are
 /// namespaces of operators.
 #[must_use]
-pub fn survey(root: &Path, proc: &Path, named: &[String]) -> (Survey, Logs) {
+pub fn survey(root: &Path, proc: &Path, sys: &Path, named: &[String]) -> (Survey, Logs) {
     let is_here = is_this_machine(&gate::kernel::read(proc));
     let survey = gate::survey(root, proc);
     let owners = PodOwners::read(root, &survey.processes, named);
-    let logs = logs::read(root, proc, is_here, &Limits::LOOK, &owners.operators);
+    let logs = logs::read(root, proc, is_here.then_some(sys), &Limits::LOOK, &owners.operators);
     let mut pods = logs.name(survey.pods);
     pods.all.retain(|pod| owners.are_operators(&pod.uid));
     for pod in &mut pods.all {

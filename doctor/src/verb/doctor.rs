@@ -64,8 +64,9 @@ fn look(args: &DoctorArgs, style: Style, start: &Start) -> Result<Ending, Stop> 
     long_read::begin();
     let root = root::on_host(args.root.as_deref(), &args.node)?;
     let proc = args.node.proc.clone().unwrap_or_else(|| root.join("proc"));
+    let sys = args.node.sys.clone().unwrap_or_else(|| root.join("sys"));
     // A debug pod lacks the operator's variables: only the operator's containers have them.
-    let (survey, logs) = survey(&root, &proc, &args.operators.namespaces);
+    let (survey, logs) = survey(&root, &proc, &sys, &args.operators.namespaces);
     let settings = settings(&survey, start.variables);
     let peermem = Some(PeermemExpected::default());
     let mut node = Node::new(&args.node, &root, peermem, &completed(&settings, start.variables))?;

@@ -139,7 +139,7 @@ mod tests {
         if let Some(text) = syslog {
             fs::write(root.path().join("var/log/syslog"), text).unwrap();
         }
-        let logs = read(root.path(), &root.path().join("proc"), false, &Limits::LOOK, &Operators::default());
+        let logs = read(root.path(), &root.path().join("proc"), None, &Limits::LOOK, &Operators::default());
         assert_eq!(logs.unreadable, []);
         logs.matches.iter().map(|found| found.event).collect()
     }

@@ -8,6 +8,7 @@
 mod file;
 mod gathered;
 mod journal;
+mod kernel_clock;
 mod pods;
 mod system;
 
@@ -20,13 +21,11 @@ use crate::operators::Operators;
 use crate::stamp::{Clock, SECOND, Stamp};
 use crate::symptoms::logs::{ContainerLog, LogFile, Logs, Stranger};
 use file::{Extent, OpenLog};
-use peermem_gate::clock;
 use peermem_gate::files::read::unreadable;
 use peermem_gate::files::root::resolve;
 use peermem_gate::observation::Unreadable;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 /// How much of the logs is read.
 #[derive(Clone, Copy, Debug)]
@@ -83,14 +82,17 @@ const NAMED: usize = 50;
 /// In nanoseconds.
 const DAY: i64 = 86_400 * SECOND;
 
-/// Reads the logs of the node below `root`. `is_here` says that it is this machine: only then the kernel's ring is
+/// Reads the logs of the node below `root`. `here` is its /sys if it is this machine: only then the kernel's ring is
 /// its.
 #[must_use]
-pub fn read(root: &Path, proc: &Path, is_here: bool, limits: &Limits, operators: &Operators) -> Logs {
+pub fn read(root: &Path, proc: &Path, here: Option<&Path>, limits: &Limits, operators: &Operators) -> Logs {
     let mut reader = LogReader::new(root, limits, operators);
-    reader.logs.booted = booted(proc, is_here);
+    reader.logs.booted = match here {
+        Some(sys) => kernel_clock::zero(sys, proc),
+        None => booted(proc),
+    };
     reader.pods();
-    reader.system(is_here);
+    reader.system(here.is_some());
     reader.done()
 }
 
@@ -208,13 +210,8 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// When the kernel was started, by the clock as it is now. `btime` is cut to a second.
-fn booted(proc: &Path, is_here: bool) -> Option<Stamp> {
-    if is_here {
-        let wall = clock::wall().duration_since(UNIX_EPOCH).ok()?;
-        let booted = i64::try_from(wall.checked_sub(clock::now())?.as_nanos()).ok()?;
-        return Some(Stamp::wall(booted, crate::stamp::MILLISECOND));
-    }
+/// When another machine's kernel was started. `btime` is cut to a second.
+fn booted(proc: &Path) -> Option<Stamp> {
     let seconds = peermem_gate::probe::clock::read(proc).boot.ok()?;
     Some(Stamp { clock: Clock::Wall, ns: seconds.checked_mul(SECOND)?, precision_ns: SECOND })
 }
