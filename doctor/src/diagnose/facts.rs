@@ -4,7 +4,7 @@
 use super::Case;
 use crate::finding::fact::{
     BUILT_DRIVER, DRM_LOADED, LOG_ADVISES, MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE,
-    REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE,
+    REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -53,7 +53,7 @@ impl Case<'_> {
         let has_built = has_built.into_iter().any(|event| self.symptoms.logs.of(event).next().is_some());
         let builds_driver = if self.expected.precompiled { Some(false) } else { has_built.then_some(true) };
         let is_talos = self.symptoms.host.distribution.as_ref().ok().map(|id| id == "talos");
-        let facts = facts(self.expected, self.seen)
+        let facts = without_cause(facts(self.expected, self.seen))
             .with(DRIVER_POD, self.is_container_driver())
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))

@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::chain::DRIVER_READY;
-use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, READ_ONLY, TOOLKIT_HELD};
+use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -25,6 +25,15 @@ const OF_A_POD: [Id; 5] = [
     Id::RuntimeHandlerMissing,
     Id::ContainerNotStarted,
 ];
+/// Findings that say only who failed: the words of the line say why.
+const IN_OWN_WORDS: [Id; 6] = [
+    Id::ContainerNotStarted,
+    Id::DevicePluginFailed,
+    Id::KubeletFails,
+    Id::NetworkPluginFails,
+    Id::SriovConfigFailed,
+    Id::ToolkitFails,
+];
 const DRIVER: &str = "nvidia-driver-ctr";
 const DRIVERS: [&str; 3] = [DRIVER, "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const MOFED: [&str; 1] = ["mofed-container"];
@@ -39,8 +48,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.sort_by_key(|(_, found)| found.source != LogSource::Kernel);
     let findings = found.into_iter().map(|(id, found)| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
-        let is_read_only = found.text.contains("read-only file system");
-        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits).with(READ_ONLY, is_read_only);
+        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits);
+        let finding = if IN_OWN_WORDS.contains(&id) { finding.because(&found.text) } else { finding };
         match found.pod.as_ref().filter(|_| OF_A_POD.contains(&id)) {
             Some(pod) => finding.seen("the pod", pod.as_str()),
             None => finding,

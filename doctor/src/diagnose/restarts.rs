@@ -66,9 +66,15 @@ fn restarts(
 ) -> Finding {
     let times = container.restart.unwrap_or_default();
     let since = trouble.since.map(|at| Stamp::wall(at.saturating_mul(SECOND), SECOND));
-    let since = since.map_or_else(String::new, |at| format!("; its oldest log begins at {at}"));
-    let seen = format!("{} (restarted {times} times{since})", trouble.line);
-    let finding = with_output(Finding::new(id, trouble.path.display(), seen), trouble)
+    let since = since.map_or_else(String::new, |at| format!(" since {at}"));
+    let words = trouble.output.as_ref().unwrap_or(&trouble.line);
+    let seen = format!("restarted {times} times{since}: {words}");
+    let finding = Finding::new(id, trouble.path.display(), seen).because(words);
+    let finding = match &trouble.output {
+        Some(_) => finding.seen(trouble.path.display(), format!("after that: {}", trouble.line)),
+        None => finding,
+    };
+    let finding = finding
         .word("container", CommandText::plain(&container.name, "CONTAINER"))
         .word("pod", CommandText::pod(&pod.namespace, &pod.name));
     let finding = match waiters(case, &container.name) {
@@ -78,12 +84,13 @@ fn restarts(
     advised(finding, trouble)
 }
 
-/// With the words of the command that failed, where the container only passes on that it did.
-fn with_output(finding: Finding, trouble: &Trouble) -> Finding {
-    match &trouble.output {
-        Some(output) => finding.seen("before that", output.as_str()),
-        None => finding,
-    }
+/// The words of the command that failed, where the container only passes on that it did, and then its own.
+fn with_words_of(finding: Finding, trouble: &Trouble) -> Finding {
+    let finding = match &trouble.output {
+        Some(output) => finding.seen(trouble.path.display(), output.as_str()).because(output),
+        None => finding.because(&trouble.line),
+    };
+    finding.seen(trouble.path.display(), trouble.line.as_str())
 }
 
 /// With the remedy that the log itself names.
@@ -159,7 +166,7 @@ impl Case<'_> {
         let trouble =
             self.troubles().find(|(_, one, _)| one.name == container).map(|(_, _, trouble)| trouble);
         match trouble {
-            Some(trouble) => with_output(finding.seen(trouble.path.display(), trouble.line.clone()), trouble),
+            Some(trouble) => with_words_of(finding, trouble),
             None => finding,
         }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts beyond the gate's own, which decide which step of a finding's remedy helps.
 
-use peermem_gate::remedy::Fact;
+use super::cause::Cause;
+use peermem_gate::remedy::{Fact, Facts};
 
 /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
 pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");
@@ -29,8 +30,6 @@ pub const TOOLKIT_LACKS: Fact = Fact::new("If the toolkit's container does not h
 pub const TOOLKIT_HAS: Fact = Fact::new("If the toolkit's container has these values already");
 /// The running kernel's modules.dep lists no `mlx5_ib`.
 pub const KERNEL_LACKS_IB: Fact = Fact::new("If this kernel has no mlx5_ib");
-/// The words that say why name a file system that cannot be written to.
-pub const READ_ONLY: Fact = Fact::new("If a read-only file system is named");
 /// kubelet uses containerd, in whichever distribution.
 pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 /// `nvidia_drm` is loaded.
@@ -58,3 +57,39 @@ pub const BUILT_DRIVER: Fact = Fact::new("If the driver container builds its mod
 pub const MANAGEMENT_KIND: Fact = Fact::new("If the device is of `management.nvidia.com`");
 /// The log of a container names a remedy itself.
 pub const LOG_ADVISES: Fact = Fact::new("If the log itself names a remedy");
+
+macro_rules! causes {
+    ($($cause:ident $fact:ident: $phrase:literal;)*) => {
+        $(#[doc = $phrase] pub const $fact: Fact = Fact::new($phrase);)*
+
+        impl Cause {
+            /// The fact that the words of the evidence have this reason.
+            #[must_use]
+            pub fn fact(self) -> Fact {
+                match self { $(Self::$cause => $fact,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    KeyRejected KEY_REJECTED: "If the words say that a key was rejected";
+    NoSpace NO_SPACE: "If the words say that no space is left";
+    ReadOnly READ_ONLY: "If the words name a read-only file system";
+    Forbidden FORBIDDEN: "If the words say that a service account is forbidden something";
+    KindMissing KIND_MISSING: "If the words name a kind that the cluster does not have";
+    NoSocket NO_SOCKET: "If the words name a socket that nobody listens on";
+    Unreachable UNREACHABLE: "If the words name an address that is out of reach";
+    Certificate CERTIFICATE: "If the words name a certificate";
+    PortTaken PORT_TAKEN: "If the words say that an address is in use";
+    OtherArchitecture OTHER_ARCHITECTURE: "If the words are `exec format error`";
+    LibraryMissing LIBRARY_MISSING: "If the words name a library that is missing";
+    AccessRefused ACCESS_REFUSED: "If the words say that access was refused";
+    NotSupported NOT_SUPPORTED: "If the words say that something is not supported";
+}
+
+/// None of the reasons is known, before a finding says which of them its evidence names.
+#[must_use]
+pub fn without_cause(facts: Facts) -> Facts {
+    Cause::ALL.iter().fold(facts, |facts, cause| facts.with(cause.fact(), Some(false)))
+}

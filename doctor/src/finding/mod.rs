@@ -5,9 +5,12 @@
 //! the node's. Where a finding is a condition's reason, it has the reason's name.
 
 mod any_node;
+mod by_words;
+pub mod cause;
 pub mod fact;
 mod table;
 
+use cause::Cause;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::Evidence;
 use peermem_gate::remedy::CommandText;
@@ -15,6 +18,7 @@ use peermem_gate::remedy::{Fact, Facts};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
+pub use by_words::STEPS as STEPS_BY_WORDS;
 pub use table::Id;
 
 /// How bad it is, worst first.
@@ -137,6 +141,15 @@ impl Finding {
         self
     }
 
+    /// The same, with the reason that its words name: it decides the first step.
+    #[must_use]
+    pub fn because(mut self, words: &str) -> Self {
+        if let Some(cause) = Cause::of(words) {
+            self.facts = self.facts.with(cause.fact(), Some(true));
+        }
+        self
+    }
+
     /// The same, with the evidence of another of its id; the same evidence is reported once.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
@@ -209,8 +222,9 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
         // A cause stands above what follows from it in the table, so there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
         let facts = facts.clone().and(&finding.facts);
-        finding.remedy = facts.choose(finding.id.remedy());
-        let steps = any_node::facts(&facts).choose(finding.id.remedy());
+        let remedy = [by_words::STEPS, finding.id.remedy()].concat();
+        finding.remedy = facts.choose(&remedy);
+        let steps = any_node::facts(&facts).choose(&remedy);
         finding.steps = if steps == finding.remedy { Vec::new() } else { steps };
     }
     stopped_by_the_worst(&mut all);

@@ -3,8 +3,8 @@
 
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
-    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, KERNEL_LACKS_IB, LOG_ADVISES,
-    MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, READ_ONLY, REFUSES_IW_CM, SYSTEMD,
+    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, KERNEL_LACKS_IB,
+    MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD,
     TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
@@ -40,7 +40,6 @@ const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's
     {toolkit}`. Its settings are right for {runtime} already{then-restart}.";
 
 const CONTAINER_RESTARTS: &[Step] = steps![
-    @LOG_ADVISES "Check the advice of the container's own log, and follow it if it fits: {advice}.",
     "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
     "Correct what that line names: a setting, a file, a version or a permission. Compare the values of the ClusterPolicy and the \
         NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
@@ -1148,8 +1147,6 @@ findings! {
             after [ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded],
             [
                 "Correct what the end of kubelet's message names: a runtime, a file, an image, a Secret or a permission.",
-                @READ_ONLY "See whether the operating system brings that part itself; if it does, switch the operator's own off, such as \
-                    `toolkit.enabled: false`.",
                 "Use the previous version if this began with an update of the node's image, of the operator or of the toolkit.",
                 "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
                     `kubectl describe pod` for the pod that the evidence names.",

@@ -3,12 +3,13 @@
 
 use super::advice::advice;
 use super::prefix::{self, LinePrefix};
+use crate::finding::cause::Cause;
 use crate::record::container;
 use crate::stamp::Stamp;
 use memchr::memmem::find;
 
 /// Parts of words that programs use for it, in either case of the first letter.
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 15] = [
     "rror",
     "atal",
     "FATAL",
@@ -22,12 +23,15 @@ const WORDS: [&str; 13] = [
     "anic:",
     "efused",
     "o such ",
+    "nsupported",
+    "ot supported",
 ];
 /// Words that mean the opposite.
 const NO_TROUBLE: [&str; 4] = ["error=<nil>", "err=\"<nil>\"", "no errors", "without error"];
 /// How a line calls itself an error, whatever its logger says.
-const ERRORS: [&str; 11] = [
+const ERRORS: [&str; 12] = [
     "ERROR",
+    "[ERR]",
     "Error: ",
     "error: ",
     "FATAL",
@@ -69,6 +73,8 @@ pub struct TroubleLine {
 enum Weight {
     Warning,
     Words,
+    /// Words behind which the kernel's or a library's reason stands.
+    Reason,
     Error,
 }
 
@@ -115,6 +121,7 @@ fn weight(text: &str) -> Option<Weight> {
             Some(match (is_warning, is_shells) {
                 (true, _) => Weight::Warning,
                 (_, true) => Weight::Error,
+                _ if Cause::of(text).is_some() => Weight::Reason,
                 _ => Weight::Words,
             })
         }
