@@ -3,8 +3,9 @@
 
 use super::Case;
 use crate::finding::fact::{
-    BUILT_DRIVER, DRM_LOADED, LOG_ADVISES, MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE,
-    REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
+    BUILT_DRIVER, DRM_LOADED, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LOG_ADVISES, MANAGEMENT_KIND,
+    MANAGER_SAYS_WHY, NO_INIT_WAITS, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD,
+    TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -64,6 +65,11 @@ impl Case<'_> {
             .with(WITHOUT_UMAD, Some(false))
             .with(TOOLKIT_HELD, Some(false))
             .with(LOG_ADVISES, Some(false))
+            .with(INIT_WAITS, Some(false))
+            .with(NO_INIT_WAITS, Some(true))
+            .with(KEPT_OUT, Some(false))
+            .with(KERNEL_PACKAGE, Some(false))
+            .with(MANAGER_SAYS_WHY, Some(false))
             .with(MANAGEMENT_KIND, Some(false))
             .with(WITH_GATE, self.has_gate())
             .with(PEERMEM_UNLOADED, self.is_loaded(&["nvidia_peermem"]).map(|is_loaded| !is_loaded))

@@ -2,6 +2,7 @@
 //! The GPU's side of the bus: who has it, whether it was given memory, and whether the kernel takes its driver.
 
 use super::{Case, DEVICES};
+use crate::finding::fact::MANAGER_SAYS_WHY;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::PciFunction;
@@ -183,7 +184,12 @@ fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
 /// The finding, with what shows that none runs, and its own last words.
 pub(super) fn no_fabric_manager(case: &Case<'_>, finding: Finding) -> Finding {
     let finding = finding.seen("/proc", "no process has the name nv-fabricmanager");
-    case.and_log(finding, case.logged(&[LogEvent::FabricManagerFailed], &[]))
+    let failed = case.logged(&[LogEvent::FabricManagerFailed], &[]);
+    let finding = case.and_log(finding, failed);
+    let said = finding.evidence.len();
+    let finding = case.and_failed_service(finding, "nvidia-fabricmanager.service", Role::FabricManager);
+    let says_why = failed.is_some() || finding.evidence.len() > said;
+    finding.with(MANAGER_SAYS_WHY, says_why)
 }
 
 impl Case<'_> {

@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::chain::DRIVER_READY;
-use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, TOOLKIT_HELD};
+use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, SIGNAL_DENIED, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -18,8 +18,10 @@ const MANAGEMENT: &str = "management.nvidia.com/";
 /// In seconds. kubelet waits five minutes at most before it tries again.
 const BACK_OFF: i64 = 7 * 60;
 /// Findings about a pod that kubelet does not start: a reader asks which.
-const OF_A_POD: [Id; 5] = [
+const OF_A_POD: [Id; 7] = [
     Id::CdiDeviceUnknown,
+    Id::ContainerNotStopped,
+    Id::PodsEvicted,
     Id::ToolkitFails,
     Id::NetworkPluginFails,
     Id::RuntimeHandlerMissing,
@@ -70,6 +72,12 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::HostDriverNotFound => {
             finding.seen("/proc/modules", "nvidia is live, and no driver container has brought it")
         }
+        Id::ContainerNotStopped => {
+            let denied = case.logged(&[LogEvent::RuntimeSignalDenied], &[]);
+            let finding = case.and_log(finding, denied);
+            if denied.is_some() { finding.with(SIGNAL_DENIED, true) } else { finding }
+        }
+        Id::PodsEvicted => case.and_log(finding, case.logged(&[LogEvent::EvictionStarted], &[])),
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),
         Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
@@ -86,7 +94,7 @@ fn with_kind(finding: Finding) -> Finding {
 }
 
 /// kubelet tries again: the line came several times, and a moment ago.
-fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
+pub(super) fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
     let age = case.logged_at(found).and_then(|at| case.symptoms.survey.clock.age(at / SECOND));
     found.count >= u64::from(OFTEN) && age.is_some_and(|age| age <= within)
 }
@@ -176,6 +184,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
         ActiveWhen::NoHandler => super::runtime::has_no_handler(case),
         ActiveWhen::Unproven => is_unproven(case, found) && is_repeated(case, found, BACK_OFF),
         ActiveWhen::Persists(within) => is_repeated(case, found, within) && !has_started_since(case, found),
+        ActiveWhen::Repeats(within) => is_repeated(case, found, within),
         ActiveWhen::HostDriverUnseen => {
             is_live
                 && case.is_container_driver() == Some(false)
@@ -190,7 +199,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
 }
 
 /// A process that has run for a while since the line came has got over it, whatever its log shows.
-fn is_its(case: &Case<'_>, process: &Process, found: &LogMatch) -> bool {
+pub(super) fn is_its(case: &Case<'_>, process: &Process, found: &LogMatch) -> bool {
     let at = case.logged_at(found);
     let is_older = process.started.zip(at).is_none_or(|(started, at)| started * SECOND <= at);
     let is_new = process

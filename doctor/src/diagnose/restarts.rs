@@ -4,7 +4,7 @@
 
 use super::Case;
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, FILES, MARKER, TOOLKIT_READY};
-use crate::finding::fact::LOG_ADVISES;
+use crate::finding::fact::{INIT_WAITS, LOG_ADVISES, NO_INIT_WAITS};
 use crate::finding::{Finding, Id, Severity};
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
@@ -18,6 +18,8 @@ const LIFE: i64 = 60 * 60;
 const OFTEN: u32 = 3;
 const DRIVERS: [&str; 3] = ["nvidia-driver-ctr", "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const CUDA_READY: &str = "cuda-ready";
+/// The init container of MOFED's pod (network-operator, state-ofed-driver).
+const MOFED_INIT: &str = "network-operator-init-container";
 
 /// The file of the readiness chain that each container brings.
 const BRINGS: [(&str, &str); 9] = [
@@ -159,6 +161,21 @@ impl Case<'_> {
         all.filter_map(move |(pod, container)| {
             container.trouble.as_ref().filter(is_now).map(|trouble| (pod, container, trouble))
         })
+    }
+
+    /// The finding, with the words of the init container of MOFED's pod if that waits.
+    pub(super) fn and_init_container(&self, finding: Finding) -> Finding {
+        let Some((pod, container)) = self.containers_here().find(|(_, one)| one.name == MOFED_INIT) else {
+            return finding;
+        };
+        let finding = match &container.trouble {
+            Some(trouble) => finding.seen(trouble.path.display(), trouble.line.as_str()),
+            None => {
+                finding.seen(format!("pod {}", pod.name), format!("its container {MOFED_INIT} has started"))
+            }
+        };
+        let finding = finding.word("init", CommandText::pod(&pod.namespace, &pod.name));
+        finding.with(INIT_WAITS, true).with(NO_INIT_WAITS, false)
     }
 
     /// The finding, with what a container says at its end.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why something failed, by the words that the kernel, the C library, Go's standard library and Kubernetes' API server
-//! have for it, whichever program repeats them. Pure.
+//! Why something failed, by the words that the kernel, the C library, Go's standard library and Kubernetes' API
+//! server have for it, whichever program repeats them. Pure.
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident: [$($words:literal),*] $(with [$($also:literal),*])?;)*) => {
         /// A reason that says what a person can do, whatever the program is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Cause { $($(#[$doc])* $cause,)* }
+        pub enum FailureCause { $($(#[$doc])* $cause,)* }
 
         /// Their words; with those of the second list, one of these has to be there too.
-        const ROWS: &[(Cause, &[&str], &[&str])] = &[$((Cause::$cause, &[$($words),*], &[$($($also),*)?])),*];
+        const ROWS: &[(FailureCause, &[&str], &[&str])] = &[$((FailureCause::$cause, &[$($words),*], &[$($($also),*)?])),*];
 
-        impl Cause {
+        impl FailureCause {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$cause),*];
         }
@@ -26,7 +26,7 @@ causes! {
     /// A file system cannot be written to.
     ReadOnly: ["ead-only file system"];
     /// The API server refuses a service account.
-    Forbidden: [" is forbidden: User ", "is forbidden: user "];
+    Forbidden: [" is forbidden"];
     /// The API server does not know a kind of object.
     KindMissing: ["no matches for kind", "could not find the requested resource", "doesn't have a resource type"];
     /// Nobody listens on a socket of this node.
@@ -49,12 +49,14 @@ causes! {
     NotSupported: ["nsupported", "ot supported"];
 }
 
-impl Cause {
+impl FailureCause {
     /// The reason that these words have.
     #[must_use]
     pub fn of(words: &str) -> Option<Self> {
         let has = |any: &[&str]| any.iter().any(|part| words.contains(part));
-        ROWS.iter().find(|(_, own, also)| has(own) && (also.is_empty() || has(also))).map(|(cause, ..)| *cause)
+        ROWS.iter()
+            .find(|(_, own, also)| has(own) && (also.is_empty() || has(also)))
+            .map(|(cause, ..)| *cause)
     }
 }
 
@@ -65,28 +67,40 @@ mod tests {
     #[test]
     fn a_reason_is_known_whichever_program_repeats_it() {
         for (words, cause) in [
-            ("modprobe: ERROR: could not insert 'nvidia_fs': Key was rejected by service", Cause::KeyRejected),
-            ("tar: x: Cannot write: No space left on device", Cause::NoSpace),
-            ("open /etc/containerd/config.toml: read-only file system", Cause::ReadOnly),
+            (
+                "modprobe: ERROR: could not insert 'nvidia_fs': Key was rejected by service",
+                FailureCause::KeyRejected,
+            ),
+            ("tar: x: Cannot write: No space left on device", FailureCause::NoSpace),
+            ("open /etc/containerd/config.toml: read-only file system", FailureCause::ReadOnly),
             (
                 "nodefeatures.nfd.k8s-sigs.io is forbidden: User \"system:serviceaccount:a:b\" cannot create",
-                Cause::Forbidden,
+                FailureCause::Forbidden,
             ),
-            ("no matches for kind \"NodeFeature\" in version \"nfd.k8s-sigs.io/v1alpha1\"", Cause::KindMissing),
-            ("dial unix /var/run/nri/nri.sock: connect: no such file or directory", Cause::NoSocket),
-            ("dial tcp 10.96.0.1:443: connect: connection refused", Cause::Unreachable),
-            ("x509: certificate signed by unknown authority", Cause::Certificate),
-            ("listen tcp :9400: bind: address already in use", Cause::PortTaken),
-            ("exec /usr/bin/x: exec format error", Cause::OtherArchitecture),
-            ("x: error while loading shared libraries: libz.so.1: cannot open shared object file", Cause::LibraryMissing),
-            ("fork/exec /usr/local/nvidia/toolkit/nvidia-container-runtime: permission denied", Cause::AccessRefused),
-            ("Failed to initialize NVML: Insufficient Permissions", Cause::AccessRefused),
-            ("[ERR] Unsupported OS: flatcar", Cause::NotSupported),
+            (
+                "no matches for kind \"NodeFeature\" in version \"nfd.k8s-sigs.io/v1alpha1\"",
+                FailureCause::KindMissing,
+            ),
+            ("dial unix /var/run/nri/nri.sock: connect: no such file or directory", FailureCause::NoSocket),
+            ("dial tcp 10.96.0.1:443: connect: connection refused", FailureCause::Unreachable),
+            ("x509: certificate signed by unknown authority", FailureCause::Certificate),
+            ("listen tcp :9400: bind: address already in use", FailureCause::PortTaken),
+            ("exec /usr/bin/x: exec format error", FailureCause::OtherArchitecture),
+            (
+                "x: error while loading shared libraries: libz.so.1: cannot open shared object file",
+                FailureCause::LibraryMissing,
+            ),
+            (
+                "fork/exec /usr/local/nvidia/toolkit/nvidia-container-runtime: permission denied",
+                FailureCause::AccessRefused,
+            ),
+            ("Failed to initialize NVML: Insufficient Permissions", FailureCause::AccessRefused),
+            ("[ERR] Unsupported OS: flatcar", FailureCause::NotSupported),
         ] {
-            assert_eq!(Cause::of(words), Some(cause), "{words}");
+            assert_eq!(FailureCause::of(words), Some(cause), "{words}");
         }
         for other in ["", "Error: it cannot work", "open /a: no such file or directory", "exit status 1"] {
-            assert_eq!(Cause::of(other), None, "{other}");
+            assert_eq!(FailureCause::of(other), None, "{other}");
         }
     }
 }

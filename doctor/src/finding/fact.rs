@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts beyond the gate's own, which decide which step of a finding's remedy helps.
 
-use super::cause::Cause;
+use super::cause::FailureCause;
 use peermem_gate::remedy::{Fact, Facts};
 
 /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
@@ -55,6 +55,19 @@ pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image contains modules of 
 pub const BUILT_DRIVER: Fact = Fact::new("If the driver container builds its modules");
 /// A pod asks for a CDI device of the kind that only the operator's own pods use.
 pub const MANAGEMENT_KIND: Fact = Fact::new("If the device is of `management.nvidia.com`");
+/// Fabric Manager's own log says why it does not run.
+pub const MANAGER_SAYS_WHY: Fact = Fact::new("If Fabric Manager's log has the reason");
+/// An init container of MOFED's pod runs, and MOFED's own has not been started.
+pub const INIT_WAITS: Fact = Fact::new("If an init container of MOFED's pod waits");
+/// No such pod is here.
+pub const NO_INIT_WAITS: Fact = Fact::new("If no MOFED pod is on the node");
+/// A file of modprobe's, or the kernel's command line, keeps nvidia from loading.
+pub const KEPT_OUT: Fact = Fact::new("If a file of modprobe.d keeps nvidia from loading");
+/// The package that MOFED's container misses is one of the running kernel.
+pub const KERNEL_PACKAGE: Fact = Fact::new("If the log misses a package of this kernel");
+/// A security module forbids the container runtime to end a container.
+pub const SIGNAL_DENIED: Fact =
+    Fact::new("If AppArmor or SELinux forbids the runtime's signal (`dmesg | grep DENIED`)");
 /// The log of a container names a remedy itself.
 pub const LOG_ADVISES: Fact = Fact::new("If the log itself names a remedy");
 
@@ -62,7 +75,7 @@ macro_rules! causes {
     ($($cause:ident $fact:ident: $phrase:literal;)*) => {
         $(#[doc = $phrase] pub const $fact: Fact = Fact::new($phrase);)*
 
-        impl Cause {
+        impl FailureCause {
             /// The fact that the words of the evidence have this reason.
             #[must_use]
             pub fn fact(self) -> Fact {
@@ -91,5 +104,5 @@ causes! {
 /// None of the reasons is known, before a finding says which of them its evidence names.
 #[must_use]
 pub fn without_cause(facts: Facts) -> Facts {
-    Cause::ALL.iter().fold(facts, |facts, cause| facts.with(cause.fact(), Some(false)))
+    FailureCause::ALL.iter().fold(facts, |facts, cause| facts.with(cause.fact(), Some(false)))
 }

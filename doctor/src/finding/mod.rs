@@ -10,7 +10,7 @@ pub mod cause;
 pub mod fact;
 mod table;
 
-use cause::Cause;
+use cause::FailureCause;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::Evidence;
 use peermem_gate::remedy::CommandText;
@@ -18,7 +18,6 @@ use peermem_gate::remedy::{Fact, Facts};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-pub use by_words::STEPS as STEPS_BY_WORDS;
 pub use table::Id;
 
 /// How bad it is, worst first.
@@ -144,7 +143,7 @@ impl Finding {
     /// The same, with the reason that its words name: it decides the first step.
     #[must_use]
     pub fn because(mut self, words: &str) -> Self {
-        if let Some(cause) = Cause::of(words) {
+        if let Some(cause) = FailureCause::of(words) {
             self.facts = self.facts.with(cause.fact(), Some(true));
         }
         self
@@ -160,6 +159,13 @@ impl Finding {
         }
         self
     }
+}
+
+/// The steps that a reason in the words of the evidence decides, for a reader without a node.
+#[must_use]
+pub fn steps_by_words() -> Vec<String> {
+    let facts = any_node::of_none();
+    by_words::STEPS.iter().map(|step| facts.fill(&step.conditional())).collect()
 }
 
 /// Where the findings are explained. A title's anchor is the id in lower case.

@@ -7,6 +7,10 @@ use std::borrow::Cow;
 
 /// kubelet's directory of logs.
 const PODS: &str = "/var/log/pods/";
+/// The directory of logs.
+const LOGS: &str = "/var/log/";
+/// The end of the name of a service.
+const SERVICE: &str = ".service";
 /// Between the beginning and the end of words that are too long.
 const GAP: &str = " … ";
 /// The end has so many times the columns of the beginning.
@@ -17,11 +21,15 @@ pub(super) fn line_of(evidence: &Evidence) -> String {
     line(sources(evidence).map(Cow::Borrowed), &evidence.seen)
 }
 
-/// The same, with at most so many columns for the words. Their beginning says who failed, their end why: the middle
-/// is left out. The path of a container's log is left out up to the container, because a remedy's command names the
-/// pod.
+/// The same, with at most so many columns for the words of a log. Their beginning says who failed, their end why: the
+/// middle is left out. The path of a container's log is left out up to the container, because a remedy's command
+/// names the pod.
 pub(super) fn short(evidence: &Evidence, columns: usize) -> String {
-    line(sources(evidence).map(of_container), &ends(&evidence.seen, columns))
+    if is_of_a_log(&evidence.source) {
+        line(sources(evidence).map(of_container), &ends(&evidence.seen, columns))
+    } else {
+        line_of(evidence)
+    }
 }
 
 fn sources(evidence: &Evidence) -> impl Iterator<Item = &str> {
@@ -34,9 +42,9 @@ fn line<'a>(sources: impl Iterator<Item = Cow<'a, str>>, seen: &str) -> String {
     if sources.is_empty() { seen.to_owned() } else { format!("{}: {seen}", sources.join(", ")) }
 }
 
-/// Whether it is a container's log.
-pub(super) fn is_of_container(source: &str) -> bool {
-    source.contains(PODS)
+/// Whether these are words of a container, of a service or of the kernel.
+pub(super) fn is_of_a_log(source: &str) -> bool {
+    source.contains(LOGS) || source.ends_with(SERVICE)
 }
 
 /// `…/CONTAINER/N.log`
@@ -88,13 +96,25 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_not_shortened_where_no_log_is_quoted() {
+        let path = format!("/{}.ko is a stub", "x".repeat(200));
+        assert_eq!(short(&Evidence::new("", path.as_str()), 120), path);
+    }
+
+    #[test]
     fn long_words_keep_their_beginning_and_their_end() {
         let long = format!("Error: cannot start: {}nvidia-modeset: exists", "failed to load: ".repeat(40));
-        let shown = short(&Evidence::new("/host/var/log/pods/gpu-operator_a-1_uid/driver-validation/3.log", long), 120);
+        let shown = short(
+            &Evidence::new("/host/var/log/pods/gpu-operator_a-1_uid/driver-validation/3.log", long),
+            120,
+        );
         let words = shown.strip_prefix("…/driver-validation/3.log: Error: cannot start: failed").unwrap();
         assert!(words.ends_with("failed to load: nvidia-modeset: exists"), "{shown}");
         assert!(width(&shown) <= 120 + width("…/driver-validation/3.log: "), "{shown}");
-        assert_eq!(short(&Evidence::new("/var/log/syslog", "short words"), 120), "/var/log/syslog: short words");
+        assert_eq!(
+            short(&Evidence::new("/var/log/syslog", "short words"), 120),
+            "/var/log/syslog: short words"
+        );
     }
 
     proptest! {

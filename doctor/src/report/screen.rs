@@ -6,7 +6,7 @@ use super::doctor::{Diagnosis, label, title};
 use super::evidence;
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
-use crate::text::page;
+use crate::text::{page, width};
 use peermem_gate::observation::Evidence;
 use peermem_gate::report::style::Style;
 use peermem_gate::text::{Lead, Page};
@@ -19,6 +19,8 @@ const SENTENCE: usize = 2;
 const COVERAGE: usize = 6;
 /// The words of evidence have so many lines, and lose their middle where they are longer.
 const EVIDENCE: usize = 3;
+/// So many columns are no long sentence.
+const SHORT: usize = 80;
 /// A remedy is cut after so many lines. In 80 columns none is so long.
 const REMEDY: usize = 10;
 const SEEN: &str = "seen  ";
@@ -76,8 +78,9 @@ impl Diagnosis<'_> {
         let mut first = part(SENTENCE);
         first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
         for evidence in decisive(&root.evidence) {
-            // A path may take a line of its own.
-            let mut seen = part(EVIDENCE + 1);
+            // A log's path may take a line of its own, and words leave room at the ends of lines.
+            let more = if evidence::is_of_a_log(&evidence.source) { 2 } else { 0 };
+            let mut seen = part(EVIDENCE + more);
             seen.entry(&Lead::new(2, SEEN), evidence::short(evidence, EVIDENCE * room(style)));
             first.append(seen);
         }
@@ -101,12 +104,14 @@ fn room(style: Style) -> usize {
     style.columns.saturating_sub(2 + SEEN.len())
 }
 
-/// The first evidence, and that which convinces: it measures the race, or is a container's own words.
+/// The first evidence, and that which convinces: it measures the race, or is what a container or a service said.
 fn decisive(evidence: &[Evidence]) -> impl Iterator<Item = &Evidence> {
     let measures = |evidence: &&Evidence| evidence.seen.contains("before MOFED set its marker");
-    let is_containers = |evidence: &&Evidence| evidence::is_of_container(&evidence.source);
+    let is_said = |evidence: &&Evidence| evidence::is_of_a_log(&evidence.source);
     let (first, rest) = evidence.split_at(evidence.len().min(1));
-    let own_words = || rest.iter().find(is_containers).filter(|_| !first.iter().any(|one| is_containers(&one)));
+    // A short sentence leaves room for a second one.
+    let says_enough = |one: &Evidence| is_said(&one) && width(&one.seen) > SHORT;
+    let own_words = || rest.iter().find(is_said).filter(|_| !first.iter().any(says_enough));
     first.iter().chain(rest.iter().find(measures).or_else(own_words))
 }
 
