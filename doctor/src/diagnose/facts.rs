@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::finding::fact::{
-    BUILT_DRIVER, DRM_LOADED, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LOG_ADVISES, MANAGEMENT_KIND,
+    BUILT_DRIVER, DRM_LOADED, IMAGE, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LOG_ADVISES, MANAGEMENT_KIND,
     MANAGER_SAYS_WHY, NO_INIT_WAITS, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD,
     TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
@@ -19,6 +19,8 @@ use peermem_gate::remedy::{CommandText, Facts};
 use peermem_gate::survey::pod::Pod;
 use peermem_gate::survey::process::Role;
 
+/// Systems that come as an image, by the `ID` of os-release; `cos` is Container-Optimized OS. Talos is not among them.
+const IMAGES: [&str; 4] = ["bottlerocket", "cos", "flatcar", "rhcos"];
 const DRIVER: &str = "nvidia-driver-ctr";
 const MOFED: &str = "mofed-container";
 /// The containers of the pods that [`SELECTORS`] select, in that order.
@@ -53,7 +55,8 @@ impl Case<'_> {
         let has_built = [LogEvent::DriverBuildStarted, LogEvent::DriverRelinked, LogEvent::DriverBuildFailed];
         let has_built = has_built.into_iter().any(|event| self.symptoms.logs.of(event).next().is_some());
         let builds_driver = if self.expected.precompiled { Some(false) } else { has_built.then_some(true) };
-        let is_talos = self.symptoms.host.distribution.as_ref().ok().map(|id| id == "talos");
+        let distribution = self.symptoms.host.distribution.as_ref().ok();
+        let is_talos = distribution.map(|id| id == "talos");
         let facts = without_cause(facts(self.expected, self.seen))
             .with(DRIVER_POD, self.is_container_driver())
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
@@ -83,6 +86,7 @@ impl Case<'_> {
             .with(OPENSHIFT, self.symptoms.host.is_openshift)
             .with(TALOS, is_talos)
             .with(SYSTEMD, is_talos.map(|is_talos| !is_talos))
+            .with(IMAGE, distribution.map(|id| IMAGES.contains(&id.as_str())))
             .with(PRECOMPILED_IMAGE, builds_driver.map(|builds| !builds))
             .with(BUILT_DRIVER, builds_driver)
             .with(VIRTUAL_MACHINE, Some(self.symptoms.host.is_virtual))

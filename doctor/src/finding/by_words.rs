@@ -9,7 +9,7 @@ use peermem_gate::remedy::Step;
 use peermem_gate::steps;
 
 /// Those of a finding that names its reason ([`super::Finding::because`]), or the advice of a log.
-pub const STEPS: &[Step] = steps![
+pub(super) const STEPS: &[Step] = steps![
     @LOG_ADVISES "Check the advice of the container's own log, and follow it if it fits: {advice}.",
     @KEY_REJECTED @SYSTEMD "Use a module that is signed with a key which this machine trusts, or enroll the key that signed it: \
         `mokutil --import KEY.der`, then reboot and confirm. If nothing needs the module, switch the part off that loads it.",

@@ -44,6 +44,8 @@ pub const TOOLKIT_HELD: Fact = Fact::new("If the toolkit's own container does no
 pub const SYSTEMD: Fact = Fact::new("If systemd runs the host's services");
 /// The host is Talos: it has neither a shell nor systemd.
 pub const TALOS: Fact = Fact::new("On Talos");
+/// The host's system comes as an image, without a package manager.
+pub const IMAGE: Fact = Fact::new("If the host's system comes as an image");
 /// The node's own disks may depend on the module that uses another.
 pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core uses it");
 /// Neither a disk nor the network of the node depends on the module that uses another.

@@ -8,13 +8,14 @@ mod any_node;
 mod by_words;
 pub mod cause;
 pub mod fact;
+mod host;
 mod table;
 
 use cause::FailureCause;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::Evidence;
 use peermem_gate::remedy::CommandText;
-use peermem_gate::remedy::{Fact, Facts};
+use peermem_gate::remedy::{Fact, Facts, Step};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -161,6 +162,12 @@ impl Finding {
     }
 }
 
+/// Every step that a finding may have on some node, in the order of the tables.
+#[must_use]
+pub fn all_steps(id: Id) -> Vec<Step> {
+    [by_words::STEPS, id.remedy(), host::INSTEAD].concat()
+}
+
 /// The steps that a reason in the words of the evidence decides, for a reader without a node.
 #[must_use]
 pub fn steps_by_words() -> Vec<String> {
@@ -228,7 +235,7 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
         // A cause stands above what follows from it in the table, so there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
         let facts = facts.clone().and(&finding.facts);
-        let remedy = [by_words::STEPS, finding.id.remedy()].concat();
+        let remedy = host::possible(&[by_words::STEPS, finding.id.remedy()].concat(), &facts);
         finding.remedy = facts.choose(&remedy);
         let steps = any_node::facts(&facts).choose(&remedy);
         finding.steps = if steps == finding.remedy { Vec::new() } else { steps };
