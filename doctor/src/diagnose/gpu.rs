@@ -107,8 +107,31 @@ fn not_initialized(case: &Case<'_>) -> Option<Finding> {
                 Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live");
             Some(needs_open(case, finding))
         }
-        (None, None) => None,
+        (None, None) => uninitialized(case),
     }
+}
+
+/// The driver has never initialized a GPU, although a program that opens all of them runs. Of a GPU that nobody has
+/// opened the driver knows no UUID either.
+fn uninitialized(case: &Case<'_>) -> Option<Finding> {
+    /// In seconds. With many GPUs the first program takes minutes.
+    const START: i64 = 15 * 60;
+    let survey = &case.symptoms.survey;
+    let is_old = |started: i64| survey.clock.age(started).is_some_and(|age| age > START);
+    let mut openers =
+        [Role::Persistenced, Role::DevicePlugin].iter().flat_map(|role| survey.processes.of(*role));
+    let opener = openers.find(|process| process.started.is_some_and(is_old))?;
+    let unknown = case.symptoms.offer.gpus.iter();
+    let unknown = unknown.filter(|(_, uuid)| uuid.as_deref().is_some_and(|uuid| uuid.contains('?')));
+    let findings = unknown.map(|(address, uuid)| {
+        let source = format!("/proc/driver/nvidia/gpus/{address}/information");
+        Finding::new(Id::GpuNotInitialised, source, uuid.as_deref().unwrap_or_default())
+    });
+    let finding = findings.reduce(Finding::and)?;
+    Some(needs_open(
+        case,
+        finding.seen(opener.directory.display(), "has run for a while, and opens every GPU"),
+    ))
 }
 
 /// From Blackwell on there are only open kernel modules (the driver's README, chapter on open kernel modules); the

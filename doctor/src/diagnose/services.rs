@@ -9,6 +9,11 @@ use peermem_gate::survey::process::Role;
 /// In seconds: systemd starts kubelet and the runtimes again within seconds.
 const LATELY: i64 = 5 * 60;
 
+/// In seconds: what a boot starts runs by then.
+const BOOT: i64 = 10 * 60;
+/// What every pod of the node needs.
+const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
+
 /// A service whose end is a fault by itself.
 const WATCHED: [(&str, Role, Id); 8] = [
     ("kubelet.service", Role::Kubelet, Id::KubeletFails),
@@ -33,7 +38,22 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
         let finding = case.by_log(*id, found).word("unit", *unit).because(Case::field(found, WORDS));
         Some(case.and_service(finding, found))
     };
-    watched.filter_map(finding).collect()
+    watched.filter_map(finding).chain(missing(case)).collect()
+}
+
+/// Neither a word of a log nor a process is there of what every pod needs.
+fn missing(case: &Case<'_>) -> Option<Finding> {
+    let (survey, offer) = (&case.symptoms.survey, &case.symptoms.offer);
+    let is_up =
+        survey.clock.boot.as_ref().is_ok_and(|boot| survey.clock.age(*boot).is_some_and(|age| age > BOOT));
+    if !is_up || survey.processes.hidden().is_some() || !offer.has_kubelet() {
+        return None;
+    }
+    let gone = SERVICES.iter().filter(|(role, _)| survey.processes.first(*role).is_none());
+    let findings =
+        gone.map(|(_, name)| Finding::new(Id::NodeServiceMissing, "/proc", format!("no process is {name}")));
+    let finding = findings.reduce(Finding::and)?;
+    Some(finding.seen(offer.directory.display(), "kubelet's socket is there: kubelet has run on this node"))
 }
 
 impl Case<'_> {

@@ -1415,6 +1415,15 @@ findings! {
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
             after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored],
             ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or add that runtime, and restart the container runtime."];
+        NodeServiceMissing: Critical, "kubelet or the container runtime does not run: no pod is started or restarted on this node",
+            after [ContainerdWithoutCri, RuntimeConfigBroken, KubeletFails, HostServiceFails, DropInVersionTooHigh, RuntimeTemplateIncomplete,
+                RuntimeTypeMissing, DefaultRuntimeUndefined],
+            [
+                @SYSTEMD "See why, and start it: `systemctl status kubelet containerd crio`, `journalctl -u kubelet -n 30`, then `systemctl start` the one that \
+                    does not run.",
+                @TALOS "See why: `talosctl -n {node} service kubelet`, `talosctl -n {node} service cri`, and their logs.",
+                "Do nothing if somebody has stopped it for maintenance.",
+            ];
         RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
             after [],
             [
