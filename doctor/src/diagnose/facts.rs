@@ -19,7 +19,7 @@ use peermem_gate::remedy::{CommandText, Facts};
 use peermem_gate::survey::pod::Pod;
 use peermem_gate::survey::process::Role;
 
-/// Systems that come as an image, by the `ID` of os-release; `cos` is Container-Optimized OS. Talos is not among them.
+/// Systems that come as an image, by the `ID` of os-release: `cos` is Container-Optimized OS. Talos is its own fact.
 const IMAGES: [&str; 4] = ["bottlerocket", "cos", "flatcar", "rhcos"];
 const DRIVER: &str = "nvidia-driver-ctr";
 const MOFED: &str = "mofed-container";

@@ -11,7 +11,7 @@ const LATELY: i64 = 5 * 60;
 
 /// In seconds: what a boot starts runs by then.
 const BOOT: i64 = 10 * 60;
-/// What every pod of the node needs.
+/// Services that every pod of the node needs.
 const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
 
 /// A service whose end is a fault by itself.
