@@ -53,7 +53,7 @@ const PROGRAMS: [&str; 41] = [
 /// Those of them that install packages, or that packages keep up to date.
 const OF_PACKAGES: [&str; 5] = ["apt", "dkms", "dnf", "dracut", "update-initramfs"];
 
-/// What Talos has in place of a shell, and systems that come as an image in place of packages.
+/// Steps in place of a shell, which Talos does not have, and in place of packages.
 pub(super) const INSTEAD: &[Step] = steps![
     @TALOS "Use Talos' own ways, because it has no shell: `machine.kernel.modules`, `machine.sysctls` and `machine.files` of the machine \
         configuration, system extensions for drivers, `talosctl -n {node} dmesg` and `talosctl -n {node} logs kubelet` for logs.",

@@ -527,8 +527,8 @@ findings! {
             [
                 @INIT_WAITS "See what the pod's init container waits for: `kubectl logs {init} --all-containers`. With `upgradePolicy.safeLoad` it waits \
                     until the upgrade controller has drained the node: `kubectl get node {node} -o yaml | grep ofed-driver-upgrade`.",
-                @INIT_WAITS "Turn on `ofedDriver.upgradePolicy.autoUpgrade` if `safeLoad` is on, or turn `safeLoad` off: without the controller the wait \
-                    has no end.",
+                @INIT_WAITS "Turn on `ofedDriver.upgradePolicy.autoUpgrade` if `safeLoad` is on, or drain the node and turn `safeLoad` off: without the \
+                    controller the wait has no end.",
                 @NO_INIT_WAITS "See whether a MOFED pod is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector \
                     spec.nodeName={node}`.",
                 @NO_INIT_WAITS "Check the node's labels: `kubectl get node {node} --show-labels` must have \

@@ -61,7 +61,7 @@ impl LogReader<'_> {
         let last = i64::try_from(journal.last().min(LATEST)).unwrap_or_default();
         let modified = Stamp::wall(last.saturating_mul(1000), 1000);
         let mut scanner = LogScanner::new(rules, Form::System, modified.ns.saturating_add(DAY), self.room());
-        let mut damaged = journal.each(|entry| {
+        let mut damaged = journal.each(self.limits.journal, |entry| {
             if is_believed(entry) {
                 lines(entry, &mut |line| scanner.push(line));
             }
