@@ -28,9 +28,10 @@ const OF_A_POD: [Id; 7] = [
     Id::ContainerNotStarted,
 ];
 /// Findings that say only who failed: the words of the line say why.
-const IN_OWN_WORDS: [Id; 6] = [
+const IN_OWN_WORDS: [Id; 7] = [
     Id::ContainerNotStarted,
     Id::DevicePluginFailed,
+    Id::KubeletCutOff,
     Id::KubeletFails,
     Id::NetworkPluginFails,
     Id::SriovConfigFailed,

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 const NVIDIA: &str = "nvidia";
 const PLUGIN_READY: &str = "plugin-ready";
 /// The device plugin's containers: the operator's, and that of its own chart.
+const VALIDATION: &str = "plugin-validation";
 const PLUGINS: [&str; 2] = ["nvidia-device-plugin", "nvidia-device-plugin-ctr"];
 /// In seconds. The plugin is started once the toolkit is ready, and registers within a minute.
 const START: i64 = 10 * 60;
@@ -58,8 +59,12 @@ fn none(case: &Case<'_>) -> Option<Finding> {
     if is_new || !offer.changed.is_none_or(is_old) {
         return None;
     }
-    let was_here =
-        case.symptoms.chain.stamp(PLUGIN_READY).written().is_some() && is_settled || plugin.is_some();
+    let pods = &case.symptoms.survey.pods;
+    // The operator has a plugin for this node, or its validator waits for one.
+    let has_pod =
+        PLUGINS.iter().chain(&[VALIDATION]).any(|name| pods.with(name).is_some_and(|pod| pod.is_here));
+    let is_validated = case.symptoms.chain.stamp(PLUGIN_READY).written().is_some();
+    let was_here = (is_validated || has_pod) && is_settled || plugin.is_some();
     let directory = offer.directory.display();
     if offer.offers_none_of_nvidia() && offer.has_gpu_plugin() {
         let seen = "kubelet's list has a resource of NVIDIA's, and no device of it";

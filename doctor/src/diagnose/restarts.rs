@@ -180,8 +180,11 @@ impl Case<'_> {
 
     /// The finding, with what a container says at its end.
     pub(super) fn and_trouble_of(&self, finding: Finding, container: &str) -> Finding {
-        let trouble =
-            self.troubles().find(|(_, one, _)| one.name == container).map(|(_, _, trouble)| trouble);
+        // The container is not well now, whenever it said so last since the boot.
+        let boot = self.symptoms.chain.clock.boot.as_ref().copied().unwrap_or(i64::MIN);
+        let all = self.containers_here().filter(|(_, one)| one.name == container);
+        let mut troubles = all.filter_map(|(_, one)| one.trouble.as_ref());
+        let trouble = troubles.find(|trouble| trouble.modified >= boot);
         match trouble {
             Some(trouble) => with_words_of(finding, trouble),
             None => finding,

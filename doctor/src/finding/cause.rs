@@ -25,6 +25,10 @@ causes! {
     NoSpace: ["o space left on device", "isk quota exceeded"];
     /// A file system cannot be written to.
     ReadOnly: ["ead-only file system"];
+    /// A quota of the namespace is used up.
+    QuotaExceeded: ["exceeded quota"];
+    /// A rule of the cluster refuses an object.
+    RefusedByRule: ["violates PodSecurity", "denied the request: "];
     /// The API server refuses a service account.
     Forbidden: [" is forbidden"];
     /// The API server does not know a kind of object.
@@ -98,6 +102,12 @@ mod tests {
             ("[ERR] Unsupported OS: flatcar", FailureCause::NotSupported),
         ] {
             assert_eq!(FailureCause::of(words), Some(cause), "{words}");
+        }
+        for (words, cause) in [
+            ("pods \"x\" is forbidden: exceeded quota: q, limited: 8", FailureCause::QuotaExceeded),
+            ("pods \"x\" is forbidden: violates PodSecurity \"restricted\"", FailureCause::RefusedByRule),
+        ] {
+            assert_eq!(FailureCause::of(words), Some(cause), "{words}: it is no account's right");
         }
         for other in ["", "Error: it cannot work", "open /a: no such file or directory", "exit status 1"] {
             assert_eq!(FailureCause::of(other), None, "{other}");

@@ -91,6 +91,8 @@ causes! {
     KeyRejected KEY_REJECTED: "If the words say that a key was rejected";
     NoSpace NO_SPACE: "If the words say that no space is left";
     ReadOnly READ_ONLY: "If the words name a read-only file system";
+    QuotaExceeded QUOTA_EXCEEDED: "If the words name a quota that is used up";
+    RefusedByRule REFUSED_BY_RULE: "If the words name a rule of the cluster that refuses";
     Forbidden FORBIDDEN: "If the words say that a service account is forbidden something";
     KindMissing KIND_MISSING: "If the words name a kind that the cluster does not have";
     NoSocket NO_SOCKET: "If the words name a socket that nobody listens on";

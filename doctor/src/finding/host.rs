@@ -57,7 +57,7 @@ const OF_PACKAGES: [&str; 5] = ["apt", "dkms", "dnf", "dracut", "update-initramf
 pub(super) const INSTEAD: &[Step] = steps![
     @TALOS "Use Talos' own ways, because it has no shell: `machine.kernel.modules`, `machine.sysctls` and `machine.files` of the machine \
         configuration, system extensions for drivers, `talosctl -n {node} dmesg` and `talosctl -n {node} logs kubelet` for logs.",
-    @IMAGE "Change the image of this host's system, or its configuration, because it has no package manager: a MachineConfig on OpenShift, \
+    @IMAGE "Bring what is missing with the image or its configuration, because this host has no package manager: a MachineConfig on OpenShift, \
         Ignition or a system extension on Flatcar, the settings on Bottlerocket.",
 ];
 

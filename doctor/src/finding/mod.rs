@@ -162,10 +162,10 @@ impl Finding {
     }
 }
 
-/// Every step that a finding may have on some node, in the order of the tables.
+/// Every step that a finding may have on some node: those of its row, then those that any finding may have.
 #[must_use]
 pub fn all_steps(id: Id) -> Vec<Step> {
-    [by_words::STEPS, id.remedy(), host::INSTEAD].concat()
+    [id.remedy(), by_words::STEPS, host::INSTEAD].concat()
 }
 
 /// The steps that a reason in the words of the evidence decides, for a reader without a node.

@@ -939,6 +939,12 @@ findings! {
                 "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
             ];
+        TaskHangs: Warning, "a process of the driver hangs in the kernel: only a reboot ends it",
+            after [GpuLost, GpuNeedsReset],
+            [
+                "Read where it hangs: `dmesg | grep -A 20 'blocked for more than'`.",
+                "Drain and reboot the node. If it hangs again, collect `nvidia-bug-report.sh` and have the GPU checked.",
+            ];
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, GpuLost, GpuNotInitialised],
             [
@@ -977,7 +983,7 @@ findings! {
             after [DriverRootLeft],
             like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
-            after [PodsEvicted, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
+            after [PodsEvicted, TaskHangs, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
                 ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
                 DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
@@ -1198,12 +1204,12 @@ findings! {
                 "If no driver container is starting, remove the file: nvidia-peermem-ctr and driver-validation rely on it.",
             ];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
-            after [DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
+            after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
                 HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
                 ModuleFileDamaged],
             [DRIVER_LOG, MANAGER_LOG, @DRIVER_POD_UNNAMED FIND_DRIVER];
         DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
-            after [RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
+            after [TaskHangs, RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
                 HostDriverNotFound, ContainerRestarts],
             [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
@@ -1318,6 +1324,14 @@ findings! {
             [
                 "Correct what its last words name: `journalctl -u kubelet -n 20`.",
                 @SYSTEMD "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
+            ];
+        KubeletCutOff: Warning, "kubelet does not get through to the API server: the node becomes NotReady, and no pod changes",
+            after [ManagementOnMellanox, KubeletFails],
+            [
+                "Replace kubelet's own certificate if the words name it, as the distribution documents it: kubelet replaces it by itself only before it has \
+                    expired.",
+                "Compare with a node that is Ready: `kubectl get node -o wide`, `kubectl describe node {node}`.",
+                "Restart kubelet once the cause is gone.",
             ];
         HostServiceFails: Warning, "a service of the host that GPUs or containers need ends with an error",
             after [ContainerdWithoutCri, RuntimeConfigBroken],

@@ -662,6 +662,12 @@ log_rules! {
         Kubelet "-" "\"Failed to start ContainerManager\" err=\"<why..>" polled;
         ~> KubeletFails while Unmended(Role::Kubelet);
     }
+    KubeletCutOff: "kubelet does not get through to the API server: <why>" {
+        Kubelet "-" "\"Unable to register node with API server\" err=\"<why..>" polled;
+        Kubelet "-" "\"Error updating node status, will retry\" err=\"<why..>" polled;
+        Kubelet "-" "\"Failed to ensure lease exists, will retry\" err=\"<why..>" polled;
+        ~> KubeletCutOff while Repeats(CONTAINER);
+    }
     StartupProbeFailed: "kubelet ends <container>: its startup probe has failed" of Operators {
         Kubelet "-" "\"Message for Container of pod\" containerName=\"<name>\" pod=\"<pod>\" containerMessage=\"Container <container> failed startup probe, will be restarted\"";
         => DriverStopped while Missed about "container" ["nvidia-driver-ctr"] until [DriverReady];
@@ -837,6 +843,10 @@ log_rules! {
     SelinuxDenied: "SELinux forbids the load of a module" {
         Kernel "-" "audit: type=1400 audit(<stamp>): avc: denied { module_load } for <what..>" polled;
         => SelinuxRefuses while NoDriver until [NvidiaLoaded];
+    }
+    TaskHangs: "<task> hangs in the kernel" {
+        Kernel "-" "INFO: task <task> blocked for more than <number> seconds." polled;
+        => TaskHangs while Without("driver-ready") about "task" ["nvidia", "nv_", "modprobe", "rmmod", "mlx5"];
     }
     RuntimeSignalDenied: "AppArmor forbids <program> to end a container" {
         Kernel "-" "audit: type=1400 audit(<stamp>): apparmor=\"DENIED\" operation=\"signal\" <more..> comm=<program> <rest..>" polled;
