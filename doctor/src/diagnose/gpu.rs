@@ -181,16 +181,24 @@ fn held(case: &Case<'_>) -> Option<Finding> {
 
 /// Coming or going, and no container is at work on it.
 fn in_transit(case: &Case<'_>) -> Option<Finding> {
-    let proc = case.seen.modules.proc.as_ref().ok()?;
-    let moving = proc.modules.iter().filter(|module| {
+    let findings = moving(case).map(|seen| Finding::new(Id::NvidiaInTransit, "/proc/modules", seen));
+    findings.reduce(Finding::and)
+}
+
+/// `NAME is STATE` of NVIDIA's modules that are loading or unloading.
+fn moving<'a>(case: &'a Case<'_>) -> impl Iterator<Item = String> + 'a {
+    let modules = case.seen.modules.proc.iter().flat_map(|proc| &proc.modules);
+    let moving = modules.filter(|module| {
         module.state != ProcState::Live
             && FAMILY.contains(&module.name.as_str())
             && module.name != "nvidia_peermem"
     });
-    let findings = moving.map(|module| {
-        Finding::new(Id::NvidiaInTransit, "/proc/modules", format!("{} is {:?}", module.name, module.state))
-    });
-    findings.reduce(Finding::and)
+    moving.map(|module| format!("{} is {:?}", module.name, module.state))
+}
+
+/// A hanging process, with the modules that it keeps between two states.
+pub(super) fn with_moving(case: &Case<'_>, finding: Finding) -> Finding {
+    moving(case).fold(finding, |finding, seen| finding.seen("/proc/modules", seen))
 }
 
 /// `NVSwitches` of the generations that a fabric manager drives. A virtual machine's are its host's.

@@ -78,6 +78,7 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
             let finding = case.and_log(finding, denied);
             if denied.is_some() { finding.with(SIGNAL_DENIED, true) } else { finding }
         }
+        Id::TaskHangs => super::gpu::with_moving(case, finding),
         Id::PodsEvicted => case.and_log(finding, case.logged(&[LogEvent::EvictionStarted], &[])),
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),

@@ -969,7 +969,7 @@ findings! {
                 "Read the container's log if the build takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
             ];
         NvidiaInTransit: Warning, "an NVIDIA module is still loading or unloading",
-            after [DriverBuilding],
+            after [TaskHangs, DriverBuilding],
             ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that \
                 hangs cannot be unloaded."];
         DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
