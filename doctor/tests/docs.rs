@@ -5,7 +5,7 @@ mod tree;
 
 use clap::CommandFactory;
 use peermem_doctor::chain::LinkState;
-use peermem_doctor::finding::Id;
+use peermem_doctor::finding::{Id, steps_by_words};
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::{Reason, Status};
 use peermem_gate::consumer::Consumer;
@@ -69,6 +69,8 @@ fn every_finding_is_listed_as_the_program_has_it() {
     }
     let conditions = read(CONDITIONS);
     text.extend(Id::ALL.iter().map(|id| explained(*id, &conditions)));
+    text += "\n## Reasons in words\n\nA container, kubelet or a service may say why it fails. These steps come first then.\n\n";
+    text.extend(steps_by_words().iter().map(|step| filled(&format!("- {step}"), "  ")));
     assert_same(FINDINGS, &text);
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whole nodes, described in `tests/nodes/<scenario>/node` (the language is in tests/fixture) and judged by the real
-//! `check`, or the verb that the description names. Each directory is up to four tests of its name:
+//! `check`, or the verb that the description names. Each directory is up to five tests of its name:
 //!
 //! - `NAME`: the text report (of `doctor`: the whole one) equals `report` beside it; `BLESS=1` writes the reports;
 //! - `NAME::screen`: of `doctor` the short answer fits a screen, and is the one in `screen`, where there is one;
 //! - `NAME::expected`: `doctor`, or `paths`, says what the description expects; `doctor` keeps the laws of
 //!   fixture/law.rs;
+//! - `NAME::elsewhere`: with Talos or Flatcar in place of its system, no step asks for what that does not have;
 //! - `NAME::healthy`: without the `fault` of the description, `doctor` finds nothing above info.
 //!
 //! `cargo test --test nodes stub` runs those with "stub" in the name. [`not_yet::NOT_YET`] lists what `doctor` does
@@ -15,6 +16,7 @@ mod expected;
 #[path = "../../tests/fixture/mod.rs"]
 mod fixture;
 
+use expected::conditions;
 use expected::law;
 use expected::not_yet::NOT_YET;
 use expected::way;
@@ -114,6 +116,19 @@ fn unmet(scenario: &Path) -> Vec<String> {
     unmet.chain(law::broken(&node, &answer)).collect()
 }
 
+/// The same node with another system gets no step that this system cannot do.
+fn impossible_elsewhere(scenario: &Path) -> Vec<String> {
+    let of = |id: &'static str| {
+        let node = Node::described(&description(scenario), Variant::Faulty);
+        let release = node.path("etc/os-release");
+        fs::create_dir_all(release.parent().expect("a directory")).expect("a directory");
+        fs::write(release, format!("ID={id}\n")).expect("a file");
+        let broken = conditions::broken(&node, &Answer::of(&node).findings);
+        broken.into_iter().map(move |why| format!("on {id}: {why}"))
+    };
+    of("talos").chain(of("flatcar")).collect()
+}
+
 /// The same of `paths`.
 fn unmet_ways(scenario: &Path) -> Vec<String> {
     way::unmet(&Node::described(&description(scenario), Variant::Faulty))
@@ -153,6 +168,7 @@ fn tests(scenario: &Path) -> Vec<Trial> {
     let own = scenario.to_owned();
     tests.extend(is_doctors.then(|| Trial::test(format!("{name}::screen"), move || fits(&own))));
     tests.extend(is_doctors.then(|| trial("expected", unmet)));
+    tests.extend((is_doctors && has("expect")).then(|| trial("elsewhere", impossible_elsewhere)));
     tests.extend(is_paths.then(|| trial("expected", unmet_ways)));
     tests.extend((has("fault") && !text.contains("\nexpect healthy no")).then(|| trial("healthy", alarms)));
     tests

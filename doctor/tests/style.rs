@@ -9,7 +9,7 @@
 mod source;
 
 use clap::CommandFactory;
-use peermem_doctor::finding::Id;
+use peermem_doctor::finding::{Id, all_steps};
 use peermem_doctor::paths::Choice;
 use peermem_gate::cli::Cli;
 use peermem_gate::condition::Reason;
@@ -235,6 +235,8 @@ fn program() -> Vec<(String, String)> {
         texts.push(("titles", id.title().to_owned()));
         texts.extend(id.remedy().iter().map(|step| ("remedies", step.conditional())));
     }
+    let of_any = all_steps(Id::ALL[0]);
+    texts.extend(of_any[Id::ALL[0].remedy().len()..].iter().map(|step| ("remedies", step.conditional())));
     let facts: BTreeSet<_> = Id::ALL.iter().flat_map(|id| id.remedy()).flat_map(|step| step.when).collect();
     texts.extend(facts.iter().map(|fact| ("facts", fact.phrase().to_owned())));
     texts.extend(Reason::ALL.iter().map(|reason| ("reasons", reason.summary().to_owned())));

@@ -79,7 +79,7 @@ fn split(data: &[u8]) -> Vec<OsString> {
 /// A file of systemd's journal.
 pub fn journal(data: &[u8]) {
     if let Ok(mut journal) = Journal::open(data, data.len() as u64, 1000) {
-        journal.each(|_| ());
+        journal.each(1 << 20, |_| ());
     }
 }
 

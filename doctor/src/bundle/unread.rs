@@ -115,6 +115,7 @@ pub(super) fn symptoms(survey: Survey, logs: Logs, settings: Settings) -> Sympto
             client: absent("/sys/kernel/mm/memory_peers/nv_mem/version"),
             state: absent("/run/nvidia/nvidia-driver.state"),
             nodes: Vec::new(),
+            kept_out: Vec::new(),
             char_links: seen("/dev/char"),
             peermem_written: None,
         },

@@ -123,6 +123,7 @@ mod tests {
             wants_marker: true,
             has_driver: None,
             driver_started: Some(0),
+            validates_plugin: false,
             validator_started: Some(0),
         };
         end(&seen, &links(&seen, around))

@@ -88,6 +88,8 @@ pub struct Around {
     pub has_driver: Option<bool>,
     /// When the container of the driver was started, in seconds since 1970, where it has not been restarted.
     pub driver_started: Option<i64>,
+    /// The operator's validator has a container for the device plugin.
+    pub validates_plugin: bool,
     /// When the first container that validates was started, where it has not been restarted.
     pub validator_started: Option<i64>,
 }
@@ -105,7 +107,8 @@ pub fn links(seen: &Chain, around: Around) -> Vec<Link> {
     let mut is_whole = true;
     for file in FILES {
         let state = state(file, seen, around);
-        if file.needed == Needed::Never && matches!(state, LinkState::NotExpected) {
+        let is_optional = matches!(file.needed, Needed::Never | Needed::WithPlugin);
+        if is_optional && matches!(state, LinkState::NotExpected) {
             continue;
         }
         let holds = matches!(state, LinkState::Absent | LinkState::Stale | LinkState::Unknown);
@@ -191,6 +194,7 @@ fn is_needed(file: &ChainFile, seen: &Chain, around: Around) -> bool {
         Needed::WithMofed => around.wants_marker,
         Needed::WithDriver => for_containers && !has_host_driver(seen, around),
         Needed::Always => for_containers,
+        Needed::WithPlugin => for_containers && around.validates_plugin,
         Needed::Never => false,
     }
 }

@@ -21,6 +21,8 @@ pub enum Needed {
     WithDriver,
     /// Wherever the GPU Operator prepares the node for containers.
     Always,
+    /// Where the operator's validator also validates the device plugin. It does not where DRA hands out the GPUs.
+    WithPlugin,
     /// By nobody, or only where other features are on: shown when it is there.
     Never,
 }
@@ -142,8 +144,7 @@ pub const FILES: &[ChainFile] = &[
         Some("cuda-ready"),
         "plugin-validation of nvidia-operator-validator",
         &["nvidia-operator-validator"],
-        // Not where GPUs are handed out by DRA: the GPU Operator leaves the validation of the plugin out then.
-        Needed::Never,
+        Needed::WithPlugin,
         VALIDATION,
     ),
     aside("host-driver-ready", None, "driver-validation up to GPU Operator 24.3"),

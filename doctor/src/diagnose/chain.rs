@@ -14,6 +14,7 @@ use peermem_gate::verdict::Outcome;
 
 const DRIVER: &str = "nvidia-driver-ctr";
 const VALIDATION: &str = "driver-validation";
+const PLUGIN_VALIDATION: &str = "plugin-validation";
 
 impl Case<'_> {
     /// The chain's files, judged.
@@ -26,6 +27,12 @@ impl Case<'_> {
                 && self.verdict.outcome != Outcome::NotApplicable,
             has_driver: self.seen.modules.proc.as_ref().ok().map(is_live),
             driver_started: self.first_start(Role::Driver, DRIVER),
+            validates_plugin: self
+                .symptoms
+                .survey
+                .pods
+                .with(PLUGIN_VALIDATION)
+                .is_some_and(|pod| pod.is_here),
             validator_started: self.first_start(Role::Validator, VALIDATION),
         };
         chain::links(&self.symptoms.chain, around)
@@ -72,7 +79,7 @@ fn stopped(link: &Link, links: &[Link]) -> Option<Finding> {
         DRIVER_CTR_READY => Id::DriverCtrNotReady,
         DRIVER_READY => Id::DriverNotValidated,
         TOOLKIT_READY => Id::ToolkitNotReady,
-        "cuda-ready" => Id::ValidationIncomplete,
+        "cuda-ready" | "plugin-ready" => Id::ValidationIncomplete,
         _ => return None,
     };
     let waited = link.waited_s.filter(|_| link.is_overdue())?;

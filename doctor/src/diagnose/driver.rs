@@ -3,6 +3,7 @@
 
 use super::{Case, DEVICES};
 use crate::chain::{DRIVER_CTR_READY, span};
+use crate::finding::fact::KEPT_OUT;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::{PciFunction, Whose};
@@ -59,7 +60,16 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     let driver =
         gpu.driver.as_ref().map_or_else(|| "no driver".to_owned(), |driver| format!("driver {driver}"));
     let source = format!("{DEVICES}/{}", gpu.address);
-    let finding = Finding::new(Id::DriverNotLoaded, "/proc/modules", "nvidia is not loaded");
+    // A driver container has modprobe files of its own.
+    let kept_out = case.symptoms.driver.kept_out.iter().filter(|_| case.is_container_driver() == Some(false));
+    let kept_out =
+        kept_out.map(|(path, line)| Finding::new(Id::DriverNotLoaded, path.display(), line.as_str()));
+    let kept_out = kept_out.reduce(Finding::and).map(|finding| finding.with(KEPT_OUT, true));
+    let not_loaded = Finding::new(Id::DriverNotLoaded, "/proc/modules", "nvidia is not loaded");
+    let finding = match kept_out {
+        Some(finding) => finding.and(not_loaded),
+        None => not_loaded,
+    };
     let refused = case.logged(&[LogEvent::ModuleRefused], &[LogEvent::DriverReady, LogEvent::NvidiaLoaded]);
     Some(case.and_log(finding.seen(source, format!("a GPU, with {driver}")), refused))
 }

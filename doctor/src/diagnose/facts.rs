@@ -3,8 +3,9 @@
 
 use super::Case;
 use crate::finding::fact::{
-    BUILT_DRIVER, DRM_LOADED, LOG_ADVISES, MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE,
-    REFUSES_IW_CM, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE,
+    BUILT_DRIVER, DRM_LOADED, IMAGE, INIT_WAITS, KEPT_OUT, KERNEL_PACKAGE, LOG_ADVISES, MANAGEMENT_KIND,
+    MANAGER_SAYS_WHY, NO_INIT_WAITS, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, REFUSES_IW_CM, SYSTEMD,
+    TALOS, THIRD_PARTY_LOADED, TOOLKIT_HELD, VIRTUAL_MACHINE, WITH_GATE, without_cause,
 };
 use crate::log::LogEvent;
 use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, facts, may_skip};
@@ -18,6 +19,8 @@ use peermem_gate::remedy::{CommandText, Facts};
 use peermem_gate::survey::pod::Pod;
 use peermem_gate::survey::process::Role;
 
+/// Systems that come as an image, by the `ID` of os-release: `cos` is Container-Optimized OS. Talos is its own fact.
+const IMAGES: [&str; 4] = ["bottlerocket", "cos", "flatcar", "rhcos"];
 const DRIVER: &str = "nvidia-driver-ctr";
 const MOFED: &str = "mofed-container";
 /// The containers of the pods that [`SELECTORS`] select, in that order.
@@ -52,8 +55,9 @@ impl Case<'_> {
         let has_built = [LogEvent::DriverBuildStarted, LogEvent::DriverRelinked, LogEvent::DriverBuildFailed];
         let has_built = has_built.into_iter().any(|event| self.symptoms.logs.of(event).next().is_some());
         let builds_driver = if self.expected.precompiled { Some(false) } else { has_built.then_some(true) };
-        let is_talos = self.symptoms.host.distribution.as_ref().ok().map(|id| id == "talos");
-        let facts = facts(self.expected, self.seen)
+        let distribution = self.symptoms.host.distribution.as_ref().ok();
+        let is_talos = distribution.map(|id| id == "talos");
+        let facts = without_cause(facts(self.expected, self.seen))
             .with(DRIVER_POD, self.is_container_driver())
             .with(HOST_DRIVER, self.is_container_driver().map(|is_container| !is_container))
             .with(BUILT_BY_TOOLKIT, Some(build.is_some()))
@@ -64,6 +68,11 @@ impl Case<'_> {
             .with(WITHOUT_UMAD, Some(false))
             .with(TOOLKIT_HELD, Some(false))
             .with(LOG_ADVISES, Some(false))
+            .with(INIT_WAITS, Some(false))
+            .with(NO_INIT_WAITS, Some(true))
+            .with(KEPT_OUT, Some(false))
+            .with(KERNEL_PACKAGE, Some(false))
+            .with(MANAGER_SAYS_WHY, Some(false))
             .with(MANAGEMENT_KIND, Some(false))
             .with(WITH_GATE, self.has_gate())
             .with(PEERMEM_UNLOADED, self.is_loaded(&["nvidia_peermem"]).map(|is_loaded| !is_loaded))
@@ -77,6 +86,7 @@ impl Case<'_> {
             .with(OPENSHIFT, self.symptoms.host.is_openshift)
             .with(TALOS, is_talos)
             .with(SYSTEMD, is_talos.map(|is_talos| !is_talos))
+            .with(IMAGE, distribution.map(|id| IMAGES.contains(&id.as_str())))
             .with(PRECOMPILED_IMAGE, builds_driver.map(|builds| !builds))
             .with(BUILT_DRIVER, builds_driver)
             .with(VIRTUAL_MACHINE, Some(self.symptoms.host.is_virtual))

@@ -2,6 +2,7 @@
 //! The GPU's side of the bus: who has it, whether it was given memory, and whether the kernel takes its driver.
 
 use super::{Case, DEVICES};
+use crate::finding::fact::MANAGER_SAYS_WHY;
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent;
 use crate::symptoms::PciFunction;
@@ -106,8 +107,31 @@ fn not_initialized(case: &Case<'_>) -> Option<Finding> {
                 Finding::new(Id::GpuNotInitialised, source(gpu), "does not exist, and nvidia is live");
             Some(needs_open(case, finding))
         }
-        (None, None) => None,
+        (None, None) => uninitialized(case),
     }
+}
+
+/// The driver has never initialized a GPU, although a program that opens all of them runs. Of a GPU that nobody has
+/// opened the driver knows no UUID either.
+fn uninitialized(case: &Case<'_>) -> Option<Finding> {
+    /// In seconds. With many GPUs the first program takes minutes.
+    const START: i64 = 15 * 60;
+    let survey = &case.symptoms.survey;
+    let is_old = |started: i64| survey.clock.age(started).is_some_and(|age| age > START);
+    let mut openers =
+        [Role::Persistenced, Role::DevicePlugin].iter().flat_map(|role| survey.processes.of(*role));
+    let opener = openers.find(|process| process.started.is_some_and(is_old))?;
+    let unknown = case.symptoms.offer.gpus.iter();
+    let unknown = unknown.filter(|(_, uuid)| uuid.as_deref().is_some_and(|uuid| uuid.contains('?')));
+    let findings = unknown.map(|(address, uuid)| {
+        let source = format!("/proc/driver/nvidia/gpus/{address}/information");
+        Finding::new(Id::GpuNotInitialised, source, uuid.as_deref().unwrap_or_default())
+    });
+    let finding = findings.reduce(Finding::and)?;
+    Some(needs_open(
+        case,
+        finding.seen(opener.directory.display(), "has run for a while, and opens every GPU"),
+    ))
 }
 
 /// From Blackwell on there are only open kernel modules (the driver's README, chapter on open kernel modules); the
@@ -157,16 +181,24 @@ fn held(case: &Case<'_>) -> Option<Finding> {
 
 /// Coming or going, and no container is at work on it.
 fn in_transit(case: &Case<'_>) -> Option<Finding> {
-    let proc = case.seen.modules.proc.as_ref().ok()?;
-    let moving = proc.modules.iter().filter(|module| {
+    let findings = moving(case).map(|seen| Finding::new(Id::NvidiaInTransit, "/proc/modules", seen));
+    findings.reduce(Finding::and)
+}
+
+/// `NAME is STATE` of NVIDIA's modules that are loading or unloading.
+fn moving<'a>(case: &'a Case<'_>) -> impl Iterator<Item = String> + 'a {
+    let modules = case.seen.modules.proc.iter().flat_map(|proc| &proc.modules);
+    let moving = modules.filter(|module| {
         module.state != ProcState::Live
             && FAMILY.contains(&module.name.as_str())
             && module.name != "nvidia_peermem"
     });
-    let findings = moving.map(|module| {
-        Finding::new(Id::NvidiaInTransit, "/proc/modules", format!("{} is {:?}", module.name, module.state))
-    });
-    findings.reduce(Finding::and)
+    moving.map(|module| format!("{} is {:?}", module.name, module.state))
+}
+
+/// A hanging process, with the modules that it keeps between two states.
+pub(super) fn with_moving(case: &Case<'_>, finding: Finding) -> Finding {
+    moving(case).fold(finding, |finding, seen| finding.seen("/proc/modules", seen))
 }
 
 /// `NVSwitches` of the generations that a fabric manager drives. A virtual machine's are its host's.
@@ -183,7 +215,12 @@ fn fabric_manager(case: &Case<'_>) -> Option<Finding> {
 /// The finding, with what shows that none runs, and its own last words.
 pub(super) fn no_fabric_manager(case: &Case<'_>, finding: Finding) -> Finding {
     let finding = finding.seen("/proc", "no process has the name nv-fabricmanager");
-    case.and_log(finding, case.logged(&[LogEvent::FabricManagerFailed], &[]))
+    let failed = case.logged(&[LogEvent::FabricManagerFailed], &[]);
+    let finding = case.and_log(finding, failed);
+    let said = finding.evidence.len();
+    let finding = case.and_failed_service(finding, "nvidia-fabricmanager.service", Role::FabricManager);
+    let says_why = failed.is_some() || finding.evidence.len() > said;
+    finding.with(MANAGER_SAYS_WHY, says_why)
 }
 
 impl Case<'_> {

@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::chain::DRIVER_READY;
-use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, READ_ONLY, TOOLKIT_HELD};
+use crate::finding::fact::{CRI_O, MANAGEMENT_KIND, SIGNAL_DENIED, TOOLKIT_HELD};
 use crate::finding::{Finding, Id};
 use crate::log::LogEvent::{KernelDisagreesAboutVersion, KernelOutOfMemory};
 use crate::log::{ActiveWhen, FindingRule, LogEvent, LogMatch, LogSource, RULES};
@@ -18,12 +18,24 @@ const MANAGEMENT: &str = "management.nvidia.com/";
 /// In seconds. kubelet waits five minutes at most before it tries again.
 const BACK_OFF: i64 = 7 * 60;
 /// Findings about a pod that kubelet does not start: a reader asks which.
-const OF_A_POD: [Id; 5] = [
+const OF_A_POD: [Id; 7] = [
     Id::CdiDeviceUnknown,
+    Id::ContainerNotStopped,
+    Id::PodsEvicted,
     Id::ToolkitFails,
     Id::NetworkPluginFails,
     Id::RuntimeHandlerMissing,
     Id::ContainerNotStarted,
+];
+/// Findings that say only who failed: the words of the line say why.
+const IN_OWN_WORDS: [Id; 7] = [
+    Id::ContainerNotStarted,
+    Id::DevicePluginFailed,
+    Id::KubeletCutOff,
+    Id::KubeletFails,
+    Id::NetworkPluginFails,
+    Id::SriovConfigFailed,
+    Id::ToolkitFails,
 ];
 const DRIVER: &str = "nvidia-driver-ctr";
 const DRIVERS: [&str; 3] = [DRIVER, "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
@@ -39,8 +51,8 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found.sort_by_key(|(_, found)| found.source != LogSource::Kernel);
     let findings = found.into_iter().map(|(id, found)| {
         let is_toolkits = Case::field(found, "container") == "nvidia-container-toolkit-ctr";
-        let is_read_only = found.text.contains("read-only file system");
-        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits).with(READ_ONLY, is_read_only);
+        let finding = case.by_log(id, found).with(TOOLKIT_HELD, is_toolkits);
+        let finding = if IN_OWN_WORDS.contains(&id) { finding.because(&found.text) } else { finding };
         match found.pod.as_ref().filter(|_| OF_A_POD.contains(&id)) {
             Some(pod) => finding.seen("the pod", pod.as_str()),
             None => finding,
@@ -61,6 +73,13 @@ fn explained(case: &Case<'_>, finding: Finding) -> Finding {
         Id::HostDriverNotFound => {
             finding.seen("/proc/modules", "nvidia is live, and no driver container has brought it")
         }
+        Id::ContainerNotStopped => {
+            let denied = case.logged(&[LogEvent::RuntimeSignalDenied], &[]);
+            let finding = case.and_log(finding, denied);
+            if denied.is_some() { finding.with(SIGNAL_DENIED, true) } else { finding }
+        }
+        Id::TaskHangs => super::gpu::with_moving(case, finding),
+        Id::PodsEvicted => case.and_log(finding, case.logged(&[LogEvent::EvictionStarted], &[])),
         Id::CudaNotInitialised => with_modules(case, finding),
         Id::CudaNotSatisfied => with_driver(case, finding),
         Id::MigManagerFailed if case.line("nvidia_drm").is_some() => {
@@ -77,7 +96,7 @@ fn with_kind(finding: Finding) -> Finding {
 }
 
 /// kubelet tries again: the line came several times, and a moment ago.
-fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
+pub(super) fn is_repeated(case: &Case<'_>, found: &LogMatch, within: i64) -> bool {
     let age = case.logged_at(found).and_then(|at| case.symptoms.survey.clock.age(at / SECOND));
     found.count >= u64::from(OFTEN) && age.is_some_and(|age| age <= within)
 }
@@ -167,6 +186,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
         ActiveWhen::NoHandler => super::runtime::has_no_handler(case),
         ActiveWhen::Unproven => is_unproven(case, found) && is_repeated(case, found, BACK_OFF),
         ActiveWhen::Persists(within) => is_repeated(case, found, within) && !has_started_since(case, found),
+        ActiveWhen::Repeats(within) => is_repeated(case, found, within),
         ActiveWhen::HostDriverUnseen => {
             is_live
                 && case.is_container_driver() == Some(false)
@@ -181,7 +201,7 @@ fn is_active(when: ActiveWhen, case: &Case<'_>, found: &LogMatch) -> bool {
 }
 
 /// A process that has run for a while since the line came has got over it, whatever its log shows.
-fn is_its(case: &Case<'_>, process: &Process, found: &LogMatch) -> bool {
+pub(super) fn is_its(case: &Case<'_>, process: &Process, found: &LogMatch) -> bool {
     let at = case.logged_at(found);
     let is_older = process.started.zip(at).is_none_or(|(started, at)| started * SECOND <= at);
     let is_new = process

@@ -22,6 +22,7 @@ mod rdma;
 mod restarts;
 mod runtime;
 mod said;
+mod services;
 mod views;
 
 use crate::chain::Link;
@@ -104,6 +105,7 @@ pub fn believing(
     found.extend(stopped.map(|finding| restarts::with_words(&case, finding)));
     found.extend(runtime::judge(&case));
     found.extend(said::judge(&case));
+    found.extend(services::judge(&case));
     found.extend(restarts::judge(&case, &found));
     found.extend(views::unread(&case, &found));
     let facts = case.facts();

@@ -5,7 +5,7 @@ use super::{Case, listing, unreadable};
 use crate::chain::span;
 use crate::finding::fact::{
     HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME, HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC,
-    HOLDER_IS_HARMLESS,
+    HOLDER_IS_HARMLESS, KERNEL_PACKAGE,
 };
 use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
@@ -137,7 +137,9 @@ fn by_its_log(case: &Case<'_>) -> Vec<Finding> {
         // A module that is gone blocks nothing; the next start will show.
         let module = Case::field(found, "module");
         let is_gone = !module.is_empty() && case.seen.modules.proc.is_ok() && case.line(module).is_none();
-        (!is_gone).then(|| held(case.by_log(id, found), found))
+        let misses_kernels = found.text.contains(case.seen.kernel.release.as_str());
+        let finding = case.by_log(id, found).with(KERNEL_PACKAGE, misses_kernels);
+        (!is_gone).then(|| held(finding, found))
     });
     findings.collect()
 }
@@ -285,6 +287,7 @@ fn never_came(case: &Case<'_>) -> Option<Finding> {
     let id = if uptime.is_some() { Id::MofedNotYetHere } else { Id::MofedNeverCame };
     let finding = Finding::new(id, case.expected.lock.display(), "does not exist")
         .seen(case.expected.marker.display(), "does not exist");
+    let finding = case.and_init_container(finding);
     Some(match uptime {
         Some(seconds) => finding.seen("/proc/uptime", format!("booted {seconds} s ago")),
         None => finding.seen("/var/lib/kubelet/pods", "no pod has a container mofed-container"),

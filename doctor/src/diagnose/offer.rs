@@ -4,11 +4,14 @@
 use super::Case;
 use crate::chain::TOOLKIT_READY;
 use crate::finding::{Finding, Id};
-use peermem_gate::survey::process::Role;
+use peermem_gate::survey::process::{Process, Role};
 use std::collections::BTreeSet;
 
 const NVIDIA: &str = "nvidia";
 const PLUGIN_READY: &str = "plugin-ready";
+/// The device plugin's containers: the operator's, and that of its own chart.
+const VALIDATION: &str = "plugin-validation";
+const PLUGINS: [&str; 2] = ["nvidia-device-plugin", "nvidia-device-plugin-ctr"];
 /// In seconds. The plugin is started once the toolkit is ready, and registers within a minute.
 const START: i64 = 10 * 60;
 
@@ -56,15 +59,25 @@ fn none(case: &Case<'_>) -> Option<Finding> {
     if is_new || !offer.changed.is_none_or(is_old) {
         return None;
     }
-    let was_here =
-        case.symptoms.chain.stamp(PLUGIN_READY).written().is_some() && is_settled || plugin.is_some();
+    let pods = &case.symptoms.survey.pods;
+    // The operator has a plugin for this node, or its validator waits for one.
+    let has_pod =
+        PLUGINS.iter().chain(&[VALIDATION]).any(|name| pods.with(name).is_some_and(|pod| pod.is_here));
+    let is_validated = case.symptoms.chain.stamp(PLUGIN_READY).written().is_some();
+    let was_here = (is_validated || has_pod) && is_settled || plugin.is_some();
     let directory = offer.directory.display();
     if offer.offers_none_of_nvidia() && offer.has_gpu_plugin() {
         let seen = "kubelet's list has a resource of NVIDIA's, and no device of it";
         return Some(Finding::new(Id::GpusNotOffered, directory, seen));
     }
-    if !offer.has_kubelet() || offer.has_gpu_plugin() || !was_here {
+    if !offer.has_kubelet() || !was_here {
         return None;
+    }
+    if offer.has_gpu_plugin() {
+        return is_gone(case, plugin).then(|| {
+            let finding = Finding::new(Id::GpusNotOffered, directory, "a socket of a GPU plugin is left");
+            finding.seen("/proc", "no process is NVIDIA's device plugin, whose pod is here")
+        });
     }
     let finding =
         Finding::new(Id::GpusNotOffered, directory, "kubelet's socket is there, and no GPU plugin's");
@@ -75,6 +88,13 @@ fn none(case: &Case<'_>) -> Option<Finding> {
         None if processes.hidden().is_some() => finding,
         None => finding.seen("/proc", "no process is NVIDIA's device plugin"),
     })
+}
+
+/// NVIDIA's own plugin has a pod here, and no process. Another vendor's has another container.
+fn is_gone(case: &Case<'_>, plugin: Option<&Process>) -> bool {
+    let survey = &case.symptoms.survey;
+    let pod = PLUGINS.iter().find_map(|container| survey.pods.with(container));
+    plugin.is_none() && survey.processes.hidden().is_none() && pod.is_some_and(|pod| pod.is_here)
 }
 
 /// kubelet counts whole GPUs only, and fewer than the driver has.

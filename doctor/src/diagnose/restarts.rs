@@ -4,7 +4,7 @@
 
 use super::Case;
 use crate::chain::{DRIVER_CTR_READY, DRIVER_READY, FILES, MARKER, TOOLKIT_READY};
-use crate::finding::fact::LOG_ADVISES;
+use crate::finding::fact::{INIT_WAITS, LOG_ADVISES, NO_INIT_WAITS};
 use crate::finding::{Finding, Id, Severity};
 use crate::stamp::{SECOND, Stamp};
 use crate::symptoms::logs::{LoggedPod, PodContainer, Trouble};
@@ -18,6 +18,8 @@ const LIFE: i64 = 60 * 60;
 const OFTEN: u32 = 3;
 const DRIVERS: [&str; 3] = ["nvidia-driver-ctr", "openshift-driver-toolkit-ctr", "k8s-driver-manager"];
 const CUDA_READY: &str = "cuda-ready";
+/// The init container of MOFED's pod (network-operator, state-ofed-driver).
+const MOFED_INIT: &str = "network-operator-init-container";
 
 /// The file of the readiness chain that each container brings.
 const BRINGS: [(&str, &str); 9] = [
@@ -66,9 +68,15 @@ fn restarts(
 ) -> Finding {
     let times = container.restart.unwrap_or_default();
     let since = trouble.since.map(|at| Stamp::wall(at.saturating_mul(SECOND), SECOND));
-    let since = since.map_or_else(String::new, |at| format!("; its oldest log begins at {at}"));
-    let seen = format!("{} (restarted {times} times{since})", trouble.line);
-    let finding = with_output(Finding::new(id, trouble.path.display(), seen), trouble)
+    let since = since.map_or_else(String::new, |at| format!(" since {at}"));
+    let words = trouble.output.as_ref().unwrap_or(&trouble.line);
+    let seen = format!("restarted {times} times{since}: {words}");
+    let finding = Finding::new(id, trouble.path.display(), seen).because(words);
+    let finding = match &trouble.output {
+        Some(_) => finding.seen(trouble.path.display(), format!("after that: {}", trouble.line)),
+        None => finding,
+    };
+    let finding = finding
         .word("container", CommandText::plain(&container.name, "CONTAINER"))
         .word("pod", CommandText::pod(&pod.namespace, &pod.name));
     let finding = match waiters(case, &container.name) {
@@ -78,12 +86,13 @@ fn restarts(
     advised(finding, trouble)
 }
 
-/// With the words of the command that failed, where the container only passes on that it did.
-fn with_output(finding: Finding, trouble: &Trouble) -> Finding {
-    match &trouble.output {
-        Some(output) => finding.seen("before that", output.as_str()),
-        None => finding,
-    }
+/// The words of the command that failed, where the container only passes on that it did, and then its own.
+fn with_words_of(finding: Finding, trouble: &Trouble) -> Finding {
+    let finding = match &trouble.output {
+        Some(output) => finding.seen(trouble.path.display(), output.as_str()).because(output),
+        None => finding.because(&trouble.line),
+    };
+    finding.seen(trouble.path.display(), trouble.line.as_str())
 }
 
 /// With the remedy that the log itself names.
@@ -154,12 +163,30 @@ impl Case<'_> {
         })
     }
 
+    /// The finding, with the words of the init container of MOFED's pod if that waits.
+    pub(super) fn and_init_container(&self, finding: Finding) -> Finding {
+        let Some((pod, container)) = self.containers_here().find(|(_, one)| one.name == MOFED_INIT) else {
+            return finding;
+        };
+        let finding = match &container.trouble {
+            Some(trouble) => finding.seen(trouble.path.display(), trouble.line.as_str()),
+            None => {
+                finding.seen(format!("pod {}", pod.name), format!("its container {MOFED_INIT} has started"))
+            }
+        };
+        let finding = finding.word("init", CommandText::pod(&pod.namespace, &pod.name));
+        finding.with(INIT_WAITS, true).with(NO_INIT_WAITS, false)
+    }
+
     /// The finding, with what a container says at its end.
     pub(super) fn and_trouble_of(&self, finding: Finding, container: &str) -> Finding {
-        let trouble =
-            self.troubles().find(|(_, one, _)| one.name == container).map(|(_, _, trouble)| trouble);
+        // The container is not well now, whenever it said so last since the boot.
+        let boot = self.symptoms.chain.clock.boot.as_ref().copied().unwrap_or(i64::MIN);
+        let all = self.containers_here().filter(|(_, one)| one.name == container);
+        let mut troubles = all.filter_map(|(_, one)| one.trouble.as_ref());
+        let trouble = troubles.find(|trouble| trouble.modified >= boot);
         match trouble {
-            Some(trouble) => with_output(finding.seen(trouble.path.display(), trouble.line.clone()), trouble),
+            Some(trouble) => with_words_of(finding, trouble),
             None => finding,
         }
     }

@@ -6,9 +6,10 @@ use peermem_gate::judge::facts::{SELECTORS, UNKNOWN_POD, selected};
 use peermem_gate::remedy::{Facts, NodeName};
 
 /// The words of one node, with the placeholder of each. Pods are in [`SELECTORS`].
-const WORDS: [(&str, &str); 11] = [
+const WORDS: [(&str, &str); 13] = [
     ("container", "CONTAINER"),
     ("holders", ""),
+    ("init", UNKNOWN_POD),
     ("nvidia-holders", "MODULE"),
     ("pod", UNKNOWN_POD),
     ("pod-directory", "/var/lib/kubelet/pods"),
@@ -16,12 +17,14 @@ const WORDS: [(&str, &str); 11] = [
     ("rdma-modules", "MODULE"),
     ("storage", "MODULE"),
     ("third-party", "MODULE"),
+    ("unit", "UNIT"),
     ("validation-logs", UNKNOWN_POD),
     ("volume", "DIRECTORY"),
 ];
 
 /// More words, for a reader without a node.
-const CHOICES: [(&str, &str); 5] = [
+const CHOICES: [(&str, &str); 6] = [
+    ("advice", "ADVICE"),
     ("headers", "with MOFED's headers installed"),
     ("root-option", ""),
     ("runtime", "containerd"),

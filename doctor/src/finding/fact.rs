@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts beyond the gate's own, which decide which step of a finding's remedy helps.
 
-use peermem_gate::remedy::Fact;
+use super::cause::FailureCause;
+use peermem_gate::remedy::{Fact, Facts};
 
 /// The third party's module that MOFED refuses is the kernel's own `iw_cm`.
 pub const REFUSES_IW_CM: Fact = Fact::new("If the log names `iw_cm`");
@@ -29,8 +30,6 @@ pub const TOOLKIT_LACKS: Fact = Fact::new("If the toolkit's container does not h
 pub const TOOLKIT_HAS: Fact = Fact::new("If the toolkit's container has these values already");
 /// The running kernel's modules.dep lists no `mlx5_ib`.
 pub const KERNEL_LACKS_IB: Fact = Fact::new("If this kernel has no mlx5_ib");
-/// The words that say why name a file system that cannot be written to.
-pub const READ_ONLY: Fact = Fact::new("If a read-only file system is named");
 /// kubelet uses containerd, in whichever distribution.
 pub const CONTAINERD: Fact = Fact::new("If kubelet uses containerd");
 /// `nvidia_drm` is loaded.
@@ -45,6 +44,8 @@ pub const TOOLKIT_HELD: Fact = Fact::new("If the toolkit's own container does no
 pub const SYSTEMD: Fact = Fact::new("If systemd runs the host's services");
 /// The host is Talos: it has neither a shell nor systemd.
 pub const TALOS: Fact = Fact::new("On Talos");
+/// The host's system comes as an image, without a package manager.
+pub const IMAGE: Fact = Fact::new("If the host's system comes as an image");
 /// The node's own disks may depend on the module that uses another.
 pub const HELD_BY_NVME: Fact = Fact::new("If nvme or nvme_core uses it");
 /// Neither a disk nor the network of the node depends on the module that uses another.
@@ -56,5 +57,56 @@ pub const PRECOMPILED_IMAGE: Fact = Fact::new("If the image contains modules of 
 pub const BUILT_DRIVER: Fact = Fact::new("If the driver container builds its modules");
 /// A pod asks for a CDI device of the kind that only the operator's own pods use.
 pub const MANAGEMENT_KIND: Fact = Fact::new("If the device is of `management.nvidia.com`");
+/// Fabric Manager's own log says why it does not run.
+pub const MANAGER_SAYS_WHY: Fact = Fact::new("If Fabric Manager's log has the reason");
+/// An init container of MOFED's pod runs, and MOFED's own has not been started.
+pub const INIT_WAITS: Fact = Fact::new("If an init container of MOFED's pod waits");
+/// No such pod is here.
+pub const NO_INIT_WAITS: Fact = Fact::new("If no MOFED pod is on the node");
+/// A file of modprobe's, or the kernel's command line, keeps nvidia from loading.
+pub const KEPT_OUT: Fact = Fact::new("If a file of modprobe.d keeps nvidia from loading");
+/// The package that MOFED's container misses is one of the running kernel.
+pub const KERNEL_PACKAGE: Fact = Fact::new("If the log misses a package of this kernel");
+/// A security module forbids the container runtime to end a container.
+pub const SIGNAL_DENIED: Fact =
+    Fact::new("If AppArmor or SELinux forbids the runtime's signal (`dmesg | grep DENIED`)");
 /// The log of a container names a remedy itself.
 pub const LOG_ADVISES: Fact = Fact::new("If the log itself names a remedy");
+
+macro_rules! causes {
+    ($($cause:ident $fact:ident: $phrase:literal;)*) => {
+        $(#[doc = $phrase] pub const $fact: Fact = Fact::new($phrase);)*
+
+        impl FailureCause {
+            /// The fact that the words of the evidence have this reason.
+            #[must_use]
+            pub fn fact(self) -> Fact {
+                match self { $(Self::$cause => $fact,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    KeyRejected KEY_REJECTED: "If the words say that a key was rejected";
+    NoSpace NO_SPACE: "If the words say that no space is left";
+    ReadOnly READ_ONLY: "If the words name a read-only file system";
+    QuotaExceeded QUOTA_EXCEEDED: "If the words name a quota that is used up";
+    RefusedByRule REFUSED_BY_RULE: "If the words name a rule of the cluster that refuses";
+    Forbidden FORBIDDEN: "If the words say that a service account is forbidden something";
+    KindMissing KIND_MISSING: "If the words name a kind that the cluster does not have";
+    NoSocket NO_SOCKET: "If the words name a socket that nobody listens on";
+    Unreachable UNREACHABLE: "If the words name an address that is out of reach";
+    Certificate CERTIFICATE: "If the words name a certificate";
+    PortTaken PORT_TAKEN: "If the words say that an address is in use";
+    OtherArchitecture OTHER_ARCHITECTURE: "If the words are `exec format error`";
+    LibraryMissing LIBRARY_MISSING: "If the words name a library that is missing";
+    AccessRefused ACCESS_REFUSED: "If the words say that access was refused";
+    NotSupported NOT_SUPPORTED: "If the words say that something is not supported";
+}
+
+/// None of the reasons is known, before a finding says which of them its evidence names.
+#[must_use]
+pub fn without_cause(facts: Facts) -> Facts {
+    FailureCause::ALL.iter().fold(facts, |facts, cause| facts.with(cause.fact(), Some(false)))
+}

@@ -5,13 +5,17 @@
 //! the node's. Where a finding is a condition's reason, it has the reason's name.
 
 mod any_node;
+mod by_words;
+pub mod cause;
 pub mod fact;
+mod host;
 mod table;
 
+use cause::FailureCause;
 use peermem_gate::condition::Reason;
 use peermem_gate::observation::Evidence;
 use peermem_gate::remedy::CommandText;
-use peermem_gate::remedy::{Fact, Facts};
+use peermem_gate::remedy::{Fact, Facts, Step};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -137,6 +141,15 @@ impl Finding {
         self
     }
 
+    /// The same, with the reason that its words name: it decides the first step.
+    #[must_use]
+    pub fn because(mut self, words: &str) -> Self {
+        if let Some(cause) = FailureCause::of(words) {
+            self.facts = self.facts.with(cause.fact(), Some(true));
+        }
+        self
+    }
+
     /// The same, with the evidence of another of its id; the same evidence is reported once.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
@@ -147,6 +160,19 @@ impl Finding {
         }
         self
     }
+}
+
+/// Every step that a finding may have on some node: those of its row, then those that any finding may have.
+#[must_use]
+pub fn all_steps(id: Id) -> Vec<Step> {
+    [id.remedy(), by_words::STEPS, host::INSTEAD].concat()
+}
+
+/// The steps that a reason in the words of the evidence decides, for a reader without a node.
+#[must_use]
+pub fn steps_by_words() -> Vec<String> {
+    let facts = any_node::of_none();
+    by_words::STEPS.iter().map(|step| facts.fill(&step.conditional())).collect()
 }
 
 /// Where the findings are explained. A title's anchor is the id in lower case.
@@ -209,8 +235,9 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
         // A cause stands above what follows from it in the table, so there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
         let facts = facts.clone().and(&finding.facts);
-        finding.remedy = facts.choose(finding.id.remedy());
-        let steps = any_node::facts(&facts).choose(finding.id.remedy());
+        let remedy = host::possible(&[by_words::STEPS, finding.id.remedy()].concat(), &facts);
+        finding.remedy = facts.choose(&remedy);
+        let steps = any_node::facts(&facts).choose(&remedy);
         finding.steps = if steps == finding.remedy { Vec::new() } else { steps };
     }
     stopped_by_the_worst(&mut all);

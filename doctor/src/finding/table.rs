@@ -3,9 +3,10 @@
 
 use super::fact::{
     BUILT_DRIVER, CONTAINERD, CRI_O, DRM_LOADED, HELD_BY_BEEGFS, HELD_BY_LUSTRE, HELD_BY_NVME,
-    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, KERNEL_LACKS_IB, LOG_ADVISES,
-    MANAGEMENT_KIND, OPENSHIFT, PEERMEM_UNLOADED, PRECOMPILED_IMAGE, READ_ONLY, REFUSES_IW_CM, SYSTEMD,
-    TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS, TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
+    HELD_BY_NVME_TARGET, HELD_BY_RDS, HELD_BY_SMC, HOLDER_IS_HARMLESS, INIT_WAITS, KEPT_OUT, KERNEL_LACKS_IB,
+    KERNEL_PACKAGE, MANAGEMENT_KIND, MANAGER_SAYS_WHY, NO_INIT_WAITS, OPENSHIFT, PEERMEM_UNLOADED,
+    PRECOMPILED_IMAGE, REFUSES_IW_CM, SIGNAL_DENIED, SYSTEMD, TALOS, THIRD_PARTY_LOADED, TOOLKIT_HAS,
+    TOOLKIT_HELD, TOOLKIT_LACKS, VIRTUAL_MACHINE, WITH_GATE,
 };
 use super::{Group, Severity};
 use peermem_gate::condition::Reason;
@@ -40,7 +41,6 @@ const TOOLKIT_ANEW: &str = "Delete the toolkit's pod, which writes the runtime's
     {toolkit}`. Its settings are right for {runtime} already{then-restart}.";
 
 const CONTAINER_RESTARTS: &[Step] = steps![
-    @LOG_ADVISES "Check the advice of the container's own log, and follow it if it fits: {advice}.",
     "Read the log of container {container}: `kubectl logs {pod} -c {container} --previous`.",
     "Correct what that line names: a setting, a file, a version or a permission. Compare the values of the ClusterPolicy and the \
         NicClusterPolicy with the operators' defaults, and remove versions of your own (such as `toolkit.version`).",
@@ -336,6 +336,14 @@ findings! {
                 "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
                 "Raise the limit if only the container has one: `ephemeral-storage` in its resources, or the size of an emptyDir.",
             ];
+        PodsEvicted: Warning, "kubelet evicts the operators' pods again and again: the node lacks disk space or memory",
+            after [DiskFull],
+            [
+                "See which resource is short: `kubectl describe node {node}` shows `DiskPressure` or `MemoryPressure`, `df -h /var/lib/kubelet \
+                    /var/lib/containerd /var/lib/containers` what fills a disk.",
+                "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
+                "Give the node a larger disk or more memory if its own pods fill it.",
+            ];
         ImageNotPulled: Critical, "kubelet cannot pull the image of a driver's container",
             after [],
             [
@@ -409,6 +417,7 @@ findings! {
                 "Make the package repositories reachable from the node: check DNS, the proxy \
                     (`spec.ofedDriver.env`) and the mirror; \
                     the log names the repository.",
+                @KERNEL_PACKAGE "Boot a kernel whose packages the repositories still have, or mirror those of this kernel.",
                 "Give the node a valid entitlement (subscription) on RHEL, or use the driver toolkit on OpenShift.",
                 "Use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`) if repositories stay out of reach.",
                 MOFED_LOG,
@@ -501,7 +510,7 @@ findings! {
                 @MOFED_POD_UNNAMED FIND_MOFED,
             ];
         MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
-            after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
+            after [PodsEvicted, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
                 DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused],
             [
                 MOFED_LOG,
@@ -516,9 +525,13 @@ findings! {
         MofedNeverCame: Critical, "no MOFED container has run on this node since it booted",
             after [PeermemInUse, HostMofedNotAnnounced],
             [
-                "See whether a MOFED pod is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector \
+                @INIT_WAITS "See what the pod's init container waits for: `kubectl logs {init} --all-containers`. With `upgradePolicy.safeLoad` it waits \
+                    until the upgrade controller has drained the node: `kubectl get node {node} -o yaml | grep ofed-driver-upgrade`.",
+                @INIT_WAITS "Turn on `ofedDriver.upgradePolicy.autoUpgrade` if `safeLoad` is on, or drain the node and turn `safeLoad` off: without the \
+                    controller the wait has no end.",
+                @NO_INIT_WAITS "See whether a MOFED pod is scheduled here: `kubectl get pod -A -o wide -l nvidia.com/ofed-driver --field-selector \
                     spec.nodeName={node}`.",
-                "Check the node's labels: `kubectl get node {node} --show-labels` must have \
+                @NO_INIT_WAITS "Check the node's labels: `kubectl get node {node} --show-labels` must have \
                     `feature.node.kubernetes.io/pci-15b3.present=true`, and the kernel and OS version that the DaemonSet selects.",
                 "Set `driver.rdma.useHostMofed: true` in the ClusterPolicy if the host should provide MOFED.",
             ];
@@ -926,6 +939,12 @@ findings! {
                 "Use a newer driver release, which supports this kernel, or a precompiled one, if the compiler or modpost failed.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
             ];
+        TaskHangs: Warning, "a process of the driver hangs in the kernel: only a reboot ends it",
+            after [GpuLost, GpuNeedsReset],
+            [
+                "Read where it hangs: `dmesg | grep -A 20 'blocked for more than'`.",
+                "Drain and reboot the node. If it hangs again, collect `nvidia-bug-report.sh` and have the GPU checked.",
+            ];
         DriverStopped: Warning, "the driver container is stopped before it is ready: most likely its startup probe fails",
             after [KilledForMemory, GpuLost, GpuNotInitialised],
             [
@@ -950,7 +969,7 @@ findings! {
                 "Read the container's log if the build takes longer: `kubectl logs {driver-logs} -c nvidia-driver-ctr`.",
             ];
         NvidiaInTransit: Warning, "an NVIDIA module is still loading or unloading",
-            after [DriverBuilding],
+            after [TaskHangs, DriverBuilding],
             ["Wait a minute and look again.", "If the module is still in that state, read `dmesg` and reboot the node: a module that \
                 hangs cannot be unloaded."];
         DriverRootLeft: Critical, "an earlier driver container's root is still mounted at /run/nvidia/driver: no new driver can be installed",
@@ -964,7 +983,7 @@ findings! {
             after [DriverRootLeft],
             like CONTAINER_RESTARTS;
         DriverNotLoaded: Warning, "the node has a GPU, but the module nvidia is not loaded",
-            after [DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
+            after [PodsEvicted, TaskHangs, DriverRootLeft, NouveauHasGpu, GpuBoundToVfio, VgpuManagerOnHost, GpuBarUnassigned, ModuleSignatureRejected, SelinuxRefuses,
                 GpuNeedsOpenModules, GpuNeedsProprietaryModules, GpuNotSupported, GpuFirmwareMissing, GpuLost, GpuNotInitialised, DiskFull,
                 ImageNotPulled, KilledForMemory, RunNotShared, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, ManagementOnMellanox,
                 DriverManagerWaitsWrongly, HostMofedNotAnnounced, ContainerMofedIgnored, HostMofedForOtherKernel, HostMofedNotLive,
@@ -977,6 +996,8 @@ findings! {
             [
                 @DRIVER_POD DRIVER_LOG,
                 @DRIVER_POD MANAGER_LOG,
+                @KEPT_OUT "Remove the line that keeps nvidia from loading if this node's containers are to use its GPUs: the evidence names the file. \
+                    Then run `update-initramfs -u` (or `dracut --force`) and load it: `modprobe nvidia`.",
                 @HOST_DRIVER "Load nvidia, and read the reason if the kernel refuses it: `modprobe nvidia`, then `dmesg | tail`.",
                 @DRIVER_POD_UNNAMED FIND_DRIVER,
                 @WITH_GATE "Wait until the gate opens; its log names the condition for which it waits.",
@@ -1019,6 +1040,8 @@ findings! {
             after [FabricManagerUnfit, NvlsmMissing, UmadNotLoaded, FabricManagerTooEarly, FabricManagerNotStarted, FabricNotReady, DriverBuilding, DriverNotLoaded],
             [
                 @DRIVER_POD DRIVER_LOG,
+                @MANAGER_SAYS_WHY @HOST_DRIVER @SYSTEMD "Correct what its words name, such as a setting of its configuration. Then start it again: \
+                    `systemctl restart nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "Start Fabric Manager in the driver's own version: `systemctl enable --now nvidia-fabricmanager`.",
                 @HOST_DRIVER @SYSTEMD "If Fabric Manager is not installed, install it and, for NVLink 5 (HGX B200, B300), the package `nvlsm`.",
                 @TALOS "Read why Fabric Manager's extension ends: `talosctl -n {node} logs ext-nvidia-fabricmanager`. Use an extension of exactly the \
@@ -1145,14 +1168,20 @@ findings! {
             like CONTAINER_RESTARTS;
 
         ContainerNotStarted: Warning, "kubelet cannot start a container of the operators",
-            after [ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded],
+            after [PodsEvicted, ImageNotPulled, RunNotShared, DriverBuilding, NvidiaInTransit, DriverContainerFails, DriverNotLoaded],
             [
                 "Correct what the end of kubelet's message names: a runtime, a file, an image, a Secret or a permission.",
-                @READ_ONLY "See whether the operating system brings that part itself; if it does, switch the operator's own off, such as \
-                    `toolkit.enabled: false`.",
                 "Use the previous version if this began with an update of the node's image, of the operator or of the toolkit.",
                 "Look at all events of the pod: `kubectl get events -A --field-selector type=Warning --sort-by=.lastTimestamp`, and \
                     `kubectl describe pod` for the pod that the evidence names.",
+            ];
+        ContainerNotStopped: Warning, "kubelet cannot stop a container of the operators: its pod stays, and no new one comes",
+            after [],
+            [
+                @SIGNAL_DENIED "Update containerd (or CRI-O), runc and their profiles: the present ones forbid the runtime to end containers. Until \
+                    then drain and reboot the node.",
+                "If a process of the container hangs in the kernel (`ps -eo pid,stat,comm | awk '$2 ~ /^D/'`), drain and reboot the node.",
+                "Restart the container runtime if neither is so; running containers continue.",
             ];
         HostDriverNotFound: Warning, "the operator's validation does not find the host's driver, which is loaded",
             after [],
@@ -1175,12 +1204,12 @@ findings! {
                 "If no driver container is starting, remove the file: nvidia-peermem-ctr and driver-validation rely on it.",
             ];
         DriverCtrNotReady: Warning, "the driver container has not become ready in the time that a build takes",
-            after [DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
+            after [TaskHangs, DriverHeldByModule, DriverInUse, GpuBoundToVfio, DriverBuilding, DriverNotLoaded, HeadersForOtherKernel,
                 HeadersIncomplete, HeadersMissing, ModuleFileMissing, StubModule, SymbolVersionMismatch, WrongKernel, SymbolVersionMissing, UnsignedModule, LegacyClientLoaded, BadParameter,
                 ModuleFileDamaged],
             [DRIVER_LOG, MANAGER_LOG, @DRIVER_POD_UNNAMED FIND_DRIVER];
         DriverNotValidated: Warning, "driver-ready is missing: the driver's validation never finished",
-            after [RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
+            after [TaskHangs, RunNotShared, RdmaRequestedWithoutNic, GpuInforomCorrupted, DriverCtrReadyStale, DriverCtrNotReady,
                 HostDriverNotFound, ContainerRestarts],
             [
                 "Read the log of the validation: `kubectl logs {validation-logs} -c driver-validation`.",
@@ -1296,6 +1325,20 @@ findings! {
                 "Correct what its last words name: `journalctl -u kubelet -n 20`.",
                 @SYSTEMD "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
             ];
+        KubeletCutOff: Warning, "kubelet does not get through to the API server: the node becomes NotReady, and no pod changes",
+            after [ManagementOnMellanox, KubeletFails],
+            [
+                "Replace kubelet's own certificate if the words name it, as the distribution documents it: kubelet replaces it by itself only before it has \
+                    expired.",
+                "Compare with a node that is Ready: `kubectl get node -o wide`, `kubectl describe node {node}`.",
+                "Restart kubelet once the cause is gone.",
+            ];
+        HostServiceFails: Warning, "a service of the host that GPUs or containers need ends with an error",
+            after [ContainerdWithoutCri, RuntimeConfigBroken],
+            [
+                @SYSTEMD "Correct what its last words name: `journalctl -u {unit} -n 30`; then start it again: `systemctl restart {unit}`.",
+                "Compare its unit and its configuration with those of a node on which it runs.",
+            ];
         DropInVersionTooHigh: Critical, "a drop-in has a higher version than the main configuration",
             after [],
             [
@@ -1386,6 +1429,15 @@ findings! {
         DefaultRuntimeUndefined: Critical, "the default runtime is not configured: no container will start",
             after [RuntimeConfigBroken, DropInNotImported, DropInElsewhere, CriTableIgnored],
             ["Correct `default_runtime_name` (CRI-O: `default_runtime`), or add that runtime, and restart the container runtime."];
+        NodeServiceMissing: Critical, "kubelet or the container runtime does not run: no pod is started or restarted on this node",
+            after [ContainerdWithoutCri, RuntimeConfigBroken, KubeletFails, HostServiceFails, DropInVersionTooHigh, RuntimeTemplateIncomplete,
+                RuntimeTypeMissing, DefaultRuntimeUndefined],
+            [
+                @SYSTEMD "See why, and start it: `systemctl status kubelet containerd crio`, `journalctl -u kubelet -n 30`, then `systemctl start` the one that \
+                    does not run.",
+                @TALOS "See why: `talosctl -n {node} service kubelet`, `talosctl -n {node} service cri`, and their logs.",
+                "Do nothing if somebody has stopped it for maintenance.",
+            ];
         RuntimeNameMismatch: Warning, "no configured runtime has the name that the RuntimeClass asks for",
             after [],
             [

@@ -19,10 +19,10 @@ pub enum About {
     Hook,
 }
 
-/// Words that kubelet, the container runtimes, the container toolkit and CNI's libraries put before a cause. `%d` is
-/// a number, `%w` plain letters, `%p` the same and parentheses, `%t` a time; a quote or `\n` may have any number of
-/// backslashes.
-const LINKS: [&str; 54] = [
+/// Words that kubelet, the container runtimes, the container toolkit, multus and CNI's libraries put before a cause.
+/// `%d` is a number, `%w` plain letters, `%m` the same and colons, `%p` and parentheses, `%t` a time; a quote or `\n`
+/// may have any number of backslashes.
+const LINKS: [&str; 59] = [
     "OCI runtime error: ",
     "crun: ",
     "runc: ",
@@ -77,6 +77,11 @@ const LINKS: [&str; 54] = [
     "plugin type=\"%w\" name=\"%w\" failed (add): ",
     "name=\"%w\" failed (add): ",
     "failed (add): ",
+    "[%m]: error adding container to network \"%w\": ",
+    "Multus: [%m]: ",
+    "delegateAdd: error invoking DelegateAdd - \"%w\": ",
+    "delegateAdd: error invoking confAdd - \"%w\": ",
+    "error in getting result from AddNetwork: ",
 ];
 
 /// The kinds of errors that `nvidia-container-cli` names.
@@ -118,6 +123,9 @@ fn behind<'t>(text: &'t [u8], link: &[u8]) -> Option<&'t [u8]> {
         (b'%', Some((b'd', link))) => behind_run(text, link, u8::is_ascii_digit),
         (b'%', Some((b't', link))) => {
             behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b":.+-".contains(byte))
+        }
+        (b'%', Some((b'm', link))) => {
+            behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b"._/:-".contains(byte))
         }
         (b'%', Some((b'p', link))) => {
             behind_run(text, link, |byte| byte.is_ascii_alphanumeric() || b"._/-()".contains(byte))

@@ -11,16 +11,18 @@ mod pattern;
 mod prefix;
 mod rule;
 mod scan;
+mod service;
 mod source;
 mod table;
 mod trouble;
 
 pub use kubelet::About;
 pub use rule::{ActiveWhen, Drawn, Pattern};
-pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, scan};
+pub use scan::{ClockStep, Form, LogMatch, LogScanner, Scanned, WORDS, scan};
+pub use service::is_of_a_service;
 pub use source::{LogSource, LogSources};
 pub use table::{FindingRule, LogEvent, LogRule, RULES};
-pub use trouble::{TroubleLine, trouble};
+pub use trouble::{TroubleLine, last_words, trouble};
 
 use crate::operators::Operators;
 use crate::stamp::Stamp;
@@ -129,6 +131,7 @@ impl RuleSet {
             |row: &IndexedPattern| (!row.pattern.is_general(), pattern::own_words(row.pattern.words));
         let (row, fields) = fitting.max_by_key(|(row, _)| (knowledge(row), Reverse(row.event)))?;
         let short = |name: &str, field: &[u8]| match (row.pattern.source, name) {
+            (LogSource::Kubelet, "why") => ending(field, CAUSE),
             (LogSource::Kubelet, "cause") => kubelet::without_code(&ending(kubelet::cause(field), CAUSE)),
             (LogSource::Kubelet, "handler" | "plugin") => ending(field, FIELD).replace('"', ""),
             (LogSource::Kubelet, "device") => kubelet::without_code(&ending(field, FIELD)),
@@ -217,7 +220,15 @@ mod tests {
                 let open = words.match_indices("..>").filter(|(at, end)| at + end.len() < words.len());
                 let is_chain = |(at, _): (usize, &str)| words[..at].ends_with("<chain");
                 assert!(open.clone().all(is_chain), "{words}");
-                let is_about_pods = !words.starts_with("\"command failed\"");
+                let of_node = [
+                    "\"command failed\"",
+                    "\"Failed to start ",
+                    "\"Eviction manager: attempting ",
+                    "\"Unable to register ",
+                    "\"Error updating node",
+                    "\"Failed to ensure lease",
+                ];
+                let is_about_pods = !of_node.iter().any(|of_node| words.starts_with(of_node));
                 assert_eq!(rule.about != About::Node, is_about_pods, "{words}: whose pods?");
             }
         }

@@ -77,6 +77,8 @@ pub enum ActiveWhen {
     Unproven,
     /// kubelet repeats the line, last at most so many seconds ago, and nothing has started since.
     Persists(i64),
+    /// kubelet repeats the line, last at most so many seconds ago.
+    Repeats(i64),
     /// The driver is installed on the host and live, and its validation is overdue.
     HostDriverUnseen,
     /// Any.

@@ -2,6 +2,7 @@
 //! A log, from bytes to matches.
 
 use super::boots::Boot;
+use super::service::ServiceWords;
 use super::{CAUSE, Fit, LogEvent, LogSource, LogSources, RuleSet, own_stamp, shortened};
 use crate::record::{self, Lines, Record, Written};
 use crate::stamp::{SECOND, Stamp};
@@ -86,9 +87,13 @@ const PARTS: usize = 8 * 1024;
 /// More of them are one more fault of the same clock.
 const STEPS: usize = 16;
 /// The fields that say what a line is about.
-const OF: [&str; 2] = ["container", "plugin"];
+const OF: [&str; 3] = ["container", "plugin", "unit"];
+/// The field with a service's own words, beside systemd's.
+pub const WORDS: &str = "words";
 /// `E1121 11:51:41.123456`, with which klog's lines begin.
 const KLOG: usize = 21;
+const FABRIC_MANAGER: &[u8] = b"nv-fabricmanager";
+const FABRIC_MANAGER_UNIT: &str = "nvidia-fabricmanager.service";
 /// `2025-11-21T11:58:39`: comparable as text where the zone is the same.
 const TO_THE_SECOND: usize = 19;
 
@@ -111,6 +116,13 @@ struct Options<'t> {
     most: usize,
 }
 
+impl Options<'_> {
+    /// Whether the log is Fabric Manager's own.
+    fn is_fabric_managers(&self) -> bool {
+        self.form == Form::Bare && self.rules.sources() == LogSources::from_iter([LogSource::FabricManager])
+    }
+}
+
 /// The state between two lines.
 #[derive(Debug, Default)]
 struct ScanState {
@@ -127,6 +139,8 @@ struct ScanState {
     boot: Boot,
     /// The first line of this run of the kernel.
     boot_from: u64,
+    /// Of the services of the host.
+    last_words: ServiceWords,
 }
 
 impl<'t> LogScanner<'t> {
@@ -187,6 +201,9 @@ impl<'t> LogScanner<'t> {
     pub fn end(mut self) -> Scanned {
         let Self { options, lines, state, .. } = &mut self;
         lines.end(|line| state.line(line, options));
+        if options.is_fabric_managers() {
+            state.keep_last_words();
+        }
         state.scanned.booted = state.boot.started();
         state.end_boot();
         let ScanState { mut scanned, kept, parts, last, last_is_classic, last_of_klog, .. } = self.state;
@@ -221,6 +238,9 @@ impl ScanState {
                     self.last_of_klog.clear();
                     self.last_of_klog.extend_from_slice(&line[..line.len().min(KLOG)]);
                 }
+                if options.is_fabric_managers() {
+                    self.last_words.heard(FABRIC_MANAGER, line);
+                }
                 self.text(line, options, || None);
             }
         }
@@ -252,9 +272,14 @@ impl ScanState {
         if let Some(since_boot) = system_line.since_boot {
             self.apart(system_line.written, since_boot, options);
         }
+        self.last_words.heard(system_line.program, system_line.text);
         let Some(source) = LogSource::identified(system_line.program) else { return };
         let fit = options.rules.fit(system_line.text).filter(|fit| fit.pattern.source == source);
-        if let Some(fit) = fit {
+        if let Some(mut fit) = fit {
+            if fit.event == LogEvent::ServiceFailed {
+                let words = fit.fields.get("unit").and_then(|unit| self.last_words.of(unit));
+                fit.fields.extend(words.map(|words| (WORDS.to_owned(), words)));
+            }
             let stamp = system_line.since_boot.or_else(|| system_line.written.stamp(options.not_after_ns));
             self.keep(fit, system_line.text, stamp, options);
         }
@@ -336,6 +361,29 @@ impl ScanState {
         self.kept.push_back((found, pattern.is_polled));
     }
 
+    /// Fabric Manager's, in a log that has nobody else's words and does not say where a run of it ends.
+    fn keep_last_words(&mut self) {
+        let Some(text) = self.last_words.of(FABRIC_MANAGER_UNIT) else { return };
+        let (event, source) = (LogEvent::FabricManagerFailed, LogSource::FabricManager);
+        if self.kept.iter().all(|(found, _)| found.event != event) {
+            let line = self.scanned.lines.saturating_sub(1);
+            let fields = BTreeMap::new();
+            let found = LogMatch {
+                event,
+                source,
+                at: None,
+                until: None,
+                count: 1,
+                fields,
+                text,
+                line,
+                file: 0,
+                pod: None,
+            };
+            self.kept.push_back((found, true));
+        }
+    }
+
     /// Adds to the match of the same thing, where nothing but polling came between. The newest words
     /// stay.
     fn repeat(&mut self, new: &LogMatch) -> bool {
@@ -349,7 +397,8 @@ impl ScanState {
         let Some(found) = same.next() else { return false };
         found.count += 1;
         found.until = new.until.or(found.until);
-        found.fields.clone_from(&new.fields);
+        // A service that says nothing more ends for what it said before.
+        found.fields.extend(new.fields.clone());
         found.text.clone_from(&new.text);
         true
     }
@@ -391,7 +440,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_long_kubelet_field_is_kept() {
-        let why = format!("{}the end", "runc create failed: ".repeat(20));
+        let why = format!("{}the end", "runc create failed: ".repeat(60));
         let line = format!(
             "E0823 00:30:22.000000    1500 run.go:74] \"command failed\" err=\"failed to run Kubelet: {why}\" pod=\"x/y\""
         );

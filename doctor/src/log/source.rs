@@ -90,6 +90,7 @@ sources! {
         as ["kubelet", "kubenswrapper", "hyperkube", "k3s", "rke2", "microk8s.daemon-kubelite"], prefixes [Klog];
     Containerd: "containerd", "containerd, cmd/containerd/server and internal/cri",
         as ["containerd"], prefixes [Logrus];
+    Systemd: "systemd", "systemd, src/core/service.c", as ["systemd"];
     // What an OCI runtime and its hooks print becomes CRI-O's.
     Crio: "CRI-O", "cri-o, server; libnvidia-container", as ["crio"], prefixes [Logrus];
     Gridd: "nvidia-gridd", "NVIDIA's vGPU guest driver", as ["nvidia-gridd"];

@@ -178,6 +178,8 @@ macro_rules! log_rules {
 const CONTAINER: i64 = 7 * 60;
 /// In seconds: it tries again to make a pod's sandbox after a quarter of a minute.
 const SANDBOX: i64 = 3 * 60;
+/// In seconds: a DaemonSet's pod comes again at once, and goes when its container has filled the disk again.
+const EVICTION: i64 = 30 * 60;
 /// The modules of NVIDIA's driver that a machine with GPUs cannot do without.
 const MODULES: [&str; 6] =
     ["nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia-uvm", "nvidia-modeset"];
@@ -244,6 +246,8 @@ log_rules! {
         MofedBash "-" "Error: Unable to find a match: <packages..>";
         MofedBash "-" "E: Unable to locate package <package>";
         MofedBash "-" "E: Unable to correct problems, you have held broken packages.";
+        MofedBash "-" "<package> : Depends: <needed..> but it is not installable";
+        MofedBash "-" "<package> : Depends: <needed..> but it is not going to be installed";
         MofedBash "-" "- Curl error (<number>): <why..>" polled;
     }
     MofedLoads: "MOFED starts to swap modules" {
@@ -655,7 +659,14 @@ log_rules! {
     }
     KubeletFailed: "kubelet ends: <why>" {
         Kubelet "-" "\"command failed\" err=\"failed to run Kubelet: <why..>" polled;
+        Kubelet "-" "\"Failed to start ContainerManager\" err=\"<why..>" polled;
         ~> KubeletFails while Unmended(Role::Kubelet);
+    }
+    KubeletCutOff: "kubelet does not get through to the API server: <why>" {
+        Kubelet "-" "\"Unable to register node with API server\" err=\"<why..>" polled;
+        Kubelet "-" "\"Error updating node status, will retry\" err=\"<why..>" polled;
+        Kubelet "-" "\"Failed to ensure lease exists, will retry\" err=\"<why..>" polled;
+        ~> KubeletCutOff while Repeats(CONTAINER);
     }
     StartupProbeFailed: "kubelet ends <container>: its startup probe has failed" of Operators {
         Kubelet "-" "\"Message for Container of pod\" containerName=\"<name>\" pod=\"<pod>\" containerMessage=\"Container <container> failed startup probe, will be restarted\"";
@@ -683,7 +694,11 @@ log_rules! {
     }
     ToolkitHookFailed: "<container> is not started: the container toolkit's hook fails: <cause>", Never of Hook {
         Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: initialization error: <cause..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: ldcache error: <cause..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" for \\\"<container>\\\" with <kind>: \\\"<chain..>nvidia-container-cli: detection error: <cause..>" polled;
         Crio "-" "nvidia-container-cli: initialization error: <cause..>" polled;
+        Crio "-" "nvidia-container-cli: ldcache error: <cause..>" polled;
+        Crio "-" "nvidia-container-cli: detection error: <cause..>" polled;
         ~> ToolkitFails while Unproven;
     }
     HookFailed: "<container> is not started: its hook <hook> fails", Never of Devices {
@@ -706,6 +721,22 @@ log_rules! {
         Kubelet "-" "\"Failed to create sandbox for pod\" err=\"<cause..>" polled;
         ~> ContainerNotStarted while Persists(SANDBOX);
     }
+    ContainerNotStopped: "<container> cannot be stopped: <cause>" of Operators {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"KillContainer\\\" for \\\"<container>\\\" with KillContainerError: \\\"<cause..>" polled;
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"[failed to \\\"KillContainer\\\" for \\\"<container>\\\" with KillContainerError: \\\"<cause..>" polled;
+        ~> ContainerNotStopped while Repeats(CONTAINER);
+    }
+    SandboxNotStopped: "a pod of the operators cannot be stopped: <cause>" of Operators {
+        Kubelet "-" "\"Error syncing pod, skipping\" err=\"failed to \\\"KillPodSandbox\\\" for \\\"<sandbox>\\\" with KillPodSandboxError: \\\"<cause..>" polled;
+        ~> ContainerNotStopped while Repeats(CONTAINER);
+    }
+    EvictionStarted: "kubelet must free <resource>" {
+        Kubelet "-" "\"Eviction manager: attempting to reclaim\" resourceName=\"<resource>\"" polled;
+    }
+    PodEvicted: "kubelet evicts a pod of the operators" of Operators {
+        Kubelet "-" "\"Eviction manager: pod is evicted successfully\" pod=\"<pod>\"" polled;
+        ~> PodsEvicted while Repeats(EVICTION);
+    }
     // The gate.
     GateWaits: "the gate waits: <what>" {
         Gate "0.1.0" "waiting: <what..>" polled;
@@ -718,6 +749,10 @@ log_rules! {
         Gate "0.1.0" "give up: <what..>";
     }
     // The host's services.
+    ServiceFailed: "<unit> ends with an error" {
+        Systemd "-" "<unit>: Main process exited, code=<how>, status=<status>" polled;
+        Systemd "-" "<unit>: Control process exited, code=<how>, status=<status>" polled;
+    }
     CriNotLoaded: "containerd runs without its CRI plugin: <why>" {
         Containerd "-" "failed to load plugin io.containerd.grpc.v1.cri error=\"<why..>";
         Containerd "2.0" "failed to load plugin error=\"<why..>\" id=io.containerd.cri.v1.runtime<more..>";
@@ -808,6 +843,13 @@ log_rules! {
     SelinuxDenied: "SELinux forbids the load of a module" {
         Kernel "-" "audit: type=1400 audit(<stamp>): avc: denied { module_load } for <what..>" polled;
         => SelinuxRefuses while NoDriver until [NvidiaLoaded];
+    }
+    TaskHangs: "<task> hangs in the kernel" {
+        Kernel "-" "INFO: task <task> blocked for more than <number> seconds." polled;
+        => TaskHangs while Without("driver-ready") about "task" ["nvidia", "nv_", "modprobe", "rmmod", "mlx5"];
+    }
+    RuntimeSignalDenied: "AppArmor forbids <program> to end a container" {
+        Kernel "-" "audit: type=1400 audit(<stamp>): apparmor=\"DENIED\" operation=\"signal\" <more..> comm=<program> <rest..>" polled;
     }
     NicFirmwareFailed: "the firmware of <bdf> does not answer" {
         Kernel "-" "mlx5_core <bdf>: <place>:<number>:(pid <number>): Firmware over <number> MS in pre-initializing state, aborting";

@@ -3,12 +3,13 @@
 
 use super::advice::advice;
 use super::prefix::{self, LinePrefix};
+use crate::finding::cause::FailureCause;
 use crate::record::container;
 use crate::stamp::Stamp;
 use memchr::memmem::find;
 
 /// Parts of words that programs use for it, in either case of the first letter.
-const WORDS: [&str; 13] = [
+const WORDS: [&str; 16] = [
     "rror",
     "atal",
     "FATAL",
@@ -22,12 +23,16 @@ const WORDS: [&str; 13] = [
     "anic:",
     "efused",
     "o such ",
+    "nsupported",
+    "ot supported",
+    "nvalid",
 ];
 /// Words that mean the opposite.
 const NO_TROUBLE: [&str; 4] = ["error=<nil>", "err=\"<nil>\"", "no errors", "without error"];
 /// How a line calls itself an error, whatever its logger says.
-const ERRORS: [&str; 11] = [
+const ERRORS: [&str; 12] = [
     "ERROR",
+    "[ERR]",
     "Error: ",
     "error: ",
     "FATAL",
@@ -45,7 +50,7 @@ const BEHIND: usize = 8;
 /// Lines before the chosen one in which the command that failed may say why.
 const BEFORE: usize = 12;
 /// Words of commands that cannot do their work.
-const STATES: [&str; 5] = ["in use", "not found", "nvalid", "busy", "lease "];
+const STATES: [&str; 4] = ["in use", "not found", "busy", "lease "];
 /// Of a line so much is kept, from both of its ends.
 const WHOLE: usize = 1200;
 /// Go's quoting of an empty line: what stands behind it explains, and is not the cause.
@@ -66,9 +71,13 @@ pub struct TroubleLine {
 
 /// How much a line has of a cause: a warning is one only where nothing else is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Weight {
+pub(super) enum Weight {
+    /// Nothing says that something is wrong.
+    None,
     Warning,
     Words,
+    /// Words behind which the kernel's or a library's reason stands.
+    Reason,
     Error,
 }
 
@@ -93,7 +102,15 @@ pub fn trouble(tail: &[u8], not_after_ns: i64) -> Option<TroubleLine> {
     })
 }
 
-fn weight(text: &str) -> Option<Weight> {
+/// The last line that says anything, where none says that something is wrong.
+#[must_use]
+pub fn last_words(tail: &[u8]) -> Option<TroubleLine> {
+    let mut records = tail.rsplit(|byte| *byte == b'\n').filter_map(container);
+    let last = records.find(|record| !record.text.trim_ascii().is_empty())?;
+    Some(TroubleLine { at: None, text: whole(last.text.trim_ascii()), output: None, advice: None })
+}
+
+pub(super) fn weight(text: &str) -> Option<Weight> {
     let first = |words: &[&str]| words.iter().filter_map(|word| text.find(word)).min();
     if NO_TROUBLE.iter().any(|words| text.contains(words)) {
         return None;
@@ -115,6 +132,7 @@ fn weight(text: &str) -> Option<Weight> {
             Some(match (is_warning, is_shells) {
                 (true, _) => Weight::Warning,
                 (_, true) => Weight::Error,
+                _ if FailureCause::of(text).is_some() => Weight::Reason,
                 _ => Weight::Words,
             })
         }

@@ -16,6 +16,7 @@ const DRA: &str = "var/lib/kubelet/plugins/gpu.nvidia.com";
 /// The most that is read of a GPU's `information`; the driver writes some 500 bytes.
 const INFORMATION: u64 = 4096;
 const UUID: &str = "GPU UUID:";
+const EXCLUDED: &str = "GPU Excluded:";
 
 pub(super) fn read(places: &Places) -> KubeletOffer {
     let directory = places.root.join(DIRECTORY);
@@ -42,8 +43,12 @@ fn below_root(root: &Path, directory: &Path) -> Seen<Option<Vec<String>>> {
     }
 }
 
-/// `GPU UUID: \t GPU-…`.
+/// `GPU UUID: \t GPU-…`; none of a GPU that the driver's parameters leave out.
 fn uuid(gpu: &Path) -> Option<String> {
     let text = whole(&gpu.join("information"), INFORMATION).ok()?;
+    let is_excluded = |line: &str| line.strip_prefix(EXCLUDED).is_some_and(|value| value.trim() == "Yes");
+    if text.lines().any(is_excluded) {
+        return None;
+    }
     text.lines().find_map(|line| line.strip_prefix(UUID)).map(|uuid| uuid.trim().to_owned())
 }

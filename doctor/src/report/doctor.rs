@@ -3,13 +3,13 @@
 //! from it, then the chain, the runtimes and the conditions. `screen` has the short form.
 
 use super::coverage::Coverage;
+use super::evidence::line_of;
 use super::runtime;
 use crate::chain::{self, Link};
 use crate::finding::{Finding, Severity, urgency};
 use crate::peer_memory::PeerMemory;
 use crate::symptoms::Symptoms;
 use crate::symptoms::logs::Stranger;
-use peermem_gate::observation::Evidence;
 use peermem_gate::observation::Observation;
 use peermem_gate::report::style::{Style, Tone};
 use peermem_gate::report::{self, Report};
@@ -221,28 +221,4 @@ pub(super) fn label(finding: &Finding, style: Style) -> Lead {
 
 pub(super) fn title(finding: &Finding) -> String {
     format!("{}: {}", finding.id, finding.title)
-}
-
-/// The words of the evidence and their source; a source that the words name already is not named twice.
-pub(super) fn line_of(evidence: &Evidence) -> String {
-    let Evidence { source, seen } = evidence;
-    let is_named = |source: &&str| !seen.contains(*source);
-    let sources: Vec<_> = source.split(", ").filter(is_named).collect();
-    if sources.is_empty() { seen.clone() } else { format!("{}: {seen}", sources.join(", ")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn evidence_names_a_path_only_once() {
-        for (source, seen, text) in [
-            ("/a/b", "/a/b is not there", "/a/b is not there"),
-            ("/proc/locks, /a/lock", "nobody holds /a/lock", "/proc/locks: nobody holds /a/lock"),
-            ("/a/b", "is there", "/a/b: is there"),
-        ] {
-            assert_eq!(line_of(&Evidence::new(source, seen)), text);
-        }
-    }
 }

@@ -4,6 +4,7 @@
 pub mod bundle;
 pub mod coverage;
 pub mod doctor;
+mod evidence;
 pub mod paths;
 pub mod runtime;
 mod screen;

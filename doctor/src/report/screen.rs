@@ -2,10 +2,11 @@
 //! The answer of `doctor` that fits a screen: the verdict, the root causes with the first evidence
 //! and remedies, and where the readiness chain stops.
 
-use super::doctor::{Diagnosis, label, line_of, title};
+use super::doctor::{Diagnosis, label, title};
+use super::evidence;
 use crate::chain;
 use crate::finding::{Finding, Severity, urgency};
-use crate::text::page;
+use crate::text::{page, width};
 use peermem_gate::observation::Evidence;
 use peermem_gate::report::style::Style;
 use peermem_gate::text::{Lead, Page};
@@ -16,10 +17,13 @@ const LINES: usize = 24;
 const SENTENCE: usize = 2;
 /// The lines about what was looked at, and what was not read, are not cut in 80 columns.
 const COVERAGE: usize = 6;
-/// Evidence is cut after so many lines.
+/// The words of evidence have so many lines, and lose their middle where they are longer.
 const EVIDENCE: usize = 3;
+/// So many columns are no long sentence.
+const SHORT: usize = 80;
 /// A remedy is cut after so many lines. In 80 columns none is so long.
 const REMEDY: usize = 10;
+const SEEN: &str = "seen  ";
 const MORE: &str = "all evidence, remedies and conditions: peermem-gate doctor --verbose";
 
 /// A root cause in parts: its title and first evidence, then a part for each remedy. A part is shown
@@ -32,7 +36,7 @@ struct Block {
 }
 
 impl Diagnosis<'_> {
-    /// At most 24 lines. A path in it is whole.
+    /// At most 24 lines. A path in it is whole, except that of a container's log.
     #[must_use]
     pub fn screen(&self, style: Style) -> String {
         let mut page = page(style.columns).with_entries_of(SENTENCE);
@@ -74,8 +78,10 @@ impl Diagnosis<'_> {
         let mut first = part(SENTENCE);
         first.entry(&label(root, style), if is_in_headline { root.id.to_string() } else { title(root) });
         for evidence in decisive(&root.evidence) {
-            let mut seen = part(EVIDENCE);
-            seen.entry(&Lead::new(2, "seen  "), line_of(evidence));
+            // A log's path may take a line of its own, and words leave room at the ends of lines.
+            let more = if evidence::is_of_a_log(&evidence.source) { 2 } else { 0 };
+            let mut seen = part(EVIDENCE + more);
+            seen.entry(&Lead::new(2, SEEN), evidence::short(evidence, EVIDENCE * room(style)));
             first.append(seen);
         }
         let remedy = |step| {
@@ -93,10 +99,20 @@ impl Diagnosis<'_> {
     }
 }
 
-/// The first evidence, and that which measures the race: it convinces.
+/// The columns for a line of evidence.
+fn room(style: Style) -> usize {
+    style.columns.saturating_sub(2 + SEEN.len())
+}
+
+/// The first evidence, and that which convinces: it measures the race, or is what a container or a service said.
 fn decisive(evidence: &[Evidence]) -> impl Iterator<Item = &Evidence> {
     let measures = |evidence: &&Evidence| evidence.seen.contains("before MOFED set its marker");
-    evidence.iter().take(1).chain(evidence.iter().skip(1).find(measures))
+    let is_said = |evidence: &&Evidence| evidence::is_of_a_log(&evidence.source);
+    let (first, rest) = evidence.split_at(evidence.len().min(1));
+    // A short sentence leaves room for a second one.
+    let says_enough = |one: &Evidence| is_said(&one) && width(&one.seen) > SHORT;
+    let own_words = || rest.iter().find(is_said).filter(|_| !first.iter().any(says_enough));
+    first.iter().chain(rest.iter().find(measures).or_else(own_words))
 }
 
 /// The same blocks, with as much of each as all together have room for.

@@ -233,6 +233,8 @@ pub struct Driver {
     pub nodes: Vec<(PathBuf, Seen<Vec<String>>)>,
     /// The names in /dev/char, `MAJOR:MINOR`; `None` where it is not there.
     pub char_links: Seen<Option<Vec<String>>>,
+    /// Lines that keep nvidia from loading in the host's root, with their files.
+    pub kept_out: Vec<(PathBuf, String)>,
     /// When the nvidia-peermem.ko was written that is looked at, in seconds since 1970.
     pub peermem_written: Option<i64>,
 }

@@ -39,6 +39,7 @@ impl Lane {
             | LogSource::Talos
             | LogSource::Containerd
             | LogSource::Crio
+            | LogSource::Systemd
             | LogSource::Gridd
             | LogSource::FabricManager
             | LogSource::FabricManagerStart => Self::Kernel,

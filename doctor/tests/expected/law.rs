@@ -48,6 +48,7 @@ pub(crate) fn broken(node: &Node, answer: &Answer) -> Vec<String> {
             broken.push(format!("the exit code is 0, although {id} is a root cause"));
         }
     }
+    broken.extend(super::conditions::broken(node, &answer.findings));
     if answer.findings.is_empty() && answer.code != 0 {
         broken.push(format!("the exit code is {}, although nothing was found", answer.code));
     }
@@ -115,7 +116,7 @@ impl TreeHost {
 }
 
 /// A person decides whether it fits.
-fn is_conditional(step: &str) -> bool {
+pub(super) fn is_conditional(step: &str) -> bool {
     ["If ", "Or ", "On "].iter().any(|word| step.starts_with(word)) || step.contains(" if ")
 }
 

@@ -15,8 +15,10 @@ const HEAD: usize = 64;
 const ITEMS: u64 = 1024;
 /// An object's head, and a field's name.
 const BEGINNING: usize = 64;
-/// The longest data object that is read.
+/// The longest packed data object that is read.
 const LONGEST: u64 = 1 << 20;
+/// Of one that is not packed so much is read.
+const LONGEST_VALUE: u64 = 64 << 10;
 /// Values that entries share and that are kept; each has some ten bytes.
 const KEPT: usize = 100_000;
 
@@ -148,6 +150,8 @@ impl DataObjects {
                 return Ok(None);
             }
         }
+        // Packed data is of no use in part.
+        let length = if packing == Compression::None { length.min(LONGEST_VALUE) } else { length };
         if length > LONGEST {
             return Ok(None);
         }

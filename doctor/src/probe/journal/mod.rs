@@ -60,13 +60,15 @@ impl<R: ReadAt> Journal<R> {
         Ok(Self { bytes, fields: DataObjects::new(layout), entries, last: number(&header, 192, 8) })
     }
 
-    /// Gives each entry, oldest first. How many could not be read.
-    pub fn each(&mut self, mut each: impl FnMut(&JournalEntry)) -> u64 {
+    /// Gives each entry, oldest first, until so many bytes were read: entries may share a long message, so the file's
+    /// size is no bound. How many could not be read, or were left.
+    pub fn each(&mut self, most_bytes: u64, mut each: impl FnMut(&JournalEntry)) -> u64 {
         let mut unreadable = 0;
         for at in std::mem::take(&mut self.entries) {
-            match self.fields.entry(&self.bytes, at) {
-                Ok(entry) => each(&entry),
-                Err(_) => unreadable += 1,
+            let has_room = self.bytes.read() <= most_bytes;
+            match has_room.then(|| self.fields.entry(&self.bytes, at)) {
+                Some(Ok(entry)) => each(&entry),
+                Some(Err(_)) | None => unreadable += 1,
             }
         }
         unreadable

@@ -10,8 +10,9 @@ use std::io::Write;
 fn read(bytes: &[u8], most: usize) -> io::Result<(Vec<(u64, String)>, u64)> {
     let mut journal = Journal::open(bytes, bytes.len() as u64, most)?;
     let mut all = Vec::new();
-    let unreadable = journal
-        .each(|entry| all.push((entry.realtime, String::from_utf8_lossy(&entry.message).into_owned())));
+    let unreadable = journal.each(u64::MAX, |entry| {
+        all.push((entry.realtime, String::from_utf8_lossy(&entry.message).into_owned()))
+    });
     Ok((all, unreadable))
 }
 
@@ -50,7 +51,7 @@ fn an_entry_has_its_fields_whatever_their_order() {
     let bytes = sample.build();
     let mut journal = Journal::open(&bytes[..], bytes.len() as u64, 1).unwrap();
     let mut seen = Vec::new();
-    assert_eq!(journal.each(|entry| seen.push(entry.clone())), 0);
+    assert_eq!(journal.each(u64::MAX, |entry| seen.push(entry.clone())), 0);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let [entry] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(
@@ -101,6 +102,23 @@ fn a_damaged_journal_entry_hides_no_other_entry() {
     damaged[third] = 9;
     let (all, unreadable) = read(&damaged, 100).unwrap();
     assert_eq!((all.len(), unreadable), (4, 1));
+}
+
+#[test]
+fn a_long_message_that_all_entries_share_is_read_in_part_and_not_without_an_end() {
+    let mut sample = Sample::new(false, 4);
+    let data = sample.data(0, format!("MESSAGE={}", "x".repeat(1 << 20)).as_bytes());
+    for at in 1..=100 {
+        sample.entry(at, &[data]);
+    }
+    let bytes = sample.build();
+    let mut journal = Journal::open(&bytes[..], bytes.len() as u64, 100).unwrap();
+    let mut lengths = Vec::new();
+    let unreadable = journal.each(1 << 20, |entry| lengths.push(entry.message.len()));
+    assert!(lengths.iter().all(|length| (60_000..=65_536).contains(length)), "{lengths:?}");
+    assert!((10..20).contains(&lengths.len()), "{}", lengths.len());
+    assert_eq!(unreadable, 100 - lengths.len() as u64);
+    assert!(journal.read() < 2 << 20, "{}", journal.read());
 }
 
 proptest! {

@@ -2,7 +2,7 @@
 //! journald's files: on RHCOS, Flatcar and AL2023 the only log of the kernel and of services.
 
 use super::{DAY, Form, LogFile, LogReader, LogSource, RuleSet, Scanned};
-use crate::log::LogScanner;
+use crate::log::{LogScanner, is_of_a_service};
 use crate::probe::journal::{Journal, JournalEntry, ReadAt};
 use crate::probe::tally;
 use crate::stamp::Stamp;
@@ -61,7 +61,7 @@ impl LogReader<'_> {
         let last = i64::try_from(journal.last().min(LATEST)).unwrap_or_default();
         let modified = Stamp::wall(last.saturating_mul(1000), 1000);
         let mut scanner = LogScanner::new(rules, Form::System, modified.ns.saturating_add(DAY), self.room());
-        let mut damaged = journal.each(|entry| {
+        let mut damaged = journal.each(self.limits.journal, |entry| {
             if is_believed(entry) {
                 lines(entry, &mut |line| scanner.push(line));
             }
@@ -99,8 +99,10 @@ fn listed(real: &Path, shown: &Path) -> io::Result<Vec<(Stamp, PathBuf)>> {
 fn is_believed(entry: &JournalEntry) -> bool {
     match LogSource::identified(&entry.identifier) {
         Some(LogSource::Kernel) => entry.transport == b"kernel",
+        // Of a user's own systemd the unit is another.
+        Some(LogSource::Systemd) => entry.unit == b"init.scope",
         Some(_) => entry.unit.ends_with(b".service"),
-        None => false,
+        None => is_of_a_service(&entry.identifier) && entry.unit.ends_with(b".service"),
     }
 }
 

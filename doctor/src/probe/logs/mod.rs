@@ -42,6 +42,8 @@ pub struct Limits {
     pub tail: u64,
     /// Bytes in all.
     pub bytes: u64,
+    /// Bytes of one file of the journal.
+    pub journal: u64,
     /// Records of /dev/kmsg.
     pub records: u64,
     /// Matches of one log.
@@ -59,6 +61,7 @@ impl Limits {
         head: 64 << 10,
         tail: 256 << 10,
         bytes: 8 << 20,
+        journal: 256 << 20,
         records: 40_000,
         matches: 500,
         matches_in_all: 5000,
@@ -71,6 +74,7 @@ impl Limits {
         head: 0,
         tail: u64::MAX,
         bytes: 64 << 30,
+        journal: 64 << 30,
         records: 1_000_000,
         matches: 5000,
         matches_in_all: 10_000,

@@ -3,7 +3,7 @@
 
 use super::file::OpenLog;
 use super::{DAY, LogReader, LogSources, RuleSet};
-use crate::log::{TroubleLine, trouble};
+use crate::log::{TroubleLine, last_words, trouble};
 use crate::record;
 use crate::record::place::{self, LogName};
 use crate::stamp::SECOND;
@@ -22,8 +22,13 @@ const PODS: &str = "var/log/pods";
 const OFTEN: u32 = 3;
 
 /// Containers that wait without an end rather than be restarted: a step of the readiness chain waits for each.
-const AWAITED: [&str; 4] =
-    ["driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"];
+const AWAITED: [&str; 5] = [
+    "driver-validation",
+    "toolkit-validation",
+    "cuda-validation",
+    "plugin-validation",
+    "network-operator-init-container",
+];
 
 /// Of a log whose sentences nobody knows, in bytes.
 const TAIL: u64 = 16 * 1024;
@@ -105,7 +110,7 @@ impl LogReader<'_> {
             let mut trouble = candidates.iter().take(2).filter(|log| is_looked_at && !log.name.is_gz);
             listed.push(PodContainer {
                 trouble: trouble
-                    .find_map(|log| self.trouble(&log.path))
+                    .find_map(|log| self.trouble(&log.path, !is_restarted))
                     .map(|trouble| Trouble { since: since(), ..trouble }),
                 written: candidates.first().filter(|_| is_operators).and_then(|log| self.written(&log.path)),
                 restart,
@@ -117,13 +122,16 @@ impl LogReader<'_> {
         logs
     }
 
-    /// The trouble at the end of a container's log.
-    fn trouble(&self, path: &Path) -> Option<Trouble> {
+    /// The trouble at the end of a container's log; of one that `waits`, its last words if it has none.
+    fn trouble(&self, path: &Path, waits: bool) -> Option<Trouble> {
         let log = self.opened(path)?;
         let modified = log.modified.ns;
         let mut tail = Vec::new();
         log.tail(TAIL, &mut |bytes| tail.extend_from_slice(bytes)).ok()?;
-        let TroubleLine { text, output, advice, .. } = trouble(&tail, modified.saturating_add(DAY))?;
+        let found = trouble(&tail, modified.saturating_add(DAY));
+        // Of a container that waits, the last words say for what.
+        let found = found.or_else(|| waits.then(|| last_words(&tail)).flatten());
+        let TroubleLine { text, output, advice, .. } = found?;
         let started = self.first_line(path);
         let modified = modified / SECOND;
         Some(Trouble { path: path.to_owned(), modified, started, since: None, line: text, output, advice })

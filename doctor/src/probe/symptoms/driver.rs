@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVIDIA's driver: its root, its versions, its devices.
 
+use super::kept_out;
 use crate::symptoms::Driver;
 use peermem_gate::files::read::{self, entries, names, small, unreadable, whole};
 use peermem_gate::module_file;
@@ -48,6 +49,7 @@ pub(super) fn read(places: &Places, release: &str) -> Driver {
         state: file(below(&places.root, Path::new(STATE))),
         nodes: dev_dirs.into_iter().map(|dir| (dir.clone(), nodes(&dir))).collect(),
         char_links: char,
+        kept_out: kept_out::read(places),
         peermem_written: peermem.and_then(|path| read::stat(&path).ok()).map(|metadata| metadata.mtime()),
         root,
     }

@@ -2,6 +2,7 @@
 //! Reads for `doctor` beyond the gate's own look.
 
 mod driver;
+mod kept_out;
 mod views;
 
 use super::{chain, host, offer, pci, rdma, runtime};

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Services of the host that have ended with an error, by systemd's words, and by their own why.
+
+use super::Case;
+use crate::finding::{Finding, Id};
+use crate::log::{LogEvent, LogMatch, WORDS};
+use peermem_gate::survey::process::Role;
+
+/// In seconds: systemd starts kubelet and the runtimes again within seconds.
+const LATELY: i64 = 5 * 60;
+
+/// In seconds: what a boot starts runs by then.
+const BOOT: i64 = 10 * 60;
+/// Services that every pod of the node needs.
+const SERVICES: [(Role, &str); 2] = [(Role::Kubelet, "kubelet"), (Role::Runtime, "containerd or CRI-O")];
+
+/// A service whose end is a fault by itself.
+const WATCHED: [(&str, Role, Id); 8] = [
+    ("kubelet.service", Role::Kubelet, Id::KubeletFails),
+    ("k3s.service", Role::Kubelet, Id::KubeletFails),
+    ("k3s-agent.service", Role::Kubelet, Id::KubeletFails),
+    ("rke2-server.service", Role::Kubelet, Id::KubeletFails),
+    ("rke2-agent.service", Role::Kubelet, Id::KubeletFails),
+    ("containerd.service", Role::Runtime, Id::HostServiceFails),
+    ("crio.service", Role::Runtime, Id::HostServiceFails),
+    ("nvidia-persistenced.service", Role::Persistenced, Id::HostServiceFails),
+];
+
+pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
+    let is_here = |role| match role {
+        // Where a container brings the driver, the host's daemon has nothing to do.
+        Role::Persistenced => case.is_container_driver() == Some(false) && case.is_listed_live("nvidia"),
+        _ => true,
+    };
+    let watched = WATCHED.iter().filter(|(_, role, _)| is_here(*role));
+    let finding = |(unit, role, id): &(&'static str, Role, Id)| {
+        let found = case.failed_service(unit, *role)?;
+        let finding = case.by_log(*id, found).word("unit", *unit).because(Case::field(found, WORDS));
+        Some(case.and_service(finding, found))
+    };
+    watched.filter_map(finding).chain(missing(case)).collect()
+}
+
+/// Neither a word of a log nor a process is there of what every pod needs.
+fn missing(case: &Case<'_>) -> Option<Finding> {
+    let (survey, offer) = (&case.symptoms.survey, &case.symptoms.offer);
+    let is_up =
+        survey.clock.boot.as_ref().is_ok_and(|boot| survey.clock.age(*boot).is_some_and(|age| age > BOOT));
+    if !is_up || survey.processes.hidden().is_some() || !offer.has_kubelet() {
+        return None;
+    }
+    let gone = SERVICES.iter().filter(|(role, _)| survey.processes.first(*role).is_none());
+    let findings =
+        gone.map(|(_, name)| Finding::new(Id::NodeServiceMissing, "/proc", format!("no process is {name}")));
+    let finding = findings.reduce(Finding::and)?;
+    Some(finding.seen(offer.directory.display(), "kubelet's socket is there: kubelet has run on this node"))
+}
+
+impl Case<'_> {
+    /// systemd's last word about this unit, if it has ended and nothing does its work since.
+    pub(super) fn failed_service(&self, unit: &str, role: Role) -> Option<&LogMatch> {
+        let mut failed = self.symptoms.logs.of(LogEvent::ServiceFailed);
+        let found =
+            failed.rfind(|found| Self::field(found, "unit") == unit && self.is_of_this_boot(found))?;
+        let processes = &self.symptoms.survey.processes;
+        let is_looping = super::log_rules::is_repeated(self, found, LATELY);
+        let is_down = match processes.first(role) {
+            Some(process) => is_looping && super::log_rules::is_its(self, process, found),
+            None => is_looping || processes.hidden().is_none(),
+        };
+        is_down.then_some(found)
+    }
+
+    /// With the words of the service itself.
+    pub(super) fn and_service(&self, finding: Finding, found: &LogMatch) -> Finding {
+        match Self::field(found, WORDS) {
+            "" => finding,
+            words => finding.seen(Self::field(found, "unit"), words),
+        }
+    }
+
+    /// The same of a finding that a service's end explains.
+    pub(super) fn and_failed_service(&self, finding: Finding, unit: &'static str, role: Role) -> Finding {
+        match self.failed_service(unit, role) {
+            Some(found) => self.and_service(self.and_log(finding, Some(found)), found),
+            None => finding,
+        }
+    }
+}

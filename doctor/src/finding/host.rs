@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Steps that a host cannot do are left out: Talos has no shell and no programs, other systems come as an image and
+//! have no packages.
+
+use super::fact::{IMAGE, TALOS};
+use peermem_gate::remedy::{Facts, Step};
+use peermem_gate::steps;
+
+/// Programs of an ordinary host.
+const PROGRAMS: [&str; 41] = [
+    "apt",
+    "ausearch",
+    "chroot",
+    "crictl",
+    "date",
+    "depmod",
+    "devlink",
+    "df",
+    "dkms",
+    "dmesg",
+    "dnf",
+    "dracut",
+    "driverctl",
+    "du",
+    "findmnt",
+    "ibstat",
+    "ip",
+    "journalctl",
+    "lsmod",
+    "mlxfwmanager",
+    "mlxlink",
+    "modprobe",
+    "mokutil",
+    "mount",
+    "mstflint",
+    "mstfwreset",
+    "networkctl",
+    "nvidia-container-cli",
+    "nvidia-ctk",
+    "nvidia-modprobe",
+    "nvidia-smi",
+    "ps",
+    "rdma",
+    "rmmod",
+    "sminfo",
+    "ss",
+    "sysctl",
+    "systemctl",
+    "umount",
+    "uname",
+    "update-initramfs",
+];
+/// Those of them that install packages, or that packages keep up to date.
+const OF_PACKAGES: [&str; 5] = ["apt", "dkms", "dnf", "dracut", "update-initramfs"];
+
+/// Steps in place of a shell, which Talos does not have, and in place of packages.
+pub(super) const INSTEAD: &[Step] = steps![
+    @TALOS "Use Talos' own ways, because it has no shell: `machine.kernel.modules`, `machine.sysctls` and `machine.files` of the machine \
+        configuration, system extensions for drivers, `talosctl -n {node} dmesg` and `talosctl -n {node} logs kubelet` for logs.",
+    @IMAGE "Bring what is missing with the image or its configuration, because this host has no package manager: a MachineConfig on OpenShift, \
+        Ignition or a system extension on Flatcar, the settings on Bottlerocket.",
+];
+
+/// The steps that the node's host can do, and in place of the others what its system has for them.
+pub(super) fn possible(steps: &[Step], facts: &Facts) -> Vec<Step> {
+    let lacking: &[&str] = match (facts.is(TALOS), facts.is(IMAGE)) {
+        (Some(true), _) => &PROGRAMS,
+        (_, Some(true)) => &OF_PACKAGES,
+        _ => return steps.to_vec(),
+    };
+    let may_help = |step: &Step| step.when.iter().all(|fact| facts.is(*fact) != Some(false));
+    let (foreign, own): (Vec<_>, Vec<_>) = steps.iter().partition(|step| calls(step.text, lacking));
+    let is_left_out = foreign.into_iter().any(may_help);
+    own.into_iter().copied().chain(INSTEAD.iter().copied().filter(|_| is_left_out)).collect()
+}
+
+/// A command in backticks begins with one of these programs.
+fn calls(text: &str, programs: &[&str]) -> bool {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let mut commands = quoted.flat_map(|text| text.split(" && ")).flat_map(|text| text.split(" | "));
+    commands.any(|command| command.split_once(' ').is_some_and(|(program, _)| programs.contains(&program)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peermem_gate::remedy::fact::{DRIVER_POD, HOST_DRIVER};
+
+    const STEPS: &[Step] = steps![
+        "Load it: `modprobe x`.",
+        @HOST_DRIVER "Build it: `dkms install x`, or read `dmesg`.",
+        @DRIVER_POD "Delete it: `kubectl delete pod x`.",
+    ];
+
+    fn texts(facts: &Facts) -> Vec<&'static str> {
+        let may_help = |step: &&Step| step.when.iter().all(|fact| facts.is(*fact) != Some(false));
+        possible(STEPS, facts).iter().filter(may_help).map(|step| step.text).collect()
+    }
+
+    #[test]
+    fn a_host_gets_no_step_whose_program_it_does_not_have() {
+        let facts = |fact, is_so| {
+            let none = [TALOS, IMAGE].iter().fold(Facts::default(), |all, fact| all.with(*fact, Some(false)));
+            none.with(fact, Some(is_so))
+        };
+        assert_eq!(texts(&facts(TALOS, false)).len(), 3);
+        assert_eq!(texts(&facts(TALOS, true)), [STEPS[2].text, INSTEAD[0].text]);
+        assert_eq!(texts(&facts(IMAGE, true)), [STEPS[0].text, STEPS[2].text, INSTEAD[1].text]);
+        let facts = facts(IMAGE, true).with(HOST_DRIVER, Some(false));
+        assert_eq!(texts(&facts), [STEPS[0].text, STEPS[2].text], "nothing is left out that would help");
+    }
+
+    #[test]
+    fn a_word_in_backticks_is_no_command() {
+        assert!(!calls("Read `dmesg`, and set `mount`.", &PROGRAMS));
+        assert!(calls("Run `x && rmmod y`.", &PROGRAMS) && calls("Run `x | ps -e`.", &PROGRAMS));
+    }
+}
