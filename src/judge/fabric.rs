@@ -68,7 +68,10 @@ fn rdma_device_present(fabric: &Fabric) -> Condition {
     let addresses = match &fabric.management {
         Management::Found(addresses) => addresses,
         Management::None => {
-            return condition(Reason::FabricDeviceMissing, "no management device could have one".to_owned());
+            return condition(
+                Reason::FabricDeviceMissing,
+                "no RDMA device is needed, because there is no management device".to_owned(),
+            );
         }
         Management::Unreadable(why) => {
             return condition(

@@ -74,7 +74,7 @@ pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<
     // The fast path is made for this: what works is left alone.
     let stays = status != Status::True && loaded(seen, "nvidia_peermem") == Ok(true);
     if stays {
-        message += "; nvidia_peermem is loaded and stays so";
+        message += "; nvidia_peermem stays loaded";
     }
     let is_missed = status != Status::True && !stays;
     Some(NextBuild { status, message, is_missed, remedy: None })
@@ -96,9 +96,9 @@ fn loaded_with(state: &DriverState, digest: Option<&str>) -> (Status, String) {
         }
         (DriverState::Digest(_), None) => (
             Status::Unknown,
-            format!("nvidia is loaded, {STATE} is there, and DRIVER_CONFIG_DIGEST is not known here"),
+            format!("nvidia is loaded, {STATE} exists, and DRIVER_CONFIG_DIGEST is not known here"),
         ),
-        (DriverState::Absent, _) => (Status::True, format!("{STATE} is not there")),
+        (DriverState::Absent, _) => (Status::True, format!("{STATE} does not exist")),
         (DriverState::Unreadable(why), _) => (Status::Unknown, why.to_string()),
         (DriverState::NoDirectory | DriverState::NotRead, _) => {
             (Status::Unknown, format!("nvidia is loaded, and the directory of {STATE} is not mounted here"))

@@ -340,7 +340,7 @@ impl Keep {
                 let now = match deciding {
                     None => "every condition is met: loading nvidia_peermem".to_owned(),
                     Some(c) if self.gate.may_cure(verdict) => {
-                        format!("to be rebuilt, if it can be: {}", c.message)
+                        format!("nvidia-peermem.ko will be rebuilt, if possible: {}", c.message)
                     }
                     Some(c) => sentence(c),
                 };
@@ -377,7 +377,9 @@ impl Keep {
         let text = match swap {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
-            None => "nvidia_peermem is live: loaded by another process, and treated the same".to_owned(),
+            None => {
+                "nvidia_peermem is live: another process loaded it, and keep treats it as its own".to_owned()
+            }
         };
         let phase = Phase::Loaded { by, is_about_swap };
         let was_about_swap = matches!(self.phase, Phase::Loaded { is_about_swap: true, .. });

@@ -90,11 +90,11 @@ impl Keep {
         let text = if is_new {
             let courtesy = Seconds(COURTESY);
             let unloads = match swap.holder {
-                LockHolder::Unknown => "perhaps a new MOFED container (the lock's holder is unknown) unloads",
+                LockHolder::Unknown => "a new MOFED container (the lock's holder is unknown) may unload",
                 _ => "a new MOFED container unloads",
             };
             format!(
-                "{}; {unloads} nvidia_peermem{whose}: unloading it after {courtesy} if no container has",
+                "{}; {unloads} nvidia_peermem{whose} itself: keep unloads it after {courtesy} if it is still loaded",
                 swap.why
             )
         } else {

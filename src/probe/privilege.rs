@@ -34,7 +34,7 @@ pub fn effective(process: &Path) -> Seen<u64> {
 pub fn cannot_load(places: &Places, modprobe_root: &Path) -> Option<(String, &'static str)> {
     let disabled = places.proc.join("sys/kernel/modules_disabled");
     if small(&disabled) == Ok(Some("1".to_owned())) {
-        let why = format!("{} is 1: this kernel does not load modules any longer", disabled.display());
+        let why = format!("{} is 1: this kernel no longer loads modules", disabled.display());
         return Some((why, "reboot, and load nvidia-peermem before kernel.modules_disabled is set"));
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
             condition(self.verdict, c, style, &mut page);
         }
         if let Some(next) = &self.next_build {
-            page.entry(&hanging(4), format_args!("next build: {}: {}", next.status, next.message));
+            page.entry(&hanging(4), format_args!("next build: {}", next.message));
         }
         // Other conditions may be met once this one is. Nobody need do anything for a gate that does not apply.
         if let Some(c) = self.verdict.deciding().filter(|c| c.holds()) {

@@ -127,7 +127,10 @@ pub(super) fn end_hung(start: &Start, hung: &Hung) -> Ending {
 /// Logs something that may itself hang.
 pub fn log_briefly(report: impl FnOnce()) {
     if let Err(error) = subtask::briefly(LAST_WORDS, report) {
-        log::exclaim(&format!("cannot start a process for the last words: {}", errno::words(&error)));
+        log::exclaim(&format!(
+            "cannot start a process to write the termination log: {}",
+            errno::words(&error)
+        ));
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> 
             SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
                 let how = hung.sentence();
                 log_briefly(|| {
-                    log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
+                    log::exclaim(&format!("OPEN ALTHOUGH NOT READY, because --on-timeout is proceed: {how}"));
                 });
                 return open(args, start, signals);
             }

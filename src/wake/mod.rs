@@ -58,14 +58,14 @@ impl<'a> Wakes<'a> {
         let mounts = MountWatch::open();
         if let Err(error) = &mounts {
             tracing::warn!(
-                "cannot watch mounts (/proc/self/mountinfo: {}): the slow look every 5 s must find them",
+                "cannot watch mounts (/proc/self/mountinfo: {}): falling back to a look every 5 s",
                 errno::words(error)
             );
         }
         let uevents = Uevents::open();
         if let Err(error) = &uevents {
             tracing::warn!(
-                "cannot hear of modules (kernel uevents: {}): the slow look every 5 s must find them",
+                "cannot subscribe to kernel uevents ({}): falling back to a look every 5 s",
                 error.desc()
             );
         }

@@ -338,7 +338,7 @@ impl<'a> PeermemCase<'a> {
             }
             if let Some(better) = self.better() {
                 message += &format!(
-                    "; {} would load, too, and is taken again after `peermem-gate rebuild --undo`",
+                    "; {} would load, too: `peermem-gate rebuild --undo` makes modprobe take it again",
                     better.display()
                 );
             } else if let Some(other) = others.first() {
@@ -346,7 +346,7 @@ impl<'a> PeermemCase<'a> {
             }
         }
         if let Some(why) = self.peermem.parameters_unreadable.first() {
-            message += &format!("; not all parameters are known: {why}");
+            message += &format!("; some parameters are unknown: {why}");
         }
         (Reason::Usable, message)
     }
