@@ -49,7 +49,7 @@ pub const NEIGHBORS: &[HelpRow] = &[
 /// The variable that names the node in a report.
 pub const REPORTED: &[HelpRow] = &[("NODE_NAME", "the node's name in reports")];
 
-/// One row a verb; tests/help.rs holds them to the command line's own list.
+/// One row a verb; tests/help.rs compares them with the command line's own list.
 pub const GUIDES: &[Guide] = &[
     Guide {
         verb: "",

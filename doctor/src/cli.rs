@@ -224,7 +224,7 @@ pub struct TimelineArgs {
     pub log: LogArgs,
 }
 
-/// Twelve looks a minute are enough for anybody.
+/// No use needs more than twelve looks a minute.
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// A duration of at least [`SHORTEST`].

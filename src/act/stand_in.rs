@@ -24,7 +24,7 @@ const CHECK: Duration = Duration::from_secs(12);
 /// The time for a line of the log, whose file system may hang.
 const LINE: Duration = Duration::from_millis(200);
 
-/// So much later than due, a check tells of this process, not of the worker.
+/// A check that is this late shows that this process was not run, and says nothing about the worker.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The work of a second worker; its exit code.
@@ -78,7 +78,7 @@ impl<'a> StandIn<'a> {
         // After a freeze the worker must have had its turn before anything follows from its account.
         let is_late = now() > self.next_check + LATE;
         self.next_check = now() + CHECK;
-        // Without it nobody knows, and nothing is begun.
+        // Without it that is unknown, and nothing is begun.
         let Some(ran) = self.account(worker) else { return };
         if ran != self.ran.0 {
             if self.under_way.take().is_some() {

@@ -63,11 +63,11 @@ pub struct Terms<'a> {
     pub limit: Option<Duration>,
     /// Programs that it starts print to our standard output.
     pub keeps_stdout: bool,
-    /// Its supervisor becomes another program, and must not wait until the kernel has closed what it holds.
+    /// Its supervisor becomes another program, and must not wait until the kernel has closed its files.
     pub may_outlive: bool,
 }
 
-/// Has `work` done by a process of its own, and waits for it. `work` returns its exit code.
+/// Has `work` done by another process, and waits for it. `work` returns its exit code.
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
@@ -197,7 +197,7 @@ impl<'a> Supervisor<'a> {
 
     fn watch(&mut self) -> WorkerEnd {
         loop {
-            // What it left behind may hold the pipe open, so its end counts, once all its words are read.
+            // What it left behind may keep the pipe open, so its end counts, once all its words are read.
             let is_gone = self.status.is_some();
             let due = self.signal.map(|(_, at)| at + GRACE).into_iter().chain(self.limit).min();
             let check = self.stand_in.as_ref().map(StandIn::due);

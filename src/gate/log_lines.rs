@@ -113,7 +113,7 @@ impl Gate {
         if last == Effect::Open(Opening::DryRun) {
             effects.extend(self.would_wait_for(now));
         }
-        // A line of its own: the last one says shortly that the gate is open.
+        // A separate line, so the last one is short: the gate is open.
         let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
         let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::Curable);
         if let Some(next) = next_build.filter(|_| is_for_good) {

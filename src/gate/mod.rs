@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gate as a pure state machine: settle, deadline, heartbeat, the suspect marker's hold, and
+//! The gate as a pure state machine: settle time, deadline, heartbeat, the suspect marker's time, and
 //! the endings. Time is passed in, so a test of a 40-minute wait takes a microsecond.
 
 mod devices;
@@ -94,7 +94,7 @@ impl Gate {
         }
     }
 
-    /// Whether it opens for a rebuild of nvidia-peermem, once that alone is wrong.
+    /// Whether it opens for a rebuild of nvidia-peermem, once only that is wrong.
     pub fn cure(&mut self, cures: bool) {
         self.cures = cures;
     }
@@ -228,7 +228,7 @@ impl Gate {
     }
 
     /// When the gate must be stepped again with a look, even if nothing happens: the deadline, the
-    /// end of the settle time, the end of the suspect marker's hold.
+    /// end of the settle time, the end of the suspect marker's time.
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
         let settles = self.verdict().and_then(|v| v.get(ConditionType::Settled));
@@ -315,7 +315,7 @@ impl Gate {
         self.exempt = is_exempt.then(|| self.exempt.unwrap_or(opens));
     }
 
-    /// A suspect marker that outlives its hold is believed: a MOFED with the older entrypoint may
+    /// A suspect marker that outlives `--suspect-hold` is accepted: a MOFED with the older entrypoint may
     /// have set it, beside the lock file of a newer one.
     fn believe(
         &mut self,
@@ -383,12 +383,12 @@ impl Gate {
         Condition::new(ConditionType::Settled, reason, message)
     }
 
-    /// The effect that is due now, if any. Time alone opens nothing: that takes a look at this moment.
+    /// The effect that is due now, if any. The gate never opens by time only: it needs a look at this moment.
     fn decide(&self, now: BootTime, has_looked: bool) -> Option<Effect> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
         // The deadline wins over the settle time; one look opens no second time.
         let is_over = late || self.failed_openings > 0 && self.one_look();
-        // The first look has not come to its end.
+        // The first look has not ended.
         let Some(verdict) = self.verdict() else {
             return late.then(|| self.too_late());
         };

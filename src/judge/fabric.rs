@@ -14,7 +14,7 @@ use crate::node::Expectations;
 use crate::observation::{Fabric, Management, Observation};
 use crate::verdict::Condition;
 
-/// Nothing, where nobody has looked.
+/// Nothing, where that was not looked at.
 pub(super) fn judge(expected: &Expectations, seen: &Observation) -> Vec<Condition> {
     let Some(fabric) = &seen.fabric else { return Vec::new() };
     vec![management_device_present(fabric), umad_live(expected, seen), rdma_device_present(fabric)]

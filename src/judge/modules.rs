@@ -88,7 +88,7 @@ fn unlisted(sys: &SysModule) -> ModuleState {
     }
 }
 
-/// By the taint letter `O`, of which both witnesses must speak alike.
+/// By the taint letter `O`, on which both witnesses must agree.
 fn origin(line: &ProcModule, sys: &SysModule) -> Origin {
     let taint = match &sys.taint {
         Ok(Some(taint)) if taint.bytes().all(|letter| letter.is_ascii_uppercase()) => taint,
@@ -169,7 +169,7 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
                     format!("cannot tell whether {name} is MOFED's: {why}"),
                 );
             }
-            // ModulesLive speaks of these.
+            // ModulesLive is the condition for these.
             ModuleState::NotLoaded
             | ModuleState::Loading
             | ModuleState::Unloading

@@ -48,7 +48,7 @@ pub fn cures(reason: Reason) -> bool {
     reason.is_cured_by_rebuild() || reason == Reason::OtherDriverLoaded
 }
 
-/// The next build; `None` where no driver container is known that may skip its build, or nobody needs a build.
+/// The next build; `None` where no driver container is known that may skip its build, or no build is needed.
 pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
     if !expected.needs_build() || !applies(expected, &seen.nic) {
         return None;
@@ -71,7 +71,7 @@ pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<
             format!("whether a driver container that starts now will build anything is unknown: {why}")
         }
     };
-    // The fast path is made for this: what works is left alone.
+    // The fast path is made for this: what works stays.
     let stays = status != Status::True && loaded(seen, "nvidia_peermem") == Ok(true);
     if stays {
         message += "; nvidia_peermem stays loaded";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sidecar as a pure state machine: when to load `nvidia_peermem`, when to let go of it, and when to
-//! leave it alone. docs/sidecar.md has the diagram, drawn from [`State::TRANSITIONS`].
+//! The sidecar as a pure state machine: when to load `nvidia_peermem`, when to unload it, and when to do neither.
+//! docs/sidecar.md has the diagram, drawn from [`State::TRANSITIONS`].
 //!
-//! A [`Gate`] does the waiting: settle time, belief in a suspect marker, back-off. What it never delays is
-//! letting go. Time is passed in.
+//! A [`Gate`] does the waiting: settle time, acceptance of a suspect marker, back-off. It never delays an unload.
+//! Time is passed in.
 
 mod action;
 mod full_look;
@@ -34,8 +34,8 @@ use yielding::Swap;
 /// After our own unload, or a load that failed, the next load comes no sooner, whatever
 /// `--settle` says.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How soon to look whether what uses it has ended, for no event tells of a reference count: at first, and at the
-/// latest, because a job may use it for days. Each time it is twice as long.
+/// How soon to look whether what uses it has ended, because no event shows a change of the reference count: at first,
+/// and at the latest, because a job may use it for days. Each time it is twice as long.
 const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// How long to wait after an unload that failed, in the same way.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -117,12 +117,12 @@ impl Keep {
         self.gate.verdict().is_none_or(|verdict| self.gate.may_cure(verdict))
     }
 
-    /// A rebuild has come to this, and taken this long.
+    /// A rebuild has ended so, and taken this long.
     pub fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
         self.ledger.rebuilt(conclusion, spent);
     }
 
-    /// The gate applies: known before the first look has come to its end.
+    /// The gate applies: known before the first look has ended.
     pub fn applies(&mut self) {
         self.has_applied = true;
     }

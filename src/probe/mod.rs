@@ -94,7 +94,7 @@ pub struct Probe<'a> {
     cut_off: Option<PathBuf>,
     /// Hundreds of devices on real nodes: searched once, and again when a device comes or goes.
     nic: Option<Nic>,
-    /// The same, where somebody asks.
+    /// The same, if it is checked.
     management: Option<Management>,
     /// With the signature of the modules it was read for.
     symbols: Option<(u64, Symbols)>,
@@ -159,7 +159,7 @@ impl<'a> Probe<'a> {
         (nic, management)
     }
 
-    /// Looks for what Fabric Manager will look for, although nobody asks for its readiness.
+    /// Looks for what Fabric Manager will look for, although `--for` does not name fabric.
     pub fn look_at_fabric(&self, seen: &mut Observation) {
         if seen.fabric.is_none() {
             seen.fabric = Some(self.fabric(management(&self.node.places.sys, &seen.nic)));
@@ -580,7 +580,7 @@ fn symbols_signature(seen: &Observation) -> u64 {
 }
 
 /// Reference counts come and go all day and mean nothing here, except for `nvidia_peermem`'s. The
-/// size shrinks a moment after a module has come to life, when its init section is freed.
+/// size shrinks a moment after a module has become live, when its init section is freed.
 fn modules_signature(proc: &Seen<ProcModules>) -> u64 {
     let mut signature = ModulesSignature::default();
     if let Ok(proc) = proc {

@@ -123,7 +123,7 @@ pub fn conditions(verdict: &Verdict, style: Style, page: &mut Page) {
     }
 }
 
-/// Status, type and reason; the message on lines of its own where it does not fit behind them.
+/// Status, type and reason; the message on separate lines where it does not fit behind them.
 fn condition(verdict: &Verdict, c: &Condition, style: Style, page: &mut Page) {
     let by = match c.r#for.as_slice() {
         [] => String::new(),

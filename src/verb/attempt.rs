@@ -194,8 +194,8 @@ pub(super) fn driver_root<'a>(watch: &'a Watch) -> &'a Path {
     seen.map_or(&watch.node().places.driver_root, |peermem| &peermem.root)
 }
 
-/// The root in which a program may run now: that of the last look, or the one that was asked for if the former is not
-/// the driver's any more.
+/// The root in which a program may run now: that of the last look if it is still the driver's, or else the one that was
+/// asked for.
 pub(super) fn root_to_run_in<'a>(watch: &'a Watch) -> &'a Path {
     let (root, places) = (driver_root(watch), &watch.node().places);
     if probe::may_run_in(places, root).is_ok() { root } else { &places.driver_root }

@@ -251,7 +251,7 @@ impl BuildAttempt<'_, '_> {
         let listed = self.depmod();
         let is_listed = listed.is_ok();
         let proven = listed.and_then(|()| self.is_found());
-        // The file was judged and confirmed: once it is listed, only a fault of its own takes it away again.
+        // The file was judged and confirmed: once it is listed, it is removed only if it is itself at fault.
         let is_at_fault = |stopped: &Stopped| !is_listed || matches!(stopped, Stopped::Failed(_));
         proven.inspect_err(|stopped| {
             if is_at_fault(stopped) && matches!(self.build_dir.remove(&release), Ok(true)) {
@@ -325,7 +325,7 @@ impl BuildAttempt<'_, '_> {
     }
 }
 
-/// Another file goes before ours, for all that we told depmod.
+/// Another file comes before ours, in spite of our line for depmod.
 fn not_ours(file: Option<&Path>) -> Stopped {
     let file = file.map_or_else(|| "no file of nvidia-peermem".to_owned(), |file| file.display().to_string());
     Stopped::Failed(format!(

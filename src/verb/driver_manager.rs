@@ -66,7 +66,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     wait::until_ready(&args, start, &signals)
 }
 
-/// Whether this call is the one before the driver's container. Options of driver-manager may stand before the word.
+/// Whether this call is the one before the driver's container. Options of driver-manager may come before the word.
 fn uninstalls(arguments: &[OsString]) -> bool {
     arguments.iter().any(|word| word == UNINSTALL)
 }

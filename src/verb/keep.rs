@@ -251,7 +251,7 @@ impl<'a> Sidecar<'a> {
     fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Ending> {
         let glimpse = self.watch.glimpse();
         if glimpse.swap.is_none() || !matches!(glimpse.peermem, Presence::Live { .. }) {
-            // The module stays or is gone, which no look will tell this state machine.
+            // The module stays or is gone, and no look will show that to this state machine.
             self.keep = Keep::new(self.service.policy.clone(), false, now());
             if glimpse.swap.is_none() {
                 self.keep.marked_by(probe::lock_holder(&self.service.node.places));

@@ -94,7 +94,7 @@ fn arguments(args: &LoadArgs, start: &Start) -> Vec<OsString> {
     option.into_iter().chain([name]).chain(args.parameters.iter().cloned()).collect()
 }
 
-/// modprobe tells so whom it runs.
+/// modprobe sets it for the commands of its install lines.
 fn is_by_install_line(start: &Start) -> bool {
     value_of(start.variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem")
 }
@@ -147,7 +147,7 @@ fn dry_run(
     })
 }
 
-/// As modprobe alone would have loaded it.
+/// As modprobe would have loaded it without the gate.
 fn without_a_look(
     reason: &str,
     modprobe: &SystemProgram,

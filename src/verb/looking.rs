@@ -23,8 +23,8 @@ use anyhow::Context;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long one look may take, for which nobody gave a deadline. To unpack a driver's modules takes
-/// seconds, and more of them on a busy node.
+/// How long one look may take if no deadline was given. Unpacking a driver's modules takes seconds, and longer
+/// on a busy node.
 pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
 
 /// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
@@ -47,11 +47,11 @@ pub fn style(start: &Start) -> Style {
 pub enum SupervisedEnd {
     /// The work ended, and has said why.
     Ended(Ending),
-    /// The work hangs, and nobody has said so yet.
+    /// The work hangs, and that was not reported yet.
     Hung(Hung),
 }
 
-/// Has the looking done where it can hang without holding up anybody.
+/// Looks in another process, which may hang without delaying this one.
 ///
 /// # Errors
 /// No process could be started, or its answer could not be written.
@@ -143,13 +143,13 @@ pub(super) fn limit(policy: &Policy) -> Option<Duration> {
 /// The consumer that `load` and `keep` load the module of.
 const LOADED: Consumer = Consumer::Peermem;
 
-/// Who loads nvidia-peermem asks for its readiness, and for nobody else's.
+/// A verb that loads nvidia-peermem checks only for its readiness.
 pub(super) fn for_peermem(node: &mut Node) {
     node.expected.consumers = vec![LOADED];
     node.expected.precedes_driver = false;
 }
 
-/// `verb` loads nvidia-peermem, and somebody who asks for others only does not want that.
+/// `verb` loads nvidia-peermem: a `--for` without peermem asks for something else.
 pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
     if cli::consumers(&args.r#for).contains(&LOADED) {
         return Ok(());

@@ -51,7 +51,7 @@ pub struct Start<'a> {
 /// Does what was asked for.
 ///
 /// # Errors
-/// Why the verb did not begin, or did not come to its end.
+/// Why the verb did not begin, or did not finish.
 pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
     let disabled = invocation.disabled.as_deref();
     match invocation.verb {
@@ -65,7 +65,7 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
     }
 }
 
-/// Why a verb does not begin, or does not come to its end.
+/// Why a verb does not begin, or does not finish.
 #[derive(Debug)]
 pub enum Stop {
     /// The options make no sense.

@@ -35,8 +35,8 @@ pub fn one_look(
     Looks::new(log, format, start)?.answer(look)
 }
 
-/// Looks that answer on standard output, one after another. Each has a process of its own, so between two of them
-/// next to nothing is held.
+/// Looks that answer on standard output, one after another. Each has its own process, so between two of them next
+/// to nothing stays in memory.
 #[derive(Debug)]
 pub struct Looks<'a> {
     start: &'a Start<'a>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where `keep` publishes what it is at: metrics, status file, service manager, and who holds what.
+//! Where `keep` publishes its state: metrics, status file, service manager, and the processes that use devices.
 
 use super::watch::Watch;
 use crate::act::notify::Systemd;
@@ -24,7 +24,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Removes both: one that is left behind would say that somebody keeps something.
+    /// Removes both: a file that is left behind would say that `keep` still runs.
     pub(super) fn clear(&self) {
         [&self.status, &self.metrics].into_iter().flatten().for_each(OutputFile::remove);
     }
@@ -35,7 +35,7 @@ pub(super) struct Publisher<'a> {
     /// At least this often all is written again.
     heartbeat: Duration,
     pub(super) systemd: Systemd,
-    /// Processes that hold devices, and when they were searched for.
+    /// Processes that have devices open, and when they were searched for.
     holders: (Vec<String>, Option<BootTime>),
     /// The last status that systemd was sent.
     sent: String,

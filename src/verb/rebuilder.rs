@@ -117,7 +117,7 @@ impl Rebuilder {
         Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
     }
 
-    /// Removes our file where it stands before a usable one. Returns the next look if a build is needed all the same.
+    /// Removes our file if it comes before a usable one. Returns the next look if a build is needed all the same.
     fn undo(&self, watch: &mut Watch, gate: &Gate) -> Result<Look, RebuildEnd> {
         let seen = watch.seen().and_then(|seen| Some((seen.kernel.release.clone(), seen.peermem.as_ref()?)));
         let Some((release, root)) = seen.map(|(release, peermem)| (release, peermem.root.clone())) else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Through which root a verb looks: the one that was asked for, or the host's where a pod has that at
-//! `/host` and nobody asked for another place.
+//! Through which root a verb looks: the one that was asked for; without one the host's, if a pod has that at
+//! `/host`.
 
 use crate::cli::NodeArgs;
 use crate::environment::Misuse;

@@ -64,7 +64,7 @@ fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
     }
 }
 
-/// The shim has no options of its own: the environment alone asks.
+/// The shim has no options: only the environment sets its settings.
 fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, Stop> {
     let mut args = environment::load_args(start.variables)?;
     // The shim is called where the driver is; another root is modprobe's own option.

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How often to look without any reason; only changes without an event are found this late.
 const SAFETY_NET: Duration = Duration::from_secs(5);
 /// How soon to look again while a module comes or goes, for which there is no event: at first. Each time the next
-/// look comes later, for a module may stay like that forever, as after an oops.
+/// look comes later, because a module may stay like that forever, as after an oops.
 const TRANSIT: Duration = Duration::from_millis(100);
 
 /// A node that is watched.
@@ -169,7 +169,7 @@ impl<'a> Watch<'a> {
         glimpse
     }
 
-    /// Why `nvidia_peermem` has to go at once, where somebody is alert to that.
+    /// Why `nvidia_peermem` must be unloaded at once, if the caller watches for that.
     pub(super) fn swap(&mut self) -> Option<String> {
         if !self.is_alert {
             return None;

@@ -21,7 +21,7 @@ pub enum Needed {
     WithDriver,
     /// Wherever the GPU Operator prepares the node for containers.
     Always,
-    /// By nobody, or only where other features are on: shown when it is there.
+    /// No container waits for it, or only with other features: it is shown if it exists.
     Never,
 }
 

@@ -47,7 +47,7 @@ const CONTAINER_RESTARTS: &[Step] = steps![
     "Update the operator if a newer release has repaired that container.",
 ];
 
-/// A row's remedy: steps of its own, those of a reason (`of_reason`), or those of a state that reasons share.
+/// A row's remedy: its own steps, those of a reason (`of_reason`), or those of a state that reasons share.
 macro_rules! remedy {
     ($name:ident, of_reason) => {
         remedy::of(Reason::$name)

@@ -104,7 +104,7 @@ impl<'a> PeermemCase<'a> {
         (reason, format!("{message}; {}", next.message))
     }
 
-    /// The first file behind ours that nothing speaks against.
+    /// The first file behind ours with no known fault.
     fn better(&self) -> Option<&'a Path> {
         let is_usable = |other: &&OtherFile| {
             let OtherFile { path, info } = (*other).clone();
@@ -115,7 +115,7 @@ impl<'a> PeermemCase<'a> {
         self.peermem.theirs.iter().find(is_usable).map(|other| other.path.as_path())
     }
 
-    /// Where our own file stands before a usable one of the driver, it is to be removed.
+    /// If our own file comes before a usable one of the driver, ours is to be removed.
     fn with_better(&self, refusal: (Reason, String)) -> (Reason, String) {
         let (reason, message) = refusal;
         match self.better().filter(|_| reason.is_cured_by_rebuild()) {
