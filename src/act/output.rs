@@ -97,7 +97,7 @@ impl OutputFile {
 
     fn check(&self) -> io::Result<()> {
         match self.open_directory() {
-            // A directory may be mounted later, and may be out of reach by then: each write says so.
+            // The directory may be mounted later, or be out of reach by then: each write reports that.
             Err(error) if error.kind() != ErrorKind::PermissionDenied || error.raw_os_error().is_some() => {
                 Ok(())
             }

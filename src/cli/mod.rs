@@ -117,10 +117,10 @@ pub struct KeepArgs {
     pub pace: PaceArgs,
     #[command(flatten)]
     pub heal: HealArgs,
-    /// Never unload nvidia_peermem: only log when `keep` would
+    /// Never unload the module: only log when `keep` would
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub no_yield: bool,
-    /// Unload nvidia_peermem on exit, unless it is in use
+    /// Unload the module on exit, unless it is in use
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub unload_on_exit: bool,
     /// Write the report and the state here; the file is replaced atomically

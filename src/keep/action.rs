@@ -8,7 +8,7 @@ use crate::gate::Effect;
 pub enum Action {
     /// Load `nvidia_peermem`, with a last look before and a proof behind.
     Load,
-    /// Unload only nvidia_peermem.
+    /// Unload `nvidia_peermem`, and nothing else.
     Unload,
     /// Rebuild nvidia-peermem.ko, which is all that is wrong.
     Rebuild,

@@ -13,7 +13,7 @@ use crate::text::json;
 use crate::time::BootTime;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A search through all of /proc comes no more often.
+/// The shortest interval between two searches through all of /proc.
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// The files that `keep` was asked for.
@@ -32,7 +32,7 @@ impl Files {
 
 pub(super) struct Publisher<'a> {
     files: &'a Files,
-    /// At least this often all is written again.
+    /// All is written again at least this often.
     heartbeat: Duration,
     pub(super) systemd: Systemd,
     /// Processes that have devices open, and when they were searched for.
@@ -52,7 +52,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// To all of them; a failure warns once and changes nothing else.
+    /// Publishes to all of them. A failure warns once and changes nothing else.
     pub(super) fn publish(&mut self, keep: &Keep, watch: &Watch) {
         self.search(keep, watch);
         let status = format!("{}: {}", keep.state(), keep.sentence());
