@@ -10,7 +10,7 @@ use std::fmt;
 /// The module without which no program can talk to a subnet manager or be one.
 pub const UMAD: &str = "ib_umad";
 
-/// Whose readiness is asked for.
+/// A consumer of MOFED, as `--for` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Consumer {

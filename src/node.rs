@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Expectations {
     /// `NODE_NAME`, if set.
     pub node_name: Option<String>,
-    /// Whose readiness is asked for, each once.
+    /// The consumers of `--for`, each once.
     pub consumers: Vec<Consumer>,
     /// `GPU_DIRECT_RDMA_ENABLED`, if set.
     pub rdma_requested: Option<String>,

@@ -112,7 +112,7 @@ impl Verdict {
         Self { outcome: outcome(&conditions), conditions }
     }
 
-    /// The same verdict with one condition put in the place of its namesake, or added.
+    /// The same verdict with one condition put in place of its namesake, or added.
     #[must_use]
     pub fn replacing(mut self, mut condition: Condition) -> Self {
         if let Some(namesake) = self.get(condition.r#type) {

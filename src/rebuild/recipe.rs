@@ -79,7 +79,7 @@ pub fn nvidia_symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<Str
 }
 
 /// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where
-/// its modules do not say where it is; `compiler` what is there in the place of `cc`, which older Makefiles call.
+/// its modules do not say where it is; `compiler` what is there in place of `cc`, which older Makefiles call.
 #[must_use]
 pub fn arguments(
     copy: &Path,
