@@ -91,8 +91,9 @@ fn main() -> ExitCode {
 fn play() -> anyhow::Result<Vec<&'static str>> {
     let gate = gate_binary::build()?;
     println!("{VERDICT}\n\n{OPENING}\n");
-    println!("Kernel {KERNEL}, MOFED {MOFED}, at {SPEED} times the speed.");
-    println!("The clock shows the incident's time. Seconds in peermem-gate's lines are real.");
+    println!("Kernel {KERNEL}, MOFED {MOFED}.");
+    println!("The clock shows the incident's time, and runs at {SPEED} times the speed. Seconds in");
+    println!("peermem-gate's lines are real.");
 
     println!("\nAct 1: the incident of 21 November 2025\n");
     let mut untrue = act(&gate, &INCIDENT, &outcome::OF_THE_INCIDENT)?;
