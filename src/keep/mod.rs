@@ -379,7 +379,7 @@ impl Keep {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
             None => {
-                "nvidia_peermem is live: another process loaded it, and keep treats it as its own".to_owned()
+                "nvidia_peermem is live, loaded by another process: keep treats it as its own".to_owned()
             }
         };
         let phase = Phase::Loaded { by, is_about_swap };
