@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The meaning of a modprobe command line for kmod's modprobe (24 to 34): would it load `nvidia_peermem`?
 //!
-//! Read as kmod reads it, with glibc's `getopt_long`: options stand anywhere, long ones may be cut as
+//! Read as kmod reads it, with glibc's `getopt_long`: options may be anywhere, long ones may be cut as
 //! long as they stay unambiguous, short ones may be bundled. What kmod would refuse is not gated
 //! (except for `--wait` with no number, which it may refuse itself, and options that are newer than it).
 //!
@@ -49,7 +49,7 @@ const LONG: [(&str, u8, bool); 29] = [
     ("help", b'h', false),
 ];
 
-/// Of SUSE's kmod alone, and heeded only in full: elsewhere its beginning means something else.
+/// Only SUSE's kmod has it. It is recognized only in full: elsewhere its beginning is another option.
 const SUSE: [(&str, u8, bool); 2] =
     [("allow-unsupported", b'7', false), ("allow-unsupported-modules", b'7', false)];
 
@@ -61,7 +61,7 @@ const FORCES: &[u8] = b"f12";
 /// The environment variables that modprobe's reading of its command line depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModprobeVariables<'a> {
-    /// `MODPROBE_OPTIONS`: stands before the arguments.
+    /// `MODPROBE_OPTIONS`: comes before the arguments.
     pub modprobe_options: Option<&'a OsStr>,
     /// `POSIXLY_CORRECT` is set: the first word that is not an option ends the options.
     pub posixly_correct: bool,
@@ -83,7 +83,7 @@ pub enum Call {
 pub struct Load {
     /// The same command line for the other modules, of which only `-a` can name some.
     pub others: Option<Vec<OsString>>,
-    /// The same command line for `nvidia_peermem` alone, without any force option.
+    /// The same command line for `nvidia_peermem` only, without any force option.
     pub peermem: Vec<OsString>,
     /// `PARAM=VALUE` words; none with `-a`, which takes every word for a module.
     pub parameters: Vec<OsString>,
@@ -252,7 +252,7 @@ fn short_options<'a>(
 fn options_of_environment(value: &OsStr) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut word = Vec::new();
-    // The quote, and where in the word it stands.
+    // The quote, and where in the word it is.
     let mut quote: Option<(u8, usize)> = None;
     for &byte in value.as_bytes() {
         match quote {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The words of the gate: condition types, statuses and reasons. [`crate::verdict`] adds them up.
 //!
-//! The vocabulary is Kubernetes'. A reason alone decides the status and what follows from it, so
-//! no two places can disagree about whether the gate waits for something.
+//! The vocabulary is Kubernetes'. The reason decides the status and the consequence, so no two places can
+//! disagree about whether the gate waits for something.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -76,7 +76,7 @@ pub enum Consequence {
     Passes,
     /// The gate waits until the condition is met.
     Waits,
-    /// The gate stays closed; waiting alone cannot cure it.
+    /// The gate stays closed, and waiting cannot cure it.
     Blocks,
     /// The gate does not apply to this node.
     Exempts,
@@ -93,7 +93,7 @@ macro_rules! reasons {
             /// Every reason there is: by condition, and there the one to give first when several fit.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// The status that this reason stands for.
+            /// The status of a condition with this reason.
             #[must_use]
             pub fn status(self) -> Status {
                 match self { $(Self::$name => Status::$status,)* }
@@ -204,7 +204,7 @@ reasons! {
 }
 
 impl Reason {
-    /// The file of nvidia-peermem is what is wrong: a rebuild of that file alone cures it.
+    /// Only the file of nvidia-peermem is wrong: a rebuild of that file cures it.
     #[must_use]
     pub fn is_cured_by_rebuild(self) -> bool {
         matches!(

@@ -16,7 +16,7 @@ impl Policy {
         Ok(Self { proceed_on_timeout, fail_fast: args.fail_fast, ..Self::new(&args.hold)? })
     }
 
-    /// The policy of `load`: what waiting alone cannot cure ends it.
+    /// The policy of `load`: it ends if waiting cannot help.
     pub fn of_load(args: &HoldArgs) -> Result<Self, Misuse> {
         Ok(Self { fail_fast: true, ..Self::new(args)? })
     }

@@ -7,10 +7,10 @@ use crate::mofed::MofedPlace;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The module without which nobody can talk to a subnet manager or be one.
+/// The module without which no program can talk to a subnet manager or be one.
 pub const UMAD: &str = "ib_umad";
 
-/// Whose readiness is asked for.
+/// A consumer of MOFED, as `--for` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Consumer {
@@ -79,7 +79,7 @@ const FABRIC: ConsumerRow = ConsumerRow {
         C::RdmaDevicePresent,
         C::Settled,
     ],
-    // The kernel's own stack serves Fabric Manager as well; only nobody may be about to swap it.
+    // The kernel's own stack serves Fabric Manager as well, unless MOFED is about to swap it.
     in_container_only: &[C::MarkerPresent, C::MarkerTrusted, C::ModulesFromMofed],
     modules: &[UMAD],
     ready: "Fabric Manager can start and finds the NVLink switches",
@@ -90,7 +90,7 @@ impl Consumer {
     /// Every consumer there is.
     pub const ALL: [Self; 2] = [Self::Peermem, Self::Fabric];
 
-    /// The one that is asked for where nobody says otherwise.
+    /// The consumer without `--for`.
     pub const DEFAULT: Self = Self::Peermem;
 
     /// All that is known of it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the program ends. The exit codes stand here and nowhere else.
+//! How the program ends. The exit codes are here and nowhere else.
 
 use crate::verdict::Outcome;
 

@@ -110,7 +110,7 @@ pub fn parse(args: &[OsString], variables: &Variables) -> Result<Invocation, Mis
     Ok(Invocation { verb, disabled })
 }
 
-/// The options of `load` from the environment only: the shim has no options of its own.
+/// The options of `load` from the environment only: the shim has no options.
 pub fn load_args(variables: &Variables) -> Result<LoadArgs, Misuse> {
     match parse(&["peermem-gate".into(), "load".into()], variables)?.verb {
         Verb::Load(args) => Ok(args),
@@ -240,7 +240,7 @@ impl Surface {
         ))
     }
 
-    /// Tries one mirror alone, so the message names the variable and not an option nobody typed.
+    /// Tries one mirror by itself, so the message names the variable, and not an option that was not typed.
     fn accepted(&mut self, args: &[OsString], name: &str, value: &OsStr) -> Result<(), Misuse> {
         let Err(Misuse::Usage(error)) = self.matches(args) else { return Ok(()) };
         // A word that the verb needs is on the command line, and not here.
@@ -271,7 +271,7 @@ impl Surface {
             (ErrorKind::UnknownArgument, Some("wait" | "load" | "keep")) if !argument.starts_with('-') => {
                 Some("put a command, or a module's parameters, after `--`".to_owned())
             }
-            // An option that nobody knows is no command and no parameter either.
+            // An unknown option is no command and no parameter either.
             (ErrorKind::UnknownArgument, Some(verb)) => {
                 hint::of_another_verb(&self.command, self.hints, verb, argument)
             }

@@ -4,7 +4,7 @@
 use nix::errno::Errno;
 use std::io::Error;
 
-/// As strerror(3) says it: std adds "(os error 2)", which helps nobody.
+/// As strerror(3) says it: std adds "(os error 2)", which does not help a reader.
 #[must_use]
 pub fn words(error: &Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), |code| Errno::from_raw(code).desc().to_owned())

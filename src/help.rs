@@ -20,30 +20,36 @@ pub struct Guide {
     pub variables: &'static [&'static [HelpRow]],
 }
 
-/// Of every verb.
+/// The exit code of a refused command line: the same for every verb.
 pub const REFUSED: HelpRow = ("2", "refused: bad usage, bad value or unknown variable");
-/// The same.
+/// The exit code of an internal error: the same for every verb.
 pub const BUG: HelpRow = ("125", "internal error (a bug in this program); please report it");
 const SIGNAL: HelpRow = ("128+n", "ended by signal n (TERM, INT, HUP or QUIT) while waiting");
 const NO_MODPROBE: HelpRow = ("126, 127", "modprobe cannot be run, or does not exist");
 
 /// The variables of options.
 pub const MIRRORS: &[HelpRow] =
-    &[("PEERMEM_GATE_<OPTION>", "an option's variable, like PEERMEM_GATE_LOG_LEVEL; the option wins")];
+    &[("PEERMEM_GATE_<OPTION>", "sets that option, as PEERMEM_GATE_LOG_LEVEL does; the command line wins")];
 const DISABLED: &[HelpRow] =
     &[("PEERMEM_GATE_DISABLED", "a reason, which is logged: the gate opens at once, without a look")];
-/// The neighbors' own variables.
+const RDMA_ENABLED: &[HelpRow] =
+    &[("GPU_DIRECT_RDMA_ENABLED", "not `true`: the gate does not apply; unset counts as `true`")];
+/// The same variable, for the verbs that read the GPU Operator's containers.
+pub const RDMA_ENABLED_THERE: &[HelpRow] = &[(
+    "GPU_DIRECT_RDMA_ENABLED",
+    "not `true`: the gate does not apply; unset: the GPU Operator's containers decide, else it counts as `true`",
+)];
+/// The variables of MOFED and of the GPU Operator.
 pub const NEIGHBORS: &[HelpRow] = &[
-    ("GPU_DIRECT_RDMA_ENABLED", "not `true`: the gate does not apply; unset counts as `true`"),
     ("USE_HOST_MOFED", "`true`: MOFED is installed on the host; no marker is expected"),
     ("DRIVER_READY_PATH", "MOFED's marker, unless --marker is given"),
     ("LOCK_FILE_PATH", "MOFED's lock [default: /run/mellanox/drivers/.lock]"),
     ("MLX_DRIVERS_MOUNT", "where MOFED shows its headers [default: /run/mellanox/drivers]"),
 ];
-/// Who a report is of.
+/// The variable that names the node in a report.
 pub const REPORTED: &[HelpRow] = &[("NODE_NAME", "the node's name in reports")];
 
-/// One row a verb; tests/help.rs holds them to the command line's own list.
+/// One row a verb; tests/help.rs compares them with the command line's own list.
 pub const GUIDES: &[Guide] = &[
     Guide {
         verb: "",
@@ -54,7 +60,7 @@ pub const GUIDES: &[Guide] = &[
             ("3", "blocked: waiting does not help"),
             ("124", "the deadline passed"),
             BUG,
-            ("126, 127", "the command, or modprobe, cannot be run, or does not exist"),
+            ("126, 127", "CMD or modprobe cannot be run, or does not exist"),
             ("128+n", "ended by signal n"),
         ],
         examples: &[
@@ -85,7 +91,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             ("peermem-gate wait --dry-run", "log what the gate would wait for, and open"),
         ],
-        variables: &[MIRRORS, DISABLED, NEIGHBORS],
+        variables: &[MIRRORS, DISABLED, RDMA_ENABLED, NEIGHBORS],
     },
     Guide {
         verb: "check",
@@ -96,13 +102,13 @@ pub const GUIDES: &[Guide] = &[
             BUG,
         ],
         examples: &[
-            ("peermem-gate check", "one line with the verdict, then every condition"),
+            ("peermem-gate check", "the verdict in one line, then every condition"),
             (
                 "peermem-gate check --peermem --format json",
                 "the same as JSON; also check whether nvidia-peermem.ko will load",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBORS, REPORTED],
+        variables: &[MIRRORS, RDMA_ENABLED_THERE, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "load",
@@ -122,7 +128,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             ("peermem-gate load -- peerdirect_support=1", "on a host, with a parameter of the module"),
         ],
-        variables: &[MIRRORS, DISABLED, NEIGHBORS],
+        variables: &[MIRRORS, DISABLED, RDMA_ENABLED, NEIGHBORS],
     },
     Guide {
         verb: "keep",
@@ -143,7 +149,7 @@ pub const GUIDES: &[Guide] = &[
                 "write the report that `peermem-gate check --status-file` reads",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBORS, REPORTED],
+        variables: &[MIRRORS, RDMA_ENABLED, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "inspect",
@@ -182,7 +188,7 @@ pub const GUIDES: &[Guide] = &[
                 "build it for the driver container's nvidia",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBORS],
+        variables: &[MIRRORS, RDMA_ENABLED, NEIGHBORS],
     },
     Guide {
         verb: "install",
@@ -259,7 +265,7 @@ fn fitted_line(line: &str, columns: usize) -> String {
     format!("{head}{lines}").replace(JOINT, " ")
 }
 
-/// Stands for a space at which no line ends.
+/// A space at which no line ends.
 const JOINT: char = '\u{a0}';
 
 /// `text` with what clap adds in brackets as one word each, where it fits into a line: the default, and the possible

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Expectations {
     /// `NODE_NAME`, if set.
     pub node_name: Option<String>,
-    /// Whose readiness is asked for, each once.
+    /// The consumers of `--for`, each once.
     pub consumers: Vec<Consumer>,
     /// `GPU_DIRECT_RDMA_ENABLED`, if set.
     pub rdma_requested: Option<String>,
@@ -39,18 +39,18 @@ pub struct Expectations {
     pub driver_digest: Option<String>,
     /// The driver's container may start after this. `load` and `keep` run while it does.
     pub precedes_driver: bool,
-    /// The expectations of nvidia-peermem; `None` where nobody asks for it.
+    /// The expectations of nvidia-peermem; `None` where it is not checked.
     pub peermem: Option<PeermemExpected>,
 }
 
 impl Expectations {
-    /// Whether anybody whose readiness is asked for needs this condition.
+    /// Whether a consumer of `--for` needs this condition.
     #[must_use]
     pub fn needs(&self, condition: ConditionType) -> bool {
         self.consumers.iter().any(|consumer| consumer.needs(condition, self.mofed))
     }
 
-    /// Whether a driver's build is to come that somebody needs: nvidia-peermem does not come with the driver's image.
+    /// Whether a consumer needs a build of the driver: nvidia-peermem does not come with the driver's image.
     #[must_use]
     pub fn needs_build(&self) -> bool {
         self.precedes_driver && self.needs(ConditionType::HeadersReady) && !self.precompiled
@@ -87,7 +87,7 @@ pub struct Places {
     pub mofed_root: PathBuf,
     /// The GPU driver's root, where nvidia-peermem.ko is.
     pub driver_root: PathBuf,
-    /// Where a driver container shows its root, that one counts instead: nobody has asked for another.
+    /// Where a driver container shows its root, that one counts instead, because no other was asked for.
     pub finds_driver: bool,
 }
 

@@ -52,7 +52,7 @@ pub struct Observation {
     pub kernel: Kernel,
     /// The search for a Mellanox device.
     pub nic: Nic,
-    /// The `NVLink` 5 fabric; `None` when nobody asks.
+    /// The `NVLink` 5 fabric; `None` where it is not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Fabric>,
     /// MOFED's ready marker.
@@ -80,7 +80,7 @@ pub struct Observation {
     /// The settings that the loaded nvidia was installed with, as the driver container noted them.
     #[serde(default)]
     pub driver_state: DriverState,
-    /// Everything that decides whether nvidia-peermem will load; `None` when nobody asks.
+    /// Everything that decides whether nvidia-peermem will load; `None` where it is not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peermem: Option<Peermem>,
 }
@@ -164,11 +164,11 @@ pub enum Marker {
 pub enum Lock {
     /// No lock file: MOFED's older entrypoints keep none.
     NoFile,
-    /// Somebody holds it.
+    /// A process holds it.
     Held,
-    /// The file is there and nobody holds it.
+    /// The file exists, and no process holds the lock.
     Free,
-    /// This /proc belongs to a pid namespace of its own and does not list the host's locks.
+    /// This /proc is not that of the host's pid namespace, and does not list the host's locks.
     HolderHidden,
     /// Unknown.
     Unreadable(Unreadable),
@@ -469,7 +469,7 @@ pub enum ModuleFile {
     Read {
         /// Its path.
         path: PathBuf,
-        /// More files of the same module, which modprobe leaves alone.
+        /// More files of the same module, which modprobe ignores.
         others: Vec<PathBuf>,
         /// modules.dep lists it; `None` where there is no modules.dep.
         listed: Option<bool>,
@@ -483,7 +483,7 @@ pub enum ModuleFile {
 pub struct GivenParameter {
     /// The file that gives it.
     pub source: PathBuf,
-    /// `NAME=VALUE`, or `NAME` alone.
+    /// `NAME=VALUE`, or only `NAME`.
     pub text: String,
 }
 
@@ -500,7 +500,7 @@ pub struct Peermem {
     pub file: ModuleFile,
     /// The parameters that modprobe would give it by itself.
     pub parameters: Vec<GivenParameter>,
-    /// Where more of them may stand.
+    /// Where more of them may be.
     pub parameters_unreadable: Vec<Unreadable>,
     /// The commands that modprobe would run instead of loading it: `install` lines, without their first two words.
     #[serde(default)]
@@ -519,7 +519,7 @@ pub struct Peermem {
     /// A symbol and its CRC that the kernel refused while the same modules were live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<(String, u32)>,
-    /// Further files of the module, where the one that modprobe would take is ours: it may stand before a better one.
+    /// Further files of the module, where the one that modprobe would take is ours: it may come before a better one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub theirs: Vec<OtherFile>,
     /// The build id of the `nvidia_peermem` that is loaded, where `rebuild` installed any.
@@ -527,7 +527,7 @@ pub struct Peermem {
     pub loaded: Option<String>,
 }
 
-/// A file of the module that modprobe leaves alone.
+/// A file of the module that modprobe ignores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OtherFile {
     /// Its path.

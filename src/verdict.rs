@@ -21,7 +21,7 @@ pub struct Condition {
     /// The remedy, where a person must act.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub remedy: Option<String>,
-    /// Who needs it; empty where that is everybody who was asked for.
+    /// The consumers that need it; empty where all of `--for` do.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub r#for: Vec<Consumer>,
 }
@@ -54,7 +54,7 @@ impl Condition {
         self
     }
 
-    /// True where nobody that needs this condition needs MOFED on this node.
+    /// True where no consumer that needs this condition needs MOFED on this node.
     #[must_use]
     pub fn exempts(&self) -> bool {
         self.reason.consequence() == Consequence::Exempts
@@ -74,7 +74,7 @@ pub enum Outcome {
     Ready,
     /// A condition is not met yet.
     Waiting,
-    /// Something is wrong that waiting alone cannot cure.
+    /// Something is wrong that waiting cannot cure.
     Blocked,
     /// The gate does not apply here.
     NotApplicable,
@@ -112,7 +112,7 @@ impl Verdict {
         Self { outcome: outcome(&conditions), conditions }
     }
 
-    /// The same verdict with one condition put in the place of its namesake, or added.
+    /// The same verdict with one condition put in place of its namesake, or added.
     #[must_use]
     pub fn replacing(mut self, mut condition: Condition) -> Self {
         if let Some(namesake) = self.get(condition.r#type) {

@@ -56,7 +56,7 @@ fn last_words(node: &Node) -> String {
     fs::read_to_string(node.path("termination-log")).unwrap()
 }
 
-/// The driver's own volume, in the place of its parent.
+/// The driver's own volume, in place of its parent.
 fn with_the_directory_itself(yaml: &str) -> String {
     replaced(yaml, "/run/mellanox\n", "/run/mellanox/drivers\n")
 }

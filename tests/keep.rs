@@ -394,7 +394,7 @@ fn keep_loads_once_everything_has_settled_and_stays() {
     assert_eq!(play.keep.peermem(), Presence::Live { uses: Some(0) });
     play.after(3_600_000);
     assert_eq!((play.loads.len(), play.unloads.len(), play.state()), (1, 0, State::Loaded));
-    assert_eq!(play.lines.last().unwrap(), "still loaded after 3600.0 s");
+    assert_eq!(play.lines.last().unwrap(), "still loaded after 1 h");
 }
 
 #[test]
@@ -944,7 +944,7 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     assert_eq!((first.action, keep.state()), (None, State::Waiting));
     assert!(!first.effects.iter().any(Effect::is_last), "it does not end a start");
     assert_eq!(keep.next_look(), Some(ms(START + SETTLE)));
-    assert_eq!(keep.sentence(), "to be rebuilt, if it can be: as the test says");
+    assert_eq!(keep.sentence(), "nvidia-peermem.ko will be rebuilt, if possible: as the test says");
     let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(step.action, Some(Action::Rebuild));
     keep.rebuilt(Conclusion::Installed, ms(40));

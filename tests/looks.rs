@@ -164,7 +164,9 @@ fn wait_says_at_once_whether_a_mofed_container_runs() {
         let line = gate.logs_that("its first line", |_| true);
         let (marker, lock) = (node.path(MARKER), node.path(LOCK));
         let known = match state {
-            "held" => format!("; its container runs: it holds {}", lock.display()),
+            "held" => {
+                format!("; the MOFED container is running and has not finished: it holds {}", lock.display())
+            }
             "free" => format!("; no MOFED container holds {} (an older MOFED keeps no lock)", lock.display()),
             _ => String::new(),
         };

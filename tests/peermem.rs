@@ -686,5 +686,5 @@ fn whether_the_next_driver_container_builds_is_true_false_or_unknown() {
     // What works is left alone: there is nothing to do.
     let live = of(|case| case.load("nvidia_peermem", ProcState::Live, SysState::Live)).unwrap();
     assert_eq!((live.status, live.remedy.as_deref()), (Status::False, None));
-    assert!(live.message.ends_with("nvidia_peermem is loaded and stays so"), "{live}");
+    assert!(live.message.ends_with("nvidia_peermem stays loaded"), "{live}");
 }

@@ -166,7 +166,7 @@ pub struct FleetArgs {
         long_help = "Output of `kubectl get nodes,pods -A -o json`.\n\nAdds nodes without a report, and driver pods that are missing or have no gate."
     )]
     pub nodes: Option<PathBuf>,
-    /// A MOFED's Module.symvers: what would it do to the nodes?
+    /// Another MOFED's Module.symvers: report what an upgrade to it would do
     #[arg(
         long,
         value_name = "FILE",
@@ -212,7 +212,7 @@ pub struct TimelineArgs {
     /// The node to draw, if the files are of several nodes
     #[arg(long, value_name = "NAME")]
     pub node: Option<String>,
-    /// Prefix for every path
+    /// Prefix for every path that is read
     #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /host in a pod that has the host there, or /]")]
     pub root: Option<PathBuf>,
     /// The proc file system [default: proc below --root]
@@ -224,7 +224,7 @@ pub struct TimelineArgs {
     pub log: LogArgs,
 }
 
-/// Twelve looks a minute are enough for anybody.
+/// No use needs more than twelve looks a minute.
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// A duration of at least [`SHORTEST`].

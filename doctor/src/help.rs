@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A verb's help behind its options. The rows are of the same kind as peermem-gate's.
 
-use peermem_gate::help::{BUG, Guide, MIRRORS, NEIGHBORS, REFUSED, REPORTED};
+use peermem_gate::help::{BUG, Guide, MIRRORS, NEIGHBORS, RDMA_ENABLED_THERE, REFUSED, REPORTED};
 
 /// One row a verb.
 pub const GUIDES: &[Guide] = &[
@@ -14,8 +14,8 @@ pub const GUIDES: &[Guide] = &[
             BUG,
         ],
         examples: &[
-            ("peermem-gate doctor", "what is wrong with GPUDirect RDMA on this node? What to do?"),
-            ("peermem-doctor doctor", "the same"),
+            ("peermem-doctor doctor", "what is wrong with GPUDirect RDMA on this node, and what to do"),
+            ("peermem-gate doctor", "the same, where both programs are installed"),
         ],
         variables: &[MIRRORS],
     },
@@ -47,7 +47,7 @@ pub const GUIDES: &[Guide] = &[
             ),
             ("peermem-gate doctor must-gather.tar.gz", "each node of a must-gather, away from the cluster"),
         ],
-        variables: &[MIRRORS, NEIGHBORS, REPORTED],
+        variables: &[MIRRORS, RDMA_ENABLED_THERE, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "paths",
@@ -63,7 +63,7 @@ pub const GUIDES: &[Guide] = &[
                 "in a pod with the host at /host, for a script",
             ),
         ],
-        variables: &[MIRRORS, NEIGHBORS, REPORTED],
+        variables: &[MIRRORS, RDMA_ENABLED_THERE, NEIGHBORS, REPORTED],
     },
     Guide {
         verb: "fleet",
@@ -74,11 +74,14 @@ pub const GUIDES: &[Guide] = &[
             BUG,
         ],
         examples: &[
-            ("peermem-gate fleet reports.ndjson", "one `doctor --format json` report a line"),
+            (
+                "peermem-gate fleet reports.ndjson",
+                "the file has a report of `doctor --format json` on each line",
+            ),
             ("peermem-gate fleet --format json", "from standard input"),
             (
                 "peermem-gate fleet --symvers Module.symvers reports.ndjson",
-                "which nodes need a rebuild or a drain for the MOFED of this Module.symvers?",
+                "which nodes need a rebuild or a drain for the MOFED of this Module.symvers",
             ),
         ],
         variables: &[MIRRORS],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Diagnoses `GPUDirect` RDMA on a GPU node: what is wrong, what happened, how a fleet stands.
+//! Diagnoses `GPUDirect` RDMA on a GPU node: what is wrong, what happened, and what is wrong in a fleet.
 //!
 //! ```text
 //!  peermem_gate: survey, look ─► Observation ─► judge ─► Verdict ──┐

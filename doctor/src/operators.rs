@@ -41,7 +41,7 @@ impl Operators {
         self.named.contains(namespace) || self.homes.contains(namespace) || is_of_an_operator(namespace)
     }
 
-    /// Whether nobody else lives in this namespace, as far as is known.
+    /// Whether only operators' pods live in this namespace, as far as is known.
     #[must_use]
     pub fn have_alone(&self, namespace: &str) -> bool {
         self.have(namespace) && !is_shared(namespace)

@@ -200,6 +200,13 @@ fn has_pages(program: &Program, dir: &Path) {
     let main_page = read(format!("man/{own}.1"));
     for verb in program.command.get_subcommands() {
         let name = verb.get_name();
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        has_sentence(&main_page, &about, &format!("man/{own}.1"));
+        has_sentence(&read(format!("man/{own}-{name}.1")), &about, name);
+        // bash completes words without a sentence.
+        for completion in &completions[1..] {
+            has_sentence(completion, &about, &format!("completions of {name}"));
+        }
         assert!(main_page.contains(&format!("{}\\-{name}(1)", own.replace('-', "\\-"))), "{name}");
         let page = read(format!("man/{own}-{name}.1"));
         for section in
@@ -215,6 +222,12 @@ fn has_pages(program: &Program, dir: &Path) {
             }
         }
     }
+}
+
+/// Whether a page or a completion has the sentence of a verb, as roff and shells escape it.
+fn has_sentence(text: &str, about: &str, place: &str) {
+    let plain = text.replace('\\', "");
+    assert!(plain.contains(about), "{place} lacks {about:?}");
 }
 
 /// By cargo, because a single test's build leaves examples as they were.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A build under way: a group of processes that never outlives who started it.
+//! A running build: a group of processes that never outlives the process that started it.
 //!
-//! make starts compilers, and nobody's death ends those. So the build has a process group, and a guard: this program
-//! again, under a hidden name, which holds the other end of a pipe. When that closes, because the build is broken off
-//! or because we were killed, the guard kills the whole group. What has left the group becomes the guard's own child
-//! when its parent ends, and is killed too.
+//! make starts compilers, which go on when make or the gate dies. So the build has a process group, and a guard: this
+//! program again, under a hidden name, which holds the other end of a pipe. When that closes, because the build is
+//! broken off or because we were killed, the guard kills the whole group. What has left the group becomes the guard's
+//! own child when its parent ends, and is killed too.
 
 use super::exec::Unrunnable;
 use super::system_program::run::{Pipe, Running, code};
@@ -109,7 +109,7 @@ impl BuildCommand {
         command.env("LC_ALL", "C").envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer);
         let child = command.spawn()?;
-        // The command holds the writing ends, and would keep the pipe open.
+        // The command has the writing ends, and would keep the pipe open.
         drop(command);
         Ok(Running { child, pipes: [Pipe::new(Some(OwnedFd::from(reader)), false), Pipe::new(None, false)] })
     }
@@ -124,7 +124,7 @@ impl BuildCommand {
     }
 }
 
-/// Runs a program in a process group of its own, and kills the group when standard input ends. The arguments are
+/// Runs a program in its own process group, and kills the group when standard input ends. The arguments are
 /// those after [`WARDEN`]: a root, the program below it, and its own arguments.
 #[must_use]
 pub fn build_guard(args: &[OsString]) -> Ending {
@@ -204,7 +204,7 @@ fn children(proc: &OwnedFd) -> Vec<Pid> {
         let mut stat = String::new();
         let file = openat(proc, format!("{pid}/stat").as_str(), flags, Mode::empty()).ok()?;
         File::from(file).read_to_string(&mut stat).ok()?;
-        // The name in brackets may hold anything; the state and the parent follow it.
+        // The name in brackets may contain anything; the state and the parent follow it.
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
     };
     let Ok(listing) = rustix::fs::Dir::read_from(proc) else { return Vec::new() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A directory that is held open. What is done in it is done by its descriptor and by names without a
+//! A directory that is kept open. What is done in it is done by its descriptor and by names without a
 //! slash, so whatever others plant or swap on the way, no write is led out of it.
 
 use nix::errno::Errno;
@@ -17,10 +17,10 @@ use std::path::{Component, Path, PathBuf};
 /// Where MOFED's marker and lock are. A file from us that is named like the marker would be taken for it.
 const MOFED: &str = "/run/mellanox/drivers";
 
-/// Names are random: a clash is somebody's doing, and this many are no accident.
+/// Names are random: this many clashes are no accident, but made on purpose.
 const ATTEMPTS: usize = 16;
 
-/// For everybody to read, whatever the umask is: collectors run as other users.
+/// All users may read it, whatever the umask is: collectors run as other users.
 const MODE: Mode = Mode::from_bits_truncate(0o644);
 
 /// The directory of one file, and the file's name.
@@ -42,7 +42,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The same, where no link led there: somebody else may have planted one.
+    /// The same, but no link is followed: another user may have planted one.
     ///
     /// # Errors
     /// As [`Self::of`]; `PermissionDenied` where a link leads elsewhere.
@@ -80,7 +80,7 @@ impl Directory {
         openat(&self.fd, name, WRITE | flags, MODE).map(File::from)
     }
 
-    /// A new file with a name of its own beside `name`.
+    /// A new file with a random name beside `name`.
     pub(super) fn create_beside(&self, name: &OsStr) -> nix::Result<(OsString, File)> {
         let mut attempts = 0;
         loop {
@@ -135,7 +135,7 @@ fn named(file: &Path) -> PathBuf {
     named
 }
 
-/// A hidden name, so no collector takes the file, and one that nobody can have planted beforehand.
+/// A hidden name, so no collector takes the file, and a random one, so nothing can have been planted there before.
 fn random_name(name: &OsStr) -> OsString {
     let random = RandomState::new().build_hasher().finish();
     let mut temporary = OsString::from(".");

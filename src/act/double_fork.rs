@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A parent of its own for the worker. To close an inotify instance takes the kernel up to 20 ms, and a process that
+//! A separate parent for the worker. To close an inotify instance takes the kernel up to 20 ms, and a process that
 //! becomes CMD must not wait for that, nor leave CMD a child that it does not know. So a third process stands
 //! between the two. It passes signals on, reports how the worker ended, and ends at once when the supervisor opens:
 //! the worker then goes to the process that adopts orphans here.
@@ -14,7 +14,7 @@ use nix::unistd::{ForkResult, Pid, getpid, getppid};
 use std::time::Duration;
 
 /// Whether this process's orphans go to another: it is neither PID 1 of its namespace nor a subreaper. Without
-/// SIGCHLD nobody would learn of the worker's end.
+/// SIGCHLD the worker's end would go unnoticed.
 pub(super) fn is_possible(signals: &Signals) -> bool {
     getpid().as_raw() != 1 && get_child_subreaper() == Ok(false) && signals.sees_children()
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A worker that hangs in the kernel: what is said of it.
+//! A worker that hangs in the kernel: its place, and the sentences about it.
 
 use crate::time::Seconds;
 use nix::unistd::Pid;
 use std::fs;
 use std::time::Duration;
 
-/// A worker that does not come back.
+/// A worker that hangs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hung {
     /// The signal that ended us; `None` when the deadline passed.
     pub signal: Option<u8>,
-    /// Where in the kernel it was, in the kernel's words; `None` where that cannot be seen.
+    /// Where in the kernel it was, in the kernel's words; `None` if that is unknown.
     pub place: Option<String>,
-    /// How long it was waited for.
+    /// How long the supervisor waited for it.
     pub waited: Duration,
 }
 
@@ -44,8 +44,8 @@ impl Hung {
     }
 }
 
-/// Where in the kernel a process waits. `0` is what the kernel shows to those who may not see it, and for what runs.
-/// Anyone who polls waits for us.
+/// Where in the kernel a process waits. The kernel shows `0` for a running process, and to a reader without the
+/// permission. A process in poll(2) waits for us.
 pub(super) fn place(worker: Pid) -> Option<String> {
     let place = fs::read_to_string(format!("/proc/{worker}/wchan")).unwrap_or_default();
     Some(place).filter(|place| !matches!(place.as_str(), "" | "0") && !place.contains("poll"))

@@ -44,7 +44,7 @@ const NAP: Duration = Duration::from_millis(20);
 /// The former file at the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Was {
-    /// The very same: it is left alone.
+    /// The very same: it stays.
     Same,
     /// Nothing.
     Nothing,
@@ -84,7 +84,7 @@ pub fn install(path: &Path) -> Result<[(PathBuf, Was); 2], NotInstalled> {
     Ok([(volume.path.join(PROGRAM), program), (shim.path.join(LINK), link)])
 }
 
-/// A directory that is held open: what is done in it is done there, whatever becomes of its path,
+/// A directory that is kept open: what is done in it is done there, whatever becomes of its path,
 /// which is for messages.
 struct Volume {
     path: PathBuf,
@@ -235,7 +235,7 @@ impl Volume {
 
     /// The file of this name, if it is the one to install.
     fn equal(&self, name: &str, ourselves: &Ourselves) -> Option<File> {
-        // Neither a FIFO nor a device can hold us up, should one be swapped in.
+        // Neither a FIFO nor a device can block us, should one be swapped in.
         let flags =
             OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let there = File::from(openat(&self.fd, name, flags, Mode::empty()).ok()?);
@@ -250,7 +250,7 @@ impl Volume {
         let Ok(space) = fstatvfs(&self.fd) else { return Ok(()) };
         let free = space.blocks_available().saturating_mul(space.fragment_size());
         let needed = size + MARGIN;
-        // A file system without an end of its own has no blocks at all.
+        // A file system without a fixed size has no blocks at all.
         if free >= needed || space.blocks() == 0 {
             return Ok(());
         }

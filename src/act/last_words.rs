@@ -10,7 +10,7 @@ use crate::verdict::Verdict;
 /// Where the last words go.
 #[derive(Clone, Debug, Default)]
 pub struct LastWords {
-    /// `None` where nobody looks for them.
+    /// `None` where there is no termination log.
     pub log: Option<TerminationLog>,
 }
 
@@ -24,7 +24,7 @@ impl LastWords {
         ending
     }
 
-    /// Ends with a sentence that nobody has said yet.
+    /// Ends with a sentence that was not logged yet.
     #[must_use]
     pub fn report(&self, ending: Ending, sentence: &str) -> Ending {
         log::exclaim(sentence);

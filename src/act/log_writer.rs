@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where the words of this process go: to its standard streams, or to its supervisor if it has one.
 //!
-//! A worker holds no stream of its own. One that hangs in the kernel would keep it open for as long,
+//! A worker has no stream of its own. One that hangs in the kernel would keep it open for as long,
 //! and a process that reads to its end would hang with it.
 
 use super::stderr::{Patient, Way};

@@ -129,7 +129,10 @@ impl Systemd {
 
     fn failed(&self, error: &io::Error) {
         if !self.has_failed.replace(true) {
-            tracing::warn!("cannot tell the service manager (NOTIFY_SOCKET): {}", crate::errno::words(error));
+            tracing::warn!(
+                "cannot notify the service manager (NOTIFY_SOCKET): {}",
+                crate::errno::words(error)
+            );
         }
     }
 }

@@ -26,7 +26,8 @@ pub fn was_given(directory: &Path, mofed: &str) -> io::Result<bool> {
     Ok(last == mofed)
 }
 
-/// Removes `name` in `directory`, unless that was done for the same MOFED before and nobody asks. False then.
+/// Removes `name` in `directory`. If that was done for the same MOFED before, and a person does not ask for it, gives
+/// false.
 ///
 /// # Errors
 /// As open(2), write(2) and unlink(2).

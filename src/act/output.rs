@@ -15,8 +15,8 @@ use std::time::Duration;
 /// How long one write is waited for. A file system that answers takes far less.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// A file that we write and others read. All that touches its file system is done by a process of its own: one that
-/// hangs holds up nobody, and as long as it does, nothing else is written.
+/// A file that we write and others read. A separate process does all that touches its file system: if that process
+/// hangs, it delays nothing, and nothing else is written meanwhile.
 #[derive(Debug)]
 pub struct OutputFile {
     /// The name for messages.
@@ -97,7 +97,7 @@ impl OutputFile {
 
     fn check(&self) -> io::Result<()> {
         match self.open_directory() {
-            // A directory may be mounted later, and may be out of reach by then: each write says so.
+            // The directory may be mounted later, or be out of reach by then: each write reports that.
             Err(error) if error.kind() != ErrorKind::PermissionDenied || error.raw_os_error().is_some() => {
                 Ok(())
             }
@@ -172,7 +172,7 @@ pub(super) fn file_name(path: &Path) -> io::Result<&OsStr> {
     path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is not the path of a file"))
 }
 
-/// A FIFO would hold us up, a link would lead the write elsewhere, a device would be replaced.
+/// A FIFO would block us, a link would lead the write elsewhere, a device would be replaced.
 pub(super) fn refuse_irregular(directory: &Directory, name: &OsStr) -> io::Result<()> {
     match directory.kind(name)? {
         None | Some(SFlag::S_IFREG) => Ok(()),
@@ -203,7 +203,7 @@ mod tests {
 
     const MARKER: &str = "/nowhere/.driver-ready";
 
-    /// Without a process of its own, which tests with threads must not fork.
+    /// In this process, because tests with threads must not fork.
     fn output(path: &Path) -> io::Result<OutputFile> {
         let file = OutputFile::at("file", path, Path::new(MARKER));
         file.check().map(|()| file)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A second worker beside one that hangs in the kernel, for work that cannot wait until that comes back.
+//! A second worker beside one that hangs in the kernel, for work that cannot wait until the first one continues.
 
 use super::hung::{Hung, place};
 use super::log_writer;
@@ -19,18 +19,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// A worker that has not run for this long hangs: one that is well wakes twice as often, at least.
+/// A worker that has not run for this long hangs: a healthy one wakes at least twice in that time.
 const CHECK: Duration = Duration::from_secs(12);
 /// The time for a line of the log, whose file system may hang.
 const LINE: Duration = Duration::from_millis(200);
 
-/// So much later than due, a check tells of this process, not of the worker.
+/// A check that is this late shows that this process was not run, and says nothing about the worker.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The work of a second worker; its exit code.
+/// The work of a second worker, which returns its exit code.
 pub type Work<'a> = &'a dyn Fn(&WorkerPipe, &Hung) -> u8;
 
-/// Looks every twelve seconds whether the worker has run, and has a second one as long as it has not.
+/// Checks every twelve seconds whether the worker has run, and keeps a second one as long as it has not.
 pub(super) struct StandIn<'a> {
     work: Work<'a>,
     next_check: BootTime,
@@ -75,10 +75,10 @@ impl<'a> StandIn<'a> {
         if now() < self.next_check {
             return;
         }
-        // After a freeze the worker must have had its turn before anything follows from its account.
+        // After a freeze the worker must have run once before its account means anything.
         let is_late = now() > self.next_check + LATE;
         self.next_check = now() + CHECK;
-        // Without it nobody knows, and nothing is begun.
+        // Without it that is unknown, and nothing is begun.
         let Some(ran) = self.account(worker) else { return };
         if ran != self.ran.0 {
             if self.under_way.take().is_some() {
@@ -135,7 +135,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         let until = now() + DEATH;
-        // One that has been waited for is no child any more, and its pid may be another's.
+        // A process that was reaped is no longer a child, and its pid may be another process's.
         while waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive) && now() < until {
             let _ = kill(self.pid, Signal::SIGKILL);
             let _ = poll(&mut [], PollTimeout::from(1u8));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Standard error, which perhaps nobody reads. A write that does not fit at once is left out and
-//! counted: a log that blocks would hold deadlines, signals and the opening itself.
+//! Standard error, which may have no reader. A line that does not fit at once is dropped and counted: a log that
+//! blocks would delay deadlines, signals and the opening itself.
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -28,13 +28,13 @@ pub(super) struct Patient<F> {
     way: Way,
     rest: Vec<u8>,
     left_out: u64,
-    /// A line that is drawn over itself stands on the terminal.
+    /// A progress line is on the terminal.
     is_drawn: bool,
 }
 
 /// How to write without waiting.
 pub(super) enum Way {
-    /// A pipe or a terminal, opened once more: `O_NONBLOCK` is then ours alone, and CMD's stays as it is.
+    /// A pipe or a terminal, opened once more: `O_NONBLOCK` is then set only for us, and CMD's stays as it is.
     Again(File),
     /// A pipe or a terminal that cannot be opened again: asked each time whether there is room.
     Asked,

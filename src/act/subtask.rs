@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Work that may hang on a file system, done by a process of its own.
+//! Work that may hang on a file system, done by another process.
 
 use super::process::{DEATH, begin};
 use crate::clock::now;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two processes: a worker looks, and a supervisor watches the clock, the signals and the worker.
 //!
-//! A read can block in the kernel for as long as it likes (FUSE, NFS, an overlay on either), and then no
-//! signal reaches anyone who reads, `SIGKILL` included. A thread would not help: a process ends only
-//! when all its threads have. So the supervisor touches no file system while the worker lives. It is the
-//! process that was started, so it is also the one that becomes CMD.
+//! A read can block in the kernel without an end (FUSE, NFS, an overlay on either), and then no signal ends the
+//! process that reads, `SIGKILL` included. A thread would not help: a process ends only when all its threads have. So
+//! the supervisor touches no file system while the worker lives. It is the process that was started, so it is also
+//! the one that becomes CMD.
 
 use super::double_fork;
 use super::hung::{Hung, place};
@@ -26,16 +26,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How long the worker may take to end by itself once it has to: modprobe is given a second of it.
+/// How long the worker may take to end by itself once it must. A running modprobe gets a second of it.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the worker's end is looked for where no signal reports it (SIGCHLD is ignored).
+/// How often to check for the worker's end where no signal reports it (SIGCHLD is ignored).
 const NAP: Duration = Duration::from_millis(10);
 
 /// How the worker ended, or did not.
 #[derive(Debug)]
 pub enum WorkerEnd {
-    /// With this exit code. It has said all there was to say.
+    /// The worker ended with this exit code, and has written its last line.
     Ended(u8),
     /// The worker gave an answer that cannot be written to standard output.
     AnswerLost(io::Error),
@@ -50,24 +50,24 @@ pub enum WorkerEnd {
 pub struct Supervised {
     /// How it ended.
     pub end: WorkerEnd,
-    /// When its answer was true, if it said so. All processes of a container may be frozen after that.
+    /// When its answer was true, if it said so. The whole container may be frozen after that.
     pub decided: Option<BootTime>,
 }
 
-/// Under what terms a worker works.
+/// The conditions under which a worker works.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// The signals that end it, and how many seconds later at most: [`GRACE`].
+    /// The signals that end the worker, within [`GRACE`].
     pub signals: &'a Signals,
-    /// How long it may take; `None` is forever.
+    /// How long the worker may take; `None` is without a limit.
     pub limit: Option<Duration>,
     /// Programs that it starts print to our standard output.
     pub keeps_stdout: bool,
-    /// Its supervisor becomes another program, and must not wait until the kernel has closed what it holds.
+    /// Its supervisor becomes another program, and must not wait until the kernel has closed its files.
     pub may_outlive: bool,
 }
 
-/// Has `work` done by a process of its own, and waits for it. `work` returns its exit code.
+/// Has `work` done by another process, and waits for it. `work` returns its exit code.
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
@@ -75,7 +75,7 @@ pub fn run(terms: Terms<'_>, work: impl FnOnce(&WorkerPipe) -> u8) -> io::Result
     run_with_stand_in(terms, work, None)
 }
 
-/// The same. As long as the worker hangs, a second one does `stand_in`.
+/// Like [`run`]. As long as the worker hangs, a second one does `stand_in`.
 ///
 /// # Errors
 /// As pipe(2) and fork(2).
@@ -116,7 +116,7 @@ pub fn run_with_stand_in(
     }
 }
 
-/// Whether a process that was killed is still there: the kernel does not let it go while it hangs.
+/// Whether a killed process still exists: the kernel keeps it while it hangs.
 #[must_use]
 pub fn has_children() -> bool {
     loop {
@@ -131,7 +131,7 @@ pub fn has_children() -> bool {
 /// The end of a supervisor's sleep.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// The worker has said something, or is gone.
+    /// The worker has sent a message, or has ended.
     Words,
     /// A signal has come.
     Signal,
@@ -148,7 +148,7 @@ struct Supervisor<'a> {
     /// The worker, once it has said so.
     worker: Option<Pid>,
     line: MessageReader,
-    /// For the time that the worker hangs.
+    /// The second worker, while the first one hangs.
     stand_in: Option<StandIn<'a>>,
     started: BootTime,
     limit: Option<BootTime>,
@@ -197,7 +197,8 @@ impl<'a> Supervisor<'a> {
 
     fn watch(&mut self) -> WorkerEnd {
         loop {
-            // What it left behind may hold the pipe open, so its end counts, once all its words are read.
+            // A process that it left behind may keep the pipe open. So the worker's end counts, once all its messages
+            // are read.
             let is_gone = self.status.is_some();
             let due = self.signal.map(|(_, at)| at + GRACE).into_iter().chain(self.limit).min();
             let check = self.stand_in.as_ref().map(StandIn::due);
@@ -222,7 +223,7 @@ impl<'a> Supervisor<'a> {
                 }
                 if let Some(code) = self.ended {
                     if self.is_apart {
-                        // The worker has done all it had to, and only the kernel still closes its files.
+                        // The worker has finished, and only the kernel still closes its files.
                         let _ = kill(self.child, Signal::SIGKILL);
                     }
                     self.reap(None);
@@ -239,7 +240,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Until the worker says something or is gone, a signal comes, or it is time.
+    /// Sleeps until the worker sends a message or ends, a signal comes, or `due`.
     fn sleep(&mut self, due: Option<BootTime>) -> News {
         let timeout = due.map_or(PollTimeout::NONE, |due| crate::wake::timeout(now(), due));
         let of_stand_in = self.stand_in.as_ref().and_then(StandIn::fd);
@@ -258,7 +259,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The worker knows better how to end, and what else a signal is for.
+    /// Passes signals on to the worker, which knows how to end, and what another signal means.
     fn pass_on(&mut self) {
         while let Some(signal) = self.signals.take_one() {
             self.signal.get_or_insert((signal, now()));
@@ -313,8 +314,8 @@ impl<'a> Supervisor<'a> {
         WorkerEnd::Hung(Hung { signal: self.signal.map(|(signal, _)| signal), place, waited })
     }
 
-    /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits anyone who lost
-    /// its parent.
+    /// Takes every child that has ended; false when none is left. As PID 1 the supervisor inherits every process that
+    /// has lost its parent.
     fn reap_all(&mut self) -> bool {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {

@@ -48,7 +48,7 @@ impl TerminationLog {
     }
 
     /// Writes in place: it is a bind mount, so nothing can be renamed over it. A failure is a warning and
-    /// never an ending of its own.
+    /// never another ending.
     pub fn write(&self, text: &str) {
         if let Err(error) = self.try_write(text) {
             tracing::warn!("{}", cannot_write("termination log", &self.path, &errno::words(&error)));

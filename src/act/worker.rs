@@ -11,7 +11,7 @@ use std::fs::File;
 /// Makes this process a worker of that one, without any of its standard streams.
 pub(super) fn become_worker(parent: Pid, worker_pipe: &WorkerPipe, keeps_stdout: bool) {
     let _ = set_name(c"peermem-worker");
-    // A worker without a supervisor would wait for nobody.
+    // A worker without a supervisor would wait to no purpose.
     let _ = set_pdeathsig(Signal::SIGKILL);
     if getppid() != parent {
         std::process::exit(1);

@@ -28,8 +28,8 @@ impl WorkerPipe {
         Self(Arc::new(writer))
     }
 
-    /// From now on the work may take this long, whatever the deadline is: something has begun that is better
-    /// finished than broken off. Whole seconds, at most 255.
+    /// From now on the work may take this long, whatever the deadline is, because it is better finished than broken
+    /// off. Whole seconds, at most 255.
     #[must_use]
     pub fn needs(&self, time: Duration) -> Granted {
         self.send(NEEDS, &[u8::try_from(time.as_secs()).unwrap_or(u8::MAX)]);
@@ -68,11 +68,11 @@ impl WorkerPipe {
         self.send(ENDED, &[code]);
     }
 
-    /// Sends a message. A full pipe waits only for the supervisor to read, which does nothing else.
+    /// Sends a message. If the pipe is full, this waits for the supervisor, which does nothing but read.
     fn send(&self, kind: u8, text: &[u8]) {
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let text = &text[..length as usize];
-        // Without a supervisor nothing reads this: the kernel is about to end this process.
+        // Without a supervisor there is no reader: the kernel is about to end this process.
         let _ = (&*self.0).write_all(&[&[kind][..], &length.to_ne_bytes(), text].concat());
     }
 }
@@ -82,7 +82,7 @@ impl WorkerPipe {
 pub struct Granted(Duration);
 
 impl Granted {
-    /// True when all of it is used up.
+    /// True when all of that time is used up.
     #[must_use]
     pub fn is_spent(&self, spent: Duration) -> bool {
         spent >= self.0
@@ -123,7 +123,7 @@ impl MessageReader {
         Self { reader, begun: Vec::new() }
     }
 
-    /// Takes what is there, which must be something. False at the end: the worker is gone.
+    /// Reads what has come, which must be something. False at the end: the worker has ended.
     pub(super) fn read(&mut self) -> bool {
         let mut buffer = [0; 16 * 1024];
         let read = self.reader.read(&mut buffer).unwrap_or_default();

@@ -20,12 +20,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use value::{boolean, parameter, rebuild};
 
-/// Below the short help.
+/// Below the short help of the program.
+const MORE_VERBS: &str = "`doctor`, `timeline`, `fleet` and `paths` run peermem-doctor, if it is installed.\n\
+    `--help` explains more, with exit codes, examples and environment variables.";
+/// Below the short help of a verb.
 const MORE: &str = "`--help` explains more, with exit codes, examples and environment variables.";
 
 /// Make the GPU driver wait until MOFED is ready, and log what is missing
 #[derive(Debug, Parser)]
-#[command(name = "peermem-gate", version = crate::VERSION, after_help = MORE, after_long_help = help::long(""), arg_required_else_help = true)]
+#[command(name = "peermem-gate", version = crate::VERSION, after_help = MORE_VERBS, after_long_help = help::long(""), arg_required_else_help = true)]
 pub struct Cli {
     /// The verb, with its options.
     #[command(subcommand)]
@@ -39,13 +42,13 @@ pub struct Cli {
 pub enum Verb {
     /// Wait until MOFED is ready, then exit 0 or become CMD
     Wait(WaitArgs),
-    /// Look once and print each condition
+    /// Look once, and report whether MOFED is ready, with every condition
     Check(CheckArgs),
     /// Wait for MOFED, inspect nvidia-peermem.ko, load it, verify it is live
     Load(LoadArgs),
     /// Run as a sidecar: load nvidia-peermem, unload it for MOFED, reload it
     Keep(KeepArgs),
-    /// Judge nvidia-peermem.ko files offline: a stub, or real?
+    /// Judge nvidia-peermem.ko files offline: stub or real
     Inspect(InspectArgs),
     /// Rebuild only nvidia-peermem.ko, or report why that is not possible
     Rebuild(RebuildArgs),
@@ -114,10 +117,10 @@ pub struct KeepArgs {
     pub pace: PaceArgs,
     #[command(flatten)]
     pub heal: HealArgs,
-    /// Never unload the module
+    /// Never unload the module: only log when `keep` would
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub no_yield: bool,
-    /// Unload the module on exit
+    /// Unload the module on exit, unless it is in use
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub unload_on_exit: bool,
     /// Write the report and the state here; the file is replaced atomically
@@ -168,7 +171,7 @@ pub struct CheckArgs {
     /// How to report
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: AnswerFormat,
-    /// Report what `keep` wrote here, if it is recent, instead of looking
+    /// Do not look at the node: report what `keep` wrote here, if it is recent
     #[arg(long, value_name = "PATH")]
     pub status_file: Option<PathBuf>,
     #[command(flatten)]

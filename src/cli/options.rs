@@ -19,10 +19,10 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub struct HoldArgs {
     /// How long to wait, like 10s, 20m, 2h or none
-    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to wait: a whole number with ms, s, m or h, or none; 0s is one look")]
+    #[arg(long, value_name = "DUR|none", default_value = "30m", value_parser = timeout, long_help = "How long to wait: a whole number with ms, s, m or h, or none; 0s means one look")]
     pub timeout: Timeout,
     /// Look once, log what is missing, then open
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Look once, log what would be waited for, then open (`load` does not load)")]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean, long_help = "Look once, log what the gate would wait for, then open; `load` loads nothing")]
     pub dry_run: bool,
     #[command(flatten)]
     pub pace: PaceArgs,
@@ -56,7 +56,7 @@ pub struct PaceArgs {
 #[derive(Debug, Args)]
 pub struct HealArgs {
     /// Rebuild nvidia-peermem.ko if nothing else is wrong
-    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = rebuild, long_help = "Rebuild nvidia-peermem.ko if nothing else is wrong: off, auto, or a program that rebuilds it. The verb `rebuild` takes off for auto")]
+    #[arg(long, value_name = "off|auto|PATH", default_value = "off", value_parser = rebuild, long_help = "Rebuild nvidia-peermem.ko if nothing else is wrong: off, auto, or a program that rebuilds it. For the verb `rebuild`, off means auto")]
     pub rebuild: Rebuild,
     /// How long a rebuild may take
     #[arg(long, value_name = "DUR", default_value = "5m", value_parser = duration)]
@@ -70,7 +70,7 @@ pub struct LookArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = boolean)]
     pub peermem: bool,
     /// Prefix for every path that is read
-    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /; `check`: /host in a pod that has it]")]
+    #[arg(long, value_name = "DIR", value_parser = root, long_help = "Prefix for every path that is read [default: /, or for `check` /host in a pod that has the host there]")]
     pub root: Option<PathBuf>,
 }
 
@@ -94,17 +94,17 @@ pub struct NodeArgs {
     #[arg(
         long,
         value_name = "V",
-        long_help = "The MOFED version to expect [default: what MOFED's header tree says]"
+        long_help = "The MOFED version to expect, or its first parts [default: what MOFED's header tree says]"
     )]
     pub mofed_version: Option<Version>,
-    /// Modules to check
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name, long_help = "The RDMA modules that must be live")]
+    /// The RDMA modules that must be live
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "ib_core,ib_uverbs,mlx5_core,mlx5_ib", value_parser = module_name, long_help = "The RDMA modules that must be live: a list, or repeat the option")]
     pub module: Vec<String>,
     /// MOFED's ready marker
     #[arg(long, value_name = "PATH", value_parser = absolute, long_help = "MOFED's marker [default: `DRIVER_READY_PATH`, or /run/mellanox/drivers/.driver-ready]")]
     pub marker: Option<PathBuf>,
-    /// The root of the GPU driver's files
-    #[arg(long, value_name = "DIR", value_parser = directory, long_help = "The root of the GPU driver's files and modprobe [default: a driver container's, else /]")]
+    /// The root directory of the GPU driver
+    #[arg(long, value_name = "DIR", value_parser = directory, long_help = "The root directory of the GPU driver, with nvidia-peermem.ko and its modprobe [default: a driver container's, else /]")]
     pub driver_root: Option<PathBuf>,
     /// The proc file system [default: proc below --root]
     #[arg(long, value_name = "DIR", value_parser = directory)]

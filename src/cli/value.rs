@@ -125,7 +125,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is more than a hundred years"))
 }
 
-/// A line more often than this fills a disk and helps nobody.
+/// A line more often than this only fills the disk.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 
 pub fn heartbeat(text: &str) -> Result<Duration, String> {

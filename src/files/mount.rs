@@ -103,7 +103,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Blanks and backslashes stand there as three octal digits.
+/// Blanks and backslashes are written there as three octal digits.
 fn unescaped(mut text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     while let [first, rest @ ..] = text {

@@ -20,7 +20,7 @@ const SMALL: u64 = 4000;
 const LINE: usize = 64 * 1024;
 /// A node with all its virtual functions has some hundreds of RDMA devices.
 const NAMES: usize = 5000;
-/// A record holds some build ids, or the last lines of a compiler.
+/// A record contains some build ids, or the last lines of a compiler.
 const RECORD: u64 = 64 * 1024;
 /// The kernel gives one page a read of most of these, whatever is asked for.
 pub const BUFFER: usize = 16 * 1024;
@@ -211,7 +211,7 @@ pub fn link(path: &Path) -> io::Result<PathBuf> {
     path.read_link().map_err(|error| if is_no_link(&error) { error } else { noted(path, error) })
 }
 
-/// A file that somebody may run. Whether this process may does not matter: it only looks.
+/// A file that some user may run. Whether this process may does not matter: it only looks.
 #[must_use]
 pub fn is_program(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.permissions().mode() & 0o111 != 0

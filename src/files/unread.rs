@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Failed reads, noted as they fail, whatever their caller makes of them. Many files hold a hint, and code goes on
-//! where a hint is absent. "Not there" is an answer; "cannot be read" is none, and here that is true of every reader.
+//! Failed reads, noted as they fail, whatever their caller makes of them. Many files contain only a hint, and code
+//! goes on where a hint is absent. "Not there" is an answer; "cannot be read" is none, and here that is true of every
+//! reader.
 
 use crate::errno;
 use crate::observation::Unreadable;

@@ -39,7 +39,10 @@ impl Gate {
             (Some(_), Outcome::NotApplicable, _) => (Level::Info, exempted(verdict)),
             (Some(c), Outcome::Blocked, _) if self.may_cure(verdict) => (
                 Level::Warn,
-                format!("to be rebuilt, if it can be, once everything else has settled: {}", c.message),
+                format!(
+                    "nvidia-peermem.ko will be rebuilt, if possible, once all else has settled: {}",
+                    c.message
+                ),
             ),
             (Some(c), Outcome::Blocked, _) => {
                 (Level::Error, format!("blocked, waiting cannot help: {}", sentence(c)))
@@ -103,14 +106,14 @@ impl Gate {
             let is_curable = last == Effect::Open(Opening::Curable);
             text += &format!(": {}: {}", c.r#type, said(c, is_curable));
             if c.remedy.is_none() && matches!(last, Effect::End(Ending::TimedOut | Ending::Blocked)) {
-                text += "; what to do: run `peermem-gate doctor` on this node to find what blocks it";
+                text += "; what to do: run `peermem-gate doctor` on this node to find the cause";
             }
         }
         let mut effects = Vec::new();
         if last == Effect::Open(Opening::DryRun) {
             effects.extend(self.would_wait_for(now));
         }
-        // A line of its own: the last one says shortly that the gate is open.
+        // A separate line, so the last one is short: the gate is open.
         let next_build = self.look.as_ref().and_then(|look| look.next_build.as_ref());
         let is_for_good = matches!(last, Effect::Open(opening) if opening != Opening::Curable);
         if let Some(next) = next_build.filter(|_| is_for_good) {
@@ -135,7 +138,7 @@ impl Gate {
     fn later(&self, verdict: &Verdict) -> String {
         match verdict.blocking_later() {
             Some(c) if self.cures && c.reason.is_cured_by_rebuild() => {
-                format!("; then nvidia-peermem.ko is to be rebuilt, if it can be: {}", c.message)
+                format!("; then nvidia-peermem.ko will be rebuilt, if possible: {}", c.message)
             }
             _ => later(verdict),
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gate as a pure state machine: settle, deadline, heartbeat, the suspect marker's hold, and
+//! The gate as a pure state machine: settle time, deadline, heartbeat, the suspect marker's time, and
 //! the endings. Time is passed in, so a test of a 40-minute wait takes a microsecond.
 
 mod devices;
@@ -25,12 +25,12 @@ use std::time::Duration;
 /// Transitions logged between two heartbeats; a flapping node must not fill the disk.
 const MAX_LOGGED: u32 = 50;
 
-/// After an opening that failed every condition must be met this long again, and twice as long
-/// after each further one, up to the limit.
+/// After a failed opening every condition must be met for this long again, and twice as long after each further one,
+/// up to the limit.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// After a rebuild that failed for a cause which passes, the next one comes this much later, and twice as late after
+/// After a rebuild that failed for a temporary cause, the next one comes this much later, and twice as late after
 /// each further one, up to the limit: each takes seconds of a processor.
 const CURE_AGAIN: Duration = Duration::from_secs(10);
 const CURE_LIMIT: Duration = Duration::from_secs(600);
@@ -59,7 +59,7 @@ pub struct Gate {
     settling: Option<Settling>,
     suspect: Option<(FileId, BootTime)>,
     devices: Devices,
-    /// When the gate opens because every look until then says that it does not apply.
+    /// When the gate opens, if every look until then says that it does not apply.
     exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
@@ -68,7 +68,7 @@ pub struct Gate {
     failed_openings: u32,
     /// nvidia-peermem.ko may be rebuilt when only that is wrong.
     cures: bool,
-    /// How often that failed for a cause which passes, and when it is tried again.
+    /// How often a rebuild failed for a temporary cause, and when it is tried again.
     failed_cures: (u32, BootTime),
 }
 
@@ -94,19 +94,19 @@ impl Gate {
         }
     }
 
-    /// Whether it opens for a rebuild of nvidia-peermem, once that alone is wrong.
+    /// Whether it opens for a rebuild of nvidia-peermem, once only that is wrong.
     pub fn cure(&mut self, cures: bool) {
         self.cures = cures;
     }
 
-    /// A rebuild failed for a cause that passes: the pause before the next one.
+    /// A rebuild failed for a temporary cause: returns the pause before the next one.
     pub fn cure_failed(&mut self, now: BootTime) -> Duration {
         let pause = CURE_AGAIN.saturating_mul(1 << self.failed_cures.0.min(10)).min(CURE_LIMIT);
         self.failed_cures = (self.failed_cures.0 + 1, now + pause);
         pause
     }
 
-    /// A rebuild cured it: the next one that fails begins with the shortest pause.
+    /// A rebuild succeeded: after the next failure the pause is the shortest one again.
     pub fn cured(&mut self) {
         self.failed_cures = (0, BootTime::default());
     }
@@ -127,7 +127,7 @@ impl Gate {
         self.cures && rebuild::is_all_that_is_missing(verdict)
     }
 
-    /// Waits on after an opening that failed. The deadline stays where it is.
+    /// Continues to wait after a failed opening. The deadline stays the same.
     pub fn hold_on(&mut self) {
         self.failed_openings += 1;
         self.settling = None;
@@ -140,7 +140,7 @@ impl Gate {
         self.failed_cures = (0, BootTime::default());
     }
 
-    /// A look beside the gate's own, with the gate's memory of the device and its belief in the same marker.
+    /// A look beside the gate's own, with the device that the gate remembers and the suspect marker that it accepted.
     #[must_use]
     pub fn believing(&self, look: Look) -> Look {
         let Look { verdict, identity, next_build } = look;
@@ -161,13 +161,13 @@ impl Gate {
         self.look.as_ref()
     }
 
-    /// The verdict as the gate sees it: with the settle time, and with its belief in the marker.
+    /// The verdict as the gate sees it: with the settle time, and with the suspect marker that it accepted.
     #[must_use]
     pub fn verdict(&self) -> Option<&Verdict> {
         self.look.as_ref().map(|look| &look.verdict)
     }
 
-    /// Time flies, and perhaps there was a look.
+    /// Time has passed, and perhaps there was a look.
     pub fn step(&mut self, now: BootTime, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
         self.charge(now);
         let mut effects = Vec::new();
@@ -221,14 +221,14 @@ impl Gate {
         self.logged <= MAX_LOGGED
     }
 
-    /// Ended from outside.
+    /// A signal ends the gate.
     pub fn signaled(&mut self, now: BootTime, signal: u8) -> Vec<Effect> {
         self.charge(now);
         self.close(now, Effect::End(Ending::Signal(signal)), None)
     }
 
     /// When the gate must be stepped again with a look, even if nothing happens: the deadline, the
-    /// end of the settle time, the end of the suspect marker's hold.
+    /// end of the settle time, the end of the suspect marker's time.
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
         let settles = self.verdict().and_then(|v| v.get(ConditionType::Settled));
@@ -243,7 +243,7 @@ impl Gate {
         [self.deadline(), settled, believed, self.exempt, again].into_iter().flatten().min()
     }
 
-    /// When it was stepped last: an opening is as old as that.
+    /// When the gate was stepped last: an opening is as old as that.
     #[must_use]
     pub fn last_step(&self) -> BootTime {
         self.last_step
@@ -259,7 +259,7 @@ impl Gate {
         now.saturating_sub(self.start)
     }
 
-    /// When the wait is over, whatever a look is at; `None` where there is no such time, or only one look.
+    /// When the wait ends, even during a look; `None` without a deadline, and for a single look.
     #[must_use]
     pub fn deadline(&self) -> Option<BootTime> {
         self.policy.timeout.filter(|_| !self.one_look()).map(|timeout| self.start + timeout)
@@ -315,7 +315,7 @@ impl Gate {
         self.exempt = is_exempt.then(|| self.exempt.unwrap_or(opens));
     }
 
-    /// A suspect marker that outlives its hold is believed: a MOFED with the older entrypoint may
+    /// A suspect marker that outlives `--suspect-hold` is accepted: a MOFED with the older entrypoint may
     /// have set it, beside the lock file of a newer one.
     fn believe(
         &mut self,
@@ -383,12 +383,12 @@ impl Gate {
         Condition::new(ConditionType::Settled, reason, message)
     }
 
-    /// The effect that is due now, if any. Time alone opens nothing: that takes a look at this moment.
+    /// The effect that is due now, if any. The gate never opens by time only: it needs a look at this moment.
     fn decide(&self, now: BootTime, has_looked: bool) -> Option<Effect> {
         let late = self.deadline().is_some_and(|deadline| now >= deadline);
-        // The deadline wins over the settle time; one look opens no second time.
+        // The deadline wins over the settle time, and a single look opens only once.
         let is_over = late || self.failed_openings > 0 && self.one_look();
-        // The first look has not come to its end.
+        // The first look has not ended.
         let Some(verdict) = self.verdict() else {
             return late.then(|| self.too_late());
         };
@@ -401,7 +401,7 @@ impl Gate {
             Outcome::Blocked if self.may_cure(verdict) && !is_over => {
                 self.is_curable().then_some(Effect::Open(Opening::Curable))
             }
-            // Whatever keeps it from being cured is what the time went into.
+            // The time passed with what keeps the rebuild from beginning.
             Outcome::Blocked if self.may_cure(verdict) => Some(self.too_late()),
             Outcome::Blocked if self.policy.fail_fast => Some(Effect::End(Ending::Blocked)),
             _ if !late && !self.one_look() => None,

@@ -37,7 +37,7 @@ pub struct Line {
     pub level: Level,
     /// The sentence.
     pub text: String,
-    /// The condition that it speaks of, and its reason.
+    /// The condition that the line is about, and its reason.
     pub about: Option<(ConditionType, Reason)>,
     /// The cause of the look.
     pub cause: Option<Cause>,

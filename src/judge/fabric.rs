@@ -14,7 +14,7 @@ use crate::node::Expectations;
 use crate::observation::{Fabric, Management, Observation};
 use crate::verdict::Condition;
 
-/// Nothing, where nobody has looked.
+/// Nothing, where that was not looked at.
 pub(super) fn judge(expected: &Expectations, seen: &Observation) -> Vec<Condition> {
     let Some(fabric) = &seen.fabric else { return Vec::new() };
     vec![management_device_present(fabric), umad_live(expected, seen), rdma_device_present(fabric)]
@@ -68,7 +68,10 @@ fn rdma_device_present(fabric: &Fabric) -> Condition {
     let addresses = match &fabric.management {
         Management::Found(addresses) => addresses,
         Management::None => {
-            return condition(Reason::FabricDeviceMissing, "no management device could have one".to_owned());
+            return condition(
+                Reason::FabricDeviceMissing,
+                "no RDMA device is needed, because there is no management device".to_owned(),
+            );
         }
         Management::Unreadable(why) => {
             return condition(

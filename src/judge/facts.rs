@@ -21,7 +21,7 @@ pub const SELECTORS: [(&str, &str, &str); 5] = [
     ("plugin", "plugin-logs", "app=nvidia-device-plugin-daemonset"),
 ];
 
-/// The arguments of `kubectl logs` for a pod that nobody knows.
+/// The arguments of `kubectl logs` for a pod whose name is unknown.
 pub const UNKNOWN_POD: &str = "-n NAMESPACE POD";
 
 /// Where MOFED's containers share files.
@@ -48,7 +48,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::DRIVER_POD, driver_container)
         .with(fact::HOST_DRIVER, driver_container.map(|is_container| !is_container))
         .with(fact::BUILT_BY_TOOLKIT, toolkit_build(seen))
-        // Where nobody knows, most likely.
+        // Most likely, where it is unknown.
         .with(fact::BUILT_BY_DRIVER_POD, Some(toolkit_build(seen) != Some(true)))
         .with(fact::STATE_FILE, may_skip(expected, seen, has_driver_state(&seen.driver_state)))
         .with(fact::SHADOWED, Some(is_shadowed))
@@ -138,7 +138,7 @@ pub fn may_skip(expected: &Expectations, seen: &Observation, has_state: Option<b
     }
 }
 
-/// A rebuild needs nvidia live, and the driver toolkit makes one of its own. Whether the node has the rest, only
+/// A rebuild needs nvidia live, and the driver toolkit makes its own. Whether the node has the rest, only
 /// `rebuild` knows.
 fn may_rebuild(seen: &Observation) -> Option<bool> {
     let is_live = seen.modules.proc.as_ref().ok().map(|proc| proc.named("nvidia").next().is_some());
@@ -171,7 +171,7 @@ pub fn driver_root_option(root: &Path) -> CommandText {
     CommandText::from(" --driver-root ").and(CommandText::path(root, "DIR"))
 }
 
-/// Where nobody says, a marker or a held lock is a container's.
+/// Without a setting, a marker or a held lock is a container's.
 fn is_host_mofed(expected: &Expectations, seen: &Observation) -> Option<bool> {
     let is_container = matches!(seen.marker, Marker::Present(_)) || seen.lock == Lock::Held;
     match place(expected.mofed, seen) {

@@ -92,9 +92,10 @@ fn symvers_ready(directory: &Path, symvers: &Symvers) -> Condition {
             Reason::HeadersIncomplete,
             format!("{} has no Module.symvers: NVIDIA's build would fail on it", directory.display()),
         ),
-        Symvers::CutOff => {
-            condition(Reason::HeadersIncomplete, format!("{file} is incomplete: its last line has no end"))
-        }
+        Symvers::CutOff => condition(
+            Reason::HeadersIncomplete,
+            format!("{file} is incomplete: its last line does not end with a newline"),
+        ),
         Symvers::Garbled(line) => condition(
             Reason::HeadersIncomplete,
             format!("{file} has a line that NVIDIA's build would fail on: {line:?}"),

@@ -60,7 +60,7 @@ fn misspelled(expected: &Expectations) -> String {
 fn running(expected: &Expectations, seen: &Observation) -> String {
     let lock = expected.lock.display();
     match &seen.lock {
-        Lock::Held => format!("; its container runs: it holds {lock}"),
+        Lock::Held => format!("; the MOFED container is running and has not finished: it holds {lock}"),
         Lock::Free => format!("; no MOFED container holds {lock} (an older MOFED keeps no lock)"),
         Lock::NoFile | Lock::HolderHidden | Lock::Unreadable(_) => String::new(),
     }
@@ -89,7 +89,7 @@ pub(super) fn trusted(expected: &Expectations, seen: &Observation) -> Condition 
             let message = format!("cannot tell whether there is a marker to check: {why}");
             return condition(Reason::MarkerUnreadable, message);
         }
-        _ => return condition(Reason::NoMarker, "there is no marker to distrust".to_owned()),
+        _ => return condition(Reason::NoMarker, "there is no marker to check".to_owned()),
     };
     match &seen.lock {
         Lock::Held => match &seen.holder_start {

@@ -62,7 +62,7 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
     Verdict::of(conditions)
 }
 
-/// The condition with those that need it. Where nobody is asked for but the default, nobody is named.
+/// The condition with the consumers that need it. With the default `--for` none is named.
 fn needed(expected: &Expectations, mut condition: Condition) -> Condition {
     let needs = |consumer: &Consumer| consumer.needs(condition.r#type, expected.mofed);
     let by: Vec<_> = expected.consumers.iter().copied().filter(needs).collect();
@@ -82,7 +82,7 @@ fn needed(expected: &Expectations, mut condition: Condition) -> Condition {
     if is_default { condition } else { condition.needed_by(by) }
 }
 
-/// The verdict with remedies by somebody who knows whether `rebuild` is possible on this node.
+/// The verdict with remedies, by a caller that knows whether `rebuild` is possible on this node.
 #[must_use]
 pub fn knowing_rebuild(
     verdict: Verdict,

@@ -49,7 +49,7 @@ pub fn state(modules: &Modules, name: &str) -> ModuleState {
         Err(why) => return ModuleState::Unreadable(why.to_string()),
     };
     let Some(sys) = modules.sys.get(name) else {
-        return ModuleState::Unreadable(format!("sysfs was not asked for {name}"));
+        return ModuleState::Unreadable(format!("sysfs was not read for {name}"));
     };
     let mut lines = proc.named(name);
     match (lines.next(), lines.next(), &proc.garbled) {
@@ -88,7 +88,7 @@ fn unlisted(sys: &SysModule) -> ModuleState {
     }
 }
 
-/// By the taint letter `O`, of which both witnesses must speak alike.
+/// By the taint letter `O`, on which both witnesses must agree.
 fn origin(line: &ProcModule, sys: &SysModule) -> Origin {
     let taint = match &sys.taint {
         Ok(Some(taint)) if taint.bytes().all(|letter| letter.is_ascii_uppercase()) => taint,
@@ -169,7 +169,7 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
                     format!("cannot tell whether {name} is MOFED's: {why}"),
                 );
             }
-            // ModulesLive speaks of these.
+            // ModulesLive is the condition for these.
             ModuleState::NotLoaded
             | ModuleState::Loading
             | ModuleState::Unloading
@@ -185,7 +185,11 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
             "not all modules are live yet, so their origin is not checked".to_owned(),
         ),
         (false, false) => {
-            let message = format!("MOFED's {} on the kernel's own {}", mofed.join(", "), in_tree.join(", "));
+            let message = format!(
+                "modules are mixed (MOFED's: {}; the kernel's own: {})",
+                mofed.join(", "),
+                in_tree.join(", ")
+            );
             condition(Reason::MixedStack, message)
         }
         (true, false) => in_tree_stack(expected, seen, &in_tree.join(", ")),
@@ -205,11 +209,13 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
         ),
         (_, Symbols::Unreadable(why)) => condition(
             Reason::ModulesUnreadable,
-            format!("the kernel's own {names}, and whether they have peer memory cannot be read: {why}"),
+            format!(
+                "the kernel's own modules are live ({names}), and it is unknown whether they have peer memory: {why}"
+            ),
         ),
         (_, Symbols::NotRead) => condition(
             Reason::SymbolsNotRead,
-            format!("the kernel's own {names}; their symbols are not read yet"),
+            format!("the kernel's own modules are live ({names}), and their symbols are not read yet"),
         ),
     }
 }
@@ -280,9 +286,10 @@ pub(super) fn symbols_exported(seen: &Observation) -> Condition {
             _ => condition(Reason::SymbolMissing, format!("{name}, which exports {SYMBOL}, is not live")),
         },
         Symbols::Missing => condition(Reason::SymbolMissing, format!("no module exports {SYMBOL}")),
-        Symbols::NotRead => {
-            condition(Reason::SymbolsNotRead, "not read before MOFED's modules are live".to_owned())
-        }
+        Symbols::NotRead => condition(
+            Reason::SymbolsNotRead,
+            "the kernel's symbols are read only once MOFED's modules are live".to_owned(),
+        ),
         Symbols::Unreadable(why) => {
             condition(Reason::SymbolsUnreadable, format!("cannot read the kernel's symbols: {why}"))
         }

@@ -48,7 +48,7 @@ pub fn cures(reason: Reason) -> bool {
     reason.is_cured_by_rebuild() || reason == Reason::OtherDriverLoaded
 }
 
-/// The next build; `None` where no driver container is known that may skip its build, or nobody needs a build.
+/// The next build; `None` where no driver container is known that may skip its build, or no build is needed.
 pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
     if !expected.needs_build() || !applies(expected, &seen.nic) {
         return None;
@@ -71,10 +71,10 @@ pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<
             format!("whether a driver container that starts now will build anything is unknown: {why}")
         }
     };
-    // The fast path is made for this: what works is left alone.
+    // The fast path is made for this: what works stays.
     let stays = status != Status::True && loaded(seen, "nvidia_peermem") == Ok(true);
     if stays {
-        message += "; nvidia_peermem is loaded and stays so";
+        message += "; nvidia_peermem stays loaded";
     }
     let is_missed = status != Status::True && !stays;
     Some(NextBuild { status, message, is_missed, remedy: None })
@@ -96,9 +96,9 @@ fn loaded_with(state: &DriverState, digest: Option<&str>) -> (Status, String) {
         }
         (DriverState::Digest(_), None) => (
             Status::Unknown,
-            format!("nvidia is loaded, {STATE} is there, and DRIVER_CONFIG_DIGEST is not known here"),
+            format!("nvidia is loaded, {STATE} exists, and DRIVER_CONFIG_DIGEST is not known here"),
         ),
-        (DriverState::Absent, _) => (Status::True, format!("{STATE} is not there")),
+        (DriverState::Absent, _) => (Status::True, format!("{STATE} does not exist")),
         (DriverState::Unreadable(why), _) => (Status::Unknown, why.to_string()),
         (DriverState::NoDirectory | DriverState::NotRead, _) => {
             (Status::Unknown, format!("nvidia is loaded, and the directory of {STATE} is not mounted here"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `inspect`: what a file of nvidia-peermem is good for, by the file alone. No node is looked at, so what only a node
+//! `inspect`: what a file of nvidia-peermem is good for, only by the file. No node is looked at, so what only a node
 //! knows (its parameters, its signatures, what is live) is not asked.
 
 use crate::PEER_MEMORY_SYMBOLS;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// The kernel's name for nvidia-peermem.
 const NAME: &str = "nvidia_peermem";
-/// The CRC that stands for the kernel itself.
+/// The symbol whose CRC identifies the kernel itself.
 const LAYOUT: &str = "module_layout";
 
 /// The stack and the kernel that a file should fit, as far as they are known.
@@ -26,7 +26,7 @@ pub struct Expected {
 /// The sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Fitness {
-    /// Nothing speaks against it.
+    /// A module without a known fault.
     Usable,
     /// No kernel, or not the expected one, would load it.
     Unfit,
@@ -112,7 +112,7 @@ impl fmt::Display for FileReason {
     }
 }
 
-/// Judges a module that was read from a file with this name. The first thing that speaks against it counts.
+/// Judges a module that was read from a file with this name. The first fault counts.
 #[must_use]
 pub fn judge(info: &ModuleInfo, file_name: &str, expected: &Expected) -> (FileReason, String) {
     let name = if info.name.is_empty() { of_file(file_name) } else { info.name.clone() };

@@ -4,7 +4,7 @@
 use crate::observation::{Observation, ProcState};
 use std::path::{Path, PathBuf};
 
-/// Commands that modprobe.d has in the place of a module so it is not loaded.
+/// Commands that modprobe.d has in place of a module so it is not loaded.
 const NOTHING: [&str; 5] = ["/bin/true", "/bin/false", "true", "false", ":"];
 
 /// The steps of a load, in modprobe's own words.
@@ -14,7 +14,7 @@ pub struct ModprobePlan {
     pub others: Vec<String>,
     /// The file of `nvidia_peermem`.
     pub file: Option<PathBuf>,
-    /// Commands that modprobe.d puts in the place of modules; modprobe does not say of which.
+    /// Commands that modprobe.d puts in place of modules; modprobe does not say of which.
     pub commands: Vec<String>,
 }
 

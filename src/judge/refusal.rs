@@ -218,16 +218,16 @@ fn by_words(attempt: &Attempt, errno: Option<&str>) -> (String, &'static str, bo
     match errno {
         Some("EINVAL") if is_stub => lasting("it is a stub, built without MOFED's headers", REBUILD),
         Some("EINVAL") if attempt.file.is_some() && attempt.by_headers => lasting(
-            "refused as invalid, although its file fits MOFED's headers: these may be of another MOFED than the \
-                live one; or a parameter, or another client of the same name",
+            "the kernel calls it invalid, although its file fits MOFED's headers: the headers may be of another MOFED than \
+                the live one, a parameter may be wrong, or another client may have its name",
             "compare MOFED's headers with its live modules, and check the parameters and whether nv_peer_mem is loaded",
         ),
         Some("EINVAL") if attempt.file.is_some() => lasting(
-            "refused as invalid, although its file fits: a parameter, or another client of the same name",
+            "the kernel calls it invalid, although its file fits: a parameter may be wrong, or another client may have its name",
             "check its parameters, and whether nv_peer_mem is loaded",
         ),
         Some("EINVAL") => lasting(
-            "refused as invalid: a stub, other symbol CRCs, a bad parameter, or nv_peer_mem is loaded",
+            "the kernel calls it invalid: it is a stub, its symbol CRCs differ, a parameter is wrong, or nv_peer_mem is loaded",
             "run `peermem-gate check --peermem` as root, which distinguishes these causes",
         ),
         Some("ENOENT") => passing("the module that exports its symbols was not live"),

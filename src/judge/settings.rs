@@ -43,8 +43,8 @@ pub fn settings(survey: &Survey, own: &Variables) -> Settings {
     }
 }
 
-/// Our own variables, completed by what the node says: what is set here wins. Of what nobody says nothing is made,
-/// but that a host which does without MOFED's container is to do so.
+/// Our own variables, completed from the node: what is set here wins. What is set nowhere stays unset, except that a
+/// host without a MOFED container counts as one that needs none.
 #[must_use]
 pub fn completed(settings: &Settings, own: &Variables) -> Variables {
     let mut variables = own.clone();
@@ -172,7 +172,7 @@ impl SettingSources<'_> {
 
     fn host_mofed(&self) -> Setting {
         let own = self.of_ours(HOST_MOFED);
-        // Without RDMA nobody would say so.
+        // Without RDMA no container would have that setting.
         let is_off = self.of_processes(RDMA).is_none();
         let answer = || self.answer(HOST_MOFED).filter(|answer| !(is_off && answer.is_off()));
         own.or_else(answer).or_else(|| self.unreadable_process().map(Setting::Unreadable)).unwrap_or_default()

@@ -44,7 +44,7 @@ impl Presence {
 pub struct Glimpse {
     /// `nvidia_peermem` itself.
     pub peermem: Presence,
-    /// Why MOFED is about to swap its modules, or is at it already; `None` when nothing tells of it.
+    /// Why MOFED is about to swap its modules, or has begun; `None` when nothing shows that.
     pub swap: Option<String>,
     /// The modules themselves are going or gone: a MOFED that unloads `nvidia_peermem` has done so before.
     pub has_begun: bool,
@@ -61,7 +61,7 @@ impl Glimpse {
 }
 
 /// The marker goes before MOFED swaps its modules; a host's MOFED has none, and some entrypoints of the
-/// container leave it, so modules that go tell as well. What cannot be read tells nothing, and neither
+/// container leave it, so modules that go show it as well. What cannot be read shows nothing, and neither
 /// does a marker's directory that was never there: unless it was seen before (`was_marked`), no MOFED
 /// container has run here since boot, and the one that is loaded may be a host's.
 #[must_use]

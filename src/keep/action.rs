@@ -8,7 +8,7 @@ use crate::gate::Effect;
 pub enum Action {
     /// Load `nvidia_peermem`, with a last look before and a proof behind.
     Load,
-    /// Unload it, and it alone.
+    /// Unload `nvidia_peermem`, and nothing else.
     Unload,
     /// Rebuild nvidia-peermem.ko, which is all that is wrong.
     Rebuild,
@@ -25,7 +25,7 @@ pub enum LoadFailure {
     Late,
     /// There is no modprobe that can be run.
     NoModprobe,
-    /// modprobe's own plan speaks against it.
+    /// modprobe's own plan forbids it.
     Plan,
     /// This process may not load modules.
     Privilege,

@@ -50,8 +50,8 @@ impl FullLook {
     }
 }
 
-/// A driver that is not loaded may still be built, for minutes: what is missing of its files is waited for, and
-/// nobody is to break off the build.
+/// A driver that is not loaded may still be being built, for minutes: `keep` waits for its missing files, because
+/// breaking off the build would not help.
 fn to_come(directory: &Path) -> Condition {
     let message = format!(
         "there is no nvidia-peermem.ko below {}; the GPU driver is not loaded, so it may still be built",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sidecar as a pure state machine: when to load `nvidia_peermem`, when to let go of it, and when to
-//! leave it alone. docs/sidecar.md has the diagram, drawn from [`State::TRANSITIONS`].
+//! The sidecar as a pure state machine: when to load `nvidia_peermem`, when to unload it, and when to do neither.
+//! docs/sidecar.md has the diagram, drawn from [`State::TRANSITIONS`].
 //!
-//! A [`Gate`] does the waiting: settle time, belief in a suspect marker, back-off. What it never delays is
-//! letting go. Time is passed in.
+//! A [`Gate`] does the waiting: settle time, acceptance of a suspect marker, back-off. It never delays an unload.
+//! Time is passed in.
 
 mod action;
 mod full_look;
@@ -31,23 +31,22 @@ use state::{LoadedBy, Phase};
 use std::time::Duration;
 use yielding::Swap;
 
-/// After our own unload, or a load that failed, the next load comes no sooner, whatever
-/// `--settle` says.
+/// How long the next load waits after our own unload or a failed load, whatever `--settle` is.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How soon to look whether what uses it has ended, for no event tells of a reference count: at first, and at the
-/// latest, because a job may use it for days. Each time it is twice as long.
+/// How soon to check whether the module is still in use, because no event shows a change of the reference count: the
+/// first interval and the longest. Each is twice as long as the one before, because a job may run for days.
 const BUSY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
-/// How long to wait after an unload that failed, in the same way.
+/// How long to wait after a failed unload: the first interval and the longest, doubled in the same way.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A module that was live this long was loaded to some purpose.
+/// A load counts as a success once the module was live for this long.
 const PROVEN: Duration = Duration::from_secs(60);
 
 /// A load that was refused.
 #[derive(Clone, Copy, Debug)]
 struct RefusedLoad {
-    /// The evidence that it was refused on.
+    /// A hash of the evidence when it was refused.
     on: Option<u64>,
-    /// Its cause may go without a trace in the evidence, so it is tried again, ever more slowly.
+    /// The cause may disappear without a change of the evidence, so the load is tried again, at growing intervals.
     may_pass: bool,
 }
 
@@ -62,15 +61,15 @@ pub struct Keep {
     /// The phase in one sentence.
     message: String,
     peermem: Presence,
-    /// The gate has applied at some time: a NIC that is gone by now may be in a reset.
+    /// The gate applied at an earlier look: a NIC that has disappeared since may be in a reset.
     has_applied: bool,
-    /// Of the last look, if there was one.
+    /// The hash of the last look's evidence, if there was a look.
     evidence: Option<u64>,
-    /// MOFED's marker as it was seen last.
+    /// MOFED's marker at the last look.
     marker: Option<FileId>,
-    /// Who held the lock when it was seen first, unless an earlier container may have made it.
+    /// The process that held the lock when the marker was seen first, unless an earlier container may have set it.
     made_marker: LockHolder,
-    /// No load comes sooner.
+    /// The earliest time of the next load.
     load_from: BootTime,
     ledger: Ledger,
 }
@@ -101,12 +100,12 @@ impl Keep {
         self.gate.cure(cures);
     }
 
-    /// A rebuild failed for a cause that passes: it is tried again, ever later.
+    /// A rebuild failed for a temporary cause: returns the pause before the next attempt.
     pub fn cure_failed(&mut self, now: BootTime) -> Duration {
         self.gate.cure_failed(now)
     }
 
-    /// A rebuild cured it: the next incident begins with the shortest pause.
+    /// A rebuild succeeded: after the next failure the pause is the shortest one again.
     pub fn cured(&mut self) {
         self.gate.cured();
     }
@@ -117,22 +116,23 @@ impl Keep {
         self.gate.verdict().is_none_or(|verdict| self.gate.may_cure(verdict))
     }
 
-    /// A rebuild has come to this, and taken this long.
+    /// Counts a rebuild: its conclusion and how long it took.
     pub fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
         self.ledger.rebuilt(conclusion, spent);
     }
 
-    /// The gate applies: known before the first look has come to its end.
+    /// The gate applies. The caller knows that before the first look has ended.
     pub fn applies(&mut self) {
         self.has_applied = true;
     }
 
-    /// The marker is there, and this is the holder of MOFED's lock: another that takes it is a new container.
+    /// The marker exists, and this process holds MOFED's lock. If another process holds it later, that is a new
+    /// container.
     pub fn marked_by(&mut self, holder: LockHolder) {
         self.made_marker = holder;
     }
 
-    /// A glimpse, before anything that takes time: it can only let go.
+    /// Takes in a glimpse, before anything slow. It can only lead to an unload.
     pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Response {
         self.ledger.charge(self.state(), now);
         let mut response = Response::default();
@@ -146,16 +146,17 @@ impl Keep {
         response
     }
 
-    /// A whole look.
+    /// Takes in a whole look.
     pub fn look(&mut self, now: BootTime, cause: &Cause, full_look: FullLook) -> Response {
         self.ledger.charge(self.state(), now);
         let is_blocked = full_look.is_blocked() && !self.gate.may_cure(&full_look.look.verdict);
         let FullLook { mut look, glimpse, evidence, .. } = full_look;
-        // That it comes and goes is no break of what it waits for.
+        // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
         self.has_applied |= holds(ConditionType::RdmaRequested) && holds(ConditionType::NicPresent);
-        // A new container takes the lock before it clears the old marker, which is then not its own.
+        // A new container takes the lock before it clears the old marker, so its lock does not prove that it set this
+        // marker.
         if look.identity.marker.is_some() && self.marker != look.identity.marker {
             self.marker = look.identity.marker;
             let is_its_own = holds(ConditionType::MarkerTrusted);
@@ -170,7 +171,7 @@ impl Keep {
         self.peermem = glimpse.peermem;
         response.effects.extend(self.gate.observe(now, cause, look));
         if glimpse.swap.is_some() {
-            // What the old stack refused says nothing of the new one.
+            // A refusal by the old stack says nothing about the new one.
             self.gate.forgive();
             if let Phase::Waiting { last_try } = &mut self.phase {
                 *last_try = None;
@@ -192,11 +193,11 @@ impl Keep {
         response
     }
 
-    /// Time flies: a heartbeat, if one is due. It has no line where the gate does not apply.
+    /// Time has passed: the heartbeat, if one is due. Where the gate does not apply, it logs nothing.
     pub fn tick(&mut self, now: BootTime) -> Vec<Effect> {
         self.ledger.charge(self.state(), now);
         let Some(untold) = self.gate.beat(now) else { return Vec::new() };
-        // The gate has said so once, and on most nodes of a mixed fleet that is all there is to say.
+        // The gate has logged that once, which is enough on the many nodes of a mixed fleet where it does not apply.
         if untold.is_empty() && self.does_not_apply() {
             return vec![Effect::Publish];
         }
@@ -208,7 +209,7 @@ impl Keep {
         let spent = Seconds(now.saturating_sub(self.since));
         let state = self.state().to_string().to_lowercase();
         let sentence = self.sentence();
-        // What the state has said already.
+        // The state's name already says it.
         let cause = if sentence.to_lowercase() == state { String::new() } else { format!(": {sentence}") };
         let text = format!("still {state} after {spent}{cause}{untold}");
         vec![Effect::Log(self.line(now, level, text, None)), Effect::Publish]
@@ -236,7 +237,7 @@ impl Keep {
                 (Phase::Loaded { by: LoadedBy::Us(None), is_about_swap }, Level::Info, message)
             }
             Done::Found(message) => {
-                // The look that follows sees by whom, and how it is used.
+                // The next look shows which process loaded it, and whether it is in use.
                 self.peermem = Presence::Unknown;
                 (Phase::Loaded { by: LoadedBy::Another, is_about_swap }, Level::Info, message)
             }
@@ -268,13 +269,13 @@ impl Keep {
         }
     }
 
-    /// Somebody asks for a look (SIGHUP): what was refused or failed before is tried again.
+    /// SIGHUP asks for a look: what was refused or failed before is tried again.
     pub fn ask(&mut self) {
         self.phase.forgive();
         self.gate.forgive();
     }
 
-    /// When it must be stepped again with a look, even if nothing happens.
+    /// The time of the next look, even if no event comes.
     #[must_use]
     pub fn next_look(&self) -> Option<BootTime> {
         // Unknown and transitional states are re-checked by the periodic poll.
@@ -291,7 +292,7 @@ impl Keep {
         self.gate.next_look().into_iter().chain(own).min()
     }
 
-    /// When the module has to be let go: no look may outlast it.
+    /// The time by which the module must be unloaded: no look may last longer.
     #[must_use]
     pub fn unload_due(&self) -> Option<BootTime> {
         match (&self.phase, self.peermem) {
@@ -300,7 +301,7 @@ impl Keep {
         }
     }
 
-    /// When it must be stepped again, look or no look.
+    /// The time of the next heartbeat, with or without a look.
     #[must_use]
     pub fn next_heartbeat(&self) -> BootTime {
         self.gate.next_heartbeat()
@@ -312,19 +313,19 @@ impl Keep {
         self.phase.state()
     }
 
-    /// `nvidia_peermem` as it was seen last.
+    /// The state of `nvidia_peermem` at the last look or glimpse.
     #[must_use]
     pub fn peermem(&self) -> Presence {
         self.peermem
     }
 
-    /// We loaded what is loaded.
+    /// The module is live, and `keep` loaded it.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         matches!(self.phase.loaded_by(), Some(LoadedBy::Us(_)))
     }
 
-    /// The gate has applied at some time.
+    /// The gate applied at an earlier look.
     #[must_use]
     pub fn has_applied(&self) -> bool {
         self.has_applied
@@ -340,7 +341,7 @@ impl Keep {
                 let now = match deciding {
                     None => "every condition is met: loading nvidia_peermem".to_owned(),
                     Some(c) if self.gate.may_cure(verdict) => {
-                        format!("to be rebuilt, if it can be: {}", c.message)
+                        format!("nvidia-peermem.ko will be rebuilt, if possible: {}", c.message)
                     }
                     Some(c) => sentence(c),
                 };
@@ -351,7 +352,7 @@ impl Keep {
         }
     }
 
-    /// The verdict as the gate sees it: with the settle time, and with its belief in the marker.
+    /// The verdict as the gate sees it: with the settle time, and with the suspect marker that it accepted.
     #[must_use]
     pub fn verdict(&self) -> Option<&Verdict> {
         self.gate.verdict()
@@ -377,7 +378,9 @@ impl Keep {
         let text = match swap {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
-            None => "nvidia_peermem is live: loaded by another process, and treated the same".to_owned(),
+            None => {
+                "nvidia_peermem is live, loaded by another process: keep treats it as its own".to_owned()
+            }
         };
         let phase = Phase::Loaded { by, is_about_swap };
         let was_about_swap = matches!(self.phase, Phase::Loaded { is_about_swap: true, .. });
@@ -397,7 +400,7 @@ impl Keep {
         if !matches!(self.phase, Phase::Blocked { refused: Some(_) }) {
             let phase = if is_blocked { Phase::Blocked { refused: None } } else { Phase::WAITING };
             if self.state() != phase.state() {
-                // The gate has said why.
+                // The gate has logged why.
                 self.change(now, phase, String::new(), response);
             }
         }
@@ -422,7 +425,7 @@ impl Keep {
         self.verdict().is_some_and(|verdict| verdict.outcome == Outcome::Ready)
     }
 
-    /// Somebody else took it away.
+    /// Another process unloaded the module.
     fn lost(&mut self, now: BootTime, cause: &Cause, response: &mut Response) {
         let was_loaded = self.state() == State::Loaded;
         let lasted = now.saturating_sub(self.since) >= PROVEN;
@@ -431,7 +434,7 @@ impl Keep {
             if lasted {
                 self.gate.forgive();
             }
-            // No race of loading and unloading: each time it settles longer.
+            // Each settle time is longer than the last, so two programs do not load and unload in a loop.
             self.hold_on(now);
         }
         let text = "another process unloaded nvidia_peermem".to_owned();

@@ -16,7 +16,7 @@ pub enum State {
     Loaded,
     /// MOFED is about to, and it is being unloaded.
     Yielding,
-    /// The module cannot be loaded, and waiting alone will not change that.
+    /// The module cannot be loaded, and waiting will not change that.
     Blocked,
     /// MOFED is about to swap, and it is in use.
     Busy,
@@ -149,7 +149,7 @@ impl Phase {
         }
     }
 
-    /// Forgets what speaks against another attempt to load.
+    /// Forgets why another attempt to load would fail.
     pub(super) fn forgive(&mut self) {
         match self {
             Self::Waiting { last_try } => *last_try = None,

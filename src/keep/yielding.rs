@@ -10,8 +10,8 @@ use crate::observation::LockHolder;
 use crate::time::{BootTime, Seconds};
 use std::time::Duration;
 
-/// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so after 0.1 to
-/// 0.7 s, and its start fails if somebody else was faster (doca-driver-build, `entrypoint/internal/driver`). It needs
+/// The time that a MOFED container with a new lock has to unload the module by itself. MOFED does so after 0.1 to 0.7
+/// s, and its start fails if another process was faster (doca-driver-build, `entrypoint/internal/driver`). It needs
 /// `ib_uverbs` only seconds later.
 const COURTESY: Duration = Duration::from_millis(1500);
 
@@ -32,7 +32,7 @@ impl<'a> Swap<'a> {
         Self { why, uses, has_begun: glimpse.has_begun, holder: glimpse.holder }
     }
 
-    /// A new container may be about to unload `nvidia_peermem` itself. It is not if nobody holds the lock, if the
+    /// A new container may be about to unload `nvidia_peermem` itself. It is not if no process holds the lock, if the
     /// container that ends is the one that made the marker, or if that unload is over.
     fn may_be_new_container(&self, made_marker: LockHolder) -> bool {
         let is_old = self.holder == LockHolder::Nobody
@@ -90,11 +90,11 @@ impl Keep {
         let text = if is_new {
             let courtesy = Seconds(COURTESY);
             let unloads = match swap.holder {
-                LockHolder::Unknown => "perhaps a new MOFED container (the lock's holder is unknown) unloads",
+                LockHolder::Unknown => "a new MOFED container (the lock's holder is unknown) may unload",
                 _ => "a new MOFED container unloads",
             };
             format!(
-                "{}; {unloads} nvidia_peermem{whose}: unloading it after {courtesy} if no container has",
+                "{}; {unloads} nvidia_peermem{whose} itself: keep unloads it after {courtesy} if it is still loaded",
                 swap.why
             )
         } else {

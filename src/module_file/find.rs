@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where modprobe would find a module: in modules.dep, or else where depmod would find it once
-//! somebody runs it.
+//! Where modprobe would find a module: in modules.dep, or else where depmod would find it when it runs.
 
 use crate::files::read::{entries, lines, stat, unreadable};
 use crate::files::root::resolve;

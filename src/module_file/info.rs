@@ -22,8 +22,8 @@ pub(super) const SIGNED: &[u8] = b"~Module signature appended~\n";
 const VERSION: usize = 64;
 /// Of the entries in a note section: words of four bytes (elf(5)).
 const NOTE_ALIGN: u64 = 4;
-/// Undefined, and yet nobody's symbols: the kernel passes them over (`ignore_undef_symbol`; `.TOC.`
-/// on ppc64le).
+/// Undefined, but not imported from another module: the kernel ignores them (`ignore_undef_symbol`; `.TOC.` on
+/// ppc64le).
 const NOT_IMPORTED: [&str; 2] = ["_GLOBAL_OFFSET_TABLE_", ".TOC."];
 
 pub(super) fn read(elf: &Elf) -> Result<ModuleInfo, Fault> {
@@ -141,7 +141,7 @@ fn fixed_versions(bytes: &[u8]) -> Option<BTreeMap<String, u32>> {
 }
 
 /// As Ubuntu's kernels 6.8 to 6.11 have it: the offset of the next entry, the CRC, the name; zero
-/// ends it. What stands behind the end is not looked at, by the kernel neither.
+/// ends it. What follows the end is ignored, as the kernel does.
 fn chained_versions(bytes: &[u8]) -> Option<BTreeMap<String, u32>> {
     let word = size_of::<u32>();
     let mut versions = BTreeMap::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Module files (.ko): where modprobe would find one, and what it says of itself before anybody
-//! loads it. A stub shows here, hours before its EINVAL.
+//! Module files (.ko): where modprobe would find one, and what it contains, before it is loaded. A stub shows here,
+//! hours before its EINVAL.
 
 mod elf;
 mod find;
@@ -78,8 +78,8 @@ pub fn inspect_signed(
         .map_err(|fault| fault.at(path))
 }
 
-/// The build id alone. Of an uncompressed file only some kilobytes are read, however large it is,
-/// and no more is checked than that takes.
+/// Only the build id. Of an uncompressed file some kilobytes are read, however large it is, and only those are
+/// checked.
 pub fn build_id(path: &Path, interrupted: Interrupted<'_>) -> Result<Option<String>, NotAModule> {
     Contents::open(path, interrupted)
         .and_then(Elf::parse)

@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// Some five times the largest: nvidia.ko with all its symbols.
 const PLAIN: u64 = 512 * 1024 * 1024;
-/// For what is held in memory: a file to unpack, what it unpacks to, one part of a plain file.
+/// The bound of what is kept in memory: a file to unpack, what it unpacks to, one part of a plain file.
 pub(super) const IN_MEMORY: u64 = 128 * 1024 * 1024;
 /// As for kmod, or rather libzstd: what `zstd --ultra -22` asks for.
 const ZSTD_WINDOW: u64 = 128 * 1024 * 1024;
@@ -168,7 +168,7 @@ impl Unpacked<'_> {
     fn take(&mut self, from: &mut dyn Read) -> io::Result<()> {
         loop {
             let room = (self.limit + 1).saturating_sub(self.bytes.len() as u64).min(CHUNK);
-            // Not doubled, as a vector grows by itself: half of what it holds would be empty.
+            // Not doubled, as a vector grows by itself: half of its memory would be empty.
             self.bytes.reserve_exact(usize::try_from(room).unwrap_or_default());
             if from.take(room).read_to_end(&mut self.bytes)? == 0 {
                 return Ok(());

@@ -24,7 +24,7 @@ pub struct DriverRoot {
     pub path: PathBuf,
     /// Whose root was not taken, although the pid file names it.
     pub not_taken: Option<u32>,
-    /// Why nobody knows whether there is another one.
+    /// Why it is unknown whether there is another one.
     pub unreadable: Option<Unreadable>,
 }
 

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(management(machine(&[(NAME, "odd", None)]).path()), Management::None);
     }
 
-    /// Each GPU and disk has a vpd that is for root alone.
+    /// Each GPU and disk has a vpd that only root may read.
     #[test]
     fn the_vpd_of_other_vendors_is_not_opened() {
         let sys = machine(&[(NAME, "0x10de", None)]);

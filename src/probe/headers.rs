@@ -155,7 +155,7 @@ pub fn peer_memory(root: &Path, path: &Path) -> Seen<(BTreeMap<String, u32>, Opt
     read.map(|_| (crcs, exporter)).map_err(|error| unreadable(path, &error))
 }
 
-/// All CRCs in a Module.symvers, anybody's.
+/// All CRCs in a Module.symvers, whatever module exports the symbols.
 ///
 /// # Errors
 /// Why it is not one, or cannot be read.
@@ -184,7 +184,7 @@ fn crc(line: &str) -> Option<u32> {
     u32::from_str_radix(line.split('\t').next()?.strip_prefix("0x")?, 16).ok()
 }
 
-/// The last part of the module's path, which stands before `EXPORT_SYMBOL…`; with underscores.
+/// The last part of the module's path, which comes before `EXPORT_SYMBOL…`; with underscores.
 fn module(line: &str) -> Option<String> {
     let fields: Vec<_> = line.split('\t').collect();
     let export = fields.iter().position(|field| field.starts_with("EXPORT_"))?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes that hold GPU or RDMA devices: what may be using `nvidia_peermem`. Nothing tells who
+//! Processes that have GPU or RDMA devices open: they may be using `nvidia_peermem`. Nothing tells who
 //! really does.
 
 use crate::files::read::small;

@@ -82,8 +82,9 @@ fn has_lock(fdinfo: &Path, file: &Metadata) -> Seen<bool> {
     }
 }
 
-/// Who holds a lock on that very file, by the first line of /proc/locks that is one; `None` where nobody does.
-#[expect(clippy::option_option, reason = "nobody; a process that is not told; a process")]
+/// Which process holds a lock on that very file, by the first line of /proc/locks that is one; `None` where none
+/// does.
+#[expect(clippy::option_option, reason = "no process; a hidden process; a process")]
 fn holder(locks: &Path, file: &Metadata) -> Seen<Option<Option<i32>>> {
     let mut held = None;
     let mut odd = None;
@@ -109,7 +110,7 @@ fn holder(locks: &Path, file: &Metadata) -> Seen<Option<Option<i32>>> {
 enum LockLine {
     /// A lock that a process has.
     Held(procfs::Lock),
-    /// A process that waits for a lock (`->`), or a kind of lock that nobody here asks for.
+    /// A process that waits for a lock (`->`), or a kind of lock that does not count here.
     Ignored,
     Odd,
 }
@@ -126,7 +127,8 @@ fn parsed(line: &[u8]) -> LockLine {
     }
 }
 
-/// MOFED's lock and the driver's are exclusive: anybody who may open the file may take a shared one.
+/// MOFED's lock and the driver's are exclusive. A shared one does not count: any process that may open the file can
+/// take it.
 fn is_on(lock: &procfs::Lock, file: &Metadata) -> bool {
     let device = (major(file.dev()), minor(file.dev()));
     lock.lock_type == LockType::FLock

@@ -23,7 +23,7 @@ const SYMVERS: u64 = 16 << 20;
 const SOURCE: u64 = 4 << 20;
 /// Packages below /usr/src.
 const PACKAGES: usize = 10_000;
-/// The flavors of the driver: one alone (`.run` unpacked, dkms), or both beside each other (nvidia-installer).
+/// The flavors of the driver: only one (`.run` unpacked, dkms), or both beside each other (nvidia-installer).
 const FLAVORS: [&str; 3] = ["", "kernel-open", "kernel"];
 /// Where programs are in the images of drivers.
 const PROGRAMS: [&str; 6] = ["usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin"];
@@ -191,6 +191,6 @@ pub fn memory_kills(proc: &Path) -> Option<u64> {
 pub fn free(root: &Path) -> Option<u64> {
     let real = resolve(root, &below(root, Path::new("/var/lib"))).unwrap_or_else(|_| root.to_owned());
     let space = statvfs(&real).ok()?;
-    // A file system without an end of its own has no blocks at all.
+    // A file system without a fixed size has no blocks at all.
     (space.blocks() > 0).then(|| space.blocks_available().saturating_mul(space.fragment_size()))
 }

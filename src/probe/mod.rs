@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The door that only reads. One [`Probe::look`] gives one [`Observation`], whatever fails on the
-//! way: a failed read is part of what was seen.
+//! The door that only reads. One [`Probe::look`] gives one [`Observation`], whatever fails during the look: a failed
+//! read is part of the observation.
 
 pub mod address_space;
 pub mod clock;
@@ -61,15 +61,15 @@ use std::time::Duration;
 /// The name of nvidia-peermem's module.
 pub const PEERMEM: &str = "nvidia_peermem";
 
-/// How often a look is begun again because the symbols had to be read in its midst.
+/// How often a look is begun again because the node changed while the symbols were read.
 const MAX_LOOKS: usize = 3;
 
-/// How much of a look is worth its cost.
+/// How much a look reads.
 #[derive(Clone, Copy, Debug)]
 pub enum Depth {
     /// Everything, for a complete report.
     Full,
-    /// The kernel's symbols only once this says of all that is cheap to see that they matter.
+    /// The kernel's symbols only once this function, of all that is cheap to read, says that they are needed.
     Frugal(fn(&Expectations, &Observation) -> bool),
 }
 
@@ -92,22 +92,22 @@ pub struct Probe<'a> {
     node: &'a Node,
     kernel: Kernel,
     cut_off: Option<PathBuf>,
-    /// Hundreds of devices on real nodes: searched once, and again when a device comes or goes.
+    /// Real nodes have hundreds of devices, so they are searched once, and again when a device comes or goes.
     nic: Option<Nic>,
-    /// The same, where somebody asks.
+    /// The management device in the same way, if it is checked.
     management: Option<Management>,
-    /// With the signature of the modules it was read for.
+    /// The symbols, with the signature of the modules for which they were read.
     symbols: Option<(u64, Symbols)>,
-    /// With the signature of the files it was read from.
+    /// The headers, with the signature of the files from which they were read.
     headers: Option<(u64, Headers, Seen<Vec<String>>)>,
-    /// The values of the last look that a quick check compares.
+    /// The values of the last look with which a quick check compares.
     quickly_checked: Option<QuickCheck>,
     inspected: Inspected,
     /// The marker, and how long after the boot it was seen first.
     marker_seen: Option<(FileId, Option<Duration>)>,
 }
 
-/// Signatures of what is cheap to see.
+/// Signatures of what is cheap to read.
 #[derive(Debug)]
 struct QuickCheck {
     marker: Marker,
@@ -142,7 +142,7 @@ impl<'a> Probe<'a> {
         (self.nic, self.management) = (None, None);
     }
 
-    /// The search for devices, or what it came to before.
+    /// The search for devices, or its earlier result.
     fn devices(&mut self) -> (Nic, Option<Management>) {
         let sys = &self.node.places.sys;
         // What could not be read may be readable by now.
@@ -159,7 +159,7 @@ impl<'a> Probe<'a> {
         (nic, management)
     }
 
-    /// Looks for what Fabric Manager will look for, although nobody asks for its readiness.
+    /// Looks for what Fabric Manager will look for, although `--for` does not name fabric.
     pub fn look_at_fabric(&self, seen: &mut Observation) {
         if seen.fabric.is_none() {
             seen.fabric = Some(self.fabric(management(&self.node.places.sys, &seen.nic)));
@@ -176,8 +176,8 @@ impl<'a> Probe<'a> {
         self.devices().0
     }
 
-    /// Looks at everything. `None` when `interrupted` became true while the kernel's symbols were read or a
-    /// module file unpacked, or the marker went: what was seen by then is not worth a judgment.
+    /// Looks at everything. `None` when `interrupted` became true while the kernel's symbols were read or a module
+    /// file was unpacked, or when the marker disappeared: the observation would be out of date.
     pub fn look(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         let mut seen = self.look_at_loaded(depth, interrupted)?;
         let (node, marker) = (self.node, seen.marker.clone());
@@ -185,7 +185,7 @@ impl<'a> Probe<'a> {
         Some(seen)
     }
 
-    /// Everything but what is still to be loaded.
+    /// Looks at everything except nvidia-peermem.ko.
     fn look_at_loaded(&mut self, depth: Depth, interrupted: &mut dyn FnMut() -> bool) -> Option<Observation> {
         for _ in 0..MAX_LOOKS {
             let mut seen = self.look_at_all_but_symbols(depth);
@@ -208,7 +208,7 @@ impl<'a> Probe<'a> {
         Some(self.look_at_all_but_symbols(depth))
     }
 
-    /// Reading all symbols takes its time, in which the marker may go and modules may be swapped.
+    /// Whether the marker or the modules changed while the symbols were read, which takes a while.
     fn is_outdated(&self, seen: &Observation) -> bool {
         let modules = modules_signature(&self.proc_modules()) != modules_signature(&seen.modules.proc);
         modules
@@ -224,7 +224,7 @@ impl<'a> Probe<'a> {
         let (lock, lock_holder) = self.lock(&marker);
         let holder_start = holder_start::read(&self.node.places, lock_holder, marker_seen);
         let modules = self.modules();
-        // One whole look has nothing to compare with.
+        // A single whole look has nothing to compare with.
         let signature = if depth.is_full() { 0 } else { self.headers_signature() };
         let (headers, header_versions) = self.headers(signature);
         self.quickly_checked = Some(QuickCheck {
@@ -278,7 +278,7 @@ impl<'a> Probe<'a> {
     }
 
     /// A quick check: may the condition that the gate waits for, or anything if it waits for none, have changed
-    /// since the last look? It reads no more than that takes, and what a quick check cannot see counts as changed.
+    /// since the last look? It reads only what that needs, and what it cannot see counts as changed.
     #[must_use]
     pub fn changed(&self, holding: Option<&Condition>) -> bool {
         let Some(last) = &self.quickly_checked else { return true };
@@ -286,15 +286,15 @@ impl<'a> Probe<'a> {
         let lock = || self.lock(&last.marker) != last.lock;
         let modules = || self.glimpsed_modules() != last.modules;
         let headers = || self.headers_signature() != last.headers;
-        // What is loaded needs no headers any more; the next load looks at them again.
+        // A loaded module needs no headers; the next load looks at them again.
         let Some(holding) = holding else { return marker() || lock() || modules() };
         if holding.status != Status::False {
             return true;
         }
         match holding.r#type {
-            // A process that holds the lock grows older, and the marker may then be its own.
+            // The process that holds the lock grows older, and the marker may then be its own.
             ConditionType::MarkerTrusted if last.has_holder => true,
-            // The modules count while there is no marker too: what uses nvidia_peermem is named.
+            // The modules count without a marker, too: the message names what uses nvidia_peermem.
             ConditionType::MarkerTrusted | ConditionType::MarkerPresent => marker() || lock() || modules(),
             ConditionType::ModulesLive
             | ConditionType::ModulesFromMofed
@@ -336,7 +336,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Read only for a consumer that needs the build.
+    /// The driver's state file. It is read only for a consumer that needs the build.
     fn driver_state(&self) -> DriverState {
         if !self.node.expected.needs_build() {
             return DriverState::NotRead;
@@ -361,7 +361,7 @@ impl<'a> Probe<'a> {
     fn modules(&self) -> Modules {
         let places = &self.node.places;
         let proc = self.proc_modules();
-        // mlx5_core is the one that has a version, whether it is asked for or not.
+        // mlx5_core has the version, whether `--module` names it or not.
         let expected = &self.node.expected;
         let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", PEERMEM]);
         let names: BTreeSet<_> = expected.all_modules().chain(["mlx5_core"]).chain(peermem).collect();
@@ -369,7 +369,7 @@ impl<'a> Probe<'a> {
         Modules { proc, sys: sys.collect() }
     }
 
-    /// The exporter is judged like the modules that were asked for, so it needs its second witness.
+    /// Reads the second witness of the exporter, which is judged like the modules of `--module`.
     fn witness_provider(&self, seen: &mut Observation) {
         if let Symbols::ExportedBy(Some(name)) = &seen.symbols {
             self.witness(seen, &name.clone());
@@ -430,15 +430,15 @@ impl<'a> Probe<'a> {
         if is_there { in_driver_root } else { at(&places.root) }
     }
 
-    /// Changes when any file changes that the headers were read from; links are followed as the
-    /// reading follows them.
+    /// A signature that changes when a file changes from which the headers were read. Links are followed as in the
+    /// reading.
     fn headers_signature(&self) -> u64 {
         let root = &self.node.places.mofed_root;
         let metadata = |path: &Path| read::metadata(root, path).ok();
         let signature = |path: &Path| metadata(path).as_ref().map(file_signature);
         let tree = signature(&headers::ofa_kernel(root));
         let mut all = vec![signature(&root.join("usr/src")), tree];
-        // As the reading does: nothing below a tree that is not there, nothing behind the first directory.
+        // As in the reading: nothing below a missing tree, and nothing after the first directory.
         let candidates = headers::candidates(root, &self.kernel);
         for candidate in candidates.iter().take_while(|_| tree.is_some()) {
             let found = metadata(candidate);
@@ -457,12 +457,12 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Where every device was asked for its vendor, and none is Mellanox's, there is nothing to look for.
+/// The management devices. If no device is Mellanox's, there is nothing to search.
 fn management(sys: &Path, nic: &Nic) -> Management {
     if *nic == Nic::None { Management::None } else { fabric::management(sys) }
 }
 
-/// How a tree below `--root` is mounted says nothing about the gate's own container.
+/// MOFED's directory, if it is on a private mount. Below `--root` that would say nothing about the gate's container.
 fn cut_off(node: &Node) -> Option<PathBuf> {
     let own = node.places.root == Path::new("/") && node.expected.mofed == MofedPlace::Container;
     own.then(|| mount::cut_off(&nearest_ancestor(&node.places.marker))).flatten()
@@ -475,13 +475,13 @@ fn marker(node: &Node) -> Marker {
     }
 }
 
-/// The marker went in the midst of a look. A report is wanted in any case; a wait has nothing to gain without it.
+/// The marker disappeared during a look. A report is wanted in any case; a wait needs no look without a marker.
 fn is_lost(node: &Node, depth: Depth, was: &Marker) -> bool {
     let is_needed = !depth.is_full() && matches!(was, Marker::Present(_));
     is_needed && !matches!(marker(node), Marker::Present(_))
 }
 
-/// Reads the marker and the modules: enough to decide on an unload, and quick.
+/// Reads the marker and the modules. That is quick, and enough to decide on an unload.
 #[must_use]
 pub fn glimpse(node: &Node) -> (Marker, Modules) {
     let marker = marker(node);
@@ -492,7 +492,7 @@ pub fn glimpse(node: &Node) -> (Marker, Modules) {
     (marker, Modules { proc, sys: sys.collect() })
 }
 
-/// Who holds MOFED's lock.
+/// Which process holds MOFED's lock.
 #[must_use]
 pub fn lock_holder(places: &Places) -> LockHolder {
     let (lock, process) = lock::read(&places.root, &places.proc, &places.lock);
@@ -507,7 +507,7 @@ pub fn header_files(node: &Node) -> Vec<PathBuf> {
     directories.into_iter().map(|directory| directory.join("Module.symvers")).collect()
 }
 
-/// Differs for every boot; `None` where this `/proc` lacks it.
+/// The boot id, which differs for every boot; `None` where this `/proc` lacks it.
 #[must_use]
 pub fn boot_id(proc: &Path) -> Option<String> {
     kernel::boot_id(proc)
@@ -519,7 +519,7 @@ pub fn kernel(proc: &Path) -> Kernel {
     kernel::read(proc)
 }
 
-/// The same by uname(2), which reads no file system.
+/// The running kernel by uname(2), which reads no file system.
 #[must_use]
 pub fn own_kernel() -> Kernel {
     kernel::own()
@@ -568,7 +568,8 @@ fn file_signature(metadata: &Metadata) -> (u64, u64, u64, i64, i64) {
     (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Without `nvidia_peermem`, which exports nothing that counts and comes and goes under `keep`.
+/// The signature of the modules for the symbols. It leaves out `nvidia_peermem`, which exports no symbol that counts,
+/// and which `keep` loads and unloads.
 fn symbols_signature(seen: &Observation) -> u64 {
     let mut modules = seen.modules.proc.clone();
     if let Ok(proc) = &mut modules {
@@ -579,8 +580,8 @@ fn symbols_signature(seen: &Observation) -> u64 {
     hash(&(modules_signature(&modules), inodes))
 }
 
-/// Reference counts come and go all day and mean nothing here, except for `nvidia_peermem`'s. The
-/// size shrinks a moment after a module has come to life, when its init section is freed.
+/// The signature of the modules. It leaves out the reference counts, which change all day, except that of
+/// `nvidia_peermem`, and the size, which shrinks when a live module's init section is freed.
 fn modules_signature(proc: &Seen<ProcModules>) -> u64 {
     let mut signature = ModulesSignature::default();
     if let Ok(proc) = proc {
@@ -591,7 +592,7 @@ fn modules_signature(proc: &Seen<ProcModules>) -> u64 {
     signature.end(proc.as_ref().map(|proc| &proc.garbled))
 }
 
-/// A hash over what may change a verdict in /proc/modules.
+/// A hash of the fields of /proc/modules that may change a verdict.
 #[derive(Default)]
 struct ModulesSignature(DefaultHasher);
 

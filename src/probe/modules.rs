@@ -2,7 +2,7 @@
 //! The two witnesses for a module's state: /proc/modules and /sys/module.
 //!
 //! The procfs crate drops the taint letters and gives up a whole list for one odd line, so
-//! /proc/modules is parsed here; a test holds the two against each other.
+//! /proc/modules is parsed here; a test compares the two.
 
 use crate::files::read::{Ended, lines, small, stat, unreadable};
 use crate::observation::{ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The search for a Mellanox device: by vendor alone, as NVIDIA's driver container searches.
+//! The search for a Mellanox device: only by vendor, as NVIDIA's driver container searches.
 
 use crate::files::read::{small, unreadable};
 use crate::observation::{Nic, Unreadable};

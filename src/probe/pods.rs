@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// kubelet's `--root-dir` where nobody says otherwise.
+/// The default of kubelet's `--root-dir`.
 const KUBELET: &str = "/var/lib/kubelet";
 /// The volume shared by the driver's container and its driver toolkit on `OpenShift`.
 const SHARED: &str = "volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit";

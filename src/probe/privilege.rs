@@ -12,8 +12,8 @@ const SYS_CHROOT: u32 = 18;
 /// The content of `uid_map` in the initial user namespace (`user_namespaces(7)`).
 const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
 
-/// The effective capabilities that a process has in the initial user namespace, as a mask. In a namespace of its own
-/// anybody may have all of them.
+/// The effective capabilities that a process has in the initial user namespace, as a mask. In another user namespace
+/// any process may have all of them.
 ///
 /// # Errors
 /// They cannot be read, or are not there.
@@ -29,12 +29,12 @@ pub fn effective(process: &Path) -> Seen<u64> {
 }
 
 /// Why this process cannot load modules by a modprobe in this root, and the remedy; `None` when
-/// nothing that can be seen speaks against it.
+/// nothing visible forbids it.
 #[must_use]
 pub fn cannot_load(places: &Places, modprobe_root: &Path) -> Option<(String, &'static str)> {
     let disabled = places.proc.join("sys/kernel/modules_disabled");
     if small(&disabled) == Ok(Some("1".to_owned())) {
-        let why = format!("{} is 1: this kernel does not load modules any longer", disabled.display());
+        let why = format!("{} is 1: this kernel no longer loads modules", disabled.display());
         return Some((why, "reboot, and load nvidia-peermem before kernel.modules_disabled is set"));
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

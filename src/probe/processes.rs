@@ -135,7 +135,7 @@ fn started(directory: &Path, booted: Option<i64>) -> Option<i64> {
     Some(booted? + i64::try_from(start_ticks(&text)? / TICKS).ok()?)
 }
 
-/// The 22nd field of <pid>/stat (proc(5)); the name before it may hold spaces and brackets. The procfs
+/// The 22nd field of <pid>/stat (proc(5)); the name before it may contain spaces and brackets. The procfs
 /// crate panics where a line is cut off.
 pub(super) fn start_ticks(stat: &str) -> Option<u64> {
     let (_, behind_the_name) = stat.rsplit_once(')')?;
@@ -276,7 +276,7 @@ mod tests {
         for capabilities in ["00000000a80425fb", "0000000000200000", "0000000000000000", "-"] {
             assert_eq!(pids(capabilities, Some(INITIAL)), [0; 0], "{capabilities}");
         }
-        // Anybody may have all capabilities in a user namespace of their own.
+        // In its own user namespace any process may have all capabilities.
         for uid_map in ["         0       1000          1\n", "         0     100000      65536\n", ""] {
             assert_eq!(pids(ALL, Some(uid_map)), [0; 0], "{uid_map:?}");
         }

@@ -7,7 +7,7 @@ use crate::condition::ConditionType;
 use crate::look::Look;
 use crate::observation::ModuleInfo;
 
-/// A module of the live nvidia that nothing speaks against.
+/// A module of the live nvidia with no known fault.
 #[derive(Debug)]
 pub struct JudgedModule(ModuleInfo);
 

@@ -51,7 +51,7 @@ pub struct Material {
     pub free: Option<u64>,
     /// Why nothing can be written where the build and the module go.
     pub unwritable: Option<String>,
-    /// Why the build's directory is not ours alone.
+    /// Why others can write to the build's directory.
     pub exposed: Option<String>,
     /// A foreign file at our file's path.
     pub foreign: Option<PathBuf>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rebuilding nvidia-peermem alone: when that is a cure, what it takes, and how it is done. Pure; docs/heal.md is the
+//! Rebuilding only nvidia-peermem: when that is a cure, what it takes, and how it is done. Pure; docs/heal.md is the
 //! description for users.
 //!
 //! [`plan`] turns what was found on the node ([`Material`]) into a [`Plan`], or into the [`Obstacle`] that is in the

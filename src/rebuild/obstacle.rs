@@ -37,7 +37,7 @@ kinds! {
         "unload it once nothing uses it: `rmmod nvidia_peermem`";
     NotReady: "Something other than the module file is not ready.",
         "wait until it is ready, or run `peermem-gate doctor` on this node";
-    NotCurable: "A rebuild does not cure the fault of nvidia-peermem.",
+    NotCurable: "A rebuild does not cure what is wrong with nvidia-peermem.",
         "read the remedy of PeermemUsable: `peermem-gate check --peermem`";
     SignaturesEnforced: "This kernel loads only signed modules, and nothing here can sign one.",
         "use a driver with signed modules (precompiled), or sign nvidia-peermem.ko with a key that the kernel trusts";
@@ -58,12 +58,12 @@ kinds! {
     HeadersMissing: "The running kernel's headers are missing.",
         "install the headers of the running kernel in the driver's root: linux-headers-$(uname -r) or kernel-devel-$(uname -r)";
     SymversUnusable: "The Module.symvers of MOFED, or of the kernel's own RDMA stack, cannot be used.",
-        "delete the MOFED pod, so its headers and its modules are of one release; on a host install MOFED for this kernel again, or reboot; where the kernel's own RDMA stack is live, install the headers of this very kernel";
+        "delete the MOFED pod, so its headers and its modules are of one release; on a host install MOFED for this kernel again, or reboot; where the kernel's own RDMA stack is live, install the headers of exactly this kernel";
     ToolMissing: "A program that the build needs is missing.",
         "install make, gcc and kmod in the driver's root, or use a driver image that builds its modules";
     Unwritable: "The build's or the module's directory is not writable.",
         "make the driver's root writable for this process";
-    Exposed: "Others than root can write to /var/lib/peermem-gate, or hold its lock.",
+    Exposed: "Users other than root can write to /var/lib/peermem-gate, or hold its lock.",
         "find out what changed it, then remove /var/lib/peermem-gate in the driver's root: a rebuild makes it again";
     NoRoom: "There is not enough room for the build.",
         "make 64 MiB of room in the driver's root";

@@ -33,7 +33,7 @@ pub fn text(release: &str) -> String {
     )
 }
 
-/// A regular expression for this text alone, basic or extended.
+/// A regular expression that matches only this text, basic or extended.
 fn exactly(text: &str) -> String {
     let each = text.chars().map(|c| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => c.to_string(),

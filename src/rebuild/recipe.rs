@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How nvidia-peermem alone is built: by NVIDIA's own Makefile and conftest, in a fresh copy.
+//! How only nvidia-peermem is built: by NVIDIA's own Makefile and conftest, in a fresh copy.
 //!
 //! A copy is fresh because conftest's answers and modpost's CRCs outlive what they were found for: a second `make` in
 //! the same tree ends with 0 and makes the first one's module (docs/heal.md).
@@ -19,7 +19,7 @@ pub const OPTIONAL: [&str; 2] = ["header-presence-tests.mk", "pahole.sh"];
 pub const KNOWN_BY: &str = "nvidia-peermem/nvidia-peermem.Kbuild";
 /// The module that `make` writes.
 pub const MODULE: &str = "nvidia-peermem.ko";
-/// The directory in the copy that stands for MOFED's.
+/// The directory in the copy that is used in place of MOFED's.
 pub const OFA: &str = "ofa";
 
 /// The source of nvidia-peermem, which the copy marks as ours.
@@ -79,7 +79,7 @@ pub fn nvidia_symvers(mofed: &str, nvidia: &BTreeMap<String, u32>) -> Option<Str
 }
 
 /// `make`'s arguments. `copy` is the copy of the sources as make sees it; `headers` the kernel's build tree, where
-/// its modules do not say where it is; `compiler` what is there in the place of `cc`, which older Makefiles call.
+/// its modules do not say where it is; `compiler` what is there in place of `cc`, which older Makefiles call.
 #[must_use]
 pub fn arguments(
     copy: &Path,

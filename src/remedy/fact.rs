@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts about a node that decide which step of a remedy helps. The set is open: who diagnoses more adds its own.
 
-/// A fact, known by its condition in words, which a reader sees where nobody knows whether it is so.
+/// A fact, named by its condition in words, which a reader sees where it is unknown whether the condition is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fact(&'static str);
 
@@ -30,7 +30,7 @@ pub const BUILT_BY_DRIVER_POD: Fact = Fact::new("If the driver container builds 
 /// `/run/nvidia/nvidia-driver.state` is there, and nvidia is loaded: a new driver pod may skip the build.
 pub const STATE_FILE: Fact =
     Fact::new("If `/run/nvidia/nvidia-driver.state` exists (GPU Operator 26.3 and later)");
-/// A rebuild of nvidia-peermem alone cures it, and everything that it takes is here.
+/// A rebuild of only nvidia-peermem cures it, and everything that it takes is here.
 pub const REBUILD_POSSIBLE: Fact = Fact::new("If `peermem-gate rebuild --dry-run` finds all that it needs");
 /// The file that modprobe takes is one that `rebuild` installed.
 pub const OWN_FILE: Fact = Fact::new("If peermem-gate built the file");
@@ -58,7 +58,7 @@ pub const WITHOUT_PEER_MEMORY: Fact = Fact::new("If the live modules are MOFED's
 pub const MOFED_LIVE: Fact = Fact::new("If the live modules are MOFED's");
 /// nvidia-peermem.ko is there, and modules.dep does not list it.
 pub const NOT_LISTED: Fact = Fact::new("If modules.dep does not list the file");
-/// Our own file stands before one that would load.
+/// Our own file comes before one that would load.
 pub const SHADOWED: Fact = Fact::new("If peermem-gate rebuilt the file and another one would load");
 /// The bad parameter is on the kernel's command line.
 pub const BOOT_PARAMETER: Fact = Fact::new("If the kernel's command line has it");

@@ -11,7 +11,7 @@ pub const MOST: usize = 5;
 /// In a command for a node whose name is not known, or not a plain name.
 const UNKNOWN_NODE: &str = "NODE";
 
-/// Behind a command with a node's name that nobody has said.
+/// Behind a command with a node's name that is not set by `NODE_NAME`.
 const GUESSED: &str = " (The node's name is guessed from its hostname.)";
 
 /// A step of a remedy: complete in itself, with its command.

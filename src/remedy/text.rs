@@ -5,9 +5,8 @@
 pub const AS_HOST_ROOT: &str = "Run this as root in a privileged pod with `hostPID: true`, with the host mounted \
     at `/host`, and with \
     `--root /host`.";
-pub const BUILD_ON_THIS_NODE: &str = "Remove the state file, because of which a new driver pod skips the build; then delete the driver pod: \
-    `rm -f /run/nvidia/nvidia-driver.state` on the node, and `kubectl delete pod {driver}`. GPU pods on the node must \
-    end first.";
+pub const BUILD_ON_THIS_NODE: &str = "End this node's GPU pods, and remove the state file, which makes a new driver pod skip the build: \
+    `rm -f /run/nvidia/nvidia-driver.state` on the node. Then delete the driver pod: `kubectl delete pod {driver}`.";
 pub const END_GPU_PODS: &str = "End the GPU pods and processes that use RDMA on this node{rdma-holders}.";
 pub const FAST_PATH: &str = "Remove `/run/nvidia/nvidia-driver.state` on the node before you delete the driver pod: with this file \
     the new pod skips the build.";
@@ -31,7 +30,7 @@ pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node:
 pub const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built against this MOFED release.";
 pub const REBUILD_ALONE: &str = "Rebuild only nvidia-peermem.ko, in seconds, then load it: `peermem-gate rebuild{root-option}`, \
     `peermem-gate load{root-option}`.";
-pub const UNDO: &str = "Remove the file that peermem-gate built if you do not want it, so modprobe takes the driver's own again: \
+pub const UNDO: &str = "To use the driver's own file again, remove the one that peermem-gate built: \
     `peermem-gate rebuild{root-option} --undo`.";
 pub const REMOUNT: &str = "Delete the pod that has this mount: only a new pod gets a new mount. A restart of its \
     container keeps the old one.";

@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
             condition(self.verdict, c, style, &mut page);
         }
         if let Some(next) = &self.next_build {
-            page.entry(&hanging(4), format_args!("next build: {}: {}", next.status, next.message));
+            page.entry(&hanging(4), format_args!("next build: {}", next.message));
         }
         // Other conditions may be met once this one is. Nobody need do anything for a gate that does not apply.
         if let Some(c) = self.verdict.deciding().filter(|c| c.holds()) {
@@ -123,7 +123,7 @@ pub fn conditions(verdict: &Verdict, style: Style, page: &mut Page) {
     }
 }
 
-/// Status, type and reason; the message on lines of its own where it does not fit behind them.
+/// Status, type and reason; the message on separate lines where it does not fit behind them.
 fn condition(verdict: &Verdict, c: &Condition, style: Style, page: &mut Page) {
     let by = match c.r#for.as_slice() {
         [] => String::new(),

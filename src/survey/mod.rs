@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// Settings found in the logs of the operators' containers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Logged {
-    /// A driver container was told to load nvidia-peermem.
+    /// A driver container's settings ask it to load nvidia-peermem.
     pub requested: Option<Evidence>,
     /// The host tries to load nvidia-peermem by itself.
     pub requested_by_host: Option<Evidence>,

@@ -46,8 +46,8 @@ pub struct Pod {
     pub name: Option<(String, String)>,
     /// Its containers.
     pub containers: BTreeSet<String>,
-    /// An operator's: by its namespace, or because one of the operator's processes runs in it. A container's name is
-    /// anybody's choice.
+    /// An operator's: by its namespace, or because one of the operator's processes runs in it. Any pod can
+    /// choose a container's name.
     pub is_operators: bool,
     /// kubelet has a directory of it: logs may outlive their pod.
     pub is_here: bool,

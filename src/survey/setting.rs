@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who wants `GPUDirect` RDMA on this node, and who is to provide MOFED. Three-valued: that nobody says is neither
-//! yes nor no.
+//! Whether `GPUDirect` RDMA is requested on this node, and who provides MOFED. Three-valued: a setting that is not
+//! set is neither yes nor no.
 
 use crate::observation::Evidence;
 use crate::observation::Unreadable;
@@ -71,7 +71,7 @@ pub struct Settings {
     pub implied: Option<Evidence>,
     /// Why such a sign may be there and not be seen.
     pub unreadable: Option<Unreadable>,
-    /// The host has a MOFED of its own.
+    /// The host has its own MOFED.
     pub on_host: Option<Evidence>,
     /// Nobody says who provides MOFED, no container of MOFED's was here, and the host does without one by this sign.
     pub by_itself: Option<Evidence>,

@@ -88,7 +88,7 @@ pub fn wrapped(text: &str, room: Room) -> Vec<String> {
         // A line that a command goes on behind ends with the shell's ` \`.
         let next = pieces.get(at + 1).filter(|next| next.continues);
         let reserved = if next.is_some() { 2 } else { 0 };
-        // A command does not begin with its first word alone where a new line has room for more.
+        // No line ends with only the first word of a command, if the next line has room for more.
         let more = next.filter(|_| !piece.continues).map_or(0, |next| next.spaces + width(next.text));
         let more = if width(piece.text) + more + reserved > room.left(lines_before + 1) { 0 } else { more };
         if at > 0 && width(line) + piece.spaces + width(piece.text) + more + reserved > limit {

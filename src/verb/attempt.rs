@@ -27,11 +27,11 @@ use std::time::Duration;
 
 /// The program that loads, and its arguments.
 pub(super) struct Loader<'a> {
-    /// Another is found where the driver shows its root elsewhere by now.
+    /// modprobe is found again if the driver's root has moved since.
     pub(super) modprobe: SystemProgram,
     pub(super) arguments: &'a [OsString],
     pub(super) output: OutputMode,
-    /// Asked now and then while modprobe runs: true breaks it off.
+    /// Called from time to time while modprobe runs: true breaks it off.
     pub(super) is_late: &'a mut dyn FnMut(&Watch) -> bool,
 }
 
@@ -40,13 +40,13 @@ pub(super) enum Tried {
     Live(String, Option<u8>),
     /// The module is loaded, and MOFED has begun to swap its modules meanwhile: the sign of that.
     Overlapped(String),
-    /// For good.
+    /// The load was refused, and another attempt would be too.
     Refused(Why),
-    /// Worth another attempt once every condition is met again.
+    /// The load failed, and is tried again once every condition is met again.
     Again(Why),
     /// A signal broke it off, and when it came.
     Signal(u8, BootTime),
-    /// The load took too long and was broken off; a part that hangs in the kernel goes on there.
+    /// The load took too long and was broken off; a modprobe that hangs in the kernel still runs there.
     Late(String),
     CannotRun(Unrunnable),
 }
@@ -119,7 +119,7 @@ impl Loader<'_> {
         arguments.extend(self.arguments.iter().cloned());
         match self.run_modprobe(&arguments, OutputMode::Kept, watch)? {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
-            // It was killed, or ended without a word: that is not a answer.
+            // modprobe was killed, or ended without a message: that is not an answer.
             Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(again(
                 LoadFailure::Plan,
                 format!("not loaded: modprobe does not say what it would load (it ended with {code})"),
@@ -151,7 +151,7 @@ impl Loader<'_> {
             came = now();
             signal.or_else(|| (self.is_late)(watch).then_some(BrokenOff::Late))
         });
-        // A driver container may end at any moment, and its root goes with it.
+        // A driver container may end at any moment, and its root disappears with it.
         let may_go = watch.node().places.finds_driver && self.modprobe.root() != Path::new("/");
         let failed = |why: Unrunnable| {
             if may_go {
@@ -194,8 +194,8 @@ pub(super) fn driver_root<'a>(watch: &'a Watch) -> &'a Path {
     seen.map_or(&watch.node().places.driver_root, |peermem| &peermem.root)
 }
 
-/// The root in which a program may run now: that of the last look, or the one that was asked for if the former is not
-/// the driver's any more.
+/// The root in which a program may run now: that of the last look if it is still the driver's, or else the one that
+/// was asked for.
 pub(super) fn root_to_run_in<'a>(watch: &'a Watch) -> &'a Path {
     let (root, places) = (driver_root(watch), &watch.node().places);
     if probe::may_run_in(places, root).is_ok() { root } else { &places.driver_root }
@@ -207,10 +207,10 @@ pub(super) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
     Some(gate.believing(look))
 }
 
-/// For how long a load that succeeded may be undecided.
+/// How long it may be unknown whether a successful load made the module live.
 const PROOF: Duration = Duration::from_secs(1);
 
-/// Nothing says that it is live, nor that it is not.
+/// Nothing shows that the module is live, or that it is not.
 fn is_undecided(look: &Look) -> bool {
     let peermem = look.verdict.get(ConditionType::PeermemUsable);
     peermem.is_some_and(|c| UNDECIDED.contains(&c.reason))
@@ -218,7 +218,7 @@ fn is_undecided(look: &Look) -> bool {
 
 const UNDECIDED: [Reason; 3] = [Reason::WitnessesDisagree, Reason::ModuleLoading, Reason::ModulesUnreadable];
 
-/// Whether it is live now; if not, why.
+/// Whether the module is live now; if not, why.
 fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: KernelLog) -> Tried {
     let kernel_log = log.lines();
     let inspected = watch.seen().and_then(file);
@@ -229,7 +229,7 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
     let until = now() + PROOF;
     let after = loop {
         match look_to_the_end(watch, gate) {
-            // modprobe has done it, and /proc or /sys do not agree yet, or were read while they changed.
+            // modprobe has loaded it, but /proc and /sys do not agree yet, or were read while they changed.
             Ok(after) if ran.code == 0 && is_undecided(&after) && now() < until => {}
             Ok(after) => break after,
             Err(tried) => return tried,

@@ -31,10 +31,10 @@ use std::time::Duration;
 /// How many of the last lines are shown when a build fails.
 const SHOWN: usize = 20;
 
-/// For depmod. On a host with thousands of modules and a slow disk it takes seconds.
+/// The time for depmod. On a host with thousands of modules and a slow disk it takes seconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Why a build came to no file.
+/// Why a build made no file.
 enum Stopped {
     Failed(String),
     Late(String),
@@ -48,7 +48,7 @@ enum Stopped {
 pub(super) struct BuildAttempt<'a, 'b> {
     /// How long the build may take.
     pub(super) limit: Duration,
-    /// When all has to end, whatever the build is at.
+    /// When everything must end, even a running build.
     pub(super) deadline: Option<BootTime>,
     /// `PATH`.
     pub(super) path: Option<&'a OsStr>,
@@ -75,7 +75,7 @@ impl BuildAttempt<'_, '_> {
             Ok(copy) => copy,
             Err(error) => {
                 let why = format!("cannot copy the sources: {}", crate::errno::words(&error));
-                // Their form does not change by itself.
+                // The form of the sources does not change by itself.
                 let is_form = error.kind() == ErrorKind::InvalidData;
                 return if is_form { RebuildEnd::Failed(why) } else { RebuildEnd::Passing(why) };
             }
@@ -140,7 +140,7 @@ impl BuildAttempt<'_, '_> {
         Err(if end.passing().is_some() { Stopped::Passing(why) } else { Stopped::Failed(why) })
     }
 
-    /// NVIDIA's scripts write into it at every step.
+    /// /dev/null: NVIDIA's scripts write to it at every step.
     fn has_null(&self) -> Result<(), Stopped> {
         let root = &self.plan.driver_root;
         let is_there = || resolve(root, &below(root, Path::new("/dev/null"))).is_ok_and(|null| null.exists());
@@ -182,7 +182,7 @@ impl BuildAttempt<'_, '_> {
     /// The environment of the user's program.
     fn variables(&self, copy: &Copy) -> Vec<(&'static str, OsString)> {
         let plan = self.plan;
-        // Paths below /proc/self are another process's own.
+        // Below /proc/self another process has other paths.
         let outside = below(&plan.driver_root, &copy.inside);
         let symvers = outside.join(recipe::OFA).join(&plan.kernel.0).join("Module.symvers");
         let headers = below(&plan.driver_root, &Path::new("/lib/modules").join(&plan.kernel.0).join("build"));
@@ -233,7 +233,7 @@ impl BuildAttempt<'_, '_> {
         }
     }
 
-    /// In its place, in modules.dep, and judged there.
+    /// The installed module: in its place, in modules.dep, and judged there.
     fn install(&mut self, copy: &Copy, module: &Confirmed) -> Result<PathBuf, Stopped> {
         self.past_deadline()?;
         self.may_run()?;
@@ -251,7 +251,7 @@ impl BuildAttempt<'_, '_> {
         let listed = self.depmod();
         let is_listed = listed.is_ok();
         let proven = listed.and_then(|()| self.is_found());
-        // The file was judged and confirmed: once it is listed, only a fault of its own takes it away again.
+        // The file was judged and confirmed: once it is listed, it is removed only if it is itself at fault.
         let is_at_fault = |stopped: &Stopped| !is_listed || matches!(stopped, Stopped::Failed(_));
         proven.inspect_err(|stopped| {
             if is_at_fault(stopped) && matches!(self.build_dir.remove(&release), Ok(true)) {
@@ -270,7 +270,7 @@ impl BuildAttempt<'_, '_> {
         let root = &self.plan.driver_root;
         let unrunnable = |why: Unrunnable| Stopped::Passing(why.message);
         let modprobe = SystemProgram::find(&MODPROBE, root, self.path, None).map_err(unrunnable)?;
-        // An install line names no file; what it runs is `load`'s question.
+        // An install line names no file; `load` judges what it runs.
         let arguments = ["--ignore-install", "--show-depends", "nvidia-peermem"].map(OsString::from);
         let (until, signals) = (now() + LIMIT, self.watch.wakes().signals());
         let is_late = || (now() >= until).then_some(BrokenOff::Late);
@@ -304,7 +304,7 @@ impl BuildAttempt<'_, '_> {
         match peermem {
             Some(c) if c.reason == Reason::Usable && is_ours => self.is_planned().map(|()| target),
             Some(c) if c.reason == Reason::Usable => Err(not_ours(Some(&found))),
-            // Another modprobe was faster.
+            // Another modprobe loaded it first.
             Some(c) if c.reason == Reason::PeermemLive && is_loaded => Ok(target),
             Some(c) if c.reason.is_cured_by_rebuild() => Err(Stopped::Failed(c.message.clone())),
             Some(c) => Err(self.unproven(&c.message)),
@@ -312,20 +312,20 @@ impl BuildAttempt<'_, '_> {
         }
     }
 
-    /// The file is in its place, and what would prove it did not come: no fault of the file's.
+    /// The file is in its place, but the proof failed, which is no fault of the file.
     fn unproven(&self, why: &str) -> Stopped {
         let target = self.plan.target();
         Stopped::Passing(format!("{} is installed, but not proven: {why}", target.display()))
     }
 
-    /// The driver's root may be another process's by now: a build takes minutes.
+    /// Whether the driver's root is still the same: a build takes minutes.
     fn may_run(&self) -> Result<(), Stopped> {
         let places = &self.watch.node().places;
         probe::may_run_in(places, &self.plan.driver_root).map_err(|why| Stopped::Passing(why.to_string()))
     }
 }
 
-/// Another file goes before ours, for all that we told depmod.
+/// Another file comes before ours, in spite of our line for depmod.
 fn not_ours(file: Option<&Path>) -> Stopped {
     let file = file.map_or_else(|| "no file of nvidia-peermem".to_owned(), |file| file.display().to_string());
     Stopped::Failed(format!(
@@ -360,7 +360,7 @@ pub(super) fn depmod(
     let depmod = SystemProgram::find(&DEPMOD, root, path, None).map_err(|why| why.message)?;
     let until = now() + LIMIT;
     let signals = watch.wakes().signals();
-    // A signal waits: a file without its line in modules.dep is not found.
+    // A signal waits for depmod: a file without its line in modules.dep is not found.
     let ran = depmod.run(&[release.into()], OutputMode::Kept, signals.fd(), || {
         (now() >= until).then_some(BrokenOff::Late)
     });

@@ -35,7 +35,7 @@ fn look(args: &CheckArgs, style: Style, start: &Start) -> Result<Ending, Stop> {
     let mut probe = Probe::new(&node);
     let seen = probe.look(Depth::Full, &mut || false).context("the look was interrupted")?;
     let verdict = knowing_rebuild(&node, &seen, judge(&node.expected, &seen));
-    // Who does not ask for the module file does not ask for its build.
+    // Without --peermem the next build does not matter either.
     let next_build = next_build(&node.expected, &seen).filter(|_| args.look.peermem);
     let report = Report::new(env!("CARGO_PKG_VERSION"), &node, &seen.kernel, &verdict, clock::wall())
         .with_next_build(next_build);

@@ -8,18 +8,18 @@ use crate::ending::Ending;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// Its verbs.
+/// The verbs of peermem-doctor.
 pub const VERBS: [&str; 4] = ["doctor", "timeline", "fleet", "paths"];
 
 const NAME: &str = "peermem-doctor";
 
-/// True when this command line is one of its.
+/// True when this command line is for peermem-doctor.
 #[must_use]
 pub fn is_called(args: &[OsString]) -> bool {
     args.get(1).is_some_and(|verb| VERBS.iter().any(|other| verb == other))
 }
 
-/// Becomes it, with the same arguments and environment. Returns only why that failed.
+/// Becomes peermem-doctor, with the same arguments and environment. Returns only why that failed.
 #[must_use]
 pub fn become_it(args: &[OsString], path: Option<&OsStr>) -> Stop {
     let words: Vec<_> = std::iter::once(NAME.into()).chain(args.iter().skip(1).cloned()).collect();

@@ -48,14 +48,14 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
         tracing::warn!("driver-manager is called directly: the gate is disabled: {reason}");
         return become_it();
     }
-    // A variable that is refused should not cost an eviction.
+    // A variable is refused before driver-manager evicts pods.
     let args = with_hosts_root(environment::wait_args(start.variables)?, start);
     let signals = signals()?;
     log::start(&args.log);
     let (code, signal) = original.pass(arguments, &signals).context("driver-manager cannot be run")?;
     match (code, signal) {
         (0, None) => {}
-        // It ended the wait as well.
+        // The signal also ends the wait.
         (0, Some(signal)) => return Ok(Ending::Signal(signal)),
         _ => return Ok(Ending::Passed(code)),
     }
@@ -66,7 +66,7 @@ pub fn run(words: &[OsString], start: &Start) -> Result<Ending, Stop> {
     wait::until_ready(&args, start, &signals)
 }
 
-/// Whether this call is the one before the driver's container. Options of driver-manager may stand before the word.
+/// Whether this call is the one before the driver's container. Options of driver-manager may come before the word.
 fn uninstalls(arguments: &[OsString]) -> bool {
     arguments.iter().any(|word| word == UNINSTALL)
 }

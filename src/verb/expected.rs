@@ -19,13 +19,13 @@ pub(super) fn node(
     peermem: Option<PeermemExpected>,
     variables: &Variables,
 ) -> Result<Node, Misuse> {
-    // Who sets this variable has said what is wanted: the search through the processes is spared.
+    // This variable decides, so the search through the processes is not needed.
     if value_of(variables, RDMA).is_some() {
         return Node::new(args, root, peermem, variables);
     }
     let proc = args.proc.clone().unwrap_or_else(|| root.join("proc"));
     let settings = settings(&probe::survey(root, &proc), variables);
-    // Without the operator its silence says nothing: a variable that is not set counts as true.
+    // Without the operator's processes nothing is known: a variable that is not set counts as true.
     if settings.operator.is_none() {
         return Node::new(args, root, peermem, variables);
     }

@@ -25,7 +25,7 @@ pub(super) struct Hold {
     pub(super) metrics: Option<OutputFile>,
 }
 
-/// A wait under way.
+/// A running wait.
 pub(super) struct Held<'a> {
     asked: &'a Hold,
     pub(super) watch: Watch<'a>,
@@ -47,7 +47,7 @@ impl<'a> Held<'a> {
         self.asked
     }
 
-    /// Arm, look, sleep; returns the effect that ends the wait.
+    /// Arms the watches, looks and sleeps until the wait ends; returns the effect that ends it.
     pub(super) fn hold(&mut self) -> Effect {
         let mut effects = self.look_before_arming();
         let mut cause = Some(Cause::Start);
@@ -79,7 +79,7 @@ impl<'a> Held<'a> {
     }
 
     fn step(&mut self, cause: &Cause, look: Option<Look>) -> Vec<Effect> {
-        // A look takes its time; a signal that came meanwhile goes before the deadline.
+        // A look takes a while. A signal that came during it comes before the deadline.
         match self.wakes().take_signal() {
             Some(signal) => self.gate.signaled(now(), signal),
             None => self.gate.step(now(), cause, look),
@@ -92,7 +92,7 @@ impl<'a> Held<'a> {
         Ending::Signal(signal)
     }
 
-    /// Carries out what the gate wants, and hands back the effect that ends the wait.
+    /// Carries out the gate's effects, and returns the one that ends the wait.
     fn carry_out(&mut self, effects: Vec<Effect>) -> Option<Effect> {
         for effect in effects {
             match effect {
@@ -113,7 +113,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Waits on after an opening that failed.
+    /// Continues to wait after a failed opening.
     pub(super) fn hold_on(&mut self) {
         self.gate.hold_on();
     }

@@ -22,7 +22,7 @@ pub(super) fn run(args: &InspectArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
     let style = style(start);
-    // As many files as were given, of any size.
+    // Any number of files may be given, of any size.
     let terms = Terms { signals: &signals, limit: None, keeps_stdout: false, may_outlive: false };
     match supervised(terms, start, |_| all(args, style))? {
         SupervisedEnd::Ended(ending) => Ok(ending),

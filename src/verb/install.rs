@@ -8,7 +8,7 @@ use crate::act::log;
 use crate::cli::InstallArgs;
 use crate::ending::Ending;
 
-/// Installs, and says what there was to do.
+/// Installs, and reports what was done.
 pub(super) fn run(args: &InstallArgs) -> Result<Ending, Stop> {
     log::start(&args.log);
     let mut is_changed = false;

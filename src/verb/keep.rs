@@ -38,15 +38,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// On a signal, it ends within a second: what modprobe is given of it.
+/// On a signal `keep` ends within a second. A running modprobe gets this much of it.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// And an unload that is under way, which is better finished than broken off.
+/// A running unload gets this much, because it is better finished than broken off.
 const UNLOAD: Duration = Duration::from_millis(700);
-/// The time for rmmod then: one that hangs in the kernel ends on no signal.
+/// The time that rmmod gets then. One that hangs in the kernel ends on no signal.
 const RMMOD_PATIENCE: Duration = Duration::from_millis(100);
-/// A load and an unload that take longer are slow, and the log says so.
+/// A load, and an unload, that take longer than this are slow, and are logged.
 const SLOW: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
-/// A load and an unload that take longer hang: the watchdog goes unfed. The kernel itself may wait half a
+/// A load, and an unload, that take longer than this hang: the watchdog is not fed. The kernel itself may wait half a
 /// minute for a module on which another depends.
 const HUNG: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(30));
 
@@ -65,7 +65,7 @@ pub(super) fn run(args: &KeepArgs, start: &Start) -> Result<Ending, Stop> {
 
 fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
     let service = Service::of(args, start)?;
-    // What was killed left its own behind, and this one may end before its first report.
+    // A killed `keep` leaves its files behind, and this one may end before its first report.
     service.files.clear();
     // A driver's container shows its root only once the driver is installed.
     let root = probe::driver_root_now(&service.node.places);
@@ -78,7 +78,7 @@ fn stay(args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Sto
     Ok(Sidecar::new(&service, signals).run())
 }
 
-/// Beside a look that hangs: neither the marker nor the modules need what it hangs on.
+/// Works beside a look that hangs: neither the marker nor the modules are on the file system that hangs.
 fn glimpse_beside(hung: &Hung, args: &KeepArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
     let service = Service::of(args, start)?;
     let until = if service.no_yield {
@@ -104,8 +104,8 @@ impl Tools {
         SystemProgram::find(&MODPROBE, root, self.path.as_deref(), self.modprobe.as_deref())
     }
 
-    /// Where modprobe is. The driver's root may be gone by then, and an unload needs nothing of it: so
-    /// our own will do.
+    /// rmmod, beside modprobe. If the driver's root is gone, our own rmmod will do: an unload needs nothing of that
+    /// root.
     fn rmmod(&self, root: &Path) -> Result<SystemProgram, Unrunnable> {
         let path = self.path.as_deref();
         let own = || SystemProgram::find(&RMMOD, Path::new("/"), path, None);
@@ -114,7 +114,7 @@ impl Tools {
     }
 }
 
-/// Everything that `keep` was asked for.
+/// The settings of `keep`.
 #[derive(Debug)]
 struct Service {
     node: Node,
@@ -163,17 +163,17 @@ impl Service {
     }
 }
 
-/// A service under way.
+/// A running service.
 struct Sidecar<'a> {
     service: &'a Service,
     watch: Watch<'a>,
     keep: Keep,
-    /// Found beforehand: an unload must not wait for it.
+    /// rmmod, found beforehand, because an unload must not wait for the search.
     rmmod: Option<SystemProgram>,
     publisher: Publisher<'a>,
-    /// A signal that came while something else was under way, and when.
+    /// A signal that came during other work, and its time.
     signal: Option<(u8, BootTime)>,
-    /// SIGHUP came: an earlier failure is no reason against the next rebuild.
+    /// SIGHUP came: the next rebuild ignores earlier failures.
     is_asked: bool,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Sidecar<'a> {
                 Some(cause) => self.attend(cause),
                 None => ControlFlow::Continue(()),
             };
-            // The wish is for the fault of now, and not for one of next week.
+            // SIGHUP asks for a rebuild of today's fault, and not of a later one.
             self.is_asked &= self.keep.is_to_be_cured();
             let beat = self.keep.tick(now());
             let carried = attended.is_continue().then(|| self.carry_out(beat));
@@ -230,12 +230,12 @@ impl<'a> Sidecar<'a> {
         }
     }
 
-    /// Only glimpses, as long as another process's look hangs: it lets go, and nothing else.
+    /// Only glimpses, as long as the look of another process hangs. It only unloads.
     fn run_glimpses(&mut self) -> Ending {
         let mut cause = Cause::Start;
         loop {
             if self.service.no_yield {
-                // Nothing follows from it, but the next one is due later.
+                // The glimpse has no effect, except that the next one is due later.
                 let _ = self.watch.glimpse();
             } else if let ControlFlow::Break(ending) = self.glimpse_alone(&cause) {
                 return ending;
@@ -251,7 +251,7 @@ impl<'a> Sidecar<'a> {
     fn glimpse_alone(&mut self, cause: &Cause) -> ControlFlow<Ending> {
         let glimpse = self.watch.glimpse();
         if glimpse.swap.is_none() || !matches!(glimpse.peermem, Presence::Live { .. }) {
-            // The module stays or is gone, which no look will tell this state machine.
+            // The module stays or is gone, and no look will show that to this state machine.
             self.keep = Keep::new(self.service.policy.clone(), false, now());
             if glimpse.swap.is_none() {
                 self.keep.marked_by(probe::lock_holder(&self.service.node.places));
@@ -265,7 +265,7 @@ impl<'a> Sidecar<'a> {
         self.take(response)
     }
 
-    /// There is nothing to stay for where nothing can be loaded; unless there is nothing to load.
+    /// Why `keep` ends at its start: it cannot load the module on this node. Not where there is nothing to load.
     fn hopeless(&mut self) -> Option<String> {
         let places = &self.service.node.places;
         let (why, remedy) = probe::cannot_load(places, &probe::driver_root_now(places))?;
@@ -273,7 +273,7 @@ impl<'a> Sidecar<'a> {
             if let Some(look) = self.watch.look(&Cause::Start, None) {
                 break look.verdict.outcome;
             }
-            // A signal broke it off, or the marker's loss.
+            // A signal broke off the look, or the marker disappeared.
             self.signal = self.watch.wakes().take_signal().map(|signal| (signal, now()));
             if self.signal.is_some() {
                 return None;
@@ -288,13 +288,13 @@ impl<'a> Sidecar<'a> {
         own.into_iter().flatten().min()
     }
 
-    /// First what cannot wait, by a glimpse; then a whole look, and another after all that is done.
+    /// First a glimpse, for an unload that cannot wait; then a whole look, and another one after each action.
     fn attend(&mut self, cause: &Cause) -> ControlFlow<Ending> {
         if *cause != Cause::SafetyNet {
             self.glimpse(cause)?;
         }
         let mut cause = cause;
-        // After a signal meanwhile, it does not begin with anything else.
+        // After a signal it begins nothing else.
         while self.signal.is_none() {
             self.watch.end_by(self.keep.unload_due());
             let Some(look) = self.watch.look(cause, self.keep.verdict()) else { break };
@@ -320,7 +320,7 @@ impl<'a> Sidecar<'a> {
         self.take(response)
     }
 
-    /// The action, then the lines.
+    /// Carries out the action, then writes the lines.
     fn take(&mut self, response: Response) -> ControlFlow<Ending> {
         let Response { action, mut effects } = response;
         match action {
@@ -362,7 +362,7 @@ impl<'a> Sidecar<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Rebuilds, and then loads. `None` when a signal broke it off.
+    /// Rebuilds the module, and then loads it. `None` when a signal broke it off.
     fn rebuild(&mut self) -> Option<Done> {
         let (keep, publisher) = (&self.keep, &mut self.publisher);
         let heartbeat = self.service.policy.heartbeat;
@@ -370,7 +370,7 @@ impl<'a> Sidecar<'a> {
         let mut rebuilder = self.service.rebuilder.clone();
         rebuilder.is_asked = std::mem::take(&mut self.is_asked);
         let end = rebuilder.rebuild(&mut self.watch, keep.gate(), &mut |watch| {
-            // It has a limit of its own.
+            // It has its own limit.
             publisher.systemd.feed();
             if slow_command.warn_if_slow() {
                 publisher.publish(keep, watch);
@@ -407,7 +407,7 @@ impl<'a> Sidecar<'a> {
         }
     }
 
-    /// `None` when a signal broke it off.
+    /// Loads the module. `None` when a signal broke it off.
     fn load(&mut self) -> Option<Done> {
         let modprobe = match self.service.tools.modprobe(root_to_run_in(&self.watch)) {
             Ok(modprobe) => modprobe.with_patience(PATIENCE),
@@ -428,7 +428,7 @@ impl<'a> Sidecar<'a> {
                 if slow_command.warn_if_slow() {
                     publisher.publish(keep, watch);
                 }
-                // A service stays, and so does what hangs.
+                // A service waits for a modprobe that hangs.
                 false
             },
         };
@@ -449,7 +449,7 @@ impl<'a> Sidecar<'a> {
         })
     }
 
-    /// Unloads the module. Messages that are still unsaid come after it, so it is not late; unless it hangs.
+    /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.
     fn unload(&mut self, waiting: &mut Vec<Effect>) -> Done {
         let find = || self.service.tools.rmmod(root_to_run_in(&self.watch));
         let may_run =
@@ -478,7 +478,7 @@ impl<'a> Sidecar<'a> {
             if slow_command.warn_if_slow() {
                 self.publisher.publish(&self.keep, &self.watch);
             }
-            // Each must be taken, but the first counts.
+            // Each signal must be read, but the first counts.
             let came = signals.take_one().map(|signal| (signal, now()));
             self.signal = self.signal.or(came);
             let is_late = |(_, since): &(u8, BootTime)| now() >= *since + UNLOAD;
@@ -508,7 +508,7 @@ impl<'a> Sidecar<'a> {
         self.publisher.systemd.stopping();
         let mut glimpse = self.watch.glimpse();
         let is_unused = glimpse.peermem == (Presence::Live { uses: Some(0) });
-        // Not where one was broken off just now, and nothing is touched where the gate does not apply.
+        // No unload follows one that was broken off just now, or where the gate does not apply.
         let may = self.service.unload_on_exit && self.keep.has_applied();
         if may && is_unused && now() < since + UNLOAD {
             self.signal = Some((signal, since));
@@ -523,7 +523,7 @@ impl<'a> Sidecar<'a> {
     }
 }
 
-/// Why `nvidia_peermem` is still there.
+/// Why `nvidia_peermem` is still loaded.
 fn not_unloaded(rmmod: &SystemProgram, ran: Result<Ran, Unrunnable>) -> String {
     let why = match ran {
         Ok(Ran { code: 0, .. }) => format!(
@@ -531,7 +531,7 @@ fn not_unloaded(rmmod: &SystemProgram, ran: Result<Ran, Unrunnable>) -> String {
             rmmod.path().display()
         ),
         Ok(ran) => ran.stderr.lines().last().unwrap_or("rmmod gives no reason").to_owned(),
-        // It may be found elsewhere by now.
+        // rmmod may be found elsewhere by now.
         Err(why) => why.message,
     };
     let remedy = if why.contains("not permitted") {

@@ -33,13 +33,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-/// After this long modprobe is slow, and the log says so.
+/// After this long modprobe is slow, which is logged.
 const SLOW: Duration = Duration::from_secs(2);
 /// After this long it hangs. The kernel itself waits half a minute for each symbol of a module that is still
 /// loading (`kernel/module/main.c`), and nothing is loaded before what it needs is live.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// Loads, and says how that came out.
+/// Loads, and reports the result.
 pub(super) fn run(args: &LoadArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
@@ -88,13 +88,13 @@ fn asked_root(args: &LoadArgs) -> &Path {
 }
 
 fn arguments(args: &LoadArgs, start: &Start) -> Vec<OsString> {
-    // Run by the module's own install line, we would be run by it again.
+    // If the module's own install line runs us, modprobe would run us again.
     let option = is_by_install_line(start).then(|| OsString::from("--ignore-install"));
     let name = OsString::from("nvidia-peermem");
     option.into_iter().chain([name]).chain(args.parameters.iter().cloned()).collect()
 }
 
-/// modprobe tells so whom it runs.
+/// modprobe sets it for the commands of its install lines.
 fn is_by_install_line(start: &Start) -> bool {
     value_of(start.variables, "MODPROBE_MODULE").is_some_and(|name| name == "nvidia_peermem")
 }
@@ -109,7 +109,7 @@ pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Ho
     let mut node =
         Node::new(&args.node, Path::new("/"), Some(PeermemExpected { parameters }), start.variables)?;
     for_peermem(&mut node);
-    // The modprobe that called us is in the right root.
+    // The modprobe that runs us is in the right root.
     node.places.finds_driver &= !is_by_install_line(start);
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
     Ok((Hold { node, policy, metrics }, last_words))
@@ -147,7 +147,7 @@ fn dry_run(
     })
 }
 
-/// As modprobe alone would have loaded it.
+/// As modprobe would have loaded it without the gate.
 fn without_a_look(
     reason: &str,
     modprobe: &SystemProgram,
@@ -177,16 +177,16 @@ pub(super) struct LoadRequest<'a> {
     pub(super) arguments: &'a [OsString],
     /// Where modprobe's output goes.
     pub(super) output: OutputMode,
-    /// For a load that the deadline finds under way.
+    /// How long a load may still run when the deadline passes.
     pub(super) worker_pipe: &'a WorkerPipe,
-    /// For a module file that has to be rebuilt.
+    /// Rebuilds a module file that needs it.
     pub(super) rebuilder: &'a Rebuilder,
 }
 
-/// How a load came out.
+/// The result of a load.
 #[derive(Debug)]
 pub(super) enum LoadEnd {
-    /// `nvidia_peermem` is live. What modprobe ended with, if it had to be run.
+    /// `nvidia_peermem` is live, with modprobe's exit code if it had to run.
     Live(Option<u8>),
     /// The gate opened, and there was nothing to load or it was not to be loaded.
     Open,
@@ -195,7 +195,7 @@ pub(super) enum LoadEnd {
 }
 
 impl LoadRequest<'_> {
-    /// Waits, loads, proves.
+    /// Waits, loads the module, and proves that it is live.
     pub(super) fn load(&self, asked: &Hold, last_words: &LastWords, signals: &Signals) -> LoadEnd {
         let mut held = Held::new(asked, signals);
         held.gate.cure(self.rebuilder.mode != Rebuild::Off);
@@ -219,7 +219,7 @@ impl LoadRequest<'_> {
                 },
                 Effect::Open(_) => return LoadEnd::Open,
                 Effect::End(ending) => {
-                    // Before the fault that it was to cure, whose remedies are long.
+                    // The rebuild's failure comes before the fault that it was to cure, whose remedies are long.
                     let sentence = last_rebuild.map(|last| format!("{last}; {}", held.last_words()));
                     return match sentence.filter(|_| ending == Ending::TimedOut) {
                         Some(sentence) => LoadEnd::Ended(last_words.leave(ending, &sentence, held.verdict())),
@@ -265,7 +265,7 @@ impl LoadRequest<'_> {
         }
     }
 
-    /// There is nothing to wait for where nothing can be loaded; unless there is nothing to load.
+    /// Why the wait would be useless: the module cannot be loaded on this node. Not where there is nothing to load.
     fn hopeless(&self, held: &mut Held) -> Option<String> {
         let Hold { node, policy, .. } = held.asked();
         let (why, remedy) =
@@ -352,7 +352,7 @@ impl LoadRequest<'_> {
     }
 }
 
-/// A signal came while modprobe ran, or modprobe hangs: what it leaves behind must not go unnoticed.
+/// Whether the module was loaded: a signal came while modprobe ran, or modprobe hangs.
 fn whether_it_is_there(asked: &Hold) -> String {
     match probe::is_listed(&asked.node.places) {
         Ok(true) => {

@@ -23,11 +23,11 @@ use anyhow::Context;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long one look may take, for which nobody gave a deadline. To unpack a driver's modules takes
-/// seconds, and more of them on a busy node.
+/// How long one look may take if no deadline was given. Unpacking a driver's modules takes seconds, and longer
+/// on a busy node.
 pub(super) const ONE_LOOK: Duration = Duration::from_secs(60);
 
-/// To be called before anything that takes time: as PID 1 an earlier signal would be lost.
+/// Takes the signals. This comes before anything slow, because PID 1 would lose an earlier signal.
 ///
 /// # Errors
 /// signalfd(2)'s.
@@ -35,23 +35,23 @@ pub fn signals() -> anyhow::Result<Signals> {
     Signals::take().context("cannot receive signals")
 }
 
-/// How an answer on standard output looks. To be called before the work has a process of its own, for
-/// that has no terminal.
+/// The style of an answer on standard output. This comes before the work starts in another process, which has no
+/// terminal.
 #[must_use]
 pub fn style(start: &Start) -> Style {
     Style::new(terminal::columns(), start.variables)
 }
 
-/// How the work came out, as its supervisor sees it.
+/// The result of the work, as its supervisor sees it.
 #[derive(Debug)]
 pub enum SupervisedEnd {
-    /// The work ended, and has said why.
+    /// The work ended, and has logged why.
     Ended(Ending),
-    /// The work hangs, and nobody has said so yet.
+    /// The work hangs, and that was not reported yet.
     Hung(Hung),
 }
 
-/// Has the looking done where it can hang without holding up anybody.
+/// Looks in another process, which may hang without delaying this one.
 ///
 /// # Errors
 /// No process could be started, or its answer could not be written.
@@ -63,7 +63,7 @@ pub fn supervised(
     Ok(supervised_decision(terms, start, work)?.0)
 }
 
-/// The same. As long as a look hangs, a second process does `stand_in`, and is killed when the look ends.
+/// Like [`supervised`]. As long as a look hangs, a second process does `stand_in`, and is killed when the look ends.
 pub(super) fn supervised_with_stand_in(
     terms: Terms<'_>,
     start: &Start,
@@ -76,7 +76,7 @@ pub(super) fn supervised_with_stand_in(
     Ok(ended(finished.context(NO_PROCESS)?.end, start)?)
 }
 
-/// The same, and when the answer was true, if the worker has said so.
+/// Like [`supervised`], and returns when the answer was true, if the worker has said so.
 pub(super) fn supervised_decision(
     terms: Terms<'_>,
     start: &Start,
@@ -114,7 +114,7 @@ fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
     Ending::Failed
 }
 
-/// How long to wait for the last words: the termination log may be on the file system that hangs.
+/// How long to wait for the termination log, which may be on the file system that hangs.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Ends a wait whose look hangs, and logs why.
@@ -127,26 +127,29 @@ pub(super) fn end_hung(start: &Start, hung: &Hung) -> Ending {
 /// Logs something that may itself hang.
 pub fn log_briefly(report: impl FnOnce()) {
     if let Err(error) = subtask::briefly(LAST_WORDS, report) {
-        log::exclaim(&format!("cannot start a process for the last words: {}", errno::words(&error)));
+        log::exclaim(&format!(
+            "cannot start a process to write the termination log: {}",
+            errno::words(&error)
+        ));
     }
 }
 
-/// When a wait has to be over, whatever the look at the node is at.
+/// When a wait must end, even during a look.
 pub(super) fn limit(policy: &Policy) -> Option<Duration> {
     let is_one_look = policy.dry_run || policy.timeout == Some(Duration::ZERO);
     if is_one_look { Some(ONE_LOOK) } else { policy.timeout.map(|timeout| timeout + supervisor::GRACE) }
 }
 
-/// The consumer that `load` and `keep` load the module of.
+/// The consumer whose module `load` and `keep` load.
 const LOADED: Consumer = Consumer::Peermem;
 
-/// Who loads nvidia-peermem asks for its readiness, and for nobody else's.
+/// A verb that loads nvidia-peermem checks only for its readiness.
 pub(super) fn for_peermem(node: &mut Node) {
     node.expected.consumers = vec![LOADED];
     node.expected.precedes_driver = false;
 }
 
-/// `verb` loads nvidia-peermem, and somebody who asks for others only does not want that.
+/// `verb` loads nvidia-peermem: a `--for` without peermem asks for something else.
 pub(super) fn refuse_others(verb: &str, args: &NodeArgs) -> Result<(), Misuse> {
     if cli::consumers(&args.r#for).contains(&LOADED) {
         return Ok(());
@@ -169,7 +172,7 @@ impl Outputs {
     }
 }
 
-/// Where the last words go, which is not beside the marker.
+/// The termination log, which must not be beside the marker.
 pub(super) fn last_words(marker: &Path, start: &Start) -> Result<LastWords, Misuse> {
     let log = match start.last_words.log.clone() {
         None => None,

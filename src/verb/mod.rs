@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One file a verb; each a few lines over the same core.
+//! One file for each verb, with a few lines over the same core.
 
 mod attempt;
 mod build_attempt;
@@ -44,14 +44,14 @@ use std::io;
 pub struct Start<'a> {
     /// The environment.
     pub variables: &'a Variables,
-    /// How an ending is reported.
+    /// Reports how the program ended.
     pub last_words: LastWords,
 }
 
-/// Does what was asked for.
+/// Runs the verb.
 ///
 /// # Errors
-/// Why the verb did not begin, or did not come to its end.
+/// Why the verb did not begin, or did not finish.
 pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
     let disabled = invocation.disabled.as_deref();
     match invocation.verb {
@@ -65,10 +65,10 @@ pub fn run(invocation: Invocation, start: &Start) -> Result<Ending, Stop> {
     }
 }
 
-/// Why a verb does not begin, or does not come to its end.
+/// Why a verb does not begin, or does not finish.
 #[derive(Debug)]
 pub enum Stop {
-    /// The options make no sense.
+    /// The options contradict each other.
     Refused(Misuse),
     /// CMD, modprobe or rmmod cannot be run.
     CannotRun(Unrunnable),
@@ -77,7 +77,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Tells why, and ends.
+    /// Reports why, and ends.
     #[must_use]
     pub fn end(&self, last_words: &LastWords) -> Ending {
         match self {
@@ -88,7 +88,7 @@ impl Stop {
                     Err(error) => failed(last_words, &error.into()),
                 }
             }
-            // That file is no place for last words.
+            // The termination log itself was refused.
             Self::Refused(refusal @ Misuse::Misplaced(_)) => {
                 LastWords::default().report(Ending::Refused, &refusal.to_string())
             }

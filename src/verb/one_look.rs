@@ -19,7 +19,7 @@ use anyhow::Context;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-/// poll(2) counts milliseconds, and must not wake before the time.
+/// One millisecond more, because poll(2) counts milliseconds and must not wake too early.
 const ROUNDING: Duration = Duration::from_millis(1);
 
 /// Runs a verb that looks once and answers. If the look hangs, the answer says so.
@@ -35,8 +35,8 @@ pub fn one_look(
     Looks::new(log, format, start)?.answer(look)
 }
 
-/// Looks that answer on standard output, one after another. Each has a process of its own, so between two of them
-/// next to nothing is held.
+/// Looks that answer on standard output, one after another. Each has its own process, so between two of them next
+/// to nothing stays in memory.
 #[derive(Debug)]
 pub struct Looks<'a> {
     start: &'a Start<'a>,
@@ -64,7 +64,7 @@ impl<'a> Looks<'a> {
     /// Why there is no answer.
     pub fn answer(&mut self, look: impl FnOnce(Style) -> Result<Ending, Stop>) -> Result<Ending, Stop> {
         let (mut hung, since) = match self.hung.take() {
-            // Another process would hang beside it, and one more at each look.
+            // Another process would hang as well, and one more at each look.
             Some(earlier) if supervisor::has_children() => earlier,
             _ => {
                 let limit = Some(ONE_LOOK);
@@ -82,7 +82,7 @@ impl<'a> Looks<'a> {
         ending
     }
 
-    /// Sleeps until that time. A signal that asks us to end is the ending, even if it came before.
+    /// Sleeps until that time. A signal that ends the program decides the ending, even if it came earlier.
     #[must_use]
     pub fn sleep(&self, until: BootTime) -> Option<Ending> {
         loop {
@@ -90,7 +90,7 @@ impl<'a> Looks<'a> {
             match self.signals.first() {
                 Some(signal) => return Some(Ending::Signal(signal)),
                 None if now >= until => return None,
-                // Woken by a child's end it goes on sleeping.
+                // The end of a child interrupts the sleep, which continues.
                 None => _ = self.signals.wait(until.saturating_sub(now) + ROUNDING),
             }
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where `keep` publishes what it is at: metrics, status file, service manager, and who holds what.
+//! Where `keep` publishes its state: metrics, status file, service manager, and the processes that use devices.
 
 use super::watch::Watch;
 use crate::act::notify::Systemd;
@@ -13,7 +13,7 @@ use crate::text::json;
 use crate::time::BootTime;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// A search through all of /proc comes no more often.
+/// The shortest interval between two searches through all of /proc.
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// The files that `keep` was asked for.
@@ -24,7 +24,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Removes both: one that is left behind would say that somebody keeps something.
+    /// Removes both: a file that is left behind would say that `keep` still runs.
     pub(super) fn clear(&self) {
         [&self.status, &self.metrics].into_iter().flatten().for_each(OutputFile::remove);
     }
@@ -32,10 +32,10 @@ impl Files {
 
 pub(super) struct Publisher<'a> {
     files: &'a Files,
-    /// At least this often all is written again.
+    /// All is written again at least this often.
     heartbeat: Duration,
     pub(super) systemd: Systemd,
-    /// Processes that hold devices, and when they were searched for.
+    /// Processes that have devices open, and when they were searched for.
     holders: (Vec<String>, Option<BootTime>),
     /// The last status that systemd was sent.
     sent: String,
@@ -52,7 +52,7 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// To all of them; a failure warns once and changes nothing else.
+    /// Publishes to all of them. A failure warns once and changes nothing else.
     pub(super) fn publish(&mut self, keep: &Keep, watch: &Watch) {
         self.search(keep, watch);
         let status = format!("{}: {}", keep.state(), keep.sentence());

@@ -27,7 +27,7 @@ use crate::wake::Signals;
 use std::path::Path;
 use std::time::Duration;
 
-/// A single look, without waiting.
+/// The time for a single look.
 const POLICY: Policy = Policy {
     timeout: None,
     proceed_on_timeout: false,
@@ -38,7 +38,7 @@ const POLICY: Policy = Policy {
     heartbeat: ONE_LOOK,
 };
 
-/// Does what was asked for, once.
+/// Rebuilds, undoes or prints the plan, once.
 pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
@@ -46,7 +46,7 @@ pub(super) fn run(args: &RebuildArgs, start: &Start) -> Result<Ending, Stop> {
         let why = "--dry-run builds nothing, but --undo removes the built module: omit one of them";
         return Err(Misuse::Message(why.to_owned()).into());
     }
-    // Looks before and after, and depmod.
+    // Time for the looks before and after, and for depmod.
     let limit = Some(args.heal.rebuild_timeout + ONE_LOOK * 4);
     let terms = Terms { signals: &signals, limit, keeps_stdout: false, may_outlive: false };
     match supervised(terms, start, |_| work(args, start, &signals))? {
@@ -112,7 +112,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     })
 }
 
-/// The line that a terminal shows meanwhile.
+/// The line that a terminal shows during the build.
 fn building(spent: Duration) -> String {
     format!("building nvidia-peermem.ko: {} s", spent.as_secs())
 }
@@ -137,7 +137,7 @@ fn undo(held: &mut Held, last_words: &LastWords, start: &Start) -> Result<Ending
         Ok(true) => {
             depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed")
         }
-        // An undo that a power cut ended before its depmod.
+        // A power cut ended an earlier undo before its depmod.
         Ok(false) if build_dir::is_listed(root, &release) => {
             depmod(root, &release, value_of(start.variables, "PATH"), &held.watch).map(|()| "removed before")
         }

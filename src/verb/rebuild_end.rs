@@ -11,16 +11,16 @@ pub(super) enum RebuildEnd {
     Installed(String),
     /// The driver toolkit builds again.
     Ordered(String),
-    /// A usable file is there again: ours, which stood before it, is removed.
+    /// Our file is removed, and modprobe finds the usable one behind it.
     Undone(String),
     Refused(Obstacle),
-    /// For good, as long as MOFED, nvidia and the kernel are the same.
+    /// The rebuild would fail again with the same MOFED, nvidia and kernel.
     Failed(String),
-    /// The build had all of its time.
+    /// The build used up its time.
     TimedOut(String),
-    /// A failure whose cause passes: worth another attempt.
+    /// The failure is temporary: it is tried again.
     Passing(String),
-    /// The deadline of all came before its end.
+    /// The deadline passed before the rebuild ended.
     Deadline(String),
     /// MOFED began to swap its modules.
     Swapping(String),

@@ -55,7 +55,7 @@ fn material(places: &Places, seen: &Observation) -> Material {
     material.foreign = build_dir::foreign(root, release);
     material.tried = match record::<FailedBuild>(root, release) {
         Ok(tried) => tried.filter(|tried| tried.pair == material.pair).map(|tried| tried.why),
-        // An attempt too many costs seconds, and its own record takes this one's place.
+        // One attempt too many costs seconds, and its record replaces this one.
         Err(why) => {
             tracing::warn!("whether a build failed before is unknown: {why}");
             None
@@ -64,19 +64,19 @@ fn material(places: &Places, seen: &Observation) -> Material {
     material
 }
 
-/// The settings of a rebuild, whenever there is one.
+/// The settings of a rebuild.
 #[derive(Clone, Debug)]
 pub(super) struct Rebuilder {
     pub(super) mode: Rebuild,
     /// How long the build may take.
     limit: Duration,
-    /// When all has to end, whatever the build is at.
+    /// When everything must end, even a running build.
     pub(super) deadline: Option<BootTime>,
     /// `PATH`.
     path: Option<OsString>,
     /// Where the driver toolkit's containers share files on `OpenShift`.
     shared: PathBuf,
-    /// A person asks: an earlier failure is no reason.
+    /// A person asks for the rebuild, so earlier failures do not count.
     pub(super) is_asked: bool,
 }
 
@@ -98,7 +98,7 @@ impl Rebuilder {
         toolkit::due(&self.shared, watch.node(), seen, &look.verdict, self.is_asked)
     }
 
-    /// The user's program, if one is to build.
+    /// The user's program, if that is the builder.
     fn program(&self) -> Option<&Path> {
         match &self.mode {
             Rebuild::By(program) => Some(program),
@@ -106,7 +106,7 @@ impl Rebuilder {
         }
     }
 
-    /// The rebuild that would be done now.
+    /// The plan of a rebuild at this moment.
     pub(super) fn plan(&self, watch: &Watch, look: &Look) -> Result<(Plan, Pair), Obstacle> {
         let unseen = || Obstacle::new(Kind::NotReady, "the node was not examined");
         let seen = watch.seen().ok_or_else(unseen)?;
@@ -117,7 +117,7 @@ impl Rebuilder {
         Ok((plan(self.program(), &look.verdict, seen, &material)?, material.pair))
     }
 
-    /// Removes our file where it stands before a usable one. Returns the next look if a build is needed all the same.
+    /// Removes our file if it comes before a usable one. Returns the next look if a build is needed all the same.
     fn undo(&self, watch: &mut Watch, gate: &Gate) -> Result<Look, RebuildEnd> {
         let seen = watch.seen().and_then(|seen| Some((seen.kernel.release.clone(), seen.peermem.as_ref()?)));
         let Some((release, root)) = seen.map(|(release, peermem)| (release, peermem.root.clone())) else {
@@ -147,7 +147,7 @@ impl Rebuilder {
         }
     }
 
-    /// Ends an undo that was broken off before depmod: modules.dep lists our file, which is gone.
+    /// Completes an undo that was broken off before depmod: modules.dep still lists our file, which is gone.
     fn finish_undo(&self, watch: &mut Watch, gate: &Gate) -> Option<Look> {
         let seen = watch.seen()?;
         let (release, root) = (seen.kernel.release.clone(), seen.peermem.as_ref()?.root.clone());
@@ -164,7 +164,7 @@ impl Rebuilder {
         let Some(mut before) = look_now(watch, gate) else {
             return RebuildEnd::Swapping("the last look was interrupted".to_owned());
         };
-        // What comes now is better finished than broken off.
+        // The next steps are better finished than broken off.
         beat(watch);
         before = self.finish_undo(watch, gate).unwrap_or(before);
         if behind_ours(watch, &before).is_some() {
@@ -210,7 +210,7 @@ pub(super) fn opened(root: &Path) -> Result<BuildDir, Obstacle> {
     })
 }
 
-/// Leaves a note for the next attempt, which is not made where this one failed.
+/// Records the failure, so the same rebuild is not tried again.
 fn remember(build_dir: &BuildDir, end: &RebuildEnd, pair: Pair) {
     match end {
         RebuildEnd::Failed(why) => {
@@ -235,7 +235,7 @@ mod tests {
     use crate::rebuild::sample;
     use std::fs;
 
-    /// A driver's root, in which something else is where the module would go.
+    /// A driver's root with something else at the module's place.
     fn root() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let target = below(root.path(), &crate::rebuild::target(sample::RELEASE));

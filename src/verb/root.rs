@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Through which root a verb looks: the one that was asked for, or the host's where a pod has that at
-//! `/host` and nobody asked for another place.
+//! Through which root a verb looks: the one that was asked for; without one the host's, if a pod has that at
+//! `/host`.
 
 use crate::cli::NodeArgs;
 use crate::environment::Misuse;
@@ -14,7 +14,7 @@ const HOST: &str = "/host";
 /// The root that was asked for, or our own.
 ///
 /// # Errors
-/// Below it is no host: everything there would be reported as missing on the node.
+/// Below it is no host's root: everything would be reported as missing on the node.
 pub fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
     let Some(root) = root else { return Ok(OWN.into()) };
     if !root.is_dir() {
@@ -34,7 +34,7 @@ pub fn asked(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> {
     )))
 }
 
-/// The same for who diagnoses: in a pod the host's root, if it is there and nothing was asked for.
+/// The root for a diagnosis: in a pod the host's, if that is mounted and no other was asked for.
 ///
 /// # Errors
 /// As [`asked`].
@@ -48,7 +48,7 @@ pub fn on_host(root: Option<&Path>, node: &NodeArgs) -> Result<PathBuf, Misuse> 
     Ok(warned_host())
 }
 
-/// The same for who reads logs: a tree with nothing but logs in it is as good as a host.
+/// The root for logs: a tree with only logs in it will do.
 ///
 /// # Errors
 /// The directory is missing.

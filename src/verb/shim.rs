@@ -64,10 +64,10 @@ fn hand_over(argv: &[OsString], variables: &Variables) -> Unrunnable {
     }
 }
 
-/// The shim has no options of its own: the environment alone asks.
+/// The shim has no options: only the environment sets its settings.
 fn load_args(call: &arguments::Load, start: &Start) -> Result<LoadArgs, Stop> {
     let mut args = environment::load_args(start.variables)?;
-    // The shim is called where the driver is; another root is modprobe's own option.
+    // The shim is called in the driver's root; `-d` names another.
     let dirname = call.dirname.as_deref().unwrap_or(Path::new("/"));
     args.node.driver_root = Some(std::path::absolute(dirname).context("-d has no absolute path")?);
     args.parameters.clone_from(&call.parameters);
@@ -107,7 +107,7 @@ fn gated(
     let own = match asked.load(&hold, &last_words, signals) {
         LoadEnd::Live(Some(code)) => Ending::Passed(code),
         LoadEnd::Ended(ending) => ending,
-        // Loaded already, or none of our business: modprobe knows what to say to its own options.
+        // The module is loaded, or the gate does not apply: modprobe itself answers.
         LoadEnd::Live(None) | LoadEnd::Open => pass(&modprobe, &call.peermem, signals)?,
     };
     Ok(if own.code() == 0 { others } else { own })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program of kmod's that hangs must not look alive: the process that waits for it says so, and in the end leaves
-//! the service manager's watchdog unfed.
+//! Reports a program of kmod's that hangs: the process that waits for it logs that, and in the end no longer feeds
+//! the service manager's watchdog.
 
 use crate::clock::now;
 use crate::time::{BootTime, Seconds};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct SlowCommandWatch {
     what: &'static str,
     pub(super) begun: BootTime,
-    /// When to say next that it still runs, counted from its beginning.
+    /// When to log next that the program still runs, from its start.
     next_line: Duration,
     heartbeat: Duration,
 }
@@ -30,7 +30,7 @@ impl SlowCommandWatch {
         self.spent() >= self.next_line
     }
 
-    /// Says that it still runs, when that is due: true if it did.
+    /// Logs that the program still runs, if that is due; true if it did.
     pub(super) fn warn_if_slow(&mut self) -> bool {
         let spent = self.spent();
         if spent < self.next_line {

@@ -29,7 +29,7 @@ pub(super) fn directory(variables: &Variables) -> PathBuf {
     value_of(variables, "DRIVER_TOOLKIT_SHARED_DIR").map_or_else(|| SHARED.into(), PathBuf::from)
 }
 
-/// For the wrapper, once the gate is open: it has not looked at any module file.
+/// The order for the wrapper, once the gate is open: it has not looked at any module file.
 pub(super) fn order_when_open(shared: &Path, node: &Node, gate: &Gate) -> Option<Result<String, Obstacle>> {
     if !shared.join(BUILT).is_file() {
         return None;
@@ -50,7 +50,7 @@ pub(super) struct Order {
     why: String,
     /// The build id of MOFED's module.
     mofed: String,
-    /// A person asks: an earlier order is no reason.
+    /// A person asks for the build, so an earlier order does not count.
     is_asked: bool,
 }
 

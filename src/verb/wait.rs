@@ -20,12 +20,13 @@ use crate::wake::Signals;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-/// An answer that is older is asked for again: the container may have been frozen, or the node suspended.
+/// The greatest age of an answer. If it is older, another worker looks again, because the container may have been
+/// frozen, or the node suspended.
 const FRESH: Duration = Duration::from_secs(1);
-/// The rest of a deadline that has passed. Zero would be one look without a deadline.
+/// The rest of a deadline that has passed. Zero would mean one look without a deadline.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Waits, and returns only when there is no CMD to become.
+/// Waits, then becomes CMD. Returns only without a CMD.
 pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
     let signals = signals()?;
     log::start(&args.log);
@@ -54,7 +55,7 @@ pub(super) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> 
             SupervisedEnd::Hung(hung) if hung.signal.is_none() && proceeds => {
                 let how = hung.sentence();
                 log_briefly(|| {
-                    log::exclaim(&format!("OPEN ALTHOUGH NOT READY, for --on-timeout is proceed: {how}"));
+                    log::exclaim(&format!("OPEN ALTHOUGH NOT READY, because --on-timeout is proceed: {how}"));
                 });
                 return open(args, start, signals);
             }
@@ -64,7 +65,7 @@ pub(super) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> 
             return open(args, start, signals);
         };
         log_briefly(|| tracing::warn!("the gate's answer is {} old: asking again", Seconds(age)));
-        // On a node that is that slow, the next answer need not be as fresh.
+        // On such a slow node the next answer may be older.
         fresh *= 2;
         policy.timeout =
             deadline.map(|deadline| deadline.saturating_sub(now()).max(MOMENT)).or(policy.timeout);
@@ -83,7 +84,7 @@ fn hold(
     signals: &Signals,
     worker_pipe: &WorkerPipe,
 ) -> Result<Ending, Stop> {
-    // A typing error should not cost forty minutes.
+    // CMD is checked first, so a typing error does not cost a wait of forty minutes.
     program(args, start)?;
     let root = root::asked(args.look.root.as_deref(), &args.node)?;
     let peermem = args.look.peermem.then(PeermemExpected::default);
@@ -93,7 +94,7 @@ fn hold(
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
     let mut held = ManuallyDrop::new(Held::new(&asked, signals));
     let last = held.hold();
-    // What a look has seen is as old as its beginning.
+    // An observation is as old as the beginning of its look.
     let at = if matches!(last, Effect::Open(Opening::Ready)) {
         held.watch.last_look()
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arm, look, sleep: what every verb that stays has in common.
+//! Arm, look, sleep: the loop of every verb that stays.
 
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
@@ -15,10 +15,10 @@ use crate::verdict::{Outcome, Verdict};
 use crate::wake::{Awaited, Signals, Wake, Wakes};
 use std::time::Duration;
 
-/// How often to look without any reason; only changes without an event are found this late.
+/// How often to look without an event. Only changes without an event are found this late.
 const SAFETY_NET: Duration = Duration::from_secs(5);
 /// How soon to look again while a module comes or goes, for which there is no event: at first. Each time the next
-/// look comes later, for a module may stay like that forever, as after an oops.
+/// look comes later, because a module may stay like that forever, as after an oops.
 const TRANSIT: Duration = Duration::from_millis(100);
 
 /// A node that is watched.
@@ -31,17 +31,17 @@ pub(super) struct Watch<'a> {
     probe: Probe<'a>,
     started: BootTime,
     last_look: BootTime,
-    /// Since when a module has been coming or going at every look, and no event has come.
+    /// Since when every look has seen a module that loads or unloads, without an event.
     in_transit: Option<BootTime>,
     /// The last observation.
     seen: Option<Observation>,
-    /// MOFED's marker was there once.
+    /// MOFED's marker existed at some look.
     was_marked: bool,
-    /// A look is broken off then: it would come too late.
+    /// The time at which a look is broken off, because it would be too late.
     deadline: Option<BootTime>,
-    /// A whole look is broken off when MOFED begins to swap: `nvidia_peermem` has to go first.
+    /// Whether a look is broken off when MOFED begins to swap: `nvidia_peermem` must be unloaded first.
     is_alert: bool,
-    /// Adds what the judge does not know to a verdict.
+    /// Adds to a verdict what the judge does not know.
     refines: Option<Refine>,
 }
 
@@ -72,12 +72,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// From now on no look outlasts this time.
+    /// Lets no look last beyond this time.
     pub(super) fn end_by(&mut self, deadline: Option<BootTime>) {
         self.deadline = deadline;
     }
 
-    /// The gate applies, as far as the first look shows.
+    /// Whether the gate applies, as far as the first look shows.
     pub(super) fn applies(&mut self) -> bool {
         applies(&self.node.expected, &self.probe.nic())
     }
@@ -87,12 +87,12 @@ impl<'a> Watch<'a> {
         self.last_look
     }
 
-    /// From now on no look outlasts the beginning of a swap.
+    /// Breaks off each look when MOFED begins to swap.
     pub(super) fn be_alert(&mut self) {
         self.is_alert = true;
     }
 
-    /// From now on each verdict is refined by this.
+    /// Refines each verdict by this function.
     pub(super) fn refine_by(&mut self, refine: Refine) {
         self.refines = Some(refine);
     }
@@ -120,12 +120,12 @@ impl<'a> Watch<'a> {
         if awaited_headers || !self.awaits_headers {
             return Some(look);
         }
-        // More is watched from now on: a change in between would be missed.
+        // More is watched now, and a change in between would be missed: look again.
         self.arm();
         self.look_once(cause)
     }
 
-    /// One look without any watch: what it does not find yet must be looked for again, armed.
+    /// One look without any watch. If a condition is not met, an armed look must follow.
     pub(super) fn look_unarmed(&mut self) -> Option<Look> {
         self.last_look = now();
         self.look_once(&Cause::Start)
@@ -155,7 +155,7 @@ impl<'a> Watch<'a> {
         Some(look)
     }
 
-    /// The slow look begins with a quick check; without a verdict there is nothing to compare.
+    /// Whether a quick check comes before the slow look. Without a verdict there is nothing to compare.
     fn quick_check(&self, last: Option<&Verdict>) -> bool {
         last.is_none_or(|last| is_refused(last) || self.probe.changed(last.deciding()))
     }
@@ -169,7 +169,7 @@ impl<'a> Watch<'a> {
         glimpse
     }
 
-    /// Why `nvidia_peermem` has to go at once, where somebody is alert to that.
+    /// Why `nvidia_peermem` must be unloaded at once, if the caller watches for that.
     pub(super) fn swap(&mut self) -> Option<String> {
         if !self.is_alert {
             return None;
@@ -186,7 +186,7 @@ impl<'a> Watch<'a> {
     /// A look as `keep` takes it in.
     pub(super) fn full_look(&self, look: Look) -> Option<FullLook> {
         let mut full_look = FullLook::of(&self.node.expected, self.seen.as_ref()?, look, self.was_marked);
-        // The look says nothing of a lock's holder once the marker is gone.
+        // Without the marker the look does not know the lock's holder.
         if full_look.glimpse.must_go() {
             full_look.glimpse.holder = probe::lock_holder(&self.node.places);
         }
@@ -204,7 +204,7 @@ impl<'a> Watch<'a> {
         recorded.seen
     }
 
-    /// Sleeps until something happens, `due` comes, or the slow look's turn.
+    /// Sleeps until an event, `due`, or the time of the slow look.
     pub(super) fn sleep(&mut self, due: Option<BootTime>) -> Wake {
         let slow = self.next_slow_look();
         self.wakes.sleep(due.map_or(slow, |due| due.min(slow)), self.last_look)

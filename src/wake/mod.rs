@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The door that only holds descriptors. An event is a reason to look, never a fact, so every
+//! The door that only keeps descriptors open. An event is a reason to look, never a fact, so every
 //! source may fail, lie or overflow: it then costs time, never correctness.
 //!
 //! One thread, one poll(2). The time that poll(2) may sleep is computed from the boot clock before
@@ -58,14 +58,14 @@ impl<'a> Wakes<'a> {
         let mounts = MountWatch::open();
         if let Err(error) = &mounts {
             tracing::warn!(
-                "cannot watch mounts (/proc/self/mountinfo: {}): the slow look every 5 s must find them",
+                "cannot watch mounts (/proc/self/mountinfo: {}): falling back to a look every 5 s",
                 errno::words(error)
             );
         }
         let uevents = Uevents::open();
         if let Err(error) = &uevents {
             tracing::warn!(
-                "cannot hear of modules (kernel uevents: {}): the slow look every 5 s must find them",
+                "cannot subscribe to kernel uevents ({}): falling back to a look every 5 s",
                 error.desc()
             );
         }
@@ -96,8 +96,8 @@ impl<'a> Wakes<'a> {
         self.signals.take_one()
     }
 
-    /// True when an event of a path or of the kernel waits that nobody has taken in yet. Mounts are
-    /// not asked: their change reports once, to anyone who polls first, and must be left for the sleep.
+    /// True when an event of a path or of the kernel waits that was not read yet. Mounts are not asked: their change
+    /// is reported once, to the first poll, and must be left for the sleep.
     #[must_use]
     pub fn pending(&self) -> bool {
         !self.poll(&[Source::Paths, Source::Uevents], PollTimeout::ZERO).is_empty()
@@ -170,7 +170,7 @@ impl<'a> Wakes<'a> {
         let (fd, flags) = match source {
             Source::Signals => (Some(self.signals.fd()), PollFlags::POLLIN),
             Source::Paths => (self.paths.fd(), PollFlags::POLLIN),
-            // mountinfo is always readable; only POLLPRI tells of a change.
+            // mountinfo is always readable; only POLLPRI shows a change.
             Source::Mounts => (self.mounts.as_ref().map(MountWatch::fd), PollFlags::POLLPRI),
             Source::Uevents => (self.uevents.as_ref().map(Uevents::fd), PollFlags::POLLIN),
         };

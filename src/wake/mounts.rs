@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Mounts that come and go in this mount namespace. Something mounted over the watched directory
-//! gives no inotify event at all; only this tells.
+//! gives no inotify event at all; only this shows it.
 
 use std::fs::File;
 use std::io;

@@ -59,7 +59,7 @@ struct Watched {
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
-    /// Device and inode: the path alone does not tell whether it is still the same directory.
+    /// Device and inode: the path does not show whether it is still the same directory.
     directory: (u64, u64),
     /// The name in it that matters: the file's, or that of the next directory on the way.
     name: OsString,
@@ -71,8 +71,8 @@ impl PathWatch {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Watches the nearest directory of each path. A watch that is where it should be is left alone: adding
-    /// it again would lose events.
+    /// Watches the nearest directory of each path. A watch that is where it should be stays: adding it
+    /// again would lose events.
     pub(super) fn arm(&mut self, awaited: &[Awaited]) {
         let Err(error) = self.try_arm(awaited) else { return };
         self.watched.clear();
@@ -102,7 +102,7 @@ impl PathWatch {
         Err(io::Error::other("the directories above it keep changing"))
     }
 
-    /// The directory of the file itself is watched: told by one call, where to find the nearest takes several.
+    /// The directory of the file itself is watched: one call shows that, and finding the nearest takes several.
     fn watches(&self, awaited: &Awaited) -> bool {
         let (Some(parent), Some(name)) = (awaited.path.parent(), awaited.path.file_name()) else {
             return false;

@@ -21,7 +21,7 @@ const KERNEL_GROUP: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Uevents {
     fd: OwnedFd,
-    /// Somebody asks for RDMA devices; nobody else is woken by them.
+    /// Whether RDMA devices are checked: only then they wake the gate.
     pub(super) watches_rdma_devices: bool,
 }
 

@@ -312,7 +312,7 @@ pub(crate) fn lifted(file: &str, node: &Node) -> String {
     lifted
 }
 
-/// The same with one text in the place of another, which must be there.
+/// The same with one text in place of another, which must be there.
 pub(crate) fn replaced(yaml: &str, from: &str, to: &str) -> String {
     assert!(yaml.contains(from), "no {from:?} in {yaml}");
     yaml.replace(from, to)

@@ -10,7 +10,7 @@ pub(crate) enum Place {
     Init,
     /// `wait` before each start of the driver's container; then modprobe.
     Wrapper,
-    /// `wait` as an init container, and `load` in the place of modprobe.
+    /// `wait` as an init container, and `load` in place of modprobe.
     Load,
     /// The same with the modprobe shim.
     Shim,

@@ -157,7 +157,7 @@ fn events(lines: &[&str], pod: &GatheredPod) -> Vec<GatheredEvent> {
 }
 
 fn node(lines: &[&str], file: &str) -> GatheredNode {
-    // The first label stands behind the key, the others below it.
+    // The first label is behind the key, the others below it.
     let below = lines.iter().skip_while(|line| !line.starts_with("Labels:"));
     let of_labels = below.enumerate().take_while(|(at, line)| *at == 0 || line.starts_with(' '));
     let label = |(_, line): (usize, &&str)| {

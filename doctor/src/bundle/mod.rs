@@ -46,7 +46,7 @@ pub struct Bundle {
 /// More nodes are no bundle's.
 const NODES: usize = 10_000;
 
-/// The nodes that the bundle tells of, by name. `named` are namespaces of operators.
+/// The nodes that the bundle describes, by name. `named` are namespaces of operators.
 #[must_use]
 pub fn nodes(bundle: &Bundle, named: &[String]) -> Vec<BundleNode> {
     let mut objects = Objects::default();
@@ -102,7 +102,7 @@ fn names(bundle: &Bundle, objects: &Objects) -> BTreeSet<String> {
     names
 }
 
-/// Whether a file may tell something: most of a report of sos does not.
+/// Whether a file may be evidence: most of a report of sos is not.
 #[must_use]
 pub fn is_wanted(file: &BundleFile) -> bool {
     const NAMES: [&str; 14] = [

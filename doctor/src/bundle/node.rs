@@ -56,7 +56,7 @@ const MODULES: [&str; 7] =
 const OFTEN: u32 = 3;
 /// Of what was not read, named up to here.
 const NAMED: usize = 20;
-/// In seconds. When the node was booted is not known: before all that the bundle tells.
+/// In seconds. When the node was booted is unknown: before all that is in the bundle.
 const LONG_AGO: i64 = 30 * 86_400;
 
 /// A node with all that a bundle shows of it.

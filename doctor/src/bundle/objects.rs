@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Objects of the API as `kubectl get -o yaml` or `-o json` and must-gathers print them: pods, nodes, events.
 //!
-//! A file is somebody else's, so no shape of it is relied on: what is not where it should be is not known.
+//! Other programs write these files, so no shape is relied on: what is not where it should be is unknown.
 
 use super::BundleFile;
 use crate::stamp::{SECOND, rfc3339};
@@ -9,7 +9,7 @@ use crate::symptoms::PciFunction;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that a bundle tells of the cluster.
+/// All that a bundle contains about the cluster.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub(super) pods: Vec<GatheredPod>,
@@ -28,7 +28,7 @@ pub(super) struct Objects {
 /// A pod, with the state of its containers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GatheredPod {
-    /// The file that tells of it.
+    /// The file that describes it.
     pub(super) file: String,
     pub(super) namespace: String,
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct GatheredContainer {
     pub(super) name: String,
     pub(super) image: String,
     pub(super) is_privileged: bool,
-    /// Its variables with a value of their own; `None` where the file does not list them.
+    /// Its variables that are set to a value; `None` where the file does not list them.
     pub(super) environment: Option<BTreeMap<String, String>>,
     pub(super) state: ContainerState,
     pub(super) is_ready: bool,
@@ -172,7 +172,7 @@ impl Objects {
         self.add_as(object, "", file, depth);
     }
 
-    /// Items of a typed list have no kind of their own.
+    /// Items of a typed list have no kind.
     fn add_as(&mut self, object: &Value, of_list: &str, file: &str, depth: usize) {
         if self.pods.len() + self.nodes.len() + self.events.len() >= MOST {
             return;

@@ -8,11 +8,11 @@ use crate::log::{LogMatch, LogSource, LogSources, RuleSet};
 use crate::operators::Operators;
 use crate::stamp::{SECOND, Stamp};
 
-/// So often a log must have a line before its form alone counts.
+/// How often a log must have a line before its form is enough.
 const OFTEN: u64 = 3;
 
 const HEAD: &str = "E0101 00:00:00.000000    1000 pod_workers.go:1301] ";
-/// Events with such a reason tell why a pod's sandbox is not made.
+/// Events with such a reason say why a pod's sandbox is not made.
 const SANDBOX: &str = "FailedCreatePodSandBox";
 const SANDBOX_WORDS: &str = "Failed to create pod sandbox: ";
 /// kubelet repeats an event at least as often; in seconds.

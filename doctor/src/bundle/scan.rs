@@ -47,7 +47,7 @@ pub(super) struct NodeFiles<'a> {
     pub(super) node: &'a str,
     /// The bundle is of this node only.
     pub(super) is_alone: bool,
-    /// Directories that hold one node's own tree, with the node.
+    /// Directories with one node's own tree, with the node.
     pub(super) homes: &'a [(String, String)],
     /// Whose log each file of the bundle is, in the same order.
     pub(super) owners: &'a [Option<LogOwner>],

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Between a file of the bundle and the container of which it tells.
+/// Between a file of the bundle and the container that it describes.
 const WITHIN: &str = "!/";
 
 /// The files of the bundle behind the paths of the node.
@@ -17,7 +17,7 @@ pub(super) struct BundleSources {
     pub(super) pods: BTreeMap<String, String>,
 }
 
-/// The path that stands for a container's part of a file, with a directory of its own for each container.
+/// The path that is used for a container's part of a file, with a separate directory for each container.
 pub(super) fn within(file: &str, pod: &str, container: &str, name: &str) -> String {
     format!("{file}{WITHIN}{pod}/{container}/{name}")
 }

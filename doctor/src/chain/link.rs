@@ -22,7 +22,7 @@ pub enum LinkState {
     Absent,
     /// The file is there, and its driver container has ended.
     Stale,
-    /// The file is not there, and on this node nobody waits for it.
+    /// The file does not exist, and no container of this node waits for it.
     NotExpected,
     /// Unknown.
     Unknown,
@@ -100,7 +100,7 @@ pub fn broken_at(links: &[Link]) -> Option<&Link> {
     links.iter().find(|link| link.broken)
 }
 
-/// Judges every file of the chain. Those that nobody waits for and that are not there are left out.
+/// Judges every file of the chain. Files that do not exist, and that no container waits for, are left out.
 #[must_use]
 pub fn links(seen: &Chain, around: Around) -> Vec<Link> {
     let mut links: Vec<Link> = Vec::new();
@@ -188,7 +188,7 @@ fn state(file: &ChainFile, seen: &Chain, around: Around) -> LinkState {
 }
 
 fn is_needed(file: &ChainFile, seen: &Chain, around: Around) -> bool {
-    // GPUs of virtual machines are validated by files of their own.
+    // GPUs of virtual machines are validated by other files.
     let for_containers = !seen.stamp(WORKLOAD_TYPE).text().starts_with("vm-");
     match file.needed {
         Needed::WithMofed => around.wants_marker,
@@ -199,8 +199,8 @@ fn is_needed(file: &ChainFile, seen: &Chain, around: Around) -> bool {
     }
 }
 
-/// `driver-ready` says whose driver was validated. Before that, one that is loaded without the pid file
-/// of a driver container is nobody else's.
+/// `driver-ready` says whose driver was validated. Before that, a driver that is loaded without the pid file of a
+/// driver container is the host's.
 fn has_host_driver(seen: &Chain, around: Around) -> bool {
     let is_host_driver =
         seen.stamp(DRIVER_READY).text().lines().any(|line| line.trim() == "IS_HOST_DRIVER=true");

@@ -23,7 +23,7 @@ pub enum Needed {
     Always,
     /// Where the operator's validator also validates the device plugin. It does not where DRA hands out the GPUs.
     WithPlugin,
-    /// By nobody, or only where other features are on: shown when it is there.
+    /// No container waits for it, or only with other features: it is shown if it exists.
     Never,
 }
 

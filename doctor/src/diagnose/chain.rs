@@ -56,7 +56,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     stale.into_iter().chain(stopped).collect()
 }
 
-/// Whether the chain stands still at this file.
+/// Whether the chain has stopped at this file.
 pub(super) fn is_overdue(case: &Case<'_>, file: &str) -> bool {
     let links = case.links();
     broken_at(&links).is_some_and(|link| link.file == file && link.is_overdue())
@@ -67,7 +67,7 @@ fn left_behind(link: &Link) -> Finding {
     Finding::new(Id::DriverCtrReadyStale, link.path.display(), format!("it exists, but {why}"))
 }
 
-/// Not for long yet, or nobody knows for how long.
+/// The file is not overdue yet, or its time is unknown.
 fn under_way(link: &Link) -> Option<Finding> {
     let usual =
         format!("it does not exist yet; {} writes it, which may take {}", link.writer, span(link.usual_s));

@@ -32,7 +32,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     found
 }
 
-/// Since 26.3 the driver container says what the operator waits for; before, nobody waited.
+/// Since 26.3 the driver container names what the operator waits for; before, the operator did not wait.
 fn requested_without(case: &Case<'_>) -> Option<Finding> {
     let (path, ready) = &case.symptoms.survey.driver_ready;
     let without = |finding: Finding| finding.seen(DEVICES, "no PCI device is of vendor 0x15b3");

@@ -42,7 +42,7 @@ fn gpus<'a>(case: &'a Case<'_>) -> Vec<&'a PciFunction> {
     gpus.filter(|gpu| gpu.driver.as_deref() != Some("vfio-pci")).collect()
 }
 
-/// A GPU of another driver's says so itself, and on a node without NVIDIA's software nobody misses the module.
+/// A GPU of another driver has its own finding, and a node without NVIDIA's software needs no module.
 fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     let gpu = *gpus(case).first()?;
     let settings = &case.symptoms.settings;
@@ -74,7 +74,7 @@ fn not_loaded(case: &Case<'_>) -> Option<Finding> {
     Some(case.and_log(finding.seen(source, format!("a GPU, with {driver}")), refused))
 }
 
-/// Its script lives, and has not come to its end: whatever is not there yet may be coming.
+/// Its script still runs: whatever is missing may still come.
 fn building(case: &Case<'_>) -> Option<Finding> {
     let seen = &case.symptoms.chain;
     let script = case.symptoms.survey.processes.first(Role::Driver)?;
@@ -138,7 +138,7 @@ fn root_left(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// As after a kernel update: the files are there, for the kernel before.
+/// As after a kernel update: the files exist, for the previous kernel.
 fn other_kernel(case: &Case<'_>) -> Option<Finding> {
     let driver = &case.symptoms.driver;
     let first = driver.other_kernels.first()?;
@@ -206,7 +206,7 @@ fn number(line: &str) -> Option<&str> {
 fn root(case: &Case<'_>) -> Option<Finding> {
     let (driver, chain) = (&case.symptoms.driver, &case.symptoms.chain);
     let ModuleFile::Missing(directory) = &case.seen.peermem.as_ref()?.file else { return None };
-    // Loaded is loaded, wherever its file has gone; and without RDMA nobody needs the file.
+    // A loaded module needs no file, and neither does a node without RDMA.
     if case.is_live("nvidia_peermem") || case.verdict.outcome == Outcome::NotApplicable {
         return None;
     }
@@ -252,7 +252,7 @@ fn skipped(case: &Case<'_>) -> Option<Finding> {
 
 fn nodes(case: &Case<'_>) -> Option<Finding> {
     let nodes = &case.symptoms.driver.nodes;
-    // A virtual function is its physical function's: it gets no node of its own.
+    // A virtual function is its physical function's: it gets no device file.
     let is_shown = |gpu: &&&PciFunction| gpu.driver.as_deref() == Some(NVIDIA) && !gpu.is_virtual;
     let gpus = gpus(case).iter().filter(is_shown).count();
     if gpus == 0 || is_private(case) {
@@ -274,7 +274,7 @@ fn nodes(case: &Case<'_>) -> Option<Finding> {
     (!missing.is_empty()).then(|| Finding::new(Id::DeviceNodesMissing, dir.display(), seen))
 }
 
-/// A container has a `/dev` of its own, which says nothing of the host's.
+/// A container has its own `/dev`, which shows nothing of the host's.
 fn is_private(case: &Case<'_>) -> bool {
     let own = case.symptoms.views.iter().find(|view| view.whose == Whose::Own);
     let devices = own.and_then(|view| view.mounts.as_ref().ok()?.devices.as_ref());

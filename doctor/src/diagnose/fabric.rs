@@ -67,7 +67,7 @@ impl<'a> FabricRace<'a> {
         self.case.seen.modules.proc.is_ok() && self.case.line(UMAD).is_none()
     }
 
-    /// The rest of the stack is live, or no MOFED is to come: nobody is going to load it.
+    /// The rest of the stack is live, or no MOFED will come: no program is going to load it.
     fn without_umad(&self) -> Option<Finding> {
         let (case, settings) = (self.case, &self.case.symptoms.settings);
         let has_ib = case.line(IB).is_some();

@@ -122,7 +122,7 @@ impl Case<'_> {
         )
     }
 
-    /// A port of this node speaks InfiniBand.
+    /// A port of this node is an InfiniBand port.
     pub(super) fn has_infiniband(&self) -> bool {
         let ports = super::rdma::devices(self).iter().flat_map(|device| &device.ports);
         ports.into_iter().any(|port| port.link_layer.as_deref() == Some("InfiniBand"))

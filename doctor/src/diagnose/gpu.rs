@@ -29,7 +29,7 @@ fn source(gpu: &PciFunction) -> String {
     format!("{DEVICES}/{}/driver", gpu.address)
 }
 
-/// Another driver has every GPU, and somebody wants NVIDIA's.
+/// Another driver has every GPU, and the node wants NVIDIA's.
 fn bound(case: &Case<'_>) -> Option<Finding> {
     let whose = |name: &str| -> Vec<_> {
         case.symptoms.gpus().filter(|gpu| gpu.driver.as_deref() == Some(name)).collect()

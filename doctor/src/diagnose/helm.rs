@@ -8,7 +8,7 @@ use crate::symptoms::runtime::{Distribution, Runtime};
 use peermem_gate::remedy::CommandText;
 use std::collections::BTreeMap;
 
-/// The finding, with which runtime kubelet uses and what the toolkit must be told of it. `environment` is the
+/// The finding, with the runtime that kubelet uses and the toolkit's settings for it. `environment` is the
 /// toolkit's, where it can be read.
 pub(super) fn with_values(
     finding: Finding,

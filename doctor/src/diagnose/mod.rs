@@ -187,7 +187,7 @@ impl Case<'_> {
         matches!(state(&self.seen.modules, name), ModuleState::Live(_))
     }
 
-    /// By the first witness alone: sysfs is asked for the modules of the conditions only.
+    /// Only by the first witness: sysfs is read only for the modules of the conditions.
     fn is_listed_live(&self, name: &str) -> bool {
         self.line(name).is_some_and(|line| line.state == ProcState::Live)
     }

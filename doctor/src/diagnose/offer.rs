@@ -22,7 +22,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     several(case).into_iter().chain(none(case).or_else(|| fewer(case))).collect()
 }
 
-/// kubelet knows a resource by one plugin: who registers last replaces the others. A new pod may stand beside the one
+/// kubelet knows a resource by one plugin: the last to register replaces the others. A new pod may run beside the one
 /// before for a moment.
 fn several(case: &Case<'_>) -> Option<Finding> {
     const MOMENT: i64 = 120;

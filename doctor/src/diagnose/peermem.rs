@@ -54,7 +54,7 @@ fn consumer_cards(case: &Case<'_>) -> Option<Finding> {
     (all && is_used).then(|| Finding::new(Id::GpuWithoutRdma, source.display(), models.join(", ")))
 }
 
-/// Usable is not loaded: somebody must load it, and not everybody who does is here.
+/// A usable module is not loaded yet: a program must load it, and not every such program can be seen from here.
 fn not_loaded(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
     let wished = case.symptoms.settings.rdma.clone();
     let peermem_gate::survey::setting::Setting::On(set) = wished else { return None };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RDMA beyond the modules, where somebody wants it: devices, ports, device files, and what keeps programs from using
+//! RDMA beyond the modules, where it is requested: devices, ports, device files, and what keeps programs from using
 //! them.
 
 use super::{Case, DEVICES, unreadable};

@@ -34,7 +34,7 @@ const BRINGS: [(&str, &str); 9] = [
     ("plugin-validation", "plugin-ready"),
 ];
 
-/// The steps of the chain that stand still, and the containers that are at them.
+/// The steps at which the chain has stopped, and the containers that are at them.
 const AT: [(Id, &[&str]); 3] = [
     (Id::DriverNotValidated, &["driver-validation"]),
     (Id::ToolkitNotReady, &["toolkit-validation"]),
@@ -116,7 +116,7 @@ fn waiters(case: &Case<'_>, container: &str) -> Option<String> {
     (is_missing && !file.waiters.is_empty()).then(|| file.waiters.join(", "))
 }
 
-/// With the words of the container that is at a step which stands still: it waits and is not restarted.
+/// With the words of the container at a step where the chain has stopped: it waits and is not restarted.
 pub(super) fn with_words(case: &Case<'_>, finding: Finding) -> Finding {
     let Some((_, names)) = AT.iter().find(|(id, _)| *id == finding.id) else { return finding };
     let boot = case.symptoms.chain.clock.boot.as_ref().copied().unwrap_or(i64::MIN);

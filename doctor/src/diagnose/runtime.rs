@@ -257,7 +257,7 @@ impl RuntimeCase<'_> {
     }
 
     /// A `RuntimeClass`'s handler is a DNS label, so in lower case; the toolkit's default is `nvidia`. Where NVIDIA's
-    /// runtime is everybody's default, no name is asked for.
+    /// runtime is the default, no name is asked for.
     fn name(&self) -> Option<Finding> {
         let by_toolkit = self.variable(&["NVIDIA_RUNTIME_NAME", "CONTAINERD_RUNTIME_CLASS"]);
         let asked = by_toolkit.unwrap_or("nvidia");

@@ -53,7 +53,7 @@ fn mounts(case: &Case<'_>, View { whose, source, mounts }: &View) -> Option<Find
     })
 }
 
-/// Logs and kubelet's directories that cannot be read would have told more of a node with GPUs.
+/// Logs and kubelet's directories that cannot be read, on a node with GPUs: they would have been evidence.
 pub(super) fn sources(case: &Case<'_>) -> Vec<Finding> {
     let symptoms = case.symptoms;
     let unread = symptoms.logs.unreadable.iter().chain(&symptoms.survey.pods.unreadable);

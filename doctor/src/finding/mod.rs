@@ -232,7 +232,7 @@ pub fn ordered(found: Vec<Finding>, facts: &Facts) -> Vec<Finding> {
     all.sort_by_key(|finding| finding.id);
     let ids: Vec<_> = all.iter().map(|finding| finding.id).collect();
     for finding in &mut all {
-        // A cause stands above what follows from it in the table, so there is no circle.
+        // A cause is above what follows from it in the table, so there is no circle.
         finding.follows_from = finding.id.causes().iter().copied().find(|cause| ids.contains(cause));
         let facts = facts.clone().and(&finding.facts);
         let remedy = host::possible(&[by_words::STEPS, finding.id.remedy()].concat(), &facts);

@@ -47,7 +47,7 @@ const CONTAINER_RESTARTS: &[Step] = steps![
     "Update the operator if a newer release has repaired that container.",
 ];
 
-/// A row's remedy: steps of its own, those of a reason (`of_reason`), or those of a state that reasons share.
+/// A row's remedy: its own steps, those of a reason (`of_reason`), or those of a state that reasons share.
 macro_rules! remedy {
     ($name:ident, of_reason) => {
         remedy::of(Reason::$name)
@@ -293,14 +293,14 @@ findings! {
                     `/sys/module/firmware_class/parameters/path`: `kubectl delete pod {driver}`.",
                 @HOST_DRIVER "Install the firmware of exactly the loaded driver's version below `/lib/firmware/nvidia/VERSION` (package \
                     `nvidia-firmware-VERSION`, or the driver's installer), then load nvidia again.",
-                "Compare the version in the message with `/sys/module/nvidia/version`: an update on disk without a reboot takes the \
-                    old firmware away. Reboot then.",
+                "If the version in the message differs from `/sys/module/nvidia/version`, reboot the node: an update on disk has \
+                    removed the loaded driver's firmware.",
             ];
         GpuLost: Critical, "a GPU has fallen off the bus: nothing reaches it until a reset",
             after [],
             [
                 "Drain the node and reboot it, or power it off and on: `kubectl drain {node} --ignore-daemonsets --delete-emptydir-data`.",
-                "Replace or reseat the GPU, its cable or riser, and check power and temperature, if it comes back: collect \
+                "If the GPU is lost again, replace or reseat it, its cable or riser, and check power and temperature; collect \
                     `nvidia-bug-report.sh` for the vendor.",
             ];
         GpuInforomCorrupted: Critical, "a GPU's infoROM is corrupted: nvidia-smi fails, so the operator finds no driver",
@@ -351,7 +351,7 @@ findings! {
                 @PRECOMPILED_IMAGE "Set `driver.usePrecompiled: false` with a full `driver.version` if no image has that tag, or boot a \
                     kernel that has an image: a precompiled driver needs one for exactly this kernel.",
                 @BUILT_DRIVER "Set a `driver.version` that has an image for this node's operating system if no image has that tag.",
-                "Give the node its way to the registry if it is out of reach: pull secret (`imagePullSecrets`), proxy, mirror, DNS.",
+                "If the node cannot reach the registry, repair that: pull secret (`imagePullSecrets`), proxy, mirror or DNS.",
             ];
         KilledForMemory: Critical, "the kernel killed a process of a driver's container: its memory limit is too low",
             after [],
@@ -375,8 +375,8 @@ findings! {
         ThirdPartyRdmaModulesLoaded: Critical, "third-party RDMA modules keep MOFED from starting",
             after [],
             [
-                @REFUSES_IW_CM "Update the MOFED image: this release takes the kernel's own iw_cm for a third party's, a newer one \
-                    does not.",
+                @REFUSES_IW_CM "Update the MOFED image: this release takes the kernel's own iw_cm for a third party's module; a newer \
+                    one does not.",
                 @THIRD_PARTY_LOADED "Unload these modules if nothing uses them (`rmmod {third-party}`), and blacklist them in \
                     `/etc/modprobe.d`; then delete this \
                     node's MOFED pod: `kubectl delete pod {mofed}`.",
@@ -419,7 +419,7 @@ findings! {
                     the log names the repository.",
                 @KERNEL_PACKAGE "Boot a kernel whose packages the repositories still have, or mirror those of this kernel.",
                 "Give the node a valid entitlement (subscription) on RHEL, or use the driver toolkit on OpenShift.",
-                "Use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`) if repositories stay out of reach.",
+                "If the repositories stay out of reach, use a precompiled MOFED image for this kernel (`spec.ofedDriver.version`).",
                 MOFED_LOG,
                 @MOFED_POD_UNNAMED FIND_MOFED,
             ];
@@ -429,7 +429,7 @@ findings! {
                 "Bring the network up again from the console: `networkctl reconfigure INTERFACE`, `netplan apply`, or \
                     `nmcli connection up NAME`.",
                 "Keep the node's management network off the NICs that MOFED drives: use another NIC for the default route.",
-                "Set `RESTORE_DRIVER_ON_POD_TERMINATION=false` and drain the node before MOFED is updated if it must stay there.",
+                "If it must stay on that NIC, set `RESTORE_DRIVER_ON_POD_TERMINATION=false`, and drain the node before each update of MOFED.",
             ];
 
     // Who provides MOFED.
@@ -438,7 +438,7 @@ findings! {
             after [],
             [
                 "Update k8s-driver-manager to 0.9.1 or newer (GPU Operator 25.10.1 or newer): 0.9.0 has the two cases swapped. \
-                    `driver.manager.version: v0.9.1` is enough.",
+                    Setting `driver.manager.version: v0.9.1` is enough.",
                 "Or create the marker for this boot: `mkdir -p /run/mellanox/drivers && touch \
                     /run/mellanox/drivers/.driver-ready` on \
                     the node. Remove it after the update.",
@@ -878,7 +878,7 @@ findings! {
             [
                 @OPENSHIFT "See whether the cluster has the driver toolkit of this release: `oc get -n openshift imagestream/driver-toolkit`; in a \
                     disconnected cluster mirror its image.",
-                @OPENSHIFT "See that Node Feature Discovery shows this node's present release: `oc get node {node} --show-labels | tr , '\\n' | grep \
+                @OPENSHIFT "See that Node Feature Discovery shows this node's current release: `oc get node {node} --show-labels | tr , '\\n' | grep \
                     OSTREE_VERSION`. After an upgrade an old label picks an old image; restart the nfd-worker, and update NFD.",
                 "Give the cluster an entitlement for the RHEL repositories if neither helps: the container then installs the headers itself.",
                 DRIVER_LOG,
@@ -893,7 +893,7 @@ findings! {
         EvictionBlocked: Critical, "k8s-driver-manager cannot drain the node: a disruption budget keeps a pod with a GPU",
             after [],
             [
-                "End the pod that the evidence names yourself, if its work allows it; k8s-driver-manager then goes on.",
+                "If its work allows it, end the pod that the evidence names yourself; k8s-driver-manager then continues.",
                 "Make the PodDisruptionBudget allow one more, or give its Deployment one more replica on another node: `kubectl get pdb -A`.",
             ];
         DriverInUse: Critical, "processes use the GPUs: the driver container cannot unload the old driver",
@@ -953,7 +953,7 @@ findings! {
                     `nvidia-smi` takes a minute and more with many GPUs.",
                 "Read `dmesg | grep -iE 'NVRM|Xid'` if `nvidia-smi` never ends: a GPU does not start then.",
             ];
-        SecondDriverPod: Warning, "two driver pods are on this node: the second ends again and again",
+        SecondDriverPod: Warning, "two driver pods are on this node: the second restarts again and again",
             after [],
             [
                 "Find both: `kubectl get pod -A -o wide -l app.kubernetes.io/component=nvidia-driver --field-selector spec.nodeName={node}`.",
@@ -1237,14 +1237,14 @@ findings! {
             after [],
             [
                 "Set `SystemdCgroup = true` in the `options` of every runtime of containerd's configuration, the nvidia one included, and restart containerd and kubelet.",
-                "Write the file again if `nvidia-ctk` made it from nothing: back it up, write `containerd config default`, set `SystemdCgroup = true` for runc, then run \
-                    `nvidia-ctk runtime configure`.",
+                "If `nvidia-ctk` made that file from nothing, write it again: back it up, write `containerd config default`, set \
+                    `SystemdCgroup = true` for runc, then run `nvidia-ctk runtime configure`.",
             ];
         ToolkitRootMissing: Critical, "the container toolkit looks for the driver in a directory that does not exist: no container with a GPU starts",
             after [DriverRootMissing],
             [
                 "Remove the line `root = …` from `/etc/nvidia-container-runtime/config.toml` (or set `root = \"/\"`) where the driver is the host's own.",
-                "Check which configuration counts if the toolkit's container wrote it: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`.",
+                "If the toolkit's container configures the runtime, correct its own file: `/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml`.",
             ];
         DeviceRulesRefused: Critical, "the container toolkit cannot give GPUs to containers: the kernel refuses its device rules (BPF)",
             after [],
@@ -1267,7 +1267,7 @@ findings! {
             [
                 @DRIVER_POD "Update the driver: `driver.version` in the ClusterPolicy.",
                 @HOST_DRIVER "Install a newer driver on the host, and reboot.",
-                "Use images of an older CUDA if the driver must stay; for the operator's validator an older release of the operator.",
+                "If the driver must stay, use images of an older CUDA, and for the operator's validator an older release of the operator.",
             ];
     }
 
@@ -1306,7 +1306,7 @@ findings! {
         NetworkPluginFails: Warning, "pods get no network: a CNI plugin fails",
             after [CniPluginMissing, MultusUnauthorized, MacvlanOnInfiniband],
             [
-                "Correct what the plugin's words name: an interface, a virtual function, an address range or a right.",
+                "Correct what the plugin's message names: an interface, a virtual function, an address range or a permission.",
                 "Compare with the network's definition: `kubectl get network-attachment-definitions -A -o yaml`.",
                 "Check the plugin's own pod on this node: `kubectl get pod -A --field-selector spec.nodeName={node}`.",
             ];
@@ -1322,8 +1322,8 @@ findings! {
         KubeletFails: Critical, "kubelet does not start: it ends with an error again and again",
             after [ContainerdWithoutCri, RuntimeConfigBroken],
             [
-                "Correct what its last words name: `journalctl -u kubelet -n 20`.",
-                @SYSTEMD "Check the container runtime first if they name its socket: `systemctl status containerd`, `crictl info`.",
+                "Read why kubelet ends, and correct that: `journalctl -u kubelet -n 20`.",
+                @SYSTEMD "If the log names the container runtime's socket, check the runtime first: `systemctl status containerd`, `crictl info`.",
             ];
         KubeletCutOff: Warning, "kubelet does not get through to the API server: the node becomes NotReady, and no pod changes",
             after [ManagementOnMellanox, KubeletFails],
@@ -1579,7 +1579,8 @@ findings! {
             ];
         GateMissing: Info, "this node's driver pod was created without the gate",
             after [],
-            ["Install the gate's policy; then the next driver pod waits for MOFED: see docs/integration.md."];
+            ["Install the gate's policy (https://github.com/peermem-gate/peermem-gate/blob/main/docs/integration.md), so the next \
+                driver pod waits for MOFED."];
     }
 
     Mofed {

@@ -137,7 +137,7 @@ impl<'a> Entry<'a> {
         Ok((entry, all.byte_offset()))
     }
 
-    /// In the order of [`VERSIONS`]; empty where it does not tell.
+    /// In the order of [`VERSIONS`]; empty where the report does not have it.
     pub(super) fn versions(&self) -> [Cow<'a, str>; VERSIONS.len()] {
         let Drivers { mofed, nvidia } = &self.drivers;
         let driver = |version: &Option<Cow<'a, str>>| version.clone().unwrap_or_default();
@@ -152,7 +152,7 @@ impl<'a> Entry<'a> {
         Some((broken.file.as_ref(), broken.waited_s?))
     }
 
-    /// A root cause is wrong, whatever the verdict. What follows from one carries no alarm of its own.
+    /// A root cause is wrong, whatever the verdict. What follows from one is no alarm by itself.
     pub(super) fn is_wrong(&self) -> bool {
         let mut findings = self.findings.iter().flatten();
         let is_alarm = |found: &Found<'_>| matches!(found.severity.as_ref(), "critical" | "warning");
@@ -221,8 +221,8 @@ impl<'a> Entry<'a> {
         Some((key, own(remedy)))
     }
 
-    /// A command that names the node names any. Words that happen to be the node's name are left
-    /// alone: only behind what stands before a name in a command.
+    /// The step with NODE in place of this node's name. Words that happen to be the node's name stay: a name in a
+    /// command follows one of a few characters.
     fn without_name(&self, step: &str) -> String {
         let name = self.node.as_ref();
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');

@@ -126,7 +126,7 @@ impl Fleet {
     fn damage(&mut self, source: &str, number: usize, prefix: &[u8], why: String) {
         self.damaged += 1;
         if self.damages.len() < NAMED {
-            // The pod's name, and not a whole report that stands before this one.
+            // The pod's name, and not a whole report before this one.
             let prefix = prefix.split(|byte| *byte == b'{').next().unwrap_or_default();
             let prefix = String::from_utf8_lossy(prefix).trim().to_owned();
             self.damages.push(Damage { source: source.to_owned(), line: number, prefix, why });
@@ -204,7 +204,7 @@ impl Fleet {
                 slowest.push(Wait { node: name.clone(), file: word(file).to_owned(), seconds });
             }
         }
-        // What a report does not tell is no version that differs.
+        // What a report does not have is not a version that differs.
         for values in versions.values_mut() {
             values.remove("");
         }

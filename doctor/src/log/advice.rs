@@ -67,7 +67,7 @@ const PROTECTIONS: [&str; 9] = [
     "sig_enforce",
     "firewall",
 ];
-/// Hints at a manual, which help nobody here.
+/// Hints at a manual, which are no remedy.
 const MANUALS: [&str; 4] = ["--help", "usage", "documentation", "more information"];
 /// Longer advice is none that fits a step.
 const LONGEST: usize = 260;

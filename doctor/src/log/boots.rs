@@ -11,7 +11,7 @@ use crate::stamp::{Clock, MILLISECOND, SECOND, Stamp};
 const TOLERANCE: i64 = 2 * SECOND;
 /// Processors print side by side: the kernel's stamps are not quite in order.
 const DISORDER: i64 = SECOND;
-/// A clock that is set more often is a fault of its own.
+/// A clock that is set more often is itself a fault.
 const FRAMES: usize = 16;
 
 /// The clocks of one run of the kernel.
@@ -22,7 +22,7 @@ pub(super) struct Boot {
     last: Option<(i64, i64)>,
 }
 
-/// A time in which nobody set the wall clock.
+/// A time in which the wall clock was not set.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     /// Its first line, and when that was.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose words a line of kubelet's has. It repeats a container's command, its name and its image, and what its
-//! author's hooks and probes print. Its own are the keys of the line, and the chain of causes up to the first word
-//! of somebody else. Pure.
+//! Whose words are in a line of kubelet's. It repeats a container's command, its name and its image, and what the
+//! author's hooks and probes print. kubelet's own words are the keys of the line, and the chain of causes up to the
+//! first word of a pod's author. Pure.
 
 use crate::operators::Operators;
 use crate::record::string_end;
@@ -101,7 +101,7 @@ pub(super) fn is_chain(text: &[u8]) -> bool {
     true
 }
 
-/// The rest of a chain behind all its links: what went wrong. It may be anybody's word.
+/// The rest of a chain behind all its links: what went wrong. A pod's author may have written it.
 pub(super) fn cause(text: &[u8]) -> &[u8] {
     let next = |rest: &[u8]| LINKS.iter().find_map(|link| behind(rest, link.as_bytes()).map(<[u8]>::len));
     let mut rest = text;

@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 
 /// Of a field as much as fits a line.
 const FIELD: usize = 200;
-/// Of a whole text and of what went wrong more is kept: the decisive words may stand anywhere in it.
+/// Of a whole text and of what went wrong more is kept: the decisive words may be anywhere in it.
 const CAUSE: usize = 700;
 /// No pattern is longer.
 const LONGEST: usize = 4096;
@@ -184,7 +184,7 @@ fn ending(bytes: &[u8], most: usize) -> String {
     if bytes.len() > most { format!("…{}", text.trim_start_matches('\u{fffd}')) } else { text }
 }
 
-/// The time in a line's own prefix, for logs without times of their own.
+/// The time in a line's own prefix, for logs without times.
 #[must_use]
 pub fn own_stamp(line: &[u8], not_after_ns: i64) -> Option<Stamp> {
     prefix::stamp(line, not_after_ns)
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// kubelet repeats a pod's author. What stands behind a field that may hold anything may be his.
+    /// kubelet repeats a pod's author. What comes behind a field that may contain anything may be that author's.
     #[test]
     fn kubelets_words_are_not_searched_for_after_those_of_a_pods_author() {
         for rule in RULES {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A pattern's words against a text: literal parts, and fields in angle brackets.
 //!
-//! `<version>` is one word; its name says what it may hold ([`may_hold`]). `<why..>` is whatever stands
+//! `<version>` is one word; its name says what it may contain ([`may_hold`]). `<why..>` is whatever is
 //! there, nothing included; `<chain..>` only what is kubelet's own ([`is_chain`]). The whole text must fit: what
-//! stands before or behind them makes it another one.
+//! comes before or behind them makes it another one.
 
 use super::kubelet::is_chain;
 
@@ -117,7 +117,7 @@ const MODULES: [&str; 36] = [
 const FAILURES: [&str; 4] =
     ["CreateContainerError", "CreateContainerConfigError", "RunContainerError", "InvalidImageName"];
 
-/// May a field of this name hold this word?
+/// May a field of this name contain this word?
 fn may_hold(name: &str, word: &[u8]) -> bool {
     let all = |allowed: fn(u8) -> bool| word.iter().copied().all(allowed);
     !word.is_empty()

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// How a line is stripped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinePrefix {
-    /// The message alone.
+    /// Only the message.
     None,
     /// `[21-Nov-25_11:51:13] message`: entrypoint.sh.
     Bracketed,
@@ -114,7 +114,7 @@ fn is_caller(word: &[u8]) -> bool {
     file.len() < word.len() && file.ends_with(b".go")
 }
 
-/// The first word and what stands behind it, blanks trimmed.
+/// The first word and the rest, blanks trimmed.
 fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let bytes = bytes.trim_ascii_start();
     let end = bytes.iter().position(u8::is_ascii_whitespace)?;

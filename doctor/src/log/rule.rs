@@ -71,7 +71,7 @@ pub enum ActiveWhen {
     Infiniband,
     /// There is a CDI specification of NVIDIA's.
     Cdi,
-    /// kubelet's runtime has no entry for NVIDIA's, and nobody is about to write one.
+    /// kubelet's runtime has no entry for NVIDIA's, and no toolkit is about to write one.
     NoHandler,
     /// No container with a GPU was shown to run since the line was written, and kubelet repeats the line.
     Unproven,

@@ -49,7 +49,7 @@ pub struct LogMatch {
 /// The wall clock was set while a log was written: it went back, or its distance from the kernel's own clock changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockStep {
-    /// Its time before that, or a moment later had nobody set it.
+    /// Its time before that, or a moment later if it had not been set.
     pub before: Stamp,
     /// Its time after that.
     pub after: Stamp,
@@ -333,7 +333,7 @@ impl ScanState {
     }
 
     fn step(&mut self, step: ClockStep) {
-        // The same step, by the stamps alone and by both clocks: the second is more precise.
+        // The same step, only by the stamps and by both clocks: the second is more precise.
         self.scanned.steps.retain(|other| other.line != step.line);
         if self.scanned.steps.len() < STEPS {
             self.scanned.steps.push(step);

@@ -53,7 +53,7 @@ const BEFORE: usize = 12;
 const STATES: [&str; 4] = ["in use", "not found", "busy", "lease "];
 /// Of a line so much is kept, from both of its ends.
 const WHOLE: usize = 1200;
-/// Go's quoting of an empty line: what stands behind it explains, and is not the cause.
+/// Go's quoting of an empty line: what follows explains, and is not the cause.
 const PARAGRAPH: &[u8] = b"\\n\\n";
 
 /// A program's own words for why it ends.

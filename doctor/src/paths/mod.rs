@@ -109,7 +109,7 @@ pub fn judge(paths: &PathsSeen, seen: &Observation, verdict: &Verdict) -> NodeWa
     let is_translation_meant = gpus.iter().any(coherent);
     let kernel = dma_buf::kernel(&paths.symbols);
     let module = peermem::module(seen, verdict, paths);
-    // A driver with a way of its own does not take nvidia-peermem.
+    // A driver with its own way does not take nvidia-peermem.
     let module_for = |nic: &NicDevice| if nic.own_way.is_some() { &[][..] } else { &module[..] };
     let ways = |parts: [&[Because]; 2], supported: &str| JudgedWay::of(parts.concat(), supported);
     let gpu_ways: Vec<_> = gpus

@@ -45,7 +45,7 @@ fn live(proc: &ProcModules, paths: &PathsSeen) -> Option<Because> {
     is_live(proc, "nv_peer_mem").then(|| Because::new(Status::True, "LegacyClientLive", message))
 }
 
-/// The gate's conditions: first whether anybody exports peer memory, then whether the file would load.
+/// The gate's conditions: first whether a module exports peer memory, then whether the file would load.
 fn would_load(verdict: &Verdict) -> Because {
     let conditions = [ConditionType::SymbolsExported, ConditionType::PeermemUsable];
     let mut judged = conditions.into_iter().filter_map(|one| verdict.get(one));

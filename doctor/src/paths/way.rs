@@ -4,10 +4,10 @@
 use peermem_gate::condition::Status;
 use serde::Serialize;
 
-/// Nothing speaks against it.
+/// Nothing is known to forbid it.
 const SUPPORTED: &str = "Supported";
 
-/// One thing that speaks for or against a way.
+/// One reason for or against a way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Because {
     pub(super) status: Status,
@@ -38,7 +38,7 @@ pub struct JudgedWay {
     pub reason: String,
     /// The same in a sentence.
     pub message: String,
-    /// All else that speaks against it.
+    /// Further reasons against it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     also: Vec<Because>,
 }

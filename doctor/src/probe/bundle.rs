@@ -46,7 +46,7 @@ const BLOCK: usize = 512;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 
-/// Reads all that may tell something.
+/// Reads all that may be evidence.
 ///
 /// # Errors
 /// As open(2) and read(2) for the bundle itself. Files within it that fail are named in the answer.
@@ -117,7 +117,7 @@ impl BundleReader {
         }
         let mut archive = Archive::new(from.take(BOUNDS.archive));
         let mut named = None;
-        // Raw: the entries that hold a long name are bounded here, and not read whole.
+        // Raw: the entries with a long name are bounded here, and not read whole.
         for entry in archive.entries()?.raw(true).take(BOUNDS.entries) {
             // Behind a damaged header, no other is found.
             let Ok(mut entry) = entry else {
@@ -159,7 +159,7 @@ impl BundleReader {
         self.keep(name, modified, kept, is_whole)
     }
 
-    /// Keeps a file, unpacked, if it may tell something and there is room for it.
+    /// Keeps a file, unpacked, if it may be evidence and there is room for it.
     fn keep(&mut self, path: &str, modified: Option<i64>, bytes: Vec<u8>, is_whole: bool) -> io::Result<()> {
         if [".tar", ".tgz", ".tar.gz", ".tar.xz", ".zip"].iter().any(|end| path.ends_with(end)) {
             self.leave_out(path, "an archive in the bundle: unpack it, and name it");

@@ -63,7 +63,7 @@ fn stamp(root: &Path, path: &Path) -> FileState {
         Err(error) => return FileState::Unreadable(unreadable(path, &error)),
     };
     match read::stat(&real) {
-        // Some are for root alone; that one is there says enough.
+        // Some only root may read; that it exists is enough.
         Ok(metadata) if metadata.is_file() => FileState::Present {
             written: metadata.mtime(),
             text: small(&real).ok().flatten().unwrap_or_default(),

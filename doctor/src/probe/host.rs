@@ -16,7 +16,7 @@ const FILE: u64 = 64 * 1024;
 /// A kernel's configuration has some 300 KiB.
 const CONFIGURATION: u64 = 4 * 1024 * 1024;
 const P2PDMA_OFF: &str = "# CONFIG_PCI_P2PDMA is not set";
-/// Who sells no machine of its own that has GPUs.
+/// Vendors that sell no physical machine with GPUs.
 const HYPERVISORS: [&str; 6] = ["QEMU", "OpenStack", "VMware", "Red Hat", "Nutanix", "Xen"];
 /// A kernel has some thousands of modules, and for each a line of some hundred bytes.
 const DEPENDENCIES: u64 = 16 * 1024 * 1024;
@@ -75,7 +75,7 @@ fn without_p2pdma(places: &Places, release: &str) -> Option<PathBuf> {
     }
 }
 
-/// None where there is no modules.dep: then nobody knows.
+/// None where there is no modules.dep: then it is unknown.
 fn lacks(root: &Path, release: &str) -> Vec<&'static str> {
     let path = below(root, Path::new("/lib/modules")).join(release).join("modules.dep");
     let mut lacks = OF_FABRIC.to_vec();

@@ -23,7 +23,7 @@ pub(super) struct PodOwners {
 }
 
 impl PodOwners {
-    /// By what the node shows, and by what somebody names.
+    /// By what the node shows, and by `--operator-namespace`.
     pub(super) fn read(root: &Path, processes: &Processes, named: &[String]) -> Self {
         let mut operators = Operators::named(named);
         let homes: BTreeSet<_> = processes.all().filter_map(home).map(str::to_owned).collect();

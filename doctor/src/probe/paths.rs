@@ -18,7 +18,7 @@ const KALLSYMS: u64 = 128 * 1024 * 1024;
 const CPUINFO: u64 = 64 * 1024;
 /// A PCI Express function's configuration space.
 const SPACE: usize = 4096;
-/// Its first part, which everybody may read.
+/// Its first part, which every user may read.
 const STANDARD: usize = 256;
 /// Extended capabilities begin here (PCI Express Base Specification, 7.6).
 const EXTENDED: usize = 0x100;

@@ -2,8 +2,8 @@
 //! One line of a log file: when it was written, and what it says. Pure: bytes in, parts of them out.
 //!
 //! kubelet keeps what containers print in the CRI's format, or in Docker's behind links; the kernel's log
-//! lies in syslog's files or comes from /dev/kmsg. Stamps are read when somebody asks for them, because
-//! nearly every line of a log means nothing to us.
+//! lies in syslog's files or comes from /dev/kmsg. Stamps are read only when they are needed, because nearly
+//! every line of a log means nothing to us.
 
 mod container;
 mod gathered;

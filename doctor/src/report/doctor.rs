@@ -17,7 +17,7 @@ use peermem_gate::text::{Lead, Page};
 use peermem_gate::verdict::Outcome;
 use serde::Serialize;
 
-/// Columns before a finding that stands under its cause.
+/// Columns before a finding that is below its cause.
 const INDENT: usize = 8;
 
 /// A report, and what is wrong. Its JSON form is stable (contract: `peermem-gate/v1`).
@@ -206,7 +206,7 @@ pub(super) fn root(finding: &Finding, style: Style, page: &mut Page) {
     }
 }
 
-/// The cure of a root cause is the cure of what follows from it, which carries no alarm of its own.
+/// The cure of a root cause is the cure of what follows from it, which is no alarm by itself.
 pub(super) fn consequence(finding: &Finding, page: &mut Page) {
     let from = finding.follows_from.map(|cause| format!(" (from {cause})")).unwrap_or_default();
     page.entry(&Lead::new(INDENT, ""), format_args!("{}{from}", title(finding)));

@@ -122,7 +122,7 @@ fn chosen(mut blocks: Vec<Block>, mut room: usize) -> Vec<Block> {
     wanted.sort_by_key(|(at, part)| (rank(*at, *part, blocks[*at].is_alarm), *part, *at));
     for (at, part) in wanted {
         let block = &mut blocks[at];
-        // An empty line stands above each block.
+        // An empty line is above each block.
         let height = block.parts[part].height() + usize::from(part == 0);
         if block.shown == part && height <= room {
             block.shown += 1;

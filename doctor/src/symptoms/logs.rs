@@ -116,8 +116,8 @@ pub struct LoggedPod {
 pub struct PodContainer {
     /// Its name.
     pub name: String,
-    /// The restart count of its newest log; `None` where it has none, or where nobody looked: it is not the
-    /// operators', and no sentence of such a container is known.
+    /// The restart count of its newest log; `None` where it has none, or where the log was not read: the container is
+    /// not the operators', and none of its sentences is known.
     pub restart: Option<u32>,
     /// When its newest log was written to last, in seconds since 1970, where it is the operators'.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Symptoms {
-    /// Who is here, and what they were told.
+    /// The operators' processes and pods on this node, and their settings.
     pub survey: Survey,
     /// Who wants RDMA, and who is to provide MOFED.
     pub settings: Settings,
@@ -167,7 +167,7 @@ impl Region {
 pub struct PciFunction {
     /// Such as `0000:01:00.0`.
     pub address: String,
-    /// Class, subclass and interface; `None` where it is not told.
+    /// Class, subclass and interface; `None` where it is unknown.
     pub class: Option<u32>,
     /// The vendor's id of it.
     pub device: Option<u16>,

@@ -28,7 +28,7 @@ pub struct Device {
     pub address: Option<String>,
     /// Its ports.
     pub ports: Vec<Port>,
-    /// `node_guid`: zeros where nobody has given it one.
+    /// `node_guid`: zeros if it was given none.
     pub guid: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct Interface {
     pub lower: Vec<String>,
 }
 
-/// Where the node keeps its network's configuration, and which interfaces stand there.
+/// Where the node keeps its network's configuration, and which interfaces are in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configured {
     /// The file.

@@ -86,7 +86,7 @@ impl Handler {
 pub struct RuntimeSettings {
     /// `version`; 1 where there is none.
     pub version: i64,
-    /// `imports`, as they stand there; `None` where there is no such key.
+    /// `imports`, as the file has them; `None` where there is no such key.
     pub imports: Option<Vec<String>>,
     /// The socket that it asks for.
     pub address: Option<String>,
@@ -250,7 +250,7 @@ pub struct Runtimes {
     pub all: Vec<Runtime>,
     /// Which one kubelet uses.
     pub endpoint: Seen<Endpoint>,
-    /// The programs that their configurations name, by the name that stands there.
+    /// The programs that their configurations name, by that name.
     pub programs: BTreeMap<String, ProgramState>,
     /// NVIDIA's container toolkit.
     pub toolkit: Toolkit,

@@ -29,7 +29,7 @@ impl Lane {
         }
     }
 
-    /// The lane of who speaks.
+    /// The lane of the program that logged it.
     #[must_use]
     pub fn of(who: LogSource) -> Self {
         match who {

@@ -21,7 +21,7 @@ pub(super) struct Row {
     pub(super) count: u64,
     /// When it happened last, in nanoseconds since 1970; `None` where it happened once.
     pub(super) until_ns: Option<i64>,
-    /// Restarts that it stands for.
+    /// Restarts that it replaces.
     pub(super) restarts: Option<Restarts>,
     /// How long nothing happened before it, where that is long.
     pub(super) pause_ns: Option<i64>,
@@ -150,7 +150,7 @@ fn restarts(events: &[Event]) -> (Vec<Row>, BTreeSet<usize>) {
     (rows, hidden)
 }
 
-/// The event that stands for a restart: the last that went wrong, or else the last.
+/// The event that is shown for a restart: the last that went wrong, or else the last.
 fn outcome(restart: &[usize], events: &[Event]) -> usize {
     let wrong = restart.iter().rev().find(|at| events[**at].what.tone() == EventTone::Bad);
     wrong.or(restart.last()).copied().unwrap_or_default()

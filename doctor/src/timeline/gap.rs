@@ -137,13 +137,13 @@ fn built_after_marker(story: &Story) -> Vec<Interval> {
     starts.filter_map(found).collect()
 }
 
-/// Where no build is known: a container that starts after the marker builds after it.
+/// Where no build is known: an installation that starts after the marker builds after it.
 fn started_after_marker(story: &Story) -> Vec<Interval> {
     let starts = story.installs.iter().filter(|_| story.builds.is_empty());
     let found = |start: &i64| {
         let marker = story.marked(*start)?;
         let text =
-            format!("the GPU driver's container started {} after MOFED's marker", until(marker, start));
+            format!("the GPU driver's installation started {} after MOFED's marker", until(marker, start));
         Some((marker, *start, text))
     };
     starts.filter_map(found).take(1).collect()

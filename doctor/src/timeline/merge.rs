@@ -163,7 +163,7 @@ fn of_log(history: &History, file: usize, mut matches: Vec<LogMatch>, jumps: &[J
             None => (When::Between { after: last, before: next(at) }, 0),
         };
         last = stamps[at].map(|(stamp, _)| stamp).or(last);
-        // A jump is an event of its own.
+        // A jump is a separate event.
         if found.source == LogSource::Clock {
             continue;
         }
@@ -239,8 +239,8 @@ fn of_jump(history: &History, jump: &Jump) -> Event {
     }
 }
 
-/// Two sources with the same at one moment give one event: the ring and syslog's file, a pod's log and somebody's
-/// copy of it. One source with the same twice gives two.
+/// If two sources have the same line at one moment, it is one event: the ring and syslog's file, a pod's log and a
+/// copy of it. If one source has it twice, it is two events.
 fn once(events: Vec<Event>) -> Vec<Event> {
     let mut kept: Vec<Event> = Vec::with_capacity(events.len());
     // What was said, when, and where it is kept.

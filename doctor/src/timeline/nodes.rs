@@ -6,7 +6,7 @@ use crate::symptoms::logs::{ContainerLog, LogFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The files are of more than one node, and nobody said which one is meant.
+/// The files are of more than one node, and `--node` is not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mixed {
     /// These nodes.

@@ -121,7 +121,7 @@ impl Story {
     fn refused(&mut self, ns: i64, text: &str) {
         if self.refusals.last().is_none_or(|(last, _)| ns.saturating_sub(*last) > SAME_STEP) {
             self.refusals.push((ns, text.to_owned()));
-            // The kernel refuses only what somebody has asked for.
+            // The kernel refuses only what a program has asked for.
             if self.modprobes.last().is_none_or(|last| ns.saturating_sub(*last) > ATTEMPT) {
                 self.modprobes.push(ns);
             }
@@ -205,7 +205,7 @@ impl Story {
         }
     }
 
-    /// When the marker was set that stands at this moment; `None` where none does.
+    /// When the marker was set that exists at this moment; `None` where none does.
     #[must_use]
     pub fn marked(&self, ns: i64) -> Option<i64> {
         let until = self.marker.iter().rev().find(|(at, _)| *at <= ns);

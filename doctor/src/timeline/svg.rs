@@ -129,6 +129,7 @@ impl Timeline {
     /// The verdict, then which node and which time, then room for the lanes' titles.
     fn above(&self, picture: &mut Drawing) {
         let (title, rest) = self.verdict.text.split_once(". ").unwrap_or((&self.verdict.text, ""));
+        let title = title.trim_end_matches('.');
         for part in wrapped(&escaped(title), TITLE) {
             picture.body += &text(LEFT, picture.y, "h", &part);
             picture.y += LINE + 6;

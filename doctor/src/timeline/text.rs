@@ -17,7 +17,7 @@ pub const NARROWEST: usize = 60;
 const SHORT: i64 = 120 * SECOND;
 const BETWEEN: usize = 2;
 
-/// Where the parts of a line stand.
+/// The columns of the parts of a line.
 struct Columns {
     time: usize,
     lane: usize,

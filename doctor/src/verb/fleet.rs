@@ -138,7 +138,7 @@ fn cluster(path: &Path, operators: &Operators) -> Result<Cluster, Misuse> {
     cluster.map_err(|error| refused(error.to_string()))
 }
 
-/// Opens without waiting for somebody who writes, and then reads as usual: a FIFO that nobody writes to is empty.
+/// Opens without waiting for a writer, and then reads as usual: a FIFO without a writer is empty.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let flags = OFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GETFL)?);

@@ -16,7 +16,7 @@ use peermem_gate::verb::{Start, Stop};
 /// Does what was asked for.
 ///
 /// # Errors
-/// Why the verb did not begin, or did not come to its end.
+/// Why the verb did not begin, or did not finish.
 pub fn run(verb: &Verb, start: &Start) -> Result<Ending, Stop> {
     match verb {
         Verb::Paths(args) => paths::run(args, start),

@@ -19,7 +19,7 @@ use peermem_gate::verb::{Start, Stop, root};
 use std::path::Path;
 use std::time::Duration;
 
-/// All logs of a node take seconds; those of a slow disk that holds gigabytes of them, minutes.
+/// All logs of a node take seconds; those of a slow disk with gigabytes of them take minutes.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// Gathers, draws, prints.

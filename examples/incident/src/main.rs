@@ -37,29 +37,33 @@ use std::process::ExitCode;
 
 /// For a reader who has heard none of these words.
 const OPENING: &str = "\
-MOFED is the driver of Mellanox network cards, which replaces the kernel's own RDMA modules and then
-creates a file, its marker, to report that it is ready; nvidia-peermem, by which such a card reads
-GPU memory, is built against MOFED, and built too early it becomes a stub: a module that compiles,
-but that the kernel refuses to load. Here four programs wait for MOFED, each in its own way.";
+MOFED is the driver of Mellanox network cards. It replaces the kernel's own RDMA
+modules, then creates a file, its marker, to report that it is ready.
+nvidia-peermem lets such a card read GPU memory, and is built against MOFED.
+Built too early it becomes a stub: a module that compiles, but that the kernel
+refuses to load. Here four programs wait for MOFED, each in its own way.";
 
 /// The first thing to read. The run ends with an error where it is not so.
 const VERDICT: &str = "\
 Verdict: delay the build, and trust no single sign.
-  Act 1: k8s-driver-manager let the build start too early, so nvidia-peermem became a stub. The loop
-         before modprobe waited correctly and had only that stub to load. No restart cures a stub.
-  Act 2: the loop that looks for the marker opened on a stale one. peermem-gate asked the kernel.
-  Act 3: peermem-gate rebuild cures a stub. The driver builds while MOFED does, and nobody waits for
-         a second build of the whole driver.";
+  Act 1: k8s-driver-manager let the build start too early, so nvidia-peermem
+         became a stub. The loop before modprobe waited for MOFED, but had only
+         that stub to load. No restart cures it.
+  Act 2: the loop that looks for the marker opened on a stale one. peermem-gate
+         asked the kernel.
+  Act 3: peermem-gate rebuild cures a stub. The driver builds beside MOFED, and
+         no second build of the whole driver is needed.";
 
 /// How far this run proves the verdict.
 const CLOSING: &str = "\
-All of the verdict came true in this run.
+This run confirms the whole verdict.
 
-Real in this run: the peermem-gate program, the shell loops, their processes, files and times.
-Computed: the node. MOFED, the kernel's files and the compiler are acted in a scratch directory, and
-what modprobe would answer follows from what each build saw. A build takes the time that one took
-elsewhere: two minutes for the whole driver, ten seconds for nvidia-peermem. tests/run plays it all
-on a real kernel.";
+Real in this run: the peermem-gate program, the shell loops, their processes,
+files and times.
+Simulated: the node. A scratch directory has what MOFED, the kernel and the
+compiler would write, and modprobe's answer follows from what each build saw. A
+build takes the time that one took elsewhere: two minutes for the whole driver,
+ten seconds for nvidia-peermem. tests/run plays it all on a real kernel.";
 
 fn main() -> ExitCode {
     match play() {
@@ -69,7 +73,7 @@ fn main() -> ExitCode {
         }
         Ok(untrue) => {
             eprintln!(
-                "This run does not tell that story; a busy machine is often why. Run it again. What differs:"
+                "This run does not confirm the verdict, often because the machine is busy. Run it again. What differs:"
             );
             for claim in untrue {
                 eprintln!("- it is not true that {claim}");
@@ -87,18 +91,17 @@ fn main() -> ExitCode {
 fn play() -> anyhow::Result<Vec<&'static str>> {
     let gate = gate_binary::build()?;
     println!("{VERDICT}\n\n{OPENING}\n");
-    println!("Kernel {KERNEL}, MOFED {MOFED}, {SPEED} times as fast.");
-    println!("The clock shows the incident's time; the seconds in peermem-gate's lines are real ones.");
+    println!("Kernel {KERNEL}, MOFED {MOFED}.");
+    println!("The clock shows the incident's time, and runs at {SPEED} times the speed. Seconds in");
+    println!("peermem-gate's lines are real.");
 
     println!("\nAct 1: the incident of 21 November 2025\n");
     let mut untrue = act(&gate, &INCIDENT, &outcome::OF_THE_INCIDENT)?;
 
-    println!(
-        "\nAct 2: a stale marker, left by a MOFED container that was killed (the clock starts at zero)\n"
-    );
+    println!("\nAct 2: a killed MOFED container left a stale marker (the clock starts at zero)\n");
     untrue.extend(act(&gate, &STALE_MARKER, &outcome::OF_A_STALE_MARKER)?);
 
-    println!("\nAct 3: the driver builds beside MOFED, and its stub is healed (the clock starts at zero)\n");
+    println!("\nAct 3: a stub is built beside MOFED, and healed (the clock starts at zero)\n");
     untrue.extend(act(&gate, &HEALED, &outcome::OF_A_HEALED_STUB)?);
     Ok(untrue)
 }

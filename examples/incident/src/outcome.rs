@@ -129,7 +129,7 @@ impl Outcome {
         let marker = saw.map_or("", |saw| yes_no(saw.marker));
         let headers = saw.map_or("", |saw| yes_no(saw.headers));
         let (who, judgment) = (one.who.name(), self.judgment(one));
-        let row = format!("  {who:<25}  {opened:<8}  {marker:<6}  {stack:<8}  {headers:<7}  {load}");
+        let row = format!("  {who:<25} {opened:<8}  {marker:<6} {stack:<8}  {headers:<7} {load}");
         writeln!(f, "{}", row.trim_end())?;
         writeln!(f, "      {judgment}")
     }
@@ -139,7 +139,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  {:<25}  {:<8}  {:<6}  {:<8}  {:<7}  nvidia-peermem\n      was that right?",
+            "  {:<25} {:<8}  {:<6} {:<8}  {:<7} nvidia-peermem\n      was that right?",
             "who", "opened", "marker", "modules", "headers"
         )?;
         let waiting = self.contestants.iter().filter(|one| one.who != Who::Compiler);
@@ -163,7 +163,7 @@ pub(crate) const OF_THE_INCIDENT: [Claim; 6] = [
         outcome.before_the_build(Who::DriverManager)
             && outcome.comes_to(Who::DriverManager, Load::InvalidArgument)
     }),
-    Claim("the loop before modprobe opened after the marker, and had but a stub to load", |outcome| {
+    Claim("the loop before modprobe opened after the marker, and had only a stub to load", |outcome| {
         outcome.comes_to(Who::LoopBeforeModprobe, Load::InvalidArgument)
             && outcome.after_the_marker(Who::LoopBeforeModprobe)
     }),

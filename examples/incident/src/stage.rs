@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plays a timeline, listens to the processes meanwhile, and tells what happens as it happens.
+//! Plays a timeline, reads the output of the processes, and prints each event as it happens.
 
 use crate::clock::{Clock, TimeOfDay};
 use crate::contest::{Built, Contestant, Heard, Opening, Who};
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// After the last step, everybody has come to an end well within this: the gate's slow look, which
-/// needs no event, comes every 5 s.
+/// After the last step, every program ends well within this time: the gate's slow look, which needs no event, comes
+/// every 5 s.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Where a line of the story breaks, and where it goes on.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 const INDENT: usize = 20;
 
 /// The node, the waiting programs, and the thread that reports on both.
 pub(crate) struct Stage {
-    /// Dropped before the node, so nobody is left who looks at it.
+    /// Dropped before the node, so no program still looks at it.
     contestants: Vec<Contestant>,
     pub(crate) node: Node,
     clock: Clock,
@@ -48,7 +48,7 @@ impl Stage {
         }
         let all_ended = |stage: &Self| stage.contestants.iter().all(|one| one.ended.is_some());
         self.listen(Instant::now() + PATIENCE, all_ended)?;
-        ensure!(all_ended(&self), "somebody still waits, long after MOFED was ready");
+        ensure!(all_ended(&self), "a program still waits, long after MOFED was ready");
         // From the first wait that there was to the last one that was proposed.
         self.contestants.sort_by_key(|one| one.who);
         Ok(Outcome { clock: self.clock, marker_at: self.marker_at, contestants: self.contestants })
@@ -105,7 +105,7 @@ impl Stage {
 
     fn contestant(&mut self, who: Who) -> anyhow::Result<&mut Contestant> {
         let found = self.contestants.iter_mut().find(|one| one.who == who);
-        found.context("somebody speaks who was never started")
+        found.context("a line came from a program that was not started")
     }
 
     /// What the gate logged, as a sentence; any other line as it is. Paths as the node knows them.

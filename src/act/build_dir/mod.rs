@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where nvidia-peermem is rebuilt, `var/lib/peermem-gate` below the driver's root, and where it is installed.
 //!
-//! A build has a directory of its own, which is gone afterwards; what a killed one left is removed by the next. The
+//! A build has its own directory, which is removed at its end; the next build removes what a killed one left. The
 //! record is on the disk before the module, and the module is whole there before it has its name. One rebuild works
 //! at a time, by a lock that ends with its holder, and that only its owner can take.
 
@@ -131,7 +131,7 @@ impl BuildDir {
         let module = Unfinished::new(&directory, recipe::MODULE, &bytes)?;
         label(&module.file, neighbor);
         fsync(&module.file)?;
-        // First the record: a file without one would be somebody else's forever.
+        // First the record: without one the file would count as foreign forever.
         self.remember(release, &ours)?;
         // Without the module, depmod passes it over.
         self.prefer(release)?;

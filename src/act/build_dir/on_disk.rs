@@ -23,7 +23,7 @@ const NEW: OFlag = OFlag::O_WRONLY
     .union(OFlag::O_NOFOLLOW)
     .union(OFlag::O_CLOEXEC);
 
-/// A new file that everybody may read, without its name. It is gone if it is dropped before it is named.
+/// A new file that all users may read, without its name. It is gone if it is dropped before it is named.
 pub(super) struct Unfinished<'a> {
     directory: &'a OwnedFd,
     name: String,
@@ -67,7 +67,7 @@ pub(super) fn put_whole(directory: &OwnedFd, name: &str, bytes: &[u8]) -> io::Re
     Unfinished::new(directory, name, bytes)?.named()
 }
 
-/// A directory that everybody may read, made if it is not there.
+/// A directory that all users may read, made if it is missing.
 pub(super) fn made(parent: &OwnedFd, name: &OsStr, makes: bool) -> io::Result<OwnedFd> {
     if makes {
         match mkdirat(parent, name, Mode::from_bits_truncate(0o755)) {
@@ -94,7 +94,7 @@ pub(super) fn depmod_d(root: &Path, makes: bool) -> io::Result<OwnedFd> {
     let opened = resolve(root, &below(root, etc))
         .and_then(|real| open(&real, DIRECTORY, Mode::empty()).map_err(io::Error::from));
     let parent = match opened {
-        // A root of modules alone. It may itself be a link of the kernel's, which is followed.
+        // A root with only modules. It may itself be a link of the kernel's, which is followed.
         Err(error) if makes && error.kind() == ErrorKind::NotFound => {
             let root = open(&root.join("."), DIRECTORY, Mode::empty())?;
             made(&root, etc.file_name().unwrap_or_default(), true)?
@@ -122,7 +122,7 @@ pub(super) fn label(file: &File, neighbor: &Path) {
 }
 
 /// Puts on the disk what depmod wrote for this kernel, and nothing else: a sync of the whole disk would wait for
-/// everybody's writes.
+/// the writes of every process.
 pub fn flush_index(root: &Path, release: &str) {
     let flush = || -> io::Result<()> {
         let modules = resolve(root, &below(root, &Path::new("/lib/modules").join(release)))?;

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// Nobody else can open it, and so nobody else can hold its lock.
+/// Only root can open it, so only root can hold its lock.
 pub(super) const LOCK: &str = "lock";
 /// Others must not write into the directory, and have no right to the lock at all.
 const OTHERS_OF_DIRECTORY: u32 = 0o022;
@@ -33,7 +33,7 @@ pub enum Closed {
     Exposed(String),
 }
 
-/// Why the directory, or its lock, is not ours alone; nothing is made.
+/// Why others can write to the directory, or hold its lock; nothing is made.
 #[must_use]
 pub fn exposed(root: &Path) -> Option<String> {
     let path = resolve(root, &below(root, Path::new(PLACE))).ok()?;
@@ -58,7 +58,7 @@ fn is_exposed(path: &Path, stat: &FileStat, others: u32) -> Option<String> {
 #[must_use]
 pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     let is_there = |path: &Path| resolve(root, &below(root, path)).is_ok_and(|real| real.is_dir());
-    // In a read-only root this directory may be a mount of its own.
+    // In a read-only root this directory may be a separate mount.
     let builds = if is_there(Path::new(PLACE)) { PLACE } else { "/var/lib" };
     let depmod = Path::new(preference::DEPMOD).ancestors().find(|path| is_there(path));
     let modules = Path::new("/lib/modules").join(release);
@@ -74,7 +74,7 @@ pub fn unwritable(root: &Path, release: &str) -> Option<String> {
     })
 }
 
-/// The directory's lock, where nobody else can write to either.
+/// The directory's lock, if no other user can write to either.
 pub(super) fn locked(directory: &OwnedFd, path: &Path) -> Result<Flock<OwnedFd>, Closed> {
     let cannot = |errno: Errno| unwritable_here(path, &errno.into());
     let is_ours = |fd: &OwnedFd, path: &Path, others| {

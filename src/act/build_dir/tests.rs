@@ -85,7 +85,7 @@ fn depmods_file_comes_and_goes_with_the_module() {
     assert_eq!(file.parent().unwrap().read_dir().unwrap().count(), 1, "no unfinished file");
 }
 
-/// A link that somebody planted is not followed.
+/// A planted link is not followed.
 #[test]
 fn without_depmods_file_nothing_is_installed() {
     let root = root();

@@ -65,8 +65,8 @@ impl SystemProgram {
     fn start(&self, args: &[OsString], output: OutputMode) -> Result<Running, Unrunnable> {
         let is_direct = self.is == &RMMOD && is_system(&self.root);
         let mut command = if is_direct {
-            // It comes sooner without the step; that it inherits our blocked signals only keeps an unload from
-            // being cut short, and nobody waits longer than their patience for it.
+            // It starts sooner without the step. It inherits our blocked signals, which only keeps an unload from
+            // being cut short: every caller bounds its wait.
             Command::new(&self.path)
         } else {
             let mut step = Command::new(&self.step);

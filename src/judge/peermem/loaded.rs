@@ -44,7 +44,8 @@ impl PeermemCase<'_> {
         let missing = if gone.is_empty() {
             "another live module, or none, exports peer memory now".to_owned()
         } else {
-            format!("not loaded: {}", gone.join(", "))
+            let is = if gone.len() == 1 { "is" } else { "are" };
+            format!("{} {is} not loaded", gone.join(", "))
         };
         let consequence = match self.expected.mofed {
             MofedPlace::Container => "it keeps MOFED from starting",

@@ -104,7 +104,7 @@ impl<'a> PeermemCase<'a> {
         (reason, format!("{message}; {}", next.message))
     }
 
-    /// The first file behind ours that nothing speaks against.
+    /// The first file behind ours with no known fault.
     fn better(&self) -> Option<&'a Path> {
         let is_usable = |other: &&OtherFile| {
             let OtherFile { path, info } = (*other).clone();
@@ -115,7 +115,7 @@ impl<'a> PeermemCase<'a> {
         self.peermem.theirs.iter().find(is_usable).map(|other| other.path.as_path())
     }
 
-    /// Where our own file stands before a usable one of the driver, it is to be removed.
+    /// If our own file comes before a usable one of the driver, ours is to be removed.
     fn with_better(&self, refusal: (Reason, String)) -> (Reason, String) {
         let (reason, message) = refusal;
         match self.better().filter(|_| reason.is_cured_by_rebuild()) {
@@ -338,7 +338,7 @@ impl<'a> PeermemCase<'a> {
             }
             if let Some(better) = self.better() {
                 message += &format!(
-                    "; {} would load, too, and is taken again after `peermem-gate rebuild --undo`",
+                    "; {} would load, too: `peermem-gate rebuild --undo` makes modprobe take it again",
                     better.display()
                 );
             } else if let Some(other) = others.first() {
@@ -346,7 +346,7 @@ impl<'a> PeermemCase<'a> {
             }
         }
         if let Some(why) = self.peermem.parameters_unreadable.first() {
-            message += &format!("; not all parameters are known: {why}");
+            message += &format!("; some parameters are unknown: {why}");
         }
         (Reason::Usable, message)
     }

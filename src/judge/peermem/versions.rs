@@ -81,7 +81,7 @@ impl PeermemCase<'_> {
     }
 
     /// Whether this import needs a CRC. A symbol exported without a CRC is imported without one, in an otherwise
-    /// sound file; kernels load it. Most load the rest too, with a warning and an ABI that nobody has compared:
+    /// sound file; kernels load it. Most load the rest too, with a warning and an ABI that was not compared:
     /// Debian's do not.
     fn must_have_version(&self, info: &ModuleInfo, symbol: &str) -> bool {
         let is_odd = || info.versions.keys().any(|name| name != LAYOUT && !info.imports.contains(name));

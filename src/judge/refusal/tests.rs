@@ -166,7 +166,7 @@ fn without_a_kernel_message_modprobe_and_the_file_decide_the_reason() {
         );
     };
     for (text, words, is_transient) in [
-        ("Invalid argument", "other symbol CRCs", false),
+        ("Invalid argument", "its symbol CRCs differ", false),
         ("Unknown symbol in module, or unknown parameter (see dmesg)", "was not live", true),
         ("Device or resource busy", "was busy", true),
         ("Resource temporarily unavailable", "was busy", true),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each obstacle alone, every two of them together, and the plan where there is none.
+//! Each obstacle by itself, every two of them together, and the plan where there is none.
 
 use super::*;
 use crate::observation::SysModule;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clearance for a load. Only a last look that nothing speaks against gives it, and without it nothing is loaded.
+//! Clearance for a load. Only a last look that finds nothing wrong gives it, and without it nothing is loaded.
 
 use super::{Tried, again, refused};
 use crate::judge::plan::ModprobePlan;
@@ -24,7 +24,7 @@ pub(super) struct Against {
 }
 
 impl Cleared {
-    /// Clears the load, or says what speaks against it. What has changed comes first: the plan was made before.
+    /// Clears the load, or says what forbids it. What has changed comes first: the plan was made before.
     pub(super) fn by(
         before: Look,
         settled: Option<&Identity>,

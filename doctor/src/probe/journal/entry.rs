@@ -84,7 +84,7 @@ enum FieldName {
 #[derive(Debug)]
 pub(super) struct DataObjects {
     layout: Layout,
-    /// `None` for fields that nobody asks for.
+    /// `None` for fields that are not needed.
     known: HashMap<u64, Option<(FieldName, Vec<u8>)>>,
 }
 

@@ -91,7 +91,7 @@ impl OpenLog {
     }
 
     /// Unpacks a log that gzip has packed, and gives its first `most` bytes to the scanner. How many more there are
-    /// nobody knows.
+    /// is unknown.
     ///
     /// # Errors
     /// As read(2); `InvalidInput` or `InvalidData` for what does not unpack.

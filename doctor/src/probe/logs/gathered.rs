@@ -34,7 +34,7 @@ pub struct GatheredLogs {
     pub nodes: BTreeMap<String, String>,
 }
 
-/// Reads files, and all that directories hold.
+/// Reads files, and all files in directories.
 #[must_use]
 pub fn gather(paths: &[PathBuf], limits: &Limits, operators: &Operators) -> GatheredLogs {
     let mut reader = LogReader::new(Path::new("/"), limits, operators);

@@ -220,7 +220,7 @@ fn booted(proc: &Path) -> Option<Stamp> {
     Some(Stamp { clock: Clock::Wall, ns: seconds.checked_mul(SECOND)?, precision_ns: SECOND })
 }
 
-/// The programs that write to the system's log, but not to a log of the kernel alone. Both show the clock's steps.
+/// The programs that write to the system's log, but not to a log of only the kernel. Both show the clock's steps.
 fn services() -> LogSources {
     let is_service = |source: &LogSource| !matches!(source, LogSource::Kernel | LogSource::Clock);
     LogSources::of_the_system().iter().filter(is_service).collect()

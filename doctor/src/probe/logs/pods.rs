@@ -30,7 +30,7 @@ const AWAITED: [&str; 5] = [
     "network-operator-init-container",
 ];
 
-/// Of a log whose sentences nobody knows, in bytes.
+/// The part that is read of a log whose sentences are unknown, in bytes.
 const TAIL: u64 = 16 * 1024;
 
 /// A log that may be opened.
@@ -194,7 +194,7 @@ pub(in super::super) fn directories(root: &Path) -> io::Result<Vec<String>> {
 
 /// The names in a directory that are text; any other is none of kubelet's.
 fn names(directory: &Path) -> io::Result<Vec<String>> {
-    /// Far more than a directory of kubelet's has, and a bound on the memory for one that somebody has filled.
+    /// Far more than a directory of kubelet's has, and a bound on the memory for one that was filled on purpose.
     const NAMES: usize = 100_000;
     let names = fs::read_dir(directory)?.take(NAMES).filter_map(Result::ok);
     Ok(names.filter_map(|entry| entry.file_name().into_string().ok()).collect())

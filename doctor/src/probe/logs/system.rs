@@ -17,7 +17,7 @@ const DIRECTORY: &str = "var/log";
 /// there counts.
 const FILES: [&str; 3] = ["kern.log", "messages", SYSLOG];
 const SYSLOG: &str = "syslog";
-/// Services that write a log of their own: Fabric Manager (on Talos an extension), Talos' controllers, kubelet and
+/// Services that write their own log: Fabric Manager (on Talos an extension), Talos' controllers, kubelet and
 /// containerd of RKE2 and k3s.
 const OWN: [(&str, LogSource); 9] = [
     ("var/log/kubelet.log", LogSource::Kubelet),

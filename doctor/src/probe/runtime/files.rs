@@ -114,7 +114,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// The files that an import stands for.
+    /// The files that an import names.
     fn matching(&self, import: &Path) -> Vec<PathBuf> {
         if !import.to_string_lossy().contains('*') {
             return vec![import.to_owned()];

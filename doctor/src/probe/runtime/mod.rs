@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The container runtimes: which there are, which one kubelet uses, and how each is configured.
 //!
-//! No runtime is asked: their sockets are for root alone, and one that hangs would hang us.
+//! No runtime is asked: only root may use their sockets, and one that hangs would hang us.
 
 mod endpoint;
 mod files;
@@ -92,7 +92,7 @@ const HOMES: &[Home] = &[
 /// RKE2's too.
 const K3S_SOCKET: &str = "/run/k3s/containerd/containerd.sock";
 const DEFAULT_SOCKET: &str = "/run/containerd/containerd.sock";
-/// Where a service without a PATH of its own finds programs.
+/// Where a service without its own PATH finds programs.
 const PATH: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Looks at all of them.

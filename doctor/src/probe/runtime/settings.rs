@@ -8,7 +8,7 @@ use toml::{Table, Value};
 /// The longest version of a driver.
 const VERSION: usize = 16;
 
-/// Where a runtime's program stands; the others are of version 1's runtimes.
+/// Where a runtime's program is named; the others are of version 1's runtimes.
 const BINARY: &[&[&str]] = &[&["options", "BinaryName"], &["options", "Runtime"], &["runtime_engine"]];
 /// containerd, plugins/nri.
 const NRI: &str = "io.containerd.nri.v1.nri";

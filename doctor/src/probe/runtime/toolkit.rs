@@ -55,7 +55,7 @@ fn cdi_specs(root: &Path) -> Seen<BTreeMap<PathBuf, BTreeSet<String>>> {
     Ok(specs)
 }
 
-/// Its pid file holds a pid of the node, because its pod has `hostPID`.
+/// Its pid file contains a pid of the node, because its pod has `hostPID`.
 fn environment(places: &Places) -> Option<BTreeMap<String, String>> {
     let pid: u32 =
         text(&places.root, &below(&places.root, Path::new(TOOLKIT_PID))).ok()?.trim().parse().ok()?;

@@ -98,7 +98,7 @@ fn modified(path: &Path) -> Seen<Option<i64>> {
 
 /// The kernel is asked for an instance, as a wait would ask; who has how many is counted where the limit is low.
 fn watching(proc: &Path, is_here: bool) -> Watching {
-    /// Above it nobody has run out yet.
+    /// Above it no user has run out yet.
     const LOW: usize = 1024;
     let limit = |name: &str| -> (PathBuf, Seen<Option<String>>) {
         let path = proc.join("sys/fs/inotify").join(name);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// How much of a file's beginning is looked at.
 const HEAD: u64 = 256 << 10;
-/// Of a file that somebody names, more.
+/// More is read of a file that the user names.
 const NAMED_HEAD: u64 = 8 << 20;
 const LOOK: &[u8] = b"look {";
 

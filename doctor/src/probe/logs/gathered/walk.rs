@@ -15,7 +15,7 @@ pub(in crate::probe) struct FoundFile {
     pub(in crate::probe) is_named: bool,
 }
 
-/// Adds what `path` is or holds, in the order of names.
+/// Adds what `path` is or contains, in the order of names.
 pub(in crate::probe) fn walk(
     path: &Path,
     found: &mut Vec<FoundFile>,
