@@ -12,6 +12,7 @@ use peermem_gate::gate::{Effect, Gate, Level, Opening};
 use peermem_gate::judge::next_build::NextBuild;
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
+use peermem_gate::rebuild::RebuildEnd;
 use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -410,11 +411,12 @@ fn curable() -> Look {
 fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     let mut play = Play::new(Policy { settle: ms(0), timeout: None, fail_fast: true, ..policy() });
     play.gate.cure(true);
+    let failed = RebuildEnd::Passing("make was ended by SIGKILL".to_owned());
     let mut at = 0;
     play.step(at, Some(curable()));
     for pause in [10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600, 600] {
         assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)), "at {at}");
-        assert_eq!(play.gate.cure_failed(START + ms(at)), Duration::from_secs(pause));
+        assert_eq!(play.gate.rebuilt(START + ms(at), &failed), Some(Duration::from_secs(pause)));
         play.step(at + 1, Some(curable()));
         assert_eq!(play.gate.next_look(), Some(START + ms(at + pause * 1000)));
         play.step(at + pause * 1000 - 1, Some(curable()));
@@ -423,7 +425,7 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
         play.step(at, Some(curable()));
     }
     play.gate.forgive();
-    assert_eq!(play.gate.cure_failed(START + ms(at)), Duration::from_secs(10));
+    assert_eq!(play.gate.rebuilt(START + ms(at), &failed), Some(Duration::from_secs(10)));
 }
 
 #[test]

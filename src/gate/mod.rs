@@ -15,7 +15,7 @@ use crate::condition::{ConditionType, Reason};
 use crate::ending::Ending;
 use crate::look::{Cause, Look};
 use crate::observation::{FileId, Identity};
-use crate::rebuild;
+use crate::rebuild::{self, NextStep, RebuildEnd};
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Outcome, Verdict};
 use devices::Devices;
@@ -99,16 +99,21 @@ impl Gate {
         self.cures = cures;
     }
 
-    /// A rebuild failed for a cause that passes: the pause before the next one.
-    pub fn cure_failed(&mut self, now: BootTime) -> Duration {
-        let pause = CURE_AGAIN.saturating_mul(1 << self.failed_cures.0.min(10)).min(CURE_LIMIT);
-        self.failed_cures = (self.failed_cures.0 + 1, now + pause);
-        pause
-    }
-
-    /// A rebuild cured it: the next one that fails begins with the shortest pause.
-    pub fn cured(&mut self) {
-        self.failed_cures = (0, BootTime::default());
+    /// Takes in how a rebuild ended. A failure that passes makes a pause before the next one, which is the answer; a
+    /// cure makes the next pause the shortest again.
+    pub fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd) -> Option<Duration> {
+        match end.next_step() {
+            NextStep::Load => {
+                self.failed_cures = (0, BootTime::default());
+                None
+            }
+            NextStep::Pause => {
+                let pause = CURE_AGAIN.saturating_mul(1 << self.failed_cures.0.min(10)).min(CURE_LIMIT);
+                self.failed_cures = (self.failed_cures.0 + 1, now + pause);
+                Some(pause)
+            }
+            NextStep::Wait | NextStep::GiveUp | NextStep::TimeOut | NextStep::End(..) => None,
+        }
     }
 
     /// Only nvidia-peermem.ko is wrong, every other condition was met for the settle time, and it may be rebuilt now.
