@@ -267,6 +267,25 @@ fn a_suspect_marker_is_accepted_after_its_hold_with_one_warning() {
     assert_eq!(believed, 1, "{:?}", play.warnings);
 }
 
+/// A container was killed, and its marker accepted after the hold; the next one takes the lock before it clears that.
+/// The model (tests/model) found this.
+#[test]
+fn an_accepted_marker_is_suspect_again_when_another_process_takes_the_lock() {
+    let suspect = |holder| {
+        let look = look(Some(Reason::MarkerSuspect), 1);
+        Look { identity: Identity { holder, ..look.identity }, ..look }
+    };
+    let mut play = Play::new(Policy { timeout: None, ..policy() });
+    play.step(0, Some(suspect(None))).step(5000, Some(suspect(None)));
+    let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
+    assert_eq!(trusted(play.gate.believing(suspect(None))), Reason::MarkerBelieved);
+    assert_eq!(trusted(play.gate.believing(suspect(Some(7)))), Reason::MarkerSuspect);
+    play.step(5500, Some(suspect(Some(7)))).step(6500, Some(suspect(Some(7))));
+    assert_eq!((play.ended(), play.gate.next_look()), (None, Some(START + ms(10_500))));
+    play.step(10_500, Some(suspect(Some(7)))).step(11_500, Some(suspect(Some(7))));
+    assert_eq!(play.last, READY, "in the end it is accepted, whoever holds the lock");
+}
+
 /// A step without a look may fall on the end of the hold; the look must still be asked for.
 #[test]
 fn the_gate_looks_again_at_the_end_of_a_suspect_markers_hold() {

@@ -184,7 +184,7 @@ impl World {
         let peermem = self.is_loaded.then_some(("nvidia_peermem", self.inode));
         let modules = self.modules.map(|inode| ("ib_uverbs", inode)).into_iter().chain(peermem);
         let modules = modules.map(|(name, inode)| (name.to_owned(), inode)).collect();
-        let identity = Identity { marker: self.marker.map(id), modules };
+        let identity = Identity { marker: self.marker.map(id), modules, ..Identity::default() };
         let evidence = self.marker.unwrap_or(0) + 1000 * self.modules.unwrap_or(0);
         FullLook {
             look: Look { verdict, identity, next_build: None },

@@ -72,7 +72,11 @@ pub(super) mod tests {
         conditions.extend(reason.map(|reason| condition(ConditionType::MarkerPresent, reason)));
         let modules = modules.iter().map(|(name, inode)| ((*name).to_owned(), *inode)).collect();
         let marker = Some(FileId { device: 1, inode: marker, changed_ns: 0 });
-        Look { verdict: Verdict::of(conditions), identity: Identity { marker, modules }, next_build: None }
+        Look {
+            verdict: Verdict::of(conditions),
+            identity: Identity { marker, modules, ..Identity::default() },
+            next_build: None,
+        }
     }
 
     /// The same look with the module in this state.

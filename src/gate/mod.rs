@@ -57,7 +57,8 @@ pub struct Gate {
     next_heartbeat: BootTime,
     look: Option<Look>,
     settling: Option<Settling>,
-    suspect: Option<(FileId, BootTime)>,
+    /// The marker that is not trusted, who held the lock then, and since when.
+    suspect: Option<(FileId, Option<i32>, BootTime)>,
     devices: Devices,
     /// When the gate opens because every look until then says that it does not apply.
     exempt: Option<BootTime>,
@@ -150,7 +151,8 @@ impl Gate {
     pub fn believing(&self, look: Look) -> Look {
         let Look { verdict, identity, next_build } = look;
         let verdict = self.devices.recall(verdict);
-        let is_same = |last: &&Look| last.identity.marker == identity.marker;
+        let is_same =
+            |last: &&Look| (last.identity.marker, last.identity.holder) == (identity.marker, identity.holder);
         let trusted = self.look.as_ref().filter(is_same);
         let trusted = trusted.and_then(|last| last.verdict.get(ConditionType::MarkerTrusted));
         let verdict = match trusted.filter(|trusted| trusted.reason == Reason::MarkerBelieved) {
@@ -242,7 +244,7 @@ impl Gate {
         let settled = settling.map(|settling| settling.since + self.settle());
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
-        let believed = self.suspect.filter(|_| doubted).map(|(_, since)| since + self.policy.suspect_hold);
+        let believed = self.suspect.filter(|_| doubted).map(|(.., since)| since + self.policy.suspect_hold);
         let again = Some(self.failed_cures.1).filter(|again| self.last_step < *again);
         let again = again.filter(|_| self.verdict().is_some_and(|verdict| self.may_cure(verdict)));
         [self.deadline(), settled, believed, self.exempt, again].into_iter().flatten().min()
@@ -321,7 +323,8 @@ impl Gate {
     }
 
     /// A suspect marker that outlives its hold is believed: a MOFED with the older entrypoint may
-    /// have set it, beside the lock file of a newer one.
+    /// have set it, beside the lock file of a newer one. When another process takes the lock, the hold begins again:
+    /// a new MOFED is about to clear the marker.
     fn believe(
         &mut self,
         now: BootTime,
@@ -337,10 +340,10 @@ impl Gate {
             return verdict;
         };
         let since = match self.suspect {
-            Some((same, since)) if same == marker => since,
+            Some((same, holder, since)) if (same, holder) == (marker, identity.holder) => since,
             _ => now,
         };
-        self.suspect = Some((marker, since));
+        self.suspect = Some((marker, identity.holder, since));
         if now < since + self.policy.suspect_hold {
             return verdict;
         }

@@ -130,7 +130,7 @@ mod tests {
         if let Some((r#type, reason)) = change {
             verdict = verdict.replacing(Condition::new(r#type, reason, "as the test says"));
         }
-        let identity = Identity { marker: None, modules: [("ib_core".to_owned(), inode)].into() };
+        let identity = Identity { modules: [("ib_core".to_owned(), inode)].into(), ..Identity::default() };
         Look { verdict, identity, next_build: None }
     }
 
