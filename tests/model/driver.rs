@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The GPU driver's pod: k8s-driver-manager as its init container, the driver's container, and the kubelet that starts
+//! that again (gpu-driver-container, `nvidia-driver`, `ocp_dtk_entrypoint`; k8s-driver-manager, `main.go`).
+
+use super::Life;
+use super::eyes::Eyes;
+use super::gated::Gated;
+use super::laws::{Fault, Sight};
+use super::node::{Abi, File, Files, Node};
+use super::sidecar::patience;
+use peermem_gate::gate::Effect;
+use peermem_gate::time::BootTime;
+use std::hash::{Hash, Hasher};
+
+/// Who makes the build wait for MOFED.
+#[derive(Clone, Debug)]
+pub(crate) enum Wait {
+    /// Nobody: a driver without an operator, or a parallel boot (docs/heal.md).
+    Nobody,
+    /// k8s-driver-manager v0.9.0: /proc/modules has `mlx5_core`, which the kernel's own satisfies
+    /// (k8s-driver-manager#123).
+    ManagerOfIncident,
+    /// k8s-driver-manager v0.9.1 and later: the marker exists.
+    Manager,
+    /// `peermem-gate wait`.
+    Gate(Box<Gated>),
+}
+
+/// A step of the pod, or what happens to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It looks whether it may go on, or goes on.
+    On,
+    /// The container ends, and its root with it. The pod stays.
+    Crash,
+    /// The kubelet starts the container again.
+    Restart,
+    /// A person deletes the pod.
+    Replace,
+}
+
+/// How far the pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    /// Its init container waits.
+    Init,
+    /// The container has started. Where the gate is a wrapper, it waits here.
+    Started,
+    Building,
+    /// The modules are built: nvidia comes first.
+    Built,
+    /// nvidia is loaded: `.driver-ctr-ready`, unless nvidia-peermem is loaded here, too.
+    Ready,
+    /// It has ended, and its trap has unloaded nvidia.
+    Ended,
+}
+
+/// The pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Driver {
+    pub(crate) phase: Phase,
+    pub(crate) wait: Wait,
+    /// The gate wraps the container, so it waits before each start; otherwise once a pod, as an init container.
+    pub(crate) is_wrapped: bool,
+    /// OpenShift: the driver toolkit builds once a pod, and each start of the container takes what it built.
+    pub(crate) has_toolkit: bool,
+    /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the container
+    /// unloads, builds or loads anything (gpu-driver-container 85678ce).
+    pub(crate) has_fast_path: bool,
+    /// The container itself calls modprobe nvidia-peermem, and ends if that fails.
+    pub(crate) loads_peermem: bool,
+    /// The toolkit was made to build again for this MOFED.
+    pub(crate) ordered: Option<Abi>,
+    /// `/run/nvidia/nvidia-driver.state`.
+    pub(crate) has_state: bool,
+    /// MOFED was ready when the wait ended. If it ends before the build, no wait can help: `load` finds the stub.
+    pub(crate) was_ready: bool,
+    /// Ticks since it ended.
+    pub(crate) age: u8,
+}
+
+impl Driver {
+    pub(crate) fn new(phase: Phase, wait: Wait) -> Self {
+        Self {
+            phase,
+            wait,
+            is_wrapped: false,
+            has_toolkit: false,
+            has_fast_path: false,
+            loads_peermem: false,
+            ordered: None,
+            has_state: phase == Phase::Ready,
+            was_ready: phase == Phase::Ready,
+            age: 0,
+        }
+    }
+
+    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
+        let Self { phase, wait, is_wrapped, has_toolkit, has_fast_path, loads_peermem, .. } = self;
+        (phase, is_wrapped, has_toolkit, has_fast_path, loads_peermem).hash(state);
+        (self.ordered, self.has_state, self.was_ready, self.age).hash(state);
+        if let Wait::Gate(gate) = wait {
+            gate.hash_at(now, state);
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.phase == if self.is_wrapped { Phase::Started } else { Phase::Init }
+    }
+
+    pub(crate) fn is_urgent(&self, now: BootTime) -> bool {
+        matches!(&self.wait, Wait::Gate(gate) if self.is_waiting() && gate.is_awake(now))
+    }
+
+    pub(crate) fn wake(&mut self) {
+        if let Wait::Gate(gate) = &mut self.wait {
+            gate.wake();
+        }
+    }
+
+    fn begins_to_wait(&mut self, now: BootTime) {
+        if let Wait::Gate(gate) = &mut self.wait {
+            **gate = gate.again(now);
+        }
+    }
+
+    /// Its containers are new, and what was in memory is gone.
+    pub(crate) fn after_boot(mut self, now: BootTime) -> Self {
+        self.begins_to_wait(now);
+        Self { phase: Phase::Init, has_state: false, ..self }
+    }
+
+    fn takes_fast_path(&self, node: &Node) -> bool {
+        self.has_fast_path && self.has_state && node.has_nvidia
+    }
+}
+
+impl Life {
+    pub(super) fn driver_steps(&self, steps: &mut Vec<super::Step>) {
+        let Some(driver) = &self.driver else { return };
+        let node = &self.node;
+        let may_go_on = match (driver.phase, &driver.wait) {
+            (Phase::Init | Phase::Started, Wait::Gate(gate)) if driver.is_waiting() => {
+                gate.is_awake(self.now)
+            }
+            (Phase::Init, Wait::ManagerOfIncident) => node.stack.nic.is_some(),
+            (Phase::Init, Wait::Manager) => node.marker.is_some() || driver.takes_fast_path(node),
+            (Phase::Init | Phase::Started | Phase::Building | Phase::Built, _) => true,
+            (Phase::Ready | Phase::Ended, _) => false,
+        };
+        let offered = [
+            (Step::On, may_go_on),
+            (Step::Crash, driver.phase == Phase::Ready && self.budget.crashes > 0),
+            (Step::Restart, driver.phase == Phase::Ended && driver.age > 0),
+            (Step::Replace, matches!(driver.phase, Phase::Ready | Phase::Ended) && self.budget.pods > 0),
+        ];
+        steps.extend(offered.into_iter().filter(|(_, may)| *may).map(|(step, _)| super::Step::Driver(step)));
+    }
+
+    /// The pod takes this step.
+    pub(super) fn driver(&mut self, step: Step) {
+        let Some(mut driver) = self.driver.take() else { return };
+        match step {
+            Step::On => self.driver_goes_on(&mut driver),
+            Step::Crash => {
+                self.budget.crashes -= 1;
+                self.driver_ends(&mut driver);
+            }
+            Step::Restart => {
+                driver.phase = Phase::Started;
+                if driver.is_wrapped {
+                    driver.begins_to_wait(self.now);
+                } else {
+                    // Init containers do not run again, so nobody waits.
+                    driver.was_ready = matches!(driver.wait, Wait::Nobody);
+                }
+            }
+            Step::Replace => {
+                self.budget.pods -= 1;
+                // Its volume is gone, and with it what the toolkit built.
+                (self.node.files.toolkit, driver.ordered) = (None, None);
+                if !driver.takes_fast_path(&self.node) {
+                    self.unload_driver();
+                }
+                driver.phase = Phase::Init;
+                driver.begins_to_wait(self.now);
+            }
+        }
+        self.driver = Some(driver);
+    }
+
+    fn driver_goes_on(&mut self, driver: &mut Driver) {
+        match driver.phase {
+            Phase::Init if driver.is_wrapped => {
+                driver.phase = Phase::Started;
+                driver.begins_to_wait(self.now);
+            }
+            Phase::Init => {
+                if self.opens(driver) {
+                    driver.phase = Phase::Started;
+                }
+            }
+            Phase::Started if driver.is_wrapped => {
+                if self.opens(driver) {
+                    self.driver_starts(driver);
+                }
+            }
+            Phase::Started => self.driver_starts(driver),
+            Phase::Building => self.driver_builds(driver),
+            Phase::Built => {
+                (self.node.has_nvidia, driver.has_state) = (true, true);
+                driver.phase = Phase::Ready;
+                if driver.loads_peermem && !self.node.loads_peermem() {
+                    self.driver_ends(driver);
+                }
+            }
+            Phase::Ready | Phase::Ended => {}
+        }
+    }
+
+    fn driver_starts(&mut self, driver: &mut Driver) {
+        if driver.takes_fast_path(&self.node) {
+            // A new root, in which nothing is built.
+            self.node.files = Files { has_sources: false, ..Node::BARE };
+            driver.phase = Phase::Ready;
+            return;
+        }
+        self.unload_driver();
+        if self.node.peermem.is_some() { self.driver_ends(driver) } else { driver.phase = Phase::Building }
+    }
+
+    /// Its build finds MOFED's headers or does not, once; without them nvidia-peermem is a stub.
+    fn driver_builds(&mut self, driver: &mut Driver) {
+        let found = self.node.headers.map_or(File::Stub, File::Built);
+        let kept = self.node.files.toolkit.filter(|_| driver.has_toolkit);
+        let file = kept.unwrap_or(found);
+        let toolkit = driver.has_toolkit.then_some(file);
+        // The container's root is new, and so are the gate's records in it.
+        self.node.files =
+            Files { driver: Some(file), toolkit, has_sources: !driver.has_toolkit, ..Node::BARE };
+        driver.phase = Phase::Built;
+        if kept.is_none() && file == File::Stub && !driver.was_ready {
+            self.fails(Fault::StubBuilt);
+        }
+    }
+
+    /// The wait ends.
+    fn opens(&mut self, driver: &mut Driver) -> bool {
+        let (opens, was_unready) = match &mut driver.wait {
+            Wait::Nobody => {
+                driver.was_ready = true;
+                return true;
+            }
+            Wait::ManagerOfIncident | Wait::Manager => {
+                // Without a build nothing can come too early.
+                if self.mofed.is_starting() && !driver.takes_fast_path(&self.node) {
+                    self.fails(Fault::EarlyOpen);
+                }
+                (true, self.is_visibly_unready(Eyes::WAITER, false))
+            }
+            Wait::Gate(gate) => match gate.look(self) {
+                None => return false,
+                Some((last, was_unready)) => {
+                    if let Some(fault) = gate.fault(self, &last, was_unready) {
+                        self.fails(fault);
+                    }
+                    // An ending is a failed container, which the kubelet starts again.
+                    let opens = matches!(last, Effect::Open(_));
+                    if !opens {
+                        **gate = gate.again(self.now);
+                    }
+                    (opens, was_unready)
+                }
+            },
+        };
+        driver.was_ready = !was_unready;
+        opens
+    }
+
+    /// `_unload_driver`, and k8s-driver-manager's: nothing is unloaded while a job uses it.
+    fn unload_driver(&mut self) {
+        self.node.unloads_peermem();
+        self.node.has_nvidia &= self.node.peermem.is_some();
+    }
+
+    /// Its trap unloads nvidia.
+    fn driver_ends(&mut self, driver: &mut Driver) {
+        self.unload_driver();
+        (driver.phase, driver.age) = (Phase::Ended, 0);
+    }
+
+    pub(super) fn driver_tick(&mut self) {
+        let Some(mut driver) = self.driver.take() else { return };
+        driver.age = (driver.age + 1).min(1);
+        let is_waiting = driver.is_waiting();
+        if let Wait::Gate(gate) = &mut driver.wait {
+            if is_waiting {
+                let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed());
+                let is_ready = self.node.has_nic && !is_unready;
+                let fault = gate.tick(self.now, &self.node, is_ready, patience(0));
+                fault.into_iter().for_each(|fault| self.fails(fault));
+            }
+        }
+        self.driver = Some(driver);
+    }
+}
+
+/// The driver's own nvidia-peermem.ko is a stub.
+pub(crate) const STUB: Sight = ("a stub is built", |_, life| life.node.files.driver == Some(File::Stub));
+/// The driver is up.
+pub(crate) const READY: Sight =
+    ("the driver is ready", |_, life| life.driver.as_ref().is_some_and(Driver::is_ready));

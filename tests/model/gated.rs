@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A gate that waits: the production state machine, fed with production looks. `wait` is nothing else, and `load`
+//! waits so before it loads.
+
+use super::eyes::{Eyes, Seen};
+use super::laws::Fault;
+use super::memory::{Memory, relative};
+use super::node::{Lock, Node};
+use super::{Life, TICK};
+use peermem_gate::gate::{Effect, Gate, Opening, Policy};
+use peermem_gate::look::Cause;
+use peermem_gate::rebuild::RebuildEnd;
+use peermem_gate::time::BootTime;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// As long as the options say, except for times that no search can wait for: a suspect marker is accepted after 3 s.
+pub(crate) fn policy() -> Policy {
+    Policy {
+        timeout: None,
+        proceed_on_timeout: false,
+        settle: Duration::from_secs(1),
+        suspect_hold: SUSPECT_HOLD,
+        fail_fast: false,
+        dry_run: false,
+        heartbeat: Duration::from_secs(3600),
+    }
+}
+
+const SUSPECT_HOLD: Duration = Duration::from_secs(3);
+
+/// A gate on a calm node opens within this: the settle time, which is twice as long after an opening that failed, and
+/// a tick for each wake.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
+
+/// So many ticks.
+pub(crate) fn ticks(time: Duration) -> u8 {
+    u8::try_from(time.as_millis() / TICK.as_millis()).expect("a short time")
+}
+
+/// For how many ticks a process has seen a marker whose lock is free, up to the last that matters.
+pub(crate) fn doubt(node: &Node, ticks_before: u8) -> u8 {
+    let is_doubtful = node.marker.is_some() && node.lock == Lock::Free;
+    if is_doubtful { (ticks_before + 1).min(ticks(SUSPECT_HOLD)) } else { 0 }
+}
+
+/// A look takes its time: this is what it began with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Half {
+    node: Node,
+    /// The node showed then that MOFED is not ready.
+    pub(crate) was_unready: bool,
+}
+
+/// Begins a look.
+pub(crate) fn begun(life: &Life, eyes: Eyes, is_believed: bool) -> Half {
+    Half { node: life.node.clone(), was_unready: life.is_visibly_unready(eyes, is_believed) }
+}
+
+impl Half {
+    /// Ends it: what is read last may be newer.
+    pub(crate) fn ends(&self, node: &Node, eyes: Eyes) -> Arc<Seen> {
+        eyes.look_while(&self.node, node)
+    }
+}
+
+/// The gate, and what it was like since its start.
+#[derive(Clone, Debug)]
+pub(crate) struct Gated {
+    pub(crate) gate: Gate,
+    memory: Memory,
+    policy: Policy,
+    started: BootTime,
+    pub(crate) eyes: Eyes,
+    /// A look is made in two halves, between which others act.
+    is_torn: bool,
+    half: Option<Half>,
+    is_woken: bool,
+    /// It has seen a NIC.
+    saw_nic: bool,
+    /// For so many ticks the lock has been free, since this gate waits.
+    doubted: u8,
+    /// For so many ticks nothing has spoken against opening.
+    calm: u8,
+}
+
+impl Gated {
+    pub(crate) fn new(now: BootTime, eyes: Eyes, policy: Policy) -> Self {
+        let gate = Gate::new(policy.clone(), now);
+        let memory = Memory::of(&gate);
+        Self {
+            gate,
+            memory,
+            policy,
+            started: now,
+            eyes,
+            is_torn: false,
+            half: None,
+            is_woken: true,
+            saw_nic: false,
+            doubted: 0,
+            calm: 0,
+        }
+    }
+
+    /// Its looks take their time.
+    pub(crate) fn torn(self) -> Self {
+        Self { is_torn: true, ..self }
+    }
+
+    /// Another one of the same kind starts.
+    pub(crate) fn again(&self, now: BootTime) -> Self {
+        Self { is_torn: self.is_torn, ..Self::new(now, self.eyes, self.policy.clone()) }
+    }
+
+    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
+        let Self { gate, memory, policy, started, eyes, is_torn: _, half, is_woken, saw_nic, doubted, calm } =
+            self;
+        memory.hash_at(now, state);
+        gate.next_look().map(|due| due <= now).hash(state);
+        policy.timeout.map(|timeout| relative(*started + timeout, now)).hash(state);
+        (eyes, half, is_woken, saw_nic, doubted, calm).hash(state);
+    }
+
+    /// It looks before time passes.
+    pub(crate) fn is_awake(&self, now: BootTime) -> bool {
+        self.half.is_some() || self.is_woken || self.gate.next_look().is_some_and(|due| due <= now)
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.is_woken = true;
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        self.is_woken
+    }
+
+    /// Its owner has seen to what happened.
+    pub(crate) fn rest(&mut self) {
+        self.is_woken = false;
+    }
+
+    /// `--rebuild auto`.
+    pub(crate) fn cures(&mut self, cures: bool) {
+        self.gate.cure(cures);
+        self.remember();
+    }
+
+    /// A lock that was free for long enough proves nothing any more.
+    pub(crate) fn is_believed(&self) -> bool {
+        self.doubted >= ticks(SUSPECT_HOLD)
+    }
+
+    /// Looks, or goes on with it; then the production gate decides. The effect that ends the wait comes back, and
+    /// whether the look began on a node that was visibly not ready.
+    pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Effect, bool)> {
+        let Some(half) = self.half.take() else {
+            self.is_woken = false;
+            self.saw_nic |= life.node.has_nic;
+            self.half = Some(begun(life, self.eyes, self.is_believed()));
+            return if self.is_torn { None } else { self.look(life) };
+        };
+        let seen = half.ends(&life.node, self.eyes);
+        let effects = self.gate.step(life.now, &Cause::Marker, Some(seen.look.clone()));
+        self.remember();
+        let last = effects.into_iter().find(Effect::is_last);
+        if last.is_none() && self.gate.next_look().is_some_and(|due| due <= life.now) {
+            life.fails(Fault::PastWake);
+        }
+        last.map(|last| (last, half.was_unready))
+    }
+
+    /// What an opening must not be.
+    pub(crate) fn fault(&self, life: &Life, last: &Effect, was_unready: bool) -> Option<Fault> {
+        let is_late = self.policy.timeout.is_some_and(|timeout| life.now >= self.started + timeout);
+        match last {
+            Effect::Open(Opening::TimedOut) if self.policy.proceed_on_timeout && is_late => None,
+            Effect::Open(_) if is_late => Some(Fault::LateOpen),
+            Effect::Open(Opening::Ready | Opening::Curable) if !was_unready => None,
+            // A gate that starts while the NIC is away cannot know of it (docs/design.md).
+            Effect::Open(Opening::NotApplicable) if !self.saw_nic => None,
+            Effect::Open(_) => Some(Fault::EarlyOpen),
+            _ => None,
+        }
+    }
+
+    /// After the owner has told the gate something.
+    pub(crate) fn remember(&mut self) {
+        self.memory = Memory::of(&self.gate);
+    }
+
+    /// Waits on after an opening that failed.
+    pub(crate) fn hold_on(&mut self) {
+        self.gate.hold_on();
+        self.remember();
+        self.wake();
+    }
+
+    /// A rebuild has ended.
+    pub(crate) fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd) {
+        self.gate.rebuilt(now, end);
+        self.remember();
+    }
+
+    /// A tick passes while it waits. `is_ready` if nothing but the gate itself keeps it closed.
+    pub(crate) fn tick(&mut self, now: BootTime, node: &Node, is_ready: bool, patience: u8) -> Option<Fault> {
+        self.doubted = doubt(node, self.doubted);
+        self.calm = if is_ready { self.calm.saturating_add(1) } else { 0 };
+        match self.policy.timeout {
+            Some(timeout) if now > self.started + timeout + TICK => Some(Fault::NeverEnds),
+            None if self.calm > patience => Some(Fault::NeverOpen),
+            _ => None,
+        }
+    }
+}

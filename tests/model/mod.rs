@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A model of a node's life, in which the production code decides: its judge, its gate, its sidecar and its rebuild
+//! are called as the programs call them, and only files, modules and processes are replaced by [`node::Node`].
+//!
+//! How to read it:
+//! - A [`Life`] is one moment: the node's facts, and how far each actor is. An actor is a file: `mofed` is MOFED's
+//!   container, `driver` the GPU driver's pod, `sidecar` is `keep`, and so on. Comments give the source of each fact.
+//! - An actor offers the [`Step`]s that it may take now, and [`Life::take`] carries one out. Time is a step, too:
+//!   [`Step::Tick`] is possible only when nobody has to act at once.
+//! - `search` tries every order of steps (stateright), until no new moment is found. [`laws::LAWS`] must be true in
+//!   each, and what a scene is about must be reached in one.
+//! - Two moments are the same if the same can follow: times are counted from now ([`memory`]), and the number of times
+//!   that a thing may still happen ([`Budget`]) is part of the moment, so a search ends.
+//! - `replay` asks whether the model can do what a real node did (tests/traces/lives).
+#![allow(dead_code, reason = "tests/model.rs searches, and tests/soak.rs replays")]
+
+pub(crate) mod attempt;
+pub(crate) mod driver;
+pub(crate) mod eyes;
+pub(crate) mod gated;
+pub(crate) mod laws;
+pub(crate) mod loader;
+pub(crate) mod memory;
+pub(crate) mod mofed;
+pub(crate) mod node;
+pub(crate) mod peermem_ctr;
+pub(crate) mod people;
+pub(crate) mod rebuild;
+pub(crate) mod search;
+pub(crate) mod sidecar;
+
+use driver::Driver;
+use eyes::Eyes;
+use laws::Fault;
+use loader::Loader;
+use mofed::Mofed;
+use node::{Lock, Node};
+use peermem_ctr::PeermemCtr;
+use peermem_gate::time::BootTime;
+use sidecar::Sidecar;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// When every life begins: later than any duration, which tells times from durations.
+pub(crate) const START: BootTime = Duration::from_secs(1_000_000);
+
+/// How far the clock goes at once. MOFED's own rmmod comes 0.1 to 0.7 s after the marker's end, so two of these are
+/// longer than that, and shorter than the 1.5 s that `keep` leaves it.
+pub(crate) const TICK: Duration = Duration::from_millis(500);
+
+/// A step of any actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// Half a second passes: nobody had to act within it.
+    Tick,
+    Mofed(mofed::Step),
+    Driver(driver::Step),
+    PeermemCtr(peermem_ctr::Step),
+    Sidecar(sidecar::Step),
+    Loader(loader::Step),
+    People(people::Step),
+}
+
+/// How often each thing may still happen in this life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Budget {
+    /// MOFED's container starts, is stopped, is killed.
+    pub(crate) starts: u8,
+    pub(crate) stops: u8,
+    pub(crate) kills: u8,
+    /// A process of the gate's is started again.
+    pub(crate) restarts: u8,
+    /// The driver's container ends, and the kubelet starts it again; its pod is deleted, and another takes its place.
+    pub(crate) crashes: u8,
+    pub(crate) pods: u8,
+    /// A GPU job begins to use `nvidia_peermem`.
+    pub(crate) jobs: u8,
+    /// A build ends with an error that passes; with one of its own.
+    pub(crate) mishaps: u8,
+    pub(crate) failures: u8,
+    /// The NIC goes away for a moment; the node boots.
+    pub(crate) resets: u8,
+    pub(crate) boots: u8,
+    /// A person unloads `nvidia_peermem`; sends SIGHUP to `keep`; gives MOFED's container another release.
+    pub(crate) rmmods: u8,
+    pub(crate) hups: u8,
+    pub(crate) upgrades: u8,
+}
+
+/// One moment of a node's life.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    pub(crate) now: BootTime,
+    pub(crate) node: Node,
+    pub(crate) mofed: Mofed,
+    pub(crate) driver: Option<Driver>,
+    pub(crate) peermem_ctr: Option<PeermemCtr>,
+    pub(crate) sidecar: Option<Sidecar>,
+    pub(crate) loader: Option<Loader>,
+    pub(crate) budget: Budget,
+    /// `load` found that MOFED had begun while its modprobe ran: it has ended, and a person is told to unload the module.
+    pub(crate) is_excused: bool,
+    /// A law that was broken; nothing follows.
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Life {
+    /// A node, MOFED's container and nobody else.
+    pub(crate) fn new(node: Node, mofed: Mofed) -> Self {
+        Self {
+            now: START,
+            node,
+            mofed,
+            driver: None,
+            peermem_ctr: None,
+            sidecar: None,
+            loader: None,
+            budget: Budget::default(),
+            is_excused: false,
+            fault: None,
+        }
+    }
+
+    /// All steps that can be taken now.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.fault.is_some() {
+            return steps;
+        }
+        self.mofed_steps(&mut steps);
+        self.driver_steps(&mut steps);
+        self.peermem_ctr_steps(&mut steps);
+        self.sidecar_steps(&mut steps);
+        self.loader_steps(&mut steps);
+        self.people_steps(&mut steps);
+        if !self.is_urgent() {
+            steps.push(Step::Tick);
+        }
+        steps
+    }
+
+    /// The moment after this step.
+    #[must_use]
+    pub(crate) fn take(&self, step: Step) -> Self {
+        let mut life = self.clone();
+        match step {
+            Step::Tick => life.tick(),
+            Step::Mofed(step) => life.mofed(step),
+            Step::Driver(step) => life.driver(step),
+            Step::PeermemCtr(step) => life.peermem_ctr(step),
+            Step::Sidecar(step) => life.sidecar(step),
+            Step::Loader(step) => life.loader(step),
+            Step::People(step) => life.people(step),
+        }
+        life.wake_after(&self.node);
+        life
+    }
+
+    /// Everything that happens on a node makes an event, except a reference count.
+    fn wake_after(&mut self, before: &Node) {
+        self.is_excused &= self.node.peermem.is_some();
+        let counted = Node { is_used: self.node.is_used, ..before.clone() };
+        if counted == self.node {
+            return;
+        }
+        self.sidecar.iter_mut().for_each(Sidecar::wake);
+        self.loader.iter_mut().for_each(Loader::wake);
+        self.driver.iter_mut().for_each(Driver::wake);
+    }
+
+    fn tick(&mut self) {
+        self.now += TICK;
+        self.mofed.ages();
+        self.driver_tick();
+        self.sidecar_tick();
+        self.loader_tick();
+    }
+
+    /// Somebody has to act before time passes.
+    fn is_urgent(&self) -> bool {
+        self.mofed.is_urgent()
+            || self.driver.as_ref().is_some_and(|driver| driver.is_urgent(self.now))
+            || self.sidecar.as_ref().is_some_and(|sidecar| sidecar.is_urgent(self.now))
+            || self.loader.as_ref().is_some_and(|loader| loader.is_urgent(self.now))
+    }
+
+    /// rmmod of the gate's runs.
+    fn is_unloading(&self) -> bool {
+        self.sidecar.as_ref().is_some_and(Sidecar::is_unloading)
+    }
+
+    pub(crate) fn fails(&mut self, fault: Fault) {
+        self.fault = self.fault.or(Some(fault));
+    }
+
+    /// MOFED cannot unload `ib_core`. A job is a person's to end, and so is what `load` has left behind.
+    fn is_pinned(&mut self) {
+        if !self.node.is_used && !self.is_excused {
+            self.fails(Fault::PinnedSwap);
+        }
+    }
+
+    /// Something on the node shows these eyes that MOFED is not ready: by the model's own rules, which are not the
+    /// judge's. A marker without a lock shows nothing (the older entrypoint, upstream.md); neither does a free lock
+    /// once the marker has been doubted for long enough.
+    pub(crate) fn is_visibly_unready(&self, eyes: Eyes, is_believed: bool) -> bool {
+        let Node { marker, lock, stack, headers, .. } = &self.node;
+        let is_whole = stack.abi().is_some() && headers.is_some();
+        let shows = match lock {
+            Lock::Held(holder) => marker.is_some_and(|by| by != *holder),
+            Lock::Free => !is_believed,
+            Lock::Absent => false,
+        };
+        !is_whole || !eyes.is_host && (marker.is_none() || shows && eyes.sees_locks)
+    }
+}
+
+/// Two moments are the same if the same can follow: the clock's own value is no part of it.
+impl Hash for Life {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { now, node, mofed, driver, peermem_ctr, sidecar, loader, budget, is_excused, fault } = self;
+        (node, mofed, peermem_ctr, budget, is_excused, fault).hash(state);
+        driver.iter().for_each(|driver| driver.hash_at(*now, state));
+        sidecar.iter().for_each(|sidecar| sidecar.hash_at(*now, state));
+        loader.iter().for_each(|loader| loader.hash_at(*now, state));
+    }
+}
+
+impl PartialEq for Life {
+    fn eq(&self, other: &Self) -> bool {
+        let hash = |life| BuildHasherDefault::<DefaultHasher>::new().hash_one(life);
+        hash(self) == hash(other)
+    }
+}
+
+impl Eq for Life {}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//! MOFED's container with each of its entrypoints, and the kubelet that starts it again.
+//!
+//! Go (doca-driver-build, `entrypoint.go`: `run`, `preStart`, `start`, `stop`; `driver/driver.go`: `Load`): takes the
+//! lock, clears the marker, reads the list of modules, unloads `nvidia_peermem`, builds, swaps. Bash (`entrypoint.sh`):
+//! has no lock, unloads `nvidia_peermem` first, and clears a marker that a killed container left seconds to minutes
+//! later. Both then mount their headers and make the marker.
+
+use super::node::{Abi, Load, Lock, Node, Origin};
+use super::{Fault, Life};
+
+/// The two programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Entrypoint {
+    Go,
+    Bash,
+}
+
+/// How far the container is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    /// It does not run.
+    Down,
+    /// Its program has begun. Go holds the lock; the marker of an earlier container may still be there.
+    Begun,
+    /// Go's `preStart` has cleared the marker, first of all.
+    Cleared,
+    /// It has read the list of modules; if `nvidia_peermem` was in it, its own rmmod follows.
+    Listed(bool),
+    /// Bash prepares a compiler, with the marker of an earlier container still there.
+    Preparing,
+    /// It builds or installs its modules.
+    Building,
+    /// openibd has unloaded `mlx5_core`.
+    WithoutNic,
+    /// And `ib_core`.
+    WithoutCore,
+    /// It has loaded the new `ib_core`.
+    WithCore,
+    /// The new stack is live. The headers come next, then the marker.
+    Live,
+    /// Its headers are on the host.
+    Mounted,
+    /// The marker is there.
+    Ready,
+    /// SIGTERM: the marker is gone, the lock is still held, the headers and the modules are still there.
+    Stopping,
+}
+
+/// A step of the container, or what happens to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It goes on to its next phase.
+    On,
+    /// `start` finds modules of the same srcversion loaded: "skipping reload".
+    SkipReload,
+    /// SIGTERM, as when its pod is deleted.
+    Stop,
+    /// SIGKILL, or an end in the middle: what it has done so far stays.
+    Kill,
+}
+
+/// The container, and those that come after it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Mofed {
+    pub(crate) entrypoint: Entrypoint,
+    /// The release that the next container brings.
+    pub(crate) abi: Abi,
+    pub(crate) phase: Phase,
+    /// Ticks since it entered the phase, or cleared the marker: up to the last that matters.
+    pub(crate) age: u8,
+    /// Its number: each start has the next.
+    pub(crate) number: u8,
+}
+
+const AGED: u8 = 6;
+
+impl Mofed {
+    pub(crate) fn new(phase: Phase) -> Self {
+        Self { entrypoint: Entrypoint::Go, abi: Abi::New, phase, age: AGED, number: 1 }
+    }
+
+    pub(crate) fn ages(&mut self) {
+        self.age = (self.age + 1).min(AGED);
+    }
+
+    /// When its next phase begins at the earliest and at the latest, in ticks.
+    fn due(&self) -> (u8, Option<u8>) {
+        match self.phase {
+            // A pod's successor, or a container that the kubelet starts again, comes after more than two seconds.
+            Phase::Down => (4, None),
+            // MOFED needs ib_uverbs only seconds after it has cleared the marker.
+            Phase::Building => (4, Some(5)),
+            // Minutes in life: what counts is that others may act meanwhile.
+            Phase::Preparing => (0, Some(3)),
+            // 0.1 to 0.7 s from the marker's end to rmmod (docs/measurements.md); the others are as short here.
+            Phase::Begun
+            | Phase::Cleared
+            | Phase::Listed(_)
+            | Phase::WithoutNic
+            | Phase::WithoutCore
+            | Phase::WithCore
+            | Phase::Live
+            | Phase::Mounted
+            | Phase::Stopping => (0, Some(1)),
+            Phase::Ready => (u8::MAX, None),
+        }
+    }
+
+    /// It will not wait for another tick.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.due().1.is_some_and(|latest| self.age >= latest)
+    }
+
+    /// A program of this container's runs.
+    fn is_up(&self) -> bool {
+        self.phase != Phase::Down
+    }
+
+    /// It runs, and is not ready: a marker that is there now is an old one.
+    pub(crate) fn is_starting(&self) -> bool {
+        !matches!(self.phase, Phase::Down | Phase::Ready | Phase::Stopping)
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        let is_timed_by_marker = matches!(phase, Phase::Listed(_) | Phase::Building);
+        if !is_timed_by_marker || self.entrypoint == Entrypoint::Bash {
+            self.age = 0;
+        }
+        self.phase = phase;
+    }
+}
+
+impl Life {
+    pub(super) fn mofed_steps(&self, steps: &mut Vec<super::Step>) {
+        let Self { mofed, node, budget, .. } = self;
+        let mut own = Vec::new();
+        let may_start = mofed.is_up() || budget.starts > 0;
+        // The gate's rmmod takes 0.12 s at most, and MOFED reads the list no sooner than 0.1 s after the marker's end.
+        let is_overtaken = mofed.phase == Phase::Cleared && self.is_unloading();
+        if may_start && !is_overtaken && mofed.age >= mofed.due().0 {
+            own.push(Step::On);
+            if mofed.phase == Phase::Building && node.stack.abi() == Some(mofed.abi) {
+                own.push(Step::SkipReload);
+            }
+        }
+        if mofed.phase == Phase::Ready && budget.stops > 0 {
+            own.push(Step::Stop);
+        }
+        if mofed.is_up() && budget.kills > 0 {
+            own.push(Step::Kill);
+        }
+        steps.extend(own.into_iter().map(super::Step::Mofed));
+    }
+
+    /// The container takes this step.
+    pub(super) fn mofed(&mut self, step: Step) {
+        match step {
+            Step::On => self.mofed_goes_on(),
+            Step::SkipReload => self.mofed.enter(Phase::Live),
+            Step::Stop => {
+                self.budget.stops -= 1;
+                self.node.marker = None;
+                self.mofed.enter(Phase::Stopping);
+            }
+            Step::Kill => {
+                self.budget.kills -= 1;
+                self.mofed_ends();
+            }
+        }
+    }
+
+    fn mofed_ends(&mut self) {
+        if let Lock::Held(_) = self.node.lock {
+            self.node.lock = Lock::Free;
+        }
+        self.mofed.enter(Phase::Down);
+    }
+
+    fn mofed_goes_on(&mut self) {
+        let number = self.mofed.number;
+        let is_go = self.mofed.entrypoint == Entrypoint::Go;
+        match self.mofed.phase {
+            Phase::Down => {
+                self.budget.starts -= 1;
+                self.mofed.number += 1;
+                if is_go {
+                    self.node.lock = Lock::Held(self.mofed.number);
+                }
+                self.mofed.enter(Phase::Begun);
+            }
+            Phase::Begun if is_go => {
+                self.node.marker = None;
+                self.mofed.enter(Phase::Cleared);
+            }
+            Phase::Begun | Phase::Cleared => self.mofed_lists(),
+            Phase::Listed(true) => self.mofed_unloads_peermem(),
+            Phase::Listed(false) => self.mofed_builds(),
+            Phase::Preparing => {
+                self.node.marker = None;
+                self.mofed.enter(Phase::Building);
+            }
+            Phase::Building => {
+                self.node.stack.nic = None;
+                self.mofed.enter(Phase::WithoutNic);
+            }
+            Phase::WithoutNic => self.mofed_unloads_core(),
+            Phase::WithoutCore => {
+                self.node.stack.core = Some(self.node.load_mofed(self.mofed.abi));
+                self.mofed.enter(Phase::WithCore);
+            }
+            Phase::WithCore => {
+                self.node.stack.nic = Some(self.node.load_mofed(self.mofed.abi));
+                self.mofed.enter(Phase::Live);
+            }
+            Phase::Live => {
+                self.node.headers = Some(self.mofed.abi);
+                self.mofed.enter(Phase::Mounted);
+            }
+            Phase::Mounted => {
+                self.node.marker = Some(number);
+                self.mofed.enter(Phase::Ready);
+            }
+            Phase::Stopping => {
+                self.node.headers = None;
+                self.mofed_ends();
+            }
+            Phase::Ready => {}
+        }
+    }
+
+    /// "module nvidia_peermem is used by other modules": its start fails, as a person must expect.
+    fn mofed_lists(&mut self) {
+        let is_loaded = self.node.peermem.is_some();
+        if is_loaded && self.node.is_used {
+            self.mofed_ends();
+        } else {
+            self.mofed.enter(Phase::Listed(is_loaded));
+        }
+    }
+
+    fn mofed_unloads_peermem(&mut self) {
+        if self.node.peermem.is_none() {
+            // "Module nvidia_peermem is not currently loaded", which ends its start.
+            self.fails(Fault::LostUnload);
+        }
+        if self.node.unloads_peermem() { self.mofed_builds() } else { self.mofed_ends() }
+    }
+
+    fn mofed_builds(&mut self) {
+        let is_go = self.mofed.entrypoint == Entrypoint::Go;
+        self.mofed.enter(if is_go { Phase::Building } else { Phase::Preparing });
+    }
+
+    /// openibd does not unload `nvidia_peermem` (doca-driver-build#481).
+    fn mofed_unloads_core(&mut self) {
+        if self.node.peermem.is_some() {
+            self.is_pinned();
+            self.mofed_ends();
+            return;
+        }
+        self.node.stack.core = None;
+        self.mofed.enter(Phase::WithoutCore);
+    }
+}
+
+impl Node {
+    fn load_mofed(&mut self, abi: Abi) -> Load {
+        Load { number: self.next_load(), from: Origin::Mofed(abi) }
+    }
+}

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `peermem-gate keep`: the production state machine, and what verb/keep.rs does with its answers.
+
+use super::Life;
+use super::attempt::{self, Attempt};
+use super::eyes::Eyes;
+use super::gated::{Half, PATIENCE, begun, doubt, policy, ticks};
+use super::laws::Fault;
+use super::memory::Memory;
+use super::mofed::Phase;
+use super::node::Node;
+use super::rebuild::{self, LONGEST, Make, Rebuild};
+use peermem_gate::judge::swap::{Glimpse, Presence};
+use peermem_gate::keep::{Action, AfterRebuild, Done, FullLook, Keep, Response};
+use peermem_gate::look::Cause;
+use peermem_gate::rebuild::{NextStep, RebuildEnd};
+use peermem_gate::time::BootTime;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+/// A step of the sidecar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It wakes and looks, or goes on with that.
+    Look,
+    /// What it does comes one step further.
+    Act,
+    /// make ends like this.
+    Make(Make),
+    /// The kubelet starts it again.
+    Restart,
+}
+
+/// What it is at, so no look is made.
+#[derive(Clone, Debug, Hash)]
+enum Work {
+    Nothing,
+    Unload,
+    Load(Attempt),
+    Rebuild(Rebuild),
+}
+
+/// How it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Setting {
+    pub(crate) eyes: Eyes,
+    /// `--rebuild auto`.
+    pub(crate) rebuilds: bool,
+    /// Its looks take their time, so others act in the middle of them.
+    pub(crate) is_torn: bool,
+}
+
+/// The sidecar.
+#[derive(Clone, Debug)]
+pub(crate) struct Sidecar {
+    keep: Keep,
+    memory: Memory,
+    setting: Setting,
+    was_marked: bool,
+    /// Something happened since its last look.
+    is_woken: bool,
+    /// SIGHUP came: an earlier failure is no reason against the next rebuild.
+    is_asked: bool,
+    half: Option<Half>,
+    work: Work,
+    /// For so many ticks the lock has been free, since it was started.
+    doubted: u8,
+    /// For so many ticks nothing has been in the way of a live module.
+    calm: u8,
+    /// So many rebuilds failed for causes that pass.
+    failed: u8,
+}
+
+impl Sidecar {
+    pub(crate) fn new(now: BootTime, setting: Setting) -> Self {
+        let mut keep = Keep::new(policy(), false, now);
+        keep.cure(setting.rebuilds);
+        Self {
+            memory: Memory::of(&keep),
+            keep,
+            setting,
+            was_marked: false,
+            is_woken: true,
+            is_asked: false,
+            half: None,
+            work: Work::Nothing,
+            doubted: 0,
+            calm: 0,
+            failed: 0,
+        }
+    }
+
+    /// Another one of the same kind starts.
+    pub(crate) fn again(self, now: BootTime) -> Self {
+        Self::new(now, self.setting)
+    }
+
+    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
+        let Self { keep, memory, setting, was_marked, is_woken, is_asked, half, work, doubted, calm, failed } =
+            self;
+        memory.hash_at(now, state);
+        keep.next_look().map(|due| due <= now).hash(state);
+        (setting, was_marked, is_woken, is_asked, half, work, doubted, calm, failed).hash(state);
+    }
+
+    /// An event has woken it, or what it does takes no time.
+    pub(crate) fn is_urgent(&self, now: BootTime) -> bool {
+        match &self.work {
+            Work::Nothing => self.is_awake(now),
+            // make hears of events ten times a second.
+            Work::Rebuild(rebuild) => rebuild.is_urgent() || self.is_woken,
+            Work::Unload | Work::Load(_) => true,
+        }
+    }
+
+    fn is_awake(&self, now: BootTime) -> bool {
+        self.half.is_some() || self.is_woken || self.keep.next_look().is_some_and(|due| due <= now)
+    }
+
+    pub(crate) fn is_unloading(&self) -> bool {
+        matches!(self.work, Work::Unload)
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.is_woken = true;
+    }
+
+    /// SIGHUP.
+    pub(crate) fn ask(&mut self) {
+        self.keep.ask();
+        (self.is_asked, self.is_woken) = (true, true);
+        self.memory = Memory::of(&self.keep);
+    }
+
+    fn is_believed(&self) -> bool {
+        self.doubted >= ticks(policy().suspect_hold)
+    }
+
+    /// A glimpse, which comes first and takes no time; then a whole look.
+    fn looks(&mut self, life: &mut Life) {
+        let eyes = self.setting.eyes;
+        let Some(half) = self.half.take() else {
+            self.is_woken = false;
+            let glimpse = self.glimpses(life);
+            let response = self.keep.glimpse(life.now, &Cause::Marker, &glimpse);
+            if !self.begins(life, response, &glimpse) {
+                self.half = Some(begun(life, eyes, self.is_believed()));
+                if !self.setting.is_torn {
+                    self.looks(life);
+                }
+            }
+            return;
+        };
+        let seen = half.ends(&life.node, eyes);
+        let mut full_look =
+            FullLook::of(&seen.expected, &seen.observation, seen.look.clone(), self.was_marked);
+        self.was_marked |= seen.is_marked();
+        // The lock's holder is looked for only then (verb/watch.rs).
+        if full_look.glimpse.must_go() {
+            full_look.glimpse.holder = eyes.look(&life.node).holder();
+        }
+        let glimpse = full_look.glimpse.clone();
+        let response = self.keep.look(life.now, &Cause::Marker, full_look);
+        let is_at_rest = !self.begins(life, response, &glimpse);
+        // The wish is for the fault of now.
+        self.is_asked &= self.keep.is_to_be_cured();
+        if is_at_rest && self.keep.next_look().is_some_and(|due| due <= life.now) {
+            life.fails(Fault::PastWake);
+        }
+    }
+
+    fn glimpses(&mut self, life: &Life) -> Glimpse {
+        let seen = self.setting.eyes.look(&life.node);
+        let glimpse = seen.glimpse(self.was_marked);
+        self.was_marked |= seen.is_marked();
+        glimpse
+    }
+
+    /// Begins what the state machine wants done, if anything.
+    fn begins(&mut self, life: &mut Life, response: Response, seen: &Glimpse) -> bool {
+        match response.action {
+            None => {}
+            Some(Action::Unload) => {
+                if seen.peermem != (Presence::Live { uses: Some(0) }) {
+                    life.fails(Fault::UnloadInUse);
+                }
+                self.work = Work::Unload;
+            }
+            Some(Action::Load) => self.load(life),
+            Some(Action::Rebuild) => {
+                let is_asked = std::mem::take(&mut self.is_asked);
+                match rebuild::begins(life, self.keep.gate(), self.setting.eyes, is_asked) {
+                    rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
+                    rebuild::Next::Ends(end) => self.rebuilt(life, &end),
+                }
+            }
+        }
+        self.memory = Memory::of(&self.keep);
+        response.action.is_some()
+    }
+
+    fn load(&mut self, life: &mut Life) {
+        let is_believed = self.is_believed();
+        match attempt::begins(life, self.keep.gate(), self.setting.eyes, is_believed) {
+            attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
+            attempt::Next::Ends(tried) => self.done(life.now, Done::of(tried).expect("no signal comes")),
+        }
+    }
+
+    fn acts(&mut self, life: &mut Life, make: Option<Make>) {
+        let eyes = self.setting.eyes;
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Nothing => {}
+            Work::Unload => {
+                let is_gone = life.node.peermem.is_none() || life.node.unloads_peermem();
+                let done = if is_gone { Done::Unloaded } else { Done::NotUnloaded };
+                self.done(life.now, done("rmmod has ended".to_owned()));
+            }
+            Work::Load(attempt) => {
+                // `keep` is alert: what it loaded into a swap goes before any proof.
+                let swap =
+                    Some(self.glimpses(life)).filter(Glimpse::must_go).and_then(|glimpse| glimpse.swap);
+                match attempt.goes_on(life, self.keep.gate(), eyes, swap) {
+                    attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
+                    attempt::Next::Ends(tried) => {
+                        self.done(life.now, Done::of(tried).expect("no signal comes"))
+                    }
+                }
+            }
+            Work::Rebuild(rebuild) => {
+                // make hears of events, too.
+                self.is_woken &= make.is_some();
+                match rebuild.goes_on(life, self.keep.gate(), eyes, self.was_marked, make) {
+                    rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
+                    rebuild::Next::Ends(end) => self.rebuilt(life, &end),
+                }
+            }
+        }
+    }
+
+    fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
+        self.failed = match end.next_step() {
+            NextStep::Pause => self.failed + 1,
+            NextStep::Load => 0,
+            _ => self.failed,
+        };
+        match self.keep.rebuilt(life.now, end, Duration::ZERO) {
+            AfterRebuild::Load(_) => self.load(life),
+            AfterRebuild::Done(done) => self.done(life.now, done),
+            AfterRebuild::End(..) => unreachable!("no signal comes"),
+        }
+        self.memory = Memory::of(&self.keep);
+    }
+
+    fn done(&mut self, now: BootTime, done: Done) {
+        let _ = self.keep.done(now, done);
+        self.memory = Memory::of(&self.keep);
+        // verb/keep.rs looks again after all that it has done.
+        self.is_woken = true;
+    }
+}
+
+/// What has nothing in its way comes within this: a gate's patience, the time of a build, and the pauses after builds
+/// that failed, each twice as long as the one before.
+pub(crate) fn patience(failed: u8) -> u8 {
+    let pauses = (1 << failed) - 1;
+    ticks(PATIENCE) + LONGEST + ticks(Duration::from_secs(10)) * pauses
+}
+
+impl Life {
+    /// Nothing is in the way of a load, or of a rebuild and a load.
+    pub(super) fn is_loadable(&self, eyes: Eyes, is_believed: bool, rebuilds: bool) -> bool {
+        let Node { has_nic, has_nvidia, peermem, headers, files, .. } = &self.node;
+        let is_good = self.node.file().is_some_and(|file| self.node.fits(file));
+        let live = self.node.live_abi();
+        let is_shadowed = files.rebuilt.is_some() && files.driver.is_some_and(|file| self.node.fits(file));
+        let is_curable =
+            rebuilds && (is_shadowed || files.has_sources && *headers == live && files.tried != live);
+        let is_ready = *has_nic && *has_nvidia && !self.is_visibly_unready(eyes, is_believed);
+        is_ready && peermem.is_none() && (is_good || is_curable)
+    }
+
+    pub(super) fn sidecar_steps(&self, steps: &mut Vec<super::Step>) {
+        let Some(sidecar) = &self.sidecar else { return };
+        let mut own = Vec::new();
+        match &sidecar.work {
+            Work::Nothing if sidecar.is_awake(self.now) => own.push(Step::Look),
+            Work::Nothing => {}
+            Work::Unload | Work::Load(_) => own.push(Step::Act),
+            Work::Rebuild(rebuild) => {
+                own.extend(rebuild.ends(self.budget).map(Step::Make));
+                if !rebuild.is_building() || sidecar.is_woken {
+                    own.push(Step::Act);
+                }
+            }
+        }
+        // At rest a restart changes nothing that the next look does not show.
+        let is_at_rest = self.mofed.phase == Phase::Ready && matches!(sidecar.work, Work::Nothing);
+        if self.budget.restarts > 0 && !is_at_rest {
+            own.push(Step::Restart);
+        }
+        steps.extend(own.into_iter().map(super::Step::Sidecar));
+    }
+
+    /// The sidecar takes this step.
+    pub(super) fn sidecar(&mut self, step: Step) {
+        let Some(mut sidecar) = self.sidecar.take() else { return };
+        match step {
+            Step::Look => sidecar.looks(self),
+            Step::Act => sidecar.acts(self, None),
+            Step::Make(make) => sidecar.acts(self, Some(make)),
+            Step::Restart => {
+                self.budget.restarts -= 1;
+                sidecar = sidecar.again(self.now);
+            }
+        }
+        self.sidecar = Some(sidecar);
+    }
+
+    pub(super) fn sidecar_tick(&mut self) {
+        let Some(mut sidecar) = self.sidecar.take() else { return };
+        if let Work::Rebuild(rebuild) = &mut sidecar.work {
+            rebuild.tick();
+        }
+        let Setting { eyes, rebuilds, .. } = sidecar.setting;
+        sidecar.doubted = doubt(&self.node, sidecar.doubted);
+        let is_loadable = self.is_loadable(eyes, sidecar.is_believed(), rebuilds);
+        sidecar.calm = if is_loadable { sidecar.calm + 1 } else { 0 };
+        if sidecar.calm > patience(sidecar.failed) {
+            self.fails(Fault::NeverLive);
+        }
+        self.sidecar = Some(sidecar);
+    }
+}
