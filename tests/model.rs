@@ -8,12 +8,14 @@ use model::driver::{self, Driver, Wait};
 use model::eyes::Eyes;
 use model::gated::{Gated, policy};
 use model::laws::{Fault, Sight};
-use model::mofed::{Mofed, Phase};
-use model::node::Node;
+use model::loader::Loader;
+use model::mofed::{Entrypoint, Mofed, Phase};
+use model::node::{Abi, File, Lock, Node};
 use model::peermem_ctr::PeermemCtr;
 use model::search::Scene;
 use model::sidecar::{Setting, Sidecar};
 use model::{Budget, Life, START};
+use std::time::Duration;
 
 /// Searches a scene, prints its size, and returns the laws that are broken.
 fn broken(name: &str, life: Life, sights: &[Sight]) -> Vec<Fault> {
@@ -34,10 +36,69 @@ const SETTING: Setting = Setting { eyes: Eyes::LOADER, rebuilds: false, is_torn:
 const LOADED: Sight = ("nvidia_peermem is loaded", |_, life| life.node.peermem.is_some());
 
 #[test]
-fn a_sidecar_never_stands_in_mofeds_way() {
+fn explore_keep() {
     let once = Budget { starts: 1, stops: 1, kills: 1, ..Budget::default() };
+    let torn = Setting { is_torn: true, ..SETTING };
+    let blind = Setting { eyes: Eyes { sees_locks: false, ..Eyes::LOADER }, ..SETTING };
+    for (name, setting, budget) in [
+        ("plain", SETTING, once),
+        ("torn", torn, once),
+        ("blind", blind, once),
+        ("rmmod", SETTING, Budget { rmmods: 1, ..once }),
+        ("boot", SETTING, Budget { boots: 1, ..once }),
+    ] {
+        broken(name, beside_keep(setting, budget), &[LOADED]);
+    }
+    for haste in [2000, 3500].map(Duration::from_millis) {
+        let life = beside_keep(SETTING, Budget { restarts: 1, ..once });
+        broken("restart", Life { mofed: Mofed { haste, ..life.mofed.clone() }, ..life }, &[LOADED]);
+    }
     let life = beside_keep(SETTING, once);
-    assert_eq!(broken("keep", life, &[LOADED]), NONE);
+    let bash = Life {
+        mofed: Mofed { entrypoint: Entrypoint::Bash, ..life.mofed.clone() },
+        node: Node { lock: Lock::Absent, ..life.node.clone() },
+        ..life
+    };
+    broken("bash", bash, &[LOADED]);
+}
+
+#[test]
+fn explore_rebuild() {
+    let once = Budget { starts: 1, stops: 1, kills: 1, ..Budget::default() };
+    let rebuilds = Setting { rebuilds: true, ..SETTING };
+    for (name, file, budget) in [
+        ("stub", Some(File::Stub), once),
+        ("missing", None, once),
+        ("other abi", Some(File::Built(Abi::Old)), once),
+        ("mishaps", Some(File::Stub), Budget { mishaps: 2, ..Budget::default() }),
+        ("failure", Some(File::Stub), Budget { failures: 1, ..once }),
+        ("upgrade", Some(File::Built(Abi::New)), Budget { upgrades: 1, ..once }),
+    ] {
+        let life = beside_keep(rebuilds, budget);
+        broken(name, Life { node: Node::with_driver(file), ..life }, &[LOADED]);
+    }
+}
+
+#[test]
+fn explore_load() {
+    let once = Budget { starts: 1, stops: 1, kills: 1, ..Budget::default() };
+    for (name, file, rebuilds, timeout, torn, budget) in [
+        ("load", Some(File::Built(Abi::New)), false, None, false, once),
+        ("load torn", Some(File::Built(Abi::New)), false, None, true, once),
+        ("load timeout", Some(File::Built(Abi::New)), false, Some(5), false, once),
+        ("load rebuild", Some(File::Stub), true, None, false, once),
+        ("load rebuild timeout", Some(File::Stub), true, Some(5), false, once),
+        ("load mishaps", Some(File::Stub), true, None, false, Budget { mishaps: 2, ..Budget::default() }),
+    ] {
+        let loader = Loader::new(START, Eyes::LOADER, rebuilds, timeout.map(Duration::from_secs));
+        let loader = if torn { loader.torn() } else { loader };
+        let life = Life {
+            loader: Some(loader),
+            budget,
+            ..Life::new(Node::with_driver(file), Mofed::new(Phase::Ready))
+        };
+        broken(name, life, &[LOADED]);
+    }
 }
 
 /// A boot, and who waits for MOFED in it.

@@ -2,12 +2,13 @@
 //! The GPU driver's pod: k8s-driver-manager as its init container, the driver's container, and the kubelet that starts
 //! that again (gpu-driver-container, `nvidia-driver`, `ocp_dtk_entrypoint`; k8s-driver-manager, `main.go`).
 
-use super::Life;
 use super::eyes::Eyes;
 use super::gated::Gated;
 use super::laws::{Fault, Sight};
+use super::loader::Loader;
 use super::node::{Abi, File, Files, Node};
 use super::sidecar::patience;
+use super::{Life, Pace, TICK, age};
 use peermem_gate::gate::Effect;
 use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
@@ -24,6 +25,19 @@ pub(crate) enum Wait {
     Manager,
     /// `peermem-gate wait`.
     Gate(Box<Gated>),
+}
+
+/// Who loads nvidia-peermem in the driver's container.
+#[derive(Clone, Debug)]
+pub(crate) enum Loads {
+    /// Nobody: a sidecar does.
+    Nobody,
+    /// The script calls modprobe, and ends if that fails.
+    Modprobe,
+    /// modprobe again and again.
+    Retry,
+    /// `peermem-gate load`, or the shim: as this one.
+    Gate(Box<Loader>),
 }
 
 /// A step of the pod, or what happens to it.
@@ -46,12 +60,17 @@ pub(crate) enum Phase {
     Init,
     /// The container has started. Where the gate is a wrapper, it waits here.
     Started,
+    /// Its build is about to look for MOFED's headers.
     Building,
-    /// The modules are built: nvidia comes first.
+    /// It compiles what it has found.
+    Compiling(File),
+    /// The modules are installed: nvidia comes first.
     Built,
-    /// nvidia is loaded: `.driver-ctr-ready`, unless nvidia-peermem is loaded here, too.
+    /// nvidia is loaded: nvidia-peermem comes next.
+    Loading,
+    /// `.driver-ctr-ready`.
     Ready,
-    /// It has ended, and its trap has unloaded nvidia.
+    /// The container has ended, and its trap has unloaded nvidia.
     Ended,
 }
 
@@ -62,21 +81,20 @@ pub(crate) struct Driver {
     pub(crate) wait: Wait,
     /// The gate wraps the container, so it waits before each start; otherwise once a pod, as an init container.
     pub(crate) is_wrapped: bool,
+    pub(crate) loads: Loads,
     /// OpenShift: the driver toolkit builds once a pod, and each start of the container takes what it built.
     pub(crate) has_toolkit: bool,
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the container
     /// unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
-    /// The container itself calls modprobe nvidia-peermem, and ends if that fails.
-    pub(crate) loads_peermem: bool,
     /// The toolkit was made to build again for this MOFED.
     pub(crate) ordered: Option<Abi>,
     /// `/run/nvidia/nvidia-driver.state`.
     pub(crate) has_state: bool,
     /// MOFED was ready when the wait ended. If it ends before the build, no wait can help: `load` finds the stub.
     pub(crate) was_ready: bool,
-    /// Ticks since it ended.
-    pub(crate) age: u8,
+    /// When the container ended.
+    pub(crate) since: BootTime,
 }
 
 impl Driver {
@@ -85,22 +103,23 @@ impl Driver {
             phase,
             wait,
             is_wrapped: false,
+            loads: Loads::Nobody,
             has_toolkit: false,
             has_fast_path: false,
-            loads_peermem: false,
             ordered: None,
             has_state: phase == Phase::Ready,
             was_ready: phase == Phase::Ready,
-            age: 0,
+            since: BootTime::ZERO,
         }
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        let Self { phase, wait, is_wrapped, has_toolkit, has_fast_path, loads_peermem, .. } = self;
-        (phase, is_wrapped, has_toolkit, has_fast_path, loads_peermem).hash(state);
-        (self.ordered, self.has_state, self.was_ready, self.age).hash(state);
+        let Self { phase, wait, is_wrapped, loads, has_toolkit, has_fast_path, ordered, .. } = self;
+        (phase, is_wrapped, has_toolkit, has_fast_path, ordered, self.has_state, self.was_ready).hash(state);
+        std::mem::discriminant(loads).hash(state);
+        (self.phase == Phase::Ended).then(|| age(self.since, now).min(TICK)).hash(state);
         if let Wait::Gate(gate) = wait {
-            gate.hash_at(now, state);
+            self.is_waiting().then(|| gate.hash_at(now, state));
         }
     }
 
@@ -112,13 +131,17 @@ impl Driver {
         self.phase == if self.is_wrapped { Phase::Started } else { Phase::Init }
     }
 
-    pub(crate) fn is_urgent(&self, now: BootTime) -> bool {
-        matches!(&self.wait, Wait::Gate(gate) if self.is_waiting() && gate.is_awake(now))
+    /// The gate looks at that time at the latest. All else takes as long as it takes.
+    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+        match &self.wait {
+            Wait::Gate(gate) if self.is_waiting() => gate.latest(pace),
+            _ => None,
+        }
     }
 
-    pub(crate) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self, due: BootTime) {
         if let Wait::Gate(gate) = &mut self.wait {
-            gate.wake();
+            gate.wake(due);
         }
     }
 
@@ -144,18 +167,20 @@ impl Life {
         let Some(driver) = &self.driver else { return };
         let node = &self.node;
         let may_go_on = match (driver.phase, &driver.wait) {
-            (Phase::Init | Phase::Started, Wait::Gate(gate)) if driver.is_waiting() => {
-                gate.is_awake(self.now)
-            }
+            (_, Wait::Gate(gate)) if driver.is_waiting() => gate.may_look(self.now),
             (Phase::Init, Wait::ManagerOfIncident) => node.stack.nic.is_some(),
             (Phase::Init, Wait::Manager) => node.marker.is_some() || driver.takes_fast_path(node),
-            (Phase::Init | Phase::Started | Phase::Building | Phase::Built, _) => true,
+            (Phase::Loading, _) => match &driver.loads {
+                Loads::Gate(_) => self.loader.as_ref().is_none_or(|loader| loader.ended().is_some()),
+                Loads::Nobody | Loads::Modprobe | Loads::Retry => true,
+            },
             (Phase::Ready | Phase::Ended, _) => false,
+            _ => true,
         };
         let offered = [
             (Step::On, may_go_on),
             (Step::Crash, driver.phase == Phase::Ready && self.budget.crashes > 0),
-            (Step::Restart, driver.phase == Phase::Ended && driver.age > 0),
+            (Step::Restart, driver.phase == Phase::Ended && age(driver.since, self.now) >= self.pace.restart),
             (Step::Replace, matches!(driver.phase, Phase::Ready | Phase::Ended) && self.budget.pods > 0),
         ];
         steps.extend(offered.into_iter().filter(|(_, may)| *may).map(|(step, _)| super::Step::Driver(step)));
@@ -183,6 +208,8 @@ impl Life {
                 self.budget.pods -= 1;
                 // Its volume is gone, and with it what the toolkit built.
                 (self.node.files.toolkit, driver.ordered) = (None, None);
+                self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
+                self.sidecar = self.sidecar.take().map(|sidecar| sidecar.again(self.now));
                 if !driver.takes_fast_path(&self.node) {
                     self.unload_driver();
                 }
@@ -210,19 +237,32 @@ impl Life {
                 }
             }
             Phase::Started => self.driver_starts(driver),
-            Phase::Building => self.driver_builds(driver),
-            Phase::Built => {
-                (self.node.has_nvidia, driver.has_state) = (true, true);
-                driver.phase = Phase::Ready;
-                if driver.loads_peermem && !self.node.loads_peermem() {
-                    self.driver_ends(driver);
+            Phase::Building => {
+                let found = self.node.headers.map_or(File::Stub, File::Built);
+                driver.phase = Phase::Compiling(found);
+                if found == File::Stub && !driver.was_ready {
+                    self.fails(Fault::StubBuilt);
                 }
             }
+            Phase::Compiling(found) => {
+                self.node.files.toolkit = driver.has_toolkit.then_some(found);
+                self.driver_installs(driver, found);
+            }
+            Phase::Built => {
+                (self.node.has_nvidia, driver.has_state) = (true, true);
+                driver.phase =
+                    if matches!(driver.loads, Loads::Nobody) { Phase::Ready } else { Phase::Loading };
+                if let Loads::Gate(loader) = &driver.loads {
+                    self.loader = Some(loader.as_ref().clone().again(self.now));
+                }
+            }
+            Phase::Loading => self.driver_loads(driver),
             Phase::Ready | Phase::Ended => {}
         }
     }
 
     fn driver_starts(&mut self, driver: &mut Driver) {
+        let files = self.node.files;
         if driver.takes_fast_path(&self.node) {
             // A new root, in which nothing is built.
             self.node.files = Files { has_sources: false, ..Node::BARE };
@@ -230,21 +270,33 @@ impl Life {
             return;
         }
         self.unload_driver();
-        if self.node.peermem.is_some() { self.driver_ends(driver) } else { driver.phase = Phase::Building }
+        if self.node.peermem.is_some() {
+            self.driver_ends(driver);
+            return;
+        }
+        // The container's root is new, and so are the gate's records in it.
+        self.node.files = Files { toolkit: files.toolkit, has_sources: !driver.has_toolkit, ..Node::BARE };
+        match files.toolkit.filter(|_| driver.has_toolkit) {
+            Some(kept) => self.driver_installs(driver, kept),
+            None => driver.phase = Phase::Building,
+        }
     }
 
-    /// Its build finds MOFED's headers or does not, once; without them nvidia-peermem is a stub.
-    fn driver_builds(&mut self, driver: &mut Driver) {
-        let found = self.node.headers.map_or(File::Stub, File::Built);
-        let kept = self.node.files.toolkit.filter(|_| driver.has_toolkit);
-        let file = kept.unwrap_or(found);
-        let toolkit = driver.has_toolkit.then_some(file);
-        // The container's root is new, and so are the gate's records in it.
-        self.node.files =
-            Files { driver: Some(file), toolkit, has_sources: !driver.has_toolkit, ..Node::BARE };
+    fn driver_installs(&mut self, driver: &mut Driver, file: File) {
+        self.node.files.driver = Some(file);
         driver.phase = Phase::Built;
-        if kept.is_none() && file == File::Stub && !driver.was_ready {
-            self.fails(Fault::StubBuilt);
+    }
+
+    fn driver_loads(&mut self, driver: &mut Driver) {
+        let is_live = match &driver.loads {
+            Loads::Nobody => true,
+            Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended() == Some(0)),
+            Loads::Modprobe | Loads::Retry => self.node.loads_peermem(),
+        };
+        if is_live {
+            driver.phase = Phase::Ready;
+        } else if !matches!(driver.loads, Loads::Retry) {
+            self.driver_ends(driver);
         }
     }
 
@@ -290,18 +342,18 @@ impl Life {
     /// Its trap unloads nvidia.
     fn driver_ends(&mut self, driver: &mut Driver) {
         self.unload_driver();
-        (driver.phase, driver.age) = (Phase::Ended, 0);
+        self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
+        (driver.phase, driver.since) = (Phase::Ended, self.now);
     }
 
-    pub(super) fn driver_tick(&mut self) {
+    pub(super) fn driver_notes(&mut self) {
         let Some(mut driver) = self.driver.take() else { return };
-        driver.age = (driver.age + 1).min(1);
         let is_waiting = driver.is_waiting();
         if let Wait::Gate(gate) = &mut driver.wait {
             if is_waiting {
-                let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed());
+                let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
                 let is_ready = self.node.has_nic && !is_unready;
-                let fault = gate.tick(self.now, &self.node, is_ready, patience(0));
+                let fault = gate.notes(self.now, &self.node, is_ready, patience(0));
                 fault.into_iter().for_each(|fault| self.fails(fault));
             }
         }

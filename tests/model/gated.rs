@@ -6,7 +6,7 @@ use super::eyes::{Eyes, Seen};
 use super::laws::Fault;
 use super::memory::{Memory, relative};
 use super::node::{Lock, Node};
-use super::{Life, TICK};
+use super::{Life, Pace, TICK, age};
 use peermem_gate::gate::{Effect, Gate, Opening, Policy};
 use peermem_gate::look::Cause;
 use peermem_gate::rebuild::RebuildEnd;
@@ -34,20 +34,30 @@ const SUSPECT_HOLD: Duration = Duration::from_secs(3);
 /// a tick for each wake.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
 
-/// So many ticks.
-pub(crate) fn ticks(time: Duration) -> u8 {
-    u8::try_from(time.as_millis() / TICK.as_millis()).expect("a short time")
+/// Since when something has been so without a break.
+pub(crate) fn since(before: Option<BootTime>, is_so: bool, now: BootTime) -> Option<BootTime> {
+    is_so.then(|| before.unwrap_or(now))
 }
 
-/// For how many ticks a process has seen a marker whose lock is free, up to the last that matters.
-pub(crate) fn doubt(node: &Node, ticks_before: u8) -> u8 {
-    let is_doubtful = node.marker.is_some() && node.lock == Lock::Free;
-    if is_doubtful { (ticks_before + 1).min(ticks(SUSPECT_HOLD)) } else { 0 }
+/// The marker may be a dead container's.
+pub(crate) fn is_doubtful(node: &Node) -> bool {
+    node.marker.is_some() && node.lock == Lock::Free
+}
+
+/// A marker that was doubtful for so long is accepted.
+pub(crate) fn is_believed(doubted: Option<BootTime>, now: BootTime) -> bool {
+    doubted.is_some_and(|since| age(since, now) >= SUSPECT_HOLD)
+}
+
+/// How doubtful the marker is by now, as far as that matters.
+pub(crate) fn doubt(doubted: Option<BootTime>, now: BootTime) -> Option<Duration> {
+    doubted.map(|since| age(since, now).min(SUSPECT_HOLD))
 }
 
 /// A look takes its time: this is what it began with.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Half {
+    begun: BootTime,
     node: Node,
     /// The node showed then that MOFED is not ready.
     pub(crate) was_unready: bool,
@@ -55,7 +65,16 @@ pub(crate) struct Half {
 
 /// Begins a look.
 pub(crate) fn begun(life: &Life, eyes: Eyes, is_believed: bool) -> Half {
-    Half { node: life.node.clone(), was_unready: life.is_visibly_unready(eyes, is_believed) }
+    let was_unready = life.is_visibly_unready(eyes, is_believed);
+    Half { begun: life.now, node: life.node.clone(), was_unready }
+}
+
+/// It ends before time passes.
+impl Hash for Half {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { begun: _, node, was_unready } = self;
+        (node, was_unready).hash(state);
+    }
 }
 
 impl Half {
@@ -76,13 +95,14 @@ pub(crate) struct Gated {
     /// A look is made in two halves, between which others act.
     is_torn: bool,
     half: Option<Half>,
-    is_woken: bool,
+    /// Something has happened since its last look: it looks at that time at the latest.
+    woken: Option<BootTime>,
     /// It has seen a NIC.
     saw_nic: bool,
-    /// For so many ticks the lock has been free, since this gate waits.
-    doubted: u8,
-    /// For so many ticks nothing has spoken against opening.
-    calm: u8,
+    /// Since then the marker has been doubtful, and this gate has waited.
+    doubted: Option<BootTime>,
+    /// Since then nothing has spoken against opening.
+    calm: Option<BootTime>,
 }
 
 impl Gated {
@@ -97,10 +117,10 @@ impl Gated {
             eyes,
             is_torn: false,
             half: None,
-            is_woken: true,
+            woken: Some(now),
             saw_nic: false,
-            doubted: 0,
-            calm: 0,
+            doubted: None,
+            calm: None,
         }
     }
 
@@ -115,30 +135,40 @@ impl Gated {
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        let Self { gate, memory, policy, started, eyes, is_torn: _, half, is_woken, saw_nic, doubted, calm } =
+        let Self { gate, memory, policy, started, eyes, is_torn: _, half, woken, saw_nic, doubted, calm } =
             self;
         memory.hash_at(now, state);
         gate.next_look().map(|due| due <= now).hash(state);
         policy.timeout.map(|timeout| relative(*started + timeout, now)).hash(state);
-        (eyes, half, is_woken, saw_nic, doubted, calm).hash(state);
+        (eyes, half, woken.map(|due| relative(due, now)), saw_nic, doubt(*doubted, now)).hash(state);
+        calm.map(|since| age(since, now)).hash(state);
     }
 
-    /// It looks before time passes.
-    pub(crate) fn is_awake(&self, now: BootTime) -> bool {
-        self.half.is_some() || self.is_woken || self.gate.next_look().is_some_and(|due| due <= now)
+    /// It looks at that time at the latest.
+    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+        let due = self.gate.next_look().map(|due| due + pace.lag);
+        // A look goes on at once.
+        let begun = self.half.as_ref().map(|half| half.begun + pace.lag);
+        [self.woken, due, begun].into_iter().flatten().min()
     }
 
-    pub(crate) fn wake(&mut self) {
-        self.is_woken = true;
+    /// A look has a reason.
+    pub(crate) fn may_look(&self, now: BootTime) -> bool {
+        self.half.is_some() || self.woken.is_some() || self.gate.next_look().is_some_and(|due| due <= now)
     }
 
-    pub(crate) fn is_woken(&self) -> bool {
-        self.is_woken
+    /// It has to look by then.
+    pub(crate) fn wake(&mut self, due: BootTime) {
+        self.woken = self.woken.into_iter().chain([due]).min();
+    }
+
+    pub(crate) fn woken(&self) -> Option<BootTime> {
+        self.woken
     }
 
     /// Its owner has seen to what happened.
     pub(crate) fn rest(&mut self) {
-        self.is_woken = false;
+        self.woken = None;
     }
 
     /// `--rebuild auto`.
@@ -148,17 +178,17 @@ impl Gated {
     }
 
     /// A lock that was free for long enough proves nothing any more.
-    pub(crate) fn is_believed(&self) -> bool {
-        self.doubted >= ticks(SUSPECT_HOLD)
+    pub(crate) fn is_believed(&self, now: BootTime) -> bool {
+        is_believed(self.doubted, now)
     }
 
     /// Looks, or goes on with it; then the production gate decides. The effect that ends the wait comes back, and
     /// whether the look began on a node that was visibly not ready.
     pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Effect, bool)> {
         let Some(half) = self.half.take() else {
-            self.is_woken = false;
+            self.woken = None;
             self.saw_nic |= life.node.has_nic;
-            self.half = Some(begun(life, self.eyes, self.is_believed()));
+            self.half = Some(begun(life, self.eyes, self.is_believed(life.now)));
             return if self.is_torn { None } else { self.look(life) };
         };
         let seen = half.ends(&life.node, self.eyes);
@@ -191,10 +221,10 @@ impl Gated {
     }
 
     /// Waits on after an opening that failed.
-    pub(crate) fn hold_on(&mut self) {
+    pub(crate) fn hold_on(&mut self, now: BootTime) {
         self.gate.hold_on();
         self.remember();
-        self.wake();
+        self.wake(now);
     }
 
     /// A rebuild has ended.
@@ -203,13 +233,20 @@ impl Gated {
         self.remember();
     }
 
-    /// A tick passes while it waits. `is_ready` if nothing but the gate itself keeps it closed.
-    pub(crate) fn tick(&mut self, now: BootTime, node: &Node, is_ready: bool, patience: u8) -> Option<Fault> {
-        self.doubted = doubt(node, self.doubted);
-        self.calm = if is_ready { self.calm.saturating_add(1) } else { 0 };
+    /// What has been so for how long while it waits, and whether that is too long. `is_ready` if nothing but the gate
+    /// itself keeps it closed.
+    pub(crate) fn notes(
+        &mut self,
+        now: BootTime,
+        node: &Node,
+        is_ready: bool,
+        patience: Duration,
+    ) -> Option<Fault> {
+        self.doubted = since(self.doubted, is_doubtful(node), now);
+        self.calm = since(self.calm, is_ready, now);
         match self.policy.timeout {
             Some(timeout) if now > self.started + timeout + TICK => Some(Fault::NeverEnds),
-            None if self.calm > patience => Some(Fault::NeverOpen),
+            None if self.calm.is_some_and(|since| age(since, now) > patience) => Some(Fault::NeverOpen),
             _ => None,
         }
     }

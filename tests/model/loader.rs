@@ -8,7 +8,7 @@ use super::gated::{Gated, policy};
 use super::laws::Fault;
 use super::rebuild::{self, Make, Rebuild};
 use super::sidecar::patience;
-use super::{Life, laws};
+use super::{Life, Pace, laws};
 use peermem_gate::attempt::Tried;
 use peermem_gate::ending::Ending;
 use peermem_gate::gate::{Effect, Opening, Policy};
@@ -30,7 +30,7 @@ pub(crate) enum Step {
     Restart,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 enum Work {
     Wait,
     Load(Attempt),
@@ -46,6 +46,8 @@ pub(crate) struct Loader {
     rebuilds: bool,
     was_marked: bool,
     work: Work,
+    /// When its last step was.
+    acted: BootTime,
     /// So many rebuilds failed for causes that pass.
     failed: u8,
 }
@@ -54,7 +56,7 @@ impl Loader {
     pub(crate) fn new(now: BootTime, eyes: Eyes, rebuilds: bool, timeout: Option<Duration>) -> Self {
         let mut held = Gated::new(now, eyes, Policy { timeout, fail_fast: true, ..policy() });
         held.cures(rebuilds);
-        Self { held, rebuilds, was_marked: false, work: Work::Wait, failed: 0 }
+        Self { held, rebuilds, was_marked: false, work: Work::Wait, acted: now, failed: 0 }
     }
 
     pub(crate) fn torn(self) -> Self {
@@ -65,26 +67,34 @@ impl Loader {
     pub(crate) fn again(self, now: BootTime) -> Self {
         let mut held = self.held.again(now);
         held.cures(self.rebuilds);
-        Self { held, was_marked: false, work: Work::Wait, failed: 0, ..self }
+        Self { held, was_marked: false, work: Work::Wait, acted: now, failed: 0, ..self }
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        let Self { held, rebuilds, was_marked, work, failed } = self;
+        let Self { held, rebuilds, was_marked, work, failed, .. } = self;
         held.hash_at(now, state);
-        (rebuilds, was_marked, work, failed).hash(state);
-    }
-
-    pub(crate) fn is_urgent(&self, now: BootTime) -> bool {
-        match &self.work {
-            Work::Wait => self.held.is_awake(now),
-            Work::Load(_) => true,
-            Work::Rebuild(rebuild) => rebuild.is_urgent() || self.held.is_woken(),
-            Work::Ended(_) => false,
+        (rebuilds, was_marked, failed).hash(state);
+        match work {
+            Work::Wait => 0.hash(state),
+            Work::Load(attempt) => (1, attempt).hash(state),
+            Work::Rebuild(rebuild) => rebuild.hash_at(now, state),
+            Work::Ended(code) => (2, code).hash(state),
         }
     }
 
-    pub(crate) fn wake(&mut self) {
-        self.held.wake();
+    /// It acts at that time at the latest.
+    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+        let woken = self.held.woken();
+        match &self.work {
+            Work::Wait => self.held.latest(pace),
+            Work::Load(_) => Some(self.acted + pace.lag),
+            Work::Rebuild(rebuild) => rebuild.latest(self.acted, pace).into_iter().chain(woken).min(),
+            Work::Ended(_) => None,
+        }
+    }
+
+    pub(crate) fn wake(&mut self, due: BootTime) {
+        self.held.wake(due);
     }
 
     /// It ended with this code.
@@ -116,7 +126,7 @@ impl Loader {
     }
 
     fn loads(&mut self, life: &mut Life) {
-        let is_believed = self.held.is_believed();
+        let is_believed = self.held.is_believed(life.now);
         match attempt::begins(life, &self.held.gate, self.held.eyes, is_believed) {
             attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
             attempt::Next::Ends(tried) => self.tried(life, &tried),
@@ -152,7 +162,7 @@ impl Loader {
                 Work::Ended(Ending::Blocked.code())
             }
             Tried::Again(_) => {
-                self.held.hold_on();
+                self.held.hold_on(life.now);
                 Work::Wait
             }
             Tried::Refused(_) | Tried::Signal(..) | Tried::Late(_) | Tried::CannotRun { .. } => {
@@ -164,13 +174,10 @@ impl Loader {
     fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
         self.held.rebuilt(life.now, end);
         match end.next_step() {
-            NextStep::Load => {
-                self.failed = 0;
-                self.loads(life);
-            }
+            NextStep::Load => self.loads(life),
             next @ (NextStep::Wait | NextStep::Pause) => {
                 self.failed += u8::from(next == NextStep::Pause);
-                self.held.hold_on();
+                self.held.hold_on(life.now);
                 self.work = Work::Wait;
             }
             NextStep::GiveUp => self.work = Work::Ended(Ending::Blocked.code()),
@@ -185,12 +192,12 @@ impl Life {
         let Some(loader) = &self.loader else { return };
         let mut own = Vec::new();
         match &loader.work {
-            Work::Wait if loader.held.is_awake(self.now) => own.push(Step::Look),
+            Work::Wait if loader.held.may_look(self.now) => own.push(Step::Look),
             Work::Wait => {}
             Work::Load(_) => own.push(Step::Act),
             Work::Rebuild(rebuild) => {
-                own.extend(rebuild.ends(self.budget).map(Step::Make));
-                if !rebuild.is_building() || loader.held.is_woken() {
+                own.extend(rebuild.ends(self).into_iter().map(Step::Make));
+                if !rebuild.is_building() || loader.held.woken().is_some() {
                     own.push(Step::Act);
                 }
             }
@@ -206,6 +213,7 @@ impl Life {
     /// The process takes this step.
     pub(super) fn loader(&mut self, step: Step) {
         let Some(mut loader) = self.loader.take() else { return };
+        loader.acted = self.now;
         match step {
             Step::Look => loader.looks(self),
             Step::Act => loader.acts(self, None),
@@ -218,15 +226,13 @@ impl Life {
         self.loader = Some(loader);
     }
 
-    pub(super) fn loader_tick(&mut self) {
+    pub(super) fn loader_notes(&mut self) {
         let Some(mut loader) = self.loader.take() else { return };
-        if let Work::Rebuild(rebuild) = &mut loader.work {
-            rebuild.tick();
-        }
-        let is_loadable = self.is_loadable(loader.held.eyes, loader.held.is_believed(), loader.rebuilds);
+        let is_believed = loader.held.is_believed(self.now);
+        let is_loadable = self.is_loadable(loader.held.eyes, is_believed, loader.rebuilds);
         let is_waiting = loader.ended().is_none();
         let patience = patience(loader.failed);
-        let fault = loader.held.tick(self.now, &self.node, is_loadable && is_waiting, patience);
+        let fault = loader.held.notes(self.now, &self.node, is_loadable && is_waiting, patience);
         match fault.filter(|_| is_waiting) {
             Some(Fault::NeverOpen) => self.fails(Fault::NeverLive),
             Some(fault) => self.fails(fault),

@@ -44,9 +44,40 @@ use std::time::Duration;
 /// When every life begins: later than any duration, which tells times from durations.
 pub(crate) const START: BootTime = Duration::from_secs(1_000_000);
 
+/// No event tells of the end of a job: `keep` looks for that every five seconds at the latest.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// A process of the gate's looks so often without any event.
+const SAFETY_NET: Duration = Duration::from_secs(5);
+
 /// How far the clock goes at once. MOFED's own rmmod comes 0.1 to 0.7 s after the marker's end, so two of these are
 /// longer than that, and shorter than the 1.5 s that `keep` leaves it.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
+
+/// The earliest and the latest that something ends, counted from when it began.
+pub(crate) type Span = (Duration, Option<Duration>);
+
+/// How long things take. A search needs few times, and a replay those of the machine.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// A process of the gate's hears of an event, or of a time that is due, and looks.
+    pub(crate) lag: Duration,
+    /// make builds nvidia-peermem.
+    pub(crate) make: Span,
+    /// The kubelet starts a container again.
+    pub(crate) restart: Duration,
+    /// MOFED's container comes from one phase to the next.
+    pub(crate) mofed: fn(&Mofed) -> Span,
+}
+
+impl Pace {
+    pub(crate) const SEARCH: Self = Self {
+        lag: Duration::ZERO,
+        make: (TICK, Some(rebuild::LONGEST)),
+        restart: TICK,
+        mofed: mofed::search,
+    };
+}
 
 /// A step of any actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +122,7 @@ pub(crate) struct Budget {
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
     pub(crate) now: BootTime,
+    pub(crate) pace: &'static Pace,
     pub(crate) node: Node,
     pub(crate) mofed: Mofed,
     pub(crate) driver: Option<Driver>,
@@ -98,6 +130,8 @@ pub(crate) struct Life {
     pub(crate) sidecar: Option<Sidecar>,
     pub(crate) loader: Option<Loader>,
     pub(crate) budget: Budget,
+    /// A job had `nvidia_peermem` open, up to this time.
+    pub(crate) used_until: Option<BootTime>,
     /// `load` found that MOFED had begun while its modprobe ran: it has ended, and a person is told to unload the module.
     pub(crate) is_excused: bool,
     /// A law that was broken; nothing follows.
@@ -109,6 +143,7 @@ impl Life {
     pub(crate) fn new(node: Node, mofed: Mofed) -> Self {
         Self {
             now: START,
+            pace: &Pace::SEARCH,
             node,
             mofed,
             driver: None,
@@ -116,6 +151,7 @@ impl Life {
             sidecar: None,
             loader: None,
             budget: Budget::default(),
+            used_until: None,
             is_excused: false,
             fault: None,
         }
@@ -133,7 +169,7 @@ impl Life {
         self.sidecar_steps(&mut steps);
         self.loader_steps(&mut steps);
         self.people_steps(&mut steps);
-        if !self.is_urgent() {
+        if self.latest().is_none_or(|latest| latest > self.now) {
             steps.push(Step::Tick);
         }
         steps
@@ -144,7 +180,7 @@ impl Life {
     pub(crate) fn take(&self, step: Step) -> Self {
         let mut life = self.clone();
         match step {
-            Step::Tick => life.tick(),
+            Step::Tick => life.passes(self.now + TICK),
             Step::Mofed(step) => life.mofed(step),
             Step::Driver(step) => life.driver(step),
             Step::PeermemCtr(step) => life.peermem_ctr(step),
@@ -156,32 +192,47 @@ impl Life {
         life
     }
 
-    /// Everything that happens on a node makes an event, except a reference count.
+    /// What happens on a node makes an event, except a reference count. A lock makes none, either: the safety net finds
+    /// it, at any time within five seconds.
     fn wake_after(&mut self, before: &Node) {
-        self.is_excused &= self.node.peermem.is_some();
-        let counted = Node { is_used: self.node.is_used, ..before.clone() };
-        if counted == self.node {
-            return;
+        let Node { lock, is_used, .. } = self.node;
+        let is_event = Node { lock, is_used, ..before.clone() } != self.node;
+        if is_event || lock != before.lock {
+            let due = self.now + if is_event { self.pace.lag } else { SAFETY_NET };
+            self.sidecar.iter_mut().for_each(|sidecar| sidecar.wake(due));
+            self.loader.iter_mut().for_each(|loader| loader.wake(due));
+            self.driver.iter_mut().for_each(|driver| driver.wake(due));
         }
-        self.sidecar.iter_mut().for_each(Sidecar::wake);
-        self.loader.iter_mut().for_each(Loader::wake);
-        self.driver.iter_mut().for_each(Driver::wake);
+        self.is_excused &= self.node.peermem.is_some();
+        self.notes();
     }
 
-    fn tick(&mut self) {
-        self.now += TICK;
-        self.mofed.ages();
-        self.driver_tick();
-        self.sidecar_tick();
-        self.loader_tick();
+    /// Time passes.
+    pub(crate) fn passes(&mut self, now: BootTime) {
+        self.now = now;
+        self.notes();
     }
 
-    /// Somebody has to act before time passes.
-    fn is_urgent(&self) -> bool {
-        self.mofed.is_urgent()
-            || self.driver.as_ref().is_some_and(|driver| driver.is_urgent(self.now))
-            || self.sidecar.as_ref().is_some_and(|sidecar| sidecar.is_urgent(self.now))
-            || self.loader.as_ref().is_some_and(|loader| loader.is_urgent(self.now))
+    /// What has been so for how long, and whether that is too long.
+    fn notes(&mut self) {
+        if self.node.is_used {
+            self.used_until = Some(self.now);
+        }
+        self.driver_notes();
+        self.sidecar_notes();
+        self.loader_notes();
+    }
+
+    /// Somebody has to act by then.
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let Self { now, pace, .. } = self;
+        let actors = [
+            self.mofed.latest(pace),
+            self.driver.as_ref().and_then(|driver| driver.latest(pace)),
+            self.sidecar.as_ref().and_then(|sidecar| sidecar.latest(pace)),
+            self.loader.as_ref().and_then(|loader| loader.latest(pace)),
+        ];
+        actors.into_iter().flatten().min().map(|latest| latest.max(*now))
     }
 
     /// rmmod of the gate's runs.
@@ -195,7 +246,8 @@ impl Life {
 
     /// MOFED cannot unload `ib_core`. A job is a person's to end, and so is what `load` has left behind.
     fn is_pinned(&mut self) {
-        if !self.node.is_used && !self.is_excused {
+        let was_used = self.used_until.is_some_and(|until| self.now <= until + BUSY);
+        if !was_used && !self.is_excused {
             self.fails(Fault::PinnedSwap);
         }
     }
@@ -218,12 +270,19 @@ impl Life {
 /// Two moments are the same if the same can follow: the clock's own value is no part of it.
 impl Hash for Life {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { now, node, mofed, driver, peermem_ctr, sidecar, loader, budget, is_excused, fault } = self;
-        (node, mofed, peermem_ctr, budget, is_excused, fault).hash(state);
+        let Self { now, pace, node, mofed, driver, peermem_ctr, sidecar, loader, budget, .. } = self;
+        (node, peermem_ctr, budget, self.is_excused, self.fault).hash(state);
+        self.used_until.map(|until| age(until, *now).min(BUSY)).hash(state);
+        mofed.hash_at(*now, pace, state);
         driver.iter().for_each(|driver| driver.hash_at(*now, state));
         sidecar.iter().for_each(|sidecar| sidecar.hash_at(*now, state));
         loader.iter().for_each(|loader| loader.hash_at(*now, state));
     }
+}
+
+/// For how long something has been so.
+pub(crate) fn age(since: BootTime, now: BootTime) -> Duration {
+    now.saturating_sub(since)
 }
 
 impl PartialEq for Life {

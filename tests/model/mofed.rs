@@ -7,7 +7,10 @@
 //! later. Both then mount their headers and make the marker.
 
 use super::node::{Abi, Load, Lock, Node, Origin};
-use super::{Fault, Life};
+use super::{Fault, Life, Pace, Span, TICK, age};
+use peermem_gate::time::BootTime;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
 /// The two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,55 +64,67 @@ pub(crate) enum Step {
 }
 
 /// The container, and those that come after it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Mofed {
     pub(crate) entrypoint: Entrypoint,
     /// The release that the next container brings.
     pub(crate) abi: Abi,
     pub(crate) phase: Phase,
-    /// Ticks since it entered the phase, or cleared the marker: up to the last that matters.
-    pub(crate) age: u8,
+    /// When it entered the phase, or cleared the marker.
+    pub(crate) since: BootTime,
     /// Its number: each start has the next.
     pub(crate) number: u8,
+    /// So long after the marker's end it unloads its old modules, at the earliest.
+    pub(crate) haste: Duration,
 }
 
-const AGED: u8 = 6;
+/// MOFED needs ib_uverbs only seconds after it has cleared the marker.
+pub(crate) const HASTE: Duration = Duration::from_secs(2);
+
+/// As short as life allows, because a search takes longer with each tick.
+pub(crate) fn search(mofed: &Mofed) -> Span {
+    match mofed.phase {
+        // A pod's successor, or a container that the kubelet starts again, comes after more than two seconds.
+        Phase::Down => (Duration::from_secs(2), None),
+        Phase::Building => (mofed.haste, Some(mofed.haste + TICK)),
+        // Minutes in life: what counts is that others may act meanwhile.
+        Phase::Preparing => (Duration::ZERO, Some(TICK * 3)),
+        Phase::Ready => (Duration::ZERO, None),
+        // 0.1 to 0.7 s from the marker's end to rmmod (docs/measurements.md); the others are as short here.
+        Phase::Begun
+        | Phase::Cleared
+        | Phase::Listed(_)
+        | Phase::WithoutNic
+        | Phase::WithoutCore
+        | Phase::WithCore
+        | Phase::Live
+        | Phase::Mounted
+        | Phase::Stopping => (Duration::ZERO, Some(TICK)),
+    }
+}
 
 impl Mofed {
     pub(crate) fn new(phase: Phase) -> Self {
-        Self { entrypoint: Entrypoint::Go, abi: Abi::New, phase, age: AGED, number: 1 }
-    }
-
-    pub(crate) fn ages(&mut self) {
-        self.age = (self.age + 1).min(AGED);
-    }
-
-    /// When its next phase begins at the earliest and at the latest, in ticks.
-    fn due(&self) -> (u8, Option<u8>) {
-        match self.phase {
-            // A pod's successor, or a container that the kubelet starts again, comes after more than two seconds.
-            Phase::Down => (4, None),
-            // MOFED needs ib_uverbs only seconds after it has cleared the marker.
-            Phase::Building => (4, Some(5)),
-            // Minutes in life: what counts is that others may act meanwhile.
-            Phase::Preparing => (0, Some(3)),
-            // 0.1 to 0.7 s from the marker's end to rmmod (docs/measurements.md); the others are as short here.
-            Phase::Begun
-            | Phase::Cleared
-            | Phase::Listed(_)
-            | Phase::WithoutNic
-            | Phase::WithoutCore
-            | Phase::WithCore
-            | Phase::Live
-            | Phase::Mounted
-            | Phase::Stopping => (0, Some(1)),
-            Phase::Ready => (u8::MAX, None),
+        Self {
+            entrypoint: Entrypoint::Go,
+            abi: Abi::New,
+            phase,
+            since: BootTime::ZERO,
+            number: 1,
+            haste: HASTE,
         }
     }
 
-    /// It will not wait for another tick.
-    pub(crate) fn is_urgent(&self) -> bool {
-        self.due().1.is_some_and(|latest| self.age >= latest)
+    pub(super) fn hash_at<H: Hasher>(&self, now: BootTime, pace: &Pace, state: &mut H) {
+        let Self { entrypoint, abi, phase, since, number, haste } = self;
+        let (earliest, latest) = (pace.mofed)(self);
+        (entrypoint, abi, phase, number, haste).hash(state);
+        age(*since, now).min(latest.unwrap_or(earliest)).hash(state);
+    }
+
+    /// It will not wait any longer than that.
+    pub(super) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+        Some(self.since + (pace.mofed)(self).1?)
     }
 
     /// A program of this container's runs.
@@ -122,10 +137,10 @@ impl Mofed {
         !matches!(self.phase, Phase::Down | Phase::Ready | Phase::Stopping)
     }
 
-    fn enter(&mut self, phase: Phase) {
+    fn enter(&mut self, phase: Phase, now: BootTime) {
         let is_timed_by_marker = matches!(phase, Phase::Listed(_) | Phase::Building);
         if !is_timed_by_marker || self.entrypoint == Entrypoint::Bash {
-            self.age = 0;
+            self.since = now;
         }
         self.phase = phase;
     }
@@ -138,7 +153,8 @@ impl Life {
         let may_start = mofed.is_up() || budget.starts > 0;
         // The gate's rmmod takes 0.12 s at most, and MOFED reads the list no sooner than 0.1 s after the marker's end.
         let is_overtaken = mofed.phase == Phase::Cleared && self.is_unloading();
-        if may_start && !is_overtaken && mofed.age >= mofed.due().0 {
+        let is_due = age(mofed.since, self.now) >= (self.pace.mofed)(mofed).0 && mofed.phase != Phase::Ready;
+        if may_start && !is_overtaken && is_due {
             own.push(Step::On);
             if mofed.phase == Phase::Building && node.stack.abi() == Some(mofed.abi) {
                 own.push(Step::SkipReload);
@@ -157,11 +173,11 @@ impl Life {
     pub(super) fn mofed(&mut self, step: Step) {
         match step {
             Step::On => self.mofed_goes_on(),
-            Step::SkipReload => self.mofed.enter(Phase::Live),
+            Step::SkipReload => self.mofed_enters(Phase::Live),
             Step::Stop => {
                 self.budget.stops -= 1;
                 self.node.marker = None;
-                self.mofed.enter(Phase::Stopping);
+                self.mofed_enters(Phase::Stopping);
             }
             Step::Kill => {
                 self.budget.kills -= 1;
@@ -170,11 +186,15 @@ impl Life {
         }
     }
 
+    fn mofed_enters(&mut self, phase: Phase) {
+        self.mofed.enter(phase, self.now);
+    }
+
     fn mofed_ends(&mut self) {
         if let Lock::Held(_) = self.node.lock {
             self.node.lock = Lock::Free;
         }
-        self.mofed.enter(Phase::Down);
+        self.mofed_enters(Phase::Down);
     }
 
     fn mofed_goes_on(&mut self) {
@@ -187,39 +207,39 @@ impl Life {
                 if is_go {
                     self.node.lock = Lock::Held(self.mofed.number);
                 }
-                self.mofed.enter(Phase::Begun);
+                self.mofed_enters(Phase::Begun);
             }
             Phase::Begun if is_go => {
                 self.node.marker = None;
-                self.mofed.enter(Phase::Cleared);
+                self.mofed_enters(Phase::Cleared);
             }
             Phase::Begun | Phase::Cleared => self.mofed_lists(),
             Phase::Listed(true) => self.mofed_unloads_peermem(),
             Phase::Listed(false) => self.mofed_builds(),
             Phase::Preparing => {
                 self.node.marker = None;
-                self.mofed.enter(Phase::Building);
+                self.mofed_enters(Phase::Building);
             }
             Phase::Building => {
                 self.node.stack.nic = None;
-                self.mofed.enter(Phase::WithoutNic);
+                self.mofed_enters(Phase::WithoutNic);
             }
             Phase::WithoutNic => self.mofed_unloads_core(),
             Phase::WithoutCore => {
                 self.node.stack.core = Some(self.node.load_mofed(self.mofed.abi));
-                self.mofed.enter(Phase::WithCore);
+                self.mofed_enters(Phase::WithCore);
             }
             Phase::WithCore => {
                 self.node.stack.nic = Some(self.node.load_mofed(self.mofed.abi));
-                self.mofed.enter(Phase::Live);
+                self.mofed_enters(Phase::Live);
             }
             Phase::Live => {
                 self.node.headers = Some(self.mofed.abi);
-                self.mofed.enter(Phase::Mounted);
+                self.mofed_enters(Phase::Mounted);
             }
             Phase::Mounted => {
                 self.node.marker = Some(number);
-                self.mofed.enter(Phase::Ready);
+                self.mofed_enters(Phase::Ready);
             }
             Phase::Stopping => {
                 self.node.headers = None;
@@ -235,7 +255,7 @@ impl Life {
         if is_loaded && self.node.is_used {
             self.mofed_ends();
         } else {
-            self.mofed.enter(Phase::Listed(is_loaded));
+            self.mofed_enters(Phase::Listed(is_loaded));
         }
     }
 
@@ -249,7 +269,7 @@ impl Life {
 
     fn mofed_builds(&mut self) {
         let is_go = self.mofed.entrypoint == Entrypoint::Go;
-        self.mofed.enter(if is_go { Phase::Building } else { Phase::Preparing });
+        self.mofed_enters(if is_go { Phase::Building } else { Phase::Preparing });
     }
 
     /// openibd does not unload `nvidia_peermem` (doca-driver-build#481).
@@ -260,7 +280,7 @@ impl Life {
             return;
         }
         self.node.stack.core = None;
-        self.mofed.enter(Phase::WithoutCore);
+        self.mofed_enters(Phase::WithoutCore);
     }
 }
 

@@ -3,7 +3,6 @@
 
 use super::mofed::{Mofed, Phase};
 use super::node::{Abi, Files, Load, Node};
-use super::sidecar::Sidecar;
 use super::{Life, Step as Any};
 
 /// Something from outside.
@@ -54,7 +53,8 @@ impl Life {
             }
             Step::Hup => {
                 budget.hups -= 1;
-                self.sidecar.iter_mut().for_each(Sidecar::ask);
+                let now = self.now;
+                self.sidecar.iter_mut().for_each(|sidecar| sidecar.ask(now));
             }
             Step::Upgrade => {
                 budget.upgrades -= 1;
@@ -72,7 +72,7 @@ impl Life {
     fn boots(&mut self) {
         self.budget.boots -= 1;
         self.budget.starts = self.budget.starts.max(1);
-        self.mofed = Mofed { phase: Phase::Down, ..self.mofed.clone() };
+        self.mofed = Mofed { phase: Phase::Down, since: self.now, ..self.mofed.clone() };
         let files = self.node.files;
         let has_pod = self.driver.is_some();
         // A container's root is new after a boot; a pod's volume and a host's root are not.

@@ -5,7 +5,7 @@
 use super::eyes::{Eyes, Seen, info, material, planned_for};
 use super::laws::Fault;
 use super::node::{Abi, File};
-use super::{Budget, Life};
+use super::{Budget, Life, Pace, age};
 use peermem_gate::condition::{ConditionType, Reason};
 use peermem_gate::gate::Gate;
 use peermem_gate::judge::shadowed;
@@ -14,11 +14,13 @@ use peermem_gate::rebuild::{
     FileProof, JudgedModule, Kind, Obstacle, RebuildEnd, file_proof, is_all_that_is_missing,
     is_ready_for_a_build, objection, plan,
 };
+use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// make ends after so many ticks at the latest, in this model.
-pub(crate) const LONGEST: u8 = 2;
+/// make ends after this at the latest, in a search.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 
 /// A build under way, and what it was planned with.
 #[derive(Clone, Debug)]
@@ -28,8 +30,7 @@ pub(crate) struct Building {
     /// The release that was live, and the one whose symbols make was given.
     live: Option<Abi>,
     abi: Abi,
-    /// For so many ticks.
-    age: u8,
+    since: BootTime,
     /// A person asked for it.
     is_asked: bool,
 }
@@ -43,11 +44,11 @@ pub(crate) enum Rebuild {
     Confirmed { live: Option<Abi>, abi: Abi },
 }
 
-impl Hash for Rebuild {
-    fn hash<H: Hasher>(&self, state: &mut H) {
+impl Rebuild {
+    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
         match self {
-            Self::Building(Building { seen: _, before, live, abi, age, is_asked }) => {
-                (format!("{:?}", before.identity), live, abi, age, is_asked).hash(state);
+            Self::Building(Building { seen: _, before, live, abi, since, is_asked }) => {
+                (format!("{:?}", before.identity), live, abi, age(*since, now), is_asked).hash(state);
             }
             Self::Confirmed { live, abi } => (live, abi).hash(state),
         }
@@ -93,7 +94,7 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
         Err(obstacle) => Next::Ends(RebuildEnd::Refused(obstacle)),
         Ok(plan) => {
             let (live, abi) = (life.node.live_abi(), planned_for(&plan.symvers.1));
-            Next::Goes(Rebuild::Building(Building { seen, before, live, abi, age: 0, is_asked }))
+            Next::Goes(Rebuild::Building(Building { seen, before, live, abi, since: life.now, is_asked }))
         }
     }
 }
@@ -122,19 +123,11 @@ impl Rebuild {
         matches!(self, Self::Building(_))
     }
 
-    /// make may end now.
-    pub(crate) fn may_end(&self) -> bool {
-        matches!(self, Self::Building(building) if building.age > 0)
-    }
-
-    /// make will not run for another tick; and what follows it takes no time.
-    pub(crate) fn is_urgent(&self) -> bool {
-        !matches!(self, Self::Building(building) if building.age < LONGEST)
-    }
-
-    pub(crate) fn tick(&mut self) {
-        if let Self::Building(building) = self {
-            building.age += 1;
+    /// make will not run any longer than that; and what follows it comes at once after the last step.
+    pub(crate) fn latest(&self, acted: BootTime, pace: &Pace) -> Option<BootTime> {
+        match self {
+            Self::Building(building) => Some(building.since + pace.make.1?),
+            Self::Confirmed { .. } => Some(acted + pace.lag),
         }
     }
 
@@ -168,11 +161,14 @@ impl Rebuild {
     }
 
     /// The ways in which make may end now.
-    pub(crate) fn ends(&self, budget: Budget) -> impl Iterator<Item = Make> {
-        let may =
-            [(Make::Builds, true), (Make::Fails, budget.failures > 0), (Make::Breaks, budget.mishaps > 0)];
-        let may_end = self.may_end();
-        may.into_iter().filter(move |(_, may)| *may && may_end).map(|(make, _)| make)
+    pub(crate) fn ends(&self, life: &Life) -> Vec<Make> {
+        let Self::Building(building) = self else { return Vec::new() };
+        if age(building.since, life.now) < life.pace.make.0 {
+            return Vec::new();
+        }
+        let Budget { failures, mishaps, .. } = life.budget;
+        let may = [(Make::Builds, true), (Make::Fails, failures > 0), (Make::Breaks, mishaps > 0)];
+        may.into_iter().filter(|(_, may)| *may).map(|(make, _)| make).collect()
     }
 }
 

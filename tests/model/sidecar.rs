@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `peermem-gate keep`: the production state machine, and what verb/keep.rs does with its answers.
 
-use super::Life;
 use super::attempt::{self, Attempt};
 use super::eyes::Eyes;
-use super::gated::{Half, PATIENCE, begun, doubt, policy, ticks};
+use super::gated::{Half, PATIENCE, begun, doubt, is_believed, is_doubtful, policy, since};
 use super::laws::Fault;
-use super::memory::Memory;
+use super::memory::{Memory, relative};
 use super::mofed::Phase;
 use super::node::Node;
 use super::rebuild::{self, LONGEST, Make, Rebuild};
+use super::{Life, Pace, age};
 use peermem_gate::judge::swap::{Glimpse, Presence};
 use peermem_gate::keep::{Action, AfterRebuild, Done, FullLook, Keep, Response};
 use peermem_gate::look::Cause;
@@ -32,7 +32,7 @@ pub(crate) enum Step {
 }
 
 /// What it is at, so no look is made.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug)]
 enum Work {
     Nothing,
     Unload,
@@ -57,16 +57,18 @@ pub(crate) struct Sidecar {
     memory: Memory,
     setting: Setting,
     was_marked: bool,
-    /// Something happened since its last look.
-    is_woken: bool,
+    /// Something has happened since its last look: it looks at that time at the latest.
+    woken: Option<BootTime>,
     /// SIGHUP came: an earlier failure is no reason against the next rebuild.
     is_asked: bool,
     half: Option<Half>,
     work: Work,
-    /// For so many ticks the lock has been free, since it was started.
-    doubted: u8,
-    /// For so many ticks nothing has been in the way of a live module.
-    calm: u8,
+    /// When its last step was.
+    acted: BootTime,
+    /// Since then the marker has been doubtful.
+    doubted: Option<BootTime>,
+    /// Since then nothing has been in the way of a live module.
+    calm: Option<BootTime>,
     /// So many rebuilds failed for causes that pass.
     failed: u8,
 }
@@ -80,12 +82,13 @@ impl Sidecar {
             keep,
             setting,
             was_marked: false,
-            is_woken: true,
+            woken: Some(now),
             is_asked: false,
             half: None,
             work: Work::Nothing,
-            doubted: 0,
-            calm: 0,
+            acted: now,
+            doubted: None,
+            calm: None,
             failed: 0,
         }
     }
@@ -96,55 +99,88 @@ impl Sidecar {
     }
 
     pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        let Self { keep, memory, setting, was_marked, is_woken, is_asked, half, work, doubted, calm, failed } =
-            self;
+        let Self {
+            keep,
+            memory,
+            setting,
+            was_marked,
+            woken,
+            is_asked,
+            half,
+            work,
+            doubted,
+            calm,
+            failed,
+            ..
+        } = self;
         memory.hash_at(now, state);
         keep.next_look().map(|due| due <= now).hash(state);
-        (setting, was_marked, is_woken, is_asked, half, work, doubted, calm, failed).hash(state);
-    }
-
-    /// An event has woken it, or what it does takes no time.
-    pub(crate) fn is_urgent(&self, now: BootTime) -> bool {
-        match &self.work {
-            Work::Nothing => self.is_awake(now),
-            // make hears of events ten times a second.
-            Work::Rebuild(rebuild) => rebuild.is_urgent() || self.is_woken,
-            Work::Unload | Work::Load(_) => true,
+        (
+            setting,
+            was_marked,
+            woken.map(|due| relative(due, now)),
+            is_asked,
+            half,
+            failed,
+            doubt(*doubted, now),
+        )
+            .hash(state);
+        calm.map(|since| age(since, now)).hash(state);
+        match work {
+            Work::Nothing => 0.hash(state),
+            Work::Unload => 1.hash(state),
+            Work::Load(attempt) => (2, attempt).hash(state),
+            Work::Rebuild(rebuild) => rebuild.hash_at(now, state),
         }
     }
 
-    fn is_awake(&self, now: BootTime) -> bool {
-        self.half.is_some() || self.is_woken || self.keep.next_look().is_some_and(|due| due <= now)
+    /// It acts at that time at the latest.
+    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+        let woken = self.woken;
+        match &self.work {
+            Work::Unload | Work::Load(_) => Some(self.acted + pace.lag),
+            // make hears of events ten times a second.
+            Work::Rebuild(rebuild) => rebuild.latest(self.acted, pace).into_iter().chain(woken).min(),
+            Work::Nothing if self.half.is_some() => Some(self.acted + pace.lag),
+            Work::Nothing => woken.into_iter().chain(self.keep.next_look().map(|due| due + pace.lag)).min(),
+        }
     }
 
     pub(crate) fn is_unloading(&self) -> bool {
         matches!(self.work, Work::Unload)
     }
 
-    pub(crate) fn wake(&mut self) {
-        self.is_woken = true;
+    /// It has to look by then.
+    pub(crate) fn wake(&mut self, due: BootTime) {
+        self.woken = self.woken.into_iter().chain([due]).min();
+    }
+
+    /// A look has a reason.
+    fn may_look(&self, now: BootTime) -> bool {
+        self.half.is_some() || self.woken.is_some() || self.keep.next_look().is_some_and(|due| due <= now)
     }
 
     /// SIGHUP.
-    pub(crate) fn ask(&mut self) {
+    pub(crate) fn ask(&mut self, now: BootTime) {
         self.keep.ask();
-        (self.is_asked, self.is_woken) = (true, true);
+        self.is_asked = true;
+        self.wake(now);
         self.memory = Memory::of(&self.keep);
     }
 
-    fn is_believed(&self) -> bool {
-        self.doubted >= ticks(policy().suspect_hold)
+    fn is_believed(&self, now: BootTime) -> bool {
+        is_believed(self.doubted, now)
     }
 
     /// A glimpse, which comes first and takes no time; then a whole look.
     fn looks(&mut self, life: &mut Life) {
         let eyes = self.setting.eyes;
         let Some(half) = self.half.take() else {
-            self.is_woken = false;
+            self.woken = None;
             let glimpse = self.glimpses(life);
             let response = self.keep.glimpse(life.now, &Cause::Marker, &glimpse);
             if !self.begins(life, response, &glimpse) {
-                self.half = Some(begun(life, eyes, self.is_believed()));
+                self.half = Some(begun(life, eyes, self.is_believed(life.now)));
                 if !self.setting.is_torn {
                     self.looks(life);
                 }
@@ -200,7 +236,7 @@ impl Sidecar {
     }
 
     fn load(&mut self, life: &mut Life) {
-        let is_believed = self.is_believed();
+        let is_believed = self.is_believed(life.now);
         match attempt::begins(life, self.keep.gate(), self.setting.eyes, is_believed) {
             attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
             attempt::Next::Ends(tried) => self.done(life.now, Done::of(tried).expect("no signal comes")),
@@ -229,7 +265,7 @@ impl Sidecar {
             }
             Work::Rebuild(rebuild) => {
                 // make hears of events, too.
-                self.is_woken &= make.is_some();
+                self.woken = self.woken.filter(|_| make.is_some());
                 match rebuild.goes_on(life, self.keep.gate(), eyes, self.was_marked, make) {
                     rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
                     rebuild::Next::Ends(end) => self.rebuilt(life, &end),
@@ -239,11 +275,7 @@ impl Sidecar {
     }
 
     fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
-        self.failed = match end.next_step() {
-            NextStep::Pause => self.failed + 1,
-            NextStep::Load => 0,
-            _ => self.failed,
-        };
+        self.failed += u8::from(end.next_step() == NextStep::Pause);
         match self.keep.rebuilt(life.now, end, Duration::ZERO) {
             AfterRebuild::Load(_) => self.load(life),
             AfterRebuild::Done(done) => self.done(life.now, done),
@@ -256,15 +288,14 @@ impl Sidecar {
         let _ = self.keep.done(now, done);
         self.memory = Memory::of(&self.keep);
         // verb/keep.rs looks again after all that it has done.
-        self.is_woken = true;
+        self.wake(now);
     }
 }
 
 /// What has nothing in its way comes within this: a gate's patience, the time of a build, and the pauses after builds
 /// that failed, each twice as long as the one before.
-pub(crate) fn patience(failed: u8) -> u8 {
-    let pauses = (1 << failed) - 1;
-    ticks(PATIENCE) + LONGEST + ticks(Duration::from_secs(10)) * pauses
+pub(crate) fn patience(failed: u8) -> Duration {
+    PATIENCE + LONGEST + Duration::from_secs(10) * ((1 << failed) - 1)
 }
 
 impl Life {
@@ -284,12 +315,12 @@ impl Life {
         let Some(sidecar) = &self.sidecar else { return };
         let mut own = Vec::new();
         match &sidecar.work {
-            Work::Nothing if sidecar.is_awake(self.now) => own.push(Step::Look),
+            Work::Nothing if sidecar.may_look(self.now) => own.push(Step::Look),
             Work::Nothing => {}
             Work::Unload | Work::Load(_) => own.push(Step::Act),
             Work::Rebuild(rebuild) => {
-                own.extend(rebuild.ends(self.budget).map(Step::Make));
-                if !rebuild.is_building() || sidecar.is_woken {
+                own.extend(rebuild.ends(self).into_iter().map(Step::Make));
+                if !rebuild.is_building() || sidecar.woken.is_some() {
                     own.push(Step::Act);
                 }
             }
@@ -305,6 +336,7 @@ impl Life {
     /// The sidecar takes this step.
     pub(super) fn sidecar(&mut self, step: Step) {
         let Some(mut sidecar) = self.sidecar.take() else { return };
+        sidecar.acted = self.now;
         match step {
             Step::Look => sidecar.looks(self),
             Step::Act => sidecar.acts(self, None),
@@ -317,16 +349,14 @@ impl Life {
         self.sidecar = Some(sidecar);
     }
 
-    pub(super) fn sidecar_tick(&mut self) {
+    pub(super) fn sidecar_notes(&mut self) {
         let Some(mut sidecar) = self.sidecar.take() else { return };
-        if let Work::Rebuild(rebuild) = &mut sidecar.work {
-            rebuild.tick();
-        }
         let Setting { eyes, rebuilds, .. } = sidecar.setting;
-        sidecar.doubted = doubt(&self.node, sidecar.doubted);
-        let is_loadable = self.is_loadable(eyes, sidecar.is_believed(), rebuilds);
-        sidecar.calm = if is_loadable { sidecar.calm + 1 } else { 0 };
-        if sidecar.calm > patience(sidecar.failed) {
+        sidecar.doubted = since(sidecar.doubted, is_doubtful(&self.node), self.now);
+        let is_loadable = self.is_loadable(eyes, sidecar.is_believed(self.now), rebuilds);
+        sidecar.calm = since(sidecar.calm, is_loadable, self.now);
+        sidecar.failed = if is_loadable { sidecar.failed } else { 0 };
+        if sidecar.calm.is_some_and(|since| age(since, self.now) > patience(sidecar.failed)) {
             self.fails(Fault::NeverLive);
         }
         self.sidecar = Some(sidecar);
