@@ -103,24 +103,28 @@ fn proven(life: &mut Life, before: &Look, gate: &Gate, eyes: Eyes, code: u8) -> 
     why
 }
 
-/// modprobe's words and the kernel's, read by the production code.
+/// modprobe's words, and the kernel's line if there is one, for a file that is not loaded.
+pub(crate) fn words(node: &Node) -> (&'static str, Option<&'static str>) {
+    let unknown = "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)";
+    let disagrees = "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client";
+    match (node.file(), node.live_abi()) {
+        (None, _) => ("Module nvidia-peermem not found in directory", None),
+        (Some(File::Stub), _) => ("Invalid argument", None),
+        (_, Some(_)) => ("Invalid argument", Some(disagrees)),
+        (_, None) => ("Unknown symbol in module, or unknown parameter (see dmesg)", Some(unknown)),
+    }
+}
+
+/// The same, read by the production code.
 fn refused(node: &Node, seen: &Seen) -> Tried {
     let file = match seen.observation.peermem.as_ref().map(|peermem| &peermem.file) {
         Some(ModuleFile::Read { info, .. }) => Some(info.as_ref()),
         _ => None,
     };
-    let unknown = "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)";
-    let disagrees = "nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client";
-    let said = |words: &str| format!("modprobe: ERROR: could not insert 'nvidia_peermem': {words}");
-    let (stderr, log) = match (node.file(), node.live_abi()) {
-        (None, _) => ("modprobe: FATAL: Module nvidia-peermem not found in directory".to_owned(), None),
-        (Some(File::Stub), _) => (said("Invalid argument"), None),
-        (_, Some(_)) => (said("Invalid argument"), Some(disagrees)),
-        _ => (said("Unknown symbol in module, or unknown parameter (see dmesg)"), Some(unknown)),
-    };
+    let (words, log) = words(node);
     let why = refusal(&Failed {
         code: 1,
-        stderr: &stderr,
+        stderr: &format!("modprobe: ERROR: could not insert 'nvidia_peermem': {words}"),
         log: &Ok(log.map(str::to_owned).into_iter().collect()),
         file,
         is_packed: false,

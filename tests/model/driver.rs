@@ -6,6 +6,7 @@ use super::eyes::Eyes;
 use super::gated::Gated;
 use super::laws::{Fault, Sight};
 use super::loader::Loader;
+use super::memory::Moment;
 use super::node::{Abi, File, Files, Node};
 use super::sidecar::patience;
 use super::{Life, Pace, TICK, age};
@@ -25,6 +26,8 @@ pub(crate) enum Wait {
     Manager,
     /// `peermem-gate wait`.
     Gate(Box<Gated>),
+    /// The same, before its process has started: only a replay knows the difference.
+    Unstarted(Box<Gated>),
 }
 
 /// Who loads nvidia-peermem in the driver's container.
@@ -68,6 +71,8 @@ pub(crate) enum Phase {
     Built,
     /// nvidia is loaded: nvidia-peermem comes next.
     Loading,
+    /// modprobe nvidia-peermem failed, and `set -e` ends the script.
+    Failed,
     /// `.driver-ctr-ready`.
     Ready,
     /// The container has ended, and its trap has unloaded nvidia.
@@ -84,6 +89,8 @@ pub(crate) struct Driver {
     pub(crate) loads: Loads,
     /// OpenShift: the driver toolkit builds once a pod, and each start of the container takes what it built.
     pub(crate) has_toolkit: bool,
+    /// A compiler, headers and sources: OpenShift's driver container has none.
+    pub(crate) has_sources: bool,
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the container
     /// unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
@@ -93,7 +100,7 @@ pub(crate) struct Driver {
     pub(crate) has_state: bool,
     /// MOFED was ready when the wait ended. If it ends before the build, no wait can help: `load` finds the stub.
     pub(crate) was_ready: bool,
-    /// When the container ended.
+    /// When it came to its phase, if that counts.
     pub(crate) since: BootTime,
 }
 
@@ -105,6 +112,7 @@ impl Driver {
             is_wrapped: false,
             loads: Loads::Nobody,
             has_toolkit: false,
+            has_sources: true,
             has_fast_path: false,
             ordered: None,
             has_state: phase == Phase::Ready,
@@ -113,13 +121,13 @@ impl Driver {
         }
     }
 
-    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
         let Self { phase, wait, is_wrapped, loads, has_toolkit, has_fast_path, ordered, .. } = self;
         (phase, is_wrapped, has_toolkit, has_fast_path, ordered, self.has_state, self.was_ready).hash(state);
         std::mem::discriminant(loads).hash(state);
-        (self.phase == Phase::Ended).then(|| age(self.since, now).min(TICK)).hash(state);
+        (self.phase == Phase::Ended).then(|| moment.age(self.since, TICK)).hash(state);
         if let Wait::Gate(gate) = wait {
-            self.is_waiting().then(|| gate.hash_at(now, state));
+            self.is_waiting().then(|| gate.hash_at(moment, state));
         }
     }
 
@@ -127,14 +135,23 @@ impl Driver {
         self.phase == Phase::Ready
     }
 
-    fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.phase == if self.is_wrapped { Phase::Started } else { Phase::Init }
     }
 
-    /// The gate looks at that time at the latest. All else takes as long as it takes.
+    /// It acts at that time at the latest. Most things take as long as they take.
     pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
         match &self.wait {
-            Wait::Gate(gate) if self.is_waiting() => gate.latest(pace),
+            Wait::Gate(gate) if self.is_waiting() => gate.latest(),
+            _ if self.phase == Phase::Built => Some(self.since + pace.nvidia.1?),
+            _ => None,
+        }
+    }
+
+    /// The next time that the gate waits for.
+    pub(crate) fn due(&self) -> Option<BootTime> {
+        match &self.wait {
+            Wait::Gate(gate) if self.is_waiting() => gate.gate.next_look(),
             _ => None,
         }
     }
@@ -167,11 +184,12 @@ impl Life {
         let Some(driver) = &self.driver else { return };
         let node = &self.node;
         let may_go_on = match (driver.phase, &driver.wait) {
+            (_, Wait::Unstarted(_)) if driver.is_waiting() => false,
             (_, Wait::Gate(gate)) if driver.is_waiting() => gate.may_look(self.now),
             (Phase::Init, Wait::ManagerOfIncident) => node.stack.nic.is_some(),
             (Phase::Init, Wait::Manager) => node.marker.is_some() || driver.takes_fast_path(node),
             (Phase::Loading, _) => match &driver.loads {
-                Loads::Gate(_) => self.loader.as_ref().is_none_or(|loader| loader.ended().is_some()),
+                Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended().is_some()),
                 Loads::Nobody | Loads::Modprobe | Loads::Retry => true,
             },
             (Phase::Ready | Phase::Ended, _) => false,
@@ -233,6 +251,7 @@ impl Life {
             }
             Phase::Started if driver.is_wrapped => {
                 if self.opens(driver) {
+                    self.orders_when_open(driver);
                     self.driver_starts(driver);
                 }
             }
@@ -257,7 +276,18 @@ impl Life {
                 }
             }
             Phase::Loading => self.driver_loads(driver),
+            Phase::Failed => self.driver_ends(driver),
             Phase::Ready | Phase::Ended => {}
+        }
+    }
+
+    /// The wrapper with `--rebuild auto`: a stub that the toolkit built is built again, once for each MOFED
+    /// (verb/toolkit.rs).
+    fn orders_when_open(&mut self, driver: &mut Driver) {
+        let live = self.node.live_abi();
+        let is_stub = self.node.files.toolkit.is_some_and(|file| !self.node.fits_live(file));
+        if is_stub && live.is_some() && driver.ordered != live {
+            (self.node.files.toolkit, driver.ordered) = (None, live);
         }
     }
 
@@ -275,7 +305,7 @@ impl Life {
             return;
         }
         // The container's root is new, and so are the gate's records in it.
-        self.node.files = Files { toolkit: files.toolkit, has_sources: !driver.has_toolkit, ..Node::BARE };
+        self.node.files = Files { toolkit: files.toolkit, has_sources: driver.has_sources, ..Node::BARE };
         match files.toolkit.filter(|_| driver.has_toolkit) {
             Some(kept) => self.driver_installs(driver, kept),
             None => driver.phase = Phase::Building,
@@ -284,7 +314,7 @@ impl Life {
 
     fn driver_installs(&mut self, driver: &mut Driver, file: File) {
         self.node.files.driver = Some(file);
-        driver.phase = Phase::Built;
+        (driver.phase, driver.since) = (Phase::Built, self.now);
     }
 
     fn driver_loads(&mut self, driver: &mut Driver) {
@@ -293,16 +323,18 @@ impl Life {
             Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended() == Some(0)),
             Loads::Modprobe | Loads::Retry => self.node.loads_peermem(),
         };
-        if is_live {
-            driver.phase = Phase::Ready;
-        } else if !matches!(driver.loads, Loads::Retry) {
-            self.driver_ends(driver);
+        match &driver.loads {
+            _ if is_live => driver.phase = Phase::Ready,
+            Loads::Retry => {}
+            Loads::Modprobe => driver.phase = Phase::Failed,
+            Loads::Nobody | Loads::Gate(_) => self.driver_ends(driver),
         }
     }
 
     /// The wait ends.
     fn opens(&mut self, driver: &mut Driver) -> bool {
         let (opens, was_unready) = match &mut driver.wait {
+            Wait::Unstarted(_) => return false,
             Wait::Nobody => {
                 driver.was_ready = true;
                 return true;
@@ -334,7 +366,7 @@ impl Life {
     }
 
     /// `_unload_driver`, and k8s-driver-manager's: nothing is unloaded while a job uses it.
-    fn unload_driver(&mut self) {
+    pub(super) fn unload_driver(&mut self) {
         self.node.unloads_peermem();
         self.node.has_nvidia &= self.node.peermem.is_some();
     }

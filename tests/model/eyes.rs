@@ -5,6 +5,7 @@ use super::node::{Abi, File, Load, Lock, Node, Origin, Stack};
 use peermem_gate::cli::Verb;
 use peermem_gate::environment;
 use peermem_gate::judge::judge;
+use peermem_gate::keep::FullLook;
 use peermem_gate::look::Look;
 use peermem_gate::node::{Expectations, Node as Described, PeermemExpected};
 use peermem_gate::observation::{
@@ -18,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const RELEASE: &str = "6.1.0-56-amd64";
@@ -83,6 +84,8 @@ pub(crate) struct Seen {
     pub(crate) expected: Expectations,
     pub(crate) observation: Observation,
     pub(crate) look: Look,
+    /// As `keep` takes it in, before and after it has seen a marker.
+    full_looks: [OnceLock<FullLook>; 2],
 }
 
 impl Seen {
@@ -91,7 +94,14 @@ impl Seen {
         let observation = observed(eyes, first, last);
         let verdict = judge(&expected, &observation);
         let look = Look { verdict, identity: observation.identity(), next_build: None };
-        Self { expected, observation, look }
+        Self { expected, observation, look, full_looks: Default::default() }
+    }
+
+    /// The look as `keep` takes it in.
+    pub(crate) fn full_look(&self, was_marked: bool) -> FullLook {
+        let full_look = self.full_looks[usize::from(was_marked)]
+            .get_or_init(|| FullLook::of(&self.expected, &self.observation, self.look.clone(), was_marked));
+        full_look.clone()
     }
 
     /// The part that an unload depends on.

@@ -4,7 +4,7 @@
 
 use super::eyes::{Eyes, Seen};
 use super::laws::Fault;
-use super::memory::{Memory, relative};
+use super::memory::{Memory, Moment};
 use super::node::{Lock, Node};
 use super::{Life, Pace, TICK, age};
 use peermem_gate::gate::{Effect, Gate, Opening, Policy};
@@ -15,20 +15,18 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As long as the options say, except for times that no search can wait for: a suspect marker is accepted after 3 s.
-pub(crate) fn policy() -> Policy {
+/// As the options say by default; only no life waits as long as they do for a suspect marker.
+pub(crate) fn policy(pace: &Pace) -> Policy {
     Policy {
         timeout: None,
         proceed_on_timeout: false,
         settle: Duration::from_secs(1),
-        suspect_hold: SUSPECT_HOLD,
+        suspect_hold: pace.suspect_hold,
         fail_fast: false,
         dry_run: false,
         heartbeat: Duration::from_secs(3600),
     }
 }
-
-const SUSPECT_HOLD: Duration = Duration::from_secs(3);
 
 /// A gate on a calm node opens within this: the settle time, which is twice as long after an opening that failed, and
 /// a tick for each wake.
@@ -44,14 +42,9 @@ pub(crate) fn is_doubtful(node: &Node) -> bool {
     node.marker.is_some() && node.lock == Lock::Free
 }
 
-/// A marker that was doubtful for so long is accepted.
-pub(crate) fn is_believed(doubted: Option<BootTime>, now: BootTime) -> bool {
-    doubted.is_some_and(|since| age(since, now) >= SUSPECT_HOLD)
-}
-
-/// How doubtful the marker is by now, as far as that matters.
-pub(crate) fn doubt(doubted: Option<BootTime>, now: BootTime) -> Option<Duration> {
-    doubted.map(|since| age(since, now).min(SUSPECT_HOLD))
+/// A marker that has been doubtful for so long is accepted.
+pub(crate) fn is_believed(doubted: Option<BootTime>, now: BootTime, hold: Duration) -> bool {
+    doubted.is_some_and(|since| age(since, now) >= hold)
 }
 
 /// A look takes its time: this is what it began with.
@@ -87,9 +80,10 @@ impl Half {
 /// The gate, and what it was like since its start.
 #[derive(Clone, Debug)]
 pub(crate) struct Gated {
-    pub(crate) gate: Gate,
-    memory: Memory,
+    pub(crate) gate: Arc<Gate>,
+    memory: Arc<Memory>,
     policy: Policy,
+    pace: &'static Pace,
     started: BootTime,
     pub(crate) eyes: Eyes,
     /// A look is made in two halves, between which others act.
@@ -106,18 +100,19 @@ pub(crate) struct Gated {
 }
 
 impl Gated {
-    pub(crate) fn new(now: BootTime, eyes: Eyes, policy: Policy) -> Self {
-        let gate = Gate::new(policy.clone(), now);
-        let memory = Memory::of(&gate);
+    pub(crate) fn new(now: BootTime, eyes: Eyes, policy: Policy, pace: &'static Pace) -> Self {
+        let gate = Arc::new(Gate::new(policy.clone(), now));
+        let memory = Arc::new(Memory::of(&gate));
         Self {
             gate,
             memory,
             policy,
+            pace,
             started: now,
             eyes,
             is_torn: false,
             half: None,
-            woken: Some(now),
+            woken: Some(now + pace.lag),
             saw_nic: false,
             doubted: None,
             calm: None,
@@ -131,25 +126,29 @@ impl Gated {
 
     /// Another one of the same kind starts.
     pub(crate) fn again(&self, now: BootTime) -> Self {
-        Self { is_torn: self.is_torn, ..Self::new(now, self.eyes, self.policy.clone()) }
+        Self { is_torn: self.is_torn, ..Self::new(now, self.eyes, self.policy.clone(), self.pace) }
     }
 
-    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        let Self { gate, memory, policy, started, eyes, is_torn: _, half, woken, saw_nic, doubted, calm } =
-            self;
-        memory.hash_at(now, state);
-        gate.next_look().map(|due| due <= now).hash(state);
-        policy.timeout.map(|timeout| relative(*started + timeout, now)).hash(state);
-        (eyes, half, woken.map(|due| relative(due, now)), saw_nic, doubt(*doubted, now)).hash(state);
-        calm.map(|since| age(since, now)).hash(state);
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        let Self { gate, memory, policy, started, eyes, half, woken, saw_nic, doubted, calm, .. } = self;
+        memory.hash_at(moment, state);
+        gate.next_look().map(|due| due <= moment.now).hash(state);
+        policy.timeout.map(|timeout| moment.to(*started + timeout)).hash(state);
+        (eyes, half, saw_nic, woken.map(|due| moment.to(due))).hash(state);
+        doubted.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
+        calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
     }
 
     /// It looks at that time at the latest.
-    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
-        let due = self.gate.next_look().map(|due| due + pace.lag);
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let due = self.gate.next_look().map(|due| due + self.pace.lag);
         // A look goes on at once.
-        let begun = self.half.as_ref().map(|half| half.begun + pace.lag);
+        let begun = self.half.as_ref().map(|half| half.begun + self.pace.lag);
         [self.woken, due, begun].into_iter().flatten().min()
+    }
+
+    pub(crate) fn pace(&self) -> &'static Pace {
+        self.pace
     }
 
     /// A look has a reason.
@@ -173,13 +172,13 @@ impl Gated {
 
     /// `--rebuild auto`.
     pub(crate) fn cures(&mut self, cures: bool) {
-        self.gate.cure(cures);
+        Arc::make_mut(&mut self.gate).cure(cures);
         self.remember();
     }
 
     /// A lock that was free for long enough proves nothing any more.
     pub(crate) fn is_believed(&self, now: BootTime) -> bool {
-        is_believed(self.doubted, now)
+        is_believed(self.doubted, now, self.policy.suspect_hold)
     }
 
     /// Looks, or goes on with it; then the production gate decides. The effect that ends the wait comes back, and
@@ -192,7 +191,7 @@ impl Gated {
             return if self.is_torn { None } else { self.look(life) };
         };
         let seen = half.ends(&life.node, self.eyes);
-        let effects = self.gate.step(life.now, &Cause::Marker, Some(seen.look.clone()));
+        let effects = Arc::make_mut(&mut self.gate).step(life.now, &Cause::Marker, Some(seen.look.clone()));
         self.remember();
         let last = effects.into_iter().find(Effect::is_last);
         if last.is_none() && self.gate.next_look().is_some_and(|due| due <= life.now) {
@@ -217,19 +216,19 @@ impl Gated {
 
     /// After the owner has told the gate something.
     pub(crate) fn remember(&mut self) {
-        self.memory = Memory::of(&self.gate);
+        self.memory = Arc::new(Memory::of(&self.gate));
     }
 
     /// Waits on after an opening that failed.
     pub(crate) fn hold_on(&mut self, now: BootTime) {
-        self.gate.hold_on();
+        Arc::make_mut(&mut self.gate).hold_on();
         self.remember();
-        self.wake(now);
+        self.wake(now + self.pace.lag);
     }
 
     /// A rebuild has ended.
     pub(crate) fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd) {
-        self.gate.rebuilt(now, end);
+        let _ = Arc::make_mut(&mut self.gate).rebuilt(now, end);
         self.remember();
     }
 

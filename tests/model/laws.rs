@@ -62,5 +62,10 @@ pub(crate) const LAWS: [Law; 16] = [
     law!(ModuleNotFound, "modprobe finds nvidia-peermem.ko"),
 ];
 
+/// The name of a law.
+pub(crate) fn law(fault: Fault) -> &'static str {
+    LAWS.iter().find(|(of, ..)| *of == fault).expect("every fault has its law").1
+}
+
 /// What a scene is about: it has to be reached in some life, or the scene shows nothing.
 pub(crate) type Sight = (&'static str, fn(&Scene, &Life) -> bool);

@@ -6,6 +6,7 @@ use super::attempt::{self, Attempt};
 use super::eyes::Eyes;
 use super::gated::{Gated, policy};
 use super::laws::Fault;
+use super::memory::Moment;
 use super::rebuild::{self, Make, Rebuild};
 use super::sidecar::patience;
 use super::{Life, Pace, laws};
@@ -53,8 +54,14 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    pub(crate) fn new(now: BootTime, eyes: Eyes, rebuilds: bool, timeout: Option<Duration>) -> Self {
-        let mut held = Gated::new(now, eyes, Policy { timeout, fail_fast: true, ..policy() });
+    pub(crate) fn new(
+        now: BootTime,
+        eyes: Eyes,
+        rebuilds: bool,
+        timeout: Option<Duration>,
+        pace: &'static Pace,
+    ) -> Self {
+        let mut held = Gated::new(now, eyes, Policy { timeout, fail_fast: true, ..policy(pace) }, pace);
         held.cures(rebuilds);
         Self { held, rebuilds, was_marked: false, work: Work::Wait, acted: now, failed: 0 }
     }
@@ -70,31 +77,46 @@ impl Loader {
         Self { held, was_marked: false, work: Work::Wait, acted: now, failed: 0, ..self }
     }
 
-    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
         let Self { held, rebuilds, was_marked, work, failed, .. } = self;
-        held.hash_at(now, state);
+        held.hash_at(moment, state);
         (rebuilds, was_marked, failed).hash(state);
         match work {
             Work::Wait => 0.hash(state),
             Work::Load(attempt) => (1, attempt).hash(state),
-            Work::Rebuild(rebuild) => rebuild.hash_at(now, state),
+            Work::Rebuild(rebuild) => rebuild.hash_at(moment, state),
             Work::Ended(code) => (2, code).hash(state),
         }
     }
 
     /// It acts at that time at the latest.
-    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let pace = self.held.pace();
         let woken = self.held.woken();
         match &self.work {
-            Work::Wait => self.held.latest(pace),
+            Work::Wait => self.held.latest(),
             Work::Load(_) => Some(self.acted + pace.lag),
             Work::Rebuild(rebuild) => rebuild.latest(self.acted, pace).into_iter().chain(woken).min(),
             Work::Ended(_) => None,
         }
     }
 
+    /// The next time that it waits for.
+    pub(crate) fn due(&self) -> Option<BootTime> {
+        match &self.work {
+            Work::Wait => self.held.gate.next_look(),
+            Work::Rebuild(rebuild) => rebuild.due(self.held.pace()),
+            Work::Load(_) | Work::Ended(_) => None,
+        }
+    }
+
     pub(crate) fn wake(&mut self, due: BootTime) {
         self.held.wake(due);
+    }
+
+    /// modprobe comes next.
+    pub(crate) fn is_asking(&self) -> bool {
+        matches!(self.work, Work::Load(Attempt::Cleared(_)))
     }
 
     /// It ended with this code.

@@ -2,16 +2,19 @@
 //! The memory of a state machine, as it prints itself (`Debug`), with its times counted from now: two machines with
 //! the same memory do the same from now on. So the model needs no access to their fields, and none can be forgotten.
 
-use super::START;
+use super::{START, age};
 use memchr::memmem;
 use peermem_gate::time::BootTime;
 use std::fmt::{Debug, Write};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 /// Fields that are only counted or printed, or that matter after longer than any life of the search lasts. `since` is
 /// `keep`'s own, its last one.
 const UNUSED: [&str; 7] =
     [" ledger: ", " since: ", " start: ", " last_step: ", " next_heartbeat: ", " logged: ", " spent: "];
+/// How every time of a life begins: [`START`] is a million seconds.
+const TIME: &[u8] = b"100";
 /// No time matters that lies longer ago: the settle times after failures are the longest.
 const PAST: i64 = -4_500;
 
@@ -29,44 +32,77 @@ impl Memory {
         for field in UNUSED {
             cut(&mut text, field);
         }
-        let (mut hasher, mut times, mut done) = (DefaultHasher::new(), Vec::new(), 0);
+        let (mut digest, mut times, mut done) = (0, Vec::new(), 0);
         // Every time is later than the beginning of all lives, and no duration is as long.
-        for at in memmem::find_iter(text.as_bytes(), START.as_secs().to_string().split_at(3).0) {
-            let is_within = at < done || text.as_bytes()[..at].last().is_some_and(u8::is_ascii_digit);
-            let length =
-                text[at..].find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len() - at);
-            let seconds = text[at..at + length].parse::<f64>().ok();
-            let is_time = !is_within && text[at + length..].starts_with('s');
-            if let Some(seconds) = seconds.filter(|seconds| is_time && *seconds >= START.as_secs_f64()) {
-                text[done..at].hash(&mut hasher);
+        for at in memmem::find_iter(text.as_bytes(), TIME) {
+            let number = number(&text.as_bytes()[at..]);
+            let is_time = at >= done && text[at + number.len()..].starts_with('s');
+            let seconds = is_time.then(|| str::from_utf8(number).ok()?.parse::<f64>().ok()).flatten();
+            if let Some(seconds) = seconds.filter(|seconds| *seconds >= START.as_secs_f64()) {
+                digest = digested(digest, &text.as_bytes()[done..at]);
                 times.push(BootTime::from_secs_f64(seconds));
-                done = at + length;
+                done = at + number.len();
             }
         }
-        text[done..].hash(&mut hasher);
-        Self { text: hasher.finish(), times }
+        Self { text: digested(digest, &text.as_bytes()[done..]), times }
     }
 
-    /// The memory as it is at this time.
-    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
+    /// The memory as it is at this moment.
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
         self.text.hash(state);
-        self.times.iter().for_each(|time| relative(*time, now).hash(state));
+        self.times.iter().for_each(|time| moment.to(*time).hash(state));
     }
 }
 
-/// This time, counted from now, in milliseconds.
-pub(crate) fn relative(time: BootTime, now: BootTime) -> i64 {
-    let milliseconds = |time: BootTime| i64::try_from(time.as_millis()).unwrap_or_default();
-    (milliseconds(time) - milliseconds(now)).max(PAST)
+/// A time from which others are counted, and how finely.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: BootTime,
+    pub(crate) grain: Duration,
+}
+
+impl Moment {
+    /// To that time, in grains. Long ago is all the same.
+    pub(crate) fn to(self, time: BootTime) -> i64 {
+        let milliseconds = |time: BootTime| i64::try_from(time.as_millis()).unwrap_or_default();
+        let to = (milliseconds(time) - milliseconds(self.now)).max(PAST);
+        to.div_euclid(milliseconds(self.grain))
+    }
+
+    /// For how long something has been so, up to the last that matters.
+    pub(crate) fn age(self, since: BootTime, most: Duration) -> u128 {
+        age(since, self.now).min(most).as_millis() / self.grain.as_millis()
+    }
+}
+
+/// The digits at the beginning.
+fn number(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.');
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// A digest of both (FNV-1a, eight bytes at a time): the standard one takes ten times as long in a test's build.
+fn digested(digest: u64, text: &[u8]) -> u64 {
+    let mut digest = digest ^ text.len() as u64;
+    for bytes in text.chunks(8) {
+        let mut eight = [0; 8];
+        eight[..bytes.len()].copy_from_slice(bytes);
+        digest = (digest ^ u64::from_le_bytes(eight)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29);
+    }
+    digest
 }
 
 /// Cuts out the last field of this name.
 fn cut(text: &mut String, field: &str) {
     let Some(at) = memmem::rfind(text.as_bytes(), field.as_bytes()) else { return };
     let mut depth = 0;
-    let end = text[at..].find(|c| {
-        let is_end = depth == 0 && matches!(c, ',' | '}');
-        depth += i32::from(matches!(c, '{' | '[' | '(')) - i32::from(matches!(c, '}' | ']' | ')'));
+    let end = text.as_bytes()[at..].iter().position(|byte| {
+        let is_end = depth == 0 && matches!(byte, b',' | b'}');
+        match byte {
+            b'{' | b'[' | b'(' => depth += 1,
+            b'}' | b']' | b')' => depth -= 1,
+            _ => {}
+        }
         is_end
     });
     if let Some(length) = end {
@@ -93,7 +129,8 @@ fn a_memory_is_the_same_whenever_it_is_told() {
             Memory::of(&Machine { start: seconds(start), from, pause: seconds(1), spent, n: 1_000_000 });
         assert_eq!(memory.times, [from]);
         let mut hasher = DefaultHasher::new();
-        memory.hash_at(seconds(now), &mut hasher);
+        let grain = Duration::from_millis(1);
+        memory.hash_at(Moment { now: seconds(now), grain }, &mut hasher);
         hasher.finish()
     };
     assert_eq!(at(1_000_000, 3.5, 1_000_002), at(1_000_100, 3.5, 1_000_102));

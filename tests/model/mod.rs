@@ -26,6 +26,8 @@ pub(crate) mod node;
 pub(crate) mod peermem_ctr;
 pub(crate) mod people;
 pub(crate) mod rebuild;
+pub(crate) mod replay;
+pub(crate) mod said;
 pub(crate) mod search;
 pub(crate) mod sidecar;
 
@@ -33,6 +35,7 @@ use driver::Driver;
 use eyes::Eyes;
 use laws::Fault;
 use loader::Loader;
+use memory::Moment;
 use mofed::Mofed;
 use node::{Lock, Node};
 use peermem_ctr::PeermemCtr;
@@ -60,22 +63,34 @@ pub(crate) type Span = (Duration, Option<Duration>);
 /// How long things take. A search needs few times, and a replay those of the machine.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// A process of the gate's hears of an event, or of a time that is due, and looks.
+    /// A process of the gate's hears of an event, or of a time that is due, and acts.
     pub(crate) lag: Duration,
+    /// Times that differ by less are taken for the same.
+    pub(crate) grain: Duration,
+    /// `--suspect-hold`.
+    pub(crate) suspect_hold: Duration,
     /// make builds nvidia-peermem.
     pub(crate) make: Span,
     /// The kubelet starts a container again.
     pub(crate) restart: Duration,
+    /// The driver's container loads nvidia once its modules are installed.
+    pub(crate) nvidia: Span,
     /// MOFED's container comes from one phase to the next.
     pub(crate) mofed: fn(&Mofed) -> Span,
+    /// A broken law ends a life. A real one goes on.
+    pub(crate) is_lawful: bool,
 }
 
 impl Pace {
     pub(crate) const SEARCH: Self = Self {
         lag: Duration::ZERO,
+        grain: Duration::from_millis(1),
+        suspect_hold: Duration::from_secs(3),
         make: (TICK, Some(rebuild::LONGEST)),
         restart: TICK,
+        nvidia: (Duration::ZERO, None),
         mofed: mofed::search,
+        is_lawful: true,
     };
 }
 
@@ -93,7 +108,7 @@ pub(crate) enum Step {
 }
 
 /// How often each thing may still happen in this life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     /// MOFED's container starts, is stopped, is killed.
     pub(crate) starts: u8,
@@ -116,6 +131,26 @@ pub(crate) struct Budget {
     pub(crate) rmmods: u8,
     pub(crate) hups: u8,
     pub(crate) upgrades: u8,
+}
+
+impl Budget {
+    /// Nothing comes from outside.
+    pub(crate) const NONE: Self = Self {
+        starts: 0,
+        stops: 0,
+        kills: 0,
+        restarts: 0,
+        crashes: 0,
+        pods: 0,
+        jobs: 0,
+        mishaps: 0,
+        failures: 0,
+        resets: 0,
+        boots: 0,
+        rmmods: 0,
+        hups: 0,
+        upgrades: 0,
+    };
 }
 
 /// One moment of a node's life.
@@ -150,7 +185,7 @@ impl Life {
             peermem_ctr: None,
             sidecar: None,
             loader: None,
-            budget: Budget::default(),
+            budget: Budget::NONE,
             used_until: None,
             is_excused: false,
             fault: None,
@@ -229,10 +264,20 @@ impl Life {
         let actors = [
             self.mofed.latest(pace),
             self.driver.as_ref().and_then(|driver| driver.latest(pace)),
-            self.sidecar.as_ref().and_then(|sidecar| sidecar.latest(pace)),
-            self.loader.as_ref().and_then(|loader| loader.latest(pace)),
+            self.sidecar.as_ref().and_then(|sidecar| sidecar.latest()),
+            self.loader.as_ref().and_then(|loader| loader.latest()),
         ];
         actors.into_iter().flatten().min().map(|latest| latest.max(*now))
+    }
+
+    /// The next time at which somebody may act who may not yet.
+    pub(crate) fn due(&self) -> Option<BootTime> {
+        let actors = [
+            self.driver.as_ref().and_then(Driver::due),
+            self.sidecar.as_ref().and_then(Sidecar::due),
+            self.loader.as_ref().and_then(Loader::due),
+        ];
+        actors.into_iter().flatten().filter(|due| *due > self.now).min()
     }
 
     /// rmmod of the gate's runs.
@@ -241,7 +286,7 @@ impl Life {
     }
 
     pub(crate) fn fails(&mut self, fault: Fault) {
-        self.fault = self.fault.or(Some(fault));
+        self.fault = self.fault.or(self.pace.is_lawful.then_some(fault));
     }
 
     /// MOFED cannot unload `ib_core`. A job is a person's to end, and so is what `load` has left behind.
@@ -272,11 +317,12 @@ impl Hash for Life {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { now, pace, node, mofed, driver, peermem_ctr, sidecar, loader, budget, .. } = self;
         (node, peermem_ctr, budget, self.is_excused, self.fault).hash(state);
-        self.used_until.map(|until| age(until, *now).min(BUSY)).hash(state);
-        mofed.hash_at(*now, pace, state);
-        driver.iter().for_each(|driver| driver.hash_at(*now, state));
-        sidecar.iter().for_each(|sidecar| sidecar.hash_at(*now, state));
-        loader.iter().for_each(|loader| loader.hash_at(*now, state));
+        let moment = Moment { now: *now, grain: pace.grain };
+        self.used_until.map(|until| moment.age(until, BUSY)).hash(state);
+        mofed.hash_at(moment, pace, state);
+        driver.iter().for_each(|driver| driver.hash_at(moment, state));
+        sidecar.iter().for_each(|sidecar| sidecar.hash_at(moment, state));
+        loader.iter().for_each(|loader| loader.hash_at(moment, state));
     }
 }
 

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! MOFED's container with each of its entrypoints, and the kubelet that starts it again.
+//! MOFED: its container with each of its entrypoints, and the kubelet that starts it again; or the host's own.
 //!
 //! Go (doca-driver-build, `entrypoint.go`: `run`, `preStart`, `start`, `stop`; `driver/driver.go`: `Load`): takes the
 //! lock, clears the marker, reads the list of modules, unloads `nvidia_peermem`, builds, swaps. Bash (`entrypoint.sh`):
 //! has no lock, unloads `nvidia_peermem` first, and clears a marker that a killed container left seconds to minutes
-//! later. Both then mount their headers and make the marker.
+//! later. Both then mount their headers and make the marker. A host's openibd has neither lock nor marker, and its
+//! headers are files.
 
-use super::node::{Abi, Load, Lock, Node, Origin};
+use super::memory::Moment;
+use super::node::{Abi, Load, Lock, Node, Origin, Stack};
 use super::{Fault, Life, Pace, Span, TICK, age};
 use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-/// The two programs.
+/// The programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Entrypoint {
     Go,
     Bash,
+    /// openibd of the host, at the boot and when a person restarts it.
+    Host,
 }
 
 /// How far the container is.
@@ -48,6 +52,8 @@ pub(crate) enum Phase {
     Ready,
     /// SIGTERM: the marker is gone, the lock is still held, the headers and the modules are still there.
     Stopping,
+    /// `RESTORE_DRIVER_ON_POD_TERMINATION`: it has unloaded `mlx5_core`; `ib_core` and the kernel's own come next.
+    Restoring,
 }
 
 /// A step of the container, or what happens to it.
@@ -72,6 +78,8 @@ pub(crate) struct Mofed {
     pub(crate) phase: Phase,
     /// When it entered the phase, or cleared the marker.
     pub(crate) since: BootTime,
+    /// `RESTORE_DRIVER_ON_POD_TERMINATION=true`.
+    pub(crate) restores: bool,
     /// Its number: each start has the next.
     pub(crate) number: u8,
     /// So long after the marker's end it unloads its old modules, at the earliest.
@@ -90,6 +98,9 @@ pub(crate) fn search(mofed: &Mofed) -> Span {
         // Minutes in life: what counts is that others may act meanwhile.
         Phase::Preparing => (Duration::ZERO, Some(TICK * 3)),
         Phase::Ready => (Duration::ZERO, None),
+        // mlx5_core takes seconds to go, and at least as long as `keep` takes for an rmmod.
+        Phase::Restoring => (TICK, Some(TICK * 2)),
+        Phase::WithoutNic if mofed.entrypoint == Entrypoint::Host => (TICK, Some(TICK * 2)),
         // 0.1 to 0.7 s from the marker's end to rmmod (docs/measurements.md); the others are as short here.
         Phase::Begun
         | Phase::Cleared
@@ -105,21 +116,15 @@ pub(crate) fn search(mofed: &Mofed) -> Span {
 
 impl Mofed {
     pub(crate) fn new(phase: Phase) -> Self {
-        Self {
-            entrypoint: Entrypoint::Go,
-            abi: Abi::New,
-            phase,
-            since: BootTime::ZERO,
-            number: 1,
-            haste: HASTE,
-        }
+        let (entrypoint, abi) = (Entrypoint::Go, Abi::New);
+        Self { entrypoint, abi, phase, since: BootTime::ZERO, restores: false, number: 1, haste: HASTE }
     }
 
-    pub(super) fn hash_at<H: Hasher>(&self, now: BootTime, pace: &Pace, state: &mut H) {
-        let Self { entrypoint, abi, phase, since, number, haste } = self;
+    pub(super) fn hash_at<H: Hasher>(&self, moment: Moment, pace: &Pace, state: &mut H) {
+        let Self { entrypoint, abi, phase, since, restores, number, haste } = self;
         let (earliest, latest) = (pace.mofed)(self);
-        (entrypoint, abi, phase, number, haste).hash(state);
-        age(*since, now).min(latest.unwrap_or(earliest)).hash(state);
+        (entrypoint, abi, phase, restores, number, haste).hash(state);
+        moment.age(*since, latest.unwrap_or(earliest)).hash(state);
     }
 
     /// It will not wait any longer than that.
@@ -132,9 +137,18 @@ impl Mofed {
         self.phase != Phase::Down
     }
 
+    /// The bash entrypoint has set its traps only when it clears the marker.
+    fn hears_signals(&self) -> bool {
+        match self.phase {
+            Phase::Down | Phase::Begun | Phase::Stopping | Phase::Restoring | Phase::Preparing => false,
+            Phase::Listed(_) => self.entrypoint == Entrypoint::Go,
+            _ => self.entrypoint != Entrypoint::Host,
+        }
+    }
+
     /// It runs, and is not ready: a marker that is there now is an old one.
     pub(crate) fn is_starting(&self) -> bool {
-        !matches!(self.phase, Phase::Down | Phase::Ready | Phase::Stopping)
+        !matches!(self.phase, Phase::Down | Phase::Ready | Phase::Stopping | Phase::Restoring)
     }
 
     fn enter(&mut self, phase: Phase, now: BootTime) {
@@ -150,20 +164,25 @@ impl Life {
     pub(super) fn mofed_steps(&self, steps: &mut Vec<super::Step>) {
         let Self { mofed, node, budget, .. } = self;
         let mut own = Vec::new();
-        let may_start = mofed.is_up() || budget.starts > 0;
+        let is_host = mofed.entrypoint == Entrypoint::Host;
+        let may_go_on = match mofed.phase {
+            Phase::Down => budget.starts > 0,
+            Phase::Ready => is_host && budget.starts > 0,
+            _ => true,
+        };
         // The gate's rmmod takes 0.12 s at most, and MOFED reads the list no sooner than 0.1 s after the marker's end.
         let is_overtaken = mofed.phase == Phase::Cleared && self.is_unloading();
-        let is_due = age(mofed.since, self.now) >= (self.pace.mofed)(mofed).0 && mofed.phase != Phase::Ready;
-        if may_start && !is_overtaken && is_due {
+        let is_due = age(mofed.since, self.now) >= (self.pace.mofed)(mofed).0;
+        if may_go_on && !is_overtaken && is_due {
             own.push(Step::On);
-            if mofed.phase == Phase::Building && node.stack.abi() == Some(mofed.abi) {
+            if mofed.phase == Phase::Building && !is_host && node.stack.abi() == Some(mofed.abi) {
                 own.push(Step::SkipReload);
             }
         }
-        if mofed.phase == Phase::Ready && budget.stops > 0 {
+        if mofed.hears_signals() && budget.stops > 0 {
             own.push(Step::Stop);
         }
-        if mofed.is_up() && budget.kills > 0 {
+        if mofed.is_up() && !is_host && budget.kills > 0 {
             own.push(Step::Kill);
         }
         steps.extend(own.into_iter().map(super::Step::Mofed));
@@ -200,14 +219,15 @@ impl Life {
     fn mofed_goes_on(&mut self) {
         let number = self.mofed.number;
         let is_go = self.mofed.entrypoint == Entrypoint::Go;
+        let is_host = self.mofed.entrypoint == Entrypoint::Host;
         match self.mofed.phase {
-            Phase::Down => {
+            Phase::Down | Phase::Ready => {
                 self.budget.starts -= 1;
                 self.mofed.number += 1;
                 if is_go {
                     self.node.lock = Lock::Held(self.mofed.number);
                 }
-                self.mofed_enters(Phase::Begun);
+                self.mofed_enters(if is_host { Phase::Building } else { Phase::Begun });
             }
             Phase::Begun if is_go => {
                 self.node.marker = None;
@@ -235,17 +255,21 @@ impl Life {
             }
             Phase::Live => {
                 self.node.headers = Some(self.mofed.abi);
-                self.mofed_enters(Phase::Mounted);
+                self.mofed_enters(if is_host { Phase::Ready } else { Phase::Mounted });
             }
             Phase::Mounted => {
                 self.node.marker = Some(number);
                 self.mofed_enters(Phase::Ready);
             }
+            Phase::Stopping if self.mofed.restores => {
+                self.node.stack.nic = None;
+                self.mofed_enters(Phase::Restoring);
+            }
             Phase::Stopping => {
                 self.node.headers = None;
                 self.mofed_ends();
             }
-            Phase::Ready => {}
+            Phase::Restoring => self.mofed_restores(),
         }
     }
 
@@ -281,6 +305,19 @@ impl Life {
         }
         self.node.stack.core = None;
         self.mofed_enters(Phase::WithoutCore);
+    }
+}
+
+impl Life {
+    fn mofed_restores(&mut self) {
+        if self.node.peermem.is_some() {
+            self.is_pinned();
+        } else {
+            let own = Load { number: self.node.next_load(), from: Origin::Kernel };
+            self.node.stack = Stack { core: Some(own), nic: Some(own) };
+        }
+        self.node.headers = None;
+        self.mofed_ends();
     }
 }
 

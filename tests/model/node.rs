@@ -159,9 +159,14 @@ impl Node {
         }
     }
 
+    /// The file was built for the release that is loaded.
+    pub(crate) fn fits_live(&self, file: File) -> bool {
+        matches!(file, File::Built(abi) if self.live_abi() == Some(abi))
+    }
+
     /// The kernel would load this file: every symbol that it imports is there, with its CRC.
     pub(crate) fn fits(&self, file: File) -> bool {
-        matches!(file, File::Built(abi) if self.live_abi() == Some(abi)) && self.has_nvidia
+        self.fits_live(file) && self.has_nvidia
     }
 
     /// A number for the next load.

@@ -47,6 +47,8 @@ impl Life {
     /// The container takes this step.
     pub(super) fn peermem_ctr(&mut self, step: Step) {
         self.peermem_ctr = Some(match step {
+            // gpu-driver-container#683: what is loaded is not loaded again.
+            Step::Check if self.node.peermem.is_some() => PeermemCtr::Sleeps,
             Step::Check => PeermemCtr::Checked,
             Step::Restart => PeermemCtr::Waits,
             Step::Modprobe => {

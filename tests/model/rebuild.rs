@@ -4,6 +4,7 @@
 
 use super::eyes::{Eyes, Seen, info, material, planned_for};
 use super::laws::Fault;
+use super::memory::Moment;
 use super::node::{Abi, File};
 use super::{Budget, Life, Pace, age};
 use peermem_gate::condition::{ConditionType, Reason};
@@ -45,10 +46,11 @@ pub(crate) enum Rebuild {
 }
 
 impl Rebuild {
-    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
         match self {
             Self::Building(Building { seen: _, before, live, abi, since, is_asked }) => {
-                (format!("{:?}", before.identity), live, abi, age(*since, now), is_asked).hash(state);
+                (format!("{:?}", before.identity), live, abi, moment.age(*since, Duration::MAX), is_asked)
+                    .hash(state);
             }
             Self::Confirmed { live, abi } => (live, abi).hash(state),
         }
@@ -128,6 +130,14 @@ impl Rebuild {
         match self {
             Self::Building(building) => Some(building.since + pace.make.1?),
             Self::Confirmed { .. } => Some(acted + pace.lag),
+        }
+    }
+
+    /// make may end at this time.
+    pub(crate) fn due(&self, pace: &Pace) -> Option<BootTime> {
+        match self {
+            Self::Building(building) => Some(building.since + pace.make.0),
+            Self::Confirmed { .. } => None,
         }
     }
 

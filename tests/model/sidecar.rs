@@ -3,19 +3,21 @@
 
 use super::attempt::{self, Attempt};
 use super::eyes::Eyes;
-use super::gated::{Half, PATIENCE, begun, doubt, is_believed, is_doubtful, policy, since};
+use super::gated::{Half, PATIENCE, begun, is_believed, is_doubtful, policy, since};
 use super::laws::Fault;
-use super::memory::{Memory, relative};
+use super::memory::{Memory, Moment};
 use super::mofed::Phase;
 use super::node::Node;
 use super::rebuild::{self, LONGEST, Make, Rebuild};
-use super::{Life, Pace, age};
+use super::{Life, Pace, TICK, age};
+use peermem_gate::gate::Effect;
 use peermem_gate::judge::swap::{Glimpse, Presence};
-use peermem_gate::keep::{Action, AfterRebuild, Done, FullLook, Keep, Response};
+use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, Response};
 use peermem_gate::look::Cause;
 use peermem_gate::rebuild::{NextStep, RebuildEnd};
 use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A step of the sidecar.
@@ -38,6 +40,8 @@ enum Work {
     Unload,
     Load(Attempt),
     Rebuild(Rebuild),
+    /// It has ended: what it waits for does not come by waiting.
+    Ended,
 }
 
 /// How it was started.
@@ -53,9 +57,10 @@ pub(crate) struct Setting {
 /// The sidecar.
 #[derive(Clone, Debug)]
 pub(crate) struct Sidecar {
-    keep: Keep,
-    memory: Memory,
+    keep: Arc<Keep>,
+    memory: Arc<Memory>,
     setting: Setting,
+    pace: &'static Pace,
     was_marked: bool,
     /// Something has happened since its last look: it looks at that time at the latest.
     woken: Option<BootTime>,
@@ -74,15 +79,16 @@ pub(crate) struct Sidecar {
 }
 
 impl Sidecar {
-    pub(crate) fn new(now: BootTime, setting: Setting) -> Self {
-        let mut keep = Keep::new(policy(), false, now);
+    pub(crate) fn new(now: BootTime, setting: Setting, pace: &'static Pace) -> Self {
+        let mut keep = Keep::new(policy(pace), false, now);
         keep.cure(setting.rebuilds);
         Self {
-            memory: Memory::of(&keep),
-            keep,
+            memory: Arc::new(Memory::of(&keep)),
+            keep: Arc::new(keep),
             setting,
+            pace,
             was_marked: false,
-            woken: Some(now),
+            woken: Some(now + pace.lag),
             is_asked: false,
             half: None,
             work: Work::Nothing,
@@ -95,59 +101,60 @@ impl Sidecar {
 
     /// Another one of the same kind starts.
     pub(crate) fn again(self, now: BootTime) -> Self {
-        Self::new(now, self.setting)
+        Self::new(now, self.setting, self.pace)
     }
 
-    pub(crate) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        let Self {
-            keep,
-            memory,
-            setting,
-            was_marked,
-            woken,
-            is_asked,
-            half,
-            work,
-            doubted,
-            calm,
-            failed,
-            ..
-        } = self;
-        memory.hash_at(now, state);
-        keep.next_look().map(|due| due <= now).hash(state);
-        (
-            setting,
-            was_marked,
-            woken.map(|due| relative(due, now)),
-            is_asked,
-            half,
-            failed,
-            doubt(*doubted, now),
-        )
-            .hash(state);
-        calm.map(|since| age(since, now)).hash(state);
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        let Self { keep, memory, setting, was_marked, woken, is_asked, half, work, .. } = self;
+        memory.hash_at(moment, state);
+        keep.next_look().map(|due| due <= moment.now).hash(state);
+        (setting, was_marked, is_asked, half, self.failed).hash(state);
+        woken.map(|due| moment.to(due)).hash(state);
+        self.doubted.map(|since| moment.age(since, self.pace.suspect_hold)).hash(state);
+        self.calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
         match work {
             Work::Nothing => 0.hash(state),
             Work::Unload => 1.hash(state),
             Work::Load(attempt) => (2, attempt).hash(state),
-            Work::Rebuild(rebuild) => rebuild.hash_at(now, state),
+            Work::Rebuild(rebuild) => rebuild.hash_at(moment, state),
+            Work::Ended => (3, moment.age(self.acted, TICK)).hash(state),
         }
     }
 
     /// It acts at that time at the latest.
-    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let pace = self.pace;
         let woken = self.woken;
         match &self.work {
             Work::Unload | Work::Load(_) => Some(self.acted + pace.lag),
             // make hears of events ten times a second.
             Work::Rebuild(rebuild) => rebuild.latest(self.acted, pace).into_iter().chain(woken).min(),
             Work::Nothing if self.half.is_some() => Some(self.acted + pace.lag),
+            Work::Ended => None,
             Work::Nothing => woken.into_iter().chain(self.keep.next_look().map(|due| due + pace.lag)).min(),
         }
     }
 
+    /// modprobe comes next.
+    pub(crate) fn is_asking(&self) -> bool {
+        matches!(self.work, Work::Load(Attempt::Cleared(_)))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.work, Work::Ended)
+    }
+
     pub(crate) fn is_unloading(&self) -> bool {
         matches!(self.work, Work::Unload)
+    }
+
+    /// The next time that it waits for.
+    pub(crate) fn due(&self) -> Option<BootTime> {
+        match &self.work {
+            Work::Nothing => self.keep.next_look(),
+            Work::Rebuild(rebuild) => rebuild.due(self.pace),
+            Work::Unload | Work::Load(_) | Work::Ended => None,
+        }
     }
 
     /// It has to look by then.
@@ -160,16 +167,20 @@ impl Sidecar {
         self.half.is_some() || self.woken.is_some() || self.keep.next_look().is_some_and(|due| due <= now)
     }
 
+    fn keep_mut(&mut self) -> &mut Keep {
+        Arc::make_mut(&mut self.keep)
+    }
+
     /// SIGHUP.
     pub(crate) fn ask(&mut self, now: BootTime) {
-        self.keep.ask();
+        self.keep_mut().ask();
+        self.memory = Arc::new(Memory::of(&self.keep));
         self.is_asked = true;
-        self.wake(now);
-        self.memory = Memory::of(&self.keep);
+        self.wake(now + self.pace.lag);
     }
 
     fn is_believed(&self, now: BootTime) -> bool {
-        is_believed(self.doubted, now)
+        is_believed(self.doubted, now, self.pace.suspect_hold)
     }
 
     /// A glimpse, which comes first and takes no time; then a whole look.
@@ -178,7 +189,7 @@ impl Sidecar {
         let Some(half) = self.half.take() else {
             self.woken = None;
             let glimpse = self.glimpses(life);
-            let response = self.keep.glimpse(life.now, &Cause::Marker, &glimpse);
+            let response = self.keep_mut().glimpse(life.now, &Cause::Marker, &glimpse);
             if !self.begins(life, response, &glimpse) {
                 self.half = Some(begun(life, eyes, self.is_believed(life.now)));
                 if !self.setting.is_torn {
@@ -188,15 +199,14 @@ impl Sidecar {
             return;
         };
         let seen = half.ends(&life.node, eyes);
-        let mut full_look =
-            FullLook::of(&seen.expected, &seen.observation, seen.look.clone(), self.was_marked);
+        let mut full_look = seen.full_look(self.was_marked);
         self.was_marked |= seen.is_marked();
         // The lock's holder is looked for only then (verb/watch.rs).
         if full_look.glimpse.must_go() {
             full_look.glimpse.holder = eyes.look(&life.node).holder();
         }
         let glimpse = full_look.glimpse.clone();
-        let response = self.keep.look(life.now, &Cause::Marker, full_look);
+        let response = self.keep_mut().look(life.now, &Cause::Marker, full_look);
         let is_at_rest = !self.begins(life, response, &glimpse);
         // The wish is for the fault of now.
         self.is_asked &= self.keep.is_to_be_cured();
@@ -215,6 +225,7 @@ impl Sidecar {
     /// Begins what the state machine wants done, if anything.
     fn begins(&mut self, life: &mut Life, response: Response, seen: &Glimpse) -> bool {
         match response.action {
+            None if response.effects.iter().any(Effect::is_last) => self.work = Work::Ended,
             None => {}
             Some(Action::Unload) => {
                 if seen.peermem != (Presence::Live { uses: Some(0) }) {
@@ -231,7 +242,6 @@ impl Sidecar {
                 }
             }
         }
-        self.memory = Memory::of(&self.keep);
         response.action.is_some()
     }
 
@@ -246,7 +256,7 @@ impl Sidecar {
     fn acts(&mut self, life: &mut Life, make: Option<Make>) {
         let eyes = self.setting.eyes;
         match std::mem::replace(&mut self.work, Work::Nothing) {
-            Work::Nothing => {}
+            Work::Nothing | Work::Ended => {}
             Work::Unload => {
                 let is_gone = life.node.peermem.is_none() || life.node.unloads_peermem();
                 let done = if is_gone { Done::Unloaded } else { Done::NotUnloaded };
@@ -276,19 +286,17 @@ impl Sidecar {
 
     fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
         self.failed += u8::from(end.next_step() == NextStep::Pause);
-        match self.keep.rebuilt(life.now, end, Duration::ZERO) {
+        match self.keep_mut().rebuilt(life.now, end, Duration::ZERO) {
             AfterRebuild::Load(_) => self.load(life),
             AfterRebuild::Done(done) => self.done(life.now, done),
             AfterRebuild::End(..) => unreachable!("no signal comes"),
         }
-        self.memory = Memory::of(&self.keep);
     }
 
     fn done(&mut self, now: BootTime, done: Done) {
-        let _ = self.keep.done(now, done);
-        self.memory = Memory::of(&self.keep);
+        let _ = self.keep_mut().done(now, done);
         // verb/keep.rs looks again after all that it has done.
-        self.wake(now);
+        self.wake(now + self.pace.lag);
     }
 }
 
@@ -317,6 +325,13 @@ impl Life {
         match &sidecar.work {
             Work::Nothing if sidecar.may_look(self.now) => own.push(Step::Look),
             Work::Nothing => {}
+            // The kubelet starts it again.
+            Work::Ended => {
+                if age(sidecar.acted, self.now) >= self.pace.restart {
+                    steps.push(super::Step::Sidecar(Step::Restart));
+                }
+                return;
+            }
             Work::Unload | Work::Load(_) => own.push(Step::Act),
             Work::Rebuild(rebuild) => {
                 own.extend(rebuild.ends(self).into_iter().map(Step::Make));
@@ -342,10 +357,11 @@ impl Life {
             Step::Act => sidecar.acts(self, None),
             Step::Make(make) => sidecar.acts(self, Some(make)),
             Step::Restart => {
-                self.budget.restarts -= 1;
+                self.budget.restarts -= u8::from(!matches!(sidecar.work, Work::Ended));
                 sidecar = sidecar.again(self.now);
             }
         }
+        sidecar.memory = Arc::new(Memory::of(&sidecar.keep));
         self.sidecar = Some(sidecar);
     }
 
