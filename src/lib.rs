@@ -16,6 +16,7 @@
 
 pub mod act;
 pub mod arguments;
+pub mod attempt;
 pub mod cli;
 pub mod clock;
 pub mod condition;
@@ -31,9 +32,6 @@ pub mod hint;
 pub mod judge;
 pub mod keep;
 pub mod look;
-#[cfg(test)]
-#[path = "../tests/model/mod.rs"]
-mod model;
 pub mod module_file;
 pub mod mofed;
 pub mod node;

@@ -589,11 +589,13 @@ impl Default for Signatures {
     }
 }
 
-/// The identities that must stay the same between two looks for the settle time to go on.
+/// The identities at one look. Marker and modules must stay the same for the settle time to go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The marker's file.
     pub marker: Option<FileId>,
+    /// The process that holds MOFED's lock, where there is a marker.
+    pub holder: Option<i32>,
     /// Inodes of the modules' directories in /sys/module.
     pub modules: BTreeMap<String, u64>,
 }
@@ -636,6 +638,7 @@ impl Observation {
                 Marker::Present(id) => Some(id),
                 _ => None,
             },
+            holder: self.lock_holder,
             modules: self.modules.sys.iter().filter_map(inode).collect(),
         }
     }

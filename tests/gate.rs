@@ -12,6 +12,7 @@ use peermem_gate::gate::{Effect, Gate, Level, Opening};
 use peermem_gate::judge::next_build::NextBuild;
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity};
+use peermem_gate::rebuild::RebuildEnd;
 use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -266,6 +267,25 @@ fn a_suspect_marker_is_accepted_after_its_hold_with_one_warning() {
     assert_eq!(believed, 1, "{:?}", play.warnings);
 }
 
+/// A container was killed, and its marker accepted after the hold; the next one takes the lock before it clears that.
+/// The model (tests/model) found this.
+#[test]
+fn an_accepted_marker_is_suspect_again_when_another_process_takes_the_lock() {
+    let suspect = |holder| {
+        let look = look(Some(Reason::MarkerSuspect), 1);
+        Look { identity: Identity { holder, ..look.identity }, ..look }
+    };
+    let mut play = Play::new(Policy { timeout: None, ..policy() });
+    play.step(0, Some(suspect(None))).step(5000, Some(suspect(None)));
+    let trusted = |look: Look| look.verdict.get(ConditionType::MarkerTrusted).unwrap().reason;
+    assert_eq!(trusted(play.gate.believing(suspect(None))), Reason::MarkerBelieved);
+    assert_eq!(trusted(play.gate.believing(suspect(Some(7)))), Reason::MarkerSuspect);
+    play.step(5500, Some(suspect(Some(7)))).step(6500, Some(suspect(Some(7))));
+    assert_eq!((play.ended(), play.gate.next_look()), (None, Some(START + ms(10_500))));
+    play.step(10_500, Some(suspect(Some(7)))).step(11_500, Some(suspect(Some(7))));
+    assert_eq!(play.last, READY, "in the end it is accepted, whoever holds the lock");
+}
+
 /// A step without a look may fall on the end of the hold; the look must still be asked for.
 #[test]
 fn the_gate_looks_again_at_the_end_of_a_suspect_markers_hold() {
@@ -408,11 +428,12 @@ fn curable() -> Look {
 fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     let mut play = Play::new(Policy { settle: ms(0), timeout: None, fail_fast: true, ..policy() });
     play.gate.cure(true);
+    let failed = RebuildEnd::Passing("make was ended by SIGKILL".to_owned());
     let mut at = 0;
     play.step(at, Some(curable()));
     for pause in [10, 20, 40, 80, 160, 320, 600, 600, 600, 600, 600, 600] {
         assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)), "at {at}");
-        assert_eq!(play.gate.cure_failed(START + ms(at)), Duration::from_secs(pause));
+        assert_eq!(play.gate.rebuilt(START + ms(at), &failed), Some(Duration::from_secs(pause)));
         play.step(at + 1, Some(curable()));
         assert_eq!(play.gate.next_look(), Some(START + ms(at + pause * 1000)));
         play.step(at + pause * 1000 - 1, Some(curable()));
@@ -421,7 +442,7 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
         play.step(at, Some(curable()));
     }
     play.gate.forgive();
-    assert_eq!(play.gate.cure_failed(START + ms(at)), Duration::from_secs(10));
+    assert_eq!(play.gate.rebuilt(START + ms(at), &failed), Some(Duration::from_secs(10)));
 }
 
 #[test]

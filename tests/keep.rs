@@ -13,16 +13,18 @@ use peermem_gate::gate::Effect;
 use peermem_gate::gate::Policy;
 use peermem_gate::judge::swap::{Glimpse, Presence};
 use peermem_gate::keep::FullLook;
-use peermem_gate::keep::{Action, Done, Keep, LoadFailure, Response, State};
+use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
 use peermem_gate::look::{Cause, Look};
 use peermem_gate::observation::{FileId, Identity, LockHolder};
-use peermem_gate::rebuild::Conclusion;
+use peermem_gate::rebuild::{Conclusion, RebuildEnd};
 use peermem_gate::verdict::{Condition, Verdict};
 use proptest::prelude::*;
 use std::time::Duration;
 
 const START: u64 = 1_000_000;
 const SETTLE: u64 = 500;
+/// `keep` pauses at least so long after an attempt that failed.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long the world takes for a load and an unload.
 const LOAD: u64 = 60;
 const UNLOAD: u64 = 25;
@@ -182,7 +184,7 @@ impl World {
         let peermem = self.is_loaded.then_some(("nvidia_peermem", self.inode));
         let modules = self.modules.map(|inode| ("ib_uverbs", inode)).into_iter().chain(peermem);
         let modules = modules.map(|(name, inode)| (name.to_owned(), inode)).collect();
-        let identity = Identity { marker: self.marker.map(id), modules };
+        let identity = Identity { marker: self.marker.map(id), modules, ..Identity::default() };
         let evidence = self.marker.unwrap_or(0) + 1000 * self.modules.unwrap_or(0);
         FullLook {
             look: Look { verdict, identity, next_build: None },
@@ -947,10 +949,20 @@ fn a_stub_that_may_be_rebuilt_is_rebuilt_once_all_else_has_settled() {
     assert_eq!(keep.sentence(), "nvidia-peermem.ko will be rebuilt, if possible: as the test says");
     let step = keep.look(ms(START + SETTLE), &Cause::Timer, world.full_look());
     assert_eq!(step.action, Some(Action::Rebuild));
-    keep.rebuilt(Conclusion::Installed, ms(40));
-    keep.rebuilt(Conclusion::Installed, ms(2));
+    let now = ms(START + SETTLE + 40);
+    let failed = RebuildEnd::Passing("make was ended by SIGKILL".to_owned());
+    let AfterRebuild::Done(done) = keep.rebuilt(now, &failed, ms(40)) else { panic!("it goes on") };
+    let words = "make was ended by SIGKILL; another attempt follows in 10.0 s";
+    assert!(matches!(&done, Done::Postponed(LoadFailure::Rebuild, why) if why.ends_with(words)), "{done:?}");
+    keep.done(now, done);
+    assert_eq!(keep.look(now + PAUSE, &Cause::Timer, world.full_look()).action, None, "it pauses");
+    let later = now + Duration::from_secs(10);
+    assert_eq!(keep.look(later, &Cause::Timer, world.full_look()).action, Some(Action::Rebuild));
+    let installed = RebuildEnd::Installed("rebuilt".to_owned());
+    let after = keep.rebuilt(later + ms(2), &installed, ms(2));
+    assert!(matches!(after, AfterRebuild::Load(sentence) if sentence == "rebuilt"));
     let ledger = keep.ledger();
-    assert_eq!((ledger.rebuilds[&Conclusion::Installed], ledger.rebuilding), (2, ms(42)));
+    assert_eq!((ledger.rebuilds[&Conclusion::Installed], ledger.rebuilding), (1, ms(42)));
 }
 
 /// MOFED may be in the middle of a swap when `keep` starts, and a whole look takes its time.

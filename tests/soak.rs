@@ -6,12 +6,15 @@
 //! Containers are killed at any point, NICs go away for a moment, builds look for headers at their own time. The
 //! guest's clock counts instructions and skips idle time: a life of minutes takes seconds, and a busy host changes
 //! nothing of it. Who opened too early is judged by what the scenario itself did (tests/life/truth.rs). An early
-//! opening of the gate fails the run and names the seed of its life; the plan and all that was said are printed.
+//! opening of the gate fails the run and names the seed of its life; the plan and all that was said are printed. So does
+//! a life that the model of tests/model cannot explain.
 
 #[path = "life/mod.rs"]
 mod life;
 #[path = "vm/machine.rs"]
 mod machine;
+#[path = "model/mod.rs"]
+mod model;
 #[path = "support/plot.rs"]
 mod plot;
 mod support;
@@ -137,8 +140,10 @@ impl Soak<'_> {
         let mut lines: Vec<_> = heard.iter().filter_map(|line| Line::parse(line)).collect();
         // What the machine says at its end is not the life's.
         lines.retain(|line| line.kind != "end");
+        let unexplained = model::replay::explain(life.place.word(), &lines).err();
         let mut results = self.results.lock().expect("no panic while held");
-        let faults = results.0.add(life, &lines);
+        let mut faults = results.0.add(life, &lines);
+        faults.extend(unexplained.map(|why| format!("the model (tests/model) cannot explain {why}")));
         if !faults.is_empty() || env::var_os("SOAK_SHOW").is_some() {
             note!("{}\n{}", life.script, heard.join("\n"));
         }

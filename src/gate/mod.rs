@@ -15,7 +15,7 @@ use crate::condition::{ConditionType, Reason};
 use crate::ending::Ending;
 use crate::look::{Cause, Look};
 use crate::observation::{FileId, Identity};
-use crate::rebuild;
+use crate::rebuild::{self, NextStep, RebuildEnd};
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Outcome, Verdict};
 use devices::Devices;
@@ -57,7 +57,8 @@ pub struct Gate {
     next_heartbeat: BootTime,
     look: Option<Look>,
     settling: Option<Settling>,
-    suspect: Option<(FileId, BootTime)>,
+    /// The marker that is not trusted, who held the lock then, and since when.
+    suspect: Option<(FileId, Option<i32>, BootTime)>,
     devices: Devices,
     /// When the gate opens, if every look until then says that it does not apply.
     exempt: Option<BootTime>,
@@ -99,16 +100,21 @@ impl Gate {
         self.cures = cures;
     }
 
-    /// A rebuild failed for a temporary cause: returns the pause before the next one.
-    pub fn cure_failed(&mut self, now: BootTime) -> Duration {
-        let pause = CURE_AGAIN.saturating_mul(1 << self.failed_cures.0.min(10)).min(CURE_LIMIT);
-        self.failed_cures = (self.failed_cures.0 + 1, now + pause);
-        pause
-    }
-
-    /// A rebuild succeeded: after the next failure the pause is the shortest one again.
-    pub fn cured(&mut self) {
-        self.failed_cures = (0, BootTime::default());
+    /// Takes in how a rebuild ended. A failure that passes makes a pause before the next one, which is the answer; a
+    /// cure makes the next pause the shortest again.
+    pub fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd) -> Option<Duration> {
+        match end.next_step() {
+            NextStep::Load => {
+                self.failed_cures = (0, BootTime::default());
+                None
+            }
+            NextStep::Pause => {
+                let pause = CURE_AGAIN.saturating_mul(1 << self.failed_cures.0.min(10)).min(CURE_LIMIT);
+                self.failed_cures = (self.failed_cures.0 + 1, now + pause);
+                Some(pause)
+            }
+            NextStep::Wait | NextStep::GiveUp | NextStep::TimeOut | NextStep::End(..) => None,
+        }
     }
 
     /// Only nvidia-peermem.ko is wrong, every other condition was met for the settle time, and it may be rebuilt now.
@@ -145,7 +151,8 @@ impl Gate {
     pub fn believing(&self, look: Look) -> Look {
         let Look { verdict, identity, next_build } = look;
         let verdict = self.devices.recall(verdict);
-        let is_same = |last: &&Look| last.identity.marker == identity.marker;
+        let is_same =
+            |last: &&Look| (last.identity.marker, last.identity.holder) == (identity.marker, identity.holder);
         let trusted = self.look.as_ref().filter(is_same);
         let trusted = trusted.and_then(|last| last.verdict.get(ConditionType::MarkerTrusted));
         let verdict = match trusted.filter(|trusted| trusted.reason == Reason::MarkerBelieved) {
@@ -237,7 +244,7 @@ impl Gate {
         let settled = settling.map(|settling| settling.since + self.settle());
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
-        let believed = self.suspect.filter(|_| doubted).map(|(_, since)| since + self.policy.suspect_hold);
+        let believed = self.suspect.filter(|_| doubted).map(|(.., since)| since + self.policy.suspect_hold);
         let again = Some(self.failed_cures.1).filter(|again| self.last_step < *again);
         let again = again.filter(|_| self.verdict().is_some_and(|verdict| self.may_cure(verdict)));
         [self.deadline(), settled, believed, self.exempt, again].into_iter().flatten().min()
@@ -316,7 +323,8 @@ impl Gate {
     }
 
     /// A suspect marker that outlives `--suspect-hold` is accepted: a MOFED with the older entrypoint may
-    /// have set it, beside the lock file of a newer one.
+    /// have set it, beside the lock file of a newer one. When another process takes the lock, the hold begins again:
+    /// a new MOFED is about to clear the marker.
     fn believe(
         &mut self,
         now: BootTime,
@@ -332,10 +340,10 @@ impl Gate {
             return verdict;
         };
         let since = match self.suspect {
-            Some((same, since)) if same == marker => since,
+            Some((same, holder, since)) if (same, holder) == (marker, identity.holder) => since,
             _ => now,
         };
-        self.suspect = Some((marker, since));
+        self.suspect = Some((marker, identity.holder, since));
         if now < since + self.policy.suspect_hold {
             return verdict;
         }

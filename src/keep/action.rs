@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Output and input of a step of the sidecar: only data.
 
+use crate::attempt::{LoadFailure, Tried};
 use crate::gate::Effect;
+use crate::time::BootTime;
 
 /// An action to do now, and report to [`Keep::done`](super::Keep::done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,51 +14,6 @@ pub enum Action {
     Unload,
     /// Rebuild nvidia-peermem.ko, which is all that is wrong.
     Rebuild,
-}
-
-/// The cause of a load that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LoadFailure {
-    /// The kernel or modprobe refused it, with this errno; `Other` where none is known.
-    Errno(&'static str),
-    /// The last look before it shows a change, or was interrupted.
-    LastLook,
-    /// The load takes too long.
-    Late,
-    /// There is no modprobe that can be run.
-    NoModprobe,
-    /// modprobe's own plan forbids it.
-    Plan,
-    /// This process may not load modules.
-    Privilege,
-    /// The rebuild that it needs failed, or is not possible.
-    Rebuild,
-    /// modprobe reports success, and the module is not live.
-    Unproven,
-}
-
-impl LoadFailure {
-    /// Its label in metrics.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Errno(errno) => errno,
-            Self::LastLook => "LastLook",
-            Self::Late => "Late",
-            Self::NoModprobe => "NoModprobe",
-            Self::Plan => "Plan",
-            Self::Privilege => "Privilege",
-            Self::Rebuild => "Rebuild",
-            Self::Unproven => "Unproven",
-        }
-    }
-
-    /// Its cause lies in modprobe's own files or in what unloads the module again: nothing that a look sees changes
-    /// when it goes.
-    #[must_use]
-    pub fn may_pass_unseen(self) -> bool {
-        matches!(self, Self::Plan | Self::Unproven)
-    }
 }
 
 /// The result of an action.
@@ -76,6 +33,38 @@ pub enum Done {
     Unloaded(String),
     /// The module is not gone, and why.
     NotUnloaded(String),
+}
+
+impl Done {
+    /// The result of a load.
+    ///
+    /// # Errors
+    /// A signal broke it off, and when it came.
+    pub fn of(tried: Tried) -> Result<Self, (u8, BootTime)> {
+        Ok(match tried {
+            Tried::Live(sentence, Some(0)) => Self::Loaded(sentence),
+            Tried::Live(sentence, _) => Self::Found(sentence),
+            Tried::Overlapped(how) => {
+                Self::Overlapped(format!("loaded, but MOFED began to swap its modules meanwhile ({how})"))
+            }
+            Tried::Refused(why) => Self::Refused(why.failure, why.sentence),
+            Tried::Again(why) => Self::Postponed(why.failure, why.sentence),
+            Tried::CannotRun { message, .. } => Self::Postponed(LoadFailure::NoModprobe, message),
+            Tried::Late(sentence) => Self::Postponed(LoadFailure::Late, sentence),
+            Tried::Signal(signal, since) => return Err((signal, since)),
+        })
+    }
+}
+
+/// What follows from a rebuild.
+#[derive(Debug)]
+pub enum AfterRebuild {
+    /// A load. The sentence says what the rebuild did.
+    Load(String),
+    /// This, to be reported to [`Keep::done`](super::Keep::done).
+    Done(Done),
+    /// The end of `keep`: a signal broke it off, and when it came.
+    End(u8, BootTime),
 }
 
 /// The consequences of a step. The action comes first: lines can wait, MOFED does not.

@@ -2,7 +2,7 @@
 //! Counters and times since the start, for metrics.
 
 use super::State;
-use super::action::LoadFailure;
+use crate::attempt::LoadFailure;
 use crate::rebuild::Conclusion;
 use crate::time::BootTime;
 use std::collections::BTreeMap;

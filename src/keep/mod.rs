@@ -12,7 +12,8 @@ mod state;
 pub mod status;
 mod yielding;
 
-pub use action::{Action, Done, LoadFailure, Response};
+pub use crate::attempt::LoadFailure;
+pub use action::{Action, AfterRebuild, Done, Response};
 pub use full_look::FullLook;
 pub use ledger::Ledger;
 pub use state::State;
@@ -24,7 +25,7 @@ use crate::gate::{Effect, Gate, Level, Line, sentence};
 use crate::judge::swap::{Glimpse, Presence};
 use crate::look::Cause;
 use crate::observation::{FileId, LockHolder};
-use crate::rebuild::Conclusion;
+use crate::rebuild::{NextStep, RebuildEnd};
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Outcome, Verdict};
 use state::{LoadedBy, Phase};
@@ -100,25 +101,26 @@ impl Keep {
         self.gate.cure(cures);
     }
 
-    /// A rebuild failed for a temporary cause: returns the pause before the next attempt.
-    pub fn cure_failed(&mut self, now: BootTime) -> Duration {
-        self.gate.cure_failed(now)
-    }
-
-    /// A rebuild succeeded: after the next failure the pause is the shortest one again.
-    pub fn cured(&mut self) {
-        self.gate.cured();
-    }
-
     /// Only nvidia-peermem.ko is wrong, and it may be rebuilt; also before the first look.
     #[must_use]
     pub fn is_to_be_cured(&self) -> bool {
         self.gate.verdict().is_none_or(|verdict| self.gate.may_cure(verdict))
     }
 
-    /// Counts a rebuild: its conclusion and how long it took.
-    pub fn rebuilt(&mut self, conclusion: Conclusion, spent: Duration) {
-        self.ledger.rebuilt(conclusion, spent);
+    /// Takes in how a rebuild ended, and how long it took.
+    pub fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd, spent: Duration) -> AfterRebuild {
+        self.ledger.rebuilt(end.conclusion(), spent);
+        let pause = self.gate.rebuilt(now, end);
+        let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
+        let sentence = end.sentence() + &again.unwrap_or_default();
+        match end.next_step() {
+            NextStep::Load => AfterRebuild::Load(sentence),
+            NextStep::Wait | NextStep::Pause | NextStep::TimeOut => {
+                AfterRebuild::Done(Done::Postponed(LoadFailure::Rebuild, sentence))
+            }
+            NextStep::GiveUp => AfterRebuild::Done(Done::Refused(LoadFailure::Rebuild, sentence)),
+            NextStep::End(signal, since) => AfterRebuild::End(signal, since),
+        }
     }
 
     /// The gate applies. The caller knows that before the first look has ended.
@@ -378,9 +380,7 @@ impl Keep {
         let text = match swap {
             Some(why) => format!("{why}; nvidia_peermem is left alone (--no-yield)"),
             None if self.is_ours() => "nvidia_peermem is live".to_owned(),
-            None => {
-                "nvidia_peermem is live, loaded by another process: keep treats it as its own".to_owned()
-            }
+            None => "nvidia_peermem is live, loaded by another process: keep treats it as its own".to_owned(),
         };
         let phase = Phase::Loaded { by, is_about_swap };
         let was_about_swap = matches!(self.phase, Phase::Loaded { is_about_swap: true, .. });

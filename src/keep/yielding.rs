@@ -23,7 +23,7 @@ pub(super) struct Swap<'a> {
     pub(super) uses: Option<i64>,
     /// The modules themselves are going or gone.
     pub(super) has_begun: bool,
-    /// Who holds MOFED's lock.
+    /// Which process holds MOFED's lock.
     pub(super) holder: LockHolder,
 }
 

@@ -2,10 +2,12 @@
 //! A module that was built, on its way to its place: judged first, then confirmed on the node as it is now. Only a
 //! confirmed one is installed.
 
-use super::is_all_that_is_missing;
-use crate::condition::ConditionType;
+use super::{is_all_that_is_missing, recipe};
+use crate::condition::{ConditionType, Reason};
+use crate::judge::judge;
 use crate::look::Look;
-use crate::observation::ModuleInfo;
+use crate::node::Expectations;
+use crate::observation::{ModuleFile, ModuleInfo, Observation};
 
 /// A module of the live nvidia with no known fault.
 #[derive(Debug)]
@@ -55,6 +57,50 @@ impl JudgedModule {
     }
 }
 
+/// The kernel's objection to a module, if it would refuse it on this node.
+#[must_use]
+pub fn objection(expected: &Expectations, seen: &Observation, info: &ModuleInfo) -> Option<(Reason, String)> {
+    let mut seen = seen.clone();
+    seen.peermem.as_mut()?.file = ModuleFile::Read {
+        path: recipe::MODULE.into(),
+        others: Vec::new(),
+        listed: Some(true),
+        info: Box::new(info.clone()),
+    };
+    let verdict = judge(expected, &seen);
+    let usable = verdict.get(ConditionType::PeermemUsable)?;
+    (usable.reason != Reason::Usable).then(|| (usable.reason, usable.message.clone()))
+}
+
+/// A look's answer on the file in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileProof {
+    /// It would load.
+    Usable,
+    /// Another modprobe was faster: it is loaded.
+    Loaded,
+    /// Another file goes before it.
+    Another,
+    /// It would not load, by a fault of its own.
+    Faulty(String),
+    /// Nobody knows: no fault of the file's.
+    Unknown(String),
+}
+
+/// Reads this look: `is_ours` if the file that modprobe would take is the one that was installed, `is_loaded` if the
+/// module that is live is.
+#[must_use]
+pub fn file_proof(look: &Look, is_ours: bool, is_loaded: bool) -> FileProof {
+    match look.verdict.get(ConditionType::PeermemUsable) {
+        Some(c) if c.reason == Reason::Usable && is_ours => FileProof::Usable,
+        Some(c) if c.reason == Reason::Usable => FileProof::Another,
+        Some(c) if c.reason == Reason::PeermemLive && is_loaded => FileProof::Loaded,
+        Some(c) if c.reason.is_cured_by_rebuild() => FileProof::Faulty(c.message.clone()),
+        Some(c) => FileProof::Unknown(c.message.clone()),
+        None => FileProof::Unknown("it was not inspected".to_owned()),
+    }
+}
+
 impl Confirmed {
     /// The module, by its own account.
     #[must_use]
@@ -66,7 +112,6 @@ impl Confirmed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::Reason;
     use crate::observation::Identity;
     use crate::rebuild::sample;
     use crate::verdict::{Condition, Verdict};
@@ -85,7 +130,7 @@ mod tests {
         if let Some((r#type, reason)) = change {
             verdict = verdict.replacing(Condition::new(r#type, reason, "as the test says"));
         }
-        let identity = Identity { marker: None, modules: [("ib_core".to_owned(), inode)].into() };
+        let identity = Identity { modules: [("ib_core".to_owned(), inode)].into(), ..Identity::default() };
         Look { verdict, identity, next_build: None }
     }
 

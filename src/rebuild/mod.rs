@@ -6,6 +6,7 @@
 //! way.
 
 mod built;
+mod end;
 mod failure;
 mod material;
 mod obstacle;
@@ -16,7 +17,8 @@ pub mod record;
 #[cfg(test)]
 pub(crate) mod sample;
 
-pub use built::{Confirmed, JudgedModule};
+pub use built::{Confirmed, FileProof, JudgedModule, file_proof, objection};
+pub use end::{NextStep, RebuildEnd};
 pub use failure::{FailedEnd, ended};
 pub use material::{Material, Sources, Tool};
 pub use obstacle::{Kind, Obstacle};

@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One attempt to load: modprobe's own plan, the last look, the load, and its proof.
 
-mod cleared;
-
-use cleared::{Against, Cleared};
-
 use super::watch::Watch;
 use crate::act::build_dir;
 use crate::act::exec::Unrunnable;
 use crate::act::system_program::{BrokenOff, OutputMode, Ran, SystemProgram};
+use crate::attempt::{Against, Cleared, LoadFailure, PROOF, Tried, is_undecided, live, shown};
 use crate::clock::now;
-use crate::condition::{ConditionType, Reason, Status};
 use crate::gate::Gate;
 use crate::judge::plan::{self, ModprobePlan};
 use crate::judge::refusal::{Attempt, refusal};
-use crate::keep::LoadFailure;
 use crate::look::Look;
 use crate::observation::{ModuleFile, ModuleInfo, Observation, Offer};
 use crate::probe::{self, KernelLog};
 use crate::rebuild::record::RefusedVersion;
-use crate::time::{BootTime, Seconds};
-use crate::verdict::{Condition, Verdict};
+use crate::time::Seconds;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 /// The program that loads, and its arguments.
 pub(super) struct Loader<'a> {
@@ -35,36 +28,6 @@ pub(super) struct Loader<'a> {
     pub(super) is_late: &'a mut dyn FnMut(&Watch) -> bool,
 }
 
-/// The result of one attempt.
-pub(super) enum Tried {
-    Live(String, Option<u8>),
-    /// The module is loaded, and MOFED has begun to swap its modules meanwhile: the sign of that.
-    Overlapped(String),
-    /// The load was refused, and another attempt would be too.
-    Refused(Why),
-    /// The load failed, and is tried again once every condition is met again.
-    Again(Why),
-    /// A signal broke it off, and when it came.
-    Signal(u8, BootTime),
-    /// The load took too long and was broken off; a modprobe that hangs in the kernel still runs there.
-    Late(String),
-    CannotRun(Unrunnable),
-}
-
-/// Why it was not loaded.
-pub(super) struct Why {
-    pub(super) failure: LoadFailure,
-    pub(super) sentence: String,
-}
-
-fn refused(failure: LoadFailure, sentence: String) -> Tried {
-    Tried::Refused(Why { failure, sentence })
-}
-
-fn again(failure: LoadFailure, sentence: String) -> Tried {
-    Tried::Again(Why { failure, sentence })
-}
-
 impl Loader<'_> {
     pub(super) fn attempt(&mut self, watch: &mut Watch, gate: &Gate) -> Tried {
         if let Some(live) = gate.verdict().and_then(live) {
@@ -73,11 +36,16 @@ impl Loader<'_> {
         if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
             match self.modprobe.below(root) {
                 Ok(modprobe) => self.modprobe = modprobe,
-                Err(why) => return again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message)),
+                Err(why) => {
+                    return Tried::again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message));
+                }
             }
         }
         if let Some((why, remedy)) = probe::cannot_load(&watch.node().places, self.modprobe.root()) {
-            return refused(LoadFailure::Privilege, format!("not loaded: {why}; what to do: {remedy}"));
+            return Tried::refused(
+                LoadFailure::Privilege,
+                format!("not loaded: {why}; what to do: {remedy}"),
+            );
         }
         match self.cleared(watch, gate) {
             Ok(cleared) => self.load(watch, gate, &cleared),
@@ -90,12 +58,12 @@ impl Loader<'_> {
         let plan = self.plan(watch)?;
         let settled = gate.last_look().map(|look| look.identity.clone());
         let Some(before) = look_now(watch, gate) else {
-            return Err(again(LoadFailure::LastLook, "the last look was interrupted".to_owned()));
+            return Err(Tried::again(LoadFailure::LastLook, "the last look was interrupted".to_owned()));
         };
         let objection = watch.seen().and_then(|seen| self.objection(watch, seen, &plan));
         let not_live = watch.seen().and_then(|seen| plan::not_live(&plan, seen));
         if let Some(root) = found_root(watch).filter(|root| *root != self.modprobe.root()) {
-            return Err(again(
+            return Err(Tried::again(
                 LoadFailure::LastLook,
                 format!("the driver shows its root at {} now", root.display()),
             ));
@@ -120,11 +88,11 @@ impl Loader<'_> {
         match self.run_modprobe(&arguments, OutputMode::Kept, watch)? {
             Ran { code: 0, stdout, .. } => Ok(plan::read(&stdout)),
             // modprobe was killed, or ended without a message: that is not an answer.
-            Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(again(
+            Ran { code, stderr, .. } if code > 128 || stderr.trim().is_empty() => Err(Tried::again(
                 LoadFailure::Plan,
                 format!("not loaded: modprobe does not say what it would load (it ended with {code})"),
             )),
-            ran => Err(refused(
+            ran => Err(Tried::refused(
                 LoadFailure::Plan,
                 format!(
                     "not loaded: modprobe does not say what it would load ({}); what to do: run depmod in the driver's root, and check that its modprobe is kmod's",
@@ -141,7 +109,7 @@ impl Loader<'_> {
         watch: &Watch,
     ) -> Result<Ran, Tried> {
         if let Err(why) = probe::may_run_in(&watch.node().places, self.modprobe.root()) {
-            return Err(again(LoadFailure::LastLook, format!("not loaded: {why}")));
+            return Err(Tried::again(LoadFailure::LastLook, format!("not loaded: {why}")));
         }
         let signals = watch.wakes().signals();
         let begun = now();
@@ -155,9 +123,9 @@ impl Loader<'_> {
         let may_go = watch.node().places.finds_driver && self.modprobe.root() != Path::new("/");
         let failed = |why: Unrunnable| {
             if may_go {
-                again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message))
+                Tried::again(LoadFailure::NoModprobe, format!("not loaded: {}", why.message))
             } else {
-                Tried::CannotRun(why)
+                Tried::CannotRun { ending: why.ending, message: why.message }
             }
         };
         let ran = ran.map_err(failed)?;
@@ -207,17 +175,6 @@ pub(super) fn look_now(watch: &mut Watch, gate: &Gate) -> Option<Look> {
     Some(gate.believing(look))
 }
 
-/// How long it may be unknown whether a successful load made the module live.
-const PROOF: Duration = Duration::from_secs(1);
-
-/// Nothing shows that the module is live, or that it is not.
-fn is_undecided(look: &Look) -> bool {
-    let peermem = look.verdict.get(ConditionType::PeermemUsable);
-    peermem.is_some_and(|c| UNDECIDED.contains(&c.reason))
-}
-
-const UNDECIDED: [Reason; 3] = [Reason::WitnessesDisagree, Reason::ModuleLoading, Reason::ModulesUnreadable];
-
 /// Whether the module is live now; if not, why.
 fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: KernelLog) -> Tried {
     let kernel_log = log.lines();
@@ -260,7 +217,11 @@ fn prove(watch: &mut Watch, gate: &Gate, cleared: &Cleared, ran: &Ran, log: Kern
         tracing::info!("kernel: {line}");
     }
     let failure = LoadFailure::Errno(why.errno.unwrap_or("Other"));
-    if why.transient { again(failure, why.to_string()) } else { refused(failure, format!("refused: {why}")) }
+    if why.transient {
+        Tried::again(failure, why.to_string())
+    } else {
+        Tried::refused(failure, format!("refused: {why}"))
+    }
 }
 
 /// A file that was judged usable by headers of other modules would be judged so again.
@@ -290,101 +251,9 @@ fn look_to_the_end(watch: &mut Watch, gate: &Gate) -> Result<Look, Tried> {
     }
 }
 
-/// The message of a verdict that says it is live already.
-fn live(verdict: &Verdict) -> Option<&str> {
-    let condition = verdict.get(ConditionType::PeermemUsable)?;
-    (condition.reason == Reason::PeermemLive).then_some(condition.message.as_str())
-}
-
 fn file(seen: &Observation) -> Option<(&Path, &ModuleInfo)> {
     match &seen.peermem.as_ref()?.file {
         ModuleFile::Read { path, info, .. } => Some((path, info)),
         _ => None,
-    }
-}
-
-/// The result by a look after modprobe's end; `None` where nothing is loaded and modprobe says so itself.
-fn shown(before: &Look, after: &Look, code: u8) -> Option<Tried> {
-    let peermem = after.verdict.get(ConditionType::PeermemUsable);
-    let is_loaded =
-        peermem.is_some_and(|c| matches!(c.reason, Reason::PeermemLive | Reason::LoadedOnGoneStack));
-    if is_loaded {
-        return Some(match overlapped(before, after) {
-            None => {
-                let message = peermem.map(|c| c.message.clone()).unwrap_or_default();
-                Tried::Live(format!("loaded: {message}"), Some(code))
-            }
-            Some(how) => Tried::Overlapped(how),
-        });
-    }
-    (code == 0).then(|| {
-        refused(
-            LoadFailure::Unproven,
-            "modprobe reported success, but nvidia_peermem is not live; what to do: look for an install line in modprobe.d, and for a process that unloads it (k8s-driver-manager)"
-                .to_owned(),
-        )
-    })
-}
-
-/// The change of MOFED while modprobe ran. A value that cannot be read now has not changed.
-fn overlapped(before: &Look, after: &Look) -> Option<String> {
-    let mut identity = after.identity.clone();
-    // Its own directory is new.
-    identity.modules.remove("nvidia_peermem");
-    let is_gone = |c: &&Condition| c.status == Status::False && c.reason != Reason::WitnessesDisagree;
-    let gone = after.verdict.holding().find(is_gone);
-    gone.map(|c| format!("{}: {}", c.r#type, c.message)).or_else(|| before.identity.difference(&identity))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::observation::{FileId, Identity};
-
-    /// With modules of these inodes, below a marker of this one.
-    pub(super) fn look(reason: Option<Reason>, marker: u64, modules: &[(&str, u64)]) -> Look {
-        let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
-        let mut conditions = vec![condition(ConditionType::ModulesLive, Reason::AllLive)];
-        conditions.extend(reason.map(|reason| condition(ConditionType::MarkerPresent, reason)));
-        let modules = modules.iter().map(|(name, inode)| ((*name).to_owned(), *inode)).collect();
-        let marker = Some(FileId { device: 1, inode: marker, changed_ns: 0 });
-        Look { verdict: Verdict::of(conditions), identity: Identity { marker, modules }, next_build: None }
-    }
-
-    /// The same look with the module in this state.
-    fn with_peermem(look: Look, reason: Reason) -> Look {
-        let condition = Condition::new(ConditionType::PeermemUsable, reason, "as the test says");
-        let conditions = look.verdict.conditions.into_iter().chain([condition]).collect();
-        Look { verdict: Verdict::of(conditions), ..look }
-    }
-
-    #[test]
-    fn a_change_while_modprobe_runs_is_an_overlap() {
-        let before = look(None, 1, &[("ib_core", 1)]);
-        let ends = |after: Look| shown(&before, &with_peermem(after, Reason::PeermemLive), 0);
-        let overlap = |after| match ends(after) {
-            Some(Tried::Overlapped(how)) => how,
-            _ => panic!("no overlap"),
-        };
-        // Its own directory is new.
-        let loaded = ends(look(None, 1, &[("ib_core", 1), ("nvidia_peermem", 9)]));
-        assert!(
-            matches!(loaded, Some(Tried::Live(message, Some(0))) if message == "loaded: as the test says")
-        );
-        assert!(overlap(look(None, 1, &[("ib_core", 2), ("nvidia_peermem", 9)])).contains("ib_core"));
-        assert!(overlap(look(None, 2, &[("ib_core", 1)])).contains("marker"));
-        assert!(overlap(look(Some(Reason::MarkerAbsent), 1, &[("ib_core", 1)])).contains("MarkerPresent"));
-        // A value that cannot be read now has not changed.
-        let unsure = look(Some(Reason::WitnessesDisagree), 1, &[("ib_core", 1)]);
-        assert!(matches!(ends(unsure), Some(Tried::Live(..))));
-    }
-
-    #[test]
-    fn a_modprobe_that_ends_with_0_does_not_prove_a_load() {
-        let before = look(None, 1, &[]);
-        let after = with_peermem(look(None, 1, &[]), Reason::Usable);
-        let unproven = shown(&before, &after, 0);
-        assert!(matches!(unproven, Some(Tried::Refused(why)) if why.failure == LoadFailure::Unproven));
-        assert!(shown(&before, &after, 1).is_none(), "modprobe's own words say why");
     }
 }

@@ -2,25 +2,25 @@
 //! One build of nvidia-peermem: copied, made, judged, confirmed, installed, and proven where modprobe finds it.
 
 use super::attempt::look_now;
-use super::rebuild_end::RebuildEnd;
 use super::watch::Watch;
 use crate::act::build::{BuildCommand, Built};
 use crate::act::build_dir::{self, BuildDir, Copy};
 use crate::act::exec::Unrunnable;
 use crate::act::system_program::{BrokenOff, DEPMOD, MODPROBE, OutputMode, Ran, SystemProgram};
 use crate::clock::now;
-use crate::condition::{ConditionType, Reason};
 use crate::files::root::resolve;
 use crate::gate::Gate;
-use crate::judge::judge;
 use crate::judge::plan::read as read_plan;
 use crate::look::Look;
 use crate::module_file::build_id_of_file;
 use crate::module_file::{NotAModule, inspect};
 use crate::node::below;
-use crate::observation::{ModuleFile, ModuleInfo, Observation, Peermem};
+use crate::observation::{ModuleFile, Peermem};
 use crate::probe;
-use crate::rebuild::{Builder, Confirmed, FailedEnd, JudgedModule, Plan, ended, preference, recipe};
+use crate::rebuild::{
+    Builder, Confirmed, FailedEnd, FileProof, JudgedModule, Plan, RebuildEnd, ended, file_proof, objection,
+    preference, recipe,
+};
 use crate::text::escaped;
 use crate::time::{BootTime, Seconds};
 use std::ffi::{OsStr, OsString};
@@ -212,7 +212,7 @@ impl BuildAttempt<'_, '_> {
             }
         })?;
         let seen = self.watch.seen().ok_or_else(|| failed("the node cannot be examined".to_owned()))?;
-        let objection = objection(self.watch, seen, &info);
+        let objection = objection(&self.watch.node().expected, seen, &info);
         if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
             return Err(Stopped::Passing(format!("no build cures this: {message}")));
         }
@@ -300,15 +300,12 @@ impl BuildAttempt<'_, '_> {
         let is_loaded = seen.is_some_and(Peermem::is_rebuilt_loaded);
         let same = |path: &Path| path.metadata().ok().map(|m| std::os::unix::fs::MetadataExt::ino(&m));
         let is_ours = found == target || same(&found).is_some() && same(&found) == same(&target);
-        let peermem = look.verdict.get(ConditionType::PeermemUsable);
-        match peermem {
-            Some(c) if c.reason == Reason::Usable && is_ours => self.is_planned().map(|()| target),
-            Some(c) if c.reason == Reason::Usable => Err(not_ours(Some(&found))),
-            // Another modprobe loaded it first.
-            Some(c) if c.reason == Reason::PeermemLive && is_loaded => Ok(target),
-            Some(c) if c.reason.is_cured_by_rebuild() => Err(Stopped::Failed(c.message.clone())),
-            Some(c) => Err(self.unproven(&c.message)),
-            None => Err(self.unproven("it was not inspected")),
+        match file_proof(&look, is_ours, is_loaded) {
+            FileProof::Usable => self.is_planned().map(|()| target),
+            FileProof::Loaded => Ok(target),
+            FileProof::Another => Err(not_ours(Some(&found))),
+            FileProof::Faulty(why) => Err(Stopped::Failed(why)),
+            FileProof::Unknown(why) => Err(self.unproven(&why)),
         }
     }
 
@@ -332,21 +329,6 @@ fn not_ours(file: Option<&Path>) -> Stopped {
         "modprobe would still load {file}; what to do: remove other lines `override nvidia-peermem` in {}",
         preference::DEPMOD
     ))
-}
-
-/// The kernel's objection to a module, if it would refuse it.
-fn objection(watch: &Watch, seen: &Observation, info: &ModuleInfo) -> Option<(Reason, String)> {
-    let mut seen = seen.clone();
-    let peermem = seen.peermem.as_mut()?;
-    peermem.file = ModuleFile::Read {
-        path: recipe::MODULE.into(),
-        others: Vec::new(),
-        listed: Some(true),
-        info: Box::new(info.clone()),
-    };
-    let verdict = judge(&watch.node().expected, &seen);
-    let usable = verdict.get(ConditionType::PeermemUsable)?;
-    (usable.reason != Reason::Usable).then(|| (usable.reason, usable.message.clone()))
 }
 
 /// Runs depmod for this kernel in that root.

@@ -2,13 +2,12 @@
 //! `keep`: loads, stays, unloads `nvidia_peermem` when MOFED is about to swap its modules, and loads
 //! again after. [`crate::keep`] decides; here is what it sees and does.
 
-use super::attempt::{Loader, Tried, root_to_run_in};
+use super::attempt::{Loader, root_to_run_in};
 use super::load::texts;
 use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, output, refuse_others, signals, supervised_with_stand_in,
 };
 use super::publisher::{Files, Publisher};
-use super::rebuild_end::RebuildEnd;
 use super::rebuilder::Rebuilder;
 use super::slow_command::SlowCommandWatch;
 use super::watch::Watch;
@@ -26,7 +25,7 @@ use crate::ending::Ending;
 use crate::environment::{Misuse, value_of};
 use crate::gate::{Effect, Policy};
 use crate::judge::swap::Presence;
-use crate::keep::{Action, Done, Keep, LoadFailure, Response, State};
+use crate::keep::{Action, AfterRebuild, Done, Keep, LoadFailure, Response, State};
 use crate::look::Cause;
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
@@ -376,31 +375,13 @@ impl<'a> Sidecar<'a> {
                 publisher.publish(keep, watch);
             }
         });
-        self.keep.rebuilt(end.conclusion(), slow_command.spent());
-        let sentence = end.sentence();
-        match end {
-            RebuildEnd::Installed(message) | RebuildEnd::Undone(message) => {
-                self.keep.cured();
+        match self.keep.rebuilt(now(), &end, slow_command.spent()) {
+            AfterRebuild::Load(message) => {
                 tracing::info!("{message}");
                 self.load()
             }
-            RebuildEnd::Refused(obstacle) if !obstacle.kind.passes() => {
-                Some(Done::Refused(LoadFailure::Rebuild, sentence))
-            }
-            RebuildEnd::Refused(_) | RebuildEnd::Swapping(_) | RebuildEnd::Deadline(_) => {
-                Some(Done::Postponed(LoadFailure::Rebuild, sentence))
-            }
-            RebuildEnd::Passing(_) | RebuildEnd::TimedOut(_) => {
-                let pause = Seconds(self.keep.cure_failed(now()));
-                Some(Done::Postponed(
-                    LoadFailure::Rebuild,
-                    format!("{sentence}; another attempt follows in {pause}"),
-                ))
-            }
-            RebuildEnd::Failed(_) | RebuildEnd::Ordered(_) => {
-                Some(Done::Refused(LoadFailure::Rebuild, sentence))
-            }
-            RebuildEnd::Signal(signal, since) => {
+            AfterRebuild::Done(done) => Some(done),
+            AfterRebuild::End(signal, since) => {
                 self.signal = Some((signal, since));
                 None
             }
@@ -432,21 +413,8 @@ impl<'a> Sidecar<'a> {
                 false
             },
         };
-        Some(match loader.attempt(&mut self.watch, self.keep.gate()) {
-            Tried::Live(sentence, Some(0)) => Done::Loaded(sentence),
-            Tried::Live(sentence, _) => Done::Found(sentence),
-            Tried::Overlapped(how) => {
-                Done::Overlapped(format!("loaded, but MOFED began to swap its modules meanwhile ({how})"))
-            }
-            Tried::Refused(why) => Done::Refused(why.failure, why.sentence),
-            Tried::Again(why) => Done::Postponed(why.failure, why.sentence),
-            Tried::CannotRun(why) => Done::Postponed(LoadFailure::NoModprobe, why.message),
-            Tried::Late(sentence) => Done::Postponed(LoadFailure::Late, sentence),
-            Tried::Signal(signal, since) => {
-                self.signal = Some((signal, since));
-                return None;
-            }
-        })
+        let tried = loader.attempt(&mut self.watch, self.keep.gate());
+        Done::of(tried).map_err(|came| self.signal = Some(came)).ok()
     }
 
     /// Unloads the module. The waiting messages are written afterwards, so the unload is not late; unless it hangs.

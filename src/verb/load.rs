@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `load`: waits until nvidia-peermem will load, loads it with the system's modprobe, and proves it live.
 
-use super::attempt::{Loader, Tried};
+use super::attempt::Loader;
 use super::held::{Held, Hold};
 use super::looking::{
     Outputs, SupervisedEnd, end_hung, for_peermem, limit, refuse_others, signals, supervised,
 };
-use super::rebuild_end::RebuildEnd;
 use super::rebuilder::{Rebuilder, knowing_rebuild};
 use super::slow_command::SlowCommandWatch;
 use super::{Start, Stop};
@@ -16,6 +15,7 @@ use crate::act::last_words::LastWords;
 use crate::act::log;
 use crate::act::supervisor::Terms;
 use crate::act::system_program::{BrokenOff, MODPROBE, OutputMode, Ran, SystemProgram};
+use crate::attempt::Tried;
 use crate::cli::LoadArgs;
 use crate::cli::Rebuild;
 use crate::clock::now;
@@ -25,6 +25,7 @@ use crate::environment::value_of;
 use crate::gate::{Effect, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
 use crate::probe;
+use crate::rebuild::NextStep;
 use crate::time::Seconds;
 use crate::verdict::{Outcome, Verdict};
 use crate::wake::Signals;
@@ -257,9 +258,9 @@ impl LoadRequest<'_> {
                     let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
                     return LoadEnd::Ended(ending);
                 }
-                Tried::CannotRun(why) => {
-                    tracing::error!("{}", why.message);
-                    return LoadEnd::Ended(last_words.leave(why.ending, &why.message, None));
+                Tried::CannotRun { ending, message } => {
+                    tracing::error!("{message}");
+                    return LoadEnd::Ended(last_words.leave(ending, &message, None));
                 }
             }
         }
@@ -296,41 +297,28 @@ impl LoadRequest<'_> {
             }
         });
         let sentence = came.sentence();
-        match came {
-            RebuildEnd::Installed(message) | RebuildEnd::Undone(message) => {
-                held.gate.cured();
-                tracing::info!("{message}");
+        let pause = held.gate.rebuilt(now(), &came);
+        match came.next_step() {
+            NextStep::Load => {
+                tracing::info!("{sentence}");
                 ControlFlow::Continue(None)
             }
-            RebuildEnd::Refused(obstacle) if !obstacle.kind.passes() => {
-                ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
-            }
-            RebuildEnd::Swapping(_) | RebuildEnd::Refused(_) => {
-                tracing::warn!("{sentence}");
+            NextStep::Wait | NextStep::Pause => {
+                let again = pause.map(|pause| format!("; another attempt follows in {}", Seconds(pause)));
+                tracing::warn!("{sentence}{}", again.unwrap_or_default());
                 held.hold_on();
                 ControlFlow::Continue(Some(sentence))
             }
-            RebuildEnd::Passing(_) | RebuildEnd::TimedOut(_) => {
-                let pause = Seconds(held.gate.cure_failed(now()));
-                tracing::warn!("{sentence}; another attempt follows in {pause}");
-                held.hold_on();
-                ControlFlow::Continue(Some(sentence))
-            }
-            RebuildEnd::Signal(signal, _) => {
-                let ending = held.signaled(signal);
-                ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
-            }
-            RebuildEnd::Deadline(_) => {
+            NextStep::GiveUp => ControlFlow::Break(refused(&sentence, held.verdict(), last_words)),
+            NextStep::TimeOut => {
                 let sentence = format!("give up: {sentence}");
                 tracing::error!("{sentence}");
-                ControlFlow::Break(LoadEnd::Ended(last_words.leave(
-                    Ending::TimedOut,
-                    &sentence,
-                    held.verdict(),
-                )))
+                let ending = last_words.leave(Ending::TimedOut, &sentence, held.verdict());
+                ControlFlow::Break(LoadEnd::Ended(ending))
             }
-            RebuildEnd::Failed(_) | RebuildEnd::Ordered(_) => {
-                ControlFlow::Break(refused(&sentence, held.verdict(), last_words))
+            NextStep::End(signal, _) => {
+                let ending = held.signaled(signal);
+                ControlFlow::Break(ended(held, ending, &format!("; {sentence}"), last_words))
             }
         }
     }

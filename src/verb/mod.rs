@@ -16,7 +16,6 @@ pub mod looking;
 pub mod one_look;
 mod publisher;
 mod rebuild;
-mod rebuild_end;
 pub mod rebuilder;
 pub mod root;
 pub mod shim;

@@ -4,7 +4,6 @@
 use super::build_attempt::depmod;
 use super::held::{Held, Hold};
 use super::looking::{ONE_LOOK, SupervisedEnd, end_hung, last_words, signals, supervised};
-use super::rebuild_end::RebuildEnd;
 use super::rebuilder::{Rebuilder, behind_ours, opened};
 use super::{Start, Stop};
 use crate::act::answer;
@@ -20,7 +19,7 @@ use crate::ending::Ending;
 use crate::environment::{Misuse, value_of};
 use crate::gate::Policy;
 use crate::node::{Node, PeermemExpected};
-use crate::rebuild::{Kind, Obstacle, target};
+use crate::rebuild::{Kind, Obstacle, RebuildEnd, target};
 use crate::text::escaped;
 use crate::verdict::Outcome;
 use crate::wake::Signals;

@@ -4,7 +4,6 @@
 
 use super::attempt::look_now;
 use super::build_attempt::{BuildAttempt, depmod};
-use super::rebuild_end::RebuildEnd;
 use super::toolkit;
 use super::watch::Watch;
 use crate::act::build_dir::{self, BuildDir, Closed};
@@ -19,7 +18,9 @@ use crate::node::{Node, Places, below};
 use crate::observation::Observation;
 use crate::probe;
 use crate::rebuild::record::FailedBuild;
-use crate::rebuild::{Kind, Material, Obstacle, Pair, Plan, is_all_that_is_missing, plan, target};
+use crate::rebuild::{
+    Kind, Material, Obstacle, Pair, Plan, RebuildEnd, is_all_that_is_missing, plan, target,
+};
 use crate::time::BootTime;
 use crate::verdict::Verdict;
 use std::ffi::OsString;

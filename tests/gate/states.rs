@@ -98,7 +98,7 @@ fn look((saw, marker, modules): (Saw, u64, u64)) -> Look {
     let modules = [("ib_core".to_owned(), modules)].into();
     Look {
         verdict: Verdict::of(conditions.to_vec()),
-        identity: Identity { marker, modules },
+        identity: Identity { marker, modules, ..Identity::default() },
         next_build: None,
     }
 }

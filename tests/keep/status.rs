@@ -4,7 +4,7 @@
 use super::{Done, Keep, LoadFailure, World, ms, policy};
 use peermem_gate::keep::status::{Stored, Summary, metrics};
 use peermem_gate::look::Cause;
-use peermem_gate::rebuild::Conclusion;
+use peermem_gate::rebuild::{Conclusion, RebuildEnd};
 use peermem_gate::report::style::Style;
 use peermem_gate::verdict::Outcome;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ fn the_summary_and_the_metrics_show_the_state_of_keep() {
     assert_eq!((summary(&keep).loaded_by, summary(&keep).refcount), (None, None));
     keep.look(ms(0), &Cause::Start, World::ready().full_look());
     keep.look(ms(500), &Cause::Timer, World::ready().full_look());
-    keep.rebuilt(Conclusion::Installed, ms(1500));
+    let _ = keep.rebuilt(ms(1500), &RebuildEnd::Installed("rebuilt".to_owned()), ms(1500));
     keep.done(ms(560), Done::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned()));
     keep.ask();
     keep.look(ms(600), &Cause::Asked, World::ready().full_look());

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The GPU driver's pod: its wait for MOFED, then its build and load (gpu-driver-container, `nvidia-driver`).
+//! The GPU driver's pod: k8s-driver-manager as its init container, the driver's container, and the kubelet that starts
+//! that again (gpu-driver-container, `nvidia-driver`, `ocp_dtk_entrypoint`; k8s-driver-manager, `main.go`).
 
+use super::eyes::Eyes;
 use super::gated::Gated;
-use super::node::{File, Node, Stack};
-use super::{Fault, Life};
-use crate::time::BootTime;
+use super::laws::{Fault, Sight};
+use super::loader::Loader;
+use super::memory::Moment;
+use super::node::{Abi, File, Files, Node};
+use super::sidecar::patience;
+use super::{Life, Pace, TICK, age};
+use peermem_gate::gate::Effect;
+use peermem_gate::time::BootTime;
+use std::hash::{Hash, Hasher};
 
 /// Who makes the build wait for MOFED.
 #[derive(Clone, Debug)]
-pub(super) enum Wait {
+pub(crate) enum Wait {
+    /// Nobody: a driver without an operator, or a parallel boot (docs/heal.md).
+    Nobody,
     /// k8s-driver-manager v0.9.0: /proc/modules has `mlx5_core`, which the kernel's own satisfies
     /// (k8s-driver-manager#123).
     ManagerOfIncident,
@@ -16,102 +26,375 @@ pub(super) enum Wait {
     Manager,
     /// `peermem-gate wait`.
     Gate(Box<Gated>),
+    /// The same, before its process has started: only a replay knows the difference.
+    Unstarted(Box<Gated>),
+}
+
+/// Who loads nvidia-peermem in the driver's container.
+#[derive(Clone, Debug)]
+pub(crate) enum Loads {
+    /// Nobody: a sidecar does.
+    Nobody,
+    /// The script calls modprobe, and ends if that fails.
+    Modprobe,
+    /// modprobe again and again.
+    Retry,
+    /// `peermem-gate load`, or the shim: as this one.
+    Gate(Box<Loader>),
+}
+
+/// A step of the pod, or what happens to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It looks whether it may go on, or goes on.
+    On,
+    /// The container ends, and its root with it. The pod stays.
+    Crash,
+    /// The kubelet starts the container again.
+    Restart,
+    /// A person deletes the pod.
+    Replace,
 }
 
 /// How far the pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
-    Waiting,
+pub(crate) enum Phase {
+    /// Its init container waits.
+    Init,
+    /// The container has started. Where the gate is a wrapper, it waits here.
+    Started,
+    /// Its build is about to look for MOFED's headers.
     Building,
-    /// nvidia is loaded: `.driver-ctr-ready`.
+    /// It compiles what it has found.
+    Compiling(File),
+    /// The modules are installed: nvidia comes first.
+    Built,
+    /// nvidia is loaded: nvidia-peermem comes next.
+    Loading,
+    /// modprobe nvidia-peermem failed, and `set -e` ends the script.
+    Failed,
+    /// `.driver-ctr-ready`.
     Ready,
-}
-
-/// A step of the pod, or what happens to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It looks whether it may go on, or goes on.
-    On,
-    /// A person deletes the pod. The new one has an empty root, and an equal digest with nvidia loaded: it takes the
-    /// fast path, without a build (gpu-driver-container 85678ce).
-    Replace,
+    /// The container has ended, and its trap has unloaded nvidia.
+    Ended,
 }
 
 /// The pod.
 #[derive(Clone, Debug)]
-pub(super) struct Driver {
-    pub(super) phase: Phase,
-    pub(super) wait: Wait,
+pub(crate) struct Driver {
+    pub(crate) phase: Phase,
+    pub(crate) wait: Wait,
+    /// The gate wraps the container, so it waits before each start; otherwise once a pod, as an init container.
+    pub(crate) is_wrapped: bool,
+    pub(crate) loads: Loads,
+    /// OpenShift: the driver toolkit builds once a pod, and each start of the container takes what it built.
+    pub(crate) has_toolkit: bool,
+    /// A compiler, headers and sources: OpenShift's driver container has none.
+    pub(crate) has_sources: bool,
+    /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the container
+    /// unloads, builds or loads anything (gpu-driver-container 85678ce).
+    pub(crate) has_fast_path: bool,
+    /// The toolkit was made to build again for this MOFED.
+    pub(crate) ordered: Option<Abi>,
+    /// `/run/nvidia/nvidia-driver.state`.
+    pub(crate) has_state: bool,
     /// MOFED was ready when the wait ended. If it ends before the build, no wait can help: `load` finds the stub.
-    pub(super) was_ready: bool,
-    /// How often it may be replaced in this life.
-    pub(super) replacements: u8,
+    pub(crate) was_ready: bool,
+    /// When it came to its phase, if that counts.
+    pub(crate) since: BootTime,
 }
 
 impl Driver {
-    pub(super) fn is_urgent(&self, now: BootTime) -> bool {
-        matches!((&self.wait, self.phase), (Wait::Gate(gate), Phase::Waiting) if gate.is_awake(now))
+    pub(crate) fn new(phase: Phase, wait: Wait) -> Self {
+        Self {
+            phase,
+            wait,
+            is_wrapped: false,
+            loads: Loads::Nobody,
+            has_toolkit: false,
+            has_sources: true,
+            has_fast_path: false,
+            ordered: None,
+            has_state: phase == Phase::Ready,
+            was_ready: phase == Phase::Ready,
+            since: BootTime::ZERO,
+        }
     }
 
-    pub(super) fn is_gated(&self) -> bool {
-        matches!(self.wait, Wait::Gate(_)) && self.phase == Phase::Waiting
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        let Self { phase, wait, is_wrapped, loads, has_toolkit, has_fast_path, ordered, .. } = self;
+        (phase, is_wrapped, has_toolkit, has_fast_path, ordered, self.has_state, self.was_ready).hash(state);
+        std::mem::discriminant(loads).hash(state);
+        (self.phase == Phase::Ended).then(|| moment.age(self.since, TICK)).hash(state);
+        if let Wait::Gate(gate) = wait {
+            self.is_waiting().then(|| gate.hash_at(moment, state));
+        }
     }
 
-    pub(super) fn wakes(&mut self) {
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.phase == if self.is_wrapped { Phase::Started } else { Phase::Init }
+    }
+
+    /// It acts at that time at the latest. Most things take as long as they take.
+    pub(crate) fn latest(&self, pace: &Pace) -> Option<BootTime> {
+        match &self.wait {
+            Wait::Gate(gate) if self.is_waiting() => gate.latest(),
+            _ if self.phase == Phase::Built => Some(self.since + pace.nvidia.1?),
+            _ => None,
+        }
+    }
+
+    /// The next time that the gate waits for.
+    pub(crate) fn due(&self) -> Option<BootTime> {
+        match &self.wait {
+            Wait::Gate(gate) if self.is_waiting() => gate.gate.next_look(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn wake(&mut self, due: BootTime) {
         if let Wait::Gate(gate) = &mut self.wait {
-            gate.is_woken = true;
+            gate.wake(due);
         }
     }
 
-    pub(super) fn steps(&self, node: &Node, now: BootTime, steps: &mut Vec<Step>) {
-        let may_go_on = match (self.phase, &self.wait) {
-            (Phase::Waiting, Wait::ManagerOfIncident) => node.stack != Stack::None,
-            (Phase::Waiting, Wait::Manager) => node.marker.is_some(),
-            (Phase::Waiting, Wait::Gate(gate)) => gate.is_awake(now),
-            (Phase::Building, _) => true,
-            (Phase::Ready, _) => false,
-        };
-        if may_go_on {
-            steps.push(Step::On);
+    fn begins_to_wait(&mut self, now: BootTime) {
+        if let Wait::Gate(gate) = &mut self.wait {
+            **gate = gate.again(now);
         }
-        if self.phase == Phase::Ready && self.replacements > 0 {
-            steps.push(Step::Replace);
-        }
+    }
+
+    /// Its containers are new, and what was in memory is gone.
+    pub(crate) fn after_boot(mut self, now: BootTime) -> Self {
+        self.begins_to_wait(now);
+        Self { phase: Phase::Init, has_state: false, ..self }
+    }
+
+    fn takes_fast_path(&self, node: &Node) -> bool {
+        self.has_fast_path && self.has_state && node.has_nvidia
     }
 }
 
 impl Life {
+    pub(super) fn driver_steps(&self, steps: &mut Vec<super::Step>) {
+        let Some(driver) = &self.driver else { return };
+        let node = &self.node;
+        let may_go_on = match (driver.phase, &driver.wait) {
+            (_, Wait::Unstarted(_)) if driver.is_waiting() => false,
+            (_, Wait::Gate(gate)) if driver.is_waiting() => gate.may_look(self.now),
+            (Phase::Init, Wait::ManagerOfIncident) => node.stack.nic.is_some(),
+            (Phase::Init, Wait::Manager) => node.marker.is_some() || driver.takes_fast_path(node),
+            (Phase::Loading, _) => match &driver.loads {
+                Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended().is_some()),
+                Loads::Nobody | Loads::Modprobe | Loads::Retry => true,
+            },
+            (Phase::Ready | Phase::Ended, _) => false,
+            _ => true,
+        };
+        let offered = [
+            (Step::On, may_go_on),
+            (Step::Crash, driver.phase == Phase::Ready && self.budget.crashes > 0),
+            (Step::Restart, driver.phase == Phase::Ended && age(driver.since, self.now) >= self.pace.restart),
+            (Step::Replace, matches!(driver.phase, Phase::Ready | Phase::Ended) && self.budget.pods > 0),
+        ];
+        steps.extend(offered.into_iter().filter(|(_, may)| *may).map(|(step, _)| super::Step::Driver(step)));
+    }
+
     /// The pod takes this step.
     pub(super) fn driver(&mut self, step: Step) {
         let Some(mut driver) = self.driver.take() else { return };
-        match (step, driver.phase) {
-            (Step::Replace, _) => {
-                driver.replacements -= 1;
-                self.node.file = File::Missing;
+        match step {
+            Step::On => self.driver_goes_on(&mut driver),
+            Step::Crash => {
+                self.budget.crashes -= 1;
+                self.driver_ends(&mut driver);
             }
-            (Step::On, Phase::Waiting) => {
-                let opens = match &mut driver.wait {
-                    Wait::Gate(gate) => gate.opens(self),
-                    Wait::ManagerOfIncident | Wait::Manager => true,
-                };
-                if opens {
-                    driver.phase = Phase::Building;
-                    driver.was_ready = self.mofed.phase == super::mofed::Phase::Ready;
-                    if self.mofed.is_starting() {
-                        self.fails(Fault::EarlyOpen);
-                    }
+            Step::Restart => {
+                driver.phase = Phase::Started;
+                if driver.is_wrapped {
+                    driver.begins_to_wait(self.now);
+                } else {
+                    // Init containers do not run again, so nobody waits.
+                    driver.was_ready = matches!(driver.wait, Wait::Nobody);
                 }
             }
-            (Step::On, _) => {
-                // The build takes the headers that it finds; without them nvidia-peermem is a stub.
-                self.node.file = if self.node.headers.is_some() { File::Good } else { File::Stub };
-                self.node.has_nvidia = true;
-                driver.phase = Phase::Ready;
-                if self.node.file == File::Stub && !driver.was_ready {
+            Step::Replace => {
+                self.budget.pods -= 1;
+                // Its volume is gone, and with it what the toolkit built.
+                (self.node.files.toolkit, driver.ordered) = (None, None);
+                self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
+                self.sidecar = self.sidecar.take().map(|sidecar| sidecar.again(self.now));
+                if !driver.takes_fast_path(&self.node) {
+                    self.unload_driver();
+                }
+                driver.phase = Phase::Init;
+                driver.begins_to_wait(self.now);
+            }
+        }
+        self.driver = Some(driver);
+    }
+
+    fn driver_goes_on(&mut self, driver: &mut Driver) {
+        match driver.phase {
+            Phase::Init if driver.is_wrapped => {
+                driver.phase = Phase::Started;
+                driver.begins_to_wait(self.now);
+            }
+            Phase::Init => {
+                if self.opens(driver) {
+                    driver.phase = Phase::Started;
+                }
+            }
+            Phase::Started if driver.is_wrapped => {
+                if self.opens(driver) {
+                    self.orders_when_open(driver);
+                    self.driver_starts(driver);
+                }
+            }
+            Phase::Started => self.driver_starts(driver),
+            Phase::Building => {
+                let found = self.node.headers.map_or(File::Stub, File::Built);
+                driver.phase = Phase::Compiling(found);
+                if found == File::Stub && !driver.was_ready {
                     self.fails(Fault::StubBuilt);
                 }
+            }
+            Phase::Compiling(found) => {
+                self.node.files.toolkit = driver.has_toolkit.then_some(found);
+                self.driver_installs(driver, found);
+            }
+            Phase::Built => {
+                (self.node.has_nvidia, driver.has_state) = (true, true);
+                driver.phase =
+                    if matches!(driver.loads, Loads::Nobody) { Phase::Ready } else { Phase::Loading };
+                if let Loads::Gate(loader) = &driver.loads {
+                    self.loader = Some(loader.as_ref().clone().again(self.now));
+                }
+            }
+            Phase::Loading => self.driver_loads(driver),
+            Phase::Failed => self.driver_ends(driver),
+            Phase::Ready | Phase::Ended => {}
+        }
+    }
+
+    /// The wrapper with `--rebuild auto`: a stub that the toolkit built is built again, once for each MOFED
+    /// (verb/toolkit.rs).
+    fn orders_when_open(&mut self, driver: &mut Driver) {
+        let live = self.node.live_abi();
+        let is_stub = self.node.files.toolkit.is_some_and(|file| !self.node.fits_live(file));
+        if is_stub && live.is_some() && driver.ordered != live {
+            (self.node.files.toolkit, driver.ordered) = (None, live);
+        }
+    }
+
+    fn driver_starts(&mut self, driver: &mut Driver) {
+        let files = self.node.files;
+        if driver.takes_fast_path(&self.node) {
+            // A new root, in which nothing is built.
+            self.node.files = Files { has_sources: false, ..Node::BARE };
+            driver.phase = Phase::Ready;
+            return;
+        }
+        self.unload_driver();
+        if self.node.peermem.is_some() {
+            self.driver_ends(driver);
+            return;
+        }
+        // The container's root is new, and so are the gate's records in it.
+        self.node.files = Files { toolkit: files.toolkit, has_sources: driver.has_sources, ..Node::BARE };
+        match files.toolkit.filter(|_| driver.has_toolkit) {
+            Some(kept) => self.driver_installs(driver, kept),
+            None => driver.phase = Phase::Building,
+        }
+    }
+
+    fn driver_installs(&mut self, driver: &mut Driver, file: File) {
+        self.node.files.driver = Some(file);
+        (driver.phase, driver.since) = (Phase::Built, self.now);
+    }
+
+    fn driver_loads(&mut self, driver: &mut Driver) {
+        let is_live = match &driver.loads {
+            Loads::Nobody => true,
+            Loads::Gate(_) => self.loader.as_ref().is_some_and(|loader| loader.ended() == Some(0)),
+            Loads::Modprobe | Loads::Retry => self.node.loads_peermem(),
+        };
+        match &driver.loads {
+            _ if is_live => driver.phase = Phase::Ready,
+            Loads::Retry => {}
+            Loads::Modprobe => driver.phase = Phase::Failed,
+            Loads::Nobody | Loads::Gate(_) => self.driver_ends(driver),
+        }
+    }
+
+    /// The wait ends.
+    fn opens(&mut self, driver: &mut Driver) -> bool {
+        let (opens, was_unready) = match &mut driver.wait {
+            Wait::Unstarted(_) => return false,
+            Wait::Nobody => {
+                driver.was_ready = true;
+                return true;
+            }
+            Wait::ManagerOfIncident | Wait::Manager => {
+                // Without a build nothing can come too early.
+                if self.mofed.is_starting() && !driver.takes_fast_path(&self.node) {
+                    self.fails(Fault::EarlyOpen);
+                }
+                (true, self.is_visibly_unready(Eyes::WAITER, false))
+            }
+            Wait::Gate(gate) => match gate.look(self) {
+                None => return false,
+                Some((last, was_unready)) => {
+                    if let Some(fault) = gate.fault(self, &last, was_unready) {
+                        self.fails(fault);
+                    }
+                    // An ending is a failed container, which the kubelet starts again.
+                    let opens = matches!(last, Effect::Open(_));
+                    if !opens {
+                        **gate = gate.again(self.now);
+                    }
+                    (opens, was_unready)
+                }
+            },
+        };
+        driver.was_ready = !was_unready;
+        opens
+    }
+
+    /// `_unload_driver`, and k8s-driver-manager's: nothing is unloaded while a job uses it.
+    pub(super) fn unload_driver(&mut self) {
+        self.node.unloads_peermem();
+        self.node.has_nvidia &= self.node.peermem.is_some();
+    }
+
+    /// Its trap unloads nvidia.
+    fn driver_ends(&mut self, driver: &mut Driver) {
+        self.unload_driver();
+        self.loader = self.loader.take().filter(|_| !matches!(driver.loads, Loads::Gate(_)));
+        (driver.phase, driver.since) = (Phase::Ended, self.now);
+    }
+
+    pub(super) fn driver_notes(&mut self) {
+        let Some(mut driver) = self.driver.take() else { return };
+        let is_waiting = driver.is_waiting();
+        if let Wait::Gate(gate) = &mut driver.wait {
+            if is_waiting {
+                let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
+                let is_ready = self.node.has_nic && !is_unready;
+                let fault = gate.notes(self.now, &self.node, is_ready, patience(0));
+                fault.into_iter().for_each(|fault| self.fails(fault));
             }
         }
         self.driver = Some(driver);
     }
 }
+
+/// The driver's own nvidia-peermem.ko is a stub.
+pub(crate) const STUB: Sight = ("a stub is built", |_, life| life.node.files.driver == Some(File::Stub));
+/// The driver is up.
+pub(crate) const READY: Sight =
+    ("the driver is ready", |_, life| life.driver.as_ref().is_some_and(Driver::is_ready));

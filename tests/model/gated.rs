@@ -1,48 +1,252 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `peermem-gate wait`: the production gate, fed by production judgments of the node.
+//! A gate that waits: the production state machine, fed with production looks. `wait` is nothing else, and `load`
+//! waits so before it loads.
 
-use super::memory::relative;
-use super::{Fault, Life, policy};
-use crate::gate::{Effect, Gate};
-use crate::look::Cause;
-use crate::time::BootTime;
+use super::eyes::{Eyes, Seen};
+use super::laws::Fault;
+use super::memory::{Memory, Moment};
+use super::node::{Lock, Node};
+use super::{Life, Pace, TICK, age};
+use peermem_gate::gate::{Effect, Gate, Opening, Policy};
+use peermem_gate::look::Cause;
+use peermem_gate::rebuild::RebuildEnd;
+use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The gate, and whether something has happened since its last look.
+/// As the options say by default; only no life waits as long as they do for a suspect marker.
+pub(crate) fn policy(pace: &Pace) -> Policy {
+    Policy {
+        timeout: None,
+        proceed_on_timeout: false,
+        settle: Duration::from_secs(1),
+        suspect_hold: pace.suspect_hold,
+        fail_fast: false,
+        dry_run: false,
+        heartbeat: Duration::from_secs(3600),
+    }
+}
+
+/// A gate on a calm node opens within this: the settle time, which is twice as long after an opening that failed, and
+/// a tick for each wake.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
+
+/// Since when something has been so without a break.
+pub(crate) fn since(before: Option<BootTime>, is_so: bool, now: BootTime) -> Option<BootTime> {
+    is_so.then(|| before.unwrap_or(now))
+}
+
+/// The marker may be a dead container's.
+pub(crate) fn is_doubtful(node: &Node) -> bool {
+    node.marker.is_some() && node.lock == Lock::Free
+}
+
+/// A marker that has been doubtful for so long is accepted.
+pub(crate) fn is_believed(doubted: Option<BootTime>, now: BootTime, hold: Duration) -> bool {
+    doubted.is_some_and(|since| age(since, now) >= hold)
+}
+
+/// A look takes its time: this is what it began with.
 #[derive(Clone, Debug)]
-pub(super) struct Gated {
-    gate: Gate,
-    pub(super) is_woken: bool,
+pub(crate) struct Half {
+    begun: BootTime,
+    node: Node,
+    /// The node showed then that MOFED is not ready.
+    pub(crate) was_unready: bool,
+}
+
+/// Begins a look.
+pub(crate) fn begun(life: &Life, eyes: Eyes, is_believed: bool) -> Half {
+    let was_unready = life.is_visibly_unready(eyes, is_believed);
+    Half { begun: life.now, node: life.node.clone(), was_unready }
+}
+
+/// It ends before time passes.
+impl Hash for Half {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { begun: _, node, was_unready } = self;
+        (node, was_unready).hash(state);
+    }
+}
+
+impl Half {
+    /// Ends it: what is read last may be newer.
+    pub(crate) fn ends(&self, node: &Node, eyes: Eyes) -> Arc<Seen> {
+        eyes.look_while(&self.node, node)
+    }
+}
+
+/// The gate, and what it was like since its start.
+#[derive(Clone, Debug)]
+pub(crate) struct Gated {
+    pub(crate) gate: Arc<Gate>,
+    memory: Arc<Memory>,
+    policy: Policy,
+    pace: &'static Pace,
+    started: BootTime,
+    pub(crate) eyes: Eyes,
+    /// A look is made in two halves, between which others act.
+    is_torn: bool,
+    half: Option<Half>,
+    /// Something has happened since its last look: it looks at that time at the latest.
+    woken: Option<BootTime>,
+    /// It has seen a NIC.
+    saw_nic: bool,
+    /// Since then the marker has been doubtful, and this gate has waited.
+    doubted: Option<BootTime>,
+    /// Since then nothing has spoken against opening.
+    calm: Option<BootTime>,
 }
 
 impl Gated {
-    /// Longer than any life of the model: a suspect marker is not believed in it.
-    pub(super) fn new(now: BootTime) -> Self {
-        let policy = crate::gate::Policy { suspect_hold: Duration::from_secs(600), ..policy() };
-        Self { gate: Gate::new(policy, now), is_woken: true }
+    pub(crate) fn new(now: BootTime, eyes: Eyes, policy: Policy, pace: &'static Pace) -> Self {
+        let gate = Arc::new(Gate::new(policy.clone(), now));
+        let memory = Arc::new(Memory::of(&gate));
+        Self {
+            gate,
+            memory,
+            policy,
+            pace,
+            started: now,
+            eyes,
+            is_torn: false,
+            half: None,
+            woken: Some(now + pace.lag),
+            saw_nic: false,
+            doubted: None,
+            calm: None,
+        }
     }
 
-    pub(super) fn is_awake(&self, now: BootTime) -> bool {
-        self.is_woken || self.gate.next_look().is_some_and(|due| due <= now)
+    /// Its looks take their time.
+    pub(crate) fn torn(self) -> Self {
+        Self { is_torn: true, ..self }
     }
 
-    /// A look, and whether the gate opens after it.
-    pub(super) fn opens(&mut self, life: &mut Life) -> bool {
-        self.is_woken = false;
-        let (mut expected, seen, mut look) = life.node.look(life.now, true);
-        expected.peermem = None;
-        look.verdict = crate::judge::judge(&expected, &seen);
-        let effects = self.gate.step(life.now, &Cause::Marker, Some(look));
-        let opens = effects.iter().any(|effect| matches!(effect, Effect::Open(_)));
-        if !opens && self.gate.next_look().is_some_and(|due| due <= life.now) {
+    /// Another one of the same kind starts.
+    pub(crate) fn again(&self, now: BootTime) -> Self {
+        Self { is_torn: self.is_torn, ..Self::new(now, self.eyes, self.policy.clone(), self.pace) }
+    }
+
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        let Self { gate, memory, policy, started, eyes, half, woken, saw_nic, doubted, calm, .. } = self;
+        memory.hash_at(moment, state);
+        gate.next_look().map(|due| due <= moment.now).hash(state);
+        policy.timeout.map(|timeout| moment.to(*started + timeout)).hash(state);
+        (eyes, half, saw_nic, woken.map(|due| moment.to(due))).hash(state);
+        doubted.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
+        calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
+    }
+
+    /// It looks at that time at the latest.
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let due = self.gate.next_look().map(|due| due + self.pace.lag);
+        // A look goes on at once.
+        let begun = self.half.as_ref().map(|half| half.begun + self.pace.lag);
+        [self.woken, due, begun].into_iter().flatten().min()
+    }
+
+    pub(crate) fn pace(&self) -> &'static Pace {
+        self.pace
+    }
+
+    /// A look has a reason.
+    pub(crate) fn may_look(&self, now: BootTime) -> bool {
+        self.half.is_some() || self.woken.is_some() || self.gate.next_look().is_some_and(|due| due <= now)
+    }
+
+    /// It has to look by then.
+    pub(crate) fn wake(&mut self, due: BootTime) {
+        self.woken = self.woken.into_iter().chain([due]).min();
+    }
+
+    pub(crate) fn woken(&self) -> Option<BootTime> {
+        self.woken
+    }
+
+    /// Its owner has seen to what happened.
+    pub(crate) fn rest(&mut self) {
+        self.woken = None;
+    }
+
+    /// `--rebuild auto`.
+    pub(crate) fn cures(&mut self, cures: bool) {
+        Arc::make_mut(&mut self.gate).cure(cures);
+        self.remember();
+    }
+
+    /// A lock that was free for long enough proves nothing any more.
+    pub(crate) fn is_believed(&self, now: BootTime) -> bool {
+        is_believed(self.doubted, now, self.policy.suspect_hold)
+    }
+
+    /// Looks, or goes on with it; then the production gate decides. The effect that ends the wait comes back, and
+    /// whether the look began on a node that was visibly not ready.
+    pub(crate) fn look(&mut self, life: &mut Life) -> Option<(Effect, bool)> {
+        let Some(half) = self.half.take() else {
+            self.woken = None;
+            self.saw_nic |= life.node.has_nic;
+            self.half = Some(begun(life, self.eyes, self.is_believed(life.now)));
+            return if self.is_torn { None } else { self.look(life) };
+        };
+        let seen = half.ends(&life.node, self.eyes);
+        let effects = Arc::make_mut(&mut self.gate).step(life.now, &Cause::Marker, Some(seen.look.clone()));
+        self.remember();
+        let last = effects.into_iter().find(Effect::is_last);
+        if last.is_none() && self.gate.next_look().is_some_and(|due| due <= life.now) {
             life.fails(Fault::PastWake);
         }
-        opens
+        last.map(|last| (last, half.was_unready))
     }
 
-    pub(super) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        self.is_woken.hash(state);
-        relative(&format!("{:?}", self.gate), now).hash(state);
+    /// What an opening must not be.
+    pub(crate) fn fault(&self, life: &Life, last: &Effect, was_unready: bool) -> Option<Fault> {
+        let is_late = self.policy.timeout.is_some_and(|timeout| life.now >= self.started + timeout);
+        match last {
+            Effect::Open(Opening::TimedOut) if self.policy.proceed_on_timeout && is_late => None,
+            Effect::Open(_) if is_late => Some(Fault::LateOpen),
+            Effect::Open(Opening::Ready | Opening::Curable) if !was_unready => None,
+            // A gate that starts while the NIC is away cannot know of it (docs/design.md).
+            Effect::Open(Opening::NotApplicable) if !self.saw_nic => None,
+            Effect::Open(_) => Some(Fault::EarlyOpen),
+            _ => None,
+        }
+    }
+
+    /// After the owner has told the gate something.
+    pub(crate) fn remember(&mut self) {
+        self.memory = Arc::new(Memory::of(&self.gate));
+    }
+
+    /// Waits on after an opening that failed.
+    pub(crate) fn hold_on(&mut self, now: BootTime) {
+        Arc::make_mut(&mut self.gate).hold_on();
+        self.remember();
+        self.wake(now + self.pace.lag);
+    }
+
+    /// A rebuild has ended.
+    pub(crate) fn rebuilt(&mut self, now: BootTime, end: &RebuildEnd) {
+        let _ = Arc::make_mut(&mut self.gate).rebuilt(now, end);
+        self.remember();
+    }
+
+    /// What has been so for how long while it waits, and whether that is too long. `is_ready` if nothing but the gate
+    /// itself keeps it closed.
+    pub(crate) fn notes(
+        &mut self,
+        now: BootTime,
+        node: &Node,
+        is_ready: bool,
+        patience: Duration,
+    ) -> Option<Fault> {
+        self.doubted = since(self.doubted, is_doubtful(node), now);
+        self.calm = since(self.calm, is_ready, now);
+        match self.policy.timeout {
+            Some(timeout) if now > self.started + timeout + TICK => Some(Fault::NeverEnds),
+            None if self.calm.is_some_and(|since| age(since, now) > patience) => Some(Fault::NeverOpen),
+            _ => None,
+        }
     }
 }

@@ -1,242 +1,196 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The facts of a node that the actors share, and how the production code sees them.
+//! The facts of a node that all actors share, and what its kernel does with modules.
 
-use crate::judge::judge;
-use crate::look::Look;
-use crate::node::Expectations;
-use crate::observation::{
-    FileId, HeaderTree, HolderStart, HolderTimes, Lock, Marker, ModuleFile, ModuleInfo, Observation, Offer,
-    ProcModule, ProcModules, ProcState, Symbols, Symvers, SysState,
-};
-use crate::rebuild::sample;
-use crate::time::BootTime;
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How far the model's clock goes at once. MOFED's own rmmod comes 0.1 to 0.7 s after the marker is gone, so two of
-/// these are longer than that, and shorter than the 1.5 s that `keep` leaves it.
-pub(super) const TICK: Duration = Duration::from_millis(500);
-/// All modules of an RDMA stack that `--module` names by default.
-const STACK: [&str; 4] = ["ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"];
-const BOOT: i64 = 1_700_000_000;
-
-/// The RDMA modules that are live.
+/// A release of MOFED. The symbols of two releases have different CRCs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Stack {
-    /// Between an unload and a load.
-    None,
-    /// The kernel's own, as after a boot: its `mlx5_core` is enough for k8s-driver-manager v0.9.0.
-    InTree,
-    /// MOFED's: the number tells one load of it from the next.
-    Mofed(u8),
+pub(crate) enum Abi {
+    Old,
+    New,
 }
 
-/// The nvidia-peermem.ko that modprobe would take.
+/// Where loaded modules come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum File {
-    /// None: the driver is not built, or a restarted container took the fast path (gpu-driver-container#1019).
-    Missing,
+pub(crate) enum Origin {
+    /// The kernel's own, as after a boot. Their `mlx5_core` is enough for k8s-driver-manager v0.9.0.
+    Kernel,
+    Mofed(Abi),
+}
+
+/// Modules that are loaded: the number tells one load from the next, as the inode in sysfs does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Load {
+    pub(crate) number: u8,
+    pub(crate) from: Origin,
+}
+
+/// The RDMA modules, in the two parts that come and go at different times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Stack {
+    /// `ib_core` and `ib_uverbs`: a loaded `nvidia_peermem` pins them.
+    pub(crate) core: Option<Load>,
+    /// `mlx5_core` and `mlx5_ib`: nothing of NVIDIA's pins them.
+    pub(crate) nic: Option<Load>,
+}
+
+impl Stack {
+    /// MOFED's release, if both parts are of the same one.
+    pub(crate) fn abi(self) -> Option<Abi> {
+        match (self.core?.from, self.nic?.from) {
+            (Origin::Mofed(core), Origin::Mofed(nic)) if core == nic => Some(core),
+            _ => None,
+        }
+    }
+}
+
+/// MOFED's `.lock`. Only the Go entrypoint makes it, and nobody removes it before the next boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Lock {
+    Absent,
+    Free,
+    /// By the container with this number.
+    Held(u8),
+}
+
+/// An nvidia-peermem.ko.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum File {
     /// Built without MOFED's headers: the kernel refuses it with EINVAL.
     Stub,
-    /// Built with them.
-    Good,
+    /// Built with those of this release.
+    Built(Abi),
 }
 
-/// A node with one Mellanox NIC.
+/// What the driver's root holds: it outlives a reboot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Files {
+    /// The driver's own nvidia-peermem.ko. None before the driver is built, and on the fast path
+    /// (gpu-driver-container#1019).
+    pub(crate) driver: Option<File>,
+    /// The one that the gate rebuilt, for this release: modprobe takes it first.
+    pub(crate) rebuilt: Option<Abi>,
+    /// nvidia.ko and NVIDIA's sources, which a rebuild needs. The fast path has neither.
+    pub(crate) has_sources: bool,
+    /// The gate's record: a rebuild for this release failed for good.
+    pub(crate) tried: Option<Abi>,
+    /// The gate's record: with this release live, the kernel refused the symbols of this other one.
+    pub(crate) refused: Option<(Abi, Abi)>,
+    /// The driver toolkit has built this file, and a driver's container takes it as long as that is noted
+    /// (`driver_built`).
+    pub(crate) toolkit: Option<File>,
+}
+
+/// A node with a Mellanox NIC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Node {
+pub(crate) struct Node {
+    /// A reset takes the NIC off the bus for a moment.
+    pub(crate) has_nic: bool,
     /// `.driver-ready`: the number of the container that made it.
-    pub marker: Option<u8>,
-    /// Who holds `.lock`: the number of the container.
-    pub lock: Option<u8>,
-    pub stack: Stack,
-    /// MOFED's headers are mounted, for the container with this number.
-    pub headers: Option<u8>,
-    pub file: File,
+    pub(crate) marker: Option<u8>,
+    pub(crate) lock: Lock,
+    pub(crate) stack: Stack,
+    /// The headers that are mounted on the host.
+    pub(crate) headers: Option<Abi>,
+    pub(crate) files: Files,
     /// nvidia is loaded, so nvidia-peermem can be.
-    pub has_nvidia: bool,
+    pub(crate) has_nvidia: bool,
     /// `nvidia_peermem` is loaded: which load of it.
-    pub peermem: Option<u8>,
-    /// The number of its last load.
-    pub loads: u8,
-    /// A GPU job uses it.
-    pub is_used: bool,
+    pub(crate) peermem: Option<u8>,
+    /// The module that is loaded is the one that the gate rebuilt.
+    pub(crate) is_rebuilt_loaded: bool,
+    /// A GPU job has it open.
+    pub(crate) is_used: bool,
+    /// The number of the last load of any module. Few are enough: only the next one is ever compared with it.
+    pub(crate) loads: u8,
 }
 
 impl Node {
-    /// After a boot: the kernel's own stack, no MOFED, no driver.
-    pub(super) fn booted() -> Self {
+    /// After a boot: the kernel's own modules and no driver. These files are on its disk.
+    pub(crate) fn booted(files: Files) -> Self {
+        let own = Load { number: 0, from: Origin::Kernel };
         Self {
+            has_nic: true,
             marker: None,
-            lock: None,
-            stack: Stack::InTree,
+            lock: Lock::Absent,
+            stack: Stack { core: Some(own), nic: Some(own) },
             headers: None,
-            file: File::Missing,
+            files,
             has_nvidia: false,
             peermem: None,
-            loads: 0,
+            is_rebuilt_loaded: false,
             is_used: false,
+            loads: 0,
         }
     }
+
+    /// A disk on which no driver was ever built.
+    pub(crate) const BARE: Files =
+        Files { driver: None, rebuilt: None, has_sources: true, tried: None, refused: None, toolkit: None };
 
     /// Everything is ready, and `nvidia_peermem` can be loaded.
-    pub(super) fn ready() -> Self {
-        let driver = Self { file: File::Good, has_nvidia: true, ..Self::booted() };
-        Self { marker: Some(1), lock: Some(1), stack: Stack::Mofed(1), headers: Some(1), ..driver }
-    }
-
-    /// The kernel loads it: every symbol that a good file imports is there.
-    pub(super) fn loads(&mut self) -> bool {
-        let fits = self.file == File::Good && matches!(self.stack, Stack::Mofed(_)) && self.has_nvidia;
-        if fits && self.peermem.is_none() {
-            // A number of its own, and few of them: only the last load is ever compared with the next.
-            self.loads = self.loads % 3 + 1;
-            self.peermem = Some(self.loads);
+    pub(crate) fn ready() -> Self {
+        let mofed = Load { number: 1, from: Origin::Mofed(Abi::New) };
+        Self {
+            marker: Some(1),
+            lock: Lock::Held(1),
+            stack: Stack { core: Some(mofed), nic: Some(mofed) },
+            headers: Some(Abi::New),
+            has_nvidia: true,
+            loads: 1,
+            ..Self::booted(Files { driver: Some(File::Built(Abi::New)), ..Self::BARE })
         }
-        fits
     }
 
-    /// The kernel unloads it unless it is in use.
-    pub(super) fn unloads(&mut self) -> bool {
+    /// The same with another file of the driver's.
+    pub(crate) fn with_driver(file: Option<File>) -> Self {
+        let ready = Self::ready();
+        Self { files: Files { driver: file, ..ready.files }, ..ready }
+    }
+
+    /// The file that modprobe takes.
+    pub(crate) fn file(&self) -> Option<File> {
+        self.files.rebuilt.map(File::Built).or(self.files.driver)
+    }
+
+    /// The release whose `ib_uverbs` is loaded.
+    pub(crate) fn live_abi(&self) -> Option<Abi> {
+        match self.stack.core?.from {
+            Origin::Mofed(abi) => Some(abi),
+            Origin::Kernel => None,
+        }
+    }
+
+    /// The file was built for the release that is loaded.
+    pub(crate) fn fits_live(&self, file: File) -> bool {
+        matches!(file, File::Built(abi) if self.live_abi() == Some(abi))
+    }
+
+    /// The kernel would load this file: every symbol that it imports is there, with its CRC.
+    pub(crate) fn fits(&self, file: File) -> bool {
+        self.fits_live(file) && self.has_nvidia
+    }
+
+    /// A number for the next load.
+    pub(crate) fn next_load(&mut self) -> u8 {
+        self.loads = self.loads % 3 + 1;
+        self.loads
+    }
+
+    /// modprobe nvidia-peermem: whether it is live afterwards.
+    pub(crate) fn loads_peermem(&mut self) -> bool {
+        let fits = self.file().is_some_and(|file| self.fits(file));
+        if fits && self.peermem.is_none() {
+            self.peermem = Some(self.next_load());
+            self.is_rebuilt_loaded = self.files.rebuilt.is_some();
+        }
+        self.peermem.is_some()
+    }
+
+    /// rmmod nvidia_peermem: the kernel refuses while it is in use.
+    pub(crate) fn unloads_peermem(&mut self) -> bool {
         let may = self.peermem.is_some() && !self.is_used;
         if may {
-            self.peermem = None;
+            (self.peermem, self.is_rebuilt_loaded) = (None, false);
         }
         may
-    }
-
-    /// One look of the production code: observed, then judged.
-    pub(super) fn look(&self, now: BootTime, sees_locks: bool) -> (Expectations, Observation, Look) {
-        let expected = expected();
-        let seen = self.observation(now, sees_locks);
-        let look = Look { verdict: judge(&expected, &seen), identity: seen.identity(), next_build: None };
-        (expected, seen, look)
-    }
-
-    fn observation(&self, now: BootTime, sees_locks: bool) -> Observation {
-        let mut seen = sample::seen();
-        seen.marker = self.marker.map_or(Marker::Absent, |by| Marker::Present(marker_file(by)));
-        (seen.lock, seen.lock_holder) = self.lock(sees_locks);
-        seen.holder_start = match seen.lock_holder {
-            // A marker of an earlier container was seen before this one started.
-            Some(holder) => HolderStart::Known(HolderTimes {
-                started: now.saturating_sub(Duration::from_secs(1)),
-                now: Some(now),
-                marker_seen: self.marker.filter(|by| i32::from(*by) != holder).map(|_| Duration::ZERO),
-                booted: Some(BOOT),
-                sysfs_mounted_ns: None,
-            }),
-            None => HolderStart::NotRead,
-        };
-        self.modules(&mut seen);
-        seen.symbols = match self.stack {
-            Stack::Mofed(_) => Symbols::ExportedBy(Some("ib_uverbs".to_owned())),
-            Stack::None | Stack::InTree => Symbols::Missing,
-        };
-        if self.headers.is_none() {
-            seen.headers.tree = HeaderTree::Missing;
-        } else if let HeaderTree::Taken { symvers, .. } = &mut seen.headers.tree {
-            *symvers = Symvers::WithPeerMemory;
-        }
-        if let Some(peermem) = &mut seen.peermem {
-            peermem.file = self.module_file();
-            if !matches!(self.stack, Stack::Mofed(_)) {
-                peermem.peer_memory = Offer::Unknown("ib_uverbs is not loaded".to_owned());
-            }
-        }
-        seen
-    }
-
-    fn lock(&self, sees_locks: bool) -> (Lock, Option<i32>) {
-        match self.lock {
-            _ if !sees_locks => (Lock::HolderHidden, None),
-            Some(holder) => (Lock::Held, Some(holder.into())),
-            None => (Lock::Free, None),
-        }
-    }
-
-    fn modules(&self, seen: &mut Observation) {
-        let stack = match self.stack {
-            Stack::None => None,
-            Stack::InTree => Some((0, "")),
-            Stack::Mofed(load) => Some((load, "OE")),
-        };
-        let stack = STACK.map(|name| (name, stack));
-        let peermem = ("nvidia_peermem", self.peermem.map(|load| (load, "OE")));
-        let nvidia = ("nvidia", self.has_nvidia.then_some((1, "OE")));
-        let mut lines = Vec::new();
-        for (name, loaded) in stack.into_iter().chain([peermem, nvidia]) {
-            let state = if loaded.is_some() { SysState::Live } else { SysState::NoDirectory };
-            let version = if name == "nvidia" { sample::VERSION } else { "25.07-0.9.7" };
-            let mut module = sample::sys_module(state, Some(version));
-            module.inode = loaded.map(|(load, _)| load.into());
-            if let Some((_, taint)) = loaded {
-                module.taint = Ok(Some(taint.to_owned()));
-                let refcount = Some(i64::from(name == "nvidia_peermem" && self.is_used));
-                let is_used = name == "ib_uverbs" && self.peermem.is_some();
-                let users = is_used.then(|| "nvidia_peermem".to_owned()).into_iter().collect();
-                lines.push(ProcModule { users, ..line(name, refcount, taint) });
-            }
-            seen.modules.sys.insert(name.to_owned(), module);
-        }
-        seen.modules.proc = Ok(ProcModules { modules: lines, garbled: None });
-    }
-
-    fn module_file(&self) -> ModuleFile {
-        let symbols = |crc| match self.file {
-            File::Good => sample::offered(crc),
-            File::Missing | File::Stub => BTreeMap::new(),
-        };
-        if self.file == File::Missing {
-            return ModuleFile::Missing("/lib/modules".into());
-        }
-        let mut versions = symbols(sample::CRC);
-        versions.extend(sample::nvidia());
-        let info = ModuleInfo {
-            machine: "x86_64".to_owned(),
-            name: "nvidia_peermem".to_owned(),
-            vermagic: format!("{} SMP mod_unload modversions ", sample::RELEASE),
-            version: Some(sample::VERSION.to_owned()),
-            depends: vec!["nvidia".to_owned()],
-            imports: versions.keys().cloned().collect(),
-            versions,
-            ..ModuleInfo::default()
-        };
-        let path = "/lib/modules/nvidia-peermem.ko".into();
-        ModuleFile::Read { path, others: Vec::new(), listed: Some(true), info: Box::new(info) }
-    }
-}
-
-fn marker_file(by: u8) -> FileId {
-    // Long after the boot, and after its container's start.
-    let seconds = BOOT + 2_000_000 + i64::from(by);
-    FileId { device: 1, inode: by.into(), changed_ns: i128::from(seconds) * 1_000_000_000 }
-}
-
-fn line(name: &str, refcount: Option<i64>, taint: &str) -> ProcModule {
-    ProcModule {
-        name: name.to_owned(),
-        size: 1,
-        refcount,
-        users: Vec::new(),
-        state: ProcState::Live,
-        address: "0x0".to_owned(),
-        taint: taint.to_owned(),
-    }
-}
-
-fn expected() -> Expectations {
-    let mut expected = sample::node("/".as_ref()).expected;
-    expected.modules = STACK.map(str::to_owned).into();
-    expected
-}
-
-#[test]
-fn the_production_code_calls_the_ready_node_ready() {
-    let (.., look) = Node::ready().look(Duration::from_secs(1_000_000), true);
-    assert_eq!(look.verdict.deciding(), None);
-    for (spoilt, file) in [("StubModule", File::Stub), ("ModuleFileMissing", File::Missing)] {
-        let (.., look) = Node { file, ..Node::ready() }.look(Duration::from_secs(1_000_000), true);
-        assert_eq!(look.verdict.deciding().map(|c| c.reason.to_string()), Some(spoilt.to_owned()));
     }
 }

@@ -1,171 +1,380 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `peermem-gate keep`: the production state machine, fed by production judgments of the node.
+//! `peermem-gate keep`: the production state machine, and what verb/keep.rs does with its answers.
 
-use super::memory::relative;
+use super::attempt::{self, Attempt};
+use super::eyes::Eyes;
+use super::gated::{Half, PATIENCE, begun, is_believed, is_doubtful, policy, since};
+use super::laws::Fault;
+use super::memory::{Memory, Moment};
+use super::mofed::Phase;
 use super::node::Node;
-use super::{Fault, Life, policy};
-use crate::judge::swap::{Glimpse, Presence, glimpse};
-use crate::keep::{Action, Done, FullLook, Keep, LoadFailure, Response};
-use crate::look::Cause;
-use crate::observation::LockHolder;
-use crate::time::BootTime;
+use super::rebuild::{self, LONGEST, Make, Rebuild};
+use super::{Life, Pace, TICK, age};
+use peermem_gate::gate::Effect;
+use peermem_gate::judge::swap::{Glimpse, Presence};
+use peermem_gate::keep::{Action, AfterRebuild, Done, Keep, Response};
+use peermem_gate::look::Cause;
+use peermem_gate::rebuild::{NextStep, RebuildEnd};
+use peermem_gate::time::BootTime;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A step of the sidecar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It wakes and looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It wakes and looks, or goes on with that.
     Look,
-    /// The program that it started comes to its end.
+    /// What it does comes one step further.
     Act,
-    /// A person or the kubelet starts it again.
+    /// make ends like this.
+    Make(Make),
+    /// The kubelet starts it again.
     Restart,
+}
+
+/// What it is at, so no look is made.
+#[derive(Clone, Debug)]
+enum Work {
+    Nothing,
+    Unload,
+    Load(Attempt),
+    Rebuild(Rebuild),
+    /// It has ended: what it waits for does not come by waiting.
+    Ended,
+}
+
+/// How it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Setting {
+    pub(crate) eyes: Eyes,
+    /// `--rebuild auto`.
+    pub(crate) rebuilds: bool,
+    /// Its looks take their time, so others act in the middle of them.
+    pub(crate) is_torn: bool,
 }
 
 /// The sidecar.
 #[derive(Clone, Debug)]
-pub(super) struct Sidecar {
-    keep: Keep,
-    /// Its /proc is the host's, so it sees who holds MOFED's lock.
-    sees_locks: bool,
+pub(crate) struct Sidecar {
+    keep: Arc<Keep>,
+    memory: Arc<Memory>,
+    setting: Setting,
+    pace: &'static Pace,
     was_marked: bool,
-    /// Something happened since its last look.
-    is_woken: bool,
-    /// What it does now: a look can be made again only when that has ended.
-    action: Option<Action>,
-    /// How often it may start again in this life.
-    restarts: u8,
-}
-
-impl Hash for Sidecar {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { keep: _, sees_locks: _, was_marked, is_woken, action, restarts } = self;
-        (was_marked, is_woken, restarts).hash(state);
-        action.map(|action| action as u8).hash(state);
-    }
+    /// Something has happened since its last look: it looks at that time at the latest.
+    woken: Option<BootTime>,
+    /// SIGHUP came: an earlier failure is no reason against the next rebuild.
+    is_asked: bool,
+    half: Option<Half>,
+    work: Work,
+    /// When its last step was.
+    acted: BootTime,
+    /// Since then the marker has been doubtful.
+    doubted: Option<BootTime>,
+    /// Since then nothing has been in the way of a live module.
+    calm: Option<BootTime>,
+    /// So many rebuilds failed for causes that pass.
+    failed: u8,
 }
 
 impl Sidecar {
-    pub(super) fn new(now: BootTime, sees_locks: bool, restarts: u8) -> Self {
-        let keep = Keep::new(policy(), false, now);
-        Self { keep, sees_locks, was_marked: false, is_woken: true, action: None, restarts }
+    pub(crate) fn new(now: BootTime, setting: Setting, pace: &'static Pace) -> Self {
+        let mut keep = Keep::new(policy(pace), false, now);
+        keep.cure(setting.rebuilds);
+        Self {
+            memory: Arc::new(Memory::of(&keep)),
+            keep: Arc::new(keep),
+            setting,
+            pace,
+            was_marked: false,
+            woken: Some(now + pace.lag),
+            is_asked: false,
+            half: None,
+            work: Work::Nothing,
+            acted: now,
+            doubted: None,
+            calm: None,
+            failed: 0,
+        }
     }
 
-    /// The state machine itself, by all that it remembers.
-    pub(super) fn hash_at<H: Hasher>(&self, now: BootTime, state: &mut H) {
-        relative(&format!("{:?}", self.keep), now).hash(state);
-        self.hash(state);
+    /// Another one of the same kind starts.
+    pub(crate) fn again(self, now: BootTime) -> Self {
+        Self::new(now, self.setting, self.pace)
     }
 
-    /// An event has woken it, or its program is about to end.
-    pub(super) fn is_urgent(&self, now: BootTime) -> bool {
-        self.action.is_some() || self.is_awake(now)
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        let Self { keep, memory, setting, was_marked, woken, is_asked, half, work, .. } = self;
+        memory.hash_at(moment, state);
+        keep.next_look().map(|due| due <= moment.now).hash(state);
+        (setting, was_marked, is_asked, half, self.failed).hash(state);
+        woken.map(|due| moment.to(due)).hash(state);
+        self.doubted.map(|since| moment.age(since, self.pace.suspect_hold)).hash(state);
+        self.calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
+        match work {
+            Work::Nothing => 0.hash(state),
+            Work::Unload => 1.hash(state),
+            Work::Load(attempt) => (2, attempt).hash(state),
+            Work::Rebuild(rebuild) => rebuild.hash_at(moment, state),
+            Work::Ended => (3, moment.age(self.acted, TICK)).hash(state),
+        }
     }
 
-    fn is_awake(&self, now: BootTime) -> bool {
-        self.is_woken || self.keep.next_look().is_some_and(|due| due <= now)
+    /// It acts at that time at the latest.
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let pace = self.pace;
+        let woken = self.woken;
+        match &self.work {
+            Work::Unload | Work::Load(_) => Some(self.acted + pace.lag),
+            // make hears of events ten times a second.
+            Work::Rebuild(rebuild) => rebuild.latest(self.acted, pace).into_iter().chain(woken).min(),
+            Work::Nothing if self.half.is_some() => Some(self.acted + pace.lag),
+            Work::Ended => None,
+            Work::Nothing => woken.into_iter().chain(self.keep.next_look().map(|due| due + pace.lag)).min(),
+        }
     }
 
-    /// A program that it started runs.
-    pub(super) fn acts(&self) -> bool {
-        self.action.is_some()
+    /// modprobe comes next.
+    pub(crate) fn is_asking(&self) -> bool {
+        matches!(self.work, Work::Load(Attempt::Cleared(_)))
     }
 
-    pub(super) fn wakes(&mut self) {
-        self.is_woken = true;
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.work, Work::Ended)
     }
 
-    pub(super) fn steps(&self, now: BootTime, may_restart: bool, steps: &mut Vec<Step>) {
-        match self.action {
-            Some(_) => steps.push(Step::Act),
-            None if self.is_awake(now) => steps.push(Step::Look),
+    pub(crate) fn is_unloading(&self) -> bool {
+        matches!(self.work, Work::Unload)
+    }
+
+    /// The next time that it waits for.
+    pub(crate) fn due(&self) -> Option<BootTime> {
+        match &self.work {
+            Work::Nothing => self.keep.next_look(),
+            Work::Rebuild(rebuild) => rebuild.due(self.pace),
+            Work::Unload | Work::Load(_) | Work::Ended => None,
+        }
+    }
+
+    /// It has to look by then.
+    pub(crate) fn wake(&mut self, due: BootTime) {
+        self.woken = self.woken.into_iter().chain([due]).min();
+    }
+
+    /// A look has a reason.
+    fn may_look(&self, now: BootTime) -> bool {
+        self.half.is_some() || self.woken.is_some() || self.keep.next_look().is_some_and(|due| due <= now)
+    }
+
+    fn keep_mut(&mut self) -> &mut Keep {
+        Arc::make_mut(&mut self.keep)
+    }
+
+    /// SIGHUP.
+    pub(crate) fn ask(&mut self, now: BootTime) {
+        self.keep_mut().ask();
+        self.memory = Arc::new(Memory::of(&self.keep));
+        self.is_asked = true;
+        self.wake(now + self.pace.lag);
+    }
+
+    fn is_believed(&self, now: BootTime) -> bool {
+        is_believed(self.doubted, now, self.pace.suspect_hold)
+    }
+
+    /// A glimpse, which comes first and takes no time; then a whole look.
+    fn looks(&mut self, life: &mut Life) {
+        let eyes = self.setting.eyes;
+        let Some(half) = self.half.take() else {
+            self.woken = None;
+            let glimpse = self.glimpses(life);
+            let response = self.keep_mut().glimpse(life.now, &Cause::Marker, &glimpse);
+            if !self.begins(life, response, &glimpse) {
+                self.half = Some(begun(life, eyes, self.is_believed(life.now)));
+                if !self.setting.is_torn {
+                    self.looks(life);
+                }
+            }
+            return;
+        };
+        let seen = half.ends(&life.node, eyes);
+        let mut full_look = seen.full_look(self.was_marked);
+        self.was_marked |= seen.is_marked();
+        // The lock's holder is looked for only then (verb/watch.rs).
+        if full_look.glimpse.must_go() {
+            full_look.glimpse.holder = eyes.look(&life.node).holder();
+        }
+        let glimpse = full_look.glimpse.clone();
+        let response = self.keep_mut().look(life.now, &Cause::Marker, full_look);
+        let is_at_rest = !self.begins(life, response, &glimpse);
+        // The wish is for the fault of now.
+        self.is_asked &= self.keep.is_to_be_cured();
+        if is_at_rest && self.keep.next_look().is_some_and(|due| due <= life.now) {
+            life.fails(Fault::PastWake);
+        }
+    }
+
+    fn glimpses(&mut self, life: &Life) -> Glimpse {
+        let seen = self.setting.eyes.look(&life.node);
+        let glimpse = seen.glimpse(self.was_marked);
+        self.was_marked |= seen.is_marked();
+        glimpse
+    }
+
+    /// Begins what the state machine wants done, if anything.
+    fn begins(&mut self, life: &mut Life, response: Response, seen: &Glimpse) -> bool {
+        match response.action {
+            None if response.effects.iter().any(Effect::is_last) => self.work = Work::Ended,
             None => {}
+            Some(Action::Unload) => {
+                if seen.peermem != (Presence::Live { uses: Some(0) }) {
+                    life.fails(Fault::UnloadInUse);
+                }
+                self.work = Work::Unload;
+            }
+            Some(Action::Load) => self.load(life),
+            Some(Action::Rebuild) => {
+                let is_asked = std::mem::take(&mut self.is_asked);
+                match rebuild::begins(life, self.keep.gate(), self.setting.eyes, is_asked) {
+                    rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
+                    rebuild::Next::Ends(end) => self.rebuilt(life, &end),
+                }
+            }
         }
-        if self.restarts > 0 && may_restart {
-            steps.push(Step::Restart);
+        response.action.is_some()
+    }
+
+    fn load(&mut self, life: &mut Life) {
+        let is_believed = self.is_believed(life.now);
+        match attempt::begins(life, self.keep.gate(), self.setting.eyes, is_believed) {
+            attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
+            attempt::Next::Ends(tried) => self.done(life.now, Done::of(tried).expect("no signal comes")),
         }
     }
 
-    fn look(&mut self, now: BootTime, node: &Node) -> Option<Fault> {
-        self.is_woken = false;
-        let (expected, seen, look) = node.look(now, self.sees_locks);
-        self.was_marked |= node.marker.is_some();
-        let mut quick = glimpse(&expected, &seen.marker, &seen.modules, self.was_marked);
-        if quick.must_go() {
-            quick.holder = LockHolder::of(&seen.lock, seen.lock_holder);
+    fn acts(&mut self, life: &mut Life, make: Option<Make>) {
+        let eyes = self.setting.eyes;
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Nothing | Work::Ended => {}
+            Work::Unload => {
+                let is_gone = life.node.peermem.is_none() || life.node.unloads_peermem();
+                let done = if is_gone { Done::Unloaded } else { Done::NotUnloaded };
+                self.done(life.now, done("rmmod has ended".to_owned()));
+            }
+            Work::Load(attempt) => {
+                // `keep` is alert: what it loaded into a swap goes before any proof.
+                let swap =
+                    Some(self.glimpses(life)).filter(Glimpse::must_go).and_then(|glimpse| glimpse.swap);
+                match attempt.goes_on(life, self.keep.gate(), eyes, swap) {
+                    attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
+                    attempt::Next::Ends(tried) => {
+                        self.done(life.now, Done::of(tried).expect("no signal comes"))
+                    }
+                }
+            }
+            Work::Rebuild(rebuild) => {
+                // make hears of events, too.
+                self.woken = self.woken.filter(|_| make.is_some());
+                match rebuild.goes_on(life, self.keep.gate(), eyes, self.was_marked, make) {
+                    rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
+                    rebuild::Next::Ends(end) => self.rebuilt(life, &end),
+                }
+            }
         }
-        let response = self.keep.glimpse(now, &Cause::Marker, &quick);
-        if response.action.is_some() {
-            return self.begin(&response, &quick);
-        }
-        let full_look = FullLook::of(&expected, &seen, look, self.was_marked);
-        let quick = full_look.glimpse.clone();
-        let response = self.keep.look(now, &Cause::Marker, full_look);
-        if response.action.is_some() {
-            return self.begin(&response, &quick);
-        }
-        self.keep.next_look().filter(|due| *due <= now).map(|_| Fault::PastWake)
     }
 
-    fn begin(&mut self, response: &Response, seen: &Glimpse) -> Option<Fault> {
-        self.action = response.action;
-        let is_unload = self.action == Some(Action::Unload);
-        (is_unload && seen.peermem != Presence::Live { uses: Some(0) }).then_some(Fault::UnloadInUse)
+    fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
+        self.failed += u8::from(end.next_step() == NextStep::Pause);
+        match self.keep_mut().rebuilt(life.now, end, Duration::ZERO) {
+            AfterRebuild::Load(_) => self.load(life),
+            AfterRebuild::Done(done) => self.done(life.now, done),
+            AfterRebuild::End(..) => unreachable!("no signal comes"),
+        }
+    }
+
+    fn done(&mut self, now: BootTime, done: Done) {
+        let _ = self.keep_mut().done(now, done);
+        // verb/keep.rs looks again after all that it has done.
+        self.wake(now + self.pace.lag);
     }
 }
 
+/// What has nothing in its way comes within this: a gate's patience, the time of a build, and the pauses after builds
+/// that failed, each twice as long as the one before.
+pub(crate) fn patience(failed: u8) -> Duration {
+    PATIENCE + LONGEST + Duration::from_secs(10) * ((1 << failed) - 1)
+}
+
 impl Life {
+    /// Nothing is in the way of a load, or of a rebuild and a load.
+    pub(super) fn is_loadable(&self, eyes: Eyes, is_believed: bool, rebuilds: bool) -> bool {
+        let Node { has_nic, has_nvidia, peermem, headers, files, .. } = &self.node;
+        let is_good = self.node.file().is_some_and(|file| self.node.fits(file));
+        let live = self.node.live_abi();
+        let is_shadowed = files.rebuilt.is_some() && files.driver.is_some_and(|file| self.node.fits(file));
+        let is_curable =
+            rebuilds && (is_shadowed || files.has_sources && *headers == live && files.tried != live);
+        let is_ready = *has_nic && *has_nvidia && !self.is_visibly_unready(eyes, is_believed);
+        is_ready && peermem.is_none() && (is_good || is_curable)
+    }
+
+    pub(super) fn sidecar_steps(&self, steps: &mut Vec<super::Step>) {
+        let Some(sidecar) = &self.sidecar else { return };
+        let mut own = Vec::new();
+        match &sidecar.work {
+            Work::Nothing if sidecar.may_look(self.now) => own.push(Step::Look),
+            Work::Nothing => {}
+            // The kubelet starts it again.
+            Work::Ended => {
+                if age(sidecar.acted, self.now) >= self.pace.restart {
+                    steps.push(super::Step::Sidecar(Step::Restart));
+                }
+                return;
+            }
+            Work::Unload | Work::Load(_) => own.push(Step::Act),
+            Work::Rebuild(rebuild) => {
+                own.extend(rebuild.ends(self).into_iter().map(Step::Make));
+                if !rebuild.is_building() || sidecar.woken.is_some() {
+                    own.push(Step::Act);
+                }
+            }
+        }
+        // At rest a restart changes nothing that the next look does not show.
+        let is_at_rest = self.mofed.phase == Phase::Ready && matches!(sidecar.work, Work::Nothing);
+        if self.budget.restarts > 0 && !is_at_rest {
+            own.push(Step::Restart);
+        }
+        steps.extend(own.into_iter().map(super::Step::Sidecar));
+    }
+
     /// The sidecar takes this step.
     pub(super) fn sidecar(&mut self, step: Step) {
         let Some(mut sidecar) = self.sidecar.take() else { return };
+        sidecar.acted = self.now;
         match step {
+            Step::Look => sidecar.looks(self),
+            Step::Act => sidecar.acts(self, None),
+            Step::Make(make) => sidecar.acts(self, Some(make)),
             Step::Restart => {
-                sidecar = Sidecar::new(self.now, sidecar.sees_locks, sidecar.restarts - 1);
-            }
-            Step::Look => {
-                if let Some(fault) = sidecar.look(self.now, &self.node) {
-                    self.fails(fault);
-                }
-            }
-            Step::Act => {
-                let done = match sidecar.action.take() {
-                    Some(Action::Load) => self.load(&sidecar),
-                    Some(Action::Unload) => self.unload(),
-                    Some(Action::Rebuild) | None => return,
-                };
-                let _ = sidecar.keep.done(self.now, done);
-                sidecar.is_woken = true;
+                self.budget.restarts -= u8::from(!matches!(sidecar.work, Work::Ended));
+                sidecar = sidecar.again(self.now);
             }
         }
+        sidecar.memory = Arc::new(Memory::of(&sidecar.keep));
         self.sidecar = Some(sidecar);
     }
 
-    /// A last look, then modprobe.
-    fn load(&mut self, sidecar: &Sidecar) -> Done {
-        let (.., look) = self.node.look(self.now, sidecar.sees_locks);
-        let look = sidecar.keep.gate().believing(look);
-        if let Some(changed) = look.verdict.deciding() {
-            return Done::Postponed(LoadFailure::LastLook, changed.reason.to_string());
+    pub(super) fn sidecar_notes(&mut self) {
+        let Some(mut sidecar) = self.sidecar.take() else { return };
+        let Setting { eyes, rebuilds, .. } = sidecar.setting;
+        sidecar.doubted = since(sidecar.doubted, is_doubtful(&self.node), self.now);
+        let is_loadable = self.is_loadable(eyes, sidecar.is_believed(self.now), rebuilds);
+        sidecar.calm = since(sidecar.calm, is_loadable, self.now);
+        sidecar.failed = if is_loadable { sidecar.failed } else { 0 };
+        if sidecar.calm.is_some_and(|since| age(since, self.now) > patience(sidecar.failed)) {
+            self.fails(Fault::NeverLive);
         }
-        if self.node.peermem.is_some() {
-            return Done::Found("nvidia_peermem is live".to_owned());
-        }
-        if self.mofed.is_at_swap() {
-            self.fails(Fault::LoadIntoSwap);
-        }
-        if self.node.loads() {
-            Done::Loaded("nvidia_peermem is live".to_owned())
-        } else {
-            Done::Refused(LoadFailure::Errno("EINVAL"), "refused".to_owned())
-        }
-    }
-
-    /// rmmod.
-    fn unload(&mut self) -> Done {
-        if self.node.peermem.is_none() || self.node.unloads() {
-            Done::Unloaded("nvidia_peermem is unloaded".to_owned())
-        } else {
-            Done::NotUnloaded("in use".to_owned())
-        }
+        self.sidecar = Some(sidecar);
     }
 }

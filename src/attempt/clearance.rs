@@ -1,44 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Clearance for a load. Only a last look that finds nothing wrong gives it, and without it nothing is loaded.
 
-use super::{Tried, again, refused};
+use super::{LoadFailure, Tried};
 use crate::judge::plan::ModprobePlan;
-use crate::keep::LoadFailure;
 use crate::look::Look;
 use crate::observation::Identity;
 use crate::verdict::Outcome;
 
 /// The last look before a load, and the plan that it agrees with.
-pub(super) struct Cleared {
+#[derive(Debug)]
+pub struct Cleared {
     before: Look,
     plan: ModprobePlan,
 }
 
 /// Objections to modprobe's plan.
-#[derive(Default)]
-pub(super) struct Against {
+#[derive(Debug, Default)]
+pub struct Against {
     /// The plan would not load the file that was inspected.
-    pub(super) objection: Option<String>,
+    pub objection: Option<String>,
     /// A module that it would load, too.
-    pub(super) not_live: Option<String>,
+    pub not_live: Option<String>,
 }
 
 impl Cleared {
     /// Clears the load, or says what forbids it. What has changed comes first: the plan was made before.
-    pub(super) fn by(
+    ///
+    /// # Errors
+    /// The end of the attempt.
+    pub fn by(
         before: Look,
         settled: Option<&Identity>,
         plan: ModprobePlan,
         against: Against,
     ) -> Result<Self, Tried> {
         if let Some(why) = changed(&before, settled) {
-            return Err(again(LoadFailure::LastLook, why));
+            return Err(Tried::again(LoadFailure::LastLook, why));
         }
         if let Some(why) = against.objection {
-            return Err(refused(LoadFailure::Plan, format!("not loaded: {why}")));
+            return Err(Tried::refused(LoadFailure::Plan, format!("not loaded: {why}")));
         }
         let Some(name) = against.not_live else { return Ok(Self { before, plan }) };
-        Err(again(
+        Err(Tried::again(
             LoadFailure::Plan,
             format!(
                 "modprobe would also load {name}, which is not live and which the gate must not load; what to do: \
@@ -47,11 +50,15 @@ impl Cleared {
         ))
     }
 
-    pub(super) fn look(&self) -> &Look {
+    /// The last look.
+    #[must_use]
+    pub fn look(&self) -> &Look {
         &self.before
     }
 
-    pub(super) fn plan(&self) -> &ModprobePlan {
+    /// The plan.
+    #[must_use]
+    pub fn plan(&self) -> &ModprobePlan {
         &self.plan
     }
 }
@@ -69,7 +76,7 @@ fn changed(look: &Look, settled: Option<&Identity>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::look;
+    use super::super::proof::tests::look;
     use super::*;
     use crate::condition::Reason;
 
@@ -81,7 +88,7 @@ mod tests {
     fn a_last_look_that_is_not_ready_or_shows_a_change_ends_the_attempt() {
         let settled = look(None, 1, &[("ib_core", 1)]).identity;
         let cleared = |look| cleared(look, &settled, Against::default());
-        let ready = cleared(look(None, 1, &[("ib_core", 1)])).ok().expect("nothing speaks against it");
+        let ready = cleared(look(None, 1, &[("ib_core", 1)])).ok().expect("nothing forbids it");
         assert_eq!(ready.look().identity, settled);
         let why = |look| match cleared(look) {
             Err(Tried::Again(why)) => (why.failure, why.sentence),

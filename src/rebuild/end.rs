@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a rebuild ends, and what follows from that: for `load`, `keep`, the log, the metrics and the next attempt.
+
+use super::{Conclusion, Obstacle};
+use crate::time::BootTime;
+
+/// The result of a rebuild.
+#[derive(Debug)]
+pub enum RebuildEnd {
+    /// A usable file is installed.
+    Installed(String),
+    /// The driver toolkit builds again.
+    Ordered(String),
+    /// Our file is removed, and modprobe finds the usable one behind it.
+    Undone(String),
+    /// Something is in the way; nothing was built.
+    Refused(Obstacle),
+    /// The rebuild would fail again with the same MOFED, nvidia and kernel.
+    Failed(String),
+    /// The build used up its time.
+    TimedOut(String),
+    /// The failure is temporary: it is tried again.
+    Passing(String),
+    /// The deadline passed before the rebuild ended.
+    Deadline(String),
+    /// MOFED began to swap its modules.
+    Swapping(String),
+    /// A signal came, and when.
+    Signal(u8, BootTime),
+}
+
+/// The next step of the verb that rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// A load: the file is usable now.
+    Load,
+    /// Another rebuild once every other condition is met again.
+    Wait,
+    /// The same after a pause, longer each time.
+    Pause,
+    /// None: the next rebuild would end the same.
+    GiveUp,
+    /// None: the time is up.
+    TimeOut,
+    /// The end of the verb, by this signal that came at this time.
+    End(u8, BootTime),
+}
+
+impl RebuildEnd {
+    /// The label of `keep`'s metrics.
+    #[must_use]
+    pub fn conclusion(&self) -> Conclusion {
+        match self {
+            Self::Installed(_) => Conclusion::Installed,
+            Self::Ordered(_) => Conclusion::Ordered,
+            Self::Undone(_) => Conclusion::Undone,
+            Self::Refused(_) => Conclusion::Refused,
+            Self::Failed(_) | Self::Passing(_) => Conclusion::Failed,
+            Self::TimedOut(_) => Conclusion::TimedOut,
+            Self::Deadline(_) | Self::Swapping(_) | Self::Signal(..) => Conclusion::BrokenOff,
+        }
+    }
+
+    /// What the verb does next.
+    #[must_use]
+    pub fn next_step(&self) -> NextStep {
+        match self {
+            Self::Installed(_) | Self::Undone(_) => NextStep::Load,
+            Self::Swapping(_) => NextStep::Wait,
+            Self::Refused(obstacle) if obstacle.kind.passes() => NextStep::Wait,
+            Self::Passing(_) | Self::TimedOut(_) => NextStep::Pause,
+            Self::Refused(_) | Self::Failed(_) | Self::Ordered(_) => NextStep::GiveUp,
+            Self::Deadline(_) => NextStep::TimeOut,
+            Self::Signal(signal, since) => NextStep::End(*signal, *since),
+        }
+    }
+
+    /// The result and its remedy, in words.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Installed(message) | Self::Ordered(message) | Self::Undone(message) => message.clone(),
+            Self::Refused(obstacle) => format!("not rebuilt: {obstacle}"),
+            Self::Failed(why) => format!("the rebuild failed: {why}"),
+            Self::TimedOut(why) => format!("the rebuild took too long: {why}"),
+            Self::Passing(why) => format!("the rebuild failed, and may succeed later: {why}"),
+            Self::Deadline(why) => format!("the rebuild was interrupted, nothing is installed: {why}"),
+            Self::Swapping(how) => format!("the rebuild was interrupted, nothing is installed: {how}"),
+            Self::Signal(signal, _) => {
+                format!("the rebuild was interrupted by signal {signal}, nothing is installed")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rebuild::Kind;
+
+    #[test]
+    fn only_an_end_that_may_be_another_next_time_is_followed_by_another_rebuild() {
+        let refused = |kind| RebuildEnd::Refused(Obstacle::new(kind, "as the test says"));
+        let text = String::new;
+        for (end, next) in [
+            (RebuildEnd::Installed(text()), NextStep::Load),
+            (RebuildEnd::Undone(text()), NextStep::Load),
+            (RebuildEnd::Swapping(text()), NextStep::Wait),
+            (refused(Kind::Busy), NextStep::Wait),
+            (RebuildEnd::Passing(text()), NextStep::Pause),
+            (RebuildEnd::TimedOut(text()), NextStep::Pause),
+            (refused(Kind::SourcesMissing), NextStep::GiveUp),
+            (RebuildEnd::Failed(text()), NextStep::GiveUp),
+            (RebuildEnd::Ordered(text()), NextStep::GiveUp),
+            (RebuildEnd::Deadline(text()), NextStep::TimeOut),
+            (RebuildEnd::Signal(15, BootTime::ZERO), NextStep::End(15, BootTime::ZERO)),
+        ] {
+            assert_eq!(end.next_step(), next, "{end:?}");
+        }
+    }
+}

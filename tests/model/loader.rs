@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `peermem-gate load`, and the modprobe shim, which does the same: a wait, an attempt, and a rebuild where that is
+//! the cure, as verb/load.rs puts them together.
+
+use super::attempt::{self, Attempt};
+use super::eyes::Eyes;
+use super::gated::{Gated, policy};
+use super::laws::Fault;
+use super::memory::Moment;
+use super::rebuild::{self, Make, Rebuild};
+use super::sidecar::patience;
+use super::{Life, Pace, laws};
+use peermem_gate::attempt::Tried;
+use peermem_gate::ending::Ending;
+use peermem_gate::gate::{Effect, Opening, Policy};
+use peermem_gate::rebuild::{NextStep, RebuildEnd};
+use peermem_gate::time::BootTime;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+/// A step of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It wakes and looks, or goes on with that.
+    Look,
+    /// What it does comes one step further.
+    Act,
+    /// make ends like this.
+    Make(Make),
+    /// After an end that was no success, the kubelet starts it again.
+    Restart,
+}
+
+#[derive(Clone, Debug)]
+enum Work {
+    Wait,
+    Load(Attempt),
+    Rebuild(Rebuild),
+    /// With this exit code.
+    Ended(u8),
+}
+
+/// The process.
+#[derive(Clone, Debug)]
+pub(crate) struct Loader {
+    held: Gated,
+    rebuilds: bool,
+    was_marked: bool,
+    work: Work,
+    /// When its last step was.
+    acted: BootTime,
+    /// So many rebuilds failed for causes that pass.
+    failed: u8,
+}
+
+impl Loader {
+    pub(crate) fn new(
+        now: BootTime,
+        eyes: Eyes,
+        rebuilds: bool,
+        timeout: Option<Duration>,
+        pace: &'static Pace,
+    ) -> Self {
+        let mut held = Gated::new(now, eyes, Policy { timeout, fail_fast: true, ..policy(pace) }, pace);
+        held.cures(rebuilds);
+        Self { held, rebuilds, was_marked: false, work: Work::Wait, acted: now, failed: 0 }
+    }
+
+    pub(crate) fn torn(self) -> Self {
+        Self { held: self.held.torn(), ..self }
+    }
+
+    /// Another one of the same kind starts.
+    pub(crate) fn again(self, now: BootTime) -> Self {
+        let mut held = self.held.again(now);
+        held.cures(self.rebuilds);
+        Self { held, was_marked: false, work: Work::Wait, acted: now, failed: 0, ..self }
+    }
+
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        let Self { held, rebuilds, was_marked, work, failed, .. } = self;
+        held.hash_at(moment, state);
+        (rebuilds, was_marked, failed).hash(state);
+        match work {
+            Work::Wait => 0.hash(state),
+            Work::Load(attempt) => (1, attempt).hash(state),
+            Work::Rebuild(rebuild) => rebuild.hash_at(moment, state),
+            Work::Ended(code) => (2, code).hash(state),
+        }
+    }
+
+    /// It acts at that time at the latest.
+    pub(crate) fn latest(&self) -> Option<BootTime> {
+        let pace = self.held.pace();
+        let woken = self.held.woken();
+        match &self.work {
+            Work::Wait => self.held.latest(),
+            Work::Load(_) => Some(self.acted + pace.lag),
+            Work::Rebuild(rebuild) => rebuild.latest(self.acted, pace).into_iter().chain(woken).min(),
+            Work::Ended(_) => None,
+        }
+    }
+
+    /// The next time that it waits for.
+    pub(crate) fn due(&self) -> Option<BootTime> {
+        match &self.work {
+            Work::Wait => self.held.gate.next_look(),
+            Work::Rebuild(rebuild) => rebuild.due(self.held.pace()),
+            Work::Load(_) | Work::Ended(_) => None,
+        }
+    }
+
+    pub(crate) fn wake(&mut self, due: BootTime) {
+        self.held.wake(due);
+    }
+
+    /// modprobe comes next.
+    pub(crate) fn is_asking(&self) -> bool {
+        matches!(self.work, Work::Load(Attempt::Cleared(_)))
+    }
+
+    /// It ended with this code.
+    pub(crate) fn ended(&self) -> Option<u8> {
+        match self.work {
+            Work::Ended(code) => Some(code),
+            _ => None,
+        }
+    }
+
+    fn looks(&mut self, life: &mut Life) {
+        self.was_marked |= life.node.marker.is_some();
+        let Some((last, was_unready)) = self.held.look(life) else { return };
+        if let Some(fault) = self.held.fault(life, &last, was_unready) {
+            life.fails(fault);
+        }
+        match last {
+            Effect::Open(Opening::Ready) => self.loads(life),
+            Effect::Open(Opening::Curable) => {
+                match rebuild::begins(life, &self.held.gate, self.held.eyes, false) {
+                    rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
+                    rebuild::Next::Ends(end) => self.rebuilt(life, &end),
+                }
+            }
+            Effect::Open(_) => self.work = Work::Ended(Ending::Opened.code()),
+            Effect::End(ending) => self.work = Work::Ended(ending.code()),
+            Effect::Log(_) | Effect::Publish => {}
+        }
+    }
+
+    fn loads(&mut self, life: &mut Life) {
+        let is_believed = self.held.is_believed(life.now);
+        match attempt::begins(life, &self.held.gate, self.held.eyes, is_believed) {
+            attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
+            attempt::Next::Ends(tried) => self.tried(life, &tried),
+        }
+    }
+
+    fn acts(&mut self, life: &mut Life, make: Option<Make>) {
+        let eyes = self.held.eyes;
+        match std::mem::replace(&mut self.work, Work::Wait) {
+            Work::Wait | Work::Ended(_) => {}
+            Work::Load(attempt) => match attempt.goes_on(life, &self.held.gate, eyes, None) {
+                attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
+                attempt::Next::Ends(tried) => self.tried(life, &tried),
+            },
+            Work::Rebuild(rebuild) => {
+                if make.is_none() {
+                    self.held.rest();
+                }
+                match rebuild.goes_on(life, &self.held.gate, eyes, self.was_marked, make) {
+                    rebuild::Next::Goes(rebuild) => self.work = Work::Rebuild(rebuild),
+                    rebuild::Next::Ends(end) => self.rebuilt(life, &end),
+                }
+            }
+        }
+    }
+
+    fn tried(&mut self, life: &mut Life, tried: &Tried) {
+        self.work = match tried {
+            Tried::Live(..) => Work::Ended(Ending::Opened.code()),
+            // Nobody is left to unload it (docs/loading.md): a person is told to.
+            Tried::Overlapped(_) => {
+                life.is_excused = true;
+                Work::Ended(Ending::Blocked.code())
+            }
+            Tried::Again(_) => {
+                self.held.hold_on(life.now);
+                Work::Wait
+            }
+            Tried::Refused(_) | Tried::Signal(..) | Tried::Late(_) | Tried::CannotRun { .. } => {
+                Work::Ended(Ending::Blocked.code())
+            }
+        };
+    }
+
+    fn rebuilt(&mut self, life: &mut Life, end: &RebuildEnd) {
+        self.held.rebuilt(life.now, end);
+        match end.next_step() {
+            NextStep::Load => self.loads(life),
+            next @ (NextStep::Wait | NextStep::Pause) => {
+                self.failed += u8::from(next == NextStep::Pause);
+                self.held.hold_on(life.now);
+                self.work = Work::Wait;
+            }
+            NextStep::GiveUp => self.work = Work::Ended(Ending::Blocked.code()),
+            NextStep::TimeOut => self.work = Work::Ended(Ending::TimedOut.code()),
+            NextStep::End(signal, _) => self.work = Work::Ended(Ending::Signal(signal).code()),
+        }
+    }
+}
+
+impl Life {
+    pub(super) fn loader_steps(&self, steps: &mut Vec<super::Step>) {
+        let Some(loader) = &self.loader else { return };
+        let mut own = Vec::new();
+        match &loader.work {
+            Work::Wait if loader.held.may_look(self.now) => own.push(Step::Look),
+            Work::Wait => {}
+            Work::Load(_) => own.push(Step::Act),
+            Work::Rebuild(rebuild) => {
+                own.extend(rebuild.ends(self).into_iter().map(Step::Make));
+                if !rebuild.is_building() || loader.held.woken().is_some() {
+                    own.push(Step::Act);
+                }
+            }
+            Work::Ended(code) => {
+                if *code != 0 && self.budget.restarts > 0 {
+                    own.push(Step::Restart);
+                }
+            }
+        }
+        steps.extend(own.into_iter().map(super::Step::Loader));
+    }
+
+    /// The process takes this step.
+    pub(super) fn loader(&mut self, step: Step) {
+        let Some(mut loader) = self.loader.take() else { return };
+        loader.acted = self.now;
+        match step {
+            Step::Look => loader.looks(self),
+            Step::Act => loader.acts(self, None),
+            Step::Make(make) => loader.acts(self, Some(make)),
+            Step::Restart => {
+                self.budget.restarts -= 1;
+                loader = loader.again(self.now);
+            }
+        }
+        self.loader = Some(loader);
+    }
+
+    pub(super) fn loader_notes(&mut self) {
+        let Some(mut loader) = self.loader.take() else { return };
+        let is_believed = loader.held.is_believed(self.now);
+        let is_loadable = self.is_loadable(loader.held.eyes, is_believed, loader.rebuilds);
+        let is_waiting = loader.ended().is_none();
+        let patience = patience(loader.failed);
+        let fault = loader.held.notes(self.now, &self.node, is_loadable && is_waiting, patience);
+        match fault.filter(|_| is_waiting) {
+            Some(Fault::NeverOpen) => self.fails(Fault::NeverLive),
+            Some(fault) => self.fails(fault),
+            None => {}
+        }
+        self.loader = Some(loader);
+    }
+}
+
+/// It has loaded the module.
+pub(crate) const LOADED: laws::Sight =
+    ("load ends well", |_, life| life.loader.as_ref().is_some_and(|loader| loader.ended() == Some(0)));

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One rebuild by `load` or `keep`, in the steps between which others can act: the plan, the build, the confirmation
+//! and the install. `peermem_gate::rebuild` plans, confirms, proves, and says what follows.
+
+use super::eyes::{Eyes, Seen, info, material, planned_for};
+use super::laws::Fault;
+use super::memory::Moment;
+use super::node::{Abi, File};
+use super::{Budget, Life, Pace, age};
+use peermem_gate::condition::{ConditionType, Reason};
+use peermem_gate::gate::Gate;
+use peermem_gate::judge::shadowed;
+use peermem_gate::look::Look;
+use peermem_gate::rebuild::{
+    FileProof, JudgedModule, Kind, Obstacle, RebuildEnd, file_proof, is_all_that_is_missing,
+    is_ready_for_a_build, objection, plan,
+};
+use peermem_gate::time::BootTime;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// make ends after this at the latest, in a search.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+
+/// A build under way, and what it was planned with.
+#[derive(Clone, Debug)]
+pub(crate) struct Building {
+    seen: Arc<Seen>,
+    before: Look,
+    /// The release that was live, and the one whose symbols make was given.
+    live: Option<Abi>,
+    abi: Abi,
+    since: BootTime,
+    /// A person asked for it.
+    is_asked: bool,
+}
+
+/// How far a rebuild is.
+#[derive(Clone, Debug)]
+pub(crate) enum Rebuild {
+    /// make runs.
+    Building(Building),
+    /// The module is judged, and confirmed on the node as it is.
+    Confirmed { live: Option<Abi>, abi: Abi },
+}
+
+impl Rebuild {
+    pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
+        match self {
+            Self::Building(Building { seen: _, before, live, abi, since, is_asked }) => {
+                (format!("{:?}", before.identity), live, abi, moment.age(*since, Duration::MAX), is_asked)
+                    .hash(state);
+            }
+            Self::Confirmed { live, abi } => (live, abi).hash(state),
+        }
+    }
+}
+
+/// How make ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Make {
+    Builds,
+    /// By an error of its own: the next would end the same.
+    Fails,
+    /// The compiler was killed, say.
+    Breaks,
+}
+
+/// The next moment of a rebuild.
+pub(crate) enum Next {
+    Goes(Rebuild),
+    Ends(RebuildEnd),
+}
+
+/// The first step, which the owner takes as soon as its gate says so.
+pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -> Next {
+    let mut seen = eyes.look(&life.node);
+    let is_shadowed = is_all_that_is_missing(&gate.believing(seen.look.clone()).verdict)
+        && shadowed(&seen.expected, &seen.observation).is_some();
+    if is_shadowed {
+        life.node.files.rebuilt = None;
+        seen = eyes.look(&life.node);
+        let usable = seen.look.verdict.get(ConditionType::PeermemUsable);
+        if usable.is_some_and(|c| c.reason == Reason::Usable) {
+            return Next::Ends(RebuildEnd::Undone("removed".to_owned()));
+        }
+    }
+    let before = gate.believing(seen.look.clone());
+    if let Some(end) = toolkit(life, &before, &seen) {
+        return Next::Ends(end);
+    }
+    let mut material = material(&life.node);
+    material.tried = material.tried.filter(|_| !is_asked);
+    match plan(None, &before.verdict, &seen.observation, &material) {
+        Err(obstacle) => Next::Ends(RebuildEnd::Refused(obstacle)),
+        Ok(plan) => {
+            let (live, abi) = (life.node.live_abi(), planned_for(&plan.symvers.1));
+            Next::Goes(Rebuild::Building(Building { seen, before, live, abi, since: life.now, is_asked }))
+        }
+    }
+}
+
+/// OpenShift: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container waits
+/// for that. Once for each MOFED.
+fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildEnd> {
+    const CURABLE: [Reason; 3] =
+        [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];
+    let file = life.node.files.toolkit.filter(|_| is_ready_for_a_build(&before.verdict))?;
+    let (reason, _) = objection(&seen.expected, &seen.observation, &info(file, false))?;
+    let live = life.node.live_abi();
+    let driver = life.driver.as_mut().filter(|_| CURABLE.contains(&reason))?;
+    if driver.ordered == live {
+        let why = "the driver toolkit was made to build for this MOFED before";
+        return Some(RebuildEnd::Refused(Obstacle::new(Kind::AlreadyTried, why)));
+    }
+    driver.ordered = live;
+    life.node.files.toolkit = None;
+    Some(RebuildEnd::Ordered("removed driver_built".to_owned()))
+}
+
+impl Rebuild {
+    /// make runs.
+    pub(crate) fn is_building(&self) -> bool {
+        matches!(self, Self::Building(_))
+    }
+
+    /// make will not run any longer than that; and what follows it comes at once after the last step.
+    pub(crate) fn latest(&self, acted: BootTime, pace: &Pace) -> Option<BootTime> {
+        match self {
+            Self::Building(building) => Some(building.since + pace.make.1?),
+            Self::Confirmed { .. } => Some(acted + pace.lag),
+        }
+    }
+
+    /// make may end at this time.
+    pub(crate) fn due(&self, pace: &Pace) -> Option<BootTime> {
+        match self {
+            Self::Building(building) => Some(building.since + pace.make.0),
+            Self::Confirmed { .. } => None,
+        }
+    }
+
+    /// A look while make runs, which is ended if MOFED swaps its modules; the end of make; or the install.
+    pub(crate) fn goes_on(
+        self,
+        life: &mut Life,
+        gate: &Gate,
+        eyes: Eyes,
+        was_marked: bool,
+        make: Option<Make>,
+    ) -> Next {
+        match (self, make) {
+            (Self::Confirmed { live, abi }, _) => Next::Ends(installed(life, live, abi, gate, eyes)),
+            (Self::Building(building), None) => match eyes.look(&life.node).glimpse(was_marked).swap {
+                Some(swap) => Next::Ends(RebuildEnd::Swapping(swap)),
+                None => Next::Goes(Self::Building(building)),
+            },
+            (Self::Building(building), Some(Make::Builds)) => {
+                building.confirmed(life, gate, eyes, was_marked)
+            }
+            (Self::Building(_), Some(Make::Breaks)) => {
+                life.budget.mishaps -= 1;
+                Next::Ends(RebuildEnd::Passing("make was ended by SIGKILL".to_owned()))
+            }
+            (Self::Building(building), Some(Make::Fails)) => {
+                life.budget.failures -= 1;
+                building.failed(life, "make ended with 2".to_owned())
+            }
+        }
+    }
+
+    /// The ways in which make may end now.
+    pub(crate) fn ends(&self, life: &Life) -> Vec<Make> {
+        let Self::Building(building) = self else { return Vec::new() };
+        if age(building.since, life.now) < life.pace.make.0 {
+            return Vec::new();
+        }
+        let Budget { failures, mishaps, .. } = life.budget;
+        let may = [(Make::Builds, true), (Make::Fails, failures > 0), (Make::Breaks, mishaps > 0)];
+        may.into_iter().filter(|(_, may)| *may).map(|(make, _)| make).collect()
+    }
+}
+
+impl Building {
+    /// The build's own end: it leaves a record for the MOFED that it was planned for.
+    fn failed(&self, life: &mut Life, why: String) -> Next {
+        if self.live.is_some() && life.node.files.tried == self.live && !self.is_asked {
+            life.fails(Fault::BuiltAgain);
+        }
+        life.node.files.tried = self.live;
+        Next::Ends(RebuildEnd::Failed(why))
+    }
+
+    /// The module is judged by the look before the build, and confirmed by one after it.
+    fn confirmed(self, life: &mut Life, gate: &Gate, eyes: Eyes, was_marked: bool) -> Next {
+        let built = info(File::Built(self.abi), true);
+        let objection = objection(&self.seen.expected, &self.seen.observation, &built);
+        if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
+            return Next::Ends(RebuildEnd::Passing(format!("no build cures this: {message}")));
+        }
+        let version = built.version.clone().unwrap_or_default();
+        let judged = match JudgedModule::by(built, &version, |_| objection.map(|(_, message)| message)) {
+            Ok(judged) => judged,
+            Err(why) => return self.failed(life, why),
+        };
+        let is_unready = life.is_visibly_unready(eyes, true);
+        let seen = eyes.look(&life.node);
+        if let Some(how) = seen.glimpse(was_marked).swap {
+            return Next::Ends(RebuildEnd::Swapping(how));
+        }
+        if let Err(how) = judged.confirmed(&self.before, &gate.believing(seen.look.clone())) {
+            return Next::Ends(RebuildEnd::Swapping(how));
+        }
+        if is_unready {
+            life.fails(Fault::InstallIntoSwap);
+        }
+        if eyes.sees_mofeds_files && life.node.live_abi() != Some(self.abi) {
+            life.fails(Fault::OtherHeaders);
+        }
+        Next::Goes(Rebuild::Confirmed { live: self.live, abi: self.abi })
+    }
+}
+
+/// The file is in its place. A look says whether it would load; by a fault of its own it is removed again.
+fn installed(life: &mut Life, live: Option<Abi>, abi: Abi, gate: &Gate, eyes: Eyes) -> RebuildEnd {
+    life.node.files.rebuilt = Some(abi);
+    let look = gate.believing(eyes.look(&life.node).look.clone());
+    match file_proof(&look, true, life.node.is_rebuilt_loaded) {
+        FileProof::Usable | FileProof::Loaded => {
+            life.node.files.tried = None;
+            RebuildEnd::Installed("rebuilt".to_owned())
+        }
+        FileProof::Another | FileProof::Faulty(_) => {
+            (life.node.files.rebuilt, life.node.files.tried) = (None, live);
+            RebuildEnd::Failed("modprobe would still load another file".to_owned())
+        }
+        FileProof::Unknown(why) => RebuildEnd::Passing(format!("installed, but not proven: {why}")),
+    }
+}

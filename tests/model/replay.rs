@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Lives of a real node (tests/soak.rs), replayed: is there a life of the model that leaves the same lines at the same
+//! times? The model keeps every life that can have come to a line, and a line that none of them can leave rejects the
+//! trace. So the gate must do what the production code does in the model, when it does it, and the others must be as
+//! the model has them.
+//!
+//! What leaves no line may happen at any time that the model allows: a module that goes, a look, the end of a pod.
+
+use super::driver::{Driver, Loads, Phase, Wait};
+use super::eyes::Eyes;
+use super::gated::{Gated, policy};
+use super::loader::Loader;
+use super::mofed::{self, Entrypoint, Mofed};
+use super::node::{Abi, Node, Stack};
+use super::said::{Words, generation};
+use super::sidecar::{Setting, Sidecar};
+use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step};
+use crate::machine::Line;
+use peermem_gate::gate::Policy;
+use peermem_gate::time::BootTime;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::time::Duration;
+
+/// On the emulated machine of the lives: a look takes half a second, and so does a program's start beside others.
+static LIVES: Pace = Pace {
+    lag: Duration::from_secs(2),
+    grain: Duration::from_millis(500),
+    suspect_hold: Duration::from_secs(300),
+    make: (Duration::from_secs(25), Some(Duration::from_secs(28))),
+    restart: Duration::ZERO,
+    nvidia: (Duration::ZERO, Some(Duration::from_secs(1))),
+    mofed: as_in_lives,
+    is_lawful: false,
+};
+
+/// tests/life/plan.rs decides how long each part takes: only the list of modules is short.
+fn as_in_lives(mofed: &Mofed) -> Span {
+    match mofed.phase {
+        mofed::Phase::Cleared | mofed::Phase::Listed(_) => (Duration::ZERO, Some(Duration::from_secs(2))),
+        _ => (Duration::ZERO, None),
+    }
+}
+
+/// More lives than this, and the trace says too little.
+const MOST: usize = 1_000;
+
+/// Whose lines are explained. All others' are taken as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who<'a> {
+    /// The driver's pod, with the gate in this place (tests/life/plan.rs).
+    Pod(&'a str),
+    /// The gate that only waits, with this number.
+    Watcher(&'a str),
+}
+
+/// Explains the trace of a life with the gate in this place, or says which line the model cannot explain. Returns how
+/// many lives were kept at most. The pod and those who only wait do nothing to each other, so each is explained for
+/// itself.
+pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<usize, String> {
+    let watchers =
+        lines.iter().filter(|line| line.kind == "started").filter_map(|line| line.text.strip_prefix("wait "));
+    let all = watchers.map(Who::Watcher).chain([Who::Pod(place)]);
+    all.map(|who| explain_one(who, lines)).try_fold(0, |most, kept| Ok(most.max(kept?)))
+}
+
+fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
+    let mut replay = Replay { who, lines, at: 0, lives: Vec::new(), most: 0 };
+    for (at, line) in lines.iter().enumerate() {
+        replay.at = at;
+        replay.reach(replay.time(line));
+        replay.hear(line).map_err(|why| format!("{who:?}: {why}"))?;
+        replay.most = replay.most.max(replay.lives.len());
+        if matches!(who, Who::Watcher(own) if line.text.starts_with(&format!("wait {own} "))) {
+            break;
+        }
+    }
+    Ok(replay.most)
+}
+
+struct Replay<'a> {
+    who: Who<'a>,
+    lines: &'a [Line],
+    /// The line that comes next.
+    at: usize,
+    /// All that can have come to it.
+    lives: Vec<Life>,
+    most: usize,
+}
+
+fn hash(life: &Life) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::new().hash_one(life)
+}
+
+impl Replay<'_> {
+    fn time(&self, line: &Line) -> BootTime {
+        START + Duration::from_secs_f64(line.at - self.lines[0].at)
+    }
+
+    /// Time passes up to the next line. On the way only those act for whom a time has come; at a line, everybody may.
+    fn reach(&mut self, until: BootTime) {
+        let times = |life: &Life| [life.latest(), life.due(), unseen(life)].into_iter().flatten().min();
+        loop {
+            let next = self.lives.iter().filter_map(times).min().filter(|next| *next < until);
+            let has_come = |life: &Life| next.is_some() && times(life) == next;
+            let lives = std::mem::take(&mut self.lives);
+            let (mut acting, others) = lives.into_iter().partition::<Vec<_>, _>(has_come);
+            self.lives = others;
+            let now = next.unwrap_or(until);
+            self.lives.iter_mut().chain(&mut acting).for_each(|life| life.passes(now));
+            if next.is_none() {
+                break;
+            }
+            self.lives.extend(self.closure(acting, until));
+        }
+        let lives = std::mem::take(&mut self.lives);
+        self.lives = self.closure(lives, BootTime::ZERO);
+    }
+
+    /// These lives, and all that can have happened at this moment without a line. A process of the gate's that can act
+    /// now, and has to before the next line, acts now: nobody could tell.
+    fn closure(&self, lives: Vec<Life>, next_line: BootTime) -> Vec<Life> {
+        let mut known: HashSet<u64> = HashSet::new();
+        let mut all: Vec<_> = lives.into_iter().filter(|life| known.insert(hash(life))).collect();
+        let is_pods = matches!(self.who, Who::Pod(_));
+        let has_more_pods = is_pods && self.lines[self.at..].iter().any(|line| line.kind == "pod");
+        let (mut at, mut kept) = (0, Vec::new());
+        while at < all.len() && all.len() < MOST {
+            let life = &all[at];
+            let (mut next, mut is_pending) = (Vec::new(), false);
+            for step in life.steps() {
+                let silent = silent(life, step);
+                is_pending |= silent.is_some() && life.is_of_gate(step);
+                next.extend(silent);
+            }
+            next.extend(life.driver.as_ref().filter(|_| has_more_pods).map(|_| without_pod(life)));
+            next.extend(with_toolkit(life));
+            // Who had to act by now, and has left no line, is in no real life.
+            let has_time =
+                life.latest().is_none_or(|latest| latest > life.now && !(is_pending && latest < next_line));
+            kept.push(has_time || next_line == BootTime::ZERO);
+            all.extend(next.into_iter().filter(|life| known.insert(hash(life))));
+            at += 1;
+        }
+        kept.resize(all.len(), true);
+        let mut kept = kept.into_iter();
+        all.retain(|_| kept.next() == Some(true));
+        all
+    }
+
+    fn hear(&mut self, line: &Line) -> Result<(), String> {
+        if self.lives.is_empty() && line.kind == "life" {
+            return Ok(());
+        }
+        let lives = std::mem::take(&mut self.lives);
+        let text = line.text.as_str();
+        let number = |text: &str| text.split(' ').nth(1).unwrap_or_default().to_owned();
+        let heard: Vec<_> = match (line.kind.as_str(), text.split(' ').next().unwrap_or_default(), self.who) {
+            // The plan's and the harness's own.
+            ("life" | "done" | "rests" | "clock" | "over" | "end", ..) => lives.clone(),
+            ("lives", stack, _) => vec![self.begins(stack)],
+            ("person", "pod", _) => lives.clone(),
+            ("person", ..) => lives.iter().flat_map(|life| [life.clone(), unloaded(life)]).collect(),
+            ("reset", ..) => lives.iter().filter_map(|life| reset(life, text)).collect(),
+            ("broken", ..) => lives.iter().filter(|life| life.node.stack.nic.is_none()).cloned().collect(),
+            // MOFED.
+            ("begun", ..) => lives.iter().flat_map(|life| self.begun(life, text)).collect(),
+            ("unmarked" | "swap" | "ready" | "stopped", ..) => leaves(&lives, line),
+            ("killed", ..) => {
+                let is_down = |life: &&Life| life.mofed.phase == mofed::Phase::Down;
+                lives.iter().filter(is_down).cloned().chain(leaves(&lives, line)).collect()
+            }
+            ("failed", "collision" | "held", Who::Pod(_)) => leaves(&lives, line),
+            ("failed", ..) => lives.iter().filter_map(ended).collect(),
+            // Those who wait.
+            ("started", "wait", Who::Watcher(own)) if number(text) == own => {
+                lives.iter().map(|life| self.watches(life)).collect()
+            }
+            ("opened" | "built", "wait", Who::Watcher(own)) if number(text) == own => {
+                leaves(&lives, &as_pod(line))
+            }
+            ("started" | "opened", "wait", _) => lives.clone(),
+            ("opened", "poll" | "grep", _) => marked(&lives),
+            ("built", "wait" | "poll" | "grep", _) => with_headers(&lives, line),
+            // The pod.
+            (.., Who::Watcher(_)) if is_pods(line) => lives.clone(),
+            ("pod", _, Who::Pod(place)) => lives.iter().map(|life| new_pod(life, place)).collect(),
+            ("started", "pod", _) => lives.iter().filter_map(starts_to_wait).collect(),
+            ("started", "loader", Who::Pod(place)) => lives
+                .iter()
+                .filter_map(|life| starts_loader(life, place))
+                .chain(leaves(&lives, line))
+                .collect(),
+            ("asked", ..) => lives.iter().filter(|life| life.is_asking()).cloned().collect(),
+            ("opened" | "built" | "answered" | "crashed", ..) => leaves(&lives, line),
+            // What must not be in a real life.
+            ("never" | "stuck" | "ended", ..) => Vec::new(),
+            _ => return Err(format!("tests/model/replay.rs does not know the line {line:?}: teach it")),
+        };
+        if heard.is_empty() {
+            return Err(format!("line {}, {line:?}: {}", self.at, told(&lives)));
+        }
+        let next = self.lines.get(self.at + 1).map_or(BootTime::MAX, |next| self.time(next));
+        self.lives = self.closure(heard, next);
+        Ok(())
+    }
+
+    fn begins(&self, stack: &str) -> Life {
+        let booted = Node::booted(Node::BARE);
+        let none = Node { stack: Stack::default(), ..booted.clone() };
+        let node = if stack == "none" { none } else { booted };
+        let budget = Budget { starts: u8::MAX, kills: u8::MAX, stops: u8::MAX, ..Budget::NONE };
+        let mut life = Life { pace: &LIVES, budget, ..Life::new(node, Mofed::new(mofed::Phase::Down)) };
+        life.now = self.time(&self.lines[self.at]);
+        life
+    }
+
+    /// The release is known when the container is ready; if it never is, it may be either.
+    fn begun(&self, life: &Life, entrypoint: &str) -> Vec<Life> {
+        let later = self.lines[self.at + 1..].iter().take_while(|line| line.kind != "begun");
+        let ready = later.clone().find(|line| line.kind == "ready").map(|line| line.text.clone());
+        let is_it = |abi: &Abi| ready.as_deref().is_none_or(|ready| ready == generation(*abi));
+        let entrypoint = if entrypoint == "go" { Entrypoint::Go } else { Entrypoint::Bash };
+        if life.mofed.phase != mofed::Phase::Down {
+            return Vec::new();
+        }
+        let begins = |abi| {
+            let mofed = Mofed { abi, entrypoint, ..life.mofed.clone() };
+            Life { mofed, ..life.clone() }.take(Step::Mofed(mofed::Step::On))
+        };
+        [Abi::Old, Abi::New].into_iter().filter(is_it).map(begins).collect()
+    }
+
+    fn watches(&self, life: &Life) -> Life {
+        let gate = waiter(life.now);
+        Life { driver: Some(Driver::new(Phase::Init, Wait::Gate(gate))), ..life.clone() }
+    }
+}
+
+/// The next time at which the driver may come to its next phase without a line, where a sidecar waits for that. Once a
+/// second is often enough.
+fn unseen(life: &Life) -> Option<BootTime> {
+    let goes_on = |driver: &Driver| matches!(driver.phase, Phase::Started | Phase::Compiling(_));
+    let is_awaited = life.sidecar.is_some() && life.driver.as_ref().is_some_and(goes_on);
+    is_awaited.then(|| BootTime::from_secs(life.now.as_secs() + 1))
+}
+
+/// The lives that leave this line now.
+fn leaves(lives: &[Life], line: &Line) -> Vec<Life> {
+    let next = |life: &Life| {
+        let steps = life.steps().into_iter().filter(|step| *step != Step::Tick);
+        let taken = steps.filter_map(|step| {
+            let after = life.take(step);
+            let (kind, text) = life.said(step, &after)?;
+            is_said((kind, text), line).then(|| not_started(life, after))
+        });
+        taken.collect::<Vec<_>>()
+    };
+    lives.iter().flat_map(next).collect()
+}
+
+/// An answer's text is longer than the model's: `1 modprobe: ERROR: could not insert …: Invalid argument`.
+fn is_said((kind, text): Words, line: &Line) -> bool {
+    let mut words = text.splitn(2, ' ');
+    let begins = line.text.starts_with(words.next().unwrap_or_default());
+    kind == line.kind
+        && (line.text == text
+            || begins && words.next().is_some_and(|rest| line.text.contains(rest))
+            || kind == "killed"
+            || kind == "failed" && begins)
+}
+
+/// This step, if it leaves no line.
+fn silent(life: &Life, step: Step) -> Option<Life> {
+    if step == Step::Tick {
+        return None;
+    }
+    let after = life.take(step);
+    life.said(step, &after).is_none().then(|| not_started(life, after))
+}
+
+/// A gate's process that is to start next leaves a line when it does.
+fn not_started(before: &Life, mut after: Life) -> Life {
+    let phase = |life: &Life| life.driver.as_ref().map(|driver| driver.phase);
+    if phase(before) == phase(&after) {
+        return after;
+    }
+    if let Some(driver) = &mut after.driver {
+        let is_waiting = driver.is_waiting();
+        driver.wait = match std::mem::replace(&mut driver.wait, Wait::Nobody) {
+            Wait::Gate(gate) if is_waiting => Wait::Unstarted(gate),
+            wait => wait,
+        };
+        if driver.phase == Phase::Loading && matches!(driver.loads, Loads::Gate(_)) {
+            after.loader = None;
+        }
+    }
+    after
+}
+
+fn is_pods(line: &Line) -> bool {
+    matches!(line.kind.as_str(), "pod" | "asked" | "answered" | "crashed")
+        || matches!(line.text.split(' ').next(), Some("pod" | "loader"))
+}
+
+/// The same line as if the pod had left it.
+fn as_pod(line: &Line) -> Line {
+    let rest = line.text.splitn(3, ' ').nth(2).map_or_else(String::new, |rest| format!(" {rest}"));
+    Line { text: format!("pod{rest}"), ..line.clone() }
+}
+
+/// A loop that looks for the marker has found it.
+fn marked(lives: &[Life]) -> Vec<Life> {
+    lives.iter().filter(|life| life.node.marker.is_some()).cloned().collect()
+}
+
+/// A build has found these headers.
+fn with_headers(lives: &[Life], line: &Line) -> Vec<Life> {
+    let found = line.text.rsplit(' ').next().unwrap_or_default();
+    lives.iter().filter(|life| life.node.headers.map_or("stub", generation) == found).cloned().collect()
+}
+
+/// MOFED's container ends by what the model does not have: storage modules, an insmod that fails.
+fn ended(life: &Life) -> Option<Life> {
+    (life.mofed.phase != mofed::Phase::Down).then(|| life.take(Step::Mofed(mofed::Step::Kill)))
+}
+
+/// A person may have unloaded the module.
+fn unloaded(life: &Life) -> Life {
+    let mut life = life.clone();
+    life.node.unloads_peermem();
+    life
+}
+
+/// The NIC leaves the bus, its driver goes, and both come back.
+fn reset(life: &Life, what: &str) -> Option<Life> {
+    let mut node = life.node.clone();
+    match what {
+        "begins" => node.has_nic = false,
+        "takes" => node.stack.nic = None,
+        // They came back a moment before the line.
+        _ => return node.has_nic.then(|| life.clone()),
+    }
+    Some(life.with(node))
+}
+
+impl Life {
+    /// A process of the gate's takes it.
+    fn is_of_gate(&self, step: Step) -> bool {
+        match step {
+            Step::Sidecar(_) | Step::Loader(_) => true,
+            Step::Driver(_) => self.driver.as_ref().is_some_and(Driver::is_waiting),
+            Step::Mofed(_) | Step::PeermemCtr(_) | Step::People(_) | Step::Tick => false,
+        }
+    }
+
+    /// The node is like this now.
+    fn with(&self, node: Node) -> Self {
+        let mut life = Self { node, ..self.clone() };
+        life.wake_after(&self.node);
+        life
+    }
+}
+
+/// A gate of the lives.
+fn waiter(now: BootTime) -> Box<Gated> {
+    let policy = Policy { timeout: Some(Duration::from_secs(1800)), ..policy(&LIVES) };
+    Box::new(Gated::new(now, Eyes::WAITER, policy, &LIVES))
+}
+
+/// The driver's pod with the gate in this place: tests/vm/guest/life/pod.
+fn new_pod(life: &Life, place: &str) -> Life {
+    let mut life = without_pod(life);
+    life.unload_driver();
+    let gate = || Wait::Unstarted(waiter(life.now));
+    let (wait, is_wrapped) = match place {
+        "init" | "load" | "shim" | "keep" | "manager" => (gate(), false),
+        "wrapper" => (gate(), true),
+        "poll" | "grep" | "ctr" => (Wait::Manager, false),
+        _ => (Wait::Nobody, false),
+    };
+    let loads = match place {
+        "load" | "shim" => Loads::Gate(Box::new(loader(life.now))),
+        "keep" | "parallel" | "ctr" => Loads::Nobody,
+        "retry" => Loads::Retry,
+        _ => Loads::Modprobe,
+    };
+    life.peermem_ctr = (place == "ctr").then_some(PeermemCtr::Waits);
+    life.driver = Some(Driver { is_wrapped, loads, ..Driver::new(Phase::Init, wait) });
+    life
+}
+
+fn loader(now: BootTime) -> Loader {
+    Loader::new(now, Eyes::LOADER, false, Some(Duration::from_secs(1800)), &LIVES)
+}
+
+/// A pod whose container starts again may be one of OpenShift's, which builds no second time.
+fn with_toolkit(life: &Life) -> Option<Life> {
+    let driver = life.driver.as_ref().filter(|driver| driver.phase == Phase::Ended && !driver.has_toolkit)?;
+    let mut life = Life { driver: Some(Driver { has_toolkit: true, ..driver.clone() }), ..life.clone() };
+    life.node.files.toolkit = life.node.files.driver;
+    Some(life)
+}
+
+/// The pod is killed, and all of its processes.
+fn without_pod(life: &Life) -> Life {
+    Life { driver: None, sidecar: None, loader: None, peermem_ctr: None, ..life.clone() }
+}
+
+/// The pod's gate begins to wait.
+fn starts_to_wait(life: &Life) -> Option<Life> {
+    let mut life = life.clone();
+    let now = life.now;
+    let driver = life.driver.as_mut().filter(|driver| driver.is_waiting())?;
+    driver.wait = Wait::Gate(waiter(now));
+    Some(life)
+}
+
+/// `load`, the shim or `keep` begins.
+fn starts_loader(life: &Life, place: &str) -> Option<Life> {
+    let mut life = life.clone();
+    let driver = life.driver.as_ref()?;
+    match place {
+        "keep" | "parallel" => {
+            let setting = Setting { eyes: Eyes::LOADER, rebuilds: place == "parallel", is_torn: false };
+            life.sidecar = Some(Sidecar::new(life.now, setting, &LIVES));
+        }
+        _ if driver.phase == Phase::Loading => life.loader = Some(loader(life.now)),
+        _ => return None,
+    }
+    Some(life)
+}
+
+/// What the lives that were kept are at.
+fn told(lives: &[Life]) -> String {
+    let phases: HashSet<_> = lives
+        .iter()
+        .map(|life| {
+            format!("{:?} {:?} {:?}", life.mofed.phase, life.driver.as_ref().map(|d| d.phase), life.node)
+        })
+        .collect();
+    let mut phases: Vec<_> = phases.into_iter().collect();
+    phases.sort();
+    format!("no life of {} leaves it: {}", lives.len(), phases.join("; "))
+}
