@@ -108,11 +108,12 @@ impl Drop for Machine {
 
 /// Plays a scenario (a name, or a path) to its end; every line that the machine says goes to `heard`.
 pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, heard: impl FnMut(&str)) {
-    play(scenario, gate, clock, limit, heard).unwrap_or_else(|hung| panic!("{hung}"));
+    play(&made(), scenario, gate, clock, limit, heard).unwrap_or_else(|hung| panic!("{hung}"));
 }
 
-/// The same; an error says what a machine that did not end said last.
+/// The same on this machine; an error says what a machine that did not end said last.
 pub(crate) fn play(
+    machine: &Path,
     scenario: &str,
     gate: &Path,
     clock: Clock,
@@ -126,6 +127,7 @@ pub(crate) fn play(
         command.env("BOOT_CLOCK", "counted");
     }
     let child = command
+        .env("MACHINE", machine)
         .arg(scenario)
         .arg(gate)
         .stdin(Stdio::null())
