@@ -372,28 +372,23 @@ fn suspends(chance: &mut Chance, plan: u64) -> Vec<String> {
     (0..count).map(suspend).collect()
 }
 
-/// The containers that there are, by the name of their control group.
-const CONTAINERS: [&str; 6] = ["init", "driver", "sidecar", "wait.1", "wait.2", "mofed"];
-
-/// A container stands still for a while, and does not know it.
+/// A container stands still for a while, and does not know it: one of those that run then.
 fn freezes(chance: &mut Chance, plan: u64) -> Vec<String> {
     let count = if matches!(plan % 7, 1 | 3) { 1 + chance.below(3) } else { u64::from(chance.of(10)) };
     let freeze = |_| {
         let after = chance.seconds(&[(0.5, 10.0), (10.0, 60.0)]);
-        let container = chance.one_of(&CONTAINERS);
         let lasts = chance.seconds(&[(0.05, 2.0), (2.0, 20.0), (20.0, 90.0)]);
-        step(after, &format!("freeze {container} {lasts:.3}"))
+        step(after, &format!("freeze {} {lasts:.3}", chance.below(60)))
     };
     (0..count).map(freeze).collect()
 }
 
-/// A container is ended at any moment, and the kubelet starts it again. `mofeds` does that to MOFED's.
+/// A container that runs then is ended, and the kubelet starts it again.
 fn restarts(chance: &mut Chance, plan: u64) -> Vec<String> {
     let count = if matches!(plan % 5, 0 | 2) { 1 + chance.below(4) } else { u64::from(chance.of(10)) };
     let restart = |_| {
         let after = chance.seconds(&[(0.5, 10.0), (10.0, 60.0)]);
-        let container = chance.one_of(&CONTAINERS[..5]);
-        step(after, &format!("restart {container} {}", chance.one_of(&["TERM", "KILL"])))
+        step(after, &format!("restart {} {}", chance.below(60), chance.one_of(&["TERM", "KILL"])))
     };
     (0..count).map(restart).collect()
 }
