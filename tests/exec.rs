@@ -380,8 +380,8 @@ fn cmd_has_no_child_if_sigchld_is_ignored() {
 }
 
 /// A gate that waits for CMD's sake: its process, the worker's parent and the worker.
-fn three_processes(node: &Node) -> (Gate, [Pid; 2]) {
-    let mut gate = Gate::start(node.wait().args(["--timeout", "none", "--", "true"]));
+fn three_processes(node: &Node, timeout: &str) -> (Gate, [Pid; 2]) {
+    let mut gate = Gate::start(node.wait().args(["--timeout", timeout, "--", "true"]));
     gate.logs("MarkerAbsent");
     let parent = child_of(gate.pid());
     let worker = child_of(parent);
@@ -397,7 +397,7 @@ fn is_gone(pid: Pid) -> bool {
 
 fn a_killed_gate_takes_its_worker_along() {
     let node = Node::ready().without_marker();
-    let (mut gate, others) = three_processes(&node);
+    let (mut gate, others) = three_processes(&node, "none");
     gate.process().signal(Signal::SIGKILL);
     for pid in others {
         until("it ends too", || is_gone(pid));
@@ -407,7 +407,7 @@ fn a_killed_gate_takes_its_worker_along() {
 fn a_killed_worker_or_its_killed_parent_is_reported() {
     for killed in 0..2 {
         let node = Node::ready().without_marker();
-        let (mut gate, others) = three_processes(&node);
+        let (mut gate, others) = three_processes(&node, "none");
         nix::sys::signal::kill(others[killed], Signal::SIGKILL).unwrap();
         assert_eq!(gate.ended(), 125);
         assert!(gate.said("killed by signal 9"), "{:#?}", gate.lines);
@@ -415,6 +415,26 @@ fn a_killed_worker_or_its_killed_parent_is_reported() {
             until("it ends too", || is_gone(pid));
         }
     }
+}
+
+/// All of a container's processes are frozen, or those of a suspended node. The supervisor is the first to run again.
+fn a_deadline_that_passes_in_a_freeze_is_no_look_that_hangs() {
+    let node = Node::ready().without_marker();
+    let (mut gate, others) = three_processes(&node, "2s");
+    gate.process().signal(Signal::SIGSTOP);
+    for pid in others {
+        nix::sys::signal::kill(pid, Signal::SIGSTOP).unwrap();
+    }
+    // Time itself is what passes.
+    std::thread::sleep(Duration::from_millis(5500));
+    gate.process().signal(Signal::SIGCONT);
+    std::thread::sleep(Duration::from_millis(300));
+    for pid in others {
+        let _ = nix::sys::signal::kill(pid, Signal::SIGCONT);
+    }
+    assert_eq!(gate.ended(), 124);
+    assert!(gate.said("the deadline passed") && gate.said("MarkerAbsent"), "{:#?}", gate.lines);
+    assert!(!gate.said("has not answered"), "{:#?}", gate.lines);
 }
 
 /// A container may be frozen, and a node suspended, between the answer and the exec. `stopped` is done meanwhile.
@@ -516,6 +536,7 @@ fn an_answer_after_the_deadline_does_not_open_the_gate() {
 
 fn main() -> ExitCode {
     suite![
+        a_deadline_that_passes_in_a_freeze_is_no_look_that_hangs,
         a_late_answer_is_confirmed_by_another_look,
         a_late_answer_that_is_confirmed_opens_the_gate,
         an_answer_after_the_deadline_does_not_open_the_gate,

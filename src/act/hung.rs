@@ -6,6 +6,9 @@ use nix::unistd::Pid;
 use std::fs;
 use std::time::Duration;
 
+/// If a supervisor wakes so much later than it is due, it did not run either: a container was frozen, or a node suspended.
+pub(super) const LATE: Duration = Duration::from_secs(1);
+
 /// A worker that hangs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Hung {

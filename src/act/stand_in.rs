@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A second worker beside one that hangs in the kernel, for work that cannot wait until the first one continues.
 
-use super::hung::{Hung, place};
+use super::hung::{Hung, LATE, place};
 use super::log_writer;
 use super::process::{DEATH, begin};
 use super::subtask;
@@ -23,9 +23,6 @@ use std::time::Duration;
 const CHECK: Duration = Duration::from_secs(12);
 /// The time for a line of the log, whose file system may hang.
 const LINE: Duration = Duration::from_millis(200);
-
-/// A check that is this late shows that this process was not run, and says nothing about the worker.
-const LATE: Duration = Duration::from_secs(1);
 
 /// The work of a second worker, which returns its exit code.
 pub type Work<'a> = &'a dyn Fn(&WorkerPipe, &Hung) -> u8;

@@ -7,7 +7,7 @@
 //! the one that becomes CMD.
 
 use super::double_fork;
-use super::hung::{Hung, place};
+use super::hung::{Hung, LATE, place};
 use super::log_writer;
 use super::process::{DEATH, begin};
 use super::stand_in::{self, StandIn};
@@ -152,6 +152,8 @@ struct Supervisor<'a> {
     stand_in: Option<StandIn<'a>>,
     started: BootTime,
     limit: Option<BootTime>,
+    /// The limit was put off once, because this process had not run when it came.
+    was_put_off: bool,
     /// The first signal that asks us to end, and when.
     signal: Option<(u8, BootTime)>,
     /// The exit code that the worker has named.
@@ -185,6 +187,7 @@ impl<'a> Supervisor<'a> {
             stand_in: None,
             started,
             limit,
+            was_put_off: false,
             signal: None,
             ended: None,
             decided: None,
@@ -234,6 +237,8 @@ impl<'a> Supervisor<'a> {
                 }
             } else if is_gone {
                 return self.died();
+            } else if due.is_some_and(|due| now() > due + LATE) && !self.was_put_off {
+                self.put_off();
             } else if due.is_some_and(|due| now() >= due) {
                 return self.give_up();
             }
@@ -295,6 +300,13 @@ impl<'a> Supervisor<'a> {
 
     fn extend(&mut self, time: Duration) {
         self.limit = self.limit.map(|limit| limit.max(now() + time + GRACE));
+    }
+
+    /// After a freeze, or the node's suspend, the worker must have had its turn before it is called hung.
+    fn put_off(&mut self) {
+        self.was_put_off = true;
+        self.limit = self.limit.map(|limit| limit.max(now() + GRACE));
+        self.signal = self.signal.map(|(signal, _)| (signal, now()));
     }
 
     fn died(&mut self) -> WorkerEnd {

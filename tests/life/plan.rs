@@ -95,10 +95,67 @@ impl Place {
         matches!(self, Self::Init | Self::Wrapper | Self::Manager | Self::Load | Self::Shim | Self::Keep)
     }
 
+    /// The container in which it waits.
+    pub(crate) fn waits_in(self) -> &'static str {
+        if self == Self::Wrapper { "driver" } else { "init" }
+    }
+
+    /// The container in which modprobe is run.
+    pub(crate) fn loads_in(self) -> &'static str {
+        if matches!(self, Self::Keep | Self::Parallel | Self::Ctr) { "sidecar" } else { "driver" }
+    }
+
     /// The gate runs modprobe.
     pub(crate) fn loads_by_gate(self) -> bool {
         matches!(self, Self::Load | Self::Shim | Self::Keep | Self::Parallel)
     }
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Node {
+    /// GPUDirect RDMA is used there.
+    Used,
+    /// It has no NIC.
+    Nicless,
+    /// `GPU_DIRECT_RDMA_ENABLED=false`.
+    Unrequested,
+    /// No MOFED ever comes.
+    Unmanaged,
+}
+
+impl Node {
+    /// Where nothing is to be loaded.
+    const IDLE: [Self; 3] = [Self::Nicless, Self::Unrequested, Self::Unmanaged];
+
+    /// As the guest calls it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Nicless => "nicless",
+            Self::Unrequested => "unrequested",
+            Self::Unmanaged => "unmanaged",
+        }
+    }
+
+    /// As tables call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Used => "loaded",
+            Self::Nicless => "no NIC",
+            Self::Unrequested => "RDMA not requested",
+            Self::Unmanaged => "MOFED never comes",
+        }
+    }
+}
+
+/// Which lives a run plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// Each seed is a plan of its own, in a place that the seed decides.
+    Each,
+    /// Each plan is played in every place: who are compared have the same lives.
+    Paired,
 }
 
 /// A life to be played.
@@ -106,8 +163,9 @@ impl Place {
 pub(crate) struct Life {
     pub(crate) seed: u64,
     pub(crate) place: Place,
-    /// Shell functions, and the call of `live`.
-    pub(crate) script: String,
+    pub(crate) node: Node,
+    /// Shell functions and a call for each of its parts: where the node reboots, one ends and the next begins.
+    pub(crate) parts: Vec<String>,
 }
 
 /// How often of a hundred.
@@ -120,28 +178,84 @@ const STORAGE: u64 = 10;
 type Ranges = &'static [(f64, f64)];
 
 impl Life {
-    pub(crate) fn of(seed: u64) -> Self {
-        let mut chance = Chance(seed);
+    pub(crate) fn of(seed: u64, selection: Selection) -> Self {
         let places = Place::ALL.len() as u64;
-        let place = Place::ALL[usize::try_from(seed % places).expect("a small number")];
-        let mut script = format!("note life {seed}\n");
-        for (track, steps) in [
-            ("mofeds", mofeds(&mut chance)),
-            ("pods", pods(&mut chance, place)),
-            ("resets", resets(&mut chance)),
-            ("watchers", watchers(&mut chance)),
-            ("clocks", clocks(&mut chance)),
-        ] {
-            let _ = writeln!(script, "{track}() {{\n    :\n{}}}", steps.concat());
+        let mut place = Place::ALL[usize::try_from(seed % places).expect("a small number")];
+        let (plan, node) = match selection {
+            Selection::Each => (seed, idle(seed)),
+            Selection::Paired => (seed / places, Node::Used),
+        };
+        // The sidecar is what stays on a node where nothing is to be loaded.
+        if node != Node::Used {
+            place = if plan / 39 % 2 == 0 { Place::Keep } else { Place::Parallel };
         }
+        let mut chance = Chance(plan);
         let stack = match chance.below(100) {
             share if share < STORAGE => "storage",
             share if share < STORAGE + IN_TREE => "intree",
             _ => "none",
         };
-        let _ = writeln!(script, "live {stack}");
-        Self { seed, place, script }
+        let kind = match chance.below(100) {
+            share if share < 50 => "vanilla",
+            share if share < 80 => "ocp",
+            _ => "host",
+        };
+        let mut parts = Vec::new();
+        for end in ends(&mut chance, plan) {
+            let tracks = tracks(&mut chance, plan, place, node, kind);
+            let after = chance.seconds(&[(1.0, 30.0), (30.0, 200.0)]);
+            parts.push(format!("{tracks}live_until {after:.3} {end} {stack} {}\n", node.word()));
+        }
+        let tracks = tracks(&mut chance, plan, place, node, kind);
+        parts.push(format!("{tracks}live {stack} {}\n", node.word()));
+        Self { seed, place, node, parts }
     }
+}
+
+// What a few lives in a row must have is decided by the seed itself: by a remainder of a number that has no divisor in
+// common with the number of places, or a place would always have it and another never.
+
+/// One life of thirteen is that of a node where nothing is to be loaded.
+fn idle(seed: u64) -> Node {
+    if seed % 13 == 5 {
+        Node::IDLE[usize::try_from(seed / 13 % 3).expect("a small number")]
+    } else {
+        Node::Used
+    }
+}
+
+/// How the parts of a life end, except for the last. Of seven lives two have a reset, and some more have two.
+fn ends(chance: &mut Chance, plan: u64) -> Vec<&'static str> {
+    const ENDS: [&str; 2] = ["reboot_node", "cut_power"];
+    match plan % 7 {
+        2 => vec![ENDS[0]],
+        5 => vec![ENDS[1]],
+        _ if chance.of(5) => vec![chance.one_of(&ENDS), chance.one_of(&ENDS)],
+        _ => Vec::new(),
+    }
+}
+
+/// What goes on side by side, as functions of these names.
+pub(crate) const TRACKS: [&str; 8] =
+    ["mofeds", "pods", "resets", "watchers", "clocks", "suspends", "freezes", "restarts"];
+
+fn tracks(chance: &mut Chance, plan: u64, place: Place, node: Node, kind: &str) -> String {
+    let has_mofed = matches!(node, Node::Used | Node::Unrequested);
+    let steps = [
+        if has_mofed { mofeds(chance) } else { Vec::new() },
+        pods(chance, place, kind),
+        if node == Node::Nicless { Vec::new() } else { resets(chance) },
+        watchers(chance),
+        clocks(chance),
+        suspends(chance, plan),
+        freezes(chance, plan),
+        restarts(chance, plan),
+    ];
+    let mut script = String::new();
+    for (track, steps) in TRACKS.iter().zip(steps) {
+        let _ = writeln!(script, "{track}() {{\n    :\n{}}}", steps.concat());
+    }
+    script
 }
 
 fn step(after: f64, what: &str) -> String {
@@ -201,8 +315,7 @@ fn entrypoint(chance: &mut Chance, is_go: bool, generation: &str, build: f64) ->
 }
 
 /// The driver's pods: some that are killed, and one that stays.
-fn pods(chance: &mut Chance, place: Place) -> Vec<String> {
-    let kind = if chance.of(60) { "vanilla" } else { "ocp" };
+fn pods(chance: &mut Chance, place: Place, kind: &str) -> Vec<String> {
     let killed = chance.below(3);
     let pod = |number| {
         let after = chance.seconds(&[(0.5, 5.0), (5.0, 40.0), (40.0, 100.0)]);
@@ -253,6 +366,40 @@ fn clocks(chance: &mut Chance) -> Vec<String> {
     (0..count).map(set).collect()
 }
 
+/// The node sleeps, in one of five lives or more: for a moment, or for hours.
+fn suspends(chance: &mut Chance, plan: u64) -> Vec<String> {
+    let count = if plan % 5 == 3 { 1 + chance.below(2) } else { u64::from(chance.of(10)) };
+    let suspend = |_| {
+        let after = chance.seconds(&[(0.5, 30.0), (30.0, 120.0)]);
+        step(
+            after,
+            &format!("suspend {:.0}", chance.seconds(&[(1.0, 30.0), (60.0, 1200.0), (3600.0, 36_000.0)])),
+        )
+    };
+    (0..count).map(suspend).collect()
+}
+
+/// A container stands still for a while, and does not know it: one of those that run then.
+fn freezes(chance: &mut Chance, plan: u64) -> Vec<String> {
+    let count = if matches!(plan % 7, 1 | 3) { 1 + chance.below(3) } else { u64::from(chance.of(10)) };
+    let freeze = |_| {
+        let after = chance.seconds(&[(0.5, 10.0), (10.0, 60.0)]);
+        let lasts = chance.seconds(&[(0.05, 2.0), (2.0, 20.0), (20.0, 90.0)]);
+        step(after, &format!("freeze {} {lasts:.3}", chance.below(60)))
+    };
+    (0..count).map(freeze).collect()
+}
+
+/// A container that runs then is ended, and the kubelet starts it again.
+fn restarts(chance: &mut Chance, plan: u64) -> Vec<String> {
+    let count = if matches!(plan % 5, 0 | 2) { 1 + chance.below(4) } else { u64::from(chance.of(10)) };
+    let restart = |_| {
+        let after = chance.seconds(&[(0.5, 10.0), (10.0, 60.0)]);
+        step(after, &format!("restart {} {}", chance.below(60), chance.one_of(&["TERM", "KILL"])))
+    };
+    (0..count).map(restart).collect()
+}
+
 /// `SplitMix64`: a sequence that the seed alone decides, on every machine.
 struct Chance(u64);
 
@@ -273,6 +420,10 @@ impl Chance {
         self.below(100) < share
     }
 
+    fn one_of(&mut self, all: &[&'static str]) -> &'static str {
+        all[usize::try_from(self.below(all.len() as u64)).expect("a small number")]
+    }
+
     /// Evenly from one of these ranges, in steps of a millisecond.
     fn seconds(&mut self, ranges: Ranges) -> f64 {
         let count = ranges.len() as u64;
@@ -284,6 +435,32 @@ impl Chance {
 }
 
 pub(crate) fn the_same_seed_is_the_same_life() {
-    assert_eq!(Life::of(7).script, Life::of(7).script);
-    assert_ne!(Life::of(7).script, Life::of(7 + Place::ALL.len() as u64).script);
+    let parts = |seed| Life::of(seed, Selection::Each).parts;
+    assert_eq!(parts(7), parts(7));
+    assert_ne!(parts(7), parts(7 + Place::ALL.len() as u64));
+}
+
+pub(crate) fn any_sixteen_lives_have_each_kind_of_event_and_each_place() {
+    for first in 0..200 {
+        let lives: Vec<_> = (first..first + 16).map(|seed| Life::of(seed, Selection::Each)).collect();
+        let script: String = lives.iter().flat_map(|life| life.parts.clone()).collect();
+        for event in
+            ["reboot_node", "cut_power", " suspend ", " freeze ", " restart ", " set_clock ", " reset "]
+        {
+            assert!(script.contains(event), "no{event}from seed {first}");
+        }
+        assert!(lives.iter().any(|life| life.node != Node::Used), "from seed {first}");
+    }
+}
+
+pub(crate) fn paired_lives_differ_in_the_place_alone() {
+    let lives: Vec<_> = (24..36).map(|seed| Life::of(seed, Selection::Paired)).collect();
+    let without_place = |life: &Life| -> Vec<String> {
+        let word = format!(" {} ", life.place.word());
+        life.parts.iter().map(|part| part.replace(&word, " PLACE ")).collect()
+    };
+    for (life, place) in lives.iter().zip(Place::ALL) {
+        assert_eq!((life.place, without_place(life)), (place, without_place(&lives[0])));
+    }
+    assert_ne!(without_place(&Life::of(36, Selection::Paired)), without_place(&lives[0]));
 }

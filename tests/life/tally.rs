@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What many lives came to: counts for each who waits and for each who loads, and tables of them.
 
-use super::plan::{Life, Place};
+use super::plan::{Life, Node, Place, TRACKS};
 use super::truth::{Opening, Truth};
 use crate::machine::Line;
 use crate::plot::{Contender, Plot, percentile};
@@ -15,14 +15,42 @@ const WAITERS: [(&str, &str); 3] = [
     ("grep", "the same with `&& grep -q mlx5_core /proc/modules`"),
 ];
 
+/// What befalls a node, by the lines that say so.
+const EVENTS: [(&str, &str, &str); 11] = [
+    ("ready", "", "starts of MOFED"),
+    ("killed", "", "its containers killed or stopped"),
+    ("pod", "", "driver pods"),
+    ("reset", "begins", "NIC resets"),
+    ("clock", "", "clocks set"),
+    ("suspends", "", "suspends"),
+    ("frozen", "", "containers frozen"),
+    ("restarted", "", "containers restarted"),
+    ("reboots", "", "reboots"),
+    ("cut", "", "power cuts"),
+    ("inspected", "", "modules inspected and loaded"),
+];
+
+/// The gate's `--timeout`, in seconds.
+const TIMEOUT: f64 = 1800.0;
+
+/// In a minute of rest: the contract's looks and glances, and the wakes that they take.
+const WAKES_AT_REST: u64 = 40;
+
+/// Milliseconds of the emulated processor's in a minute of rest: a thousandth.
+const CPU_AT_REST: f64 = 60.0;
+
 /// Counts of everything.
 #[derive(Default)]
 pub(crate) struct Tally {
     waiters: BTreeMap<&'static str, Counts>,
     places: BTreeMap<Place, Counts>,
+    kernels: BTreeMap<String, Kernel>,
+    events: BTreeMap<&'static str, u32>,
+    rest: BTreeMap<(&'static str, Node), Rest>,
     lives: u32,
-    /// Of the nodes.
+    /// Of the nodes, awake and asleep.
     hours: f64,
+    slept: f64,
 }
 
 #[derive(Default)]
@@ -31,6 +59,8 @@ struct Counts {
     openings: BTreeMap<Opening, u32>,
     builds: u32,
     stubs: u32,
+    /// The file that modprobe would load at the end is a stub, or of another MOFED.
+    left: u32,
     einval: u32,
     /// MOFED could not unload its modules because of `nvidia_peermem`.
     held: u32,
@@ -43,11 +73,29 @@ struct Counts {
     times: Vec<f64>,
 }
 
+/// What was played on one kernel.
+#[derive(Default)]
+struct Kernel {
+    lives: u32,
+    gates_openings: u32,
+    early: u32,
+    faults: usize,
+}
+
+/// Of one verb on one kind of node, in a minute in which nothing happens.
+#[derive(Default)]
+struct Rest {
+    wakes: Vec<f64>,
+    /// Milliseconds.
+    cpu: Vec<f64>,
+}
+
 /// A life as it was: its lines, and what they say.
 struct Lived<'a> {
     lines: &'a [Line],
     truth: Truth,
     place: Place,
+    node: Node,
 }
 
 impl Tally {
@@ -56,18 +104,42 @@ impl Tally {
     }
 
     /// Counts a life. What must not be comes back.
-    pub(crate) fn add(&mut self, life: &Life, lines: &[Line]) -> Vec<String> {
-        let lived = Lived { lines, truth: Truth::of(lines), place: life.place };
+    pub(crate) fn add(&mut self, kernel: &str, life: &Life, lines: &[Line]) -> Vec<String> {
+        let lines = &on_one_clock(lines);
+        let lived = Lived { lines, truth: Truth::of(lines), place: life.place, node: life.node };
         self.lives += 1;
         if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
-            self.hours += (last.at - first.at) / 3600.0;
+            let slept = lived.truth.slept(first.at, last.at) / 3600.0;
+            self.hours += (last.at - first.at) / 3600.0 - slept;
+            self.slept += slept;
+        }
+        for (kind, begins, name) in EVENTS {
+            *self.events.entry(name).or_default() += lived.count(kind, begins);
         }
         let mut faults = lived.unfinished();
+        faults.extend(lived.disturbed());
+        let mut openings = Vec::new();
         for line in lines {
-            faults.extend(self.add_opening(&lived, line));
+            let opening = self.add_opening(&lived, line);
+            if opening == Some(Opening::Early) {
+                faults.push(format!("early, at {:.3}: {} {}", line.at, line.kind, line.text));
+            }
+            openings.extend(opening);
             self.add_build(&lived, line);
+            faults.extend(lived.contradiction(line));
+            faults.extend(lived.crash(line));
+            faults.extend(self.add_rest(&lived, line));
         }
-        self.places.entry(life.place).or_default().add_life(&lived);
+        if life.node == Node::Used {
+            self.places.entry(life.place).or_default().add_life(&lived);
+        }
+        let of_kernel = self.kernels.entry(kernel.to_owned()).or_default();
+        of_kernel.lives += 1;
+        of_kernel.faults += faults.len();
+        for opening in openings {
+            of_kernel.gates_openings += 1;
+            of_kernel.early += u32::from(opening == Opening::Early);
+        }
         faults
     }
 
@@ -79,60 +151,102 @@ impl Tally {
         }
     }
 
-    /// Answers with a fault where it was the gate's, and early.
-    fn add_opening(&mut self, lived: &Lived, line: &Line) -> Option<String> {
+    /// Answers with what the gate's was.
+    fn add_opening(&mut self, lived: &Lived, line: &Line) -> Option<Opening> {
         let (who, number) = line.text.split_once(' ').unwrap_or((&line.text, ""));
-        let (is_gate, began) = match (line.kind.as_str(), who) {
-            ("opened", "pod") => (lived.place.waits_by_gate(), "pod".to_owned()),
+        let (is_gate, began, container) = match (line.kind.as_str(), who) {
+            ("opened", "pod") => {
+                (lived.place.waits_by_gate(), "pod".to_owned(), lived.place.waits_in().to_owned())
+            }
             // They begin together, and the gate says so.
-            ("opened", _) => (who == "wait", format!("wait {number}")),
-            ("asked", _) => (lived.place.loads_by_gate(), "loader".to_owned()),
+            ("opened", _) => (who == "wait", format!("wait {number}"), format!("wait.{number}")),
+            ("asked", _) => {
+                (lived.place.loads_by_gate(), "loader".to_owned(), lived.place.loads_in().to_owned())
+            }
             _ => return None,
         };
         let began = lived.started(&began, line.at);
         // Only a gate asks at its beginning whether there is a NIC.
-        let opening = lived.truth.opening(line.at, if is_gate { began } else { 0.0 });
+        let opening = lived.truth.opening(line.at, if is_gate { began } else { 0.0 }, &container);
         // What a pod waits for shows in the table by what it loads.
-        if who != "pod" {
+        if who != "pod" && lived.node == Node::Used {
             let counts = self.counts(who, lived.place);
             *counts.openings.entry(opening).or_default() += 1;
             let ready = lived.truth.ready_since(line.at);
             let waited = ready.filter(|ready| line.kind == "opened" && *ready > began);
-            counts.times.extend(waited.map(|ready| line.at - ready));
+            counts.times.extend(waited.map(|ready| line.at - ready - lived.truth.slept(ready, line.at)));
         }
-        let is_fault = is_gate && opening == Opening::Early;
-        is_fault.then(|| format!("early, at {:.3}: {} {}", line.at, line.kind, line.text))
+        is_gate.then_some(opening)
     }
 
     fn add_build(&mut self, lived: &Lived, line: &Line) {
         let Some((who, found)) = line.text.rsplit_once(' ').filter(|_| line.kind == "built") else { return };
+        if lived.node != Node::Used {
+            return;
+        }
         let counts = self.counts(who.split(' ').next().unwrap_or_default(), lived.place);
         counts.builds += 1;
         counts.stubs += u32::from(found == "stub");
     }
+
+    /// Answers with a fault where it was no rest.
+    fn add_rest(&mut self, lived: &Lived, line: &Line) -> Option<String> {
+        if line.kind != "rest" {
+            return None;
+        }
+        let mut words = line.text.split(' ');
+        let container = words.next()?;
+        let (wakes, nanoseconds): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        #[expect(clippy::cast_precision_loss, reason = "a minute's")]
+        let (wakes_shown, cpu) = (wakes as f64, nanoseconds as f64 / 1e6);
+        let verb =
+            if container == lived.place.loads_in() && lived.place.loads_by_gate() { "keep" } else { "wait" };
+        let rest = self.rest.entry((verb, lived.node)).or_default();
+        rest.wakes.push(wakes_shown);
+        rest.cpu.push(cpu);
+        let is_fault = wakes > WAKES_AT_REST || cpu > CPU_AT_REST;
+        is_fault.then(|| format!("no rest: {container} woke {wakes} times and took {cpu:.1} ms in a minute"))
+    }
+}
+
+/// A node's boot clock begins again at each boot, and a life's does not.
+fn on_one_clock(lines: &[Line]) -> Vec<Line> {
+    let (mut booted, mut last) = (0.0, 0.0);
+    let mut moved = |line: &Line| {
+        if line.kind == "booted" {
+            booted = last;
+        }
+        last = booted + line.at;
+        Line { at: last, ..line.clone() }
+    };
+    lines.iter().map(&mut moved).collect()
 }
 
 impl Counts {
     fn add_life(&mut self, lived: &Lived) {
-        let count = |kind: &str, begins: &str| -> u32 {
-            let all = lived.lines.iter().filter(|line| line.kind == kind && line.text.starts_with(begins));
-            u32::try_from(all.count()).expect("a small number")
-        };
         self.lives += 1;
-        self.held += count("failed", "held");
-        self.collisions += count("failed", "collision");
-        self.persons += count("person", "pod");
-        self.never += count("never", "");
+        self.held += lived.count("failed", "held");
+        self.collisions += lived.count("failed", "collision");
+        self.persons += lived.count("person", "pod");
+        self.never += lived.count("never", "");
+        self.left += lived.count("left", "1");
         let mut answers = lived.lines.iter().filter(|line| line.kind == "answered");
         self.einval +=
             answers.clone().map(|line| u32::from(line.text.contains("Invalid argument"))).sum::<u32>();
-        let live = answers.rfind(|line| line.text.starts_with('0')).filter(|_| count("never", "") == 0);
+        let live = answers.rfind(|line| line.text.starts_with('0')).filter(|_| lived.count("never", "") == 0);
         let ready = lived.truth.ready_since(f64::INFINITY);
-        self.times.extend(live.zip(ready).map(|(live, ready)| (live.at - ready).max(0.0)));
+        let took =
+            |(live, ready): (&Line, f64)| (live.at - ready).max(0.0) - lived.truth.slept(ready, live.at);
+        self.times.extend(live.zip(ready).map(took));
     }
 }
 
 impl Lived<'_> {
+    fn count(&self, kind: &str, begins: &str) -> u32 {
+        let all = self.lines.iter().filter(|line| line.kind == kind && line.text.starts_with(begins));
+        u32::try_from(all.count()).expect("a small number")
+    }
+
     /// When the wait that opened at this time began.
     fn started(&self, who: &str, at: f64) -> f64 {
         let mut starts =
@@ -140,12 +254,16 @@ impl Lived<'_> {
         starts.next_back().map_or(0.0, |line| line.at)
     }
 
-    /// What did not come to its end: a track of the plan, a gate on a node that is ready, the life itself.
+    /// What did not come to its end: a track of the plan's last part, a gate on a node that is ready, the life itself.
     fn unfinished(&self) -> Vec<String> {
-        let ended = self.lines.iter().filter(|line| matches!(line.kind.as_str(), "ended" | "stuck"));
+        let ended = self
+            .lines
+            .iter()
+            .filter(|line| matches!(line.kind.as_str(), "stuck" | "failed_undo" | "left_behind"));
         let mut faults: Vec<_> = ended.map(|line| format!("{} {}", line.kind, line.text)).collect();
-        for track in ["mofeds", "pods", "resets", "watchers", "clocks"] {
-            if !self.lines.iter().any(|line| line.kind == "done" && line.text == track) {
+        let last = self.lines.iter().rposition(|line| line.kind == "booted").map_or(0, |booted| booted + 1);
+        for track in TRACKS {
+            if !self.lines[last..].iter().any(|line| line.kind == "done" && line.text == track) {
                 faults.push(format!("the plan's {track} broke off"));
             }
         }
@@ -153,6 +271,62 @@ impl Lived<'_> {
             faults.push("the life did not end".to_owned());
         }
         faults
+    }
+
+    /// What must not happen on such a node.
+    fn disturbed(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let (mut booted, mut announced) = (0, 0);
+        for line in self.lines {
+            match line.kind.as_str() {
+                "reboots" | "cut" => announced += 1,
+                "booted" => booted += 1,
+                "asked" | "loaded" | "rebuilt" if self.node != Node::Used => {
+                    faults.push(format!("{} on a node with nothing to load, at {:.3}", line.kind, line.at));
+                }
+                "awake" => faults.push(format!("no suspend, at {:.3}", line.at)),
+                _ => {}
+            }
+        }
+        if booted != announced {
+            faults.push(format!("{booted} boots after {announced} resets"));
+        }
+        if self.place == Place::Parallel && self.count("left", "1") > 0 {
+            faults.push("a stub is left after a heal".to_owned());
+        }
+        faults
+    }
+
+    /// The kernel says otherwise than `inspect` did.
+    fn contradiction(&self, line: &Line) -> Option<String> {
+        let mut words = line.text.splitn(3, ' ').filter(|_| line.kind == "inspected");
+        let (fit, status, said) = (words.next()?, words.next()?, words.next().unwrap_or_default());
+        let is_fault = match fit {
+            "0" => said.contains("Invalid argument") || said.contains("Exec format error"),
+            "1" => status == "0",
+            _ => false,
+        };
+        is_fault.then(|| format!("inspect and the kernel disagree, at {:.3}: {}", line.at, line.text))
+    }
+
+    /// A gate that ended by itself, and not as it should.
+    fn crash(&self, line: &Line) -> Option<String> {
+        let (container, status) = line.text.split_once(' ').filter(|_| line.kind == "crashed")?;
+        let keeps = matches!(self.place, Place::Keep | Place::Parallel);
+        let (who, may) = match container {
+            "sidecar" if keeps => ("loader".to_owned(), status == "3"),
+            "init" if self.place.waits_by_gate() => ("pod".to_owned(), false),
+            _ => (container.strip_prefix("wait.").map(|number| format!("wait {number}"))?, false),
+        };
+        let waited = line.at - self.started(&who, line.at);
+        let ends = [format!("{container} TERM"), format!("{container} KILL")];
+        let is_ended = self
+            .lines
+            .iter()
+            .any(|line| line.kind == "reboots" || line.kind == "restarted" && ends.contains(&line.text));
+        let may =
+            may || is_ended && matches!(status, "0" | "137" | "143") || status == "124" && waited >= TIMEOUT;
+        (!may).then(|| format!("{container} ended with {status}, at {:.3}", line.at))
     }
 }
 
@@ -176,38 +350,64 @@ impl Tally {
     }
 }
 
+/// A table's head.
+fn head(f: &mut fmt::Formatter<'_>, columns: &[&str]) -> fmt::Result {
+    writeln!(f, "\n| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len()))
+}
+
+const OPENINGS: [&str; 7] =
+    ["openings", "early", "untold", "overlapped", "stood still", "NIC away", "believed"];
+
 /// As tables of Markdown.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} lives, {:.0} hours of nodes\n", self.lives, self.hours)?;
-        writeln!(
+        let Self { lives, hours, slept, .. } = self;
+        writeln!(f, "{lives} lives, {hours:.0} hours of nodes awake and {slept:.0} asleep\n")?;
+        for (_, _, name) in EVENTS {
+            writeln!(f, "- {name}: {}", self.events.get(name).copied().unwrap_or_default())?;
+        }
+        head(f, &["kernel", "lives", "the gate's openings and loads", "early", "faults"])?;
+        for (name, Kernel { lives, gates_openings, early, faults }) in &self.kernels {
+            writeln!(f, "| {name} | {lives} | {gates_openings} | {early} | {faults} |")?;
+        }
+        head(
             f,
-            "| who waits before a build | openings | early | untold | overlapped | NIC away | believed | builds | stubs | opens after: s |"
+            &[&["who waits before a build"], &OPENINGS[..], &["builds", "stubs", "opens after: s"]].concat(),
         )?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|---|---|")?;
         for (waiter, name) in WAITERS {
             let Some(counts) = self.waiters.get(waiter) else { continue };
-            let Counts { builds, stubs, .. } = counts;
-            writeln!(
-                f,
-                "| {name} | {} | {builds} | {stubs} | {} |",
-                counts.shown_openings(),
-                spread(&counts.times)
-            )?;
+            let Counts { builds, stubs, times, .. } = counts;
+            writeln!(f, "| {name} | {} | {builds} | {stubs} | {} |", counts.shown_openings(), spread(times))?;
         }
-        writeln!(
-            f,
-            "\n| who loads | lives | attempts | early | untold | overlapped | NIC away | believed | EINVAL | stubs | MOFED held | collisions | a person | never | usable after: s |"
-        )?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+        let loads = [
+            "EINVAL",
+            "built stubs",
+            "unfit at the end",
+            "MOFED held",
+            "collisions",
+            "a person",
+            "never",
+            "usable after: s",
+        ];
+        head(f, &[&["who loads", "lives"], &OPENINGS[..], &loads].concat())?;
         for (place, counts) in &self.places {
-            let Counts { lives, einval, stubs, held, collisions, persons, never, .. } = counts;
+            let Counts { lives, einval, stubs, left, held, collisions, persons, never, times, .. } = counts;
             writeln!(
                 f,
-                "| {} | {lives} | {} | {einval} | {stubs} | {held} | {collisions} | {persons} | {never} | {} |",
+                "| {} | {lives} | {} | {einval} | {stubs} | {left} | {held} | {collisions} | {persons} | {never} | {} |",
                 place.name(),
                 counts.shown_openings(),
-                spread(&counts.times)
+                spread(times)
+            )?;
+        }
+        head(f, &["at rest for a minute", "node", "gates", "wakes", "at most", "CPU: ms", "at most"])?;
+        for ((verb, node), Rest { wakes, cpu }) in &self.rest {
+            let [wake, most_wakes, took, most_cpu] = [(wakes, 50), (wakes, 100), (cpu, 50), (cpu, 100)]
+                .map(|(all, percent)| percentile(all, percent));
+            let (name, count) = (node.name(), wakes.len());
+            writeln!(
+                f,
+                "| `{verb}` | {name} | {count} | {wake} | {most_wakes} | {took:.2} | {most_cpu:.2} |"
             )?;
         }
         Ok(())
@@ -218,15 +418,22 @@ impl Counts {
     fn shown_openings(&self) -> String {
         let count = |opening| self.openings.get(&opening).copied().unwrap_or_default();
         let all = self.openings.values().sum();
-        let columns =
-            [Opening::Early, Opening::Untold, Opening::Overlapped, Opening::Away, Opening::Believed];
+        let columns = [
+            Opening::Early,
+            Opening::Untold,
+            Opening::Overlapped,
+            Opening::StoodStill,
+            Opening::Away,
+            Opening::Believed,
+        ];
         let shown: Vec<_> =
             std::iter::once(all).chain(columns.map(count)).map(|number: u32| number.to_string()).collect();
         shown.join(" | ")
     }
 }
 
-/// The median, and in brackets the 90th percentile.
+/// The median, and in brackets the 90th and the 99th percentile.
 fn spread(times: &[f64]) -> String {
-    format!("{:.1} ({:.1})", percentile(times, 50), percentile(times, 90))
+    let [median, most, nearly_all] = [50, 90, 99].map(|percent| percentile(times, percent));
+    format!("{median:.1} ({most:.1}, {nearly_all:.1})")
 }

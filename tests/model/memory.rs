@@ -128,7 +128,7 @@ fn a_memory_is_the_same_whenever_it_is_told() {
         let memory =
             Memory::of(&Machine { start: seconds(start), from, pause: seconds(1), spent, n: 1_000_000 });
         assert_eq!(memory.times, [from]);
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = std::hash::DefaultHasher::new();
         let grain = Duration::from_millis(1);
         memory.hash_at(Moment { now: seconds(now), grain }, &mut hasher);
         hasher.finish()

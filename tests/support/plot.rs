@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pictures for docs/measurements.md, drawn here: a row for each contender, a panel for each measure, time on a
-//! logarithmic axis; the median is a dot, the 10th to the 90th percentile a line.
+//! logarithmic axis; the median is a dot, the 10th to the 90th percentile a line, and the 99th a stroke.
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -64,7 +64,7 @@ impl Plot<'_> {
         let height = bottom + 30.0;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
-             <title>{}, median and 10th to 90th percentile</title>\n<style>{STYLE}</style>\n",
+             <title>{}, median, 10th to 90th and 99th percentile</title>\n<style>{STYLE}</style>\n",
             self.title
         );
         for (row, contender) in contenders.iter().enumerate() {
@@ -112,10 +112,12 @@ impl Plot<'_> {
         if times.is_empty() {
             return String::new();
         }
-        let [low, median, high] = [10, 50, 90].map(|percent| left + self.across(percentile(times, percent)));
+        let [low, median, high, tail] =
+            [10, 50, 90, 99].map(|percent| left + self.across(percentile(times, percent)));
+        let (top, bottom) = (y - 5.0, y + 5.0);
         let class = if is_gate { "gate" } else { "theirs" };
         format!(
-            "<g class=\"{class}\"><line x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{y}\" y2=\"{y}\"/><circle cx=\"{median:.1}\" cy=\"{y}\" r=\"4\"/></g>\n"
+            "<g class=\"{class}\"><line x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{y}\" y2=\"{y}\"/><circle cx=\"{median:.1}\" cy=\"{y}\" r=\"4\"/><line x1=\"{tail:.1}\" x2=\"{tail:.1}\" y1=\"{top}\" y2=\"{bottom}\"/></g>\n"
         )
     }
 }

@@ -4,8 +4,10 @@
 //! A scenario leaves lines `@SECONDS KIND TEXT`, timed by the guest's boot clock.
 #![allow(dead_code, reason = "every test file is a crate of its own and uses its part of this")]
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -116,32 +118,71 @@ impl Drop for Machine {
 
 /// Plays a scenario (a name, or a path) to its end; every line that the machine says goes to `heard`.
 pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, heard: impl FnMut(&str)) {
-    play(scenario, gate, clock, limit, heard).unwrap_or_else(|hung| panic!("{hung}"));
+    let _slot = Slot::take();
+    let mut command = command(scenario, gate);
+    let heard = listen(start(&mut command, clock), Limit::Total(limit), heard);
+    end(&heard.unwrap_or_else(|hung| panic!("{scenario}: {hung}")), scenario);
 }
 
-/// The same; an error says what a machine that did not end said last.
+/// Plays a scenario on this machine with a counted clock. It may reset the machine, once it has said `reboots` or `cut`:
+/// the machine boots again then, with the disk that it had. An error says what a machine that did not end said last.
 pub(crate) fn play(
+    machine: &Path,
     scenario: &str,
     gate: &Path,
-    clock: Clock,
-    limit: Duration,
+    silence: Duration,
     mut heard: impl FnMut(&str),
 ) -> Result<(), String> {
     let _slot = Slot::take();
-    let deadline = Instant::now() + limit;
+    // The child inherits it.
+    let ram = memfd_create(c"ram", MFdFlags::empty()).expect("memory");
+    let mut after = 0.0;
+    loop {
+        let mut command = command(scenario, gate);
+        command.env("MACHINE", machine).env("BOOT_RAM", format!("/proc/self/fd/{}", ram.as_raw_fd()));
+        command.env("BOOT_AFTER", format!("{after:.0}"));
+        let (mut is_reset, mut last) = (false, 0.0);
+        let end_of = listen(start(&mut command, Clock::Counted), Limit::Silence(silence), |line| {
+            heard(line);
+            if let Some(line) = Line::parse(line) {
+                is_reset |= matches!(line.kind.as_str(), "reboots" | "cut");
+                last = line.at;
+            }
+        })?;
+        if !is_reset {
+            end(&end_of, scenario);
+            return Ok(());
+        }
+        after += last;
+    }
+}
+
+fn command(scenario: &str, gate: &Path) -> Command {
     let mut command = Command::new(repository().join("tests/vm/boot"));
+    command.arg(scenario).arg(gate).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+fn start(command: &mut Command, clock: Clock) -> Machine {
     if clock == Clock::Counted {
         command.env("BOOT_CLOCK", "counted");
     }
-    let child = command
-        .arg(scenario)
-        .arg(gate)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("tests/vm/boot can be run");
-    let mut machine = Machine(child);
+    Machine(command.spawn().expect("tests/vm/boot can be run"))
+}
 
+/// When a machine is taken for hung.
+enum Limit {
+    /// After so long in all.
+    Total(Duration),
+    /// After so long without a line: a busy host may take any time for what a counted clock counts.
+    Silence(Duration),
+}
+
+/// What a machine says until its end; the last of its lines comes back. An error says that it has none, and what it
+/// said last.
+fn listen(mut machine: Machine, limit: Limit, mut heard: impl FnMut(&str)) -> Result<Option<Line>, String> {
+    let (Limit::Total(time) | Limit::Silence(time)) = limit;
+    let mut deadline = Instant::now() + time;
     let console = BufReader::new(machine.0.stdout.take().expect("a pipe"));
     let (sender, receiver) = mpsc::channel();
     // Ends with the machine: its end of the pipe closes.
@@ -153,21 +194,30 @@ pub(crate) fn play(
         match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 let line = String::from_utf8_lossy(&line);
-                heard(line.trim_end());
-                end = Line::parse(line.trim_end()).or(end);
+                let line = line.trim_end();
+                heard(line);
+                if let Some(line) = Line::parse(line) {
+                    end = Some(line);
+                    if let Limit::Silence(time) = limit {
+                        deadline = Instant::now() + time;
+                    }
+                }
                 if last.len() == LAST {
                     last.pop_front();
                 }
-                last.push_back(line.trim_end().to_owned());
+                last.push_back(line.to_owned());
             }
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => return Ok(end),
             Err(RecvTimeoutError::Timeout) => {
                 let said = last.make_contiguous().join("\n");
-                return Err(format!("{scenario} took more than {limit:?}; its machine said last:\n{said}"));
+                return Err(format!("a limit of {time:?} has passed; the machine said last:\n{said}"));
             }
         }
     }
-    let end = end.filter(|line| line.kind == "end");
+}
+
+/// The last line has to say that the scenario came to a good end.
+fn end(last: &Option<Line>, scenario: &str) {
+    let end = last.as_ref().filter(|line| line.kind == "end");
     assert_eq!(end.expect("played to the end").text, "0", "{scenario} failed in itself");
-    Ok(())
 }
