@@ -88,7 +88,7 @@ mod tests {
     fn a_last_look_that_is_not_ready_or_shows_a_change_ends_the_attempt() {
         let settled = look(None, 1, &[("ib_core", 1)]).identity;
         let cleared = |look| cleared(look, &settled, Against::default());
-        let ready = cleared(look(None, 1, &[("ib_core", 1)])).ok().expect("nothing forbids it");
+        let ready = cleared(look(None, 1, &[("ib_core", 1)])).expect("nothing forbids it");
         assert_eq!(ready.look().identity, settled);
         let why = |look| match cleared(look) {
             Err(Tried::Again(why)) => (why.failure, why.sentence),

@@ -36,7 +36,7 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     let finding = |(unit, role, id): &(&'static str, Role, Id)| {
         let found = case.failed_service(unit, *role)?;
         let finding = case.by_log(*id, found).word("unit", *unit).because(Case::field(found, WORDS));
-        Some(case.and_service(finding, found))
+        Some(Case::and_service(finding, found))
     };
     watched.filter_map(finding).chain(missing(case)).collect()
 }
@@ -72,7 +72,7 @@ impl Case<'_> {
     }
 
     /// With the words of the service itself.
-    pub(super) fn and_service(&self, finding: Finding, found: &LogMatch) -> Finding {
+    pub(super) fn and_service(finding: Finding, found: &LogMatch) -> Finding {
         match Self::field(found, WORDS) {
             "" => finding,
             words => finding.seen(Self::field(found, "unit"), words),
@@ -82,7 +82,7 @@ impl Case<'_> {
     /// The same of a finding that a service's end explains.
     pub(super) fn and_failed_service(&self, finding: Finding, unit: &'static str, role: Role) -> Finding {
         match self.failed_service(unit, role) {
-            Some(found) => self.and_service(self.and_log(finding, Some(found)), found),
+            Some(found) => Self::and_service(self.and_log(finding, Some(found)), found),
             None => finding,
         }
     }

@@ -178,7 +178,7 @@ macro_rules! log_rules {
 const CONTAINER: i64 = 7 * 60;
 /// In seconds: it tries again to make a pod's sandbox after a quarter of a minute.
 const SANDBOX: i64 = 3 * 60;
-/// In seconds: a DaemonSet's pod comes again at once, and goes when its container has filled the disk again.
+/// In seconds: a `DaemonSet`'s pod comes again at once, and goes when its container has filled the disk again.
 const EVICTION: i64 = 30 * 60;
 /// The modules of NVIDIA's driver that a machine with GPUs cannot do without.
 const MODULES: [&str; 6] =

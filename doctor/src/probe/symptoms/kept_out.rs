@@ -32,7 +32,7 @@ fn blacklists(root: &Path) -> Vec<(PathBuf, String)> {
     for directory in DIRECTORIES.map(|directory| root.join(directory)) {
         let listed = resolve(root, &directory).and_then(|real| entries(&real, FILES)).unwrap_or_default();
         for name in listed.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
-            if name.ends_with(".conf") && !name.starts_with('.') {
+            if Path::new(&name).extension().is_some_and(|it| it == "conf") && !name.starts_with('.') {
                 files.entry(name.clone()).or_insert_with(|| directory.join(name));
             }
         }
