@@ -283,7 +283,7 @@ fn an_accepted_marker_is_suspect_again_when_another_process_takes_the_lock() {
     play.step(5500, Some(suspect(Some(7)))).step(6500, Some(suspect(Some(7))));
     assert_eq!((play.ended(), play.gate.next_look()), (None, Some(START + ms(10_500))));
     play.step(10_500, Some(suspect(Some(7)))).step(11_500, Some(suspect(Some(7))));
-    assert_eq!(play.last, READY, "in the end it is accepted, whoever holds the lock");
+    assert_eq!(play.last, READY, "in the end it is accepted, although another process holds the lock");
 }
 
 /// A step without a look may fall on the end of the hold; the look must still be asked for.

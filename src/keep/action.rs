@@ -56,7 +56,7 @@ impl Done {
     }
 }
 
-/// What follows from a rebuild.
+/// The next step after a rebuild.
 #[derive(Debug)]
 pub enum AfterRebuild {
     /// A load. The sentence says what the rebuild did.
