@@ -381,8 +381,8 @@ fn the_model_explains_real_lives() {
     }
 }
 
-/// A change of a trace: the line of this kind that its text begins with, the first one at this time or later, is moved
-/// by so many seconds, gets another text, or goes.
+/// A change of a trace: the line of this kind that its text begins with, the first one at this time or later, is
+/// moved by so many seconds, gets another text, or goes.
 enum Change {
     Moved(f64),
     Says(&'static str, &'static str),

@@ -3,13 +3,12 @@
 //! in the same lives the loops that people use. `tests/soak --lives N --seed S` plays as many as one wants.
 //!
 //! A seed decides a life: its plan (tests/life/plan.rs) is a script for the guest that says what happens when.
-//! Containers are killed, restarted or frozen at any point, NICs go away for a moment, builds look for headers at their
-//! own time, the node is suspended, its clock is set, it reboots, or its power is cut. The guest's clock counts
-//! instructions and skips idle time: a life of minutes takes seconds, and a busy host changes nothing of it. A reset is
-//! real: the machine boots again, and keeps a disk. Who opened too early is judged by what the scenario itself did
+//! Containers are killed, restarted or frozen at any point, NICs go away for a moment, builds look for headers at
+//! their own time, the node is suspended, its clock is set, it reboots, or its power is cut. The guest's clock counts
+//! instructions and skips idle time: a life of minutes takes seconds, and a busy host changes nothing of it. A reset
+//! is real: the machine boots again, and keeps a disk. Who opened too early is judged by what the scenario itself did
 //! (tests/life/truth.rs). An early opening of the gate fails the run and names the seed of its life; the plan and all
-//! that was said are printed. So does
-//! a life that the model of tests/model cannot explain.
+//! that was said are printed. So does a life that the model of tests/model cannot explain.
 
 #[path = "life/mod.rs"]
 mod life;

@@ -6,7 +6,8 @@ use nix::unistd::Pid;
 use std::fs;
 use std::time::Duration;
 
-/// If a supervisor wakes so much later than it is due, it did not run either: a container was frozen, or a node suspended.
+/// If a supervisor wakes so much later than it is due, it did not run either: a container was frozen, or a node
+/// suspended.
 pub(super) const LATE: Duration = Duration::from_secs(1);
 
 /// A worker that hangs.

@@ -212,8 +212,8 @@ impl Life {
     }
 }
 
-// What a few lives in a row must have is decided by the seed itself: by a remainder of a number that has no divisor in
-// common with the number of places, or a place would always have it and another never.
+// What a few lives in a row must have is decided by the seed itself: by a remainder of a number that has no divisor
+// in common with the number of places, or a place would always have it and another never.
 
 /// One life of thirteen is that of a node where nothing is to be loaded.
 fn idle(seed: u64) -> Node {

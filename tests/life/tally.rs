@@ -254,7 +254,8 @@ impl Lived<'_> {
         starts.next_back().map_or(0.0, |line| line.at)
     }
 
-    /// What did not come to its end: a track of the plan's last part, a gate on a node that is ready, the life itself.
+    /// What did not come to its end: a track of the plan's last part, a gate on a node that is ready, the life
+    /// itself.
     fn unfinished(&self) -> Vec<String> {
         let ended = self
             .lines

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The GPU driver's pod: k8s-driver-manager as its init container, the driver's container, and the kubelet that starts
-//! that again (gpu-driver-container, `nvidia-driver`, `ocp_dtk_entrypoint`; k8s-driver-manager, `main.go`).
+//! The GPU driver's pod: k8s-driver-manager as its init container, the driver's container, and the kubelet that
+//! starts that again (gpu-driver-container, `nvidia-driver`, `ocp_dtk_entrypoint`; k8s-driver-manager, `main.go`).
 
 use super::eyes::Eyes;
 use super::gated::Gated;
@@ -91,8 +91,8 @@ pub(crate) struct Driver {
     pub(crate) has_toolkit: bool,
     /// A compiler, headers and sources: OpenShift's driver container has none.
     pub(crate) has_sources: bool,
-    /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the container
-    /// unloads, builds or loads anything (gpu-driver-container 85678ce).
+    /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
+    /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
     /// The toolkit was made to build again for this MOFED.
     pub(crate) ordered: Option<Abi>,

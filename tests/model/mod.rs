@@ -9,8 +9,8 @@
 //!   [`Step::Tick`] is possible only when nobody has to act at once.
 //! - `search` tries every order of steps (stateright), until no new moment is found. [`laws::LAWS`] must be true in
 //!   each, and what a scene is about must be reached in one.
-//! - Two moments are the same if the same can follow: times are counted from now ([`memory`]), and the number of times
-//!   that a thing may still happen ([`Budget`]) is part of the moment, so a search ends.
+//! - Two moments are the same if the same can follow: times are counted from now ([`memory`]), and the number of
+//!   times that a thing may still happen ([`Budget`]) is part of the moment, so a search ends.
 //! - `replay` asks whether the model can do what a real node did (tests/traces/lives).
 #![allow(dead_code, reason = "tests/model.rs searches, and tests/soak.rs replays")]
 
@@ -167,7 +167,8 @@ pub(crate) struct Life {
     pub(crate) budget: Budget,
     /// A job had `nvidia_peermem` open, up to this time.
     pub(crate) used_until: Option<BootTime>,
-    /// `load` found that MOFED had begun while its modprobe ran: it has ended, and a person is told to unload the module.
+    /// `load` found that MOFED had begun while its modprobe ran: it has ended, and a person is told to unload the
+    /// module.
     pub(crate) is_excused: bool,
     /// A law that was broken; nothing follows.
     pub(crate) fault: Option<Fault>,
@@ -227,8 +228,8 @@ impl Life {
         life
     }
 
-    /// What happens on a node makes an event, except a reference count. A lock makes none, either: the safety net finds
-    /// it, at any time within five seconds.
+    /// What happens on a node makes an event, except a reference count. A lock makes none, either: the safety net
+    /// finds it, at any time within five seconds.
     fn wake_after(&mut self, before: &Node) {
         let Node { lock, is_used, .. } = self.node;
         let is_event = Node { lock, is_used, ..before.clone() } != self.node;

@@ -2,10 +2,10 @@
 //! MOFED: its container with each of its entrypoints, and the kubelet that starts it again; or the host's own.
 //!
 //! Go (doca-driver-build, `entrypoint.go`: `run`, `preStart`, `start`, `stop`; `driver/driver.go`: `Load`): takes the
-//! lock, clears the marker, reads the list of modules, unloads `nvidia_peermem`, builds, swaps. Bash (`entrypoint.sh`):
-//! has no lock, unloads `nvidia_peermem` first, and clears a marker that a killed container left seconds to minutes
-//! later. Both then mount their headers and make the marker. A host's openibd has neither lock nor marker, and its
-//! headers are files.
+//! lock, clears the marker, reads the list of modules, unloads `nvidia_peermem`, builds, swaps. Bash
+//! (`entrypoint.sh`): has no lock, unloads `nvidia_peermem` first, and clears a marker that a killed container left
+//! seconds to minutes later. Both then mount their headers and make the marker. A host's openibd has neither lock nor
+//! marker, and its headers are files.
 
 use super::memory::Moment;
 use super::node::{Abi, Load, Lock, Node, Origin, Stack};
@@ -170,7 +170,8 @@ impl Life {
             Phase::Ready => is_host && budget.starts > 0,
             _ => true,
         };
-        // The gate's rmmod takes 0.12 s at most, and MOFED reads the list no sooner than 0.1 s after the marker's end.
+        // The gate's rmmod takes 0.12 s at most, and MOFED reads the list no sooner than 0.1 s after the marker's
+        // end.
         let is_overtaken = mofed.phase == Phase::Cleared && self.is_unloading();
         let is_due = age(mofed.since, self.now) >= (self.pace.mofed)(mofed).0;
         if may_go_on && !is_overtaken && is_due {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! nvidia-peermem-ctr of the GPU Operator (gpu-driver-container, `reload_nvidia_peermem`): a look at the marker and at
-//! `.driver-ctr-ready`, then modprobe, then sleep. Its liveness probe (`probe_nvidia_peermem`) has the kubelet start it
-//! again when `mlx5_core` is loaded and `nvidia_peermem` is not.
+//! nvidia-peermem-ctr of the GPU Operator (gpu-driver-container, `reload_nvidia_peermem`): a look at the marker and
+//! at `.driver-ctr-ready`, then modprobe, then sleep. Its liveness probe (`probe_nvidia_peermem`) has the kubelet
+//! start it again when `mlx5_core` is loaded and `nvidia_peermem` is not.
 
 use super::Life;
 use super::laws::Fault;

@@ -101,8 +101,8 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
     }
 }
 
-/// OpenShift: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container waits
-/// for that. Once for each MOFED.
+/// OpenShift: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container
+/// waits for that. Once for each MOFED.
 fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildEnd> {
     const CURABLE: [Reason; 3] =
         [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lives of a real node (tests/soak.rs), replayed: is there a life of the model that leaves the same lines at the same
-//! times? The model keeps every life that can have come to a line, and a line that none of them can leave rejects the
-//! trace. So the gate must do what the production code does in the model, when it does it, and the others must be as
-//! the model has them.
+//! Lives of a real node (tests/soak.rs), replayed: is there a life of the model that leaves the same lines at the
+//! same times? The model keeps every life that can have come to a line, and a line that none of them can leave
+//! rejects the trace. So the gate must do what the production code does in the model, when it does it, and the others
+//! must be as the model has them.
 //!
 //! What leaves no line may happen at any time that the model allows: a module that goes, a look, the end of a pod.
 
@@ -117,8 +117,8 @@ impl Replay<'_> {
         self.lives = self.closure(lives, BootTime::ZERO);
     }
 
-    /// These lives, and all that can have happened at this moment without a line. A process of the gate's that can act
-    /// now, and has to before the next line, acts now: nobody could tell.
+    /// These lives, and all that can have happened at this moment without a line. A process of the gate's that can
+    /// act now, and has to before the next line, acts now: nobody could tell.
     fn closure(&self, lives: Vec<Life>, next_line: BootTime) -> Vec<Life> {
         let mut known: HashSet<u64> = HashSet::new();
         let mut all: Vec<_> = lives.into_iter().filter(|life| known.insert(hash(life))).collect();
@@ -237,8 +237,8 @@ impl Replay<'_> {
     }
 }
 
-/// The next time at which the driver may come to its next phase without a line, where a sidecar waits for that. Once a
-/// second is often enough.
+/// The next time at which the driver may come to its next phase without a line, where a sidecar waits for that. Once
+/// a second is often enough.
 fn unseen(life: &Life) -> Option<BootTime> {
     let goes_on = |driver: &Driver| matches!(driver.phase, Phase::Started | Phase::Compiling(_));
     let is_awaited = life.sidecar.is_some() && life.driver.as_ref().is_some_and(goes_on);

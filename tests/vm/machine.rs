@@ -124,8 +124,9 @@ pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, h
     end(&heard.unwrap_or_else(|hung| panic!("{scenario}: {hung}")), scenario);
 }
 
-/// Plays a scenario on this machine with a counted clock. It may reset the machine, once it has said `reboots` or `cut`:
-/// the machine boots again then, with the disk that it had. An error says what a machine that did not end said last.
+/// Plays a scenario on this machine with a counted clock. It may reset the machine, once it has said `reboots` or
+/// `cut`: the machine boots again then, with the disk that it had. An error says what a machine that did not end said
+/// last.
 pub(crate) fn play(
     machine: &Path,
     scenario: &str,
