@@ -160,7 +160,7 @@ impl Boot {
     /// For the guest. Its parts are numbered, because a machine that is reset begins again at the first line.
     fn scenario(&self) -> String {
         // A look at a whole list of symbols takes ten times as long as on a real node: in one machine of four.
-        let symbols = if self.first / 8 % 4 == 0 { "whole" } else { "short" };
+        let symbols = if (self.first / 8).is_multiple_of(4) { "whole" } else { "short" };
         let mut scenario = format!(". /life/library\nnode {symbols}\n");
         let mut number = 0;
         for life in self.lives() {

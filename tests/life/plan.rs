@@ -114,7 +114,7 @@ impl Place {
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Node {
-    /// GPUDirect RDMA is used there.
+    /// `GPUDirect` RDMA is used there.
     Used,
     /// It has no NIC.
     Nicless,

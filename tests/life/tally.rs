@@ -126,7 +126,7 @@ impl Tally {
             }
             openings.extend(opening);
             self.add_build(&lived, line);
-            faults.extend(lived.contradiction(line));
+            faults.extend(contradiction(line));
             faults.extend(lived.crash(line));
             faults.extend(self.add_rest(&lived, line));
         }
@@ -207,6 +207,18 @@ impl Tally {
         let is_fault = wakes > WAKES_AT_REST || cpu > CPU_AT_REST;
         is_fault.then(|| format!("no rest: {container} woke {wakes} times and took {cpu:.1} ms in a minute"))
     }
+}
+
+/// The kernel says otherwise than `inspect` did.
+fn contradiction(line: &Line) -> Option<String> {
+    let mut words = line.text.splitn(3, ' ').filter(|_| line.kind == "inspected");
+    let (fit, status, said) = (words.next()?, words.next()?, words.next().unwrap_or_default());
+    let is_fault = match fit {
+        "0" => said.contains("Invalid argument") || said.contains("Exec format error"),
+        "1" => status == "0",
+        _ => false,
+    };
+    is_fault.then(|| format!("inspect and the kernel disagree, at {:.3}: {}", line.at, line.text))
 }
 
 /// A node's boot clock begins again at each boot, and a life's does not.
@@ -296,18 +308,6 @@ impl Lived<'_> {
             faults.push("a stub is left after a heal".to_owned());
         }
         faults
-    }
-
-    /// The kernel says otherwise than `inspect` did.
-    fn contradiction(&self, line: &Line) -> Option<String> {
-        let mut words = line.text.splitn(3, ' ').filter(|_| line.kind == "inspected");
-        let (fit, status, said) = (words.next()?, words.next()?, words.next().unwrap_or_default());
-        let is_fault = match fit {
-            "0" => said.contains("Invalid argument") || said.contains("Exec format error"),
-            "1" => status == "0",
-            _ => false,
-        };
-        is_fault.then(|| format!("inspect and the kernel disagree, at {:.3}: {}", line.at, line.text))
     }
 
     /// A gate that ended by itself, and not as it should.

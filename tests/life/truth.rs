@@ -16,7 +16,7 @@ const FIRST_LOOK: f64 = OVERLAP;
 /// What the scenario knows of MOFED's stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// There is nothing to wait for: the node has no NIC, or GPUDirect RDMA is not asked for.
+    /// There is nothing to wait for: the node has no NIC, or `GPUDirect` RDMA is not asked for.
     Exempt,
     /// A container has finished its start and lives; no NIC is in a reset.
     Ready,

@@ -121,7 +121,7 @@ pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, h
     let _slot = Slot::take();
     let mut command = command(scenario, gate);
     let heard = listen(start(&mut command, clock), Limit::Total(limit), heard);
-    end(&heard.unwrap_or_else(|hung| panic!("{scenario}: {hung}")), scenario);
+    end(heard.unwrap_or_else(|hung| panic!("{scenario}: {hung}")).as_ref(), scenario);
 }
 
 /// Plays a scenario on this machine with a counted clock. It may reset the machine, once it has said `reboots` or
@@ -151,7 +151,7 @@ pub(crate) fn play(
             }
         })?;
         if !is_reset {
-            end(&end_of, scenario);
+            end(end_of.as_ref(), scenario);
             return Ok(());
         }
         after += last;
@@ -172,6 +172,7 @@ fn start(command: &mut Command, clock: Clock) -> Machine {
 }
 
 /// When a machine is taken for hung.
+#[derive(Clone, Copy)]
 enum Limit {
     /// After so long in all.
     Total(Duration),
@@ -218,7 +219,7 @@ fn listen(mut machine: Machine, limit: Limit, mut heard: impl FnMut(&str)) -> Re
 }
 
 /// The last line has to say that the scenario came to a good end.
-fn end(last: &Option<Line>, scenario: &str) {
-    let end = last.as_ref().filter(|line| line.kind == "end");
+fn end(last: Option<&Line>, scenario: &str) {
+    let end = last.filter(|line| line.kind == "end");
     assert_eq!(end.expect("played to the end").text, "0", "{scenario} failed in itself");
 }

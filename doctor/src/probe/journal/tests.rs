@@ -11,7 +11,7 @@ fn read(bytes: &[u8], most: usize) -> io::Result<(Vec<(u64, String)>, u64)> {
     let mut journal = Journal::open(bytes, bytes.len() as u64, most)?;
     let mut all = Vec::new();
     let unreadable = journal.each(u64::MAX, |entry| {
-        all.push((entry.realtime, String::from_utf8_lossy(&entry.message).into_owned()))
+        all.push((entry.realtime, String::from_utf8_lossy(&entry.message).into_owned()));
     });
     Ok((all, unreadable))
 }
