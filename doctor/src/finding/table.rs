@@ -1222,7 +1222,7 @@ findings! {
 
         ChainUnderWay: Info, "the operator's readiness chain is still in progress",
             after [RdmaRequestedWithoutNic],
-            ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-gate doctor` again."];
+            ["Wait: the file is not overdue yet. If it becomes overdue, run `peermem-doctor doctor` again."];
     }
 
     // The container runtime.

@@ -61,7 +61,7 @@ races! {
     NoRace: "there was no race: MOFED was ready before the GPU driver needed it",
         "";
     MofedCameLater: "MOFED became ready after the GPU driver: if it replaced its modules, nvidia-peermem may not fit \
-        them (`peermem-gate doctor` compares them)",
+        them (`peermem-doctor doctor` compares them)",
         "";
     NoSignOfRace: "there is no sign of a race: nvidia-peermem.ko is not a stub, and no log has a refusal",
         "";
@@ -186,7 +186,8 @@ fn unknown(race: Race, story: &Story) -> String {
     let missing: Vec<_> = of_peermem.into_iter().chain(of_mofed).collect();
     match (race, missing.as_slice()) {
         (Race::RefusedUnexplained | Race::NothingKnown, []) => {
-            " The known times do not explain more: `peermem-gate doctor` looks at the node itself.".to_owned()
+            " The known times do not explain more: `peermem-doctor doctor` looks at the node itself."
+                .to_owned()
         }
         (Race::RefusedUnexplained | Race::NoSignOfRace | Race::NothingKnown, missing @ [_, ..]) => {
             format!(" No log or file shows {}.", missing.join(", or "))

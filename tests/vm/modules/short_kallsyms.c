@@ -3,6 +3,7 @@
  * /proc/short_kallsyms: what /proc/kallsyms says of modules, without the kernel's own 100,000 lines. An emulated
  * processor needs half a second for those, ten times as long as a real one.
  */
+#include <linux/ctype.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/proc_fs.h>
