@@ -66,7 +66,7 @@ pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<usize, String> {
 
 fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
     let mut replay = Replay { who, lines, at: 0, lives: Vec::new(), most: 0 };
-    for (at, line) in lines.iter().enumerate() {
+    for (at, line) in lines.iter().enumerate().take_while(|(_, line)| !is_beyond(who, line)) {
         replay.at = at;
         replay.reach(replay.time(line));
         replay.hear(line).map_err(|why| format!("{who:?}: {why}"))?;
@@ -76,6 +76,24 @@ fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
         }
     }
     Ok(replay.most)
+}
+
+/// The model has no reset, suspend, or node where nothing is to be loaded, and none of its actors stands still or is
+/// restarted by others: a life is explained up to there.
+fn is_beyond(who: Who, line: &Line) -> bool {
+    match line.kind.as_str() {
+        "reboots" | "cut" | "suspends" => true,
+        "frozen" | "restarted" => {
+            let container = line.text.split(' ').next().unwrap_or_default();
+            container == "mofed"
+                || match who {
+                    Who::Pod(_) => matches!(container, "init" | "driver" | "sidecar"),
+                    Who::Watcher(own) => container.strip_prefix("wait.") == Some(own),
+                }
+        }
+        "lives" => ["nicless", "unrequested", "unmanaged"].iter().any(|node| line.text.ends_with(node)),
+        _ => false,
+    }
 }
 
 struct Replay<'a> {
@@ -156,8 +174,10 @@ impl Replay<'_> {
         let text = line.text.as_str();
         let number = |text: &str| text.split(' ').nth(1).unwrap_or_default().to_owned();
         let heard: Vec<_> = match (line.kind.as_str(), text.split(' ').next().unwrap_or_default(), self.who) {
-            // The plan's and the harness's own.
-            ("life" | "done" | "rests" | "clock" | "over" | "end", ..) => lives.clone(),
+            // The plan's and the harness's own, and what befalls other containers.
+            ("life" | "done" | "rests" | "clock" | "left" | "rest" | "over" | "end", ..)
+            | ("inspected" | "frozen" | "thawed" | "restarted", ..) => lives.clone(),
+            ("crashed", container, _) if container.starts_with("wait.") => lives.clone(),
             ("lives", stack, _) => vec![self.begins(stack)],
             ("person", "pod", _) => lives.clone(),
             ("person", ..) => lives.iter().flat_map(|life| [life.clone(), unloaded(life)]).collect(),
@@ -267,7 +287,7 @@ fn is_said((kind, text): Words, line: &Line) -> bool {
         && (line.text == text
             || begins && words.next().is_some_and(|rest| line.text.contains(rest))
             || kind == "killed"
-            || kind == "failed" && begins)
+            || matches!(kind, "failed" | "crashed") && begins)
 }
 
 /// This step, if it leaves no line.

@@ -35,9 +35,9 @@ impl Life {
             Step::Sidecar(sidecar::Step::Restart) => Some(("started", "loader".to_owned())),
             Step::Loader(loader::Step::Restart) => Some(("started", "loader".to_owned())),
             Step::Sidecar(_) if after.sidecar.as_ref().is_some_and(sidecar::Sidecar::has_ended) => {
-                Some(("crashed", "keeper".to_owned()))
+                Some(("crashed", "sidecar".to_owned()))
             }
-            Step::PeermemCtr(peermem_ctr::Step::Restart) => Some(("crashed", "peermem_ctr".to_owned())),
+            Step::PeermemCtr(peermem_ctr::Step::Restart) => Some(("crashed", "sidecar".to_owned())),
             Step::Sidecar(_) | Step::Loader(_) | Step::PeermemCtr(peermem_ctr::Step::Modprobe) => {
                 (self.is_asking() && !after.is_asking()).then(|| self.answer(after))
             }
@@ -73,7 +73,7 @@ impl Life {
             (driver::Phase::Loading, _) if !matches!(before.loads, Loads::Gate(_)) => {
                 Some(self.answer(after))
             }
-            (_, driver::Phase::Ended) => Some(("crashed", "driver_container".to_owned())),
+            (_, driver::Phase::Ended) => Some(("crashed", "driver".to_owned())),
             (driver::Phase::Building, driver::Phase::Compiling(file)) => {
                 Some(("built", format!("pod {}", found(file))))
             }
