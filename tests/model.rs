@@ -109,7 +109,7 @@ fn the_upstream_actors_alone_run_into_the_known_races() {
     );
 }
 
-/// The incident: OpenShift's toolkit builds a stub once, and no restart of the container cures that.
+/// The incident: `OpenShift`'s toolkit builds a stub once, and no restart of the container cures that.
 #[test]
 fn a_stub_that_the_toolkit_built_stays_until_the_toolkit_builds_again() {
     let openshift = |wait, is_wrapped| {
@@ -314,6 +314,9 @@ fn what_was_rebuilt_for_another_mofed_is_removed_or_rebuilt() {
     const UNDONE: Sight = ("what was rebuilt is removed", |_, life| {
         life.node.files.rebuilt.is_none() && life.node.peermem.is_some()
     });
+    const UPGRADED: Sight = ("the next release is loaded, and nvidia_peermem", |_, life| {
+        life.node.live_abi() == Some(Abi::Old) && life.node.is_rebuilt_loaded
+    });
     let rebuilt = |driver| {
         let life = keeping(REBUILDS, Budget::NONE);
         let files = Files { driver, rebuilt: Some(Abi::Old), ..life.node.files };
@@ -322,9 +325,6 @@ fn what_was_rebuilt_for_another_mofed_is_removed_or_rebuilt() {
     obeys("the driver's own fits", rebuilt(GOOD), &[UNDONE]);
     obeys("the driver's own is a stub", rebuilt(Some(File::Stub)), &[REBUILT]);
     let upgraded = keeping(REBUILDS, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
-    const UPGRADED: Sight = ("the next release is loaded, and nvidia_peermem", |_, life| {
-        life.node.live_abi() == Some(Abi::Old) && life.node.is_rebuilt_loaded
-    });
     obeys("MOFED is upgraded", upgraded, &[UPGRADED]);
 }
 

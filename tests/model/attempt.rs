@@ -46,7 +46,7 @@ pub(crate) enum Next {
 /// The first step, which the owner takes as soon as its gate says so.
 pub(crate) fn begins(life: &Life, gate: &Gate, eyes: Eyes, is_believed: bool) -> Next {
     match gate.verdict().and_then(live) {
-        Some(live) => Next::Ends(Tried::Live(live.to_owned(), None)),
+        Some(how) => Next::Ends(Tried::Live(how.to_owned(), None)),
         None => Next::Goes(Attempt::Looking(begun(life, eyes, is_believed))),
     }
 }

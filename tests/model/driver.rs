@@ -81,15 +81,16 @@ pub(crate) enum Phase {
 
 /// The pod.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "they are facts, and each comes and goes alone")]
 pub(crate) struct Driver {
     pub(crate) phase: Phase,
     pub(crate) wait: Wait,
     /// The gate wraps the container, so it waits before each start; otherwise once a pod, as an init container.
     pub(crate) is_wrapped: bool,
     pub(crate) loads: Loads,
-    /// OpenShift: the driver toolkit builds once a pod, and each start of the container takes what it built.
+    /// `OpenShift`: the driver toolkit builds once a pod, and each start of the container takes what it built.
     pub(crate) has_toolkit: bool,
-    /// A compiler, headers and sources: OpenShift's driver container has none.
+    /// A compiler, headers and sources: `OpenShift`'s driver container has none.
     pub(crate) has_sources: bool,
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
     /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
@@ -385,8 +386,9 @@ impl Life {
             if is_waiting {
                 let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
                 let is_ready = self.node.has_nic && !is_unready;
-                let fault = gate.notes(self.now, &self.node, is_ready, patience(0));
-                fault.into_iter().for_each(|fault| self.fails(fault));
+                if let Some(fault) = gate.notes(self.now, &self.node, is_ready, patience(0)) {
+                    self.fails(fault);
+                }
             }
         }
         self.driver = Some(driver);

@@ -31,6 +31,7 @@ const OURS: &str = "0e";
 
 /// What a process of the gate's can see, and is asked to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "they are facts, and each comes and goes alone")]
 pub(crate) struct Eyes {
     /// Its /proc is the host's, so it sees who holds MOFED's lock.
     pub(crate) sees_locks: bool,

@@ -265,8 +265,8 @@ impl Life {
         let actors = [
             self.mofed.latest(pace),
             self.driver.as_ref().and_then(|driver| driver.latest(pace)),
-            self.sidecar.as_ref().and_then(|sidecar| sidecar.latest()),
-            self.loader.as_ref().and_then(|loader| loader.latest()),
+            self.sidecar.as_ref().and_then(Sidecar::latest),
+            self.loader.as_ref().and_then(Loader::latest),
         ];
         actors.into_iter().flatten().min().map(|latest| latest.max(*now))
     }
@@ -321,9 +321,15 @@ impl Hash for Life {
         let moment = Moment { now: *now, grain: pace.grain };
         self.used_until.map(|until| moment.age(until, BUSY)).hash(state);
         mofed.hash_at(moment, pace, state);
-        driver.iter().for_each(|driver| driver.hash_at(moment, state));
-        sidecar.iter().for_each(|sidecar| sidecar.hash_at(moment, state));
-        loader.iter().for_each(|loader| loader.hash_at(moment, state));
+        if let Some(driver) = driver {
+            driver.hash_at(moment, state);
+        }
+        if let Some(sidecar) = sidecar {
+            sidecar.hash_at(moment, state);
+        }
+        if let Some(loader) = loader {
+            loader.hash_at(moment, state);
+        }
     }
 }
 

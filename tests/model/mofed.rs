@@ -86,7 +86,7 @@ pub(crate) struct Mofed {
     pub(crate) haste: Duration,
 }
 
-/// MOFED needs ib_uverbs only seconds after it has cleared the marker.
+/// MOFED needs `ib_uverbs` only seconds after it has cleared the marker.
 pub(crate) const HASTE: Duration = Duration::from_secs(2);
 
 /// As short as life allows, because a search takes longer with each tick.
@@ -274,7 +274,7 @@ impl Life {
         }
     }
 
-    /// "module nvidia_peermem is used by other modules": its start fails, as a person must expect.
+    /// "module `nvidia_peermem` is used by other modules": its start fails, as a person must expect.
     fn mofed_lists(&mut self) {
         let is_loaded = self.node.peermem.is_some();
         if is_loaded && self.node.is_used {

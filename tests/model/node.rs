@@ -81,6 +81,7 @@ pub(crate) struct Files {
 
 /// A node with a Mellanox NIC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "they are facts, and each comes and goes alone")]
 pub(crate) struct Node {
     /// A reset takes the NIC off the bus for a moment.
     pub(crate) has_nic: bool,
@@ -185,7 +186,7 @@ impl Node {
         self.peermem.is_some()
     }
 
-    /// rmmod nvidia_peermem: the kernel refuses while it is in use.
+    /// rmmod `nvidia_peermem`: the kernel refuses while it is in use.
     pub(crate) fn unloads_peermem(&mut self) -> bool {
         let may = self.peermem.is_some() && !self.is_used;
         if may {

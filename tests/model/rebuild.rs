@@ -28,8 +28,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 pub(crate) struct Building {
     seen: Arc<Seen>,
     before: Look,
-    /// The release that was live, and the one whose symbols make was given.
-    live: Option<Abi>,
+    /// The release that was loaded, and the one whose symbols make was given.
+    loaded: Option<Abi>,
     abi: Abi,
     since: BootTime,
     /// A person asked for it.
@@ -40,19 +40,20 @@ pub(crate) struct Building {
 #[derive(Clone, Debug)]
 pub(crate) enum Rebuild {
     /// make runs.
-    Building(Building),
+    Building(Box<Building>),
     /// The module is judged, and confirmed on the node as it is.
-    Confirmed { live: Option<Abi>, abi: Abi },
+    Confirmed { loaded: Option<Abi>, abi: Abi },
 }
 
 impl Rebuild {
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
         match self {
-            Self::Building(Building { seen: _, before, live, abi, since, is_asked }) => {
-                (format!("{:?}", before.identity), live, abi, moment.age(*since, Duration::MAX), is_asked)
-                    .hash(state);
+            Self::Building(building) => {
+                let Building { seen: _, before, loaded, abi, since, is_asked } = building.as_ref();
+                (format!("{:?}", before.identity), loaded, abi).hash(state);
+                (moment.age(*since, Duration::MAX), is_asked).hash(state);
             }
-            Self::Confirmed { live, abi } => (live, abi).hash(state),
+            Self::Confirmed { loaded, abi } => (loaded, abi).hash(state),
         }
     }
 }
@@ -95,26 +96,27 @@ pub(crate) fn begins(life: &mut Life, gate: &Gate, eyes: Eyes, is_asked: bool) -
     match plan(None, &before.verdict, &seen.observation, &material) {
         Err(obstacle) => Next::Ends(RebuildEnd::Refused(obstacle)),
         Ok(plan) => {
-            let (live, abi) = (life.node.live_abi(), planned_for(&plan.symvers.1));
-            Next::Goes(Rebuild::Building(Building { seen, before, live, abi, since: life.now, is_asked }))
+            let (loaded, abi) = (life.node.live_abi(), planned_for(&plan.symvers.1));
+            let building = Building { seen, before, loaded, abi, since: life.now, is_asked };
+            Next::Goes(Rebuild::Building(Box::new(building)))
         }
     }
 }
 
-/// OpenShift: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container
+/// `OpenShift`: the driver toolkit's container builds again once `driver_built` is gone, and the driver's container
 /// waits for that. Once for each MOFED.
 fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildEnd> {
     const CURABLE: [Reason; 3] =
         [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];
     let file = life.node.files.toolkit.filter(|_| is_ready_for_a_build(&before.verdict))?;
     let (reason, _) = objection(&seen.expected, &seen.observation, &info(file, false))?;
-    let live = life.node.live_abi();
+    let loaded = life.node.live_abi();
     let driver = life.driver.as_mut().filter(|_| CURABLE.contains(&reason))?;
-    if driver.ordered == live {
+    if driver.ordered == loaded {
         let why = "the driver toolkit was made to build for this MOFED before";
         return Some(RebuildEnd::Refused(Obstacle::new(Kind::AlreadyTried, why)));
     }
-    driver.ordered = live;
+    driver.ordered = loaded;
     life.node.files.toolkit = None;
     Some(RebuildEnd::Ordered("removed driver_built".to_owned()))
 }
@@ -151,7 +153,7 @@ impl Rebuild {
         make: Option<Make>,
     ) -> Next {
         match (self, make) {
-            (Self::Confirmed { live, abi }, _) => Next::Ends(installed(life, live, abi, gate, eyes)),
+            (Self::Confirmed { loaded, abi }, _) => Next::Ends(installed(life, loaded, abi, gate, eyes)),
             (Self::Building(building), None) => match eyes.look(&life.node).glimpse(was_marked).swap {
                 Some(swap) => Next::Ends(RebuildEnd::Swapping(swap)),
                 None => Next::Goes(Self::Building(building)),
@@ -185,10 +187,10 @@ impl Rebuild {
 impl Building {
     /// The build's own end: it leaves a record for the MOFED that it was planned for.
     fn failed(&self, life: &mut Life, why: String) -> Next {
-        if self.live.is_some() && life.node.files.tried == self.live && !self.is_asked {
+        if self.loaded.is_some() && life.node.files.tried == self.loaded && !self.is_asked {
             life.fails(Fault::BuiltAgain);
         }
-        life.node.files.tried = self.live;
+        life.node.files.tried = self.loaded;
         Next::Ends(RebuildEnd::Failed(why))
     }
 
@@ -218,12 +220,12 @@ impl Building {
         if eyes.sees_mofeds_files && life.node.live_abi() != Some(self.abi) {
             life.fails(Fault::OtherHeaders);
         }
-        Next::Goes(Rebuild::Confirmed { live: self.live, abi: self.abi })
+        Next::Goes(Rebuild::Confirmed { loaded: self.loaded, abi: self.abi })
     }
 }
 
 /// The file is in its place. A look says whether it would load; by a fault of its own it is removed again.
-fn installed(life: &mut Life, live: Option<Abi>, abi: Abi, gate: &Gate, eyes: Eyes) -> RebuildEnd {
+fn installed(life: &mut Life, loaded: Option<Abi>, abi: Abi, gate: &Gate, eyes: Eyes) -> RebuildEnd {
     life.node.files.rebuilt = Some(abi);
     let look = gate.believing(eyes.look(&life.node).look.clone());
     match file_proof(&look, true, life.node.is_rebuilt_loaded) {
@@ -232,7 +234,7 @@ fn installed(life: &mut Life, live: Option<Abi>, abi: Abi, gate: &Gate, eyes: Ey
             RebuildEnd::Installed("rebuilt".to_owned())
         }
         FileProof::Another | FileProof::Faulty(_) => {
-            (life.node.files.rebuilt, life.node.files.tried) = (None, live);
+            (life.node.files.rebuilt, life.node.files.tried) = (None, loaded);
             RebuildEnd::Failed("modprobe would still load another file".to_owned())
         }
         FileProof::Unknown(why) => RebuildEnd::Passing(format!("installed, but not proven: {why}")),

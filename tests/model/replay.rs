@@ -78,13 +78,13 @@ fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
     Ok(replay.most)
 }
 
-/// The model has no reset, suspend, or node where nothing is to be loaded, and none of its actors stands still or is
-/// restarted by others: a life is explained up to there.
+/// The replay has no boot and no suspend, the model no node where nothing is to be loaded, and none of its actors
+/// stands still or is restarted by others: a life is explained up to there.
 fn is_beyond(who: Who, line: &Line) -> bool {
     match line.kind.as_str() {
         "reboots" | "cut" | "suspends" => true,
         "frozen" | "restarted" => {
-            let container = line.text.split(' ').next().unwrap_or_default();
+            let (container, _) = words(line);
             container == "mofed"
                 || match who {
                     Who::Pod(_) => matches!(container, "init" | "driver" | "sidecar"),
@@ -171,39 +171,26 @@ impl Replay<'_> {
             return Ok(());
         }
         let lives = std::mem::take(&mut self.lives);
-        let text = line.text.as_str();
-        let number = |text: &str| text.split(' ').nth(1).unwrap_or_default().to_owned();
-        let heard: Vec<_> = match (line.kind.as_str(), text.split(' ').next().unwrap_or_default(), self.who) {
-            // The plan's and the harness's own, and what befalls other containers.
-            ("life" | "done" | "rests" | "clock" | "left" | "rest" | "over" | "end", ..)
-            | ("inspected" | "frozen" | "thawed" | "restarted", ..) => lives.clone(),
-            ("crashed", container, _) if container.starts_with("wait.") => lives.clone(),
+        let (first, number) = words(line);
+        let heard: Vec<_> = match (line.kind.as_str(), first, self.who) {
+            _ if self.is_others(line) => lives.clone(),
             ("lives", stack, _) => vec![self.begins(stack)],
-            ("person", "pod", _) => lives.clone(),
             ("person", ..) => lives.iter().flat_map(|life| [life.clone(), unloaded(life)]).collect(),
-            ("reset", ..) => lives.iter().filter_map(|life| reset(life, text)).collect(),
+            ("reset", what, _) => lives.iter().filter_map(|life| reset(life, what)).collect(),
             ("broken", ..) => lives.iter().filter(|life| life.node.stack.nic.is_none()).cloned().collect(),
-            // MOFED.
-            ("begun", ..) => lives.iter().flat_map(|life| self.begun(life, text)).collect(),
-            ("unmarked" | "swap" | "ready" | "stopped", ..) => leaves(&lives, line),
+            ("begun", entrypoint, _) => lives.iter().flat_map(|life| self.begun(life, entrypoint)).collect(),
+            ("unmarked" | "swap" | "ready" | "stopped" | "answered" | "crashed", ..)
+            | ("failed", "collision" | "held", Who::Pod(_))
+            | ("opened" | "built", "pod", _) => leaves(&lives, line),
             ("killed", ..) => {
                 let is_down = |life: &&Life| life.mofed.phase == mofed::Phase::Down;
                 lives.iter().filter(is_down).cloned().chain(leaves(&lives, line)).collect()
             }
-            ("failed", "collision" | "held", Who::Pod(_)) => leaves(&lives, line),
             ("failed", ..) => lives.iter().filter_map(ended).collect(),
-            // Those who wait.
-            ("started", "wait", Who::Watcher(own)) if number(text) == own => {
-                lives.iter().map(|life| self.watches(life)).collect()
-            }
-            ("opened" | "built", "wait", Who::Watcher(own)) if number(text) == own => {
-                leaves(&lives, &as_pod(line))
-            }
-            ("started" | "opened", "wait", _) => lives.clone(),
+            ("started", "wait", _) => lives.iter().map(watches).collect(),
+            ("opened" | "built", "wait", Who::Watcher(own)) if own == number => leaves(&lives, &as_pod(line)),
             ("opened", "poll" | "grep", _) => marked(&lives),
             ("built", "wait" | "poll" | "grep", _) => with_headers(&lives, line),
-            // The pod.
-            (.., Who::Watcher(_)) if is_pods(line) => lives.clone(),
             ("pod", _, Who::Pod(place)) => lives.iter().map(|life| new_pod(life, place)).collect(),
             ("started", "pod", _) => lives.iter().filter_map(starts_to_wait).collect(),
             ("started", "loader", Who::Pod(place)) => lives
@@ -212,7 +199,6 @@ impl Replay<'_> {
                 .chain(leaves(&lives, line))
                 .collect(),
             ("asked", ..) => lives.iter().filter(|life| life.is_asking()).cloned().collect(),
-            ("opened" | "built" | "answered" | "crashed", ..) => leaves(&lives, line),
             // What must not be in a real life.
             ("never" | "stuck" | "ended", ..) => Vec::new(),
             _ => return Err(format!("tests/model/replay.rs does not know the line {line:?}: teach it")),
@@ -225,10 +211,25 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// A line of the plan's or the harness's own, or of somebody who is not explained here.
+    fn is_others(&self, line: &Line) -> bool {
+        let (first, number) = words(line);
+        let is_plans = match line.kind.as_str() {
+            "life" | "done" | "rests" | "clock" | "left" | "rest" | "over" | "end" | "inspected"
+            | "frozen" | "thawed" | "restarted" => true,
+            "person" => first == "pod",
+            "crashed" => first.starts_with("wait."),
+            "started" | "opened" => first == "wait" && self.who != Who::Watcher(number),
+            _ => false,
+        };
+        is_plans || matches!(self.who, Who::Watcher(_)) && is_pods(line)
+    }
+
     fn begins(&self, stack: &str) -> Life {
-        let booted = Node::booted(Node::BARE);
-        let none = Node { stack: Stack::default(), ..booted.clone() };
-        let node = if stack == "none" { none } else { booted };
+        let mut node = Node::booted(Node::BARE);
+        if stack == "none" {
+            node.stack = Stack::default();
+        }
         let budget = Budget { starts: u8::MAX, kills: u8::MAX, stops: u8::MAX, ..Budget::NONE };
         let mut life = Life { pace: &LIVES, budget, ..Life::new(node, Mofed::new(mofed::Phase::Down)) };
         life.now = self.time(&self.lines[self.at]);
@@ -245,15 +246,10 @@ impl Replay<'_> {
             return Vec::new();
         }
         let begins = |abi| {
-            let mofed = Mofed { abi, entrypoint, ..life.mofed.clone() };
+            let mofed = Mofed { entrypoint, abi, ..life.mofed.clone() };
             Life { mofed, ..life.clone() }.take(Step::Mofed(mofed::Step::On))
         };
         [Abi::Old, Abi::New].into_iter().filter(is_it).map(begins).collect()
-    }
-
-    fn watches(&self, life: &Life) -> Life {
-        let gate = waiter(life.now);
-        Life { driver: Some(Driver::new(Phase::Init, Wait::Gate(gate))), ..life.clone() }
     }
 }
 
@@ -316,6 +312,12 @@ fn not_started(before: &Life, mut after: Life) -> Life {
         }
     }
     after
+}
+
+/// The first two words of its text.
+fn words(line: &Line) -> (&str, &str) {
+    let mut words = line.text.split(' ');
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
 fn is_pods(line: &Line) -> bool {
@@ -388,6 +390,12 @@ fn waiter(now: BootTime) -> Box<Gated> {
     Box::new(Gated::new(now, Eyes::WAITER, policy, &LIVES))
 }
 
+/// A gate that only waits begins, in the place of a pod's.
+fn watches(life: &Life) -> Life {
+    let gate = waiter(life.now);
+    Life { driver: Some(Driver::new(Phase::Init, Wait::Gate(gate))), ..life.clone() }
+}
+
 /// The driver's pod with the gate in this place: tests/vm/guest/life/pod.
 fn new_pod(life: &Life, place: &str) -> Life {
     let mut life = without_pod(life);
@@ -414,7 +422,7 @@ fn loader(now: BootTime) -> Loader {
     Loader::new(now, Eyes::LOADER, false, Some(Duration::from_secs(1800)), &LIVES)
 }
 
-/// A pod whose container starts again may be one of OpenShift's, which builds no second time.
+/// A pod whose container starts again may be one of `OpenShift`'s, which builds no second time.
 fn with_toolkit(life: &Life) -> Option<Life> {
     let driver = life.driver.as_ref().filter(|driver| driver.phase == Phase::Ended && !driver.has_toolkit)?;
     let mut life = Life { driver: Some(Driver { has_toolkit: true, ..driver.clone() }), ..life.clone() };

@@ -32,8 +32,9 @@ impl Life {
         match step {
             Step::Mofed(step) => self.mofed_said(step, after),
             Step::Driver(_) => self.driver_said(after),
-            Step::Sidecar(sidecar::Step::Restart) => Some(("started", "loader".to_owned())),
-            Step::Loader(loader::Step::Restart) => Some(("started", "loader".to_owned())),
+            Step::Sidecar(sidecar::Step::Restart) | Step::Loader(loader::Step::Restart) => {
+                Some(("started", "loader".to_owned()))
+            }
             Step::Sidecar(_) if after.sidecar.as_ref().is_some_and(sidecar::Sidecar::has_ended) => {
                 Some(("crashed", "sidecar".to_owned()))
             }

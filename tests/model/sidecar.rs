@@ -190,7 +190,7 @@ impl Sidecar {
             self.woken = None;
             let glimpse = self.glimpses(life);
             let response = self.keep_mut().glimpse(life.now, &Cause::Marker, &glimpse);
-            if !self.begins(life, response, &glimpse) {
+            if !self.begins(life, &response, &glimpse) {
                 self.half = Some(begun(life, eyes, self.is_believed(life.now)));
                 if !self.setting.is_torn {
                     self.looks(life);
@@ -207,7 +207,7 @@ impl Sidecar {
         }
         let glimpse = full_look.glimpse.clone();
         let response = self.keep_mut().look(life.now, &Cause::Marker, full_look);
-        let is_at_rest = !self.begins(life, response, &glimpse);
+        let is_at_rest = !self.begins(life, &response, &glimpse);
         // The wish is for the fault of now.
         self.is_asked &= self.keep.is_to_be_cured();
         if is_at_rest && self.keep.next_look().is_some_and(|due| due <= life.now) {
@@ -223,7 +223,7 @@ impl Sidecar {
     }
 
     /// Begins what the state machine wants done, if anything.
-    fn begins(&mut self, life: &mut Life, response: Response, seen: &Glimpse) -> bool {
+    fn begins(&mut self, life: &mut Life, response: &Response, seen: &Glimpse) -> bool {
         match response.action {
             None if response.effects.iter().any(Effect::is_last) => self.work = Work::Ended,
             None => {}
@@ -269,7 +269,7 @@ impl Sidecar {
                 match attempt.goes_on(life, self.keep.gate(), eyes, swap) {
                     attempt::Next::Goes(attempt) => self.work = Work::Load(attempt),
                     attempt::Next::Ends(tried) => {
-                        self.done(life.now, Done::of(tried).expect("no signal comes"))
+                        self.done(life.now, Done::of(tried).expect("no signal comes"));
                     }
                 }
             }
