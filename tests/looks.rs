@@ -87,6 +87,20 @@ fn modules_that_change_under_a_suspect_marker_are_a_change() {
     assert!(probe.changed(Some(&suspect)));
 }
 
+/// `keep` stays where there is nothing to load, and sleeps there as well as elsewhere.
+fn where_the_gate_does_not_apply_only_a_device_is_a_change() {
+    let node = Node::ready().without_nic();
+    let config = node.config();
+    let mut probe = Probe::new(&config);
+    probe.look(Depth::Full, &mut || false).expect("a look");
+    let away = Condition::new(ConditionType::NicPresent, Reason::NoRdmaDevice, "as the test says");
+    let unwanted = Condition::new(ConditionType::RdmaRequested, Reason::RdmaNotRequested, "as the test says");
+    assert!(!probe.changed(Some(&away)));
+    assert!(!probe.changed(Some(&unwanted)));
+    probe.forget_devices();
+    assert!(probe.changed(Some(&away)));
+}
+
 fn symbols_that_can_be_read_later_open_the_gate() {
     let node = Node::ready().in_tree();
     node.rename("proc/kallsyms", "kallsyms");
@@ -212,6 +226,7 @@ fn main() -> ExitCode {
         a_look_is_interrupted_if_modules_go_while_the_symbols_are_read,
         check_reports_even_if_the_marker_goes_while_the_symbols_are_read,
         modules_that_change_under_a_suspect_marker_are_a_change,
+        where_the_gate_does_not_apply_only_a_device_is_a_change,
         symbols_that_can_be_read_later_open_the_gate
     ]
 }

@@ -292,6 +292,9 @@ impl<'a> Probe<'a> {
             return true;
         }
         match holding.r#type {
+            // The environment does not change, and devices are searched again only when one comes or goes.
+            ConditionType::RdmaRequested => false,
+            ConditionType::NicPresent => self.nic != Some(Nic::None),
             // The process that holds the lock grows older, and the marker may then be its own.
             ConditionType::MarkerTrusted if last.has_holder => true,
             // The modules count without a marker, too: the message names what uses nvidia_peermem.

@@ -8,6 +8,8 @@ use crate::plot::{Contender, Plot, percentile};
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub(crate) mod tests;
+
 /// Who waits before a build, side by side in each life: the gate, and two loops.
 const WAITERS: [(&str, &str); 3] = [
     ("wait", "`peermem-gate wait`"),

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Short lives, and what they are counted as.
+
+use super::super::plan::{Life, Node, Place, TRACKS};
+use super::{Tally, on_one_clock};
+use crate::machine::Line;
+
+/// A life with these lines, which has come to its end: the counts, and what must not be.
+fn tally_of(place: Place, node: Node, lines: &str) -> (Tally, Vec<String>) {
+    let done: String = TRACKS.iter().map(|track| format!("@9000 done {track}\n")).collect();
+    let text = format!("@1 life 1\n{lines}\n{done}@9000 over");
+    let lines: Vec<_> = text.lines().filter_map(Line::parse).collect();
+    let mut tally = Tally::default();
+    let faults = tally.add("6.1", &Life { seed: 1, place, node, parts: Vec::new() }, &lines);
+    (tally, faults)
+}
+
+fn faults_of(place: Place, node: Node, lines: &str) -> String {
+    tally_of(place, node, lines).1.join("; ")
+}
+
+const STARTED: &str = "@1 lives none used\n@2 begun go\n@3 unmarked\n@4 swap\n@10 ready new\n";
+
+pub(crate) fn a_module_is_usable_so_long_after_the_last_readiness() {
+    let loads = "@20 asked\n@20.5 answered 1 modprobe: Invalid argument\n@30 asked\n@30.5 answered 0\n";
+    let (tally, faults) = tally_of(Place::Load, Node::Used, &(STARTED.to_owned() + loads));
+    let counts = &tally.places[&Place::Load];
+    assert_eq!((counts.times.as_slice(), counts.einval, faults), (&[20.5][..], 1, Vec::new()));
+    // The node has slept for eight of these seconds.
+    let slept = STARTED.to_owned() + "@12 suspends\n@20 resumed\n@30 asked\n@30.5 answered 0\n";
+    assert_eq!(tally_of(Place::Load, Node::Used, &slept).0.places[&Place::Load].times, [12.5]);
+    // It was never usable.
+    let never = STARTED.to_owned() + loads + "@900 never\n";
+    assert!(tally_of(Place::Load, Node::Used, &never).0.places[&Place::Load].times.is_empty());
+}
+
+pub(crate) fn a_gate_that_is_early_is_a_fault_and_a_loop_that_is_early_is_counted() {
+    let early = "@1 lives none used\n@2 begun go\n@3 started wait 1\n@5 opened poll 1\n";
+    let (tally, faults) = tally_of(Place::Bare, Node::Used, &format!("{early}@5 asked\n@5 answered 1\n"));
+    assert_eq!((tally.kernels["6.1"].early, faults), (0, Vec::new()));
+    assert!(tally.waiters["poll"].shown_openings().starts_with("1 | 1 |"));
+    assert!(tally.places[&Place::Bare].shown_openings().starts_with("1 | 1 |"));
+    let (tally, faults) = tally_of(Place::Bare, Node::Used, &format!("{early}@6 opened wait 1\n"));
+    assert_eq!((tally.kernels["6.1"].early, faults), (1, vec!["early, at 6.000: opened wait 1".to_owned()]));
+}
+
+pub(crate) fn what_a_build_leaves_is_counted() {
+    let lines =
+        STARTED.to_owned() + "@11 built pod stub\n@12 built pod new\n@13 built wait 1 stub\n@900 left 1\n";
+    let (tally, faults) = tally_of(Place::Init, Node::Used, &lines);
+    let counts = |counts: &super::Counts| (counts.builds, counts.stubs, counts.left);
+    assert_eq!((counts(&tally.places[&Place::Init]), faults), ((2, 1, 1), Vec::new()));
+    assert_eq!(counts(&tally.waiters["wait"]), (1, 1, 0));
+    assert_eq!(faults_of(Place::Parallel, Node::Used, &lines), "a stub is left after a heal");
+}
+
+pub(crate) fn inspect_must_say_what_the_kernel_says() {
+    let of = |said: &str| faults_of(Place::Bare, Node::Used, &format!("{STARTED}@20 inspected {said}\n"));
+    for said in ["0 0", "1 1 modprobe: Invalid argument", "0 1 modprobe: Unknown symbol", "2 0"] {
+        assert_eq!(of(said), "", "{said}");
+    }
+    for said in ["1 0", "0 1 modprobe: Invalid argument", "0 1 modprobe: Exec format error"] {
+        assert!(of(said).starts_with("inspect and the kernel disagree"), "{said}");
+    }
+}
+
+pub(crate) fn on_a_node_with_nothing_to_load_a_gate_rests_and_loads_nothing() {
+    let of = |said: &str| faults_of(Place::Keep, Node::Nicless, &format!("@2 lives none nicless\n{said}\n"));
+    assert_eq!(of("@80 rest sidecar 18 4500000"), "");
+    for (said, fault) in [
+        ("@80 rest sidecar 41 4500000", "no rest: sidecar woke 41 times"),
+        ("@80 rest sidecar 18 61000000", "no rest: sidecar woke 18 times and took 61.0 ms"),
+        ("@80 asked", "asked on a node with nothing to load"),
+        ("@80 loaded", "loaded on a node with nothing to load"),
+        ("@80 rebuilt", "rebuilt on a node with nothing to load"),
+    ] {
+        assert!(of(said).contains(fault), "{said}: {}", of(said));
+    }
+}
+
+pub(crate) fn a_gate_may_end_if_it_was_ended() {
+    let of = |said: &str| faults_of(Place::Keep, Node::Used, &(STARTED.to_owned() + said));
+    for said in [
+        "@20 restarted sidecar TERM\n@20.1 crashed sidecar 0",
+        "@20 restarted sidecar KILL\n@20.1 crashed sidecar 137",
+        "@20 crashed sidecar 3",
+        "@20 crashed driver 1",
+        "@20 started wait 1\n@1820 crashed wait.1 124",
+    ] {
+        assert_eq!(of(said), "", "{said}");
+    }
+    for said in [
+        "@20 crashed sidecar 0",
+        "@20 restarted init KILL\n@20.1 crashed sidecar 137",
+        "@20 restarted sidecar KILL\n@20.1 crashed sidecar 101",
+        "@20 started wait 1\n@1000 crashed wait.1 124",
+    ] {
+        assert!(of(said).contains(" ended with "), "{said}");
+    }
+}
+
+pub(crate) fn each_reset_is_one_boot_and_time_goes_on() {
+    let lines = "@100 reboots\n@2 booted\n@10 lives none used\n@50 cut\n@2 booted\n@3 life";
+    let lines: Vec<_> = lines.lines().filter_map(Line::parse).collect();
+    let times: Vec<_> = on_one_clock(&lines).iter().map(|line| line.at).collect();
+    assert_eq!(times, [100.0, 102.0, 110.0, 150.0, 152.0, 153.0]);
+    let of = |said: &str| faults_of(Place::Bare, Node::Used, said);
+    assert_eq!(of("@100 reboots\n@2 booted\n@50 cut\n@2 booted"), "");
+    assert!(of("@100 reboots\n@2 booted\n@2 booted").contains("2 boots after 1 resets"));
+}
+
+pub(crate) fn runs_of_two_kernels_are_counted_apart_and_together() {
+    let (mut tally, _) = tally_of(Place::Bare, Node::Used, STARTED);
+    let life = Life { seed: 2, place: Place::Bare, node: Node::Used, parts: Vec::new() };
+    assert!(!tally.add("6.8", &life, &[]).is_empty(), "a life without an end");
+    assert_eq!((tally.lives(), tally.places[&Place::Bare].lives), (2, 2));
+    assert_eq!(tally.kernels.values().map(|kernel| kernel.lives).collect::<Vec<_>>(), [1, 1]);
+    assert!(tally.to_string().starts_with("2 lives, "));
+}
