@@ -7,8 +7,8 @@ use crate::machine::Line;
 
 /// A life with these lines, which has come to its end: the counts, and what must not be.
 fn tally_of(place: Place, node: Node, lines: &str) -> (Tally, Vec<String>) {
-    let done: String = TRACKS.iter().map(|track| format!("@9000 done {track}\n")).collect();
-    let text = format!("@1 life 1\n{lines}\n{done}@9000 over");
+    let done = TRACKS.map(|track| format!("@9000 done {track}")).join("\n");
+    let text = format!("@1 life 1\n{lines}\n{done}\n@9000 over");
     let lines: Vec<_> = text.lines().filter_map(Line::parse).collect();
     let mut tally = Tally::default();
     let faults = tally.add("6.1", &Life { seed: 1, place, node, parts: Vec::new() }, &lines);
