@@ -42,6 +42,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Every sequence of up to seven items with four keys, which has every order and every pattern of equal ones.
+    #[test]
+    fn every_short_sequence_is_sorted_and_equal_items_keep_their_order() {
+        for count in 0..=7_u32 {
+            for number in 0..4_usize.pow(count) {
+                let mut items: Vec<_> = (0..count).map(|at| (number >> (2 * at) & 3, at)).collect();
+                let mut all = items.clone();
+                sort_by_key(&mut items, |(key, _)| *key);
+                assert!(items.is_sorted(), "{all:?} became {items:?}");
+                all.sort_unstable();
+                assert_eq!(items, all, "the same items");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn the_gates_sort_agrees_with_the_standard_librarys(keys in prop::collection::vec(0..9_u8, 0..200)) {

@@ -42,4 +42,38 @@ mod tests {
         assert_eq!(printed(3_600_000), "1 h");
         assert_eq!(printed(90_061_000), "25 h 1 m");
     }
+
+    /// A number and its unit, in milliseconds; and what its last digit counts.
+    fn part(number: &str, unit: &str) -> (u128, u128) {
+        let unit: u128 = match unit {
+            "h" => 3_600_000,
+            "m" => 60_000,
+            _ => 1000,
+        };
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        let thousandths: u128 = format!("{whole}{part:0<3}").parse().unwrap();
+        (thousandths * unit / 1000, unit / 10_u128.pow(u32::try_from(part.len()).unwrap()))
+    }
+
+    /// Each millisecond of three minutes, and each second of four days.
+    #[test]
+    fn a_duration_is_never_printed_as_another_one() {
+        let short = (0..180_000).map(Duration::from_millis);
+        let long = (0..4 * 86_400).map(Duration::from_secs);
+        for duration in short.chain(long) {
+            let printed = Seconds(duration).to_string();
+            let words: Vec<_> = printed.split(' ').collect();
+            let parts: Vec<_> = words.chunks(2).map(|pair| part(pair[0], pair[1])).collect();
+            let printed_as: u128 = parts.iter().map(|(value, _)| value).sum();
+            // Long ones are cut off at their second unit, which is left out where it is zero.
+            let digit = match duration.as_secs() {
+                0..120 => parts[0].1,
+                120..3600 => 1000,
+                _ => 60_000,
+            };
+            let exact = duration.as_millis();
+            assert!(printed_as <= exact + digit / 2 && exact < printed_as + digit, "{exact} ms: {printed}");
+        }
+        assert_eq!(Seconds(Duration::MAX).to_string(), "5124095576030431 h");
+    }
 }

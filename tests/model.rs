@@ -150,12 +150,14 @@ fn the_gate_opens_neither_early_nor_never() {
     let both = bash(a_boot(gate(), twice));
     let both = Life { node: Node { lock: Lock::Free, ..both.node.clone() }, ..both };
     obeys("the older entrypoint beside a lock file of the newer one", both, &[driver::READY, BELIEVED]);
+    let boots = Budget { starts: 1, boots: 1, ..Budget::NONE };
+    obeys("the node boots again", a_boot(gate(), boots), &[driver::READY]);
     if is_deep() {
         let torn = Gated::new(START, Eyes::WAITER, policy(SEARCH), SEARCH).torn();
         obeys("others act during its looks", a_boot(Wait::Gate(Box::new(torn)), twice), &[driver::READY]);
         let resets = Budget { resets: 1, ..twice };
         obeys("a NIC is reset", a_boot(gate(), resets), &[driver::READY]);
-        obeys("the node boots again", a_boot(gate(), Budget { boots: 1, ..twice }), &[driver::READY]);
+        obeys("a boot among them", a_boot(gate(), Budget { boots: 1, ..twice }), &[driver::READY]);
     }
 }
 
@@ -231,14 +233,17 @@ fn keep_never_stands_in_mofeds_way() {
     obeys("keep, older entrypoint", bash(keeping(KEEP, AGAIN)), &[LOADED, SWAPPED]);
     obeys("keep, MOFED restores the kernel's own", restoring(keeping(KEEP, stopped)), &[LOADED]);
     obeys("keep, a job", keeping(KEEP, Budget { jobs: 1, ..stopped }), &[LOADED, SWAPPED]);
+    let people = Budget { rmmods: 1, hups: 1, ..Budget::NONE };
+    obeys("keep, a person unloads the module, and sends SIGHUP", keeping(KEEP, people), &[LOADED]);
+    obeys("keep, the node boots", keeping(KEEP, Budget { boots: 1, ..Budget::NONE }), &[LOADED, SWAPPED]);
     if is_deep() {
         let torn = Setting { is_torn: true, ..KEEP };
         for (name, setting, budget) in [
             ("others act during its looks", torn, AGAIN),
             ("a job", KEEP, Budget { jobs: 1, ..AGAIN }),
-            ("a person unloads the module, and sends SIGHUP", KEEP, Budget { rmmods: 1, hups: 1, ..AGAIN }),
+            ("people, and MOFED", KEEP, Budget { rmmods: 1, hups: 1, ..AGAIN }),
             ("a NIC is reset", KEEP, Budget { resets: 1, ..AGAIN }),
-            ("the node boots", KEEP, Budget { boots: 1, ..AGAIN }),
+            ("MOFED, and a boot", KEEP, Budget { boots: 1, ..AGAIN }),
             ("MOFED starts twice", KEEP, Budget { starts: 2, stops: 2, ..stopped }),
         ] {
             obeys(&format!("keep, {name}"), keeping(setting, budget), &[LOADED, SWAPPED]);

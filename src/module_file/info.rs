@@ -271,4 +271,53 @@ mod tests {
         }
         assert_eq!(build_id_of_notes(&[0xff; 64]), None);
     }
+
+    #[test]
+    fn a_number_is_read_exactly_where_all_of_it_is() {
+        for length in 0..=9_usize {
+            let bytes: Vec<u8> = (1..=9).take(length).collect();
+            for at in (0..=10).chain(usize::MAX - 10..=usize::MAX) {
+                let expected = (at <= 10 && at + 4 <= length)
+                    .then(|| (0..4_u32).map(|byte| u32::from(bytes[at + byte as usize]) << (8 * byte)).sum());
+                assert_eq!(number(&bytes, at), expected, "{length} {at}");
+            }
+        }
+    }
+
+    /// The places of a chain's entries, if it has an end.
+    fn chain(bytes: &[u8]) -> Option<Vec<usize>> {
+        let (mut at, mut entries) = (0_usize, Vec::new());
+        loop {
+            let next = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize;
+            if next == 0 {
+                return Some(entries);
+            }
+            let is_inside = at + next <= bytes.len();
+            if !is_inside || !(at + 8..at + next).any(|name| bytes[name] == 0) {
+                return None;
+            }
+            entries.push(at);
+            at += next;
+        }
+    }
+
+    /// Every chain of up to five words and a part of one: offsets of zero, too short, around an entry's, beyond the
+    /// end, and the largest.
+    #[test]
+    fn a_chain_of_versions_is_read_exactly_if_it_has_an_end() {
+        const WORDS: [u32; 8] = [0, 1, 8, 9, 12, 13, 16, u32::MAX];
+        for count in 0..=5_u32 {
+            for number in 0..WORDS.len().pow(count) {
+                let words = (0..count).map(|at| WORDS[number / WORDS.len().pow(at) % WORDS.len()]);
+                let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+                for left_out in 0..4.min(bytes.len() + 1) {
+                    let bytes = &bytes[..bytes.len() - left_out];
+                    let read = chained_versions(bytes);
+                    let entries = chain(bytes);
+                    assert_eq!(read.is_some(), entries.is_some(), "{bytes:?}");
+                    assert!(read.map(|read| read.len()) <= entries.map(|entries| entries.len()), "{bytes:?}");
+                }
+            }
+        }
+    }
 }

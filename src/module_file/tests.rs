@@ -2,6 +2,7 @@
 //! Good files say what they are; of bad ones, none is taken for a good one, and none costs more
 //! than its refusal.
 
+mod bounded;
 mod files;
 mod find;
 pub(crate) mod image;

@@ -220,3 +220,53 @@ pub fn versions(mofed_root: &Path) -> Seen<Vec<String>> {
     let versions: BTreeSet<_> = names.filter_map(|name| version(&name.to_string_lossy())).collect();
     Ok(versions.into_iter().collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A first field, whether it is one of a Module.symvers, and its CRC.
+    const CRCS: [(&str, bool, Option<u32>); 8] = [
+        ("0x0", true, Some(0)),
+        ("0x9ca761a2", true, Some(0x9ca7_61a2)),
+        ("0xFFFFFFFF", true, Some(u32::MAX)),
+        ("0x100000000", true, None),
+        ("0x", false, None),
+        ("0xg", false, None),
+        ("9ca761a2", false, None),
+        ("", false, None),
+    ];
+    const FIELDS: [&str; 6] =
+        ["", "symbol", "drivers/ib-core", "EXPORT_SYMBOL", "EXPORT_SYMBOL_GPL", "xEXPORT_"];
+
+    /// Every line of up to five of these fields.
+    fn lines() -> impl Iterator<Item = (usize, Vec<&'static str>)> {
+        let rests = (0..=4_u32).flat_map(|count| {
+            let field = move |number: usize, at| FIELDS[number / FIELDS.len().pow(at) % FIELDS.len()];
+            (0..FIELDS.len().pow(count)).map(move |number| (0..count).map(|at| field(number, at)).collect())
+        });
+        rests.flat_map(|rest: Vec<_>| (0..CRCS.len()).map(move |first| (first, rest.clone())))
+    }
+
+    #[test]
+    fn a_line_of_module_symvers_is_read_exactly_if_modpost_could() {
+        let mut read = 0;
+        for (first, rest) in lines() {
+            let (text, is_hex, value) = CRCS[first];
+            let fields = [&[text], &rest[..]].concat();
+            let line = fields.join("\t");
+            let export = fields.iter().position(|field| field.starts_with("EXPORT_"));
+            let is_whole = is_hex && rest.iter().skip(1).any(|field| field.starts_with("EXPORT_"));
+            let symbol = rest.first().filter(|_| is_whole);
+            assert_eq!(exported(line.as_bytes()), symbol.map(|symbol| symbol.as_bytes()), "{line:?}");
+            assert_eq!(crc(&line), value, "{line:?}");
+            let exporter = export.map(|at| match fields[at - 1] {
+                "drivers/ib-core" => "ib_core",
+                other => other,
+            });
+            assert_eq!(module(&line).as_deref(), exporter, "{line:?}");
+            read += u32::from(is_whole);
+        }
+        assert!(read > 1000, "{read}");
+    }
+}

@@ -386,7 +386,7 @@ impl Life {
             if is_waiting {
                 let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
                 let is_ready = self.node.has_nic && !is_unready;
-                if let Some(fault) = gate.notes(self.now, &self.node, is_ready, patience(0)) {
+                if let Some(fault) = gate.notes(self, is_ready, patience(0)) {
                     self.fails(fault);
                 }
             }

@@ -95,6 +95,10 @@ pub(crate) struct Gated {
     saw_nic: bool,
     /// Since then the marker has been doubtful, and this gate has waited.
     doubted: Option<BootTime>,
+    /// Since then the node has shown that MOFED is ready.
+    ready: Option<BootTime>,
+    /// It had shown that for the settle time when the look began.
+    was_settled: bool,
     /// Since then nothing has spoken against opening.
     calm: Option<BootTime>,
 }
@@ -115,6 +119,8 @@ impl Gated {
             woken: Some(now + pace.lag),
             saw_nic: false,
             doubted: None,
+            ready: None,
+            was_settled: false,
             calm: None,
         }
     }
@@ -131,10 +137,11 @@ impl Gated {
 
     pub(crate) fn hash_at<H: Hasher>(&self, moment: Moment, state: &mut H) {
         let Self { gate, memory, policy, started, eyes, half, woken, saw_nic, doubted, calm, .. } = self;
+        self.ready.map(|since| moment.age(since, policy.settle)).hash(state);
         memory.hash_at(moment, state);
         gate.next_look().map(|due| due <= moment.now).hash(state);
         policy.timeout.map(|timeout| moment.to(*started + timeout)).hash(state);
-        (eyes, half, saw_nic, woken.map(|due| moment.to(due))).hash(state);
+        (eyes, half, self.was_settled, saw_nic, woken.map(|due| moment.to(due))).hash(state);
         doubted.map(|since| moment.age(since, policy.suspect_hold)).hash(state);
         calm.map(|since| moment.age(since, Duration::MAX)).hash(state);
     }
@@ -187,6 +194,7 @@ impl Gated {
         let Some(half) = self.half.take() else {
             self.woken = None;
             self.saw_nic |= life.node.has_nic;
+            self.was_settled = self.ready.is_some_and(|since| age(since, life.now) >= self.policy.settle);
             self.half = Some(begun(life, self.eyes, self.is_believed(life.now)));
             return if self.is_torn { None } else { self.look(life) };
         };
@@ -206,7 +214,7 @@ impl Gated {
         match last {
             Effect::Open(Opening::TimedOut) if self.policy.proceed_on_timeout && is_late => None,
             Effect::Open(_) if is_late => Some(Fault::LateOpen),
-            Effect::Open(Opening::Ready | Opening::Curable) if !was_unready => None,
+            Effect::Open(Opening::Ready | Opening::Curable) if !was_unready && self.was_settled => None,
             // A gate that starts while the NIC is away cannot know of it (docs/design.md).
             Effect::Open(Opening::NotApplicable) if !self.saw_nic => None,
             Effect::Open(_) => Some(Fault::EarlyOpen),
@@ -234,14 +242,11 @@ impl Gated {
 
     /// What has been so for how long while it waits, and whether that is too long. `is_ready` if nothing but the gate
     /// itself keeps it closed.
-    pub(crate) fn notes(
-        &mut self,
-        now: BootTime,
-        node: &Node,
-        is_ready: bool,
-        patience: Duration,
-    ) -> Option<Fault> {
-        self.doubted = since(self.doubted, is_doubtful(node), now);
+    pub(crate) fn notes(&mut self, life: &Life, is_ready: bool, patience: Duration) -> Option<Fault> {
+        let now = life.now;
+        self.doubted = since(self.doubted, is_doubtful(&life.node), now);
+        let is_unready = life.is_visibly_unready(self.eyes, self.is_believed(now));
+        self.ready = since(self.ready, !is_unready, now);
         self.calm = since(self.calm, is_ready, now);
         match self.policy.timeout {
             Some(timeout) if now > self.started + timeout + TICK => Some(Fault::NeverEnds),

@@ -37,7 +37,7 @@ macro_rules! law {
 /// All laws, by what is true as long as nobody breaks them.
 pub(crate) const LAWS: [Law; 16] = [
     // Safety of an opening.
-    law!(EarlyOpen, "no gate opens while the node shows that MOFED is not ready"),
+    law!(EarlyOpen, "no wait ends before MOFED is ready, and a gate's not before the settle time"),
     law!(LateOpen, "no gate opens after its deadline, unless it was told to proceed"),
     // Liveness of an opening: within a time that `gated` gives.
     law!(NeverOpen, "once everything is ready, the gate opens"),

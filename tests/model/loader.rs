@@ -254,7 +254,7 @@ impl Life {
         let is_loadable = self.is_loadable(loader.held.eyes, is_believed, loader.rebuilds);
         let is_waiting = loader.ended().is_none();
         let patience = patience(loader.failed);
-        let fault = loader.held.notes(self.now, &self.node, is_loadable && is_waiting, patience);
+        let fault = loader.held.notes(self, is_loadable && is_waiting, patience);
         match fault.filter(|_| is_waiting) {
             Some(Fault::NeverOpen) => self.fails(Fault::NeverLive),
             Some(fault) => self.fails(fault),

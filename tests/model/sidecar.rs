@@ -371,7 +371,6 @@ impl Life {
         sidecar.doubted = since(sidecar.doubted, is_doubtful(&self.node), self.now);
         let is_loadable = self.is_loadable(eyes, sidecar.is_believed(self.now), rebuilds);
         sidecar.calm = since(sidecar.calm, is_loadable, self.now);
-        sidecar.failed = if is_loadable { sidecar.failed } else { 0 };
         if sidecar.calm.is_some_and(|since| age(since, self.now) > patience(sidecar.failed)) {
             self.fails(Fault::NeverLive);
         }
