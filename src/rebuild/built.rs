@@ -75,13 +75,13 @@ pub fn objection(expected: &Expectations, seen: &Observation, info: &ModuleInfo)
 /// A look's answer on the file in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileProof {
-    /// It would load.
+    /// The file would load.
     Usable,
     /// Another modprobe was faster: it is loaded.
     Loaded,
     /// Another file goes before it.
     Another,
-    /// It would not load, by a fault of its own.
+    /// The file would not load, by a fault of its own.
     Faulty(String),
     /// Nobody knows: no fault of the file's.
     Unknown(String),

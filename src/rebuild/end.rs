@@ -61,7 +61,7 @@ impl RebuildEnd {
         }
     }
 
-    /// What the verb does next.
+    /// The verb's next step.
     #[must_use]
     pub fn next_step(&self) -> NextStep {
         match self {
