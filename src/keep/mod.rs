@@ -138,12 +138,13 @@ impl Keep {
     pub fn glimpse(&mut self, now: BootTime, cause: &Cause, glimpse: &Glimpse) -> Response {
         self.ledger.charge(self.state(), now);
         let mut response = Response::default();
-        if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap) {
-            if self.has_applied && !self.no_yield {
-                self.peermem = glimpse.peermem;
-                let go = Swap::seen(why, uses, glimpse);
-                self.let_go(now, cause, &go, &mut response);
-            }
+        if let (Presence::Live { uses }, Some(why)) = (glimpse.peermem, &glimpse.swap)
+            && self.has_applied
+            && !self.no_yield
+        {
+            self.peermem = glimpse.peermem;
+            let go = Swap::seen(why, uses, glimpse);
+            self.let_go(now, cause, &go, &mut response);
         }
         response
     }

@@ -95,10 +95,10 @@ impl<'a> Report<'a> {
             page.entry(&hanging(4), format_args!("next build: {}", next.message));
         }
         // Other conditions may be met once this one is. Nobody need do anything for a gate that does not apply.
-        if let Some(c) = self.verdict.deciding().filter(|c| c.holds()) {
-            if let Some(remedy) = &c.remedy {
-                page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
-            }
+        if let Some(c) = self.verdict.deciding().filter(|c| c.holds())
+            && let Some(remedy) = &c.remedy
+        {
+            page.entry(&hanging(4), format_args!("what to do about {}: {remedy}", c.r#type));
         }
         for c in met {
             condition(self.verdict, c, style, &mut page);

@@ -382,13 +382,13 @@ impl Life {
     pub(super) fn driver_notes(&mut self) {
         let Some(mut driver) = self.driver.take() else { return };
         let is_waiting = driver.is_waiting();
-        if let Wait::Gate(gate) = &mut driver.wait {
-            if is_waiting {
-                let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
-                let is_ready = self.node.has_nic && !is_unready;
-                if let Some(fault) = gate.notes(self, is_ready, patience(0)) {
-                    self.fails(fault);
-                }
+        if let Wait::Gate(gate) = &mut driver.wait
+            && is_waiting
+        {
+            let is_unready = self.is_visibly_unready(gate.eyes, gate.is_believed(self.now));
+            let is_ready = self.node.has_nic && !is_unready;
+            if let Some(fault) = gate.notes(self, is_ready, patience(0)) {
+                self.fails(fault);
             }
         }
         self.driver = Some(driver);

@@ -56,15 +56,15 @@ pub(super) fn become_below(
     tried: &OsStr,
 ) -> Unrunnable {
     // The working directory stays where the root does: a module may be named by its path.
-    if !is_system(root) {
-        if let Err(errno) = chroot(root).and_then(|()| chdir("/")) {
-            let remedy = match errno {
-                Errno::EPERM => "it needs CAP_SYS_CHROOT, as a privileged container has",
-                _ => "check that --driver-root is the driver container's root",
-            };
-            let message = format!("{} cannot be entered: {}: {remedy}", root.display(), errno.desc());
-            return Unrunnable { ending: Ending::NotExecutable, message };
-        }
+    if !is_system(root)
+        && let Err(errno) = chroot(root).and_then(|()| chdir("/"))
+    {
+        let remedy = match errno {
+            Errno::EPERM => "it needs CAP_SYS_CHROOT, as a privileged container has",
+            _ => "check that --driver-root is the driver container's root",
+        };
+        let message = format!("{} cannot be entered: {}: {remedy}", root.display(), errno.desc());
+        return Unrunnable { ending: Ending::NotExecutable, message };
     }
     // std's exec also gives SIGPIPE its default back, which Rust's runtime took away.
     let error = Command::new(modprobe).arg0(argv0).args(args).env(TRIED, tried).exec();
