@@ -431,6 +431,9 @@ pub struct ModuleInfo {
     pub imports: BTreeSet<String>,
     /// The CRC of each symbol it was built against, `module_layout` included; empty where none was recorded.
     pub versions: BTreeMap<String, u32>,
+    /// They are recorded in the newer form alone, `__version_ext_crcs`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub extended_only: bool,
     /// The CRC of each symbol it exports, as far as the file shows them.
     pub exports: BTreeMap<String, u32>,
     /// Who rebuilt it, by its own account.
@@ -447,6 +450,13 @@ impl ModuleInfo {
     #[must_use]
     pub fn is_stub(&self) -> bool {
         !self.imports.contains(PEER_MEMORY_SYMBOLS[0])
+    }
+
+    /// Whether the kernel compares CRCs instead of releases: where there is a `__versions` (`check_modinfo` in
+    /// kernel/module/main.c; still so in 7.0, which reads CRCs of the newer form too).
+    #[must_use]
+    pub fn is_of_any_release(&self) -> bool {
+        !self.versions.is_empty() && !self.extended_only
     }
 
     /// The release of the kernel that it was built for.

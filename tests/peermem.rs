@@ -308,6 +308,8 @@ fn unknown_facts_of_the_kernel_do_not_make_a_file_unusable() {
     case.info(|info| info.vermagic = "6.1.0-other SMP preempt mod_unload modversions ".into());
     // With CRCs the kernel ignores the release.
     assert_eq!(case.condition().reason, Reason::Usable);
+    case.info(|info| info.extended_only = true);
+    assert_eq!(case.condition().reason, Reason::WrongKernel);
     case.info(|info| info.versions.clear());
     assert_eq!(case.condition().reason, Reason::WrongKernel);
     case.info(|info| info.vermagic = VERMAGIC.into());

@@ -186,7 +186,8 @@ fn wrong_kernel(info: &ModuleInfo, expected: &Expected) -> Unfitness {
     let is_of_kernel = |crcs: &BTreeMap<String, u32>| crcs.contains_key(LAYOUT);
     let is_compared = expected.symvers.as_ref().is_some_and(|(_, crcs)| is_of_kernel(crcs));
     let message = format!("it is built for kernel {}, not for {kernel}", info.release());
-    (!(is_compared && is_of_kernel(&info.versions))).then_some((FileReason::WrongKernel, message))
+    (!(is_compared && info.is_of_any_release() && is_of_kernel(&info.versions)))
+        .then_some((FileReason::WrongKernel, message))
 }
 
 fn version_missing(info: &ModuleInfo) -> Unfitness {

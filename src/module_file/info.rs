@@ -33,6 +33,7 @@ pub(super) fn read(elf: &Elf) -> Result<ModuleInfo, Fault> {
     info.signed = elf.ends_with(SIGNED)?;
     info.build_id = build_id(elf)?;
     info.versions = versions(elf)?;
+    info.extended_only = !info.versions.is_empty() && elf.bytes_of("__versions")?.is_none();
     read_symbols(elf, &mut info)?;
     Ok(info)
 }

@@ -62,6 +62,7 @@ fn the_metadata_of_a_module_file_are_read() {
         vermagic: "6.1.0-56-amd64 SMP preempt mod_unload modversions".to_owned(),
         version: Some("595.45.04".to_owned()),
         depends: vec!["nvidia".to_owned(), "ib_uverbs".to_owned()],
+        extended_only: false,
         parameters: vec!["peerdirect_support".to_owned(), "persistent_api_support".to_owned()],
         signed: false,
         build_id: Some("ab01ff".to_owned()),
@@ -129,8 +130,10 @@ fn extended_versions_have_names_of_any_length() {
     let whole = extended(&[b"short\0", long.as_bytes(), b"\0"].concat());
     let expected = [("short".to_owned(), 1), (long.clone(), 2)].into();
     assert_eq!(parse(&whole.build()).unwrap().versions, expected);
-    let names = parse(&whole.clone().without("__versions").build()).unwrap().versions;
-    assert_eq!(names, expected);
+    assert!(parse(&whole.build()).unwrap().is_of_any_release());
+    let alone = parse(&whole.clone().without("__versions").build()).unwrap();
+    assert_eq!(alone.versions, expected);
+    assert!(!alone.is_of_any_release());
     assert!(fault(&whole.clone().without("__version_ext_names").build()).contains("only one of"));
     assert!(fault(&whole.without("__version_ext_crcs").build()).contains("only one of"));
     for names in [&b"short\0"[..], b"short\0long", b""] {

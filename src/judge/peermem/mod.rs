@@ -191,7 +191,7 @@ impl<'a> PeermemCase<'a> {
             )
         } else if other_layout {
             format!("{path} is built for another layout of kernel modules ({LAYOUT})")
-        } else if release != kernel.release && info.versions.is_empty() {
+        } else if release != kernel.release && !info.is_of_any_release() {
             format!("{path} is built for kernel {release}, but this one is {}", kernel.release)
         } else {
             return None;
