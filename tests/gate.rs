@@ -445,6 +445,28 @@ fn a_rebuild_that_failed_for_a_temporary_cause_is_repeated_ever_later() {
     assert_eq!(play.gate.rebuilt(START + ms(at), &failed), Some(Duration::from_secs(10)));
 }
 
+/// A rebuild that is tried once a minute for hours must not say the same each time: the heartbeat does.
+#[test]
+fn what_was_said_before_a_failed_rebuild_is_not_said_again() {
+    let mut play = Play::new(Policy { settle: ms(1000), timeout: None, ..policy() });
+    play.gate.cure(true);
+    let mut at = 0;
+    for _ in 0..3 {
+        play.step(at, Some(curable())).step(at + 5_000, Some(curable()));
+        assert_eq!(play.last.take(), Some(Effect::Open(Opening::Curable)), "at {at}");
+        play.gate.hold_on();
+        at += 10_000;
+    }
+    let said = play.lines.iter().filter(|line| line.contains("will be rebuilt, if possible")).count();
+    assert_eq!(said, 1, "{:?}", play.lines);
+    let mut other = curable();
+    let of_another = Condition::new(ConditionType::PeermemUsable, Reason::StubModule, "as another says");
+    let of_others = other.verdict.conditions.iter().filter(|c| c.r#type != ConditionType::PeermemUsable);
+    other.verdict = Verdict::of(of_others.cloned().chain([of_another]).collect());
+    play.step(at, Some(other));
+    assert!(play.lines.iter().any(|line| line.contains("as another says")), "{:?}", play.lines);
+}
+
 #[test]
 fn a_rebuild_that_the_deadline_finds_waiting_is_late_and_not_blocked() {
     for (timeout, at) in [(60_000, 60_000), (0, 1)] {

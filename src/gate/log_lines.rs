@@ -154,7 +154,9 @@ impl Gate {
 }
 
 /// The parts of a verdict whose change is logged.
-pub(super) fn logged_parts(verdict: &Verdict) -> (Outcome, Option<(ConditionType, Reason, String)>, String) {
+pub(super) type LoggedParts = (Outcome, Option<(ConditionType, Reason, String)>, String);
+
+pub(super) fn logged_parts(verdict: &Verdict) -> LoggedParts {
     let deciding = verdict.deciding().map(|c| (c.r#type, c.reason, c.message.clone()));
     (verdict.outcome, deciding, later(verdict))
 }

@@ -19,7 +19,7 @@ use crate::rebuild::{self, NextStep, RebuildEnd};
 use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Outcome, Verdict};
 use devices::Devices;
-use log_lines::logged_parts;
+use log_lines::{LoggedParts, logged_parts};
 use std::time::Duration;
 
 /// Transitions logged between two heartbeats; a flapping node must not fill the disk.
@@ -65,6 +65,8 @@ pub struct Gate {
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
     logged: u32,
+    /// What was logged of the look before an opening that failed.
+    told: Option<LoggedParts>,
     /// How often an opening failed.
     failed_openings: u32,
     /// nvidia-peermem.ko may be rebuilt when only that is wrong.
@@ -89,6 +91,7 @@ impl Gate {
             exempt: None,
             spent: Vec::new(),
             logged: 0,
+            told: None,
             failed_openings: 0,
             cures: false,
             failed_cures: (0, BootTime::default()),
@@ -137,7 +140,7 @@ impl Gate {
     pub fn hold_on(&mut self) {
         self.failed_openings += 1;
         self.settling = None;
-        self.look = None;
+        self.told = self.look.take().map(|look| logged_parts(&look.verdict)).or(self.told.take());
     }
 
     /// Forgets earlier failures: the settle time is again the one that was asked for.
@@ -309,7 +312,7 @@ impl Gate {
         let verdict = self.believe(now, verdict, &identity, effects);
         let broke = self.settle_or_break(now, &verdict, &identity);
         let verdict = verdict.replacing(self.settled(now));
-        let before = self.verdict().map(logged_parts);
+        let before = self.told.take().or(self.verdict().map(logged_parts));
         let is_change = before.as_ref() != Some(&logged_parts(&verdict)) || broke.is_some();
         self.look = Some(Look { verdict, identity, next_build });
         is_change.then_some(Change { broke })
