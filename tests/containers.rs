@@ -431,11 +431,10 @@ fn the_program_is_installed_and_becomes_the_entrypoint() {
     note!("{log}");
     let place = |words: &str| log.find(words).unwrap_or_else(|| panic!("no {words:?}: {log}"));
     assert!(place("installed: /opt/peermem-gate/peermem-gate") < place("trap -- 'echo"));
-    assert_eq!(
-        log.matches("open: MOFED is ready").count(),
-        2,
-        "before the driver's pod, and before its entrypoint"
-    );
+    let count = |words: &str| log.matches(words).count();
+    // On a busy machine an answer is old before it is used.
+    let opened = count("open: MOFED is ready") - count("asking again");
+    assert_eq!(opened, 2, "before the driver's pod, and before its entrypoint");
     assert!(log.contains("SIGPIPE\n"), "the trap is set");
     assert!(log.contains("yes: 141\n"), "SIGPIPE ends what has no trap");
     // Podman 5 gives the pod the machine's processes, as its hostPID asks; podman 4 gives it its own.

@@ -65,7 +65,7 @@ pub struct Gate {
     /// Where the time went, in the order of the first appearance.
     spent: Vec<(ConditionType, Duration)>,
     logged: u32,
-    /// What was logged of the look before an opening that failed.
+    /// The logged parts of the look before an opening that failed.
     told: Option<LoggedParts>,
     /// How often an opening failed.
     failed_openings: u32,

@@ -22,8 +22,8 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-/// On the emulated machine of the lives: a look takes half a second, and so does a program's start beside others. Where
-/// three gates read the whole list of symbols at once, a look takes 2.1 s on Debian's 6.12.
+/// On the emulated machine of the lives: a look takes half a second, and so does a program's start beside others.
+/// Where three gates read the whole list of symbols at once, a look takes 2.1 s on Debian's 6.12.
 static LIVES: Pace = Pace {
     lag: Duration::from_millis(2_500),
     grain: Duration::from_millis(500),
