@@ -18,6 +18,7 @@ use super::{Budget, Life, Pace, PeermemCtr, START, Span, Step};
 use crate::machine::Line;
 use peermem_gate::gate::Policy;
 use peermem_gate::time::BootTime;
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
@@ -43,8 +44,8 @@ fn as_in_lives(mofed: &Mofed) -> Span {
     }
 }
 
-/// More lives than this, and the trace says too little.
-const MOST: usize = 1_000;
+/// More lives than this, and the trace says too little: it is explained up to there.
+const MOST: usize = 8_000;
 
 /// Whose lines are explained. All others' are taken as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,10 +67,13 @@ pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<usize, String> {
 }
 
 fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
-    let mut replay = Replay { who, lines, at: 0, lives: Vec::new(), most: 0 };
+    let mut replay = Replay { who, lines, at: 0, lives: Vec::new(), most: 0, has_too_many: Cell::new(false) };
     for (at, line) in lines.iter().enumerate().take_while(|(_, line)| !is_beyond(who, line)) {
         replay.at = at;
         replay.reach(replay.time(line));
+        if replay.has_too_many.get() {
+            break;
+        }
         replay.hear(line).map_err(|why| format!("{who:?}: {why}"))?;
         replay.most = replay.most.max(replay.lives.len());
         if matches!(who, Who::Watcher(own) if line.text.starts_with(&format!("wait {own} "))) {
@@ -105,6 +109,8 @@ struct Replay<'a> {
     /// All that can have come to it.
     lives: Vec<Life>,
     most: usize,
+    /// The lives of a moment were more than are looked at.
+    has_too_many: Cell<bool>,
 }
 
 fn hash(life: &Life) -> u64 {
@@ -161,6 +167,7 @@ impl Replay<'_> {
             all.extend(next.into_iter().filter(|life| known.insert(hash(life))));
             at += 1;
         }
+        self.has_too_many.set(self.has_too_many.get() || all.len() >= MOST);
         kept.resize(all.len(), true);
         let mut kept = kept.into_iter();
         all.retain(|_| kept.next() == Some(true));
