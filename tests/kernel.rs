@@ -56,7 +56,7 @@ const VERSIONS: &str = "CONFIG_MODVERSIONS=y";
 const FORCED: &str = "CONFIG_MODULE_FORCE_LOAD=y";
 /// The kernel's own RDMA modules export peer memory: Ubuntu's of 5.15.
 const OWN_PEER_MEMORY: &str = "ib_register_peer_memory_client";
-/// What the kernel says of a module for another architecture: those before 5.13 say nothing.
+/// What the kernel says of a module for another architecture; those before 5.13 name no cause.
 const ARCHITECTURE: &str = "Invalid architecture in ELF header";
 
 /// What the stand-in of MOFED saw when `nvidia_peermem` registered with it.
@@ -330,7 +330,12 @@ fn check_predicts_the_kernels_answer_for_every_module_file() {
         for (name, reason, words, log) in [
             ("stub", "StubModule", EINVAL, ""),
             ("flags", "WrongKernel", ENOEXEC, "version magic"),
-            ("machine", "WrongKernel", ENOEXEC, if kernel_has(ARCHITECTURE) { ARCHITECTURE } else { "" }),
+            (
+                "machine",
+                "WrongKernel",
+                ENOEXEC,
+                if kernel_has(ARCHITECTURE) { ARCHITECTURE } else { "invalid ELF structures" },
+            ),
             ("truncated", "ModuleFileDamaged", ENOEXEC, "Invalid ELF"),
             ("text", "ModuleFileDamaged", ENOEXEC, "Invalid ELF"),
             ("empty", "ModuleFileDamaged", EINVAL, ""),
