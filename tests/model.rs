@@ -369,7 +369,7 @@ fn a_hosts_mofed_is_waited_for_and_gets_its_modules_back() {
 
 // --- real lives --------------------------------------------------------------------------------------------------
 
-/// Recorded lives, by the place in which the gate is (tests/life/plan.rs).
+/// Recorded lives, by the place in which the gate is (tests/life/plan.rs): files PLACE and PLACE.WHAT.
 fn traces() -> impl Iterator<Item = (String, Vec<Line>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/lives");
     let mut files: Vec<_> =
@@ -377,7 +377,7 @@ fn traces() -> impl Iterator<Item = (String, Vec<Line>)> {
     files.sort();
     files.into_iter().map(|file| {
         let text = fs::read_to_string(&file).expect("a text");
-        let place = file.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let place = file.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
         (place, text.lines().filter_map(Line::parse).collect())
     })
 }

@@ -95,6 +95,8 @@ pub(crate) struct Driver {
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
     /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
+    /// A wrapper has `--rebuild auto`.
+    pub(crate) has_orders: bool,
     /// The toolkit was made to build again for this MOFED.
     pub(crate) ordered: Option<Abi>,
     /// `/run/nvidia/nvidia-driver.state`.
@@ -115,6 +117,7 @@ impl Driver {
             has_toolkit: false,
             has_sources: true,
             has_fast_path: false,
+            has_orders: true,
             ordered: None,
             has_state: phase == Phase::Ready,
             was_ready: phase == Phase::Ready,
@@ -287,7 +290,7 @@ impl Life {
     fn orders_when_open(&mut self, driver: &mut Driver) {
         let live = self.node.live_abi();
         let is_stub = self.node.files.toolkit.is_some_and(|file| !self.node.fits_live(file));
-        if is_stub && live.is_some() && driver.ordered != live {
+        if driver.has_orders && is_stub && live.is_some() && driver.ordered != live {
             (self.node.files.toolkit, driver.ordered) = (None, live);
         }
     }
