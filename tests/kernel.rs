@@ -556,7 +556,7 @@ fn the_kernel_gives_up_where_the_gate_waits() {
     play("foretell-slow", |run| {
         let slow = run.row("provider-slow").foretold_held("DependencyNotLive");
         if kernel_has(OWN_PEER_MEMORY) {
-            // modprobe waits as long as it takes, for it asks for ib_uverbs itself.
+            // modprobe asks for ib_uverbs itself, and waits as long as that takes.
             slow.loaded();
         } else {
             slow.refused(EBUSY, "gave up waiting for init of module ib_uverbs");
