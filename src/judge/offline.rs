@@ -279,6 +279,8 @@ mod tests {
         assert_judged(&real, &mofeds, FileReason::WrongKernel, "6.1.0-56-amd64");
         let kernels = Expected { kernel, ..symvers(&[(SYMBOL, 0x9ca7_61a2), (LAYOUT, 0x0dff_b1ea)]) };
         assert_judged(&real, &kernels, FileReason::Usable, "real");
+        let extended = ModuleInfo { extended_only: true, ..real };
+        assert_judged(&extended, &kernels, FileReason::WrongKernel, "6.1.0-56-amd64");
     }
 
     /// Debian's kernels since 7.2 have no symbol versions: their Module.symvers has 0 for every CRC.
