@@ -334,6 +334,17 @@ pub struct Modules {
     pub sys: BTreeMap<String, SysModule>,
 }
 
+impl Modules {
+    /// Whether a module is part of the kernel: /sys/module shows it without a state, and /proc/modules does
+    /// not list it. One that has neither a parameter nor a version is not even in /sys/module.
+    #[must_use]
+    pub fn is_built_in(&self, name: &str) -> bool {
+        let is_unlisted =
+            self.proc.as_ref().is_ok_and(|proc| proc.named(name).next().is_none() && proc.garbled.is_none());
+        is_unlisted && self.sys.get(name).is_some_and(|sys| sys.state == SysState::NoInitstate)
+    }
+}
+
 /// Who exports `ib_register_peer_memory_client`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Symbols {
@@ -634,8 +645,7 @@ impl Observation {
                 let is_live = line.state == ProcState::Live && sys.state == SysState::Live;
                 is_live && is_own(&line.taint) && matches!(&sys.taint, Ok(Some(taint)) if is_own(taint))
             }
-            // Built in.
-            None => sys.state == SysState::NoInitstate && proc.garbled.is_none(),
+            None => self.modules.is_built_in(name),
         }
     }
 

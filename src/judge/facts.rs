@@ -57,6 +57,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::PRECOMPILED_DRIVER, Some(expected.precompiled))
         .with(fact::HOST_MOFED, is_host_mofed(expected, seen))
         .with(fact::KERNEL_STACK, Some(is_in_box(expected, seen)))
+        .with(fact::BUILT_IN, Some(!modules::built_in(expected, seen).is_empty()))
         .with(fact::MOFED_POD, has_mofed_pod(expected, seen))
         .with(fact::DRIVER_POD_UNNAMED, Some(true))
         .with(fact::MOFED_POD_UNNAMED, Some(true))

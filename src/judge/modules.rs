@@ -117,6 +117,13 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
         .filter_map(|name| Some((not_live(&state(&seen.modules, name))?, name.as_str())))
         .collect();
     order::sort(&mut not_live);
+    if !built_in(expected, seen).is_empty() {
+        for ((reason, message), _) in &mut not_live {
+            if *reason == Reason::ModuleNotLoaded {
+                message.push_str(" (or built into the kernel and not shown)");
+            }
+        }
+    }
     let Some(((reason, _), _)) = not_live.first() else {
         let message = format!("live: {}", expected.modules.join(", "));
         return Condition::new(ConditionType::ModulesLive, Reason::AllLive, message);
@@ -129,6 +136,12 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
         })
         .collect();
     Condition::new(ConditionType::ModulesLive, *reason, messages.join("; "))
+}
+
+/// Those that MOFED cannot replace, because they are part of the kernel.
+#[must_use]
+pub fn built_in<'a>(expected: &'a Expectations, seen: &Observation) -> Vec<&'a str> {
+    expected.modules.iter().map(String::as_str).filter(|name| seen.modules.is_built_in(name)).collect()
 }
 
 /// Both witnesses say that it is not loaded.
@@ -200,7 +213,15 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
 fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Condition {
     let condition =
         |reason, message: String| Condition::new(ConditionType::ModulesFromMofed, reason, message);
-    let in_tree = || condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}"));
+    let in_tree = || {
+        let built_in = built_in(expected, seen);
+        let stay = match built_in.join(", ") {
+            built_in if built_in.is_empty() => String::new(),
+            built_in if built_in == names => "; they are built in, so MOFED cannot replace them".to_owned(),
+            built_in => format!("; MOFED cannot replace what is built in: {built_in}"),
+        };
+        condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}{stay}"))
+    };
     match (&expected.mofed, &seen.symbols) {
         (MofedPlace::Container, _) | (_, Symbols::Missing) => in_tree(),
         (_, Symbols::ExportedBy(_)) => condition(

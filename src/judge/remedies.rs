@@ -7,12 +7,13 @@ use crate::condition::{Consequence, Reason as R, Status};
 use crate::node::Expectations;
 use crate::observation::Observation;
 use crate::remedy::fact::{
-    CUT_OFF, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, REBUILD_POSSIBLE,
+    BUILT_IN, CUT_OFF, HOST_MOFED, KERNEL_STACK, MARKER_UNSET, MOFED_LIVE, PEERMEM_USED, REBUILD_POSSIBLE,
     WITHOUT_PEER_MEMORY,
 };
 use crate::remedy::text::BUILD_ON_THIS_NODE;
 use crate::remedy::{
-    self, Fact, Facts, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, STALE_MARKER, Step, UMAD_NOT_LOADED,
+    self, Fact, Facts, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step,
+    UMAD_NOT_LOADED,
 };
 use crate::verdict::Condition;
 
@@ -38,6 +39,7 @@ const ROWS: &[RemedyRow] = &[
     row((C::MarkerPresent, R::MarkerNotAFile), &[], None),
     row((C::MarkerTrusted, R::MarkerSuspect), &[], None),
     row((C::ModulesFromMofed, R::MixedStack), &[], None),
+    row((C::ModulesFromMofed, R::ModuleInTree), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
     row((C::ModulesFromMofed, R::ModuleInTree), &[(HOST_MOFED, true)], None),
     row((C::ModulesFromMofed, R::ModuleInTree), &[(MARKER_UNSET, false)], Some(STALE_MARKER)),
     row((C::UmadLive, R::ModuleNotLoaded), &[(HOST_MOFED, true)], Some(UMAD_NOT_LOADED)),

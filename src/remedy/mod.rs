@@ -11,4 +11,6 @@ pub mod text;
 pub use command::CommandText;
 pub use fact::Fact;
 pub use step::{Facts, MOST, NodeName, Step};
-pub use table::{MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, STALE_MARKER, UMAD_NOT_LOADED, of};
+pub use table::{
+    MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, UMAD_NOT_LOADED, of,
+};

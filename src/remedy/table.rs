@@ -33,6 +33,13 @@ pub const STALE_MARKER: &[Step] = steps![
     "Do not load nvidia_peermem by hand before that: it would pin the kernel's own modules."
 ];
 
+/// The RDMA stack is part of the kernel, and a MOFED is asked for.
+pub const RDMA_BUILT_IN: &[Step] = steps![
+    "Use DMA-BUF, which needs no MOFED: set `driver.rdma.enabled: false` in the ClusterPolicy. It needs Linux 5.12, the open kernel \
+        modules and CUDA 11.7.",
+    "Or boot a kernel that has its RDMA stack as modules: `CONFIG_INFINIBAND=m`, `CONFIG_MLX5_CORE=m`, `CONFIG_MLX5_INFINIBAND=m`.",
+];
+
 /// `ib_umad` is not loaded, where the host provides the RDMA stack.
 pub const UMAD_NOT_LOADED: &[Step] = steps![
     @WITHOUT_UMAD "Install this kernel's extra modules: `linux-modules-extra-$(uname -r)` (`kernel-modules-extra`).",

@@ -11,6 +11,7 @@ use crate::finding::{Finding, Id};
 use crate::log::{LogEvent, LogMatch};
 use crate::symptoms::{View, Whose};
 use peermem_gate::condition::Reason;
+use peermem_gate::judge::modules;
 use peermem_gate::observation::{Lock, Marker, ProcState};
 use peermem_gate::remedy::Fact;
 use peermem_gate::survey::process::Role;
@@ -66,9 +67,21 @@ const HARMLESS: [&str; 9] = [
 ];
 
 pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
-    if case.is_host_mofed() {
-        return host(case);
-    }
+    let found = if case.is_host_mofed() { host(case) } else { container(case) };
+    built_in(case).into_iter().chain(found).collect()
+}
+
+/// The kernel's own stack stays, whether a container brings MOFED or the host.
+fn built_in(case: &Case<'_>) -> Option<Finding> {
+    let built_in = modules::built_in(case.expected, case.seen);
+    let is_wanted = case.verdict.holding().any(|condition| condition.reason == Reason::ModuleInTree);
+    (is_wanted && !built_in.is_empty()).then(|| {
+        let what = format!("has no initstate, and /proc/modules does not list it: {}", built_in.join(", "));
+        Finding::new(Id::RdmaStackBuiltIn, "/sys/module", what)
+    })
+}
+
+fn container(case: &Case<'_>) -> Vec<Finding> {
     let stale = stale_marker(case);
     let mut found: Vec<_> = management(case).into_iter().collect();
     let is_absent = matches!(case.seen.marker, Marker::Absent | Marker::ParentMissing(_));

@@ -19,7 +19,7 @@ use peermem_gate::remedy::text::{
     NEW_MOFED_POD, NO_FORCE_REINSTALL, REMOUNT, TOOLKIT_BUILD,
 };
 use peermem_gate::remedy::{
-    self, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, STALE_MARKER, Step, UMAD_NOT_LOADED,
+    self, MOUNT_PROPAGATION_MISSING, PEERMEM_IN_USE, RDMA_BUILT_IN, STALE_MARKER, Step, UMAD_NOT_LOADED,
 };
 use peermem_gate::steps;
 
@@ -478,8 +478,11 @@ findings! {
                 "Or install MOFED (DOCA-OFED) on the host, and build the driver's modules again after it.",
                 "Set `USE_HOST_MOFED=false` for this command if a container should provide MOFED.",
             ];
+        RdmaStackBuiltIn: Critical, "the RDMA stack is built into this kernel: MOFED cannot replace it",
+            after [],
+            like RDMA_BUILT_IN;
         HostMofedNotLive: Critical, "MOFED is installed on the host, but the kernel's own modules are live",
-            after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel],
+            after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel, RdmaStackBuiltIn],
             [
                 "Start the host's MOFED and read its output: `/etc/init.d/openibd restart`. Reboot if modules are in use.",
                 "Rebuild the initramfs if the kernel's own modules come back at boot: `update-initramfs -u` or `dracut --force`.",
@@ -511,7 +514,7 @@ findings! {
             ];
         MofedNotRunning: Critical, "the MOFED container ran on this node earlier and is not running now",
             after [PodsEvicted, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse,
-                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused],
+                DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedStopped, UnsupportedModulesRefused, RdmaStackBuiltIn],
             [
                 MOFED_LOG,
                 @MOFED_POD_UNNAMED FIND_MOFED,
@@ -541,7 +544,7 @@ findings! {
             of_reason;
         StaleMarker: Critical, "stale marker: MOFED's marker exists but its modules are not loaded",
             after [MarkerSuspect, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack,
-                MofedModuleInUse, MofedCannotBuild],
+                MofedModuleInUse, MofedCannotBuild, RdmaStackBuiltIn],
             like STALE_MARKER;
         BlacklistLeftBehind: Warning, "MOFED's blacklist was left behind: the NIC driver does not load at boot",
             after [MarkerSuspect, LoadedOnGoneStack, MofedModuleInUse, MofedNotRunning],
@@ -553,11 +556,11 @@ findings! {
         MarkerAbsent: Warning, "MOFED has not set its marker",
             after [MarkerDirectoryUnlinked, RunNotShared, MountPinned, DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded,
                 ThirdPartyRdmaModulesLoaded, PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild,
-                MofedNotRunning, MofedNeverCame, MofedNotYetHere, MofedStopped, MofedBuilding, MountPropagationMissing],
+                RdmaStackBuiltIn, MofedNotRunning, MofedNeverCame, MofedNotYetHere, MofedStopped, MofedBuilding, MountPropagationMissing],
             of_reason;
         MarkerParentMissing: Warning, "the marker's directory does not exist",
             after [DriverManagerWaitsWrongly, HostMofedNotAnnounced, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded,
-                PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, MofedNotRunning, MofedNeverCame,
+                PeermemInUse, LoadedOnGoneStack, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, RdmaStackBuiltIn, MofedNotRunning, MofedNeverCame,
                 MofedNotYetHere, MofedBuilding],
             of_reason;
 
@@ -575,11 +578,11 @@ findings! {
             after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, LoadedOnGoneStack, MofedModuleInUse, MofedBuilding],
             of_reason;
         ModuleInTree: Warning, "the kernel's own RDMA modules are live instead of MOFED's",
-            after [PeermemWithoutMofed, DriverManagerWaitsWrongly, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, HostMofedForOtherKernel, HostMofedNotLive,
+            after [PeermemWithoutMofed, DriverManagerWaitsWrongly, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, HostMofedForOtherKernel, RdmaStackBuiltIn, HostMofedNotLive,
                 MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing],
             of_reason;
         ModuleNotLoaded: Warning, "an RDMA module is not loaded",
-            after [PeermemWithoutMofed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker,
+            after [PeermemWithoutMofed, MixedStack, LoadedOnGoneStack, MofedModuleInUse, HostMofedForOtherKernel, RdmaStackBuiltIn, HostMofedNotLive, MarkerSuspect, StaleMarker,
                 BlacklistLeftBehind, MarkerAbsent, MarkerParentMissing, ModuleLoading, ModuleUnloading],
             of_reason;
         VersionMismatch: Warning, "mlx5_core does not have the expected version",
@@ -587,7 +590,7 @@ findings! {
                 ModuleInTree, ModuleNotLoaded],
             of_reason;
         SymbolMissing: Warning, "no live module exports peer memory",
-            after [PeermemWithoutMofed, HostMofedForOtherKernel, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
+            after [PeermemWithoutMofed, HostMofedForOtherKernel, RdmaStackBuiltIn, HostMofedNotLive, MarkerSuspect, StaleMarker, MarkerAbsent, MarkerParentMissing, MixedStack,
                 ModuleInTree, ModuleNotLoaded, ModuleLoading, ModuleUnloading, WitnessesDisagree],
             of_reason;
     }
