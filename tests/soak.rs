@@ -23,6 +23,7 @@ mod support;
 use life::plan::{Life, Selection};
 use life::tally::Tally;
 use machine::Line;
+use model::replay::MOST;
 use std::env;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -258,10 +259,11 @@ impl Soak {
         let mut lines: Vec<_> = heard.iter().filter_map(|line| Line::parse(line)).collect();
         // What the machine says at its end is not the life's.
         lines.retain(|line| line.kind != "end");
-        let unexplained = model::replay::explain(life.place.word(), &lines).err();
+        let explained = model::replay::explain(life.place.word(), &lines);
         let mut results = self.results.lock().expect("no panic while held");
         let mut faults = results.0.add(kernel, life, &lines);
-        faults.extend(unexplained.map(|why| format!("the model (tests/model) cannot explain {why}")));
+        results.0.explained_in_part += u32::from(explained == Ok(MOST));
+        faults.extend(explained.err().map(|why| format!("the model (tests/model) cannot explain {why}")));
         if !faults.is_empty() || env::var_os("SOAK_SHOW").is_some() {
             note!("{}\n{}", life.parts.join("\n"), heard.join("\n"));
         }

@@ -50,6 +50,8 @@ pub(crate) struct Tally {
     events: BTreeMap<&'static str, u32>,
     rest: BTreeMap<(&'static str, Node), Rest>,
     lives: u32,
+    /// The model explains them up to a moment that can have come about in too many ways.
+    pub(crate) explained_in_part: u32,
     /// Of the nodes, awake and asleep.
     hours: f64,
     slept: f64,
@@ -369,6 +371,7 @@ impl fmt::Display for Tally {
         for (_, _, name) in EVENTS {
             writeln!(f, "- {name}: {}", self.events.get(name).copied().unwrap_or_default())?;
         }
+        writeln!(f, "- lives with too many explanations for the model: {}", self.explained_in_part)?;
         head(f, &["kernel", "lives", "the gate's openings and loads", "early", "faults"])?;
         for (name, Kernel { lives, gates_openings, early, faults }) in &self.kernels {
             writeln!(f, "| {name} | {lives} | {gates_openings} | {early} | {faults} |")?;

@@ -45,7 +45,7 @@ fn as_in_lives(mofed: &Mofed) -> Span {
 }
 
 /// More lives than this, and the trace says too little: it is explained up to there.
-const MOST: usize = 8_000;
+pub(crate) const MOST: usize = 8_000;
 
 /// Whose lines are explained. All others' are taken as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ enum Who<'a> {
 }
 
 /// Explains the trace of a life with the gate in this place, or says which line the model cannot explain. Returns how
-/// many lives were kept at most. The pod and those who only wait do nothing to each other, so each is explained for
+/// many lives were kept at most, or [`MOST`]. The pod and those who only wait do nothing to each other, so each is explained for
 /// itself.
 pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<usize, String> {
     let watchers =
@@ -72,7 +72,7 @@ fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
         replay.at = at;
         replay.reach(replay.time(line));
         if replay.has_too_many.get() {
-            break;
+            return Ok(MOST);
         }
         replay.hear(line).map_err(|why| format!("{who:?}: {why}"))?;
         replay.most = replay.most.max(replay.lives.len());
