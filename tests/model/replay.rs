@@ -57,8 +57,8 @@ enum Who<'a> {
 }
 
 /// Explains the trace of a life with the gate in this place, or says which line the model cannot explain. Returns how
-/// many lives were kept at most, or [`MOST`]. The pod and those who only wait do nothing to each other, so each is explained for
-/// itself.
+/// many lives were kept at most, or [`MOST`]. The pod and those who only wait do nothing to each other, so each is
+/// explained for itself.
 pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<usize, String> {
     let watchers =
         lines.iter().filter(|line| line.kind == "started").filter_map(|line| line.text.strip_prefix("wait "));
