@@ -336,7 +336,7 @@ pub struct Modules {
 
 impl Modules {
     /// Whether a module is part of the kernel: /sys/module shows it without a state, and /proc/modules does
-    /// not list it. One that has neither a parameter nor a version is not even in /sys/module.
+    /// not list it. One without a parameter, a version or (in newer kernels) a driver is not even in /sys/module.
     #[must_use]
     pub fn is_built_in(&self, name: &str) -> bool {
         let is_unlisted =

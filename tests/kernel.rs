@@ -123,7 +123,7 @@ fn a_half_swapped_stack_keeps_the_gate_closed() {
         if kernel_has(VERSIONS) {
             all.assert("ModulesLive", "False", "ModuleNotLoaded");
         } else {
-            all.assert("ModulesLive", "True", "");
+            all.assert("ModulesLive", "True", "AllLive");
         }
         all.assert("ModulesFromMofed", "False", "MixedStack");
         let loaded = run.check(1);

@@ -386,7 +386,7 @@ fn traces() -> impl Iterator<Item = (String, Vec<Line>)> {
 #[test]
 fn the_model_explains_real_lives() {
     for (place, lines) in traces() {
-        let most = explain(&place, &lines).unwrap_or_else(|why| panic!("{place}: {why}"));
+        let most = explain(&place, &lines).unwrap_or_else(|why| panic!("{place}: {why}")).most;
         println!("{place}: {} lines, {most} lives at most", lines.len());
     }
 }

@@ -117,13 +117,6 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
         .filter_map(|name| Some((not_live(&state(&seen.modules, name))?, name.as_str())))
         .collect();
     order::sort(&mut not_live);
-    if !built_in(expected, seen).is_empty() {
-        for ((reason, message), _) in &mut not_live {
-            if *reason == Reason::ModuleNotLoaded {
-                message.push_str(" (or built into the kernel and not shown)");
-            }
-        }
-    }
     let Some(((reason, _), _)) = not_live.first() else {
         let message = format!("live: {}", expected.modules.join(", "));
         return Condition::new(ConditionType::ModulesLive, Reason::AllLive, message);
@@ -142,6 +135,15 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
 #[must_use]
 pub fn built_in<'a>(expected: &'a Expectations, seen: &Observation) -> Vec<&'a str> {
     expected.modules.iter().map(String::as_str).filter(|name| seen.modules.is_built_in(name)).collect()
+}
+
+/// That MOFED cannot replace them, in words, if there are any.
+fn irreplaceable(expected: &Expectations, seen: &Observation) -> String {
+    let built_in = built_in(expected, seen);
+    if built_in.is_empty() {
+        return String::new();
+    }
+    format!("; MOFED cannot replace what is built into the kernel: {}", built_in.join(", "))
 }
 
 /// Both witnesses say that it is not loaded.
@@ -199,9 +201,10 @@ pub(super) fn from_mofed(expected: &Expectations, seen: &Observation) -> Conditi
         ),
         (false, false) => {
             let message = format!(
-                "modules are mixed (MOFED's: {}; the kernel's own: {})",
+                "modules are mixed (MOFED's: {}; the kernel's own: {}){}",
                 mofed.join(", "),
-                in_tree.join(", ")
+                in_tree.join(", "),
+                irreplaceable(expected, seen)
             );
             condition(Reason::MixedStack, message)
         }
@@ -214,12 +217,7 @@ fn in_tree_stack(expected: &Expectations, seen: &Observation, names: &str) -> Co
     let condition =
         |reason, message: String| Condition::new(ConditionType::ModulesFromMofed, reason, message);
     let in_tree = || {
-        let built_in = built_in(expected, seen);
-        let stay = match built_in.join(", ") {
-            built_in if built_in.is_empty() => String::new(),
-            built_in if built_in == names => "; they are built in, so MOFED cannot replace them".to_owned(),
-            built_in => format!("; MOFED cannot replace what is built in: {built_in}"),
-        };
+        let stay = irreplaceable(expected, seen);
         condition(Reason::ModuleInTree, format!("the kernel's own modules are live: {names}{stay}"))
     };
     match (&expected.mofed, &seen.symbols) {

@@ -38,6 +38,7 @@ const ROWS: &[RemedyRow] = &[
     row((C::MarkerPresent, R::MarkerParentMissing), &[(CUT_OFF, true)], Some(MOUNT_PROPAGATION_MISSING)),
     row((C::MarkerPresent, R::MarkerNotAFile), &[], None),
     row((C::MarkerTrusted, R::MarkerSuspect), &[], None),
+    row((C::ModulesFromMofed, R::MixedStack), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
     row((C::ModulesFromMofed, R::MixedStack), &[], None),
     row((C::ModulesFromMofed, R::ModuleInTree), &[(BUILT_IN, true)], Some(RDMA_BUILT_IN)),
     row((C::ModulesFromMofed, R::ModuleInTree), &[(HOST_MOFED, true)], None),

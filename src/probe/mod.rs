@@ -368,8 +368,7 @@ impl<'a> Probe<'a> {
         let expected = &self.node.expected;
         let peermem = expected.peermem.iter().flat_map(|_| ["nvidia", PEERMEM]);
         let names: BTreeSet<_> = expected.all_modules().chain(["mlx5_core"]).chain(peermem).collect();
-        let sys = names.into_iter().map(|name| (name.to_owned(), modules::read_sys(&places.sys, name)));
-        Modules { proc, sys: sys.collect() }
+        modules::both((&places.proc, &places.sys), proc, names.into_iter())
     }
 
     /// Reads the second witness of the exporter, which is judged like the modules of `--module`.
@@ -491,8 +490,7 @@ pub fn glimpse(node: &Node) -> (Marker, Modules) {
     let proc = modules::read_proc(&node.places.proc.join("modules"));
     let is_listed = proc.as_ref().map_or(true, |proc| proc.named(PEERMEM).next().is_some());
     let names = node.expected.modules.iter().map(String::as_str).filter(|_| is_listed).chain([PEERMEM]);
-    let sys = names.map(|name| (name.to_owned(), modules::read_sys(&node.places.sys, name)));
-    (marker, Modules { proc, sys: sys.collect() })
+    (marker, modules::both((&node.places.proc, &node.places.sys), proc, names))
 }
 
 /// Which process holds MOFED's lock.

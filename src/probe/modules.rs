@@ -5,7 +5,9 @@
 //! /proc/modules is parsed here; a test compares the two.
 
 use crate::files::read::{Ended, lines, small, stat, unreadable};
-use crate::observation::{ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable};
+use crate::observation::{
+    Modules, ProcModule, ProcModules, ProcState, Seen, SysModule, SysState, Unreadable,
+};
 use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,6 +17,37 @@ const MODULES: u64 = 4 * 1024 * 1024;
 
 /// Of MOFED's RDMA modules only this one has a version; and NVIDIA's driver has one.
 const VERSIONED: [&str; 2] = ["mlx5_core", "nvidia"];
+
+/// The trace in /sys of a module that is part of the kernel and has no directory in /sys/module. Source: Linux,
+/// `uverbs_main.c`, `user_mad.c`, and mlx5's `main.c` (since 5.11).
+const SIGNS_OF_BUILT_IN: [(&str, &str); 3] = [
+    ("ib_uverbs", "class/infiniband_verbs"),
+    ("ib_umad", "class/infiniband_mad"),
+    ("mlx5_ib", "bus/auxiliary/drivers/mlx5_ib.rdma"),
+];
+
+/// Adds the second witness, for these modules, to what the first has said. The directories are /proc and /sys.
+pub fn both<'a>(
+    (proc, sys): (&Path, &Path),
+    first: Seen<ProcModules>,
+    names: impl Iterator<Item = &'a str>,
+) -> Modules {
+    let second = names.map(|name| (name.to_owned(), read_sys(sys, name))).collect();
+    let mut modules = Modules { proc: first, sys: second };
+    if modules.sys.keys().any(|name| modules.is_built_in(name)) {
+        // A module that has just begun to load has no state either, but by now it is listed.
+        modules.proc = read_proc(&proc.join("modules"));
+    }
+    if modules.is_built_in("ib_core") {
+        for (name, sign) in SIGNS_OF_BUILT_IN {
+            let hidden = modules.sys.get_mut(name).filter(|module| module.state == SysState::NoDirectory);
+            if let Some(module) = hidden.filter(|_| stat(&sys.join(sign)).is_ok()) {
+                module.state = SysState::NoInitstate;
+            }
+        }
+    }
+    modules
+}
 
 /// Reads /proc/modules in one go: one snapshot, as nearly as the kernel gives one.
 pub fn read_proc(path: &Path) -> Seen<ProcModules> {
@@ -174,6 +207,31 @@ mod tests {
         assert_eq!(parse_line("a 1 -1 - Unloading 0x0 (OE-)").unwrap().refcount, Some(-1));
         assert_eq!(parse_line("a 1 - - Live 0x0").unwrap().refcount, None);
         assert_eq!(parse_line("a 1 2 b,[permanent], Live 0x0").unwrap().users, ["b"]);
+    }
+
+    #[test]
+    fn a_built_in_module_without_a_directory_is_found_by_its_class() {
+        let directory = tempfile::tempdir().unwrap();
+        let (proc, sys) = (directory.path().join("proc"), directory.path().join("sys"));
+        let write = |path: &str, text: &str| {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/modules", "nvidia 1 0 - Live 0x0 (OE)\n");
+        write("sys/module/ib_core/parameters/netns_mode", "Y\n");
+        let look_after = |first| both((&proc, &sys), first, ["ib_core", "ib_uverbs"].into_iter());
+        let look = || look_after(read_proc(&proc.join("modules")));
+        let modules = look();
+        assert!(modules.is_built_in("ib_core") && !modules.is_built_in("ib_uverbs"), "{modules:?}");
+        write("sys/class/infiniband_verbs/abi_version", "6\n");
+        assert!(look().is_built_in("ib_uverbs"));
+        write("proc/modules", "ib_uverbs 1 0 - Loading 0x0 (OE+)\n");
+        assert!(!look().is_built_in("ib_uverbs"), "it is listed");
+        let before = read_proc(&proc.join("modules"));
+        write("proc/modules", "ib_core 1 0 - Loading 0x0 (OE+)\n");
+        let modules = look_after(before);
+        assert!(!modules.is_built_in("ib_core") && !modules.is_built_in("ib_uverbs"), "{modules:?}");
     }
 
     #[test]

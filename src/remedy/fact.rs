@@ -40,8 +40,8 @@ pub const PRECOMPILED_DRIVER: Fact = Fact::new("If the driver image is precompil
 pub const HOST_MOFED: Fact = Fact::new("If the host provides MOFED");
 /// The live RDMA modules are the kernel's own and export peer memory, and no MOFED comes.
 pub const KERNEL_STACK: Fact = Fact::new("If the node uses the kernel's own RDMA stack");
-/// `ib_core` or another module of the RDMA stack is part of the kernel.
-pub const BUILT_IN: Fact = Fact::new("If the RDMA stack is built into the kernel");
+/// One of the modules that MOFED would replace is part of the kernel.
+pub const BUILT_IN: Fact = Fact::new("If RDMA modules are built into the kernel");
 /// A container provides MOFED.
 pub const MOFED_POD: Fact = Fact::new("If a container provides MOFED");
 /// The name of the driver's pod is not known.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Remedies: the steps for each reason that keeps the gate closed, and for four states of a node that stand
+//! Remedies: the steps for each reason that keeps the gate closed, and for five states of a node that stand
 //! behind several reasons. docs/findings.md lists the steps.
 
 use super::fact::{
@@ -33,11 +33,12 @@ pub const STALE_MARKER: &[Step] = steps![
     "Do not load nvidia_peermem by hand before that: it would pin the kernel's own modules."
 ];
 
-/// The RDMA stack is part of the kernel, and a MOFED is asked for.
+/// A part of the RDMA stack is part of the kernel, and a MOFED is asked for.
 pub const RDMA_BUILT_IN: &[Step] = steps![
-    "Use DMA-BUF, which needs no MOFED: set `driver.rdma.enabled: false` in the ClusterPolicy. It needs Linux 5.12, the open kernel \
-        modules and CUDA 11.7.",
-    "Or boot a kernel that has its RDMA stack as modules: `CONFIG_INFINIBAND=m`, `CONFIG_MLX5_CORE=m`, `CONFIG_MLX5_INFINIBAND=m`.",
+    "Boot a kernel that has its RDMA stack as modules: `CONFIG_INFINIBAND=m`, `CONFIG_MLX5_CORE=m`, `CONFIG_MLX5_INFINIBAND=m`.",
+    "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, \
+        set `driver.rdma.enabled: false` in the ClusterPolicy, which changes the driver on all nodes.",
+    "If only Fabric Manager waits here, set `USE_HOST_MOFED=true` for the gate: the kernel's own RDMA stack serves it.",
 ];
 
 /// `ib_umad` is not loaded, where the host provides the RDMA stack.

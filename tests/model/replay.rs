@@ -45,7 +45,7 @@ fn as_in_lives(mofed: &Mofed) -> Span {
 }
 
 /// More lives than this, and the trace says too little: it is explained up to there.
-pub(crate) const MOST: usize = 8_000;
+const MOST: usize = 8_000;
 
 /// Whose lines are explained. All others' are taken as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,23 +56,34 @@ enum Who<'a> {
     Watcher(&'a str),
 }
 
-/// Explains the trace of a life with the gate in this place, or says which line the model cannot explain. Returns how
-/// many lives were kept at most, or [`MOST`]. The pod and those who only wait do nothing to each other, so each is
-/// explained for itself.
-pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<usize, String> {
+/// A trace, explained.
+#[derive(Debug, Default)]
+pub(crate) struct Explained {
+    /// So many lives were kept at most.
+    pub(crate) most: usize,
+    /// Only up to a moment that can have come about in more ways than are looked at.
+    pub(crate) is_partial: bool,
+}
+
+/// Explains the trace of a life with the gate in this place, or says which line the model cannot explain. The pod and
+/// those who only wait do nothing to each other, so each is explained for itself.
+pub(crate) fn explain(place: &str, lines: &[Line]) -> Result<Explained, String> {
     let watchers =
         lines.iter().filter(|line| line.kind == "started").filter_map(|line| line.text.strip_prefix("wait "));
     let all = watchers.map(Who::Watcher).chain([Who::Pod(place)]);
-    all.map(|who| explain_one(who, lines)).try_fold(0, |most, kept| Ok(most.max(kept?)))
+    all.map(|who| explain_one(who, lines)).try_fold(Explained::default(), |all, one| {
+        let one = one?;
+        Ok(Explained { most: all.most.max(one.most), is_partial: all.is_partial || one.is_partial })
+    })
 }
 
-fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
+fn explain_one(who: Who, lines: &[Line]) -> Result<Explained, String> {
     let mut replay = Replay { who, lines, at: 0, lives: Vec::new(), most: 0, has_too_many: Cell::new(false) };
     for (at, line) in lines.iter().enumerate().take_while(|(_, line)| !is_beyond(who, line)) {
         replay.at = at;
         replay.reach(replay.time(line));
         if replay.has_too_many.get() {
-            return Ok(MOST);
+            break;
         }
         replay.hear(line).map_err(|why| format!("{who:?}: {why}"))?;
         replay.most = replay.most.max(replay.lives.len());
@@ -80,7 +91,7 @@ fn explain_one(who: Who, lines: &[Line]) -> Result<usize, String> {
             break;
         }
     }
-    Ok(replay.most)
+    Ok(Explained { most: replay.most, is_partial: replay.has_too_many.get() })
 }
 
 /// The replay has no boot and no suspend, the model no node where nothing is to be loaded, and none of its actors

@@ -64,7 +64,8 @@ impl<'a> FabricRace<'a> {
     }
 
     fn is_umad_missing(&self) -> bool {
-        self.case.seen.modules.proc.is_ok() && self.case.line(UMAD).is_none()
+        let modules = &self.case.seen.modules;
+        modules.proc.is_ok() && self.case.line(UMAD).is_none() && !modules.is_built_in(UMAD)
     }
 
     /// The rest of the stack is live, or no MOFED will come: no program is going to load it.

@@ -71,13 +71,14 @@ pub(super) fn judge(case: &Case<'_>) -> Vec<Finding> {
     built_in(case).into_iter().chain(found).collect()
 }
 
-/// The kernel's own stack stays, whether a container brings MOFED or the host.
+/// MOFED is asked for, of a container or of the host, and a part of the kernel is in its place.
 fn built_in(case: &Case<'_>) -> Option<Finding> {
     let built_in = modules::built_in(case.expected, case.seen);
-    let is_wanted = case.verdict.holding().any(|condition| condition.reason == Reason::ModuleInTree);
+    let is_in_place = |reason| matches!(reason, Reason::ModuleInTree | Reason::MixedStack);
+    let is_wanted = case.verdict.holding().any(|condition| is_in_place(condition.reason));
     (is_wanted && !built_in.is_empty()).then(|| {
-        let what = format!("has no initstate, and /proc/modules does not list it: {}", built_in.join(", "));
-        Finding::new(Id::RdmaStackBuiltIn, "/sys/module", what)
+        let what = format!("built in (no initstate, and not listed): {}", built_in.join(", "));
+        Finding::new(Id::RdmaStackBuiltIn, "/sys/module, /proc/modules", what)
     })
 }
 

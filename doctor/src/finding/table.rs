@@ -462,25 +462,25 @@ findings! {
                 "Set `driver.rdma.useHostMofed: false` in the ClusterPolicy: otherwise nothing waits for that container.",
                 "Or exclude this node from the NicClusterPolicy's `ofedDriver`. Never use both.",
             ];
+        RdmaStackBuiltIn: Critical, "RDMA modules are built into this kernel: MOFED cannot replace them",
+            after [],
+            like RDMA_BUILT_IN;
         HostMofedForOtherKernel: Critical, "the host's MOFED was installed for another kernel, so this kernel \
             has only its own modules",
-            after [],
+            after [RdmaStackBuiltIn],
             [
                 "Build MOFED for this kernel and restart it: `dkms autoinstall -k $(uname -r)`, or run `mlnxofedinstall \
                     --add-kernel-support`; then `/etc/init.d/openibd restart`.",
                 "Or boot the kernel for which it was installed.",
             ];
         PeermemWithoutMofed: Warning, "nvidia-peermem is to be loaded, and nothing on this node provides peer memory",
-            after [ContainerMofedIgnored],
+            after [ContainerMofedIgnored, RdmaStackBuiltIn],
             [
                 "Use DMA-BUF, and stop loading nvidia-peermem at boot: remove it from the file that the evidence names (Talos: from \
                     `machine.kernel.modules`). DMA-BUF needs Linux 5.12, the open kernel modules and CUDA 11.7.",
                 "Or install MOFED (DOCA-OFED) on the host, and build the driver's modules again after it.",
                 "Set `USE_HOST_MOFED=false` for this command if a container should provide MOFED.",
             ];
-        RdmaStackBuiltIn: Critical, "the RDMA stack is built into this kernel: MOFED cannot replace it",
-            after [],
-            like RDMA_BUILT_IN;
         HostMofedNotLive: Critical, "MOFED is installed on the host, but the kernel's own modules are live",
             after [ContainerMofedIgnored, LoadedOnGoneStack, HostMofedForOtherKernel, RdmaStackBuiltIn],
             [
@@ -498,7 +498,7 @@ findings! {
                     container, or on the node if MOFED is the host's own.",
             ];
         MofedStopped: Critical, "the MOFED container is stopped before it is ready: most likely its startup probe fails",
-            after [KilledForMemory],
+            after [KilledForMemory, RdmaStackBuiltIn],
             [
                 "Give the container more time: raise `startupProbe` (`failureThreshold`, `periodSeconds`) in `spec.ofedDriver` of the NicClusterPolicy. A \
                     build takes 5 to 40 minutes, longer on few processors.",
@@ -506,7 +506,7 @@ findings! {
                 "Look for `Startup probe failed`: `kubectl describe pod {mofed-logs}`.",
             ];
         MofedBuilding: Info, "MOFED is starting: its container builds or loads the driver",
-            after [MofedStopped],
+            after [MofedStopped, RdmaStackBuiltIn],
             [
                 "Wait: a build takes 5 to 40 minutes.",
                 "Read the container's log if the build takes longer: `kubectl logs {mofed-logs} -c mofed-container`.",
@@ -575,7 +575,7 @@ findings! {
             after [ModuleLoading, ModuleUnloading],
             of_reason;
         MixedStack: Critical, "MOFED's and in-tree modules are mixed",
-            after [StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, LoadedOnGoneStack, MofedModuleInUse, MofedBuilding],
+            after [RdmaStackBuiltIn, StorageModulesLoaded, ThirdPartyRdmaModulesLoaded, LoadedOnGoneStack, MofedModuleInUse, MofedBuilding],
             of_reason;
         ModuleInTree: Warning, "the kernel's own RDMA modules are live instead of MOFED's",
             after [PeermemWithoutMofed, DriverManagerWaitsWrongly, MofedModuleInUse, DiskFull, ImageNotPulled, KilledForMemory, MofedBuildFailed, MofedCannotBuild, HostMofedForOtherKernel, RdmaStackBuiltIn, HostMofedNotLive,

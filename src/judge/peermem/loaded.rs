@@ -3,7 +3,7 @@
 
 use super::{NAME, PeermemCase};
 use crate::condition::{ConditionType, Reason};
-use crate::judge::modules::{ModuleState, built_in, state};
+use crate::judge::modules::{ModuleState, state};
 use crate::mofed::MofedPlace;
 use crate::observation::Symbols;
 use crate::verdict::Condition;
@@ -61,9 +61,7 @@ impl PeermemCase<'_> {
         lines.filter(|m| m.users.iter().any(|user| user == NAME)).map(|m| m.name.as_str()).collect()
     }
 
-    /// Of a stack that is built into the kernel nothing goes, and not all of it is in /sys/module.
     fn is_gone(&self, name: &str) -> bool {
         matches!(state(&self.seen.modules, name), ModuleState::NotLoaded)
-            && built_in(self.expected, self.seen).is_empty()
     }
 }
