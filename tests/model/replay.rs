@@ -47,6 +47,9 @@ fn as_in_lives(mofed: &Mofed) -> Span {
 /// More lives than this, and the trace says too little: it is explained up to there.
 const MOST: usize = 8_000;
 
+/// Seconds. A gate's opening is noted up to so long after its look.
+const JUST_BEFORE: f64 = 0.1;
+
 /// Whose lines are explained. All others' are taken as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who<'a> {
@@ -207,7 +210,11 @@ impl Replay<'_> {
             }
             ("failed", ..) => lives.iter().filter_map(ended).collect(),
             ("started", "wait", _) => lives.iter().map(watches).collect(),
-            ("opened" | "built", "wait", Who::Watcher(own)) if own == number => leaves(&lives, &as_pod(line)),
+            ("opened", "wait", Who::Watcher(own)) if own == number => {
+                let line = as_pod(line);
+                leaves(&lives, &line).into_iter().chain(self.leaves_after_reset(&lives, &line)).collect()
+            }
+            ("built", "wait", Who::Watcher(own)) if own == number => leaves(&lives, &as_pod(line)),
             ("opened", "poll" | "grep", _) => marked(&lives),
             ("built", "wait" | "poll" | "grep", _) => with_headers(&lives, line),
             ("pod", _, Who::Pod(place)) => lives
@@ -246,6 +253,22 @@ impl Replay<'_> {
             _ => false,
         };
         is_plans || matches!(self.who, Who::Watcher(_)) && is_pods(line)
+    }
+
+    /// A gate that has looked just before the end of a reset opens just after it.
+    fn leaves_after_reset(&self, lives: &[Life], opening: &Line) -> Vec<Life> {
+        let is_end = |line: &&Line| line.kind == "reset" && line.text == "ends";
+        let end = self.lines[..self.at].iter().rev().find(is_end);
+        if end.is_none_or(|end| opening.at - end.at > JUST_BEFORE) {
+            return Vec::new();
+        }
+        let with_nic = |has_nic, life: &Life| {
+            let mut life = life.clone();
+            life.node.has_nic = has_nic;
+            life
+        };
+        let away: Vec<_> = lives.iter().map(|life| with_nic(false, life)).collect();
+        leaves(&away, opening).iter().map(|life| with_nic(true, life)).collect()
     }
 
     fn begins(&self, stack: &str) -> Life {
