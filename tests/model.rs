@@ -369,7 +369,7 @@ fn a_hosts_mofed_is_waited_for_and_gets_its_modules_back() {
 
 // --- real lives --------------------------------------------------------------------------------------------------
 
-/// Recorded lives, by the place in which the gate is (tests/life/plan.rs): files PLACE and PLACE.WHAT.
+/// Recorded lives, by their files: PLACE or PLACE.WHAT.
 fn traces() -> impl Iterator<Item = (String, Vec<Line>)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/lives");
     let mut files: Vec<_> =
@@ -377,17 +377,22 @@ fn traces() -> impl Iterator<Item = (String, Vec<Line>)> {
     files.sort();
     files.into_iter().map(|file| {
         let text = fs::read_to_string(&file).expect("a text");
-        let place = file.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
-        (place, text.lines().filter_map(Line::parse).collect())
+        let name = file.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        (name, text.lines().filter_map(Line::parse).collect())
     })
+}
+
+/// The place in which the gate is (tests/life/plan.rs).
+fn place(name: &str) -> &str {
+    name.split('.').next().unwrap_or_default()
 }
 
 /// The model is no fiction: what a real kernel, MOFED's steps in a shell and the program did, it can do.
 #[test]
 fn the_model_explains_real_lives() {
-    for (place, lines) in traces() {
-        let most = explain(&place, &lines).unwrap_or_else(|why| panic!("{place}: {why}")).most;
-        println!("{place}: {} lines, {most} lives at most", lines.len());
+    for (name, lines) in traces() {
+        let most = explain(place(&name), &lines).unwrap_or_else(|why| panic!("{name}: {why}")).most;
+        println!("{name}: {} lines, {most} lives at most", lines.len());
     }
 }
 
@@ -403,10 +408,11 @@ enum Change {
 fn the_model_explains_no_life_that_did_not_happen() {
     use Change::{Gone, Moved, Says};
     let all: Vec<_> = traces().collect();
-    for (what, place, (kind, text, from), change) in [
+    for (what, name, (kind, text, from), change) in [
         ("wait opens before everything has settled", "keep", ("opened", "pod", 0.0), Moved(-0.5)),
         ("wait opens seconds too late", "wrapper", ("opened", "pod", 0.0), Moved(4.0)),
         ("wait opens on a suspect marker before its hold", "bare", ("opened", "wait 1", 0.0), Moved(-10.0)),
+        ("wait opens long after a reset", "poll.reset", ("opened", "wait 1", 0.0), Moved(0.2)),
         ("wait does not open", "manager", ("opened", "pod", 0.0), Gone),
         ("a build finds headers that are not there", "keep", ("built", "pod", 0.0), Says("built", "pod old")),
         ("keep loads before everything has settled", "keep", ("asked", "", 40.0), Moved(-0.6)),
@@ -423,7 +429,7 @@ fn the_model_explains_no_life_that_did_not_happen() {
         ("keep rebuilds in no time", "parallel", ("asked", "", 100.0), Moved(-10.0)),
         ("MOFED is ready before it has cleared its marker", "shim", ("unmarked", "", 0.0), Gone),
     ] {
-        let (_, lines) = all.iter().find(|(name, _)| name == place).expect("a trace");
+        let (_, lines) = all.iter().find(|(file, _)| file == name).expect("a trace");
         let mut lines = lines.clone();
         let is_it = |line: &Line| line.kind == kind && line.text.starts_with(text) && line.at >= from;
         let at = lines.iter().position(is_it).expect("such a line");
@@ -433,13 +439,13 @@ fn the_model_explains_no_life_that_did_not_happen() {
             Gone => drop(lines.remove(at)),
         }
         lines.sort_by(|one, other| one.at.total_cmp(&other.at));
-        let Err(why) = explain(place, &lines) else { panic!("explained: {what}") };
+        let Err(why) = explain(place(name), &lines) else { panic!("explained: {what}") };
         println!("{what}: {}", why.split(": no life").next().unwrap_or_default());
     }
-    let (place, mut lines) = all.into_iter().next().expect("a trace");
+    let (name, mut lines) = all.into_iter().next().expect("a trace");
     lines[5].kind = "moved".to_owned();
     assert!(
-        explain(&place, &lines).is_err_and(|why| why.contains("teach it")),
+        explain(place(&name), &lines).is_err_and(|why| why.contains("teach it")),
         "a kind that nobody has taught"
     );
 }

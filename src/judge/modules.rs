@@ -131,13 +131,13 @@ pub(super) fn live(expected: &Expectations, seen: &Observation) -> Condition {
     Condition::new(ConditionType::ModulesLive, *reason, messages.join("; "))
 }
 
-/// Those that MOFED cannot replace, because they are part of the kernel.
+/// The modules that MOFED cannot replace, because they are part of the kernel.
 #[must_use]
 pub fn built_in<'a>(expected: &'a Expectations, seen: &Observation) -> Vec<&'a str> {
     expected.modules.iter().map(String::as_str).filter(|name| seen.modules.is_built_in(name)).collect()
 }
 
-/// That MOFED cannot replace them, in words, if there are any.
+/// These modules in words, for the end of a message; empty if there are none.
 fn irreplaceable(expected: &Expectations, seen: &Observation) -> String {
     let built_in = built_in(expected, seen);
     if built_in.is_empty() {

@@ -40,8 +40,8 @@ pub fn both<'a>(
     }
     if modules.is_built_in("ib_core") {
         for (name, sign) in SIGNS_OF_BUILT_IN {
-            let hidden = modules.sys.get_mut(name).filter(|module| module.state == SysState::NoDirectory);
-            if let Some(module) = hidden.filter(|_| stat(&sys.join(sign)).is_ok()) {
+            let module = modules.sys.entry(name.to_owned()).or_insert_with(|| read_sys(sys, name));
+            if module.state == SysState::NoDirectory && stat(&sys.join(sign)).is_ok() {
                 module.state = SysState::NoInitstate;
             }
         }

@@ -33,7 +33,7 @@ pub const STALE_MARKER: &[Step] = steps![
     "Do not load nvidia_peermem by hand before that: it would pin the kernel's own modules."
 ];
 
-/// A part of the RDMA stack is part of the kernel, and a MOFED is asked for.
+/// RDMA modules are built into the kernel, and MOFED is to replace them.
 pub const RDMA_BUILT_IN: &[Step] = steps![
     "Boot a kernel that has its RDMA stack as modules: `CONFIG_INFINIBAND=m`, `CONFIG_MLX5_CORE=m`, `CONFIG_MLX5_INFINIBAND=m`.",
     "Or use DMA-BUF if `peermem-gate paths` says that it is possible, and do not load nvidia-peermem. With the GPU Operator, \

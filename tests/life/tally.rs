@@ -50,7 +50,7 @@ pub(crate) struct Tally {
     events: BTreeMap<&'static str, u32>,
     rest: BTreeMap<(&'static str, Node), Rest>,
     lives: u32,
-    /// The model explains them up to a moment that can have come about in too many ways.
+    /// Lives that the model explains up to a moment that can have come about in too many ways.
     pub(crate) explained_in_part: u32,
     /// Of the nodes, awake and asleep.
     hours: f64,

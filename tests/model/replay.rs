@@ -203,17 +203,15 @@ impl Replay<'_> {
             ("begun", entrypoint, _) => lives.iter().flat_map(|life| self.begun(life, entrypoint)).collect(),
             ("unmarked" | "swap" | "ready" | "stopped" | "answered" | "crashed", ..)
             | ("failed", "collision" | "held", Who::Pod(_))
-            | ("opened" | "built", "pod", _) => leaves(&lives, line),
+            | ("built", "pod", _) => leaves(&lives, line),
+            ("opened", "pod", _) => self.opens(&lives, line),
             ("killed", ..) => {
                 let is_down = |life: &&Life| life.mofed.phase == mofed::Phase::Down;
                 lives.iter().filter(is_down).cloned().chain(leaves(&lives, line)).collect()
             }
             ("failed", ..) => lives.iter().filter_map(ended).collect(),
             ("started", "wait", _) => lives.iter().map(watches).collect(),
-            ("opened", "wait", Who::Watcher(own)) if own == number => {
-                let line = as_pod(line);
-                leaves(&lives, &line).into_iter().chain(self.leaves_after_reset(&lives, &line)).collect()
-            }
+            ("opened", "wait", Who::Watcher(own)) if own == number => self.opens(&lives, &as_pod(line)),
             ("built", "wait", Who::Watcher(own)) if own == number => leaves(&lives, &as_pod(line)),
             ("opened", "poll" | "grep", _) => marked(&lives),
             ("built", "wait" | "poll" | "grep", _) => with_headers(&lives, line),
@@ -255,20 +253,18 @@ impl Replay<'_> {
         is_plans || matches!(self.who, Who::Watcher(_)) && is_pods(line)
     }
 
-    /// A gate that has looked just before the end of a reset opens just after it.
-    fn leaves_after_reset(&self, lives: &[Life], opening: &Line) -> Vec<Life> {
-        let is_end = |line: &&Line| line.kind == "reset" && line.text == "ends";
+    /// A gate opens by what it sees now; or just after the end of a reset, if it has looked just before it.
+    fn opens(&self, lives: &[Life], line: &Line) -> Vec<Life> {
+        let mut opened = leaves(lives, line);
+        let is_end = |earlier: &&Line| earlier.kind == "reset" && earlier.text == "ends";
         let end = self.lines[..self.at].iter().rev().find(is_end);
-        if end.is_none_or(|end| opening.at - end.at > JUST_BEFORE) {
-            return Vec::new();
+        if end.is_some_and(|end| line.at - end.at <= JUST_BEFORE) {
+            let with_nic =
+                |has_nic, life: &Life| Life { node: Node { has_nic, ..life.node.clone() }, ..life.clone() };
+            let away: Vec<_> = lives.iter().map(|life| with_nic(false, life)).collect();
+            opened.extend(leaves(&away, line).iter().map(|life| with_nic(true, life)));
         }
-        let with_nic = |has_nic, life: &Life| {
-            let mut life = life.clone();
-            life.node.has_nic = has_nic;
-            life
-        };
-        let away: Vec<_> = lives.iter().map(|life| with_nic(false, life)).collect();
-        leaves(&away, opening).iter().map(|life| with_nic(true, life)).collect()
+        opened
     }
 
     fn begins(&self, stack: &str) -> Life {
