@@ -95,7 +95,8 @@ pub(crate) struct Driver {
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
     /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
-    /// A wrapper has `--rebuild auto`.
+    /// The toolkit's container builds again when the gate asks for that. Those of the lives (tests/vm/guest/life) keep
+    /// what was built, and take no orders.
     pub(crate) has_orders: bool,
     /// The toolkit was made to build again for this MOFED.
     pub(crate) ordered: Option<Abi>,

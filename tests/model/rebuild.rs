@@ -111,7 +111,7 @@ fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildEnd> {
     let file = life.node.files.toolkit.filter(|_| is_ready_for_a_build(&before.verdict))?;
     let (reason, _) = objection(&seen.expected, &seen.observation, &info(file, false))?;
     let loaded = life.node.live_abi();
-    let driver = life.driver.as_mut().filter(|_| CURABLE.contains(&reason))?;
+    let driver = life.driver.as_mut().filter(|driver| driver.has_orders && CURABLE.contains(&reason))?;
     if driver.ordered == loaded {
         let why = "the driver toolkit was made to build for this MOFED before";
         return Some(RebuildEnd::Refused(Obstacle::new(Kind::AlreadyTried, why)));
