@@ -413,6 +413,12 @@ fn the_model_explains_no_life_that_did_not_happen() {
         ("wait opens seconds too late", "wrapper", ("opened", "pod", 0.0), Moved(4.0)),
         ("wait opens on a suspect marker before its hold", "bare", ("opened", "wait 1", 0.0), Moved(-10.0)),
         ("wait opens long after a reset", "poll.reset", ("opened", "wait 1", 0.0), Moved(0.2)),
+        (
+            "wait opens before a second has passed since a reset",
+            "init.reset",
+            ("opened", "wait 1", 0.0),
+            Moved(-0.2),
+        ),
         ("wait does not open", "manager", ("opened", "pod", 0.0), Gone),
         ("a build finds headers that are not there", "keep", ("built", "pod", 0.0), Says("built", "pod old")),
         ("keep loads before everything has settled", "keep", ("asked", "", 40.0), Moved(-0.6)),

@@ -95,8 +95,8 @@ pub(crate) struct Driver {
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
     /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
-    /// The toolkit's container builds again when the gate asks for that. Those of the lives (tests/vm/guest/life) keep
-    /// what was built, and take no orders.
+    /// The toolkit's container builds again when the gate asks for that, and each container has a root of its own. What
+    /// is kept in the lives (tests/vm/guest/life) is kept in the host's root, and nobody builds it again.
     pub(crate) has_orders: bool,
     /// The toolkit was made to build again for this MOFED.
     pub(crate) ordered: Option<Abi>,
@@ -309,9 +309,12 @@ impl Life {
             self.driver_ends(driver);
             return;
         }
-        // The container's root is new, and so are the gate's records in it.
-        self.node.files = Files { toolkit: files.toolkit, has_sources: driver.has_sources, ..Node::BARE };
-        match files.toolkit.filter(|_| driver.has_toolkit) {
+        let kept = files.toolkit.filter(|_| driver.has_toolkit);
+        if kept.is_none() || driver.has_orders {
+            // The container's root is new, and so are the gate's records in it.
+            self.node.files = Files { toolkit: files.toolkit, has_sources: driver.has_sources, ..Node::BARE };
+        }
+        match kept {
             Some(kept) => self.driver_installs(driver, kept),
             None => driver.phase = Phase::Building,
         }

@@ -47,7 +47,7 @@ fn as_in_lives(mofed: &Mofed) -> Span {
 /// More lives than this, and the trace says too little: it is explained up to there.
 const MOST: usize = 8_000;
 
-/// Seconds. A gate's opening is noted up to so long after its look.
+/// Seconds. A gate's opening is noted up to so long after its look, and the end of a reset after the driver's return.
 const JUST_BEFORE: f64 = 0.1;
 
 /// Whose lines are explained. All others' are taken as they are.
@@ -84,6 +84,10 @@ fn explain_one(who: Who, lines: &[Line]) -> Result<Explained, String> {
     let mut replay = Replay { who, lines, at: 0, lives: Vec::new(), most: 0, has_too_many: Cell::new(false) };
     for (at, line) in lines.iter().enumerate().take_while(|(_, line)| !is_beyond(who, line)) {
         replay.at = at;
+        if is_end_of_reset(line) {
+            let before = at.checked_sub(1).map_or(line.at, |last| lines[last].at);
+            replay.reach(replay.time_at((line.at - JUST_BEFORE).max(before)));
+        }
         replay.reach(replay.time(line));
         if replay.has_too_many.get() {
             break;
@@ -133,7 +137,12 @@ fn hash(life: &Life) -> u64 {
 
 impl Replay<'_> {
     fn time(&self, line: &Line) -> BootTime {
-        START + Duration::from_secs_f64(line.at - self.lines[0].at)
+        self.time_at(line.at)
+    }
+
+    /// Of these seconds on the machine's clock.
+    fn time_at(&self, at: f64) -> BootTime {
+        START + Duration::from_secs_f64(at - self.lines[0].at)
     }
 
     /// Time passes up to the next line. On the way only those act for whom a time has come; at a line, everybody may.
@@ -256,8 +265,7 @@ impl Replay<'_> {
     /// A gate opens by what it sees now; or just after the end of a reset, if it has looked just before it.
     fn opens(&self, lives: &[Life], line: &Line) -> Vec<Life> {
         let mut opened = leaves(lives, line);
-        let is_end = |earlier: &&Line| earlier.kind == "reset" && earlier.text == "ends";
-        let end = self.lines[..self.at].iter().rev().find(is_end);
+        let end = self.lines[..self.at].iter().rev().find(|earlier| is_end_of_reset(earlier));
         if end.is_some_and(|end| line.at - end.at <= JUST_BEFORE) {
             let with_nic =
                 |has_nic, life: &Life| Life { node: Node { has_nic, ..life.node.clone() }, ..life.clone() };
@@ -360,6 +368,10 @@ fn not_started(before: &Life, mut after: Life) -> Life {
 fn words(line: &Line) -> (&str, &str) {
     let mut words = line.text.split(' ');
     (words.next().unwrap_or_default(), words.next().unwrap_or_default())
+}
+
+fn is_end_of_reset(line: &Line) -> bool {
+    line.kind == "reset" && line.text == "ends"
 }
 
 fn is_pods(line: &Line) -> bool {
