@@ -95,8 +95,8 @@ pub(crate) struct Driver {
     /// GPU Operator 26.3 and later: with nvidia loaded and an equal digest, neither k8s-driver-manager nor the
     /// container unloads, builds or loads anything (gpu-driver-container 85678ce).
     pub(crate) has_fast_path: bool,
-    /// The toolkit's container builds again when the gate asks for that, and each container has a root of its own. What
-    /// is kept in the lives (tests/vm/guest/life) is kept in the host's root, and nobody builds it again.
+    /// The toolkit's container builds again when the gate asks for that, and each container has a root of its own.
+    /// What is kept in the lives (tests/vm/guest/life) is kept in the host's root, and nobody builds it again.
     pub(crate) has_orders: bool,
     /// The toolkit was made to build again for this MOFED.
     pub(crate) ordered: Option<Abi>,
