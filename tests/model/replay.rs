@@ -85,6 +85,7 @@ fn explain_one(who: Who, lines: &[Line]) -> Result<Explained, String> {
     for (at, line) in lines.iter().enumerate().take_while(|(_, line)| !is_beyond(who, line)) {
         replay.at = at;
         if is_end_of_reset(line) {
+            // Everybody may act then, the driver that comes back among them.
             let before = at.checked_sub(1).map_or(line.at, |last| lines[last].at);
             replay.reach(replay.time_at((line.at - JUST_BEFORE).max(before)));
         }
