@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::{
     DRIVERS, Gate, HOST, LIMIT, LOCK, MARKER, Node, Process, Report, can, child_of, code, gate_by, note,
-    output, product, skip, suite, until, wrapped,
+    output, product, skip, suite, until, with_own_mounts, wrapped,
 };
 
 /// 1.8 MiB.
@@ -110,7 +110,7 @@ fn a_build_is_guarded_under_an_emulator_too() {
 /// The product as it waits for this, with all its sources armed. inotify instances are shared by all of root's
 /// processes on this machine, and may be used up.
 fn waiting(mut wait: Command, reason: &str) -> Option<Gate> {
-    let mut gate = Gate::start(wait.args(["--timeout", "1h", "--heartbeat", "1h"]));
+    let mut gate = Gate::start(&mut with_own_mounts(wait.args(["--timeout", "1h", "--heartbeat", "1h"]))?);
     gate.logs(reason);
     if gate.said("the limit of inotify instances is reached") {
         skip(
@@ -227,6 +227,7 @@ fn keeping_a_loaded_module_takes_few_system_calls() {
     let status = outputs.path().join("status.json");
     keep.arg("--driver-root").arg(node.root()).arg("--status-file").arg(&status);
     keep.env("LOCK_FILE_PATH", node.path(LOCK)).env("MLX_DRIVERS_MOUNT", node.path(DRIVERS));
+    let Some(mut keep) = with_own_mounts(&keep) else { return };
     let mut gate = Gate::start(&mut keep);
     gate.logs("loaded by another process");
     gate.logs("every condition is met");

@@ -273,10 +273,11 @@ fn a_deleted_directory_behind_a_mount_ends_a_gate_that_fails_fast() {
     assert_eq!(gate.lines.last().unwrap()["reason"], "MarkerDirectoryUnlinked");
 }
 
-/// A gate in a user namespace without inotify of this kind: the safety net must find the marker.
+/// A gate in a user namespace without inotify of this kind, and in a mount namespace that nothing changes: the safety
+/// net must find the marker.
 fn without_inotify(limit: &str, sysctl: &str) {
     let set = format!(r#"echo 0 > /proc/sys/user/{limit} && exec "$0" "$@""#);
-    let by = ["unshare", "-U", "-r", "sh", "-c", &set];
+    let by = ["unshare", "-U", "-r", "-m", "sh", "-c", &set];
     if !can(&[&by[..], &["true"]].concat()) {
         return;
     }

@@ -11,7 +11,7 @@ pub(crate) mod suite;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, Uid};
 use peermem_gate::cli::Verb;
 use peermem_gate::environment::parse;
 use peermem_gate::node::{self, PeermemExpected};
@@ -305,6 +305,12 @@ pub(crate) fn wrapped<S: AsRef<OsStr>>(by: impl IntoIterator<Item = S>, gate: &C
     let mut command = clean(Command::new(by.next().expect("a program")));
     command.args(by);
     carried(command, gate)
+}
+
+/// The gate in a mount namespace of its own, as in a pod: what other programs mount on this machine does not wake it.
+pub(crate) fn with_own_mounts(gate: &Command) -> Option<Command> {
+    let by = if Uid::effective().is_root() { ["unshare", "-m"] } else { ["unshare", "-Urm"] };
+    can(&[&by[..], &["true"]].concat()).then(|| wrapped(by, gate))
 }
 
 /// The gate's command line, environment and directory behind another program.
