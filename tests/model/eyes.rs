@@ -253,33 +253,38 @@ fn headers(node: &Node) -> Headers {
     }
 }
 
-/// The CRC of both peer-memory symbols.
-fn crc(abi: Abi) -> u32 {
+/// The CRC of both peer-memory symbols; 0 where a kernel has none.
+fn crc(node: &Node, abi: Abi) -> u32 {
     match abi {
+        _ if !node.compares_crcs => 0,
         Abi::Old => 0x2404_0606,
         Abi::New => 0x2507_0907,
     }
 }
 
-fn crcs(abi: Abi) -> BTreeMap<String, u32> {
-    PEER_MEMORY_SYMBOLS.map(|symbol| (symbol.to_owned(), crc(abi))).into()
+fn crcs(node: &Node, abi: Abi) -> BTreeMap<String, u32> {
+    PEER_MEMORY_SYMBOLS.map(|symbol| (symbol.to_owned(), crc(node, abi))).into()
 }
 
-fn nvidias() -> BTreeMap<String, u32> {
-    BTreeMap::from([("nvidia_p2p_get_pages".to_owned(), 0x86ac_1260)])
+fn nvidias(node: &Node) -> BTreeMap<String, u32> {
+    let crcs = [("nvidia_p2p_get_pages".to_owned(), 0x86ac_1260)];
+    crcs.into_iter().filter(|_| node.compares_crcs).collect()
 }
 
 /// What a file says of itself.
-pub(crate) fn info(file: File, is_rebuilt: bool) -> ModuleInfo {
+pub(crate) fn info(node: &Node, file: File, is_rebuilt: bool) -> ModuleInfo {
     let mut versions = BTreeMap::from([("module_layout".to_owned(), 1)]);
     if let File::Built(abi) = file {
-        versions.extend(crcs(abi));
-        versions.extend(nvidias());
+        versions.extend(crcs(node, abi));
+        versions.extend(nvidias(node));
     }
+    let imports = versions.keys().filter(|symbol| *symbol != "module_layout").cloned().collect();
+    versions.retain(|_, _| node.compares_crcs);
+    let modversions = if node.compares_crcs { "modversions " } else { "" };
     ModuleInfo {
         machine: "x86_64".to_owned(),
         name: "nvidia_peermem".to_owned(),
-        vermagic: format!("{RELEASE} SMP mod_unload modversions "),
+        vermagic: format!("{RELEASE} SMP mod_unload {modversions}"),
         version: Some(NVIDIA.to_owned()),
         depends: if file == File::Stub {
             Vec::new()
@@ -287,21 +292,22 @@ pub(crate) fn info(file: File, is_rebuilt: bool) -> ModuleInfo {
             vec!["ib_uverbs".to_owned(), "nvidia".to_owned()]
         },
         build_id: Some(if is_rebuilt { OURS } else { "1d" }.to_owned()),
-        imports: versions.keys().filter(|symbol| *symbol != "module_layout").cloned().collect(),
+        imports,
         versions,
         ..ModuleInfo::default()
     }
 }
 
 fn peermem(eyes: Eyes, node: &Node) -> Peermem {
-    let drivers = node.files.driver.map(|file| (PathBuf::from(DRIVERS), Box::new(info(file, false))));
-    let ours = node.files.rebuilt.map(|abi| (PathBuf::from(REBUILT), Box::new(info(File::Built(abi), true))));
+    let drivers = node.files.driver.map(|file| (PathBuf::from(DRIVERS), Box::new(info(node, file, false))));
+    let ours = |abi| (PathBuf::from(REBUILT), Box::new(info(node, File::Built(abi), true)));
+    let ours = node.files.rebuilt.map(ours);
     let theirs = drivers.clone().filter(|_| ours.is_some());
     let file = match ours.clone().or(drivers) {
         Some((path, info)) => ModuleFile::Read { path, others: Vec::new(), listed: Some(true), info },
         None => ModuleFile::Missing("/lib/modules".into()),
     };
-    let refused = node.files.refused.filter(|(live, _)| node.live_abi() == Some(*live));
+    let refused = node.files.refused.filter(|(live, _)| node.compares_crcs && node.live_abi() == Some(*live));
     Peermem {
         not_taken: None,
         root: "/run/nvidia/driver".into(),
@@ -310,11 +316,11 @@ fn peermem(eyes: Eyes, node: &Node) -> Peermem {
         parameters_unreadable: Vec::new(),
         install: Vec::new(),
         peer_memory: offer(eyes, node),
-        nvidia: Offer::LoadedFile("/lib/modules/nvidia.ko".into(), nvidias()),
+        nvidia: Offer::LoadedFile("/lib/modules/nvidia.ko".into(), nvidias(node)),
         accepted: Vec::new(),
         signatures: Signatures::default(),
         rebuilt: ours.map(|_| OURS.to_owned()).into_iter().collect(),
-        refused: refused.map(|(_, wanted)| (PEER_MEMORY_SYMBOLS[0].to_owned(), crc(wanted))),
+        refused: refused.map(|(_, wanted)| (PEER_MEMORY_SYMBOLS[0].to_owned(), crc(node, wanted))),
         theirs: theirs.into_iter().map(|(path, info)| OtherFile { path, info }).collect(),
         loaded: node.is_rebuilt_loaded.then(|| OURS.to_owned()),
     }
@@ -323,9 +329,9 @@ fn peermem(eyes: Eyes, node: &Node) -> Peermem {
 fn offer(eyes: Eyes, node: &Node) -> Offer {
     match (node.live_abi(), node.headers) {
         (Some(abi), _) if eyes.sees_mofeds_files => {
-            Offer::LoadedFile("/lib/modules/ib_uverbs.ko".into(), crcs(abi))
+            Offer::LoadedFile("/lib/modules/ib_uverbs.ko".into(), crcs(node, abi))
         }
-        (_, Some(abi)) => Offer::Symvers("/usr/src/ofa_kernel/x86_64/Module.symvers".into(), crcs(abi)),
+        (_, Some(abi)) => Offer::Symvers("/usr/src/ofa_kernel/x86_64/Module.symvers".into(), crcs(node, abi)),
         _ => Offer::Unknown("ib_uverbs is not loaded".to_owned()),
     }
 }
@@ -333,7 +339,9 @@ fn offer(eyes: Eyes, node: &Node) -> Offer {
 /// All that a rebuild finds.
 pub(crate) fn material(node: &Node) -> Material {
     let symvers = |abi| {
-        let line = |symbol: &str| format!("{:#010x}\t{symbol}\t/ofa/ib_uverbs\tEXPORT_SYMBOL\t\n", crc(abi));
+        let (crc, release) = (crc(node, abi), release(abi));
+        let line =
+            |symbol: &str| format!("{crc:#010x}\t{symbol}\t/ofa/{release}/ib_uverbs\tEXPORT_SYMBOL\t\n");
         (PathBuf::from("/usr/src/ofa_kernel/x86_64/Module.symvers"), PEER_MEMORY_SYMBOLS.map(line).concat())
     };
     let unreadable = observation::Unreadable { path: "/usr/src".into(), why: "no such file".to_owned() };
@@ -343,7 +351,7 @@ pub(crate) fn material(node: &Node) -> Material {
         misfit: None,
     };
     let has_sources = node.files.has_sources;
-    let nvidia = ("/lib/modules/nvidia.ko".into(), nvidias());
+    let nvidia = ("/lib/modules/nvidia.ko".into(), nvidias(node));
     let tried = node.files.tried.filter(|abi| node.live_abi() == Some(*abi));
     let tools = [(Tool::Make, "make"), (Tool::Compiler, "gcc"), (Tool::Depmod, "depmod")];
     Material {
@@ -371,5 +379,5 @@ pub(crate) fn material(node: &Node) -> Material {
 
 /// The release whose headers a build was planned with.
 pub(crate) fn planned_for(symvers: &str) -> Abi {
-    if symvers.contains(&format!("{:#010x}", crc(Abi::Old))) { Abi::Old } else { Abi::New }
+    if symvers.contains(release(Abi::Old)) { Abi::Old } else { Abi::New }
 }

@@ -85,6 +85,9 @@ pub(crate) struct Files {
 pub(crate) struct Node {
     /// A reset takes the NIC off the bus for a moment.
     pub(crate) has_nic: bool,
+    /// The kernel compares the CRCs of symbols (`CONFIG_MODVERSIONS`). Without that it takes what was built for any
+    /// MOFED; Debian's does so since 7.2.
+    pub(crate) compares_crcs: bool,
     /// `.driver-ready`: the number of the container that made it.
     pub(crate) marker: Option<u8>,
     pub(crate) lock: Lock,
@@ -110,6 +113,7 @@ impl Node {
         let own = Load { number: 0, from: Origin::Kernel };
         Self {
             has_nic: true,
+            compares_crcs: true,
             marker: None,
             lock: Lock::Absent,
             stack: Stack { core: Some(own), nic: Some(own) },
@@ -160,9 +164,10 @@ impl Node {
         }
     }
 
-    /// The file was built for the release that is loaded.
+    /// The release that is loaded has the symbols that this file was built with.
     pub(crate) fn fits_live(&self, file: File) -> bool {
-        matches!(file, File::Built(abi) if self.live_abi() == Some(abi))
+        let Some(live) = self.live_abi() else { return false };
+        matches!(file, File::Built(abi) if live == abi || !self.compares_crcs)
     }
 
     /// The kernel would load this file: every symbol that it imports is there, with its CRC.

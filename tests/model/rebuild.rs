@@ -109,7 +109,7 @@ fn toolkit(life: &mut Life, before: &Look, seen: &Seen) -> Option<RebuildEnd> {
     const CURABLE: [Reason; 3] =
         [Reason::StubModule, Reason::SymbolVersionMismatch, Reason::SymbolVersionMissing];
     let file = life.node.files.toolkit.filter(|_| is_ready_for_a_build(&before.verdict))?;
-    let (reason, _) = objection(&seen.expected, &seen.observation, &info(file, false))?;
+    let (reason, _) = objection(&seen.expected, &seen.observation, &info(&life.node, file, false))?;
     let loaded = life.node.live_abi();
     let driver = life.driver.as_mut().filter(|driver| driver.has_orders && CURABLE.contains(&reason))?;
     if driver.ordered == loaded {
@@ -196,7 +196,7 @@ impl Building {
 
     /// The module is judged by the look before the build, and confirmed by one after it.
     fn confirmed(self, life: &mut Life, gate: &Gate, eyes: Eyes, was_marked: bool) -> Next {
-        let built = info(File::Built(self.abi), true);
+        let built = info(&life.node, File::Built(self.abi), true);
         let objection = objection(&self.seen.expected, &self.seen.observation, &built);
         if let Some((_, message)) = objection.as_ref().filter(|(reason, _)| !reason.is_cured_by_rebuild()) {
             return Next::Ends(RebuildEnd::Passing(format!("no build cures this: {message}")));

@@ -309,12 +309,13 @@ pub(crate) fn patience(failed: u8) -> Duration {
 impl Life {
     /// Nothing is in the way of a load, or of a rebuild and a load.
     pub(super) fn is_loadable(&self, eyes: Eyes, is_believed: bool, rebuilds: bool) -> bool {
-        let Node { has_nic, has_nvidia, peermem, headers, files, .. } = &self.node;
+        let Node { has_nic, has_nvidia, compares_crcs, peermem, headers, files, .. } = &self.node;
         let is_good = self.node.file().is_some_and(|file| self.node.fits(file));
         let live = self.node.live_abi();
         let is_shadowed = files.rebuilt.is_some() && files.driver.is_some_and(|file| self.node.fits(file));
-        let is_curable =
-            rebuilds && (is_shadowed || files.has_sources && *headers == live && files.tried != live);
+        // Without CRCs nothing tells which ABI a build has, and the gate builds nothing.
+        let has_material = *compares_crcs && files.has_sources && *headers == live;
+        let is_curable = rebuilds && (is_shadowed || has_material && files.tried != live);
         let is_ready = *has_nic && *has_nvidia && !self.is_visibly_unready(eyes, is_believed);
         is_ready && peermem.is_none() && (is_good || is_curable)
     }
