@@ -338,6 +338,20 @@ fn what_was_rebuilt_for_another_mofed_is_removed_or_rebuilt() {
     obeys("MOFED is upgraded", upgraded, &[UPGRADED]);
 }
 
+/// A gate that sees MOFED's own files gives the kernel no file of another ABI, and builds none with other headers.
+#[test]
+fn a_gate_that_sees_mofeds_files_asks_the_kernel_for_nothing_that_they_refuse() {
+    const SEES: Eyes = Eyes { sees_mofeds_files: true, ..Eyes::LOADER };
+    let killed = Budget { stops: 0, ..AGAIN };
+    let other = with_driver(OTHER, keeping(Setting { eyes: SEES, ..KEEP }, killed));
+    let found = Scene { life: other, sights: vec![SWAPPED, LOADED] }.search();
+    assert_eq!((found.broken.len(), found.unreached), (0, vec![LOADED.0]));
+    // Somebody has put the last MOFED's headers there; the next swap brings the right ones.
+    let stub = with_driver(Some(File::Stub), keeping(Setting { eyes: SEES, ..REBUILDS }, killed));
+    let stub = Life { node: Node { headers: Some(Abi::Old), ..stub.node.clone() }, ..stub };
+    obeys("headers of another MOFED", stub, &[SWAPPED, REBUILT]);
+}
+
 /// Without CRCs the kernel takes a file of another ABI, and the gate builds nothing.
 #[test]
 fn on_a_kernel_without_symbol_versions_all_but_a_stub_loads_and_nothing_is_rebuilt() {
@@ -416,16 +430,16 @@ fn the_model_explains_real_lives() {
 }
 
 /// A change of a trace: the line of this kind that its text begins with, the first one at this time or later, is
-/// moved by so many seconds, gets another text, or goes.
+/// moved by so many seconds, gets another text, or goes. That is refused at this line, or at the one that misses it.
 enum Change {
     Moved(f64),
     Says(&'static str, &'static str),
-    Gone,
+    MissedBy(&'static str, &'static str),
 }
 
 #[test]
 fn the_model_explains_no_life_that_did_not_happen() {
-    use Change::{Gone, Moved, Says};
+    use Change::{MissedBy, Moved, Says};
     let all: Vec<_> = traces().collect();
     for (what, name, (kind, text, from), change) in [
         ("wait opens before everything has settled", "keep", ("opened", "pod", 0.0), Moved(-0.5)),
@@ -438,10 +452,10 @@ fn the_model_explains_no_life_that_did_not_happen() {
             ("opened", "wait 1", 0.0),
             Moved(-0.2),
         ),
-        ("wait does not open", "manager", ("opened", "pod", 0.0), Gone),
+        ("wait does not open", "manager", ("opened", "pod", 0.0), MissedBy("built", "wait 1 old")),
         ("a build finds headers that are not there", "keep", ("built", "pod", 0.0), Says("built", "pod old")),
         ("keep loads before everything has settled", "keep", ("asked", "", 40.0), Moved(-0.6)),
-        ("keep does not load", "keep", ("answered", "0", 40.0), Gone),
+        ("keep does not load", "keep", ("answered", "0", 40.0), MissedBy("killed", "kill")),
         (
             "the kernel refuses a file that fits",
             "keep",
@@ -449,25 +463,45 @@ fn the_model_explains_no_life_that_did_not_happen() {
             Says("answered", "1 Invalid argument"),
         ),
         ("the kernel loads a file of another ABI", "ctr", ("answered", "1", 0.0), Says("answered", "0")),
-        ("the same on a kernel with CRCs", "shim.unversioned", ("unversioned", "", 0.0), Gone),
+        (
+            "the same on a kernel with CRCs",
+            "shim.unversioned",
+            ("unversioned", "", 0.0),
+            MissedBy("asked", ""),
+        ),
         ("keep leaves the module to MOFED's swap", "keep", ("ready", "new", 40.0), Says("failed", "held")),
         ("keep is faster than MOFED's own rmmod", "keep", ("swap", "", 80.0), Says("failed", "collision")),
         ("keep rebuilds in no time", "parallel", ("asked", "", 100.0), Moved(-10.0)),
-        ("MOFED is ready before it has cleared its marker", "shim", ("unmarked", "", 0.0), Gone),
+        (
+            "MOFED is ready before it has cleared its marker",
+            "shim",
+            ("unmarked", "", 0.0),
+            MissedBy("swap", ""),
+        ),
     ] {
         let (_, lines) = all.iter().find(|(file, _)| file == name).expect("a trace");
         // A boot's clock begins at zero, and a replay ends there.
         let mut lines: Vec<_> = lines.iter().take_while(|line| line.kind != "booted").cloned().collect();
         let is_it = |line: &Line| line.kind == kind && line.text.starts_with(text) && line.at >= from;
         let at = lines.iter().position(is_it).expect("such a line");
-        match change {
-            Moved(by) => lines[at].at += by,
-            Says(kind, text) => (lines[at].kind, lines[at].text) = (kind.to_owned(), text.to_owned()),
-            Gone => drop(lines.remove(at)),
-        }
+        let (kind, text) = match change {
+            Moved(by) => {
+                lines[at].at += by;
+                (lines[at].kind.clone(), lines[at].text.clone())
+            }
+            Says(kind, text) => {
+                (lines[at].kind, lines[at].text) = (kind.to_owned(), text.to_owned());
+                (kind.to_owned(), text.to_owned())
+            }
+            MissedBy(kind, text) => {
+                lines.remove(at);
+                (kind.to_owned(), text.to_owned())
+            }
+        };
         lines.sort_by(|one, other| one.at.total_cmp(&other.at));
         let Err(why) = explain(place(name), &lines) else { panic!("explained: {what}") };
-        assert!(why.contains("no life"), "{what}: {why}");
+        let refused = format!("kind: {kind:?}, text: {text:?} }}: no life of ");
+        assert!(why.contains(&refused), "{what}: {why}");
         println!("{what}: {}", why.split(": no life").next().unwrap_or_default());
     }
     let (name, mut lines) = all.into_iter().next().expect("a trace");

@@ -18,7 +18,7 @@ const WAITERS: [(&str, &str); 3] = [
 ];
 
 /// What befalls a node, by the lines that say so.
-const EVENTS: [(&str, &str, &str); 11] = [
+const EVENTS: [(&str, &str, &str); 12] = [
     ("ready", "", "starts of MOFED"),
     ("killed", "", "its containers killed or stopped"),
     ("pod", "", "driver pods"),
@@ -29,7 +29,8 @@ const EVENTS: [(&str, &str, &str); 11] = [
     ("restarted", "", "containers restarted"),
     ("reboots", "", "reboots"),
     ("cut", "", "power cuts"),
-    ("inspected", "", "modules inspected and loaded"),
+    ("inspected", "0 ", "modules that inspect says will load, and were tried"),
+    ("inspected", "1 ", "modules that it says will be refused, and were tried"),
 ];
 
 /// The gate's `--timeout`, in seconds.
@@ -213,7 +214,7 @@ impl Tally {
     }
 }
 
-/// The kernel says otherwise than `inspect` did.
+/// The kernel says otherwise than `inspect` did. "Unknown symbol" is of a module that is not loaded, not of the file.
 fn contradiction(line: &Line) -> Option<String> {
     let mut words = line.text.splitn(3, ' ').filter(|_| line.kind == "inspected");
     let (fit, status, said) = (words.next()?, words.next()?, words.next().unwrap_or_default());

@@ -124,9 +124,9 @@ pub(crate) fn boot(scenario: &str, gate: &Path, clock: Clock, limit: Duration, h
     end(heard.unwrap_or_else(|hung| panic!("{scenario}: {hung}")).as_ref(), scenario);
 }
 
-/// Plays a scenario on this machine with a counted clock. It may reset the machine, once it has said `reboots` or
-/// `cut`: the machine boots again then, with the disk that it had. An error says what a machine that did not end said
-/// last.
+/// Plays a scenario on this machine with a counted clock, as many at a time as the caller likes. It may reset the
+/// machine, once it has said `reboots` or `cut`: the machine boots again then, with the disk that it had. An error
+/// says what a machine that did not end said last.
 pub(crate) fn play(
     machine: &Path,
     scenario: &str,
@@ -134,7 +134,6 @@ pub(crate) fn play(
     silence: Duration,
     mut heard: impl FnMut(&str),
 ) -> Result<(), String> {
-    let _slot = Slot::take();
     // The child inherits it.
     let ram = memfd_create(c"ram", MFdFlags::empty()).expect("memory");
     let mut after = 0.0;
