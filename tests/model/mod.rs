@@ -175,6 +175,11 @@ pub(crate) struct Life {
 }
 
 impl Life {
+    /// The same on a kernel that compares no CRC.
+    pub(crate) fn unversioned(self) -> Self {
+        Self { node: Node { compares_crcs: false, ..self.node }, ..self }
+    }
+
     /// A node, MOFED's container and nobody else.
     pub(crate) fn new(node: Node, mofed: Mofed) -> Self {
         Self {

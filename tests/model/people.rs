@@ -77,8 +77,8 @@ impl Life {
         let has_pod = self.driver.is_some();
         // A container's root is new after a boot; a pod's volume and a host's root are not.
         let files = if has_pod { Files { toolkit: files.toolkit, ..Node::BARE } } else { files };
-        self.node =
-            Node { has_nvidia: !has_pod, compares_crcs: self.node.compares_crcs, ..Node::booted(files) };
+        let compares_crcs = self.node.compares_crcs;
+        self.node = Node { has_nvidia: !has_pod, compares_crcs, ..Node::booted(files) };
         self.driver = self.driver.take().map(|driver| driver.after_boot(self.now));
         self.sidecar = self.sidecar.take().map(|sidecar| sidecar.again(self.now));
         self.loader = self.loader.take().map(|loader| loader.again(self.now));

@@ -208,7 +208,7 @@ impl Replay<'_> {
             _ if self.is_others(line) => lives.clone(),
             ("lives", stack, _) => vec![self.begins(stack)],
             ("person", ..) => lives.iter().flat_map(|life| [life.clone(), unloaded(life)]).collect(),
-            ("unversioned", ..) => lives.iter().map(unversioned).collect(),
+            ("unversioned", ..) => lives.iter().cloned().map(Life::unversioned).collect(),
             ("reset", what, _) => lives.iter().filter_map(|life| reset(life, what)).collect(),
             ("broken", ..) => lives.iter().filter(|life| life.node.stack.nic.is_none()).cloned().collect(),
             ("begun", entrypoint, _) => lives.iter().flat_map(|life| self.begun(life, entrypoint)).collect(),
@@ -408,11 +408,6 @@ fn unloaded(life: &Life) -> Life {
     let mut life = life.clone();
     life.node.unloads_peermem();
     life
-}
-
-/// On this kernel.
-fn unversioned(life: &Life) -> Life {
-    life.with(Node { compares_crcs: false, ..life.node.clone() })
 }
 
 /// The NIC leaves the bus, its driver goes, and both come back.
