@@ -120,12 +120,12 @@ reasons! {
     SettingsContradict: Unknown Waits, "two GPU Operator containers contradict each other";
 
     NicFound: True Passes, "a Mellanox device exists";
-    NicSeenBefore: True Passes, "a Mellanox device was seen before";
+    NicAway: False Waits, "the Mellanox device is off the PCI bus";
     NoRdmaDevice: False Exempts, "no Mellanox device on this node";
     DevicesUnreadable: Unknown Waits, "PCI devices cannot be read";
 
     ManagementDeviceFound: True Passes, "an NVLink 5 management device exists";
-    ManagementDeviceSeenBefore: True Passes, "a management device was seen before";
+    ManagementDeviceAway: False Waits, "the NVLink 5 device is off the PCI bus";
     NoManagementDevice: False Exempts, "no NVLink 5 management device";
     VpdUnreadable: Unknown Waits, "a Mellanox device's vpd cannot be read";
 

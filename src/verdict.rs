@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Judged conditions, and the verdict that they add up to.
 
-use crate::condition::{ConditionType, Consequence, Reason, Status};
-use crate::consumer::Consumer;
+use crate::condition::{ConditionType, Consequence, DOES_NOT_APPLY, Reason, Status};
+use crate::consumer::{self, Consumer};
 use crate::order;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -51,6 +51,17 @@ impl Condition {
     #[must_use]
     pub fn needed_by(mut self, consumers: Vec<Consumer>) -> Self {
         self.r#for = consumers;
+        self
+    }
+
+    /// The same, and its message ends with what follows for those that need it.
+    #[must_use]
+    pub fn exempting(mut self) -> Self {
+        let consequence = match self.r#for.as_slice() {
+            [] => DOES_NOT_APPLY.to_owned(),
+            by => format!("{} needs no MOFED", consumer::names(by)),
+        };
+        self.message += &format!(": {consequence}");
         self
     }
 

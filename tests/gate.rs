@@ -35,6 +35,11 @@ fn policy() -> Policy {
     }
 }
 
+/// The contract's own hold.
+fn patient() -> Policy {
+    Policy { suspect_hold: ms(300_000), ..policy() }
+}
+
 /// The result of a look: every condition is met, or this reason says why not.
 fn look(reason: Option<Reason>, marker: u64) -> Look {
     let condition = |r#type, reason| Condition::new(r#type, reason, "as the test says");
@@ -49,7 +54,7 @@ fn look(reason: Option<Reason>, marker: u64) -> Look {
     if let Some(reason) = reason {
         let r#type = match reason {
             Reason::RdmaNotRequested => ConditionType::RdmaRequested,
-            Reason::NoRdmaDevice | Reason::DevicesUnreadable => ConditionType::NicPresent,
+            Reason::NoRdmaDevice | Reason::NicAway | Reason::DevicesUnreadable => ConditionType::NicPresent,
             Reason::MarkerAbsent | Reason::MarkerDirectoryUnlinked => ConditionType::MarkerPresent,
             Reason::MarkerSuspect => ConditionType::MarkerTrusted,
             _ => ConditionType::ModulesLive,
@@ -532,10 +537,11 @@ fn an_extra_look_accepts_a_suspect_marker_that_the_gate_has_accepted() {
     assert_eq!(trusted(play.gate.believing(suspect(2))), Reason::MarkerSuspect, "another marker");
 }
 
-/// A firmware reset takes a NIC off the bus for seconds, and the modules with it.
+/// A firmware reset takes a NIC off the bus for seconds, and the modules with it. A driver that is built meanwhile is
+/// built without RDMA, even if all else is ready.
 #[test]
-fn a_device_that_was_seen_once_counts_for_the_whole_wait() {
-    let mut play = Play::new(policy());
+fn a_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
+    let mut play = Play::new(patient());
     play.step(0, Some(look(Some(Reason::MarkerAbsent), 1)));
     let mut away = look(Some(Reason::NoRdmaDevice), 1);
     let absent = Condition::new(ConditionType::MarkerPresent, Reason::MarkerAbsent, "");
@@ -545,14 +551,88 @@ fn a_device_that_was_seen_once_counts_for_the_whole_wait() {
         assert_eq!(play.ended(), None, "opened at {at}");
     }
     let nic = play.gate.verdict().unwrap().get(ConditionType::NicPresent).unwrap();
-    assert_eq!(nic.reason, Reason::NicSeenBefore);
+    assert_eq!(nic.reason, Reason::NicAway);
     play.step(60_000, Some(away));
     assert_eq!(play.ended(), Some(&Effect::End(Ending::TimedOut)));
+
+    let mut play = Play::new(patient());
+    play.step(0, Some(look(None, 1)));
+    for at in [500, 1000, 20_000] {
+        play.step(at, Some(look(Some(Reason::NoRdmaDevice), 1)));
+        assert_eq!(play.ended(), None, "opened at {at}");
+    }
+    play.step(21_000, Some(look(None, 1)));
+    assert_eq!(play.ended(), None, "it settles again");
+    play.step(22_000, Some(look(None, 1)));
+    assert_eq!(play.last, READY);
+}
+
+/// A NIC that is broken or was taken out must not keep the node's GPUs away.
+#[test]
+fn a_device_that_is_away_for_the_suspect_hold_counts_as_removed_with_a_warning() {
+    for first in [None, Some(Reason::NicAway)] {
+        let mut play = Play::new(Policy { suspect_hold: ms(20_000), ..policy() });
+        play.step(0, Some(look(first, 1)));
+        play.step(100, Some(look(Some(Reason::NicAway), 1)));
+        let since = if first.is_none() { 100 } else { 0 };
+        assert_eq!(play.gate.next_look(), Some(START + ms(since + 20_000)), "{first:?}");
+        // MOFED's traces go as well.
+        play.step(since + 19_999, Some(look(Some(Reason::NoRdmaDevice), 1)));
+        assert_eq!(play.ended(), None, "{first:?}");
+        play.step(since + 20_000, Some(look(Some(Reason::NicAway), 1)));
+        assert!(play.lines.last().unwrap().contains("counts as removed"), "{:?}", play.lines);
+        assert_eq!(play.gate.next_look(), Some(START + ms(since + 21_000)));
+        play.step(since + 21_000, Some(look(Some(Reason::NicAway), 1)));
+        assert_eq!(play.ended(), Some(&Effect::Open(Opening::NotApplicable)));
+    }
+    // It comes back in time, and goes again: the time begins again.
+    let mut play = Play::new(Policy { suspect_hold: ms(20_000), ..policy() });
+    for (at, seen) in [(0, None), (100, Some(Reason::NicAway)), (19_000, Some(Reason::MarkerAbsent))] {
+        play.step(at, Some(look(seen, 1)));
+    }
+    play.step(19_100, Some(look(Some(Reason::NicAway), 1)));
+    play.step(39_000, Some(look(Some(Reason::NicAway), 1)));
+    assert_eq!(play.ended(), None);
+}
+
+/// Nothing was seen while the container was frozen or the node suspended.
+#[test]
+fn a_device_is_not_away_while_nobody_looks() {
+    let mut play = Play::new(Policy { timeout: None, ..patient() });
+    play.step(0, Some(look(None, 1)));
+    play.step(100, Some(look(Some(Reason::NicAway), 1)));
+    play.step(3_600_000, Some(look(Some(Reason::NicAway), 1)));
+    play.step(3_602_000, Some(look(Some(Reason::NicAway), 1)));
+    assert_eq!(play.ended(), None);
+    let next = play.gate.next_look().unwrap();
+    assert!(next > START + ms(3_602_000) && next <= START + ms(3_632_000), "{next:?}");
+}
+
+/// A worker's answer is too old: the container was frozen, and all that was seen is gone.
+#[test]
+fn a_wait_that_continues_remembers_what_it_has_seen() {
+    let policy = || Policy { suspect_hold: ms(500), ..policy() };
+    let mut first = Play::new(policy());
+    first.step(0, Some(look(Some(Reason::MarkerSuspect), 1)));
+    let memory = serde_json::to_vec(first.gate.memory()).unwrap();
+    let resumed = || {
+        let memory = serde_json::from_slice(&memory).unwrap();
+        Play { gate: Gate::resume(policy(), memory, START + ms(30_000)), ..Play::new(policy()) }
+    };
+    let mut play = resumed();
+    assert_eq!(play.gate.deadline(), Some(START + ms(60_000)), "the wait's own");
+    play.step(30_000, Some(look(Some(Reason::NoRdmaDevice), 0)));
+    assert_eq!(play.ended(), None, "{:?}", play.lines);
+    assert_eq!(play.gate.verdict().unwrap().deciding().unwrap().reason, Reason::NicAway);
+    let mut play = resumed();
+    play.step(30_000, Some(look(Some(Reason::MarkerSuspect), 1)));
+    let trusted = play.gate.verdict().unwrap().get(ConditionType::MarkerTrusted).unwrap().reason;
+    assert_eq!(trusted, Reason::MarkerBelieved, "suspect since the first look");
 }
 
 /// So does a management device; and one consumer without business does not open the gate of another.
 #[test]
-fn a_management_device_that_was_seen_once_counts_for_the_whole_wait() {
+fn a_management_device_that_was_seen_and_is_away_keeps_the_gate_closed() {
     let of = |management: Reason, marker: Reason| {
         let [peermem, fabric, both] =
             [&Consumer::ALL[..1], &Consumer::ALL[1..], &Consumer::ALL[..]].map(<[Consumer]>::to_vec);
@@ -564,14 +644,14 @@ fn a_management_device_that_was_seen_once_counts_for_the_whole_wait() {
         ];
         Look { verdict: Verdict::of(conditions), ..look(None, 1) }
     };
-    let mut play = Play::new(policy());
+    let mut play = Play::new(patient());
     play.step(0, Some(of(Reason::ManagementDeviceFound, Reason::MarkerAbsent)));
     for at in [100, 2000, 30_000] {
         play.step(at, Some(of(Reason::NoManagementDevice, Reason::MarkerAbsent)));
         assert_eq!(play.ended(), None, "opened at {at}");
     }
     let device = play.gate.verdict().unwrap().get(ConditionType::ManagementDevicePresent).unwrap();
-    assert_eq!((device.reason, device.r#for.len()), (Reason::ManagementDeviceSeenBefore, 1));
+    assert_eq!((device.reason, device.r#for.len()), (Reason::ManagementDeviceAway, 1));
     play.step(31_000, Some(of(Reason::ManagementDeviceFound, Reason::MarkerFound)));
     play.step(32_000, Some(of(Reason::ManagementDeviceFound, Reason::MarkerFound)));
     assert_eq!(play.last, READY);
@@ -613,7 +693,7 @@ fn an_extra_look_remembers_a_device_that_the_gate_has_seen() {
     play.step(0, Some(look(None, 1)));
     assert_eq!(play.gate.last_look().unwrap().identity, look(None, 1).identity);
     let beside = play.gate.believing(look(Some(Reason::NoRdmaDevice), 1));
-    assert_eq!(beside.verdict.get(ConditionType::NicPresent).unwrap().reason, Reason::NicSeenBefore);
+    assert_eq!(beside.verdict.get(ConditionType::NicPresent).unwrap().reason, Reason::NicAway);
 }
 
 /// To read a node can take longer than the time that was given, and is broken off then.

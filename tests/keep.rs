@@ -663,16 +663,27 @@ fn if_the_gate_does_not_apply_keep_touches_nothing() {
     let requested = condition(ConditionType::RdmaRequested, Reason::Requested);
     let no_device = condition(ConditionType::NicPresent, Reason::NoRdmaDevice);
     let device = condition(ConditionType::NicPresent, Reason::NicFound);
-    for conditions in [vec![not_requested.clone()], vec![not_requested, device], vec![requested, no_device]] {
+    let untouched = [
+        (vec![not_requested.clone()], true),
+        (vec![not_requested, device], true),
+        (vec![requested.clone(), no_device.clone()], false),
+    ];
+    for (conditions, is_loaded) in untouched {
         let mut keep = Keep::new(policy(), false, ms(START));
-        let mut full_look = World { marker: None, is_loaded: true, ..World::ready() }.full_look();
+        let mut full_look = World { marker: None, is_loaded, ..World::ready() }.full_look();
         full_look.look.verdict = Verdict::of(conditions);
         let glimpse = full_look.glimpse.clone();
         let response = keep.look(ms(START), &Cause::Start, full_look);
-        assert_eq!((response.action, keep.state()), (None, State::Loaded));
+        let state = if is_loaded { State::Loaded } else { State::Waiting };
+        assert_eq!((response.action, keep.state()), (None, state));
         assert!(!keep.has_applied());
         assert_eq!(keep.glimpse(ms(START + 1), &Cause::Marker, &glimpse).action, None);
     }
+    // It starts while a reset has the NIC off the bus: a live nvidia_peermem shows that the node has one.
+    let mut keep = Keep::new(policy(), false, ms(START));
+    let mut full_look = World { marker: None, is_loaded: true, ..World::ready() }.full_look();
+    full_look.look.verdict = Verdict::of(vec![requested, no_device]);
+    assert_eq!(keep.look(ms(START), &Cause::Start, full_look).action, Some(Action::Unload));
 }
 
 /// Every node of a mixed fleet gets the sidecar.

@@ -29,4 +29,4 @@ mod worker;
 mod worker_pipe;
 
 pub use log_writer::{answer, answer_until_signaled};
-pub use worker_pipe::WorkerPipe;
+pub use worker_pipe::{Decision, WorkerPipe};

@@ -12,7 +12,7 @@ use super::log_writer;
 use super::process::{DEATH, begin};
 use super::stand_in::{self, StandIn};
 use super::worker::become_worker;
-use super::worker_pipe::{Message, MessageReader, WorkerPipe};
+use super::worker_pipe::{Decision, Message, MessageReader, WorkerPipe};
 use crate::clock::now;
 use crate::ending::Ending;
 use crate::time::BootTime;
@@ -50,8 +50,8 @@ pub enum WorkerEnd {
 pub struct Supervised {
     /// How it ended.
     pub end: WorkerEnd,
-    /// When its answer was true, if it said so. The whole container may be frozen after that.
-    pub decided: Option<BootTime>,
+    /// Its decision, if it said so. The whole container may be frozen after that.
+    pub decided: Option<Decision>,
 }
 
 /// The conditions under which a worker works.
@@ -158,8 +158,7 @@ struct Supervisor<'a> {
     signal: Option<(u8, BootTime)>,
     /// The exit code that the worker has named.
     ended: Option<u8>,
-    /// When its answer was true.
-    decided: Option<BootTime>,
+    decided: Option<Decision>,
     /// The signal that killed it, as its parent says.
     killed: Option<i32>,
     /// Why its answer could not be written.
@@ -292,7 +291,7 @@ impl<'a> Supervisor<'a> {
                 Message::Needs(seconds) => self.extend(Duration::from_secs(seconds.into())),
                 Message::Ended(code) => self.ended = Some(code),
                 Message::Killed(signal) => self.killed = Some(signal.into()),
-                Message::Decided(at) => self.decided = Some(at),
+                Message::Decided(decision) => self.decided = Some(decision),
                 Message::Begun(worker) => self.worker = Some(worker),
             }
         }

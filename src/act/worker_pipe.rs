@@ -36,10 +36,10 @@ impl WorkerPipe {
         Granted(time)
     }
 
-    /// The answer that follows was true at this time.
-    pub fn decided(&self, at: BootTime) {
+    /// The answer that follows was true at this time. If it is too old, the next worker begins with this memory.
+    pub fn decided(&self, at: BootTime, memory: &[u8]) {
         let nanoseconds = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        self.send(DECIDED, &nanoseconds.to_ne_bytes());
+        self.send(DECIDED, &[&nanoseconds.to_ne_bytes(), memory].concat());
     }
 
     pub(super) fn log(&self, text: &[u8]) {
@@ -89,6 +89,15 @@ impl Granted {
     }
 }
 
+/// When an answer was true, and what the worker knew then.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// When its look began.
+    pub at: BootTime,
+    /// In the worker's own words, for the next one.
+    pub memory: Vec<u8>,
+}
+
 /// One message from the worker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
@@ -106,8 +115,8 @@ pub(super) enum Message {
     Killed(u8),
     /// The worker is this process.
     Begun(Pid),
-    /// The answer was true at this time.
-    Decided(BootTime),
+    /// The worker has decided.
+    Decided(Decision),
 }
 
 /// The supervisor's end.
@@ -150,8 +159,9 @@ impl MessageReader {
                     return Some(Message::Begun(Pid::from_raw(pid)));
                 }
                 (DECIDED, _) => {
-                    let nanoseconds = text.try_into().map(u64::from_ne_bytes).unwrap_or_default();
-                    return Some(Message::Decided(Duration::from_nanos(nanoseconds)));
+                    let (nanoseconds, memory) = text.split_first_chunk().unwrap_or((&[0; 8], &[]));
+                    let at = Duration::from_nanos(u64::from_ne_bytes(*nanoseconds));
+                    return Some(Message::Decided(Decision { at, memory: memory.to_vec() }));
                 }
                 _ => {}
             }
@@ -173,7 +183,7 @@ mod tests {
         worker_pipe.answer(&long);
         worker_pipe.draw(b"12 files");
         let _ = worker_pipe.needs(Duration::from_secs(600));
-        worker_pipe.decided(Duration::from_millis(1500));
+        worker_pipe.decided(Duration::from_millis(1500), b"a NIC");
         worker_pipe.ended(124);
         drop(worker_pipe);
         let mut words = Vec::new();
@@ -185,7 +195,7 @@ mod tests {
             Message::Answer(long),
             Message::Draw(b"12 files".to_vec()),
             Message::Needs(255),
-            Message::Decided(Duration::from_millis(1500)),
+            Message::Decided(Decision { at: Duration::from_millis(1500), memory: b"a NIC".to_vec() }),
             Message::Ended(124),
         ];
         assert_eq!(words, expected);

@@ -1,51 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gate's memory of devices: one that was seen once counts for the whole wait.
+//! The wait's memory of devices. A firmware reset (mstfwreset), hot-plug and the containment of PCI errors (DPC) take a
+//! NIC off the bus for seconds, and the modules with it. A driver that is built meanwhile becomes a stub, because
+//! NVIDIA's script asks for a device of vendor 0x15b3 (gpu-driver-container, `_gpu_direct_rdma_enabled`).
 
 use crate::condition::{ConditionType, Reason};
+use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Verdict};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
-/// A condition of a device, and its reasons: found; not there now; not there, but seen before.
+/// A condition of a device, and its reasons: found; off the bus; none on this node.
 const DEVICES: [(ConditionType, Reason, Reason, Reason); 2] = [
-    (ConditionType::NicPresent, Reason::NicFound, Reason::NoRdmaDevice, Reason::NicSeenBefore),
+    (ConditionType::NicPresent, Reason::NicFound, Reason::NicAway, Reason::NoRdmaDevice),
     (
         ConditionType::ManagementDevicePresent,
         Reason::ManagementDeviceFound,
+        Reason::ManagementDeviceAway,
         Reason::NoManagementDevice,
-        Reason::ManagementDeviceSeenBefore,
     ),
 ];
 
-/// The devices that were seen.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Devices {
-    /// In the words of the look that saw them: as in [`DEVICES`].
-    seen: [Option<String>; DEVICES.len()],
+/// How often a device that is away is looked for. A longer time between two looks counts as this long: a container
+/// that was frozen, or a node that was suspended, did not see the device away all that time.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// The devices that were seen, in the order of [`DEVICES`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Devices([Device; DEVICES.len()]);
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Device {
+    /// Why there must be one: in the words of the look that found it, or a trace of MOFED.
+    expected: Option<String>,
+    away: Option<Away>,
+}
+
+/// A device that is off the bus.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Away {
+    /// For how long looks have seen that.
+    watched: Duration,
+    last_look: BootTime,
+    /// It was away for the whole `--suspect-hold`: it counts as removed.
+    is_removed: bool,
 }
 
 impl Devices {
-    /// A NIC that was seen once counts for the whole wait: firmware resets (mstfwreset), hot-plug and the
-    /// containment of PCI errors (DPC) take it off the bus for seconds, and the modules with it.
-    pub(super) fn remember(&mut self, verdict: Verdict) -> Verdict {
-        for (device, (r#type, found, ..)) in self.seen.iter_mut().zip(DEVICES) {
-            if let Some(found) = verdict.get(r#type).filter(|c| c.reason == found) {
-                *device = Some(found.message.clone());
+    /// Takes in a look. A device that is expected and away keeps the gate closed until it is back, or was away for
+    /// `hold`. Returns the verdict, and the device that counts as removed from now on.
+    pub(super) fn remember(
+        &mut self,
+        verdict: Verdict,
+        now: BootTime,
+        hold: Duration,
+    ) -> (Verdict, Option<Condition>) {
+        let mut removed = None;
+        for (device, (r#type, found, away, none)) in self.0.iter_mut().zip(DEVICES) {
+            match verdict.get(r#type) {
+                Some(seen) if seen.reason == found => {
+                    *device = Device { expected: Some(seen.message.clone()), away: None };
+                }
+                Some(seen) if seen.reason == away || seen.reason == none && device.expected.is_some() => {
+                    device.expected.get_or_insert_with(|| seen.message.clone());
+                    if device.is_removed_now(now, hold) {
+                        removed = device.judge(seen, away, none);
+                    }
+                }
+                _ => {}
             }
         }
-        self.recall(verdict)
+        (self.recall(verdict), removed)
     }
 
-    /// A device that is gone from this verdict counts as there, if it was seen before.
+    /// The verdict of a look, with what is remembered of the devices.
     pub(super) fn recall(&self, verdict: Verdict) -> Verdict {
-        let devices = self.seen.iter().zip(DEVICES);
-        devices.fold(verdict, |verdict, (device, (r#type, _, gone, seen_before))| {
-            let is_gone = verdict.get(r#type).is_some_and(|c| c.reason == gone);
-            match device.as_ref().filter(|_| is_gone) {
-                Some(seen) => {
-                    let message = format!("no longer on the bus, as during a reset; seen before: {seen}");
-                    verdict.replacing(Condition::new(r#type, seen_before, message))
-                }
-                None => verdict,
-            }
+        let devices = self.0.iter().zip(DEVICES);
+        devices.fold(verdict, |verdict, (device, (r#type, _, away, none))| {
+            let judged = verdict.get(r#type).and_then(|seen| device.judge(seen, away, none));
+            judged.map_or(verdict.clone(), |condition| verdict.replacing(condition))
         })
+    }
+
+    /// When to look again for a device that is away.
+    pub(super) fn next_look(&self, hold: Duration) -> Option<BootTime> {
+        let away = self.0.iter().filter_map(|device| device.away).filter(|away| !away.is_removed);
+        away.map(|away| away.last_look + LOOK_AGAIN.min(hold.saturating_sub(away.watched))).min()
+    }
+}
+
+impl Device {
+    /// One more look that does not see it. True when it counts as removed from this look on.
+    fn is_removed_now(&mut self, now: BootTime, hold: Duration) -> bool {
+        let away =
+            self.away.get_or_insert(Away { watched: Duration::ZERO, last_look: now, is_removed: false });
+        if away.is_removed {
+            return false;
+        }
+        away.watched += now.saturating_sub(away.last_look).min(LOOK_AGAIN);
+        away.last_look = now;
+        away.is_removed = away.watched >= hold;
+        away.is_removed
+    }
+
+    /// The condition of a device that is expected and was not seen by this look.
+    fn judge(&self, seen: &Condition, away: Reason, none: Reason) -> Option<Condition> {
+        let expected = self.expected.as_ref().filter(|_| [away, none].contains(&seen.reason))?;
+        let condition =
+            |reason, message| Condition::new(seen.r#type, reason, message).needed_by(seen.r#for.clone());
+        match self.away {
+            Some(gone) if gone.is_removed => {
+                let watched = Seconds(gone.watched);
+                let message =
+                    format!("off the PCI bus for {watched}, so it counts as removed; before: {expected}");
+                Some(condition(none, message).exempting())
+            }
+            _ if seen.reason == away => None,
+            _ => {
+                let message = format!("off the PCI bus, as during a reset; before: {expected}");
+                Some(condition(away, message))
+            }
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Gate {
     /// The last line: how it ended, where the time went, and what was still waited for.
     pub(super) fn close(&self, now: BootTime, last: Effect, cause: Option<&Cause>) -> Vec<Effect> {
         let deciding = self.verdict().and_then(Verdict::deciding);
-        let settling = self.settling.is_some();
+        let settling = self.memory.settling.is_some();
         let (level, how) = match &last {
             Effect::Open(Opening::Ready) => (Level::Info, "open: MOFED is ready".to_owned()),
             Effect::Open(Opening::NotApplicable) => (Level::Info, format!("open: {DOES_NOT_APPLY}")),

@@ -20,6 +20,7 @@ use crate::time::{BootTime, Seconds};
 use crate::verdict::{Condition, Outcome, Verdict};
 use devices::Devices;
 use log_lines::{LoggedParts, logged_parts};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Transitions logged between two heartbeats; a flapping node must not fill the disk.
@@ -42,24 +43,39 @@ struct Change {
 }
 
 /// A time during which every condition was met.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Settling {
     since: BootTime,
     identity: Identity,
+}
+
+/// What a wait has seen. It belongs to the wait and not to a worker: if a worker's answer is too old, the next worker's
+/// gate begins with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Memory {
+    start: BootTime,
+    settling: Option<Settling>,
+    /// The marker that is not trusted, who held the lock then, and since when.
+    suspect: Option<(FileId, Option<i32>, BootTime)>,
+    devices: Devices,
+}
+
+impl Memory {
+    /// Of a wait that begins now.
+    #[must_use]
+    pub fn new(start: BootTime) -> Self {
+        Self { start, settling: None, suspect: None, devices: Devices::default() }
+    }
 }
 
 /// The gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     policy: Policy,
-    start: BootTime,
+    memory: Memory,
     last_step: BootTime,
     next_heartbeat: BootTime,
     look: Option<Look>,
-    settling: Option<Settling>,
-    /// The marker that is not trusted, who held the lock then, and since when.
-    suspect: Option<(FileId, Option<i32>, BootTime)>,
-    devices: Devices,
     /// When the gate opens, if every look until then says that it does not apply.
     exempt: Option<BootTime>,
     /// Where the time went, in the order of the first appearance.
@@ -79,15 +95,18 @@ impl Gate {
     /// A gate that starts to wait now.
     #[must_use]
     pub fn new(policy: Policy, now: BootTime) -> Self {
+        Self::resume(policy, Memory::new(now), now)
+    }
+
+    /// A gate that continues a wait now.
+    #[must_use]
+    pub fn resume(policy: Policy, memory: Memory, now: BootTime) -> Self {
         Self {
-            start: now,
+            memory,
             last_step: now,
             next_heartbeat: now + policy.heartbeat,
             policy,
             look: None,
-            settling: None,
-            suspect: None,
-            devices: Devices::default(),
             exempt: None,
             spent: Vec::new(),
             logged: 0,
@@ -96,6 +115,12 @@ impl Gate {
             cures: false,
             failed_cures: (0, BootTime::default()),
         }
+    }
+
+    /// What this wait has seen until now.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Whether it opens for a rebuild of nvidia-peermem, once only that is wrong.
@@ -139,7 +164,7 @@ impl Gate {
     /// Continues to wait after a failed opening. The deadline stays the same.
     pub fn hold_on(&mut self) {
         self.failed_openings += 1;
-        self.settling = None;
+        self.memory.settling = None;
         self.told = self.look.take().map(|look| logged_parts(&look.verdict)).or(self.told.take());
     }
 
@@ -153,7 +178,7 @@ impl Gate {
     #[must_use]
     pub fn believing(&self, look: Look) -> Look {
         let Look { verdict, identity, next_build } = look;
-        let verdict = self.devices.recall(verdict);
+        let verdict = self.memory.devices.recall(verdict);
         let is_same =
             |last: &&Look| (last.identity.marker, last.identity.holder) == (identity.marker, identity.holder);
         let trusted = self.look.as_ref().filter(is_same);
@@ -243,14 +268,16 @@ impl Gate {
     pub fn next_look(&self) -> Option<BootTime> {
         let settles = self.verdict().and_then(|v| v.get(ConditionType::Settled));
         let is_settling = settles.is_some_and(|c| c.reason == Reason::Settling);
-        let settling = self.settling.as_ref().filter(|_| is_settling);
+        let settling = self.memory.settling.as_ref().filter(|_| is_settling);
         let settled = settling.map(|settling| settling.since + self.settle());
         let trusted = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         let doubted = trusted.is_some_and(|c| c.reason == Reason::MarkerSuspect);
-        let believed = self.suspect.filter(|_| doubted).map(|(.., since)| since + self.policy.suspect_hold);
+        let believed =
+            self.memory.suspect.filter(|_| doubted).map(|(.., since)| since + self.policy.suspect_hold);
+        let device = self.memory.devices.next_look(self.policy.suspect_hold);
         let again = Some(self.failed_cures.1).filter(|again| self.last_step < *again);
         let again = again.filter(|_| self.verdict().is_some_and(|verdict| self.may_cure(verdict)));
-        [self.deadline(), settled, believed, self.exempt, again].into_iter().flatten().min()
+        [self.deadline(), settled, believed, device, self.exempt, again].into_iter().flatten().min()
     }
 
     /// When the gate was stepped last: an opening is as old as that.
@@ -266,13 +293,13 @@ impl Gate {
     }
 
     fn elapsed(&self, now: BootTime) -> Duration {
-        now.saturating_sub(self.start)
+        now.saturating_sub(self.memory.start)
     }
 
     /// When the wait ends, even during a look; `None` without a deadline, and for a single look.
     #[must_use]
     pub fn deadline(&self) -> Option<BootTime> {
-        self.policy.timeout.filter(|_| !self.one_look()).map(|timeout| self.start + timeout)
+        self.policy.timeout.filter(|_| !self.one_look()).map(|timeout| self.memory.start + timeout)
     }
 
     fn one_look(&self) -> bool {
@@ -308,7 +335,7 @@ impl Gate {
 
     fn take(&mut self, now: BootTime, look: Look, effects: &mut Vec<Effect>) -> Option<Change> {
         let Look { verdict, identity, next_build } = look;
-        let verdict = self.devices.remember(verdict);
+        let verdict = self.remember_devices(now, verdict, effects);
         let verdict = self.believe(now, verdict, &identity, effects);
         let broke = self.settle_or_break(now, &verdict, &identity);
         let verdict = verdict.replacing(self.settled(now));
@@ -325,6 +352,24 @@ impl Gate {
         self.exempt = is_exempt.then(|| self.exempt.unwrap_or(opens));
     }
 
+    /// A device that is away longer than `--suspect-hold` counts as removed, with a warning.
+    fn remember_devices(&mut self, now: BootTime, verdict: Verdict, effects: &mut Vec<Effect>) -> Verdict {
+        let (verdict, removed) = self.memory.devices.remember(verdict, now, self.policy.suspect_hold);
+        effects.extend(removed.map(|condition| self.warning(now, &condition)));
+        verdict
+    }
+
+    /// The gate accepts by time what it did not accept before.
+    fn warning(&self, now: BootTime, accepted: &Condition) -> Effect {
+        Effect::Log(Line {
+            level: Level::Warn,
+            text: accepted.message.clone(),
+            about: Some((accepted.r#type, accepted.reason)),
+            cause: None,
+            elapsed: self.elapsed(now),
+        })
+    }
+
     /// A suspect marker that outlives `--suspect-hold` is accepted: a MOFED with the older entrypoint may
     /// have set it, beside the lock file of a newer one. When another process takes the lock, the hold begins again:
     /// a new MOFED is about to clear the marker.
@@ -339,30 +384,23 @@ impl Gate {
         let (Some(condition), Some(marker)) =
             (trusted.filter(|c| c.reason == Reason::MarkerSuspect), identity.marker)
         else {
-            self.suspect = None;
+            self.memory.suspect = None;
             return verdict;
         };
-        let since = match self.suspect {
+        let since = match self.memory.suspect {
             Some((same, holder, since)) if (same, holder) == (marker, identity.holder) => since,
             _ => now,
         };
-        self.suspect = Some((marker, identity.holder, since));
+        self.memory.suspect = Some((marker, identity.holder, since));
         if now < since + self.policy.suspect_hold {
             return verdict;
         }
         let hold = self.policy.suspect_hold;
         let message = format!("accepted after {}: {}", Seconds(hold), condition.message);
-        let believed = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerBelieved, message.clone());
+        let believed = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerBelieved, message);
         let before = self.verdict().and_then(|v| v.get(ConditionType::MarkerTrusted));
         if before.is_none_or(|c| c.reason != Reason::MarkerBelieved) {
-            let about = Some((believed.r#type, believed.reason));
-            effects.push(Effect::Log(Line {
-                level: Level::Warn,
-                text: message,
-                about,
-                cause: None,
-                elapsed: self.elapsed(now),
-            }));
+            effects.push(self.warning(now, &believed));
         }
         verdict.replacing(believed)
     }
@@ -370,19 +408,20 @@ impl Gate {
     /// Starts, continues or ends the settle time; says what broke it.
     fn settle_or_break(&mut self, now: BootTime, verdict: &Verdict, identity: &Identity) -> Option<String> {
         if verdict.outcome != Outcome::Ready && !self.may_cure(verdict) {
-            self.settling = None;
+            self.memory.settling = None;
             return None;
         }
-        let difference = self.settling.as_ref().and_then(|settling| settling.identity.difference(identity));
-        if self.settling.is_none() || difference.is_some() {
-            self.settling = Some(Settling { since: now, identity: identity.clone() });
+        let difference =
+            self.memory.settling.as_ref().and_then(|settling| settling.identity.difference(identity));
+        if self.memory.settling.is_none() || difference.is_some() {
+            self.memory.settling = Some(Settling { since: now, identity: identity.clone() });
         }
         difference
     }
 
     fn settled(&self, now: BootTime) -> Condition {
         let settle = Seconds(self.settle());
-        let (reason, message) = match &self.settling {
+        let (reason, message) = match &self.memory.settling {
             Some(settling) if now >= settling.since + self.settle() => {
                 (Reason::Held, format!("every condition was met for {settle} without a break"))
             }

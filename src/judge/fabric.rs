@@ -7,6 +7,7 @@
 //! error 802.
 
 use super::modules::{ModuleState, Origin, not_live, state};
+use super::nic;
 use crate::condition::{ConditionType, Reason};
 use crate::consumer::UMAD;
 use crate::mofed::MofedPlace;
@@ -17,16 +18,25 @@ use crate::verdict::Condition;
 /// Nothing, where that was not looked at.
 pub(super) fn judge(expected: &Expectations, seen: &Observation) -> Vec<Condition> {
     let Some(fabric) = &seen.fabric else { return Vec::new() };
-    vec![management_device_present(fabric), umad_live(expected, seen), rdma_device_present(fabric)]
+    vec![
+        management_device_present(expected, seen, fabric),
+        umad_live(expected, seen),
+        rdma_device_present(fabric),
+    ]
 }
 
-fn management_device_present(fabric: &Fabric) -> Condition {
+fn management_device_present(expected: &Expectations, seen: &Observation, fabric: &Fabric) -> Condition {
     let condition =
         |reason, message: String| Condition::new(ConditionType::ManagementDevicePresent, reason, message);
     match &fabric.management {
         Management::Found(addresses) => condition(
             Reason::ManagementDeviceFound,
             format!("the vpd of PCI device {} contains SW_MNG", addresses.join(", ")),
+        ),
+        Management::None if nic::is_away(expected, seen) => condition(
+            Reason::ManagementDeviceAway,
+            "no Mellanox device is on the PCI bus now, so none can be an NVLink 5 management device"
+                .to_owned(),
         ),
         Management::None => condition(
             Reason::NoManagementDevice,

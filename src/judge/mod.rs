@@ -7,6 +7,7 @@ mod headers;
 mod marker;
 pub mod modules;
 pub mod next_build;
+mod nic;
 pub mod offline;
 mod peermem;
 pub mod plan;
@@ -15,11 +16,11 @@ mod remedies;
 pub mod settings;
 pub mod swap;
 
-use crate::condition::{ConditionType, DOES_NOT_APPLY, Reason, Status};
+use crate::condition::{ConditionType, Reason, Status};
 use crate::consumer::{self, Consumer};
 use crate::mofed::MofedPlace;
 use crate::node::Expectations;
-use crate::observation::{Nic, Observation};
+use crate::observation::Observation;
 use crate::verdict::{Condition, Verdict};
 use next_build::NextBuild;
 pub use peermem::shadowed;
@@ -29,7 +30,7 @@ use std::path::Path;
 /// the gate's to judge; here it counts as not asked for.
 #[must_use]
 pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
-    let mut conditions = vec![rdma_requested(expected), nic_present(&seen.nic)];
+    let mut conditions = vec![rdma_requested(expected), nic::present(expected, seen)];
     match modules::place(expected.mofed, seen) {
         MofedPlace::Container => {
             conditions.push(marker::present(expected, seen));
@@ -63,7 +64,7 @@ pub fn judge(expected: &Expectations, seen: &Observation) -> Verdict {
 }
 
 /// The condition with the consumers that need it. With the default `--for` none is named.
-fn needed(expected: &Expectations, mut condition: Condition) -> Condition {
+fn needed(expected: &Expectations, condition: Condition) -> Condition {
     let needs = |consumer: &Consumer| consumer.needs(condition.r#type, expected.mofed);
     let by: Vec<_> = expected.consumers.iter().copied().filter(needs).collect();
     let is_default = expected.consumers == [Consumer::DEFAULT];
@@ -71,15 +72,8 @@ fn needed(expected: &Expectations, mut condition: Condition) -> Condition {
         let message = format!("{} does not need it", consumer::names(&expected.consumers));
         return not_required(condition.r#type, &message);
     }
-    if condition.exempts() {
-        let consequence = if is_default {
-            DOES_NOT_APPLY.to_owned()
-        } else {
-            format!("{} needs no MOFED", consumer::names(&by))
-        };
-        condition.message += &format!(": {consequence}");
-    }
-    if is_default { condition } else { condition.needed_by(by) }
+    let condition = if is_default { condition } else { condition.needed_by(by) };
+    if condition.exempts() { condition.exempting() } else { condition }
 }
 
 /// The verdict with remedies, by a caller that knows whether `rebuild` is possible on this node.
@@ -104,10 +98,10 @@ pub fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBui
     Some(NextBuild { remedy, ..next })
 }
 
-/// RDMA is asked for, and there is a device for it.
+/// `GPUDirect` RDMA is asked for.
 #[must_use]
-pub fn applies(expected: &Expectations, nic: &Nic) -> bool {
-    [rdma_requested(expected), nic_present(nic)].iter().all(|c| c.status == Status::True)
+pub fn is_requested(expected: &Expectations) -> bool {
+    rdma_requested(expected).status == Status::True
 }
 
 /// Behind what is not there, when it may be there and not be seen.
@@ -158,16 +152,4 @@ fn rdma_requested(expected: &Expectations) -> Condition {
         }
     };
     Condition::new(ConditionType::RdmaRequested, reason, message)
-}
-
-fn nic_present(nic: &Nic) -> Condition {
-    let (reason, message) = match nic {
-        Nic::Found(address) => (Reason::NicFound, format!("PCI device {address} is of vendor 0x15b3")),
-        Nic::None => (Reason::NoRdmaDevice, "no PCI device is of vendor 0x15b3 (Mellanox)".to_owned()),
-        Nic::Unreadable(why) => {
-            let message = format!("cannot tell whether there is a Mellanox device: {why}");
-            return Condition::new(ConditionType::NicPresent, Reason::DevicesUnreadable, message);
-        }
-    };
-    Condition::new(ConditionType::NicPresent, reason, message)
 }

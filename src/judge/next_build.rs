@@ -5,7 +5,7 @@
 //! loaded and `/run/nvidia/nvidia-driver.state` equals `DRIVER_CONFIG_DIGEST` (k8s-driver-manager,
 //! `shouldUpdateDriverConfig`; gpu-driver-container, `_userspace_install`). The digest does not cover MOFED.
 
-use super::applies;
+use super::{is_requested, nic};
 use crate::condition::{Reason, Status};
 use crate::node::Expectations;
 use crate::observation::{DriverState, Observation, STATE_FILE as STATE, Seen};
@@ -50,7 +50,8 @@ pub fn cures(reason: Reason) -> bool {
 
 /// The next build; `None` where no driver container is known that may skip its build, or no build is needed.
 pub(super) fn next_build(expected: &Expectations, seen: &Observation) -> Option<NextBuild> {
-    if !expected.needs_build() || !applies(expected, &seen.nic) {
+    let has_nic = matches!(nic::present(expected, seen).reason, Reason::NicFound | Reason::NicAway);
+    if !expected.needs_build() || !is_requested(expected) || !has_nic {
         return None;
     }
     let digest = expected.driver_digest.as_deref();

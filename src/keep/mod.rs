@@ -18,7 +18,7 @@ pub use full_look::FullLook;
 pub use ledger::Ledger;
 pub use state::State;
 
-use crate::condition::{ConditionType, Status};
+use crate::condition::{ConditionType, Reason, Status};
 use crate::ending::Ending;
 use crate::gate::Policy;
 use crate::gate::{Effect, Gate, Level, Line, sentence};
@@ -62,7 +62,7 @@ pub struct Keep {
     /// The phase in one sentence.
     message: String,
     peermem: Presence,
-    /// The gate applied at an earlier look: a NIC that has disappeared since may be in a reset.
+    /// The gate applied at an earlier look, or `nvidia_peermem` was live: a NIC that is not there may be in a reset.
     has_applied: bool,
     /// The hash of the last look's evidence, if there was a look.
     evidence: Option<u64>,
@@ -157,7 +157,10 @@ impl Keep {
         // A load or unload of the module itself does not break the settle time.
         let inode = look.identity.modules.remove("nvidia_peermem");
         let holds = |condition| look.verdict.get(condition).is_some_and(|c| c.status == Status::True);
-        self.has_applied |= holds(ConditionType::RdmaRequested) && holds(ConditionType::NicPresent);
+        let is_live = matches!(glimpse.peermem, Presence::Live { .. });
+        let nic = look.verdict.get(ConditionType::NicPresent).map(|c| c.reason);
+        let has_nic = matches!(nic, Some(Reason::NicFound | Reason::NicAway));
+        self.has_applied |= holds(ConditionType::RdmaRequested) && (has_nic || is_live);
         // A new container takes the lock before it clears the old marker, so its lock does not prove that it set this
         // marker.
         if look.identity.marker.is_some() && self.marker != look.identity.marker {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The devices that Fabric Manager will look for: `NVLink` 5 management devices, and their RDMA devices.
 
-use super::pci::{MELLANOX, vendor};
-use crate::files::read::{entries, link, lstat, names, open, unreadable};
+use super::pci::{MELLANOX, functions, vendor};
+use crate::files::read::{link, lstat, names, open, unreadable};
 use crate::observation::{Management, Seen};
 use crate::order;
 use memchr::memmem;
@@ -15,19 +15,16 @@ use std::path::Path;
 const SIGN: &[u8] = b"SW_MNG";
 /// PCI addresses Vital Product Data with 15 bits.
 const VPD: u64 = 32 * 1024;
-/// Far more PCI functions than any machine has.
-const DEVICES: usize = 100_000;
 
 /// Most devices have no vpd, so one call per device shows that; reading a vendor takes five.
 pub(super) fn management(sys: &Path) -> Management {
-    let devices = sys.join("bus/pci/devices");
-    let entries = match entries(&devices, DEVICES) {
-        Ok(entries) => entries,
-        Err(error) => return Management::Unreadable(unreadable(&devices, &error)),
+    let functions = match functions(sys) {
+        Ok(functions) => functions,
+        Err(why) => return Management::Unreadable(why),
     };
     let mut found = Vec::new();
     let mut unread = None;
-    for function in entries {
+    for function in functions {
         match is_management(&function.path()) {
             Ok(true) => found.push(function.file_name().to_string_lossy().into_owned()),
             Ok(false) => {}

@@ -93,9 +93,7 @@ pub struct Probe<'a> {
     kernel: Kernel,
     cut_off: Option<PathBuf>,
     /// Real nodes have hundreds of devices, so they are searched once, and again when a device comes or goes.
-    nic: Option<Nic>,
-    /// The management device in the same way, if it is checked.
-    management: Option<Management>,
+    devices: Option<Devices>,
     /// The symbols, with the signature of the modules for which they were read.
     symbols: Option<(u64, Symbols)>,
     /// The headers, with the signature of the files from which they were read.
@@ -105,6 +103,21 @@ pub struct Probe<'a> {
     inspected: Inspected,
     /// The marker, and how long after the boot it was seen first.
     marker_seen: Option<(FileId, Option<Duration>)>,
+}
+
+/// The search for devices, with the signature of the names on the bus.
+#[derive(Clone, Debug)]
+struct Devices {
+    signature: u64,
+    nic: Nic,
+    /// The management device, if it is checked.
+    management: Option<Management>,
+}
+
+impl Devices {
+    fn is_readable(&self) -> bool {
+        !matches!(self.nic, Nic::Unreadable(_)) && !matches!(self.management, Some(Management::Unreadable(_)))
+    }
 }
 
 /// Signatures of what is cheap to read.
@@ -127,8 +140,7 @@ impl<'a> Probe<'a> {
             node,
             kernel,
             cut_off: cut_off(node),
-            nic: None,
-            management: None,
+            devices: None,
             symbols: None,
             headers: None,
             quickly_checked: None,
@@ -139,24 +151,22 @@ impl<'a> Probe<'a> {
 
     /// A PCI device came or went: search again at the next look.
     pub fn forget_devices(&mut self) {
-        (self.nic, self.management) = (None, None);
+        self.devices = None;
     }
 
-    /// The search for devices, or its earlier result.
-    fn devices(&mut self) -> (Nic, Option<Management>) {
+    /// The search for devices, or its earlier result if the same devices are on the bus.
+    fn devices(&mut self) -> Devices {
         let sys = &self.node.places.sys;
+        let signature = pci::signature(sys);
         // What could not be read may be readable by now.
-        let nic = match self.nic.take() {
-            None | Some(Nic::Unreadable(_)) => pci::read(sys),
-            Some(nic) => nic,
-        };
-        let management = match self.management.take() {
-            _ if !self.node.expected.needs(ConditionType::ManagementDevicePresent) => None,
-            None | Some(Management::Unreadable(_)) => Some(management(sys, &nic)),
-            management => management,
-        };
-        (self.nic, self.management) = (Some(nic.clone()), management.clone());
-        (nic, management)
+        let last = self.devices.take().filter(|last| last.signature == signature && last.is_readable());
+        let devices = last.unwrap_or_else(|| {
+            let nic = pci::read(sys);
+            let is_checked = self.node.expected.needs(ConditionType::ManagementDevicePresent);
+            let management = is_checked.then(|| management(sys, &nic));
+            Devices { signature, nic, management }
+        });
+        self.devices.insert(devices).clone()
     }
 
     /// Looks for what Fabric Manager will look for, although `--for` does not name fabric.
@@ -173,7 +183,7 @@ impl<'a> Probe<'a> {
 
     /// The search for a Mellanox device.
     pub fn nic(&mut self) -> Nic {
-        self.devices().0
+        self.devices().nic
     }
 
     /// Looks at everything. `None` when `interrupted` became true while the kernel's symbols were read or a module
@@ -217,7 +227,7 @@ impl<'a> Probe<'a> {
     }
 
     fn look_at_all_but_symbols(&mut self, depth: Depth) -> Observation {
-        let (nic, management) = self.devices();
+        let Devices { nic, management, .. } = self.devices();
         let fabric = management.map(|management| self.fabric(management));
         let marker = self.marker();
         let marker_seen = self.marker_seen(&marker);
@@ -286,15 +296,19 @@ impl<'a> Probe<'a> {
         let lock = || self.lock(&last.marker) != last.lock;
         let modules = || self.glimpsed_modules() != last.modules;
         let headers = || self.headers_signature() != last.headers;
+        let devices = || {
+            let signature = pci::signature(&self.node.places.sys);
+            self.devices.as_ref().is_none_or(|devices| devices.signature != signature)
+        };
         // A loaded module needs no headers; the next load looks at them again.
         let Some(holding) = holding else { return marker() || lock() || modules() };
         if holding.status != Status::False {
             return true;
         }
         match holding.r#type {
-            // The environment does not change, and devices are searched again only when one comes or goes.
+            // The environment does not change.
             ConditionType::RdmaRequested => false,
-            ConditionType::NicPresent => self.nic != Some(Nic::None),
+            ConditionType::NicPresent => devices() || marker() || lock() || modules(),
             // The process that holds the lock grows older, and the marker may then be its own.
             ConditionType::MarkerTrusted if last.has_holder => true,
             // The modules count without a marker, too: the message names what uses nvidia_peermem.
@@ -334,7 +348,7 @@ impl<'a> Probe<'a> {
         let read = || lock::read(&places.root, &places.proc, &places.lock);
         match marker {
             Marker::Present(_) => read(),
-            Marker::Absent => (read().0, None),
+            Marker::Absent | Marker::ParentMissing(_) => (read().0, None),
             _ => (Lock::NoFile, None),
         }
     }

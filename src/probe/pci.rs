@@ -1,25 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The search for a Mellanox device: only by vendor, as NVIDIA's driver container searches.
 
-use crate::files::read::{small, unreadable};
-use crate::observation::{Nic, Unreadable};
+use crate::files::read::{entries, small, unreadable};
+use crate::observation::{Nic, Seen, Unreadable};
+use std::fs::DirEntry;
 use std::path::Path;
 
 /// The PCI vendor.
 pub const MELLANOX: u16 = 0x15b3;
 
-pub(super) fn read(sys: &Path) -> Nic {
+/// Far more PCI functions than any machine has.
+const DEVICES: usize = 100_000;
+
+/// The functions on the PCI bus.
+///
+/// # Errors
+/// The list cannot be read, or is empty: every GPU node has PCI devices, so they are hidden here or not enumerated yet.
+pub(super) fn functions(sys: &Path) -> Seen<Vec<DirEntry>> {
     let devices = sys.join("bus/pci/devices");
-    let entries = match devices.read_dir() {
-        Ok(entries) => entries,
-        Err(error) => return Nic::Unreadable(unreadable(&devices, &error)),
+    match entries(&devices, DEVICES) {
+        Ok(functions) if functions.is_empty() => {
+            let why = "it lists no PCI device: they are hidden here, or not enumerated yet".to_owned();
+            Err(Unreadable { path: devices, why })
+        }
+        Ok(functions) => Ok(functions),
+        Err(error) => Err(unreadable(&devices, &error)),
+    }
+}
+
+/// A signature of the names on the PCI bus, without a list of them: it is compared at every look. Events may be missing
+/// (`hostUsers: false`), and a device that was found may have gone.
+pub(super) fn signature(sys: &Path) -> u64 {
+    let Ok(listing) = sys.join("bus/pci/devices").read_dir() else { return 0 };
+    let names = listing.take(DEVICES).filter_map(|entry| Some(super::hash(&entry.ok()?.file_name())));
+    // In any order.
+    names.fold(1, u64::wrapping_add)
+}
+
+pub(super) fn read(sys: &Path) -> Nic {
+    let functions = match functions(sys) {
+        Ok(functions) => functions,
+        Err(why) => return Nic::Unreadable(why),
     };
     let mut unreadable_one = None;
-    for entry in entries {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(error) => return Nic::Unreadable(unreadable(&devices, &error)),
-        };
+    for entry in functions {
         match vendor(&entry.path().join("vendor")) {
             Ok(MELLANOX) => return Nic::Found(entry.file_name().to_string_lossy().into_owned()),
             Ok(_) => {}

@@ -10,8 +10,8 @@ use super::fact::{
 use super::step::Step;
 use super::text::{
     AS_HOST_ROOT, BUILD_ON_THIS_NODE, END_GPU_PODS, FAST_PATH, FIND_MOFED, HOST_REBUILD, KERNEL_HEADERS,
-    MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NO_FORCE_REINSTALL, PRECOMPILED, REBUILD_ALONE,
-    REMOUNT, RMMOD_PEERMEM, TOOLKIT_BUILD, UNDO, UNDO_REBUILD,
+    MOFED_LOG, MOUNT_PARENT, NEW_DRIVER_POD, NEW_MOFED_POD, NIC_GONE, NIC_RESET, NO_FORCE_REINSTALL,
+    PRECOMPILED, REBUILD_ALONE, REMOUNT, RMMOD_PEERMEM, TOOLKIT_BUILD, UNDO, UNDO_REBUILD,
 };
 use crate::condition::Reason;
 
@@ -69,6 +69,8 @@ remedies! {
         "Set `GPU_DIRECT_RDMA_ENABLED` and `USE_HOST_MOFED` for this command: the environment wins.",
     ];
     DevicesUnreadable: ["Mount the host's `/sys`, or name it with `--sys`."];
+    NicAway: [NIC_RESET, NIC_GONE];
+    ManagementDeviceAway: [NIC_RESET, NIC_GONE];
     VpdUnreadable: ["Run this as root: only uid 0 may read `/sys/bus/pci/devices/*/vpd`. No capability is needed."];
     MarkerAbsent: [
         "Wait while MOFED builds and loads.",

@@ -25,6 +25,9 @@ pub const NEW_DRIVER_POD: &str =
     "Delete this node's driver pod; the new pod builds the driver again: `kubectl delete pod {driver}`.";
 pub const NEW_MOFED_POD: &str =
     "Delete this node's MOFED pod, and a new one starts: `kubectl delete pod {mofed}`.";
+pub const NIC_GONE: &str = "If the device stays away, read the kernel's log, `dmesg | grep -iE 'mlx5|pcieport|AER'`, and check the card, its \
+    firmware and its slot: `lspci -d 15b3:` lists none.";
+pub const NIC_RESET: &str = "Wait while the device is in a reset, which takes seconds. `wait`, `load` and `keep` do so for `--suspect-hold` at most.";
 pub const NO_FORCE_REINSTALL: &str = "Do not set `FORCE_REINSTALL` for one node: it changes the DaemonSet, and every node \
     restarts its driver.";
 pub const PRECOMPILED: &str = "Use a driver image whose nvidia-peermem was built against this MOFED release.";

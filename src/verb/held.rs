@@ -7,7 +7,7 @@ use crate::act::log;
 use crate::act::output::OutputFile;
 use crate::clock::now;
 use crate::ending::Ending;
-use crate::gate::{Effect, Gate, Policy};
+use crate::gate::{Effect, Gate, Memory, Policy};
 use crate::look::{Cause, Look};
 use crate::node::Node;
 use crate::report;
@@ -23,6 +23,8 @@ pub(super) struct Hold {
     pub(super) policy: Policy,
     /// The Prometheus textfile.
     pub(super) metrics: Option<OutputFile>,
+    /// What this wait has seen before, if another worker began it.
+    pub(super) memory: Option<Memory>,
 }
 
 /// A running wait.
@@ -37,7 +39,9 @@ pub(super) struct Held<'a> {
 impl<'a> Held<'a> {
     pub(super) fn new(asked: &'a Hold, signals: &'a Signals) -> Self {
         let mut watch = Watch::new(&asked.node, signals);
-        let gate = Gate::new(asked.policy.clone(), watch.started());
+        let now = watch.started();
+        let memory = asked.memory.clone().unwrap_or_else(|| Memory::new(now));
+        let gate = Gate::resume(asked.policy.clone(), memory, now);
         watch.end_by(gate.deadline());
         Self { asked, watch, gate, last_words: String::new() }
     }

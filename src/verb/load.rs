@@ -113,7 +113,7 @@ pub(super) fn hold(args: &LoadArgs, policy: Policy, start: &Start) -> Result<(Ho
     // The modprobe that runs us is in the right root.
     node.places.finds_driver &= !is_by_install_line(start);
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
-    Ok((Hold { node, policy, metrics }, last_words))
+    Ok((Hold { node, policy, metrics, memory: None }, last_words))
 }
 
 pub(super) fn texts(words: &[OsString]) -> Vec<String> {

@@ -8,7 +8,7 @@ use crate::act::last_words::LastWords;
 use crate::act::output::OutputFile;
 use crate::act::subtask;
 use crate::act::supervisor::{self, Terms, WorkerEnd};
-use crate::act::{WorkerPipe, log, terminal};
+use crate::act::{Decision, WorkerPipe, log, terminal};
 use crate::cli::{self, NodeArgs, PaceArgs};
 use crate::consumer::Consumer;
 use crate::ending::Ending;
@@ -17,7 +17,6 @@ use crate::errno;
 use crate::gate::Policy;
 use crate::node::Node;
 use crate::report::style::Style;
-use crate::time::BootTime;
 use crate::wake::Signals;
 use anyhow::Context;
 use std::path::Path;
@@ -76,12 +75,12 @@ pub(super) fn supervised_with_stand_in(
     Ok(ended(finished.context(NO_PROCESS)?.end, start)?)
 }
 
-/// Like [`supervised`], and returns when the answer was true, if the worker has said so.
+/// Like [`supervised`], and returns the worker's decision, if it has said so.
 pub(super) fn supervised_decision(
     terms: Terms<'_>,
     start: &Start,
     work: impl FnOnce(&WorkerPipe) -> Result<Ending, Stop>,
-) -> Result<(SupervisedEnd, Option<BootTime>), Stop> {
+) -> Result<(SupervisedEnd, Option<Decision>), Stop> {
     let code = |worker_pipe: &WorkerPipe| {
         work(worker_pipe).unwrap_or_else(|stop| stop.end(&start.last_words)).code()
     };

@@ -62,7 +62,7 @@ fn work(args: &RebuildArgs, start: &Start, signals: &Signals) -> Result<Ending, 
     let mode = if args.heal.rebuild == Rebuild::Off { Rebuild::Auto } else { args.heal.rebuild.clone() };
     let mut rebuilder = Rebuilder::new(mode, args.heal.rebuild_timeout, start.variables);
     rebuilder.is_asked = true;
-    let asked = Hold { node, policy: POLICY, metrics: None };
+    let asked = Hold { node, policy: POLICY, metrics: None, memory: None };
     let mut held = Held::new(&asked, signals);
     if args.undo {
         return undo(&mut held, &last_words, start);

@@ -4,16 +4,16 @@
 use super::held::{Held, Hold};
 use super::looking::{Outputs, SupervisedEnd, end_hung, limit, log_briefly, signals, supervised_decision};
 use super::{Start, Stop, root, toolkit};
-use crate::act::WorkerPipe;
 use crate::act::exec::Program;
 use crate::act::log;
-use crate::act::supervisor::Terms;
+use crate::act::supervisor::{GRACE, Terms};
+use crate::act::{Decision, WorkerPipe};
 use crate::cli::Rebuild;
 use crate::cli::WaitArgs;
 use crate::clock::now;
 use crate::ending::Ending;
 use crate::environment::value_of;
-use crate::gate::{Effect, Opening, Policy};
+use crate::gate::{Effect, Memory, Opening, Policy};
 use crate::node::{Node, PeermemExpected};
 use crate::time::Seconds;
 use crate::wake::Signals;
@@ -23,8 +23,6 @@ use std::time::Duration;
 /// The greatest age of an answer. If it is older, another worker looks again, because the container may have been
 /// frozen, or the node suspended.
 const FRESH: Duration = Duration::from_secs(1);
-/// The rest of a deadline that has passed. Zero would mean one look without a deadline.
-const MOMENT: Duration = Duration::from_millis(1);
 
 /// Waits, then becomes CMD. Returns only without a CMD.
 pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Result<Ending, Stop> {
@@ -40,13 +38,16 @@ pub(super) fn run(args: &WaitArgs, disabled: Option<&str>, start: &Start) -> Res
 
 /// Waits with a gate that is not disabled, a log that has begun, and these signals.
 pub(super) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> Result<Ending, Stop> {
-    let mut policy = Policy::of_wait(args)?;
-    let deadline = policy.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| now() + timeout);
-    let mut fresh = FRESH;
+    let policy = Policy::of_wait(args)?;
+    let began = now();
+    let (mut fresh, mut memory) = (FRESH, None);
     loop {
         let may_outlive = !args.command.is_empty();
-        let terms = Terms { signals, limit: limit(&policy), keeps_stdout: false, may_outlive };
-        let work = |worker_pipe: &WorkerPipe| hold(args, policy.clone(), start, signals, worker_pipe);
+        let spent = now().saturating_sub(began);
+        let limit = limit(&policy).map(|limit| limit.saturating_sub(spent).max(GRACE));
+        let terms = Terms { signals, limit, keeps_stdout: false, may_outlive };
+        let work =
+            |worker_pipe: &WorkerPipe| hold(args, policy.clone(), memory.take(), start, signals, worker_pipe);
         let (end, decided) = supervised_decision(terms, start, work)?;
         let proceeds = policy.proceed_on_timeout;
         match end {
@@ -61,14 +62,15 @@ pub(super) fn until_ready(args: &WaitArgs, start: &Start, signals: &Signals) -> 
             }
             SupervisedEnd::Hung(hung) => return Ok(end_hung(start, &hung)),
         }
-        let Some(age) = decided.map(|at| now().saturating_sub(at)).filter(|age| *age > fresh) else {
+        let age = |decision: &Decision| now().saturating_sub(decision.at);
+        let Some(decision) = decided.filter(|decision| age(decision) > fresh) else {
             return open(args, start, signals);
         };
-        log_briefly(|| tracing::warn!("the gate's answer is {} old: asking again", Seconds(age)));
+        let age = Seconds(age(&decision));
+        log_briefly(|| tracing::warn!("the gate's answer is {age} old: asking again"));
         // On such a slow node the next answer may be older.
         fresh *= 2;
-        policy.timeout =
-            deadline.map(|deadline| deadline.saturating_sub(now()).max(MOMENT)).or(policy.timeout);
+        memory = serde_json::from_slice(&decision.memory).ok();
     }
 }
 
@@ -80,6 +82,7 @@ fn program(args: &WaitArgs, start: &Start) -> Result<Option<Program>, Stop> {
 fn hold(
     args: &WaitArgs,
     policy: Policy,
+    memory: Option<Memory>,
     start: &Start,
     signals: &Signals,
     worker_pipe: &WorkerPipe,
@@ -90,7 +93,7 @@ fn hold(
     let peermem = args.look.peermem.then(PeermemExpected::default);
     let node = Node::new(&args.node, &root, peermem, start.variables)?;
     let Outputs { metrics, last_words } = Outputs::check(&args.hold.pace, &node.places.marker, start)?;
-    let asked = Hold { node, policy, metrics };
+    let asked = Hold { node, policy, metrics, memory };
     // To close the watches takes the kernel up to 20 ms, and CMD does not wait for the end of this process.
     let mut held = ManuallyDrop::new(Held::new(&asked, signals));
     let last = held.hold();
@@ -100,7 +103,7 @@ fn hold(
     } else {
         held.gate.last_step()
     };
-    worker_pipe.decided(at);
+    worker_pipe.decided(at, &serde_json::to_vec(held.gate.memory()).unwrap_or_default());
     Ok(match last {
         Effect::End(ending) => last_words.leave(ending, held.last_words(), held.verdict()),
         Effect::Open(Opening::Ready) if args.rebuild == Rebuild::Auto => {

@@ -3,12 +3,12 @@
 
 use crate::clock::now;
 use crate::condition::{ConditionType, Reason};
-use crate::judge::swap::{self, Glimpse};
-use crate::judge::{applies, in_transit, judge, next_build, worth_reading_symbols};
+use crate::judge::swap::{self, Glimpse, Presence};
+use crate::judge::{in_transit, is_requested, judge, next_build, worth_reading_symbols};
 use crate::keep::FullLook;
 use crate::look::{Cause, Look, Recorded};
 use crate::node::Node;
-use crate::observation::{LockHolder, Marker, Observation};
+use crate::observation::{LockHolder, Marker, Nic, Observation};
 use crate::probe::{self, Depth, Probe};
 use crate::time::BootTime;
 use crate::verdict::{Outcome, Verdict};
@@ -77,9 +77,13 @@ impl<'a> Watch<'a> {
         self.deadline = deadline;
     }
 
-    /// Whether the gate applies, as far as the first look shows.
+    /// Whether the gate applies, as far as that shows before the first look: RDMA is requested, and a NIC, MOFED's marker
+    /// or a live `nvidia_peermem` exists.
     pub(super) fn applies(&mut self) -> bool {
-        applies(&self.node.expected, &self.probe.nic())
+        let (glimpse, is_marked) = glimpse_and_marker(self.node, self.was_marked);
+        let is_live = matches!(glimpse.peermem, Presence::Live { .. });
+        let mut has_nic = || matches!(self.probe.nic(), Nic::Found(_));
+        is_requested(&self.node.expected) && (is_marked || is_live || has_nic())
     }
 
     /// When the last look began.

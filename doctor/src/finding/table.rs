@@ -195,6 +195,12 @@ findings! {
 
     // The buses.
     Rdma {
+        NicAway: Warning, "MOFED is on this node, but no Mellanox device is on the PCI bus",
+            after [],
+            of_reason;
+        ManagementDeviceAway: Warning, "the NVLink 5 management device is not on the PCI bus",
+            after [NicAway],
+            of_reason;
         RdmaRequestedWithoutNic: Warning, "RDMA is requested on a node without a Mellanox device",
             after [],
             [
