@@ -2,7 +2,7 @@
 //! The shipped image in real containers: the pods that we ship, run by podman. Only their host paths
 //! are other ones, those of a scratch node.
 
-#[path = "manifests/cluster.rs"]
+#[path = "chart/cluster.rs"]
 mod cluster;
 #[path = "containers/manager.rs"]
 mod manager;
@@ -689,9 +689,9 @@ fn runc_starts_the_program_under_the_seccomp_profile() {
 
 fn main() -> ExitCode {
     if manager::roots().is_some() {
-        return suite![manager::a_gated_driver_manager_waits_in_real_roots];
+        return support::suite::run(suite![manager::a_gated_driver_manager_waits_in_real_roots], None);
     }
-    suite![
+    let tests = suite![
         each_image_has_its_programs_and_little_else,
         the_containerfile_builds_the_program_too,
         the_programs_of_an_image_report_their_source,
@@ -709,5 +709,6 @@ fn main() -> ExitCode {
         a_containers_settings_count_only_in_a_namespace_of_an_operator,
         the_other_architectures_image_runs,
         runc_starts_the_program_under_the_seccomp_profile
-    ]
+    ];
+    support::suite::run(tests, None)
 }

@@ -126,7 +126,7 @@ fn failing_calls_plan_no_impossible_rebuild() {
 }
 
 fn main() -> ExitCode {
-    suite![
+    let tests = suite![
         a_poll_that_fails_for_lack_of_memory_is_repeated,
         failing_calls_on_a_ready_node_end_in_words,
         failing_calls_open_no_node_without_a_marker,
@@ -138,5 +138,6 @@ fn main() -> ExitCode {
         failing_calls_load_no_module_of_another_mofed,
         failing_calls_call_no_stub_rebuilt,
         failing_calls_plan_no_impossible_rebuild
-    ]
+    ];
+    support::suite::run(tests, None)
 }

@@ -1218,7 +1218,7 @@ fn play_real(scenario: &str, kind: &str, judge: impl FnOnce(&Run)) {
 }
 
 fn main() -> ExitCode {
-    suite![
+    let tests = suite![
         the_in_tree_stack_without_a_marker_keeps_the_gate_closed,
         a_stale_marker_over_the_in_tree_stack_keeps_the_gate_closed,
         a_node_with_mofed_2407_opens,
@@ -1255,5 +1255,6 @@ fn main() -> ExitCode {
         nvidias_own_stub_is_predicted_to_be_refused,
         a_timeline_has_the_times_of_the_race,
         nvidia_peermem_is_rebuilt_and_live,
-    ]
+    ];
+    support::suite::run(tests, None)
 }

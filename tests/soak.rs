@@ -344,7 +344,7 @@ fn say(text: &str) {
 }
 
 fn main() -> ExitCode {
-    suite![
+    let tests = suite![
         random_lives_of_a_node_on_a_real_kernel_end_well,
         life::plan::the_same_seed_is_the_same_life,
         life::plan::any_twelve_lives_have_each_kind_of_event,
@@ -366,5 +366,6 @@ fn main() -> ExitCode {
         life::truth::nothing_of_mofed_outlives_a_boot,
         life::truth::on_a_node_without_a_nic_everyone_may_open,
         life::truth::the_node_sleeps_and_a_container_does_not,
-    ]
+    ];
+    support::suite::run(tests, None)
 }

@@ -113,9 +113,10 @@ fn failing_calls_hide_no_fault_around_them() {
 }
 
 fn main() -> ExitCode {
-    suite![
+    let tests = suite![
         failing_calls_hide_no_fault_of_mofed,
         failing_calls_hide_no_fault_of_the_driver,
         failing_calls_hide_no_fault_around_them
-    ]
+    ];
+    support::suite::run(tests, None)
 }

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A test harness that can say "ignored" of a test that finds out, while it runs, that it cannot be run here. The
-//! standard one would say "ok". A file of tests uses it with `harness = false` in Cargo.toml, functions without
-//! `#[test]`, and `fn main() -> ExitCode { suite![first, second] }`. The compiler warns of a function that the list
-//! leaves out.
+//! standard one would say "ok". A test program uses it with `harness = false` in Cargo.toml and functions without
+//! `#[test]`: each of its files has `pub(crate) fn tests() -> Vec<Trial> { suite![first, second] }`, and its `main` hands
+//! all of them to [`run`]. The compiler warns of a function that the list leaves out.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::sys::signal::Signal;
 use std::cell::{Cell, RefCell};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{env, fs, panic};
+
+/// What tests show is shown at once (`--nocapture`), also of those that pass.
+static SHOWS_ALL: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// A test of [`run`]'s is on this thread.
@@ -20,31 +24,24 @@ thread_local! {
     static NOTES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Names these functions and runs them as tests: `N at once:` where they mostly wait.
-#[allow(unused_macros, reason = "every test file is a crate of its own, and some are no suites")]
+/// These functions as tests, named after their module and themselves.
+#[allow(unused_macros, reason = "every test program is a crate of its own, and some have no suite")]
 macro_rules! suite {
-    ($threads:literal at once: $($test:path),+ $(,)?) => {
-        $crate::support::suite::run(&[$((stringify!($test), $test as fn())),+], Some($threads))
-    };
     ($($test:path),+ $(,)?) => {
-        $crate::support::suite::run(&[$((stringify!($test), $test as fn())),+], None)
+        $crate::support::suite::trials(module_path!(), &[$((stringify!($test), $test as fn())),+])
     };
 }
 #[allow(unused_imports, reason = "the same")]
 pub(crate) use suite;
 
-/// Runs those that the command line asks for; its options are the standard harness's.
-pub(crate) fn run(tests: &[(&'static str, fn())], threads: Option<usize>) -> ExitCode {
-    heed_signals();
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(threads);
-    let shows_all = arguments.nocapture;
-    panic::set_hook(Box::new(|panicked| keep_note(&panicked.to_string())));
-    let trial = |&(name, test): &(&'static str, fn())| {
-        Trial::ignorable_test(name, move || {
+/// Tests of `module`: below the root of the test program its name begins theirs.
+pub(crate) fn trials(module: &str, tests: &[(&str, fn())]) -> Vec<Trial> {
+    let prefix = module.split_once("::").map_or_else(String::new, |(_, module)| format!("{module}::"));
+    let trial = |&(name, test): &(&str, fn())| {
+        Trial::ignorable_test(format!("{prefix}{name}"), move || {
             CAN_SKIP.set(true);
             SKIPPED.set(None);
-            NOTES.set((!shows_all).then(Vec::new));
+            NOTES.set((!SHOWS_ALL.load(Ordering::Relaxed)).then(Vec::new));
             let ended = panic::catch_unwind(test);
             let notes = NOTES.take().unwrap_or_default().join("\n");
             match (ended, SKIPPED.take()) {
@@ -54,7 +51,18 @@ pub(crate) fn run(tests: &[(&'static str, fn())], threads: Option<usize>) -> Exi
             }
         })
     };
-    libtest_mimic::run(&arguments, tests.iter().map(trial).collect()).exit_code()
+    tests.iter().map(trial).collect()
+}
+
+/// Runs those that the command line asks for, `threads` at a time where they mostly wait; the options are the standard
+/// harness's.
+pub(crate) fn run(tests: Vec<Trial>, threads: Option<usize>) -> ExitCode {
+    heed_signals();
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(threads);
+    SHOWS_ALL.store(arguments.nocapture, Ordering::Relaxed);
+    panic::set_hook(Box::new(|panicked| keep_note(&panicked.to_string())));
+    libtest_mimic::run(&arguments, tests).exit_code()
 }
 
 /// Under nohup SIGHUP is ignored, and so it is in every child: no gate would heed it. A process gives signals their

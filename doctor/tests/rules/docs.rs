@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The documents say what the code says.
+
+use crate::tree::{documents, files_with, read, root};
+use clap::CommandFactory;
+use peermem_doctor::chain::LinkState;
+use peermem_doctor::finding::{Id, steps_by_words};
+use peermem_gate::cli::Cli;
+use peermem_gate::condition::{Reason, Status};
+use peermem_gate::consumer::Consumer;
+use peermem_gate::ending::Ending;
+use peermem_gate::judge::offline::FileReason;
+use peermem_gate::keep;
+use peermem_gate::rebuild::Kind;
+use peermem_gate::verdict::Outcome;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const CONDITIONS: &str = "docs/conditions.md";
+const USAGE: &str = "docs/usage.md";
+const SIDECAR: &str = "docs/sidecar.md";
+const HEAL: &str = "docs/heal.md";
+const FINDINGS: &str = "docs/findings.md";
+
+#[test]
+fn every_reason_is_explained_with_its_status_and_consequence() {
+    let text = read(CONDITIONS);
+    for reason in Reason::ALL {
+        let stands_for =
+            format!("{}, {}", reason.status(), format!("{:?}", reason.consequence()).to_lowercase());
+        let row = format!("| `{reason}` | {stands_for} | ");
+        let heading = format!("### `{reason}`\n\n{stands_for}.");
+        let found = text.matches(&row).count() + text.matches(&heading).count();
+        assert_eq!(found, 1, "{CONDITIONS} must have one row or one heading: {row:?} or {heading:?}");
+    }
+}
+
+/// The remedy is the program's to say. A reason that exempts a node has none.
+#[test]
+fn a_reason_that_does_not_pass_says_what_to_look_at() {
+    let text = read(CONDITIONS);
+    for section in text.split("\n### `").skip(1) {
+        let section = section.split("\n## ").next().unwrap();
+        let name = section.split('`').next().unwrap();
+        let is_finding = Id::ALL.iter().any(|id| id.name() == name);
+        let mut parts = vec!["- **Meaning**: ", "- **Look at**"];
+        parts.extend((!is_finding).then_some("- **Do**: "));
+        for part in parts {
+            assert!(
+                section.contains(part),
+                "add a paragraph {part:?} to this section of {CONDITIONS}: {section}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_finding_is_listed_as_the_program_has_it() {
+    let mut text = read(FINDINGS);
+    let head = "| finding | severity | what is wrong |\n|---|---|---|\n";
+    text.truncate(text.find(head).expect("the table's head") + head.len());
+    for id in Id::ALL {
+        text += &format!("| {} | {} | {} |\n", linked(*id), id.severity(), id.title());
+    }
+    let conditions = read(CONDITIONS);
+    text.extend(Id::ALL.iter().map(|id| explained(*id, &conditions)));
+    text += "\n## Reasons in words\n\nA container, kubelet or a service may say why it fails. These steps come first then.\n\n";
+    text.extend(steps_by_words().iter().map(|step| filled(&format!("- {step}"), "  ")));
+    assert_same(FINDINGS, &text);
+}
+
+fn linked(id: Id) -> String {
+    format!("[`{id}`](#{})", anchor(id))
+}
+
+fn anchor(id: Id) -> String {
+    id.name().to_lowercase()
+}
+
+/// The section of a finding: its title, its causes, and the steps of its remedy.
+fn explained(id: Id, conditions: &str) -> String {
+    let causes: Vec<_> = id.causes().iter().map(|cause| linked(*cause)).collect();
+    let mut lead = format!("**{}**: {}.", id.severity(), id.title());
+    if !causes.is_empty() {
+        lead += &format!(" It may follow from {}.", causes.join(", "));
+    }
+    if conditions.contains(&format!("\n### `{id}`\n")) {
+        lead += &format!(" [The condition](conditions.md#{}).", anchor(id));
+    }
+    let steps = id.steps().into_iter().enumerate();
+    let steps: String = steps.map(|(at, step)| filled(&format!("{}. {step}", at + 1), "   ")).collect();
+    format!("\n## `{id}`\n\n{}\n{steps}", filled(&lead, ""))
+}
+
+/// Lines of 118 characters; further ones begin with the indent. A command stays on one line where it fits.
+fn filled(text: &str, indent: &str) -> String {
+    const WIDTH: usize = 118;
+    const KEPT: &str = "\u{1}";
+    let is_short = |command: &str| command.chars().count() + indent.len() + 6 <= WIDTH;
+    let part = |(at, part): (usize, &str)| {
+        if at % 2 == 1 && is_short(part) { part.replace(' ', KEPT) } else { part.to_owned() }
+    };
+    let text: Vec<_> = text.split('`').enumerate().map(part).collect();
+    let mut lines = vec![String::new()];
+    for word in text.join("`").split(' ') {
+        let line = lines.last_mut().expect("a line");
+        let width = line.chars().count() + 1 + word.chars().count();
+        if line.is_empty() {
+            *line += word;
+        } else if width <= WIDTH {
+            *line += &format!(" {word}");
+        } else {
+            lines.push(format!("{indent}{word}"));
+        }
+    }
+    lines.join("\n").replace(KEPT, " ") + "\n"
+}
+
+/// A report's link and an alert's lead to the section that helps.
+#[test]
+fn every_runbook_url_leads_to_its_section() {
+    const TREE: &str = "https://github.com/peermem-gate/peermem-gate/blob/main/";
+    let headings = |path: &str| {
+        let text = read(path);
+        let heading = |line: &str| Some(line.strip_prefix('#')?.trim_start_matches('#').trim().to_owned());
+        let anchored = |title: String| title.to_lowercase().replace(' ', "-").replace(['`', '\'', ','], "");
+        text.lines().filter_map(heading).map(anchored).collect::<BTreeSet<_>>()
+    };
+    let leads = |url: &str| {
+        let (path, anchor) = url.strip_prefix(TREE)?.split_once('#')?;
+        headings(path).contains(anchor).then_some(())
+    };
+    for id in Id::ALL {
+        assert!(leads(&id.runbook_url()).is_some(), "{} leads to no heading", id.runbook_url());
+    }
+    let rules = read("manifests/monitoring/rules.yaml");
+    let urls: Vec<_> = rules.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: ")).collect();
+    assert_eq!(
+        urls.len(),
+        rules.matches("- alert: ").count(),
+        "every alert in manifests/monitoring/rules.yaml needs a runbook_url"
+    );
+    for url in urls {
+        assert!(leads(url).is_some(), "{url} leads to no heading");
+    }
+}
+
+/// The diagram of the sidecar's states, and what leads from one to another.
+#[test]
+fn the_sidecars_transitions_are_those_of_the_program() {
+    let text = read(SIDECAR);
+    let (before, rest) = text.split_once("```mermaid\n").expect("a diagram");
+    let (_, after) = rest.split_once("```\n").expect("its end");
+    let mut diagram = "stateDiagram-v2\n    [*] --> Waiting\n".to_owned();
+    for (from, to, why) in keep::State::TRANSITIONS {
+        diagram += &format!("    {from} --> {to}: {why}\n");
+    }
+    assert_same(SIDECAR, &format!("{before}```mermaid\n{diagram}```\n{after}"));
+}
+
+fn assert_same(path: &str, text: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(root().join(path), text).unwrap();
+    }
+    assert!(
+        read(path) == text,
+        "{path} differs from what the program says: run `BLESS=1 cargo test --test docs`"
+    );
+}
+
+#[test]
+fn every_obstacle_to_a_rebuild_is_explained_as_the_program_says() {
+    let mut text = read(HEAL);
+    text.truncate(text.find("| reason | meaning |").unwrap_or(text.len()));
+    text = text.trim_end().to_owned() + "\n\n| reason | meaning | what to do |\n|---|---|---|\n";
+    for kind in Kind::ALL {
+        text += &format!("| `{kind}` | {} | {} |\n", kind.meaning(), kind.remedy());
+    }
+    assert_same(HEAL, &text);
+}
+
+#[test]
+fn every_condition_is_explained_in_its_order() {
+    let types = condition_types();
+    let headings: Vec<_> =
+        read(CONDITIONS).lines().filter_map(|l| l.strip_prefix("## ")).map(str::to_owned).collect();
+    assert_eq!(headings, types, "put the headings of {CONDITIONS} in the order of the conditions");
+    let rows = |line: &str| line.strip_prefix("| `")?.split_once("` | ").map(|(name, _)| name.to_owned());
+    let readme: Vec<_> = read("README.md").lines().filter_map(rows).collect();
+    assert_eq!(readme, types, "put the table of conditions in README.md in their order");
+}
+
+/// tests/nodes.rs compares the same answer with that of a run.
+#[test]
+fn the_answer_in_the_readme_is_that_of_a_run() {
+    const HEAD: &str = "\n```text\nBlocked: ";
+    let text = read("README.md");
+    let screen = read("tests/nodes/incident-stub-in-a-crash-loop/screen");
+    let (answer, _) = screen.rsplit_once("exit ").expect("an exit code");
+    let (before, rest) = text.split_once(HEAD).expect("an answer of doctor");
+    let (_, after) = rest.split_once("```").expect("its end");
+    assert_same("README.md", &format!("{before}\n```text\n{answer}```{after}"));
+}
+
+/// The table of consumers is the program's: `BLESS=1` writes it again.
+#[test]
+fn every_consumer_is_described_as_the_program_says() {
+    const HEAD: &str = "| `--for` | asked for by | needs live, beyond `--module` | once it is ready | pins |\n|---|---|---|---|---|\n";
+    let mut table = HEAD.to_owned();
+    for row in Consumer::ALL.map(Consumer::row) {
+        let modules = if row.modules.is_empty() { "nothing".to_owned() } else { row.modules.join(", ") };
+        table +=
+            &format!("| `{}` | {} | {modules} | {} | {} |\n", row.name, row.asked_by, row.ready, row.pins);
+    }
+    let text = read("docs/integration.md");
+    let (before, rest) = text.split_once(HEAD).expect("a table of consumers");
+    let after = rest.trim_start_matches(|c| c != '\n').split_once("\n\n").expect("an end of the table").1;
+    assert_same("docs/integration.md", &format!("{before}{table}\n{after}"));
+}
+
+#[test]
+fn no_document_names_a_reason_that_does_not_exist() {
+    let mut known: BTreeSet<_> = Reason::ALL.iter().map(ToString::to_string).collect();
+    known.extend(Id::ALL.iter().map(ToString::to_string));
+    known.extend(condition_types());
+    known.extend(Kind::ALL.iter().map(ToString::to_string));
+    known.extend(
+        [LinkState::Present, LinkState::Absent, LinkState::Stale, LinkState::NotExpected, LinkState::Unknown]
+            .map(|s| s.to_string()),
+    );
+    known.extend([Status::True, Status::False, Status::Unknown].map(|s| s.to_string()));
+    known.extend(
+        [Outcome::Ready, Outcome::Waiting, Outcome::Blocked, Outcome::NotApplicable, Outcome::Unknown]
+            .map(|o| o.to_string()),
+    );
+    known.extend(FileReason::ALL.map(|reason| reason.to_string()));
+    known.extend(FileReason::ALL.map(|reason| reason.fitness().to_string()));
+    for path in [CONDITIONS, USAGE, "README.md"] {
+        for quoted in read(path).split('`').skip(1).step_by(2) {
+            if is_camel_case(quoted) {
+                assert!(
+                    known.contains(quoted),
+                    "{path}: `{quoted}` is not a reason, finding or condition of the programs"
+                );
+            }
+        }
+    }
+}
+
+/// The first word of each reason and note of `paths`, by the program's sources.
+#[test]
+fn every_reason_and_note_of_paths_is_explained() {
+    let page = read("docs/paths.md");
+    let mut count = 0;
+    for path in files_with("rs").into_iter().filter(|path| path.starts_with("doctor/src/paths/")) {
+        let text = read(&path);
+        for word in text.split('"').filter(|word| is_camel_case(word)) {
+            count += 1;
+            assert!(page.contains(&format!("`{word}`")), "docs/paths.md does not explain {word} of {path}");
+        }
+    }
+    assert!(count > 20, "only {count} words were found");
+}
+
+#[test]
+fn every_exit_code_is_in_the_readme() {
+    let endings = [
+        Ending::Opened,
+        Ending::NotReady,
+        Ending::CannotTell,
+        Ending::Refused,
+        Ending::Blocked,
+        Ending::TimedOut,
+        Ending::Failed,
+        Ending::NotExecutable,
+        Ending::NotFound,
+    ];
+    let readme = read("README.md");
+    for ending in endings {
+        assert!(
+            readme.contains(&format!("\n| {} | ", ending.code())),
+            "add the exit code of {ending:?} to the table in README.md"
+        );
+    }
+    assert_eq!(Ending::Signal(15).code(), 143);
+    assert!(readme.contains("\n| 128+n | "), "add the exit code 128+n to the table in README.md");
+}
+
+#[test]
+fn every_option_is_described_with_its_verbs_and_its_default() {
+    let text = read(USAGE);
+    let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| `--")).collect();
+    let mut commands = [Cli::command(), peermem_doctor::cli::Cli::command()];
+    commands.iter_mut().for_each(clap::Command::build);
+    let all = commands.iter().flat_map(clap::Command::get_subcommands);
+    let verbs: Vec<_> = all.filter(|verb| verb.get_name() != "help").collect();
+    let mut options = BTreeSet::new();
+    for verb in &verbs {
+        for option in verb.get_arguments().filter_map(clap::Arg::get_long).filter(|long| *long != "help") {
+            options.insert(option);
+        }
+    }
+    for option in &options {
+        let row: Vec<_> = rows
+            .iter()
+            .map(|row| row.split(" | ").collect::<Vec<_>>())
+            .find(|cells| cells[0].trim_start_matches("| `--").split([' ', '`']).next() == Some(option))
+            .unwrap_or_else(|| panic!("add a row for --{option} to {USAGE}"));
+        let having = |verb: &&&clap::Command| verb.get_arguments().any(|a| a.get_long() == Some(option));
+        let names: Vec<_> = verbs.iter().filter(having).map(|verb| verb.get_name()).collect();
+        assert_eq!(row[2], names.join(", "), "{USAGE}: correct the verbs in the row of --{option}");
+        let has_it = verbs.iter().find(having).unwrap();
+        let argument = has_it.get_arguments().find(|a| a.get_long() == Some(option)).unwrap();
+        for default in argument.get_default_values() {
+            let default = default.to_str().unwrap();
+            assert!(
+                row[1].contains(&format!("`{default}`")),
+                "{USAGE}: add the default `{default}` to the row of --{option}"
+            );
+        }
+    }
+    assert_eq!(rows.len(), options.len(), "{USAGE} describes an option that does not exist");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    // A chart's README is read outside the tree.
+    const TREE: &str = "https://github.com/peermem-gate/peermem-gate/blob/main/";
+    for path in documents() {
+        let text = read(&path);
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let (path, target) =
+                target.strip_prefix(TREE).map_or((&*path, target), |rest| ("README.md", rest));
+            if target.starts_with("https://") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let linked = match file {
+                "" => path.to_owned(),
+                file => Path::new(path).with_file_name(file).display().to_string().replace("docs/../", ""),
+            };
+            let text = fs::read_to_string(root().join(&linked))
+                .unwrap_or_else(|_| panic!("{path} links to {target}, which does not exist"));
+            let anchors = text.lines().filter(|line| line.starts_with('#')).map(|line| {
+                let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+                title.replace(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'), "")
+            });
+            assert!(
+                anchor.is_empty() || anchors.into_iter().any(|a| a == anchor),
+                "{path} links to {target}"
+            );
+        }
+    }
+}
+
+/// As `check` reports them, whatever it sees: all, and in order.
+fn condition_types() -> Vec<String> {
+    let nowhere = tempfile::tempdir().unwrap();
+    // The least that is taken for a host's root.
+    fs::create_dir(nowhere.path().join("proc")).unwrap();
+    fs::write(nowhere.path().join("proc/modules"), "").unwrap();
+    let gate = Path::new(env!("CARGO_BIN_EXE_peermem-doctor")).with_file_name("peermem-gate");
+    let output = Command::new(gate)
+        .args(["check", "--for", "any", "--format", "json", "--root"])
+        .arg(nowhere.path())
+        .arg("--proc")
+        .arg(nowhere.path())
+        .arg("--sys")
+        .arg(nowhere.path())
+        .env_clear()
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |condition: &Value| condition["type"].as_str().unwrap().to_owned();
+    report["conditions"].as_array().unwrap().iter().map(name).collect()
+}
+
+fn is_camel_case(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().all(|c| c.is_ascii_alphanumeric())
+        && text.contains(|c: char| c.is_ascii_lowercase())
+}
+
+#[test]
+fn names_of_reasons_are_distinguished_from_other_words() {
+    assert!(is_camel_case("NoSuchReason") && is_camel_case("Nonsense"));
+    assert!(!is_camel_case("Module.symvers") && !is_camel_case("KREL") && !is_camel_case("check"));
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What runs without other programs: laws over all node trees, timelines, bundles, log rules, corpora; and the rules for
+//! sources and documents.
+
+mod corpus;
+mod docs;
+#[path = "../examples/mod.rs"]
+mod examples;
+mod house;
+mod log_rules;
+mod style;
+#[allow(unreachable_pub, dead_code, reason = "a crate of its own for the fuzzer")]
+#[path = "../../../fuzz/src/lib.rs"]
+mod targets;
+#[path = "../tree/mod.rs"]
+mod tree;

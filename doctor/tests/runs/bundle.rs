@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `doctor BUNDLE`: gathered files of nodes that are elsewhere. tests/bundles has one of each gatherer.
+
+use crate::support::{GATE, output, suite};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const MUST_GATHER: &str = "must-gather";
+const SOSREPORT: &str = "sosreport";
+const KUBECTL: &str = "kubectl";
+
+fn bundle(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bundles").join(name)
+}
+
+fn doctor(bundle: &Path, args: &[&str]) -> Output {
+    output(Command::new(GATE).arg("doctor").arg(bundle).args(args).env_clear())
+}
+
+/// The reports of all nodes, and how it ended.
+fn reports(bundle: &Path, args: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let output = doctor(bundle, &[&["--format", "json"], args].concat());
+    let text = String::from_utf8(output.stdout).expect("text");
+    let reports = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    (reports.collect(), output.status.code())
+}
+
+/// The findings that alarm, by their ids.
+fn loud(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().expect("findings").iter();
+    let is_loud = |finding: &&Value| finding["severity"] == "critical" || finding["severity"] == "warning";
+    findings.filter(is_loud).filter_map(|finding| finding["id"].as_str()).collect()
+}
+
+fn sources(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().expect("findings").iter();
+    let evidence = findings.flat_map(|finding| finding["evidence"].as_array().expect("evidence"));
+    evidence.filter_map(|evidence| evidence["source"].as_str()).collect()
+}
+
+/// A bundle of these files, as a directory.
+fn of(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (path, text) in files {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(path, text).expect("a file");
+    }
+    directory
+}
+
+fn a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding() {
+    let (reports, code) = reports(&bundle(MUST_GATHER), &[]);
+    let nodes: Vec<_> = reports.iter().map(|report| report["node"].as_str().expect("a name")).collect();
+    assert_eq!((nodes.as_slice(), code), (["gpu-1", "gpu-2"].as_slice(), Some(1)));
+    assert_eq!(loud(&reports[0]), ["PeermemRefused"]);
+    assert_eq!(loud(&reports[1]), Vec::<&str>::new());
+    let file = "gpu_operand_pod_nvidia-driver-daemonset-aaaaa.log (nvidia-driver-daemonset-aaaaa, nvidia-driver-ctr)";
+    assert!(sources(&reports[0]).contains(&file), "{:?}", sources(&reports[0]));
+    for report in &reports {
+        let keys = ["schema", "version", "kernel", "arch", "time", "conditions", "chain", "runtimes"];
+        assert!(keys.iter().all(|key| !report[key].is_null()), "{report}");
+        let missing = report["not_in_bundle"].as_array().expect("what is missing");
+        assert!(missing.iter().any(|part| part == "the list of all loaded modules"), "{missing:?}");
+    }
+}
+
+fn a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success() {
+    let good = of(&[("nvidia-driver-ctr.log", "Done, now waiting for signal\n")]);
+    let output = doctor(good.path(), &[]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("cannot tell") && text.contains("not in this bundle: "), "{text}");
+    assert!(!text.contains("nothing found") && !text.contains("Ready"), "{text}");
+}
+
+fn a_sosreport_names_the_module_that_keeps_mofed_from_starting() {
+    let (reports, code) = reports(&bundle(SOSREPORT), &[]);
+    assert_eq!((reports.len(), code), (1, Some(1)));
+    assert_eq!(loud(&reports[0]), ["ThirdPartyRdmaModulesLoaded"]);
+    let remedy = reports[0]["findings"][0]["remedy"].to_string();
+    assert!(remedy.contains("rmmod mana_ib"), "{remedy}");
+    // `lsmod | grep mlx` shows a part: nothing that it lacks is missing on the node.
+    assert!(
+        !sources(&reports[0]).iter().any(|source| source.contains("lsmod")),
+        "{:?}",
+        sources(&reports[0])
+    );
+}
+
+fn described_pods_show_why_a_container_waits_and_a_users_log_does_not_count() {
+    let (reports, _) = reports(&bundle(KUBECTL), &[]);
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    assert_eq!((reports[0]["node"].as_str(), loud(&reports[0])), (Some("gpu-3"), vec!["ImageNotPulled"]));
+    let unread = reports[0]["not_read"].to_string();
+    assert!(unread.contains("web-0 of namespace team-a does not count"), "{unread}");
+    let (reports, _) = self::reports(&bundle(KUBECTL), &["--operator-namespace", "team-a"]);
+    assert!(loud(&reports[0]).contains(&"MofedModuleInUse"), "{:?}", loud(&reports[0]));
+}
+
+fn a_users_prefixed_lines_do_not_count() {
+    let list = r#"{"kind": "List", "items": [
+        {"kind": "Pod", "metadata": {"name": "web-0", "namespace": "team-a"}, "spec": {"nodeName": "n1",
+            "containers": [{"name": "mofed-container"}]}},
+        {"kind": "Node", "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.present": "true"}}}]}"#;
+    let lie = "rmmod: ERROR: Module ib_core is in use by: rpcrdma";
+    let all =
+        format!("[pod/web-0/mofed-container] {lie}\n[pod/web-0/x] [pod/mofed-x/mofed-container] {lie}\n");
+    let (reports, code) = reports(of(&[("pods.json", list), ("all.log", &all)]).path(), &[]);
+    assert_eq!((loud(&reports[0]), code), (vec![], Some(2)));
+}
+
+fn a_report_of_one_node_shows_its_modules_and_its_kernels_log() {
+    let kernel =
+        "[   97.000000] nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client\n";
+    let modules = "nvidia 56823808 5 nvidia_uvm, Live 0x0000000000000000 (POE)\n\
+        mlx5_core 2342912 1 mlx5_ib, Live 0x0000000000000000 (OE)\n";
+    let files = [
+        ("sos/sos_commands/host/hostname", "gpu-9\n"),
+        ("sos/sos_commands/kernel/dmesg", kernel),
+        ("sos/proc/modules", modules),
+        (
+            "sos/var/log/pods/gpu-operator_driver-x_6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f/nvidia-peermem-ctr/0.log",
+            "2026-11-20T10:00:00.0Z stdout F waiting for mellanox ofed and nvidia drivers to be installed\n",
+        ),
+    ];
+    let (reports, _) = reports(of(&files).path(), &[]);
+    assert_eq!(reports[0]["node"], "gpu-9");
+    let missing = reports[0]["not_in_bundle"].to_string();
+    assert!(!missing.contains("loaded modules") && !missing.contains("kernel's log"), "{missing}");
+    assert!(loud(&reports[0]).contains(&"SymbolVersionMismatch"), "{:?}", loud(&reports[0]));
+}
+
+fn reports_of_several_nodes_side_by_side_are_kept_apart() {
+    let log = "var/log/pods/nvidia-network-operator_mofed-x_6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f/mofed-container/9.log";
+    let line = "2026-11-20T10:00:00.0Z stderr F rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n";
+    let (first, second) = (format!("sos-a/{log}"), "sos-b/sos_commands/host/hostname");
+    let files =
+        [("sos-a/sos_commands/host/hostname", "gpu-a\n"), (first.as_str(), line), (second, "gpu-b\n")];
+    let (reports, _) = reports(of(&files).path(), &[]);
+    assert_eq!(reports.iter().map(loud).collect::<Vec<_>>(), [vec!["ThirdPartyRdmaModulesLoaded"], vec![]]);
+}
+
+fn a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread() {
+    let table = "NAMESPACE                 NAME      READY   STATUS             RESTARTS        AGE   IP        NODE    NOMINATED NODE\n\
+        nvidia-network-operator   mofed-a   0/1     CrashLoopBackOff   64 (3m ago)     5h    10.0.0.1  n1      <none>\n\
+        nvidia-network-operator   mofed-b   1/1     Running            0               5h    10.0.0.2  n2      <none>\n";
+    let prefixed = |pod: &str| {
+        format!("[pod/{pod}/mofed-container] rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n")
+    };
+    let nodes = "kind: List\nitems:\n- kind: Node\n  metadata: {name: n1, labels: {nvidia.com/gpu.present: 'true'}}\n\
+        - kind: Node\n  metadata: {name: n2, labels: {nvidia.com/gpu.present: 'true'}}\n";
+    let (a, c) = (prefixed("mofed-a"), prefixed("mofed-c"));
+    let files = [("pods.txt", table), ("nodes.yaml", nodes), ("a.log", a.as_str()), ("c.log", c.as_str())];
+    let (reports, _) = reports(of(&files).path(), &[]);
+    assert_eq!(reports.iter().map(loud).collect::<Vec<_>>(), [vec!["ThirdPartyRdmaModulesLoaded"], vec![]]);
+    let unread = reports[1]["not_read"].to_string();
+    assert!(unread.contains("pod mofed-c: no list of pods says on which node"), "{unread}");
+}
+
+/// The state lists all functions of the node's NICs: no virtual one is among them.
+fn the_sriov_operators_state_shows_that_no_virtual_function_is_there() {
+    let state = "kind: List\nitems:\n- kind: SriovNetworkNodeState\n  metadata: {name: n1}\n\
+        \x20 status: {interfaces: [{pciAddress: '0000:18:00.0', vendor: 15b3, driver: mlx5_core VFS}]}\n\
+        - kind: Node\n  metadata: {name: n1, labels: {nvidia.com/gpu.present: 'true'}}\n";
+    let log = "2024-01-06T10:20:47.174441773Z\tERROR\tsriov/sriov.go:681\tconfigSriovInterfaces(): fail to configure \
+        sriov interface. resetting interface.\t{\"address\": \"0000:18:00.0\", \"error\": \"can't set eSwitch mode\"}\n";
+    let daemon = "sriov-network-config-daemon.log";
+    for (functions, expected) in
+        [("", vec!["SriovConfigFailed"]), (", Vfs: [{pciAddress: '0000:18:00.1'}]", vec![])]
+    {
+        let state = state.replace(" VFS", functions);
+        let (reports, _) = reports(of(&[("all.yaml", state.as_str()), (daemon, log)]).path(), &[]);
+        assert_eq!(loud(&reports[0]), expected, "{functions}");
+    }
+    let (reports, _) = reports(of(&[(daemon, log)]).path(), &[]);
+    assert_eq!(loud(&reports[0]), Vec::<&str>::new(), "nobody lists the functions");
+}
+
+fn archives_are_read_packed_or_not_and_nothing_of_them_is_written() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let tar = |options: &str, name: &str| {
+        let archive = scratch.path().join(name);
+        let mut made = Command::new("tar");
+        made.arg(options).arg(&archive).arg("-C").arg(bundle(SOSREPORT)).arg(".");
+        assert!(output(&mut made).status.success());
+        archive
+    };
+    let (expected, _) = reports(&bundle(SOSREPORT), &[]);
+    for (options, name) in [("-cf", "a.tar"), ("-czf", "a.tar.gz"), ("-czf", "b.tgz")] {
+        let (reports, code) = self::reports(&tar(options, name), &[]);
+        assert_eq!((loud(&reports[0]), code), (loud(&expected[0]), Some(1)), "{name}");
+        assert_eq!(sources(&reports[0]), sources(&expected[0]), "{name}");
+    }
+    let mut xz = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::default()).expect("an encoder");
+    std::io::Write::write_all(&mut xz, &fs::read(scratch.path().join("a.tar")).expect("an archive"))
+        .expect("xz");
+    let packed = xz.finish().expect("xz");
+    fs::write(scratch.path().join("a.tar.xz"), packed).expect("a file");
+    let (reports, _) = reports(&scratch.path().join("a.tar.xz"), &[]);
+    assert_eq!(loud(&reports[0]), loud(&expected[0]));
+    let mut names: Vec<_> = fs::read_dir(scratch.path())
+        .expect("names")
+        .map(|entry| entry.expect("a name").file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a.tar", "a.tar.gz", "a.tar.xz", "b.tgz"]);
+}
+
+/// A path in an archive is a name, and a link in it is nothing.
+fn paths_and_links_of_a_hostile_archive_lead_nowhere() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let archive = scratch.path().join("hostile.tar");
+    let mut tar = tar::Builder::new(fs::File::create(&archive).expect("a file"));
+    let words = b"rmmod: ERROR: Module ib_uverbs is in use by: mana_ib\n";
+    let mut header = tar::Header::new_gnu();
+    header.set_size(words.len() as u64);
+    let name = b"../../../mofed-container.log";
+    header.as_old_mut().name[..name.len()].copy_from_slice(name);
+    header.set_cksum();
+    tar.append(&header, words.as_slice()).expect("an entry");
+    let mut link = tar::Header::new_gnu();
+    link.set_entry_type(tar::EntryType::Symlink);
+    link.set_size(0);
+    tar.append_link(&mut link, "nvidia-driver-ctr.log", "/etc/passwd").expect("a link");
+    drop(tar);
+    let (reports, _) = reports(&archive, &[]);
+    assert_eq!(loud(&reports[0]), ["ThirdPartyRdmaModulesLoaded"]);
+    assert!(!scratch.path().join("../../../mofed-container.log").exists());
+    assert!(!reports[0]["looked_at"].to_string().contains("driver's containers"), "{}", reports[0]);
+
+    let directory = of(&[("mofed-container.log", "Setting driver ready state\n")]);
+    std::os::unix::fs::symlink("/etc/passwd", directory.path().join("nvidia-driver-ctr.log"))
+        .expect("a link");
+    let (reports, _) = self::reports(directory.path(), &[]);
+    assert!(!reports[0]["looked_at"].to_string().contains("driver's containers"), "{}", reports[0]);
+}
+
+fn unreadable_files_of_a_bundle_are_named() {
+    let deep = format!("kind: Pod\nmetadata: {}\n", "[".repeat(100_000));
+    let directory =
+        of(&[("pods.yaml", &deep), ("mofed-container.log", "x\n"), ("system.journal", "LPKSHHRH")]);
+    let (reports, code) = reports(directory.path(), &[]);
+    let unread = reports[0]["not_read"].to_string();
+    assert!(unread.contains("pods.yaml: ") && unread.contains("system.journal: "), "{unread}");
+    assert_eq!(code, Some(2));
+
+    let scratch = tempfile::tempdir().expect("a directory");
+    let archive = scratch.path().join("cut.tar");
+    let mut made = Command::new("tar");
+    made.arg("-cf").arg(&archive).arg("-C").arg(bundle(MUST_GATHER)).arg(".");
+    assert!(output(&mut made).status.success());
+    let bytes = fs::read(&archive).expect("an archive");
+    fs::write(&archive, &bytes[..bytes.len() / 2 - 100]).expect("a part of it");
+    let (reports, _) = self::reports(&archive, &[]);
+    assert!(reports[0]["not_read"].to_string().contains("cut"), "{}", reports[0]["not_read"]);
+}
+
+fn a_path_that_is_not_a_bundle_is_refused() {
+    let empty = tempfile::tempdir().expect("a directory");
+    for path in [empty.path().to_owned(), empty.path().join("missing.tar.gz")] {
+        let output = doctor(&path, &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("cannot read"), "{said}");
+    }
+    let output = doctor(&bundle(SOSREPORT), &["--every", "1h"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        a_must_gather_gives_a_report_for_each_node_and_a_recovered_container_gives_no_finding,
+        a_bundle_without_findings_lists_what_it_lacks_and_is_not_a_success,
+        a_sosreport_names_the_module_that_keeps_mofed_from_starting,
+        described_pods_show_why_a_container_waits_and_a_users_log_does_not_count,
+        a_users_prefixed_lines_do_not_count,
+        a_report_of_one_node_shows_its_modules_and_its_kernels_log,
+        reports_of_several_nodes_side_by_side_are_kept_apart,
+        a_table_of_pods_says_which_node_a_log_is_of_and_a_log_of_no_listed_pod_is_named_as_unread,
+        the_sriov_operators_state_shows_that_no_virtual_function_is_there,
+        archives_are_read_packed_or_not_and_nothing_of_them_is_written,
+        paths_and_links_of_a_hostile_archive_lead_nowhere,
+        unreadable_files_of_a_bundle_are_named,
+        a_path_that_is_not_a_bundle_is_refused,
+    ]
+}

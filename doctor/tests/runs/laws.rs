@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What holds of `doctor`'s answer on nodes that are broken here in many ways: chains that stop anywhere, and logs of
+//! any content. tests/nodes.rs holds every described node to the laws of remedies and exit codes.
+
+use crate::expected::{Answer, text};
+use crate::fixture::{Node, Variant, nodes};
+use crate::support::suite;
+use libtest_mimic::Trial;
+use peermem_doctor::diagnose::diagnose;
+use peermem_doctor::finding::Id;
+use peermem_doctor::finding::fact::{
+    HOLDER_IS_HARMLESS, OPENSHIFT, PRECOMPILED_IMAGE, SYSTEMD, TALOS, TOOLKIT_LACKS,
+};
+use peermem_doctor::probe::{survey, symptoms};
+use peermem_doctor::symptoms::{Mounts, Symptoms, View, Whose};
+use peermem_gate::cli::Verb;
+use peermem_gate::environment::{Variables, parse};
+use peermem_gate::files::mount::Mount;
+use peermem_gate::judge::judge;
+use peermem_gate::judge::settings::settings;
+use peermem_gate::node::{self, PeermemExpected};
+use peermem_gate::observation::Observation;
+use peermem_gate::probe::{Depth, Probe};
+use peermem_gate::remedy::Fact;
+use peermem_gate::remedy::fact::{DRIVER_POD, HOST_DRIVER};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+const LOGS: &str = "var/log/pods";
+
+/// Wherever a whole chain breaks off, for longer than its next file takes, that is a finding, and the exit code is 1.
+fn a_stuck_readiness_chain_is_a_finding() {
+    let files = [
+        "run/mellanox/drivers/.driver-ready",
+        "run/nvidia/validations/.driver-ctr-ready",
+        "run/nvidia/validations/driver-ready",
+        "run/nvidia/validations/toolkit-ready",
+        "run/nvidia/validations/cuda-ready",
+    ];
+    let plugin = "run/nvidia/validations/plugin-ready";
+    let whole = nodes().join("healthy-both-operators/node");
+    assert!(Answer::of(&Node::described(&whole, Variant::Faulty)).is_quiet());
+    for first in 0..files.len() {
+        let node = Node::described(&whole, Variant::Faulty);
+        let gone: Vec<_> = files[first..].iter().chain([&plugin]).collect();
+        for file in &gone {
+            fs::remove_file(node.path(file)).expect("a file of the chain");
+        }
+        let answer = Answer::of(&node);
+        assert_eq!(answer.code, 1, "without {gone:?}: {:#?}", answer.findings);
+        assert!(!answer.findings.is_empty(), "without {gone:?}");
+    }
+    // Without its successors a file that is missing says as much.
+    for file in files {
+        let node = Node::described(&whole, Variant::Faulty);
+        fs::remove_file(node.path(file)).expect("a file of the chain");
+        let answer = Answer::of(&node);
+        assert!(
+            answer.code == 1 && !answer.findings.is_empty(),
+            "without {file}: {:#?}",
+            answer.report["chain"]
+        );
+    }
+}
+
+/// Pods that no operator has made, one of them with an operator's words and a container of its name.
+fn workloads(node: &Node, lines: &str) {
+    let write = |path: &str, text: &str| {
+        let path = node.path(path);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(path, text).expect("a log");
+    };
+    let uid = "6f1f2c1e-8f2b-4c5e-9d0a-0a1b2c3d4e5f";
+    write(&format!("{LOGS}/default_train-0_{uid}/train/0.log"), lines);
+    write(&format!("var/lib/kubelet/pods/{uid}/containers/train/x"), "");
+}
+
+fn cri(lines: &[&str]) -> String {
+    let written: Vec<_> =
+        lines.iter().map(|line| format!("2025-08-22T00:00:00.000000000Z stderr F {line}\n")).collect();
+    written.concat()
+}
+
+const HEALTHY: &str = "healthy-both-operators/node";
+
+/// A workload may print what it likes.
+fn the_log_lines_of_a_workload_cause_no_finding() {
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    let patterns = peermem_doctor::log::RULES.iter().flat_map(|rule| rule.patterns);
+    let lines: Vec<_> = patterns.map(|pattern| pattern.words).collect();
+    workloads(&node, &cri(&lines));
+    let answer = Answer::of(&node);
+    assert!(answer.is_quiet(), "{:#?}", answer.findings);
+}
+
+/// What a line of an operator's container holds does not get out as it is.
+fn hostile_log_lines_cause_no_alarm_and_are_escaped() {
+    let hostile = [
+        "\u{1b}[2J\u{1b}]0;owned\u{7} modprobe: ERROR",
+        "modprobe: ERROR: could not insert 'nvidia_peermem",
+        "could not insert 'nvidia_peermem': Invalid argument said the user",
+        "\0\0\0\0",
+        "{\"log\": \"Storage modules are loaded\", \"stream\"",
+        "Setting driver ready state\r Storage modules are loaded for current driver",
+        "P P P F F",
+    ];
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    for entry in fs::read_dir(node.path(LOGS)).expect("logs").flatten() {
+        for container in fs::read_dir(entry.path()).expect("containers").flatten() {
+            let log = container.path().join("0.log");
+            // Some containers have said nothing yet.
+            let before = fs::read_to_string(&log).unwrap_or_default();
+            fs::write(log, cri(&hostile) + &before + &cri(&hostile)).expect("a log");
+        }
+    }
+    let answer = Answer::of(&node);
+    assert!(answer.is_quiet(), "{:#?}", answer.findings);
+    for args in [&[][..], &["--format", "json"], &["--verbose"]] {
+        let out = node.asked("doctor", args, "80").stdout;
+        let is_odd = |byte: &u8| byte.is_ascii_control() && *byte != b'\n';
+        assert!(!out.iter().any(is_odd), "{}", String::from_utf8_lossy(&out));
+    }
+}
+
+/// Bytes without any order, for a log and for the kernel's.
+fn random_logs_cause_no_finding() {
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut noise = |length: usize| -> Vec<u8> {
+        let next = |_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed.to_le_bytes()[3]
+        };
+        (0..length).map(next).collect()
+    };
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    let logs = fs::read_dir(node.path(LOGS)).expect("logs").flatten();
+    let logs: Vec<_> = logs.flat_map(|pod| fs::read_dir(pod.path()).expect("containers").flatten()).collect();
+    for log in &logs {
+        fs::write(log.path().join("0.log"), noise(50_000)).expect("a log");
+    }
+    fs::write(node.path("var/log/kern.log"), noise(50_000)).expect("a log");
+    assert!(logs.len() >= 2, "logs are missing");
+    let answer = Answer::of(&node);
+    assert!(answer.is_quiet(), "{:#?}", answer.findings);
+}
+
+/// A log that is not a file and one that may not be read are no reason to say that something is wrong.
+fn odd_log_files_cause_no_finding() {
+    let node = Node::described(&nodes().join(HEALTHY), Variant::Faulty);
+    let pods = fs::read_dir(node.path(LOGS)).expect("logs").flatten();
+    let mut containers = pods.flat_map(|pod| fs::read_dir(pod.path()).expect("containers").flatten());
+    let container = containers.next().expect("a container that has said something").path();
+    for (name, target) in
+        [("1.log", "/dev/zero"), ("2.log", "2.log"), ("3.log", "../../../../../../../../dev/random")]
+    {
+        std::os::unix::fs::symlink(target, container.join(name)).expect("a link");
+    }
+    fs::create_dir(container.join("4.log")).expect("a directory");
+    nix::unistd::mkfifo(&container.join("5.log"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    fs::create_dir_all(node.path(&format!("{LOGS}/no pod at all/x"))).expect("a directory");
+    let answer = Answer::of(&node);
+    let is_alarm = |finding: &&Value| ["critical", "warning"].contains(&text(finding, "severity"));
+    assert_eq!(answer.findings.iter().find(is_alarm), None);
+    assert_eq!(answer.code, 0, "{:#?}", answer.findings);
+    assert!(Path::new(&container).exists());
+}
+
+/// What `doctor` saw of a tree, before it judged.
+struct NodeEvent {
+    node: node::Node,
+    seen: Observation,
+    symptoms: Symptoms,
+}
+
+impl NodeEvent {
+    fn of(root: &Path) -> Self {
+        let variables = Variables::new();
+        let arguments = ["peermem-gate", "check", "--root", root.to_str().expect("a plain path")];
+        let Ok(invocation) = parse(&arguments.map(OsString::from), &variables) else {
+            panic!("these are options")
+        };
+        let Verb::Check(arguments) = invocation.verb else { panic!("that is check") };
+        let (survey, logs) = survey(root, &root.join("proc"), &root.join("sys"), &[]);
+        let settings = settings(&survey, &variables);
+        let node = node::Node::new(&arguments.node, root, Some(PeermemExpected::default()), &variables);
+        let node = node.expect("a node");
+        let mut probe = Probe::new(&node);
+        let seen = probe.look(Depth::Full, &mut || false).expect("nothing breaks it off");
+        let symptoms = symptoms(&node.places, &seen, survey, logs, settings);
+        Self { node, seen, symptoms }
+    }
+
+    fn shows(&self, id: Id) -> bool {
+        let verdict = judge(&self.node.expected, &self.seen);
+        let findings = diagnose(&self.node.expected, &self.seen, &self.symptoms, &verdict);
+        findings.iter().any(|finding| finding.id == id)
+    }
+}
+
+/// Only a container sees its own `/dev`: no tree shows it.
+fn a_containers_own_dev_is_not_taken_for_the_hosts() {
+    let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
+    fs::remove_file(tree.path("dev/nvidia1")).expect("a device file");
+    let mut node_event = NodeEvent::of(tree.root());
+    assert!(node_event.shows(Id::DeviceNodesMissing));
+    for (fs_type, is_the_hosts) in [("devtmpfs", true), ("tmpfs", false)] {
+        let devices = Mount {
+            device: "0:94".to_owned(),
+            root: "/".into(),
+            point: "/dev".into(),
+            propagates: false,
+            fs_type: fs_type.to_owned(),
+            options: String::new(),
+        };
+        let mounts = Ok(Mounts { devices: Some(devices), ..Mounts::default() });
+        let own = View { whose: Whose::Own, source: "/proc/self/mountinfo".into(), mounts };
+        node_event.symptoms.views = vec![own];
+        assert_eq!(node_event.shows(Id::DeviceNodesMissing), is_the_hosts, "{fs_type}");
+    }
+}
+
+/// Only this machine's kernel can refuse this process an inotify instance.
+fn an_inotify_instance_that_is_refused_is_a_finding() {
+    let tree = Node::described(&nodes().join("healthy-both-operators/node"), Variant::Faulty);
+    let mut node_event = NodeEvent::of(tree.root());
+    assert!(!node_event.shows(Id::InotifyExhausted));
+    node_event.symptoms.inotify.refused = Some("Too many open files".to_owned());
+    assert!(node_event.shows(Id::InotifyExhausted));
+}
+
+/// Words that are right on some nodes only, and the facts of which a step with them carries one.
+const CONDITIONAL: [(&str, &[Fact]); 7] = [
+    ("{toolkit-env}", &[TOOLKIT_LACKS]),
+    ("systemctl", &[SYSTEMD]),
+    ("talosctl", &[TALOS]),
+    ("`oc ", &[OPENSHIFT]),
+    ("usePrecompiled: false", &[PRECOMPILED_IMAGE]),
+    ("its holder with `rmmod`", &[HOLDER_IS_HARMLESS]),
+    ("kernelModuleType", &[DRIVER_POD, HOST_DRIVER]),
+];
+
+fn a_remedy_for_some_nodes_only_says_which_nodes() {
+    let mut seen = BTreeSet::new();
+    for id in Id::ALL {
+        for step in id.remedy() {
+            for (words, facts) in CONDITIONAL.iter().filter(|(words, _)| step.text.contains(words)) {
+                seen.insert(words);
+                assert!(facts.iter().any(|fact| step.when.contains(fact)), "{id}, {words}: {}", step.text);
+            }
+        }
+    }
+    assert_eq!(seen.len(), CONDITIONAL.len(), "{seen:?}");
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        a_stuck_readiness_chain_is_a_finding,
+        the_log_lines_of_a_workload_cause_no_finding,
+        hostile_log_lines_cause_no_alarm_and_are_escaped,
+        random_logs_cause_no_finding,
+        odd_log_files_cause_no_finding,
+        a_containers_own_dev_is_not_taken_for_the_hosts,
+        an_inotify_instance_that_is_refused_is_a_finding,
+        a_remedy_for_some_nodes_only_says_which_nodes,
+    ]
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The life of a release of the chart: installed, upgraded and removed by the real helm, with a server that has only
+//! discovery and storage (tests/manifests/api-server.py).
+
+use crate::cluster::{self, root, tool};
+use crate::helm::can_helm;
+use crate::support::{self, output, suite};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+const GROUP: &str = "admissionregistration.k8s.io";
+const IMAGE: &str = "image.repository=a/b,image.tag=1.2.3";
+const CHART: &str = "charts/peermem-gate";
+
+/// The objects of a cluster, which outlive its API servers.
+struct Cluster(TempDir);
+
+/// An API server that has the two kinds of policies in these versions.
+struct Server<'a> {
+    cluster: &'a Cluster,
+    process: Child,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn server(&self, versions: &[&str]) -> Server<'_> {
+        let mut command = Command::new("python3");
+        command.arg(root().join("tests/manifests/api-server.py")).arg(self.0.path().join("objects"));
+        command.args(["v1/Pod", "v1/Secret"]);
+        for kind in ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"] {
+            command.args(versions.iter().map(|version| format!("{GROUP}/{version}/{kind}")));
+        }
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("python3 can be run");
+        let mut port = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        let config = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [],
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://127.0.0.1:{}", port.trim())}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+        });
+        fs::write(self.0.path().join("config"), config.to_string()).unwrap();
+        // What a server offers is kept there.
+        let _ = fs::remove_dir_all(self.0.path().join("home"));
+        Server { cluster: self, process }
+    }
+
+    /// The versions in which the policies and bindings were written, and the releases that own them.
+    fn policies(&self) -> Vec<(String, String)> {
+        let directory = self.0.path().join("objects").join(GROUP);
+        let files = if directory.exists() { cluster::files(&directory) } else { Vec::new() };
+        let describe = |path: &PathBuf| {
+            let object: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            let version = object["apiVersion"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+            let release = &object["metadata"]["annotations"]["meta.helm.sh/release-name"];
+            (version, release.as_str().unwrap_or_default().to_owned())
+        };
+        files.iter().map(describe).collect()
+    }
+}
+
+impl Server<'_> {
+    fn run(&self, program: &str, words: &[&str]) -> Result<String, String> {
+        let place = self.cluster.0.path();
+        let mut command = Command::new(tool(program));
+        command.args(words).current_dir(root());
+        command.env("KUBECONFIG", place.join("config")).env("HOME", place.join("home"));
+        let output = output(&mut command);
+        let said = |bytes| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(said(output.stdout)) } else { Err(said(output.stderr)) }
+    }
+
+    fn helm(&self, words: &[&str]) -> Result<String, String> {
+        self.run("helm", &[words, &["--namespace", "kube-system"]].concat())
+    }
+
+    /// The release `gate` with these values. This server has no schemas.
+    fn apply_with(&self, values: &str, words: &[&str]) -> Result<String, String> {
+        let set = format!("{IMAGE},{values}");
+        let all = ["gate", CHART, "--disable-openapi-validation", "--set", &set];
+        self.helm(&[words, &all].concat())
+    }
+
+    /// With two policies.
+    fn apply(&self, words: &[&str]) -> Result<String, String> {
+        self.apply_with("wrapper.enabled=true", words)
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn can_serve() -> bool {
+    can_helm() && support::can(&["python3", "--version"])
+}
+
+/// Two policies and two bindings.
+fn all_are(version: &str, release: &str) -> Vec<(String, String)> {
+    vec![(version.to_owned(), release.to_owned()); 4]
+}
+
+fn admission_auto_installs_the_version_that_the_cluster_has_or_nothing() {
+    if !can_serve() {
+        return;
+    }
+    for version in ["v1", "v1beta1"] {
+        let cluster = Cluster::new();
+        let server = cluster.server(&[version]);
+        let said = server.apply(&["install"]).unwrap();
+        assert!(
+            said.contains(&format!("MutatingAdmissionPolicy {version}, which this cluster has")),
+            "{said}"
+        );
+        assert_eq!(cluster.policies(), all_are(version, "gate"));
+        server.helm(&["uninstall", "gate"]).unwrap();
+        assert_eq!(cluster.policies(), []);
+    }
+    let cluster = Cluster::new();
+    let refusal = cluster.server(&[]).apply(&["install"]).unwrap_err();
+    assert!(refusal.contains("has no MutatingAdmissionPolicy"), "{refusal}");
+    assert!(refusal.contains("driver-manager") && refusal.contains("kyverno"), "{refusal}");
+    assert_eq!(cluster.policies(), []);
+}
+
+/// docs/integration.md, "From v1beta1 to v1": the first way.
+fn a_chart_upgrade_moves_the_policies_to_v1_while_both_versions_are_served() {
+    if !can_serve() {
+        return;
+    }
+    let cluster = Cluster::new();
+    cluster.server(&["v1beta1"]).apply(&["install"]).unwrap();
+    cluster.server(&["v1", "v1beta1"]).apply(&["upgrade"]).unwrap();
+    assert_eq!(cluster.policies(), all_are("v1", "gate"), "the objects stay, in the new version");
+    let server = cluster.server(&["v1"]);
+    server.apply(&["upgrade"]).unwrap();
+    server.helm(&["uninstall", "gate"]).unwrap();
+    assert_eq!(cluster.policies(), []);
+}
+
+/// The second way.
+fn a_chart_release_without_policies_gets_them_back_as_v1() {
+    if !can_serve() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let server = cluster.server(&["v1beta1"]);
+    server.apply(&["install"]).unwrap();
+    server.apply_with("admission=none", &["upgrade"]).unwrap();
+    assert_eq!(cluster.policies(), []);
+    drop(server);
+    cluster.server(&["v1"]).apply(&["upgrade"]).unwrap();
+    assert_eq!(cluster.policies(), all_are("v1", "gate"));
+}
+
+/// What happens without either, and the way out of it.
+fn a_release_that_was_left_at_v1beta1_is_taken_over_by_a_new_one() {
+    if !can_serve() {
+        return;
+    }
+    let cluster = Cluster::new();
+    cluster.server(&["v1beta1"]).apply(&["install"]).unwrap();
+    let server = cluster.server(&["v1"]);
+    let refusal = server.apply(&["upgrade"]).unwrap_err();
+    assert!(refusal.contains("no matches for kind"), "{refusal}");
+    server.helm(&["uninstall", "gate"]).unwrap_err();
+    server.apply(&["upgrade"]).unwrap_err();
+    assert_eq!(cluster.policies(), all_are("v1beta1", "gate"), "they still act, in v1");
+    let delete = ["-n", "kube-system", "delete", "secret", "-l", "owner=helm,name=gate"];
+    server.run("kubectl", &delete).unwrap();
+    server.apply(&["install", "--take-ownership"]).unwrap();
+    assert_eq!(cluster.policies(), all_are("v1", "gate"));
+    server.apply(&["upgrade"]).unwrap();
+    server.helm(&["uninstall", "gate"]).unwrap();
+    assert_eq!(cluster.policies(), []);
+}
+
+fn the_chart_takes_over_what_kustomize_has_made() {
+    if !can_serve() {
+        return;
+    }
+    let cluster = Cluster::new();
+    let server = cluster.server(&["v1"]);
+    server.run("kubectl", &["apply", "--validate=false", "-k", "examples/cluster"]).unwrap();
+    assert_eq!(cluster.policies(), all_are("v1", ""));
+    let refusal = server.apply(&["install"]).unwrap_err();
+    assert!(refusal.contains("cannot be imported into the current release"), "{refusal}");
+    server.apply(&["install", "--take-ownership", "--force-conflicts"]).unwrap();
+    assert_eq!(cluster.policies(), all_are("v1", "gate"));
+    server.helm(&["uninstall", "gate"]).unwrap();
+    assert_eq!(cluster.policies(), []);
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        admission_auto_installs_the_version_that_the_cluster_has_or_nothing,
+        a_chart_upgrade_moves_the_policies_to_v1_while_both_versions_are_served,
+        a_chart_release_without_policies_gets_them_back_as_v1,
+        a_release_that_was_left_at_v1beta1_is_taken_over_by_a_new_one,
+        the_chart_takes_over_what_kustomize_has_made
+    ]
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The chart's values: each is described, none may be null, and what goes with the cluster is asked or refused.
+
+use crate::cluster::{self, root, variable, yaml};
+use crate::helm::{by_name, can_helm, chart, helm, merge, notes};
+use crate::support::{note, suite};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::thread;
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Enough to render the policies.
+fn image() -> Value {
+    json!({"image": {"repository": "a/b", "tag": "1.2.3"}})
+}
+
+fn with(values: &Value) -> Value {
+    let mut all = image();
+    merge(&mut all, values);
+    all
+}
+
+/// Everything that the chart installs.
+fn everything() -> Value {
+    let on = json!({"enabled": true});
+    let mut all = json!({
+        "admission": "v1", "heal": true,
+        "doctor": {"image": {"repository": "a/d", "tag": "1"}},
+        "npd": {"image": {"repository": "a/n"}},
+        "shell": {"image": {"repository": "a/s"}},
+    });
+    let parts =
+        ["wrapper", "shim", "keep", "npd", "nfd", "textfile", "readiness", "hostDriver", "doctor", "alerts"];
+    for part in parts {
+        merge(&mut all, &json!({ part: on }));
+    }
+    with(&all)
+}
+
+/// The paths of all values, groups of values included, with their defaults.
+fn paths(values: &Value) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    for (name, value) in values.as_object().unwrap() {
+        found.push((name.clone(), value.clone()));
+        if value.as_object().is_some_and(|object| !object.is_empty()) {
+            found.extend(paths(value).into_iter().map(|(path, value)| (format!("{name}.{path}"), value)));
+        }
+    }
+    found
+}
+
+fn defaults() -> Value {
+    yaml(&root().join("charts/peermem-gate/values.yaml")).remove(0)
+}
+
+/// This value at this path, as a file of values has it.
+fn at(path: &str, value: Value) -> Value {
+    path.rsplit('.').fold(value, |value, name| json!({ name: value }))
+}
+
+/// helm drops null before it asks the schema, which may not be asked at all.
+fn the_chart_refuses_null_values() {
+    if !can_helm() {
+        return;
+    }
+    let paths: Vec<_> = paths(&defaults()).into_iter().map(|(path, _)| path).collect();
+    note!("{} values", paths.len());
+    assert!(paths.len() >= 60, "{paths:?}");
+    thread::scope(|scope| {
+        for part in paths.chunks(paths.len().div_ceil(4)) {
+            scope.spawn(move || part.iter().for_each(|path| assert_refused_where_null(path)));
+        }
+    });
+}
+
+fn assert_refused_where_null(path: &str) {
+    let mut values = everything();
+    let (above, name) = path.rsplit_once('.').unwrap_or(("", path));
+    merge(&mut values, &at(path, json!("to be null")));
+    let pointer = format!("/{}", path.replace('.', "/"));
+    *values.pointer_mut(&pointer).unwrap() = Value::Null;
+    let refusal = helm(&values, &[]).expect_err(path);
+    assert!(refusal.contains(&format!("missing property '{name}'")), "{path} in {above:?}: {refusal}");
+    let refusal = helm(&values, &["--skip-schema-validation"]).expect_err(path);
+    assert!(refusal.contains("execution error") || refusal.contains("nil pointer"), "{path}: {refusal}");
+}
+
+fn an_empty_option_is_refused_with_and_without_the_schema() {
+    if !can_helm() {
+        return;
+    }
+    let values = with(&json!({"admission": "none", "textfile": {"directory": ""}}));
+    let refusal = helm(&values, &[]).unwrap_err();
+    assert!(refusal.contains("/textfile/directory"), "{refusal}");
+    let refusal = helm(&values, &["--skip-schema-validation"]).unwrap_err();
+    assert!(refusal.contains("textfile.directory is \"\": it must be an absolute path"), "{refusal}");
+    for path in ["timeout", "wrapper.timeout", "shim.timeout"] {
+        for value in ["", "60", "1.5h", "60m "] {
+            let mut values = everything();
+            merge(&mut values, &at(path, json!(value)));
+            helm(&values, &[]).expect_err(path);
+            let refusal = helm(&values, &["--skip-schema-validation"]).expect_err(path);
+            assert!(refusal.contains(&format!("{path} is {value:?}: it must be a number")), "{refusal}");
+        }
+    }
+}
+
+/// The schema describes each value, requires it, and names no other.
+fn every_value_has_a_default_and_a_description() {
+    let schema = serde_json::from_slice(
+        &std::fs::read(root().join("charts/peermem-gate/values.schema.json")).unwrap(),
+    )
+    .unwrap();
+    assert_described(&schema, &defaults(), "the chart");
+}
+
+fn assert_described(schema: &Value, defaults: &Value, place: &str) {
+    let description = schema["description"].as_str().unwrap_or_default();
+    assert!(description.ends_with('.') && description.contains(' '), "{place}: {description:?}");
+    let Some(properties) = schema["properties"].as_object() else { return };
+    assert_eq!(schema["additionalProperties"], false, "{place}");
+    // Nobody sets it, and helm adds it.
+    let names: BTreeSet<_> = properties.keys().filter(|name| *name != "global").collect();
+    let values: BTreeSet<_> = defaults.as_object().expect(place).keys().collect();
+    assert_eq!(names, values, "{place}: the schema's and the values");
+    let required = schema["required"].as_array().expect(place).iter().map(|name| name.as_str().unwrap());
+    assert_eq!(required.collect::<BTreeSet<_>>(), names.iter().map(|n| n.as_str()).collect(), "{place}");
+    for (name, property) in properties {
+        assert_described(property, &defaults[name], &format!("{place}: {name}"));
+    }
+}
+
+fn kind_of(version: &str) -> String {
+    format!("{GROUP}/{version}/MutatingAdmissionPolicy")
+}
+
+/// As helm finds them in a cluster, and as Argo CD passes them: the versions, and the kinds in them.
+fn admission_auto_takes_the_version_that_the_cluster_has() {
+    if !can_helm() {
+        return;
+    }
+    for (served, taken) in [(&["v1"][..], "v1"), (&["v1beta1"], "v1beta1"), (&["v1", "v1beta1"], "v1")] {
+        let kinds: Vec<_> = served.iter().map(|version| kind_of(version)).collect();
+        let mut words = vec!["--api-versions", "v1/Pod"];
+        words.extend(kinds.iter().flat_map(|kind| ["--api-versions", kind]));
+        let rendered = by_name(helm(&image(), &words).unwrap());
+        assert_eq!(rendered.len(), 2, "{served:?}");
+        let explicit = by_name(helm(&with(&json!({ "admission": taken })), &words).unwrap());
+        assert_eq!(rendered, explicit, "{served:?}");
+        for object in rendered.values() {
+            assert_eq!(object["apiVersion"], format!("{GROUP}/{taken}"), "{served:?}");
+        }
+    }
+}
+
+/// Every cluster serves the group's two versions, for webhooks and other policies, so these words prove nothing.
+fn admission_auto_fails_with_the_alternatives_in_a_cluster_without_the_policy_kind() {
+    if !can_helm() {
+        return;
+    }
+    let versions = ["v1", "v1beta1"].map(|version| format!("{GROUP}/{version}"));
+    let mut words: Vec<_> = versions.iter().flat_map(|version| ["--api-versions", version]).collect();
+    let blind = helm(&image(), &words).unwrap_err();
+    assert!(blind.contains("no cluster was asked") && blind.contains("--api-versions"), "{blind}");
+    words.extend(["--api-versions", "v1/Pod", "--kube-version", "1.35.8-gke.1000"]);
+    let asked = helm(&image(), &words).unwrap_err();
+    assert!(asked.contains("this cluster (Kubernetes v1.35.8-gke.1000) has no Mutating"), "{asked}");
+    for refusal in [blind, asked] {
+        for way in ["driver-manager", "admission=kyverno", "admission=none"] {
+            assert!(refusal.contains(way), "{way}: {refusal}");
+        }
+    }
+    let other =
+        by_name(helm(&with(&json!({"admission": "none", "npd": everything()["npd"]})), &words).unwrap());
+    assert!(other.keys().all(|(kind, _)| !kind.starts_with("Mutating")) && other.len() == 4, "{other:?}");
+    let other = by_name(helm(&with(&json!({"admission": "kyverno"})), &words).unwrap());
+    assert_eq!(other.keys().map(|(kind, _)| &**kind).collect::<Vec<_>>(), ["MutatingPolicy"]);
+}
+
+/// The API's versions as clouds call them.
+fn the_chart_is_for_the_versions_of_kubernetes_that_it_names() {
+    if !can_helm() {
+        return;
+    }
+    let values = with(&json!({"admission": "none"}));
+    for version in ["1.30.0", "v1.30.14-eks-1a2b3c4", "1.31.0+k3s1", "1.35.8-gke.1000", "1.37.0-alpha.1"] {
+        helm(&values, &["--kube-version", version]).expect(version);
+    }
+    for version in ["1.29.15", "v1.29.15-gke.1"] {
+        let refusal = helm(&values, &["--kube-version", version]).unwrap_err();
+        assert!(refusal.contains("incompatible with Kubernetes"), "{refusal}");
+    }
+}
+
+fn image_volumes_are_refused_where_they_do_not_work() {
+    if !can_helm() {
+        return;
+    }
+    let values = |shim: bool| {
+        with(&json!({"admission": "v1beta1", "imageVolume": true, "wrapper": {"enabled": true},
+            "shim": {"enabled": shim}}))
+    };
+    for (version, is_old) in [("1.34.9", true), ("v1.34.9-gke.1", true), ("1.35.0", false), ("1.36.1", false)]
+    {
+        let words = ["--kube-version", version];
+        match helm(&values(false), &words) {
+            Err(refusal) => {
+                assert!(is_old && refusal.contains("imageVolume needs Kubernetes 1.35"), "{refusal}");
+            }
+            Ok(rendered) => {
+                assert!(!is_old, "{version}");
+                let rendered = by_name(rendered);
+                let wrapper = &rendered[&("MutatingAdmissionPolicy".into(), "peermem-gate-wrapper".into())];
+                assert_eq!(variable(wrapper, "imageVolume"), Some("'true'"));
+            }
+        }
+        let refusal = helm(&values(true), &words).unwrap_err();
+        assert!(refusal.contains("imageVolume does not go with shim.enabled"), "{refusal}");
+    }
+}
+
+/// A tag that an older release set, and an upgrade kept, would be a program without the options of this chart.
+fn the_chart_refuses_an_older_doctor_image_and_names_it() {
+    if !can_helm() {
+        return;
+    }
+    let tagged = |tag: &str| {
+        let mut all = everything();
+        merge(&mut all, &json!({"doctor": {"image": {"tag": tag}}}));
+        helm(&all, &[])
+    };
+    let refusal = tagged("0.2.0").expect_err("it has no --every");
+    assert!(refusal.contains("doctor.image.tag is 0.2.0"), "{refusal}");
+    for tag in ["0.30.0", "1.10.1", "main"] {
+        tagged(tag).unwrap_or_else(|refusal| panic!("{tag}: {refusal}"));
+    }
+}
+
+/// What a label may hold: at most 63 characters, the first and the last a letter or a digit.
+fn is_label_value(text: &str) -> bool {
+    let is_end = |end: Option<char>| end.is_none_or(|end| end.is_ascii_alphanumeric());
+    text.len() <= 63
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && is_end(text.chars().next())
+        && is_end(text.chars().last())
+}
+
+fn the_label_of_the_version_is_one_that_kubernetes_allows() {
+    if !can_helm() {
+        return;
+    }
+    let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+    let (long, ends) = ("v".repeat(128), format!("{}-.-.-1", "1".repeat(60)));
+    let of_digest = json!({"tag": "", "digest": digest});
+    for (image, label) in [
+        (json!({"tag": "1.2.3"}), "1.2.3"),
+        (json!({"tag": "1.2.3", "digest": digest}), "1.2.3"),
+        (of_digest, "sha256_0123456789ab"),
+        (json!({ "tag": long }), &long[..63]),
+        (json!({ "tag": ends }), &ends[..60]),
+        (json!({"tag": "_dev_"}), "dev"),
+        (json!({"tag": "__"}), ""),
+    ] {
+        let mut values =
+            json!({"hostDriver": {"enabled": true}, "doctor": {"enabled": true, "image": image}});
+        values["image"] = image;
+        for object in chart(&values).values() {
+            for labels in ["/metadata/labels", "/spec/template/metadata/labels"] {
+                let found = &object.pointer(labels).unwrap()["app.kubernetes.io/version"];
+                assert_eq!(found, label, "{values}");
+                assert!(is_label_value(found.as_str().unwrap()), "{found}");
+            }
+        }
+    }
+}
+
+const DAEMONSETS: [&str; 5] = ["npd", "nfd", "textfile", "hostDriver", "doctor"];
+
+/// With these parts alone.
+fn daemonsets(parts: &[&str], values: &Value) -> Vec<Value> {
+    let mut all = values.clone();
+    for part in parts {
+        merge(&mut all, &json!({ *part: {"enabled": true} }));
+    }
+    let made = chart(&all).into_iter().filter(|((kind, _), _)| kind == "DaemonSet");
+    made.map(|(_, object)| object).collect()
+}
+
+fn the_daemonsets_take_what_a_cluster_asks_for() {
+    if !can_helm() {
+        return;
+    }
+    let secrets = json!([{"name": "pull"}]);
+    let tolerations = json!([{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]);
+    let resources = json!({"limits": {"memory": "99Mi"}});
+    for part in DAEMONSETS {
+        let mut values =
+            json!({"imagePullSecrets": secrets, "tolerations": tolerations, "priorityClassName": "high"});
+        merge(&mut values, &json!({"textfile": {"directory": "/var/lib/m"}}));
+        merge(&mut values, &json!({ part: {"resources": resources} }));
+        let mut expected = daemonsets(&[part], &json!({})).remove(0);
+        let pod = &mut expected["spec"]["template"]["spec"];
+        pod["imagePullSecrets"] = secrets.clone();
+        pod["tolerations"] = tolerations.clone();
+        pod["priorityClassName"] = json!("high");
+        pod["containers"][0]["resources"] = resources.clone();
+        let directories = pod["volumes"].as_array_mut().unwrap().iter_mut();
+        for volume in directories.filter(|volume| volume["name"] == "textfile") {
+            volume["hostPath"]["path"] = json!("/var/lib/m");
+        }
+        assert_eq!(daemonsets(&[part], &values), [expected], "{part}");
+    }
+}
+
+/// For each pool, on `OpenShift` or not.
+fn no_container_of_the_daemonsets_has_anything_twice() {
+    if !can_helm() {
+        return;
+    }
+    for pool in ["", "container", "host", "precompiled"] {
+        let each = DAEMONSETS.iter().map(|part| (std::slice::from_ref(part), false));
+        for (parts, openshift) in each.chain([(&DAEMONSETS[..], false), (&DAEMONSETS, true)]) {
+            for daemonset in daemonsets(parts, &json!({"pool": pool, "openshift": openshift})) {
+                cluster::assert_nothing_twice(&daemonset["spec"]["template"]);
+            }
+        }
+    }
+}
+
+/// A missing directory would keep the pod from starting, without a word but in its events, and in a shared pod all
+/// other containers too. Every node has the one that is left.
+fn no_daemonset_waits_for_a_directory_that_a_node_may_lack() {
+    if !can_helm() {
+        return;
+    }
+    let mut waits = BTreeSet::new();
+    for daemonset in daemonsets(&DAEMONSETS, &json!({})) {
+        for volume in daemonset["spec"]["template"]["spec"]["volumes"].as_array().unwrap() {
+            if volume["hostPath"].is_object() && volume["hostPath"]["type"] != "DirectoryOrCreate" {
+                waits.insert(volume["hostPath"]["path"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    assert_eq!(waits, ["/".to_owned()].into());
+}
+
+fn the_notes_say_what_is_installed_and_how_to_stop_it() {
+    if !can_helm() {
+        return;
+    }
+    let alone = notes(&with(&json!({"admission": "none"})));
+    assert!(alone.contains("This release installs nothing"), "{alone}");
+    let parts = notes(&with(&json!({"admission": "none", "npd": everything()["npd"]})));
+    assert!(parts.contains("Installed: npd."), "{parts}");
+    for text in [&alone, &parts] {
+        assert!(text.contains("Not installed: the policies") && text.contains("driver-manager"), "{text}");
+        assert!(!text.contains("kubectl delete"), "{text}");
+    }
+    let delete = "kubectl delete mutatingadmissionpolicybinding";
+    for (ways, names) in [
+        (&[][..], "peermem-gate\n"),
+        (&["wrapper"], "peermem-gate peermem-gate-wrapper\n"),
+        (
+            &["wrapper", "shim", "keep"],
+            "peermem-gate peermem-gate-wrapper peermem-gate-shim peermem-gate-keep\n",
+        ),
+    ] {
+        let mut values = with(&json!({"admission": "v1"}));
+        for way in ways {
+            merge(&mut values, &json!({ *way: {"enabled": true} }));
+        }
+        let said = notes(&values);
+        assert!(said.contains(&format!("{delete} {names}")), "{said}");
+        let bound = by_name(helm(&values, &[]).unwrap());
+        let bound = bound.keys().filter(|(kind, _)| kind == "MutatingAdmissionPolicyBinding");
+        assert_eq!(
+            bound.map(|(_, name)| &**name).collect::<BTreeSet<_>>(),
+            names.split_whitespace().collect()
+        );
+    }
+    let kyverno = notes(&with(&json!({"admission": "kyverno"})));
+    assert!(kyverno.contains("kubectl delete mutatingpolicy peermem-gate\n"), "{kyverno}");
+    let beta = notes(&with(&json!({"admission": "v1beta1"})));
+    assert!(
+        beta.contains("MutatingAdmissionPolicy v1beta1") && beta.contains("From v1beta1 to v1"),
+        "{beta}"
+    );
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        the_chart_refuses_null_values,
+        an_empty_option_is_refused_with_and_without_the_schema,
+        every_value_has_a_default_and_a_description,
+        admission_auto_takes_the_version_that_the_cluster_has,
+        admission_auto_fails_with_the_alternatives_in_a_cluster_without_the_policy_kind,
+        the_chart_is_for_the_versions_of_kubernetes_that_it_names,
+        image_volumes_are_refused_where_they_do_not_work,
+        the_chart_refuses_an_older_doctor_image_and_names_it,
+        the_label_of_the_version_is_one_that_kubernetes_allows,
+        the_daemonsets_take_what_a_cluster_asks_for,
+        no_container_of_the_daemonsets_has_anything_twice,
+        no_daemonset_waits_for_a_directory_that_a_node_may_lack,
+        the_notes_say_what_is_installed_and_how_to_stop_it
+    ]
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The policies in Kubernetes' own admission engine, on pods that are shaped like those of five releases of the GPU
+//! Operator. tests/engine/build makes the engine.
+
+use crate::cluster::{
+    self, Cluster, container, container_mut, init_containers, policy, root, set_variable, yaml,
+};
+use crate::support::{note, skip, suite};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const POLICIES: [&str; 4] = ["admission", "keep", "shim", "wrapper"];
+const DRIVER: &str = "nvidia-driver-ctr";
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// With `USE_HOST_MOFED`, precompiled and `DRIVER_CONFIG_DIGEST`, as the gate must be told.
+const RELEASES: [(&str, &str, &str, &str); 5] = [
+    ("24.9", "false", "false", ""),
+    ("25.3", "false", "false", ""),
+    ("25.10", "false", "false", ""),
+    ("26.3", "false", "true", "2938475610"),
+    ("26.7", "true", "false", "1029384756"),
+];
+
+/// target/engine/engine, which answers a line to each line.
+struct Engine {
+    process: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Engine {
+    fn start() -> Option<Self> {
+        let directory = root().join("target/engine");
+        if !directory.join("stamp").exists() {
+            skip("no engine: tests/engine/build makes it");
+            return None;
+        }
+        let mut command = Command::new(directory.join("engine"));
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs");
+        let requests = process.stdin.take();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Some(Self { process, requests, answers })
+    }
+
+    fn ask(&mut self, request: &Value) -> Value {
+        writeln!(self.requests.as_ref().unwrap(), "{request}").expect("it takes requests");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("it answers");
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?} to {request:#}"))
+    }
+
+    /// What the API server of the release after `version` says of this policy when it is applied.
+    fn refusals(&mut self, policy: &Value, version: &str) -> Vec<String> {
+        let answer = self.ask(&json!({"compile": policy, "version": version}));
+        let errors = answer["errors"].as_array().unwrap_or_else(|| panic!("{answer}"));
+        errors.iter().map(|error| error.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The pod as it would be stored, or the refusal.
+    fn admits(&mut self, policies: &[Value], pod: &Value) -> Result<Value, String> {
+        let answer = self.ask(&json!({"policies": policies, "pod": pod}));
+        match answer["refused"].as_str() {
+            Some(refusal) => Err(refusal.to_owned()),
+            None => Ok(answer["pod"].clone()),
+        }
+    }
+
+    /// Microseconds of one admission, the median of many.
+    fn microseconds(&mut self, policies: &[Value], pod: &Value) -> f64 {
+        let answer = self.ask(&json!({"policies": policies, "pod": pod, "rounds": 200}));
+        answer["nanoseconds"].as_f64().unwrap_or_else(|| panic!("{answer}")) / 1000.0
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.requests = None;
+        let _ = self.process.wait();
+    }
+}
+
+fn pod(release: &str) -> Value {
+    yaml(&root().join(format!("tests/engine/pods/{release}.yaml"))).remove(0)
+}
+
+/// These policies and their bindings, for the namespace of this pod.
+fn bound(names: &[&str], pod: &Value) -> Vec<Value> {
+    let namespace = pod["metadata"]["namespace"].clone();
+    let both = |name: &&str| {
+        let mut policy = policy(name);
+        policy["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] =
+            namespace.clone();
+        let name = policy["metadata"]["name"].clone();
+        let binding = json!({
+            "apiVersion": policy["apiVersion"],
+            "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name},
+        });
+        [policy, binding]
+    };
+    names.iter().flat_map(both).collect()
+}
+
+/// As JSON has it, without what is empty, which Go writes and YAML does not.
+fn plain(value: &Value) -> Value {
+    let is_empty = |value: &Value| *value == json!({}) || *value == json!([]) || value.is_null();
+    match value {
+        Value::Object(object) => {
+            let members = object.iter().map(|(key, value)| (key.clone(), plain(value)));
+            Value::Object(members.filter(|(_, value)| !is_empty(value)).collect())
+        }
+        Value::Array(list) => list.iter().map(plain).collect(),
+        other => other.clone(),
+    }
+}
+
+/// Without the tokens that the stand-in has added.
+fn without_tokens(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let keep = |list: &mut Value| list.as_array_mut().unwrap().retain(|one| one["name"] != "kube-api-access");
+    keep(&mut pod["spec"]["volumes"]);
+    for at in ["initContainers", "containers"] {
+        pod["spec"][at]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .for_each(|container| keep(&mut container["volumeMounts"]));
+    }
+    pod
+}
+
+/// 1.33 is what the API server of 1.34 still understands, the first that has the kind.
+fn every_policy_compiles_where_the_kind_exists() {
+    let Some(mut engine) = Engine::start() else { return };
+    for (name, version) in
+        POLICIES.iter().flat_map(|name| ["1.33", "1.34", "1.35", "1.36"].map(|v| (name, v)))
+    {
+        assert_eq!(engine.refusals(&policy(name), version), [""; 0], "{name} in {version}");
+    }
+}
+
+fn a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused() {
+    let Some(mut engine) = Engine::start() else { return };
+    for name in POLICIES {
+        let unset = yaml(&cluster::manifests().join(name).join("policy.yaml")).remove(0);
+        let refusals = engine.refusals(&unset, "1.35").join("\n");
+        assert!(refusals.contains("undeclared reference to 'image_is_not_set'"), "{name}: {refusals:?}");
+        let settings = ["image", "timeout", "dryRun", "seLinuxType", "imageVolume", "rebuild"];
+        let has = |setting: &&&str| cluster::variable(&unset, setting).is_some();
+        for setting in settings.iter().filter(has) {
+            for wrong in ["true", "5", "['60m']", "60m", "registry.example/peermem-gate:0.3.0"] {
+                let mut policy = policy(name);
+                set_variable(&mut policy, setting, wrong);
+                assert_ne!(engine.refusals(&policy, "1.35"), [""; 0], "{name}: {setting} is {wrong}");
+            }
+        }
+    }
+}
+
+fn the_driver_pods_of_five_operator_releases_get_their_gate() {
+    let Some(mut engine) = Engine::start() else { return };
+    for (release, use_host_mofed, precompiled, digest) in RELEASES {
+        let pod = pod(release);
+        let policies = bound(&POLICIES, &pod);
+        let admitted = engine.admits(&policies, &pod).unwrap();
+        let names = init_containers(&admitted);
+        assert_eq!(names[0], "k8s-driver-manager", "{release}");
+        assert_eq!(names.len(), 3, "{release}: {names:?}");
+        let gates = admitted["spec"]["initContainers"].as_array().unwrap();
+        let gate = gates.iter().find(|container| container["name"] == "peermem-gate").unwrap();
+        let value = |name: &str| {
+            let variable = gate["env"].as_array().unwrap().iter().find(|v| v["name"] == name);
+            variable.map_or("", |variable| variable["value"].as_str().unwrap()).to_owned()
+        };
+        assert_eq!(value("USE_HOST_MOFED"), use_host_mofed, "{release}");
+        assert_eq!(value("PEERMEM_GATE_PRECOMPILED"), precompiled, "{release}");
+        assert_eq!(value("DRIVER_CONFIG_DIGEST"), digest, "{release}");
+        let state = gate["volumeMounts"].as_array().unwrap().last().unwrap();
+        assert_eq!((&state["name"], &state["readOnly"]), (&json!("run-nvidia"), &json!(true)), "{release}");
+        let command = container(&admitted, DRIVER)["command"].as_array().unwrap();
+        assert_eq!(command[0], "/opt/peermem-gate/peermem-gate", "{release}");
+        assert_eq!(
+            command.last(),
+            container(&pod, DRIVER)["command"].as_array().unwrap().last(),
+            "{release}"
+        );
+        assert_eq!(container(&admitted, "nvidia-peermem-ctr")["args"][0], "keep", "{release}");
+        // Names are one each, and no mount is left without its volume.
+        let volumes: Vec<_> =
+            admitted["spec"]["volumes"].as_array().unwrap().iter().map(|v| &v["name"]).collect();
+        assert!(
+            volumes.iter().all(|name| volumes.iter().filter(|other| other == &name).count() == 1),
+            "{release}"
+        );
+        for at in ["initContainers", "containers"] {
+            for container in admitted["spec"][at].as_array().unwrap() {
+                let mounts = container["volumeMounts"].as_array().unwrap();
+                assert!(
+                    mounts.iter().all(|mount| volumes.contains(&&mount["name"])),
+                    "{release}: {container}"
+                );
+            }
+        }
+        assert_eq!(
+            engine.admits(&policies, &admitted).unwrap(),
+            admitted,
+            "{release}: a second time changes nothing"
+        );
+    }
+}
+
+/// docs/integration.md proves a policy with it, before a pod is deleted.
+fn the_policies_gate_the_example_pod() {
+    let Some(mut engine) = Engine::start() else { return };
+    let pod = yaml(&root().join("examples/driver-pod.yaml")).remove(0);
+    let admitted = engine.admits(&bound(&POLICIES, &pod), &pod).unwrap();
+    assert_eq!(init_containers(&admitted).len(), 3);
+    assert_eq!(container(&admitted, "nvidia-peermem-ctr")["args"][0], "keep");
+}
+
+/// The chain is invoked again after a change, and the plugin for tokens with it: what has nothing in their place gets
+/// one.
+fn our_containers_get_no_token() {
+    let Some(mut engine) = Engine::start() else { return };
+    let pod = pod("24.9");
+    let policies = bound(&POLICIES, &pod);
+    let tokens = |admitted: &Value| -> Vec<String> {
+        let containers = ["initContainers", "containers"]
+            .into_iter()
+            .flat_map(|at| admitted["spec"][at].as_array().unwrap());
+        let is_token = |mount: &Value| mount["name"] == "kube-api-access" && mount["mountPath"] == TOKEN;
+        let with = containers.filter(|one| one["volumeMounts"].as_array().unwrap().iter().any(is_token));
+        with.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let operators = ["k8s-driver-manager", DRIVER, "nvidia-peermem-ctr"];
+    assert_eq!(tokens(&engine.admits(&policies, &pod).unwrap()), operators);
+    // Mounted elsewhere it would be of no use.
+    let mut other = policies;
+    for policy in &mut other {
+        let Some(expression) = policy.pointer_mut("/spec/mutations/0/jsonPatch/expression") else { continue };
+        *expression = json!(expression.as_str().unwrap().replace(TOKEN, "/elsewhere"));
+    }
+    assert_eq!(tokens(&engine.admits(&other, &pod).unwrap()).len(), 5);
+}
+
+fn the_policies_leave_other_pods_unchanged() {
+    let Some(mut engine) = Engine::start() else { return };
+    let driver = pod("24.9");
+    let policies = bound(&POLICIES, &driver);
+    let mut elsewhere = driver.clone();
+    elsewhere["metadata"]["namespace"] = json!("default");
+    let mut without_rdma = driver.clone();
+    cluster::set_env(container_mut(&mut without_rdma, DRIVER), "GPU_DIRECT_RDMA_ENABLED", "false");
+    let mut without_manager = driver.clone();
+    without_manager["spec"]["initContainers"][0]["name"] = json!("other");
+    // No env, no mounts, no init containers, no volumes.
+    let bare = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "toolkit", "namespace": "gpu-operator", "labels": driver["metadata"]["labels"]},
+        "spec": {"containers": [{"name": "nvidia-container-toolkit-ctr", "image": "toolkit:test"}]},
+    });
+    for other in [elsewhere, without_rdma, without_manager, bare] {
+        let alone = engine.admits(&[], &other).unwrap();
+        assert_eq!(engine.admits(&policies, &other), Ok(alone));
+    }
+}
+
+/// The evaluation that the other tests use, by CEL for C++ and kubectl, makes the same pods. Each policy by itself:
+/// the API server takes them in no certain order.
+fn both_admission_engines_agree() {
+    let Some(mut engine) = Engine::start() else { return };
+    let Some(mut cluster) = Cluster::start() else { return };
+    for (name, (release, ..)) in POLICIES.iter().flat_map(|name| RELEASES.map(|release| (name, release))) {
+        let pod = pod(release);
+        let policies = bound(&[name], &pod);
+        let patched = cluster.admits(&policies[0], &pod).expect("it matches");
+        let admitted = without_tokens(&engine.admits(&policies, &pod).unwrap());
+        assert_eq!(plain(&admitted["spec"]), plain(&patched["spec"]), "{name}: {release}");
+    }
+}
+
+/// What would be found at a pod only: the event of the `DaemonSet` names the policy and the cause.
+fn a_pod_that_cannot_be_given_its_gate_is_refused() {
+    let Some(mut engine) = Engine::start() else { return };
+    let mut pod = pod("24.9");
+    pod["spec"]["volumes"] =
+        json!([{"name": "peermem-gate", "emptyDir": {}}, {"name": "peermem-gate-2", "emptyDir": {}}]);
+    let refusal = engine.admits(&bound(&["wrapper"], &pod), &pod).unwrap_err();
+    for words in ["peermem-gate-wrapper", "variable \"volume\""] {
+        assert!(refusal.contains(words), "{refusal}");
+    }
+}
+
+/// Of four policies that match and change nothing, ours may cost three times as much: what is more is their own.
+fn four_policies_cost_little_more_than_four_that_change_nothing() {
+    let Some(mut engine) = Engine::start() else { return };
+    let pod = pod("25.10");
+    let policies = bound(&POLICIES, &pod);
+    let mut idle = policies.clone();
+    for policy in &mut idle {
+        if let Some(expression) = policy.pointer_mut("/spec/mutations/0/jsonPatch/expression") {
+            // Never true, and not known before it is evaluated.
+            *expression = json!("object.metadata.name == '' ? [JSONPatch{op: 'remove', path: '/spec'}] : []");
+        }
+    }
+    // In turns, and the least of them: other tests run beside this one.
+    let mut least = [f64::MAX; 4];
+    for _ in 0..3 {
+        for (least, policies) in least.iter_mut().zip([&[][..], &policies[..2], &idle, &policies]) {
+            *least = least.min(engine.microseconds(policies, &pod));
+        }
+    }
+    let [without, one, idle, with] = least;
+    note!(
+        "no policy {without:.0} µs, one of the gate's {one:.0}, four that change nothing {idle:.0}, all four {with:.0}"
+    );
+    assert!(with <= 3.0 * idle, "{with} µs, {idle} µs");
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        every_policy_compiles_where_the_kind_exists,
+        a_policy_without_its_image_or_with_a_setting_of_another_type_is_refused,
+        the_driver_pods_of_five_operator_releases_get_their_gate,
+        the_policies_gate_the_example_pod,
+        our_containers_get_no_token,
+        the_policies_leave_other_pods_unchanged,
+        both_admission_engines_agree,
+        a_pod_that_cannot_be_given_its_gate_is_refused,
+        four_policies_cost_little_more_than_four_that_change_nothing
+    ]
+}

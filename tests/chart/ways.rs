@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ways into a cluster: examples/gitops, what a server fills in, and the documents' tables of rights and of where
+//! to start.
+
+use crate::cluster::{self, Checker, each_object, files, is_yaml, manifests, root, yaml};
+use crate::support::{self, skip, suite};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+fn gitops(name: &str) -> Vec<Value> {
+    yaml(&root().join("examples/gitops").join(name))
+}
+
+fn policy(changes: &[(&str, Value)]) -> Value {
+    let mut policy = yaml(&manifests().join("admission/policy.yaml")).remove(0);
+    cluster::set_variable(&mut policy, "image", "'registry.example/peermem-gate:0.3.0'");
+    for (pointer, value) in changes {
+        *policy.pointer_mut(pointer).expect(pointer) = value.clone();
+    }
+    policy
+}
+
+/// A policy, and its health for Argo CD and (failed, current) for Flux.
+fn cases() -> [(Value, &'static str, (bool, bool)); 4] {
+    let unset = policy(&[("/spec/variables/0/expression", json!("image_is_not_set"))]);
+    let open = policy(&[("/spec/failurePolicy", json!("Ignore"))]);
+    let dry = policy(&[("/spec/variables/2/expression", json!("'true'"))]);
+    assert_eq!(dry["spec"]["variables"][2]["name"], "dryRun");
+    [
+        (policy(&[]), "Healthy", (false, true)),
+        (unset, "Degraded", (true, false)),
+        (open, "Degraded", (true, true)),
+        (dry, "Suspended", (false, true)),
+    ]
+}
+
+fn argo_cd_and_flux_judge_the_policies_health() {
+    let Some(mut checker) = Checker::start() else { return };
+    let data = &gitops("argocd-cm.yaml")[0]["data"];
+    let of = |kind: &str| {
+        data[format!("resource.customizations.health.admissionregistration.k8s.io_{kind}")].clone()
+    };
+    let expressions = gitops("flux-health.yaml")[0]["spec"]["healthCheckExprs"].clone();
+    for (policy, health, (failed, current)) in cases() {
+        for (name, expected) in [("failed", failed), ("current", current)] {
+            let question = json!({"evaluate": expressions[0][name], "given": {"spec": policy["spec"]}});
+            assert_eq!(checker.ask(&question), json!({"value": expected}), "{name} of one that is {health}");
+        }
+        let answer = checker.ask(&json!({"lua": of("MutatingAdmissionPolicy"), "obj": policy}));
+        if answer["error"].as_str().is_some_and(|error| error.contains("lupa")) {
+            return skip("no Lua: tests/manifests/tools installs it");
+        }
+        assert_eq!(answer["status"], health, "{answer}");
+    }
+    let binding = &yaml(&manifests().join("admission/policy.yaml"))[1];
+    for (binding, health) in [(binding.clone(), "Healthy"), (json!({"spec": {}}), "Degraded")] {
+        let answer = checker.ask(&json!({"lua": of("MutatingAdmissionPolicyBinding"), "obj": binding}));
+        assert_eq!(answer["status"], health, "{answer}");
+    }
+}
+
+fn the_chart_takes_the_values_of_the_gitops_examples() {
+    if !helm::can_helm() {
+        return;
+    }
+    let argo = gitops("argocd-application.yaml")[0]["spec"]["source"]["helm"]["valuesObject"].clone();
+    let flux = gitops("flux.yaml")[1]["spec"]["values"].clone();
+    let mut without_image = argo.clone();
+    without_image.as_object_mut().unwrap().remove("image");
+    assert_eq!(without_image, flux, "both examples install the same; the release's own chart has its images");
+    let made = helm::by_name(helm::helm(&argo, &[]).expect("objects"));
+    for (kind, name) in [
+        ("MutatingAdmissionPolicy", "peermem-gate"),
+        ("MutatingAdmissionPolicyBinding", "peermem-gate"),
+        ("MutatingAdmissionPolicy", "peermem-gate-wrapper"),
+    ] {
+        assert!(made.contains_key(&(kind.to_owned(), name.to_owned())), "{kind} {name}");
+    }
+}
+
+/// A tool that does not know a kind replaces its lists as a whole. What the API server fills in inside a list
+/// would be a difference forever; outside of lists it is none.
+fn every_list_of_a_policy_has_its_defaults_written_out() {
+    let mut rules = 0;
+    for path in files(&manifests()).iter().filter(|path| is_yaml(path)) {
+        for document in yaml(path).iter().filter(|document| document["kind"] == "MutatingAdmissionPolicy") {
+            each_object(document, &mut |object| {
+                if object.contains_key("apiVersions") {
+                    rules += 1;
+                    assert!(object.contains_key("scope"), "{}: {object:?}", path.display());
+                }
+            });
+            assert!(document["spec"]["matchConstraints"]["resourceRules"].is_array(), "{}", path.display());
+        }
+    }
+    assert!(rules >= 4, "only {rules} rules");
+}
+
+/// The table in docs/rights.md has each `DaemonSet`, with what it really asks for.
+fn the_table_of_rights_is_that_of_the_manifests() {
+    let text = fs::read_to_string(root().join("docs/rights.md")).unwrap();
+    let row = |part: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.starts_with(&format!("| {part} |")));
+        line.unwrap_or_else(|| panic!("no row of {part}"))
+            .split('|')
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    };
+    for part in ["node/npd", "node/nfd", "node/textfile", "fleet", "host-driver"] {
+        let spec = &yaml(&manifests().join(part).join("daemonset.yaml"))[0]["spec"]["template"]["spec"];
+        let cells = row(part);
+        let context = &spec["containers"][0]["securityContext"];
+        assert_eq!(cells[2], context["runAsUser"].to_string(), "{part}: user");
+        let added: Vec<_> = context["capabilities"]["add"].as_array().into_iter().flatten().collect();
+        let added: BTreeSet<_> = added.iter().map(|name| name.as_str().unwrap()).collect();
+        let said: BTreeSet<_> = cells[3].split(", ").filter(|name| *name != "none").collect();
+        assert_eq!(said, added, "{part}: capabilities");
+        assert_eq!(cells[4] == "yes", spec["hostPID"] == true, "{part}: hostPID");
+        let has_account = spec["serviceAccountName"].is_string();
+        assert_eq!(cells[6] != "none", has_account, "{part}: RBAC");
+        // All mount the host's directories, which only this level allows.
+        assert_eq!(cells[5], "privileged", "{part}: PodSecurity");
+    }
+}
+
+/// The document, the README and the chart say the same of releases and of what is installed first.
+fn where_to_start_agrees_with_the_readme_and_the_chart() {
+    let text = fs::read_to_string(root().join("docs/integration.md")).unwrap();
+    let (_, section) = text.split_once("\n## Where to start\n").expect("the section");
+    let section = section.split("\n## ").next().unwrap();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, versions) = readme.split_once("\n## Versions\n").expect("the section");
+    for release in ["v25.10.0", "v25.10.1", "v25.3", "26.3"] {
+        assert!(section.contains(release), "{release} is not in the table");
+        assert!(versions.contains(release), "{release} is not in the README");
+    }
+    let values = yaml(&root().join("charts/peermem-gate/values.yaml")).remove(0);
+    for part in ["wrapper", "keep", "npd"] {
+        assert_eq!(values[part]["enabled"], false, "{part}: the table sets what is off by default");
+        assert!(section.contains(&format!("{part}.enabled=true")), "{part}");
+    }
+    assert_eq!(values["dryRun"], false);
+    assert!(section.contains("`dryRun=true`"));
+    what_the_table_sets_installs(section);
+}
+
+/// Where a cell sets `admission=none` no API server needs to have policies, and none is installed.
+fn what_the_table_sets_installs(section: &str) {
+    if !helm::can_helm() {
+        return;
+    }
+    let spans = section
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .flat_map(|line| line.split('`').skip(1).step_by(2));
+    let settings: BTreeSet<_> = spans.filter(|span| span.contains(".enabled=")).collect();
+    assert!(settings.len() >= 4, "{settings:?}");
+    for setting in settings {
+        let is_alone = setting.contains("admission=none");
+        let mut set = json!({ "image": { "repository": "registry.example/peermem-gate", "tag": "7.8.9" } });
+        if !is_alone {
+            set["admission"] = json!("v1");
+        }
+        for (path, value) in setting.split(',').map(|one| one.split_once('=').expect("a value")) {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+            let mut place = &mut set;
+            for name in path.split('.') {
+                place = &mut place[name];
+            }
+            *place = value;
+        }
+        let made = helm::helm(&set, &[]).unwrap_or_else(|error| panic!("{setting}: {error}"));
+        let policies = made.iter().filter(|object| object["kind"] == "MutatingAdmissionPolicy").count();
+        assert_eq!(policies == 0, is_alone, "{setting}");
+        assert!(!made.is_empty(), "{setting}");
+    }
+}
+
+/// As a source archive without links leaves it.
+fn a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so() {
+    if !helm::can_helm() {
+        return;
+    }
+    let copy = tempfile::tempdir().unwrap();
+    let chart = root().join("charts/peermem-gate");
+    let copied = Command::new("cp").arg("-r").arg(&chart).arg(copy.path()).status().unwrap();
+    assert!(copied.success());
+    let copy = copy.path().join("peermem-gate");
+    fs::remove_file(copy.join("manifests")).expect("it is a link");
+    for admission in ["v1", "none"] {
+        let set = format!(
+            "admission={admission},npd.enabled=true,npd.image.repository=npd,image.repository=gate,image.tag=7.8.9"
+        );
+        let ran = support::output(
+            Command::new(cluster::tool("helm"))
+                .args(["template", "peermem-gate"])
+                .arg(&copy)
+                .args(["--set", &set]),
+        );
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && said.contains("this copy of the chart has no manifests"), "{said}");
+    }
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        argo_cd_and_flux_judge_the_policies_health,
+        the_chart_takes_the_values_of_the_gitops_examples,
+        every_list_of_a_policy_has_its_defaults_written_out,
+        the_table_of_rights_is_that_of_the_manifests,
+        where_to_start_agrees_with_the_readme_and_the_chart,
+        a_copy_of_the_chart_without_its_manifests_installs_nothing_and_says_so
+    ]
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! manifests/seccomp/wait.json: a filter that kills for every call that the profile's first list does not name. The
+//! static build runs under it, because that is what the image has.
+
+use crate::support::{self, HOST, Node, Process, can, code, output, product, skip, suite, wrapped};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Installs the filter and becomes the program. A call whose number this architecture does not have is left out, as
+/// a container runtime does it.
+const FILTER: &str = r#"
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define ALLOW(number) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+static struct sock_filter filter[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+@ALLOWED@
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+};
+int main(int argc, char **argv) {
+    struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+    if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+        perror("seccomp");
+        return 99;
+    }
+    execv(argv[1], argv + 1);
+    return 98;
+}
+"#;
+
+fn allowed() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/seccomp/wait.json");
+    let profile: Value = serde_json::from_slice(&fs::read(path).expect("a profile")).expect("JSON");
+    let names = profile["syscalls"][0]["names"].as_array().expect("names");
+    names.iter().map(|name| name.as_str().expect("a name").to_owned()).collect()
+}
+
+/// The filter of these calls as a program, and the product; says so where there is no compiler or no product.
+fn filter(directory: &Path, names: &[String]) -> Option<(PathBuf, PathBuf)> {
+    let product = product(HOST)?;
+    if !can(&["cc", "--version"]) {
+        return None;
+    }
+    let allow = |name: &String| format!("#ifdef __NR_{name}\nALLOW(__NR_{name})\n#endif");
+    let text = FILTER.replace("@ALLOWED@", &names.iter().map(allow).collect::<Vec<_>>().join("\n"));
+    let (source, filter) = (directory.join("filter.c"), directory.join("filter"));
+    fs::write(&source, text).expect("a source");
+    let built = output(Command::new("cc").arg("-o").arg(&filter).arg(&source));
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let probe = output(Command::new(&filter).arg("/no/such/program"));
+    if code(probe.status) == 99 {
+        skip("no seccomp filter can be installed here");
+        return None;
+    }
+    Some((filter, product))
+}
+
+fn ended(filter: &Path, wait: &Command) -> i32 {
+    code(output(&mut wrapped([filter], wait)).status)
+}
+
+fn every_system_call_of_wait_is_in_the_seccomp_profile() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some((filter, product)) = filter(directory.path(), &allowed()) else { return };
+    let waits = |node: &Node, args: &[&str]| {
+        let mut wait = node.wait_by(&product);
+        wait.args(["--settle", "20ms", "--timeout", "300ms", "--termination-log"])
+            .arg(node.path("last-words"));
+        wait.arg("--metrics-file").arg(node.path("metrics.prom")).args(args);
+        ended(&filter, &wait)
+    };
+    assert_eq!(waits(&Node::ready(), &[]), 0);
+    assert_eq!(waits(&Node::ready(), &["--log-level", "trace"]), 0);
+    assert_eq!(waits(&Node::ready().suspect(), &["--suspect-hold", "50ms"]), 0);
+    assert_eq!(waits(&Node::ready().without_nic(), &[]), 0);
+    assert_eq!(waits(&Node::ready().without_marker(), &[]), 124);
+    assert_eq!(waits(&Node::ready().in_tree(), &["--peermem"]), 124);
+    assert_eq!(waits(&Node::ready().without(support::SYMVERS), &[]), 124);
+    assert_eq!(waits(&Node::ready().without_marker(), &["--on-timeout", "proceed"]), 0);
+}
+
+/// Directories that come and go, and a signal.
+fn a_wait_that_is_woken_and_ended_stays_within_the_seccomp_profile() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some((filter, product)) = filter(directory.path(), &allowed()) else { return };
+    let node = Node::ready();
+    node.rename("run/mellanox/drivers", "prepared");
+    let mut gate = support::Gate::start(&mut wrapped([&filter], &node.wait_by(&product)));
+    gate.logs("MarkerParentMissing");
+    node.rename("prepared", "run/mellanox/drivers");
+    gate.assert_opened();
+
+    let node = Node::ready().without_marker();
+    let mut gate = support::Gate::start(&mut wrapped([&filter], &node.wait_by(&product)));
+    gate.logs("MarkerAbsent");
+    gate.process().signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(gate.ended(), 143);
+}
+
+/// What the filter does to somebody who makes another call.
+fn the_seccomp_filter_kills_a_process_that_makes_another_call() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let names: Vec<_> = allowed().into_iter().filter(|name| name != "uname").collect();
+    let Some((filter, product)) = filter(directory.path(), &names) else { return };
+    let node = Node::ready();
+    let mut killed =
+        Process::new(wrapped([&filter], node.wait_by(&product).arg("--dry-run")).spawn().expect("it starts"));
+    assert_eq!(code(killed.ended()), 125, "the worker is killed, and the supervisor says so");
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        every_system_call_of_wait_is_in_the_seccomp_profile,
+        a_wait_that_is_woken_and_ended_stays_within_the_seccomp_profile,
+        the_seccomp_filter_kills_a_process_that_makes_another_call
+    ]
+}

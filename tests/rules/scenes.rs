@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Scenes for the model of a node (tests/model/mod.rs says how to read it): each is a beginning and what may happen
+//! after it. Every order of steps is searched, and the laws of tests/model/laws.rs must be true in each.
+//! `MODEL=deep` searches more; docs/measurements.md has the sizes.
+
+use crate::machine::Line;
+use crate::model::driver::{self, Driver, Loads, Wait};
+use crate::model::eyes::Eyes;
+use crate::model::gated::{Gated, policy};
+use crate::model::laws::{Fault, Sight, law};
+use crate::model::loader::{self, Loader};
+use crate::model::mofed::{Entrypoint, Mofed, Phase};
+use crate::model::node::{Abi, File, Files, Lock, Node};
+use crate::model::peermem_ctr::PeermemCtr;
+use crate::model::replay::explain;
+use crate::model::search::Scene;
+use crate::model::sidecar::{Setting, Sidecar};
+use crate::model::{Budget, Life, Pace, START};
+use peermem_gate::gate::Policy;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const SEARCH: &Pace = &Pace::SEARCH;
+
+/// Searches a scene, and prints its size and the shortest way to each broken law. Exactly `unreached` must be out of
+/// reach.
+fn broken(name: &str, life: Life, sights: &[Sight], unreached: &[Sight]) -> Vec<&'static str> {
+    let found = Scene { life, sights: [sights, unreached].concat() }.search();
+    println!("{name}: {} moments", found.moments);
+    for (fault, steps) in &found.broken {
+        println!("    broken: {}: {steps:?}", law(*fault));
+    }
+    let unreached: Vec<_> = unreached.iter().map(|(what, _)| *what).collect();
+    assert_eq!(found.unreached, unreached, "{name}: out of reach");
+    found.broken.into_iter().map(|(fault, _)| law(fault)).collect()
+}
+
+/// All laws are true in this scene.
+fn obeys(name: &str, life: Life, sights: &[Sight]) {
+    assert_eq!(broken(name, life, sights, &[]), [""; 0], "{name}");
+}
+
+/// All laws are true in this scene, and it never comes to that.
+fn obeys_without(name: &str, life: Life, sights: &[Sight], unreached: Sight) {
+    assert_eq!(broken(name, life, sights, &[unreached]), [""; 0], "{name}");
+}
+
+/// These laws, and no others, are broken: a limit that the documents name, or a race of upstream's.
+fn breaks(name: &str, life: Life, faults: &[Fault]) {
+    let laws: Vec<_> = faults.iter().map(|fault| law(*fault)).collect();
+    assert_eq!(broken(name, life, &[], &[]), laws, "{name}");
+}
+
+/// Scenes that take long are searched only if `MODEL=deep`.
+fn is_deep() -> bool {
+    std::env::var("MODEL").is_ok_and(|deep| deep == "deep")
+}
+
+/// MOFED's container is stopped or killed, and starts again.
+const AGAIN: Budget = Budget { starts: 1, stops: 1, kills: 1, ..Budget::NONE };
+
+const LOADED: Sight = ("nvidia_peermem is loaded", |_, life| life.node.peermem.is_some());
+const SWAPPED: Sight =
+    ("MOFED has swapped its modules", |_, life| life.mofed.number > 1 && life.mofed.phase == Phase::Ready);
+const REBUILT: Sight = ("what was rebuilt is loaded", |_, life| life.node.is_rebuilt_loaded);
+
+fn ready() -> Life {
+    Life::new(Node::ready(), Mofed::new(Phase::Ready))
+}
+
+fn bash(life: Life) -> Life {
+    let mofed = Mofed { entrypoint: Entrypoint::Bash, ..life.mofed.clone() };
+    Life { node: Node { lock: Lock::Absent, ..life.node.clone() }, mofed, ..life }
+}
+
+// --- upstream alone ----------------------------------------------------------------------------------------------
+
+/// A boot, and who makes the driver's build wait in it.
+fn a_boot(wait: Wait, budget: Budget) -> Life {
+    let driver = Driver::new(driver::Phase::Init, wait);
+    Life { driver: Some(driver), budget, ..Life::new(Node::booted(Node::BARE), Mofed::new(Phase::Down)) }
+}
+
+/// The model can see: without the gate it finds the races that upstream's issues report.
+#[test]
+fn the_upstream_actors_alone_run_into_the_known_races() {
+    let once = Budget { starts: 1, ..Budget::NONE };
+    breaks(
+        "k8s-driver-manager#123: v0.9.0 waits for the kernel's own mlx5_core",
+        a_boot(Wait::ManagerOfIncident, once),
+        &[Fault::EarlyOpen, Fault::StubBuilt],
+    );
+    obeys("v0.9.1 waits for the marker", a_boot(Wait::Manager, once), &[driver::READY]);
+    breaks(
+        "v0.9.1, and a marker that a killed container left",
+        a_boot(Wait::Manager, Budget { starts: 2, kills: 1, ..once }),
+        &[Fault::EarlyOpen],
+    );
+    let ctr = Life { peermem_ctr: Some(PeermemCtr::Waits), ..ready() };
+    breaks(
+        "doca-driver-build#481: a check that has passed is followed by modprobe, whatever happened meanwhile",
+        Life { budget: Budget { stops: 1, ..once }, ..ctr.clone() },
+        &[Fault::PinnedSwap],
+    );
+    let driver = Driver { has_fast_path: true, ..Driver::new(driver::Phase::Ready, Wait::Manager) };
+    breaks(
+        "gpu-driver-container#1019: the fast path builds nothing",
+        Life { driver: Some(driver), budget: Budget { pods: 1, ..Budget::NONE }, ..ctr },
+        &[Fault::ModuleNotFound],
+    );
+}
+
+/// The incident: `OpenShift`'s toolkit builds a stub once, and no restart of the container cures that.
+#[test]
+fn a_stub_that_the_toolkit_built_stays_until_the_toolkit_builds_again() {
+    let openshift = |wait, is_wrapped| {
+        let life = a_boot(wait, Budget { starts: 1, ..Budget::NONE });
+        let driver = life.driver.clone().expect("a pod");
+        let driver =
+            Driver { has_toolkit: true, has_sources: false, loads: Loads::Modprobe, is_wrapped, ..driver };
+        // It has built too early, and crashes since then.
+        let node =
+            Node { files: Files { toolkit: Some(File::Stub), ..life.node.files }, ..life.node.clone() };
+        Life { node, driver: Some(Driver { phase: driver::Phase::Ended, ..driver }), ..life }
+    };
+    obeys_without("without the gate", openshift(Wait::Nobody, false), &[], driver::READY);
+    obeys("the gate as a wrapper", openshift(gate(), true), &[driver::READY]);
+}
+
+// --- wait --------------------------------------------------------------------------------------------------------
+
+fn waiting(policy: Policy) -> Wait {
+    Wait::Gate(Box::new(Gated::new(START, Eyes::WAITER, policy, SEARCH)))
+}
+
+fn gate() -> Wait {
+    waiting(policy(SEARCH))
+}
+
+const BELIEVED: Sight = ("a dead container's marker is accepted", |_, life| {
+    life.node.lock == Lock::Free && life.driver.as_ref().is_some_and(Driver::is_ready)
+});
+
+#[test]
+fn the_gate_opens_neither_early_nor_never() {
+    let twice = Budget { starts: 2, ..AGAIN };
+    obeys("a boot", a_boot(gate(), Budget { starts: 1, ..Budget::NONE }), &[driver::READY]);
+    obeys("a container that ends, and another", a_boot(gate(), twice), &[driver::READY, BELIEVED]);
+    obeys("the older entrypoint", bash(a_boot(gate(), twice)), &[driver::READY]);
+    let both = bash(a_boot(gate(), twice));
+    let both = Life { node: Node { lock: Lock::Free, ..both.node.clone() }, ..both };
+    obeys("the older entrypoint beside a lock file of the newer one", both, &[driver::READY, BELIEVED]);
+    let boots = Budget { starts: 1, boots: 1, ..Budget::NONE };
+    obeys("the node boots again", a_boot(gate(), boots), &[driver::READY]);
+    if is_deep() {
+        let torn = Gated::new(START, Eyes::WAITER, policy(SEARCH), SEARCH).torn();
+        obeys("others act during its looks", a_boot(Wait::Gate(Box::new(torn)), twice), &[driver::READY]);
+        let resets = Budget { resets: 1, ..twice };
+        obeys("a NIC is reset", a_boot(gate(), resets), &[driver::READY]);
+        obeys("a boot among them", a_boot(gate(), Budget { boots: 1, ..twice }), &[driver::READY]);
+    }
+}
+
+#[test]
+fn a_gate_with_a_deadline_ends_at_it_and_opens_after_it_only_if_told_to() {
+    const EARLY: Duration = Duration::from_secs(4);
+    let timed = |proceed_on_timeout| {
+        let policy = Policy { timeout: Some(EARLY), proceed_on_timeout, ..policy(SEARCH) };
+        a_boot(waiting(policy), Budget { starts: 1, ..Budget::NONE })
+    };
+    obeys("--timeout", timed(false), &[driver::READY]);
+    breaks("--on-timeout proceed opens without headers", timed(true), &[Fault::StubBuilt]);
+}
+
+/// Init containers do not run again when the driver's container starts again (docs/integration.md).
+#[test]
+fn an_init_container_guards_one_build_and_a_wrapper_each() {
+    let restarts = Budget { starts: 2, stops: 1, crashes: 1, ..Budget::NONE };
+    breaks("an init container", a_boot(gate(), restarts), &[Fault::StubBuilt]);
+    let wrapped = a_boot(gate(), restarts);
+    let driver = wrapped.driver.clone().map(|driver| Driver { is_wrapped: true, ..driver });
+    obeys("a wrapper", Life { driver, ..wrapped }, &[driver::READY]);
+}
+
+// --- load --------------------------------------------------------------------------------------------------------
+
+fn loading(file: Option<File>, rebuilds: bool, timeout: Option<u64>, budget: Budget) -> Life {
+    let timeout = timeout.map(Duration::from_secs);
+    let loader = Loader::new(START, Eyes::LOADER, rebuilds, timeout, SEARCH);
+    Life { loader: Some(loader), budget, ..Life::new(Node::with_driver(file), Mofed::new(Phase::Ready)) }
+}
+
+const GOOD: Option<File> = Some(File::Built(Abi::New));
+
+#[test]
+fn load_goes_into_no_swap_and_comes_to_an_end() {
+    obeys("load", loading(GOOD, false, None, AGAIN), &[LOADED, loader::LOADED]);
+    obeys("load, older entrypoint", bash(loading(GOOD, false, None, AGAIN)), &[LOADED, SWAPPED]);
+    let torn = loading(GOOD, false, None, AGAIN);
+    let loader = torn.loader.clone().map(Loader::torn);
+    obeys("load, others act during its looks", Life { loader, ..torn }, &[LOADED, loader::LOADED]);
+    let stopped = Budget { kills: 0, ..AGAIN };
+    obeys("load --timeout", loading(GOOD, false, Some(4), stopped), &[LOADED]);
+    if is_deep() {
+        obeys("load --timeout, and kills", loading(GOOD, false, Some(4), AGAIN), &[LOADED]);
+        obeys(
+            "load is started again",
+            loading(GOOD, false, None, Budget { restarts: 1, ..AGAIN }),
+            &[LOADED],
+        );
+    }
+}
+
+// --- keep --------------------------------------------------------------------------------------------------------
+
+const KEEP: Setting = Setting { eyes: Eyes::LOADER, rebuilds: false, is_torn: false };
+const REBUILDS: Setting = Setting { rebuilds: true, ..KEEP };
+const BLIND: Eyes = Eyes { sees_locks: false, ..Eyes::LOADER };
+
+fn keeping(setting: Setting, budget: Budget) -> Life {
+    Life { sidecar: Some(Sidecar::new(START, setting, SEARCH)), budget, ..ready() }
+}
+
+fn restoring(life: Life) -> Life {
+    Life { mofed: Mofed { restores: true, ..life.mofed.clone() }, ..life }
+}
+
+#[test]
+fn keep_never_stands_in_mofeds_way() {
+    let stopped = Budget { kills: 0, ..AGAIN };
+    obeys("keep", keeping(KEEP, AGAIN), &[LOADED, SWAPPED]);
+    obeys("keep, lock's holder hidden", keeping(Setting { eyes: BLIND, ..KEEP }, AGAIN), &[LOADED, SWAPPED]);
+    obeys("keep, older entrypoint", bash(keeping(KEEP, AGAIN)), &[LOADED, SWAPPED]);
+    obeys("keep, MOFED restores the kernel's own", restoring(keeping(KEEP, stopped)), &[LOADED]);
+    obeys("keep, a job", keeping(KEEP, Budget { jobs: 1, ..stopped }), &[LOADED, SWAPPED]);
+    let people = Budget { rmmods: 1, hups: 1, ..Budget::NONE };
+    obeys("keep, a person unloads the module, and sends SIGHUP", keeping(KEEP, people), &[LOADED]);
+    obeys("keep, the node boots", keeping(KEEP, Budget { boots: 1, ..Budget::NONE }), &[LOADED, SWAPPED]);
+    // A restart begins the courtesy of 1.5 s again.
+    let restarted = |budget| {
+        let life = keeping(KEEP, Budget { restarts: 1, ..budget });
+        let mofed = Mofed { haste: Duration::from_millis(3500), ..life.mofed.clone() };
+        Life { mofed, ..life }
+    };
+    let killed = Budget { stops: 0, ..AGAIN };
+    obeys("keep is restarted, MOFED is killed", restarted(killed), &[LOADED, SWAPPED]);
+    if is_deep() {
+        let torn = Setting { is_torn: true, ..KEEP };
+        for (name, setting, budget) in [
+            ("others act during its looks", torn, AGAIN),
+            ("a job", KEEP, Budget { jobs: 1, ..AGAIN }),
+            ("people, and MOFED", KEEP, Budget { rmmods: 1, hups: 1, ..AGAIN }),
+            ("a NIC is reset", KEEP, Budget { resets: 1, ..AGAIN }),
+            ("MOFED, and a boot", KEEP, Budget { boots: 1, ..AGAIN }),
+            ("MOFED starts twice", KEEP, Budget { starts: 2, stops: 2, ..stopped }),
+        ] {
+            obeys(&format!("keep, {name}"), keeping(setting, budget), &[LOADED, SWAPPED]);
+        }
+        obeys("keep is restarted", restarted(AGAIN), &[LOADED, SWAPPED]);
+    }
+}
+
+/// docs/sidecar.md names these limits.
+#[test]
+fn a_keep_that_starts_again_may_collide_with_mofed() {
+    let stopped = Budget { restarts: 1, ..Budget { kills: 0, ..AGAIN } };
+    let blind = keeping(Setting { eyes: BLIND, ..KEEP }, stopped);
+    breaks("holder hidden: it is faster than MOFED's own rmmod", blind, &[Fault::LostUnload]);
+    let killed = keeping(KEEP, Budget { restarts: 1, ..Budget { stops: 0, ..AGAIN } });
+    breaks("it waits once more, and MOFED swaps within 3 s", killed, &[Fault::PinnedSwap]);
+}
+
+// --- rebuild -----------------------------------------------------------------------------------------------------
+
+const OTHER: Option<File> = Some(File::Built(Abi::Old));
+
+fn with_driver(file: Option<File>, life: Life) -> Life {
+    Life { node: Node::with_driver(file), ..life }
+}
+
+#[test]
+fn a_stub_and_rebuild_auto_are_live_in_the_end() {
+    let killed = Budget { stops: 0, ..AGAIN };
+    for (name, file) in [("a stub", Some(File::Stub)), ("no file", None), ("a file of another ABI", OTHER)] {
+        let calm = with_driver(file, keeping(REBUILDS, Budget::NONE));
+        obeys(&format!("keep --rebuild auto, {name}"), calm, &[REBUILT]);
+        obeys(&format!("load --rebuild auto, {name}"), loading(file, true, None, Budget::NONE), &[REBUILT]);
+    }
+    let stub = Some(File::Stub);
+    obeys(
+        "keep --rebuild auto beside MOFED",
+        with_driver(stub, keeping(REBUILDS, killed)),
+        &[REBUILT, SWAPPED],
+    );
+    obeys("load --rebuild auto beside MOFED", loading(stub, true, None, killed), &[REBUILT, loader::LOADED]);
+    let mishaps = Budget { mishaps: 2, ..Budget::NONE };
+    obeys("builds that are killed", with_driver(stub, keeping(REBUILDS, mishaps)), &[REBUILT]);
+    obeys("the same, load", loading(stub, true, None, mishaps), &[REBUILT]);
+    let failures = Budget { failures: 1, hups: 1, ..Budget::NONE };
+    obeys("a build that fails, and SIGHUP", with_driver(stub, keeping(REBUILDS, failures)), &[REBUILT]);
+    obeys("load --rebuild auto --timeout", loading(stub, true, Some(4), Budget::NONE), &[REBUILT]);
+    if is_deep() {
+        let sees = Setting { eyes: Eyes { sees_mofeds_files: true, ..Eyes::LOADER }, ..REBUILDS };
+        let torn = Setting { is_torn: true, ..REBUILDS };
+        for (name, setting, budget) in [
+            ("MOFED ends and is killed", REBUILDS, AGAIN),
+            ("MOFED's files are known", sees, AGAIN),
+            ("others act during its looks", torn, killed),
+            ("MOFED is upgraded", REBUILDS, Budget { upgrades: 1, ..AGAIN }),
+            ("a build fails or is killed", REBUILDS, Budget { failures: 1, mishaps: 1, ..killed }),
+            ("keep is restarted", REBUILDS, Budget { restarts: 1, starts: 1, ..Budget::NONE }),
+            ("the node boots", REBUILDS, Budget { boots: 1, ..killed }),
+        ] {
+            let life = with_driver(stub, keeping(setting, budget));
+            obeys(&format!("keep --rebuild auto, {name}"), life, &[REBUILT]);
+        }
+        obeys("load --rebuild auto --timeout beside MOFED", loading(stub, true, Some(4), AGAIN), &[REBUILT]);
+    }
+}
+
+/// MOFED's next release has another ABI: what was rebuilt for the last one stands before the driver's file then.
+#[test]
+fn what_was_rebuilt_for_another_mofed_is_removed_or_rebuilt() {
+    const UNDONE: Sight = ("what was rebuilt is removed", |_, life| {
+        life.node.files.rebuilt.is_none() && life.node.peermem.is_some()
+    });
+    const UPGRADED: Sight = ("the next release is loaded, and nvidia_peermem", |_, life| {
+        life.node.live_abi() == Some(Abi::Old) && life.node.is_rebuilt_loaded
+    });
+    let rebuilt = |driver| {
+        let life = keeping(REBUILDS, Budget::NONE);
+        let files = Files { driver, rebuilt: Some(Abi::Old), ..life.node.files };
+        Life { node: Node { files, ..life.node.clone() }, ..life }
+    };
+    obeys("the driver's own fits", rebuilt(GOOD), &[UNDONE]);
+    obeys("the driver's own is a stub", rebuilt(Some(File::Stub)), &[REBUILT]);
+    let upgraded = keeping(REBUILDS, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
+    obeys("MOFED is upgraded", upgraded, &[UPGRADED]);
+}
+
+/// A gate that sees MOFED's own files gives the kernel no file of another ABI, and builds none with other headers.
+#[test]
+fn a_gate_that_sees_mofeds_files_asks_the_kernel_for_nothing_that_they_refuse() {
+    const SEES: Eyes = Eyes { sees_mofeds_files: true, ..Eyes::LOADER };
+    let killed = Budget { stops: 0, ..AGAIN };
+    let other = with_driver(OTHER, keeping(Setting { eyes: SEES, ..KEEP }, killed));
+    obeys_without("a file of another ABI, keep without a rebuild", other, &[SWAPPED], LOADED);
+    // Somebody has put the last MOFED's headers there; the next swap brings the right ones.
+    let stub = with_driver(Some(File::Stub), keeping(Setting { eyes: SEES, ..REBUILDS }, killed));
+    let stub = Life { node: Node { headers: Some(Abi::Old), ..stub.node.clone() }, ..stub };
+    obeys("headers of another MOFED", stub, &[SWAPPED, REBUILT]);
+}
+
+/// Without CRCs the kernel takes a file of another ABI, and the gate builds nothing.
+#[test]
+fn on_a_kernel_without_symbol_versions_all_but_a_stub_loads_and_nothing_is_rebuilt() {
+    const OTHERS: Sight = ("a file of another ABI is loaded", |_, life| {
+        life.node.peermem.is_some() && life.node.files.driver == OTHER
+    });
+    let killed = Budget { stops: 0, ..AGAIN };
+    let keep = with_driver(OTHER, keeping(REBUILDS, killed)).unversioned();
+    obeys("keep --rebuild auto, a file of another ABI", keep, &[OTHERS, SWAPPED]);
+    let load = loading(OTHER, true, None, killed).unversioned();
+    obeys("load --rebuild auto, a file of another ABI", load, &[OTHERS, loader::LOADED]);
+    let upgraded = keeping(REBUILDS, Budget { starts: 1, stops: 1, upgrades: 1, ..Budget::NONE });
+    obeys("MOFED is upgraded", upgraded.unversioned(), &[LOADED, SWAPPED]);
+    let stub = with_driver(Some(File::Stub), keeping(REBUILDS, killed)).unversioned();
+    obeys_without("a stub stays", stub, &[SWAPPED], LOADED);
+}
+
+/// The driver builds while MOFED starts, and `keep --rebuild auto` rebuilds its stub (docs/heal.md).
+#[test]
+fn a_parallel_boot_ends_live() {
+    let boot = a_boot(Wait::Nobody, Budget { starts: 1, ..Budget::NONE });
+    let sidecar = Some(Sidecar::new(START, REBUILDS, SEARCH));
+    obeys("a parallel boot", Life { sidecar, ..boot.clone() }, &[driver::STUB, REBUILT]);
+    let loader = Loader::new(START, Eyes::LOADER, true, None, SEARCH);
+    let driver = boot.driver.clone().map(|driver| Driver { loads: Loads::Gate(Box::new(loader)), ..driver });
+    obeys("the same with load in the driver's container", Life { driver, ..boot }, &[driver::STUB, REBUILT]);
+}
+
+// --- a host's MOFED ----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_hosts_mofed_is_waited_for_and_gets_its_modules_back() {
+    const HOST: Eyes = Eyes { is_host: true, ..Eyes::LOADER };
+    let hosts = |life: Life| {
+        let mofed = Mofed { entrypoint: Entrypoint::Host, ..life.mofed.clone() };
+        Life { node: Node { marker: None, lock: Lock::Absent, ..life.node.clone() }, mofed, ..life }
+    };
+    let restarts = Budget { starts: 2, ..Budget::NONE };
+    let keep = keeping(Setting { eyes: HOST, ..REBUILDS }, restarts);
+    obeys("keep", hosts(keep.clone()), &[LOADED, SWAPPED]);
+    obeys("keep, a stub", hosts(with_driver(Some(File::Stub), keep)), &[REBUILT, SWAPPED]);
+    let gated = Gated::new(START, Eyes { wants_peermem: false, ..HOST }, policy(SEARCH), SEARCH);
+    let booted = hosts(a_boot(Wait::Gate(Box::new(gated)), restarts));
+    obeys("wait, at a boot", booted, &[driver::READY]);
+}
+
+// --- real lives --------------------------------------------------------------------------------------------------
+
+/// Recorded lives, by their files: PLACE or PLACE.WHAT.
+fn traces() -> impl Iterator<Item = (String, Vec<Line>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/lives");
+    let mut files: Vec<_> =
+        fs::read_dir(directory).expect("traces").map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    files.into_iter().map(|file| {
+        let text = fs::read_to_string(&file).expect("a text");
+        let name = file.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        (name, text.lines().filter_map(Line::parse).collect())
+    })
+}
+
+/// The place in which the gate is (tests/life/plan.rs).
+fn place(name: &str) -> &str {
+    name.split('.').next().unwrap_or_default()
+}
+
+/// The model is no fiction: what a real kernel, MOFED's steps in a shell and the program did, it can do.
+#[test]
+fn the_model_explains_real_lives() {
+    for (name, lines) in traces() {
+        let most = explain(place(&name), &lines).unwrap_or_else(|why| panic!("{name}: {why}")).most;
+        println!("{name}: {} lines, {most} lives at most", lines.len());
+    }
+}
+
+/// A change of a trace: the line of this kind that its text begins with, the first one at this time or later, is
+/// moved by so many seconds, gets another text, or goes. That is refused at this line, or at the one that misses it.
+enum Change {
+    Moved(f64),
+    Says(&'static str, &'static str),
+    MissedBy(&'static str, &'static str),
+}
+
+#[test]
+fn the_model_explains_no_life_that_did_not_happen() {
+    use Change::{MissedBy, Moved, Says};
+    let all: Vec<_> = traces().collect();
+    for (what, name, (kind, text, from), change) in [
+        ("wait opens before everything has settled", "keep", ("opened", "pod", 0.0), Moved(-0.5)),
+        ("wait opens seconds too late", "wrapper", ("opened", "pod", 0.0), Moved(4.0)),
+        ("wait opens on a suspect marker before its hold", "bare", ("opened", "wait 1", 0.0), Moved(-10.0)),
+        ("wait opens long after a reset", "poll.reset", ("opened", "wait 1", 0.0), Moved(0.2)),
+        (
+            "wait opens before a second has passed since a reset",
+            "init.reset",
+            ("opened", "wait 1", 0.0),
+            Moved(-0.2),
+        ),
+        ("wait does not open", "manager", ("opened", "pod", 0.0), MissedBy("built", "wait 1 old")),
+        ("a build finds headers that are not there", "keep", ("built", "pod", 0.0), Says("built", "pod old")),
+        ("keep loads before everything has settled", "keep", ("asked", "", 40.0), Moved(-0.6)),
+        ("keep does not load", "keep", ("answered", "0", 40.0), MissedBy("killed", "kill")),
+        (
+            "the kernel refuses a file that fits",
+            "keep",
+            ("answered", "0", 40.0),
+            Says("answered", "1 Invalid argument"),
+        ),
+        ("the kernel loads a file of another ABI", "ctr", ("answered", "1", 0.0), Says("answered", "0")),
+        (
+            "the same on a kernel with CRCs",
+            "shim.unversioned",
+            ("unversioned", "", 0.0),
+            MissedBy("asked", ""),
+        ),
+        ("keep leaves the module to MOFED's swap", "keep", ("ready", "new", 40.0), Says("failed", "held")),
+        ("keep is faster than MOFED's own rmmod", "keep", ("swap", "", 80.0), Says("failed", "collision")),
+        ("keep rebuilds in no time", "parallel", ("asked", "", 100.0), Moved(-10.0)),
+        (
+            "MOFED is ready before it has cleared its marker",
+            "shim",
+            ("unmarked", "", 0.0),
+            MissedBy("swap", ""),
+        ),
+    ] {
+        let (_, lines) = all.iter().find(|(file, _)| file == name).expect("a trace");
+        // A boot's clock begins at zero, and a replay ends there.
+        let mut lines: Vec<_> = lines.iter().take_while(|line| line.kind != "booted").cloned().collect();
+        let is_it = |line: &Line| line.kind == kind && line.text.starts_with(text) && line.at >= from;
+        let at = lines.iter().position(is_it).expect("such a line");
+        let line = lines[at].clone();
+        let seconds = line.at;
+        let with =
+            |kind: &str, text: &str| Line { at: seconds, kind: kind.to_owned(), text: text.to_owned() };
+        let (changed, refused) = match change {
+            Moved(by) => (Some(Line { at: line.at + by, ..line.clone() }), line),
+            Says(kind, text) => (Some(with(kind, text)), with(kind, text)),
+            MissedBy(kind, text) => (None, with(kind, text)),
+        };
+        lines.splice(at..=at, changed);
+        lines.sort_by(|one, other| one.at.total_cmp(&other.at));
+        let Err(why) = explain(place(name), &lines) else { panic!("explained: {what}") };
+        let refused = format!("kind: {:?}, text: {:?} }}: no life of ", refused.kind, refused.text);
+        assert!(why.contains(&refused), "{what}: {why}");
+        println!("{what}: {}", why.split(": no life").next().unwrap_or_default());
+    }
+    let (name, mut lines) = all.into_iter().next().expect("a trace");
+    lines[5].kind = "moved".to_owned();
+    assert!(
+        explain(place(&name), &lines).is_err_and(|why| why.contains("teach it")),
+        "a kind that nobody has taught"
+    );
+}
+
+// --- the model itself --------------------------------------------------------------------------------------------
+
+#[test]
+fn the_production_code_calls_the_ready_node_ready() {
+    let reason = |node: &Node| {
+        let seen = Eyes::LOADER.look(node);
+        seen.look.verdict.deciding().map(|condition| condition.reason.to_string())
+    };
+    assert_eq!(reason(&Node::ready()), None);
+    for (spoilt, file) in [
+        ("StubModule", Some(File::Stub)),
+        ("ModuleFileMissing", None),
+        ("SymbolVersionMismatch", Some(File::Built(Abi::Old))),
+    ] {
+        assert_eq!(reason(&Node::with_driver(file)).as_deref(), Some(spoilt));
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What changes between two looks, or in the midst of one, and what no event tells.
+
+use crate::support::{
+    DRIVERS, Gate, LIMIT, LOCK, MARKER, Node, SYMVERS, VENDOR, change, gate, output, suite, text,
+};
+use libtest_mimic::Trial;
+use peermem_gate::condition::{ConditionType, Reason};
+use peermem_gate::observation::{Lock, Marker, Nic, Observation};
+use peermem_gate::probe::{Depth, Probe};
+use peermem_gate::verdict::Condition;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const ONCE: [&str; 4] = ["--settle", "0s", "--timeout", "1h"];
+
+/// Module.symvers is a link that only MOFED's root makes sense of.
+fn with_linked_symvers() -> (Node, &'static str) {
+    let node = Node::ready().without_marker();
+    let real = "run/mellanox/drivers/usr/src/symvers";
+    node.rename(SYMVERS, real);
+    symlink("/usr/src/symvers", node.path(SYMVERS)).unwrap();
+    (node, real)
+}
+
+fn headers_behind_a_link_that_turn_bad_before_the_marker_are_seen() {
+    let (node, real) = with_linked_symvers();
+    let mut gate = Gate::start(node.wait().args(ONCE));
+    gate.logs("MarkerAbsent");
+    node.write(real, "");
+    node.set_marker();
+    gate.logs("HeadersWithoutPeerMemory");
+}
+
+fn headers_behind_a_link_that_turn_good_are_seen() {
+    let (node, real) = with_linked_symvers();
+    let good = fs::read(node.path(real)).unwrap();
+    node.write(real, "");
+    node.set_marker();
+    let mut gate = Gate::start(node.wait().args(ONCE));
+    gate.logs("HeadersWithoutPeerMemory");
+    change(&node.path(real), |path| fs::write(path, &good).unwrap());
+    gate.assert_opened();
+}
+
+fn a_look_is_interrupted_if_modules_go_while_the_symbols_are_read() {
+    let node = Node::ready();
+    node.with_long_kallsyms();
+    let mut gate = Gate::start(node.wait().args(ONCE));
+    let io = format!("/proc/{}/io", gate.worker());
+    let read = || -> u64 {
+        let io = fs::read_to_string(&io).unwrap_or_default();
+        io.lines().find_map(|line| line.strip_prefix("rchar: ")).map_or(0, |count| count.parse().unwrap())
+    };
+    let started = Instant::now();
+    while read() < 2 << 20 {
+        assert!(started.elapsed() < LIMIT, "it is not read");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+    node.write("proc/modules", modules.replace("Live", "Unloading"));
+    // sysfs still says live: the two witnesses disagree, and the gate must have noticed.
+    gate.logs("WitnessesDisagree");
+}
+
+fn check_reports_even_if_the_marker_goes_while_the_symbols_are_read() {
+    let node = Node::ready();
+    node.with_long_kallsyms();
+    let mut check = Gate::start(node.check().args(["--format", "json"]));
+    node.remove(MARKER);
+    let code = check.ended();
+    assert!(code == 0 || code == 1, "{code}");
+}
+
+/// A suspect marker holds a gate for minutes, and what `keep` has loaded may be swapped meanwhile.
+fn modules_that_change_under_a_suspect_marker_are_a_change() {
+    let node = Node::ready();
+    let config = node.config();
+    let mut probe = Probe::new(&config);
+    probe.look(Depth::Full, &mut || false).expect("a look");
+    let suspect = Condition::new(ConditionType::MarkerTrusted, Reason::MarkerSuspect, "as the test says");
+    assert!(!probe.changed(Some(&suspect)));
+    let modules = fs::read_to_string(node.path("proc/modules")).unwrap();
+    node.write("proc/modules", modules.replace("Live", "Unloading"));
+    assert!(probe.changed(Some(&suspect)));
+}
+
+/// `keep` stays where there is nothing to load, and sleeps there as well as elsewhere.
+fn where_the_gate_does_not_apply_only_a_device_is_a_change() {
+    let node = Node::ready().without_nic();
+    let config = node.config();
+    let mut probe = Probe::new(&config);
+    probe.look(Depth::Full, &mut || false).expect("a look");
+    let away = Condition::new(ConditionType::NicPresent, Reason::NoRdmaDevice, "as the test says");
+    let unwanted = Condition::new(ConditionType::RdmaRequested, Reason::RdmaNotRequested, "as the test says");
+    assert!(!probe.changed(Some(&away)));
+    assert!(!probe.changed(Some(&unwanted)));
+    probe.forget_devices();
+    assert!(probe.changed(Some(&away)));
+}
+
+fn symbols_that_can_be_read_later_open_the_gate() {
+    let node = Node::ready().in_tree();
+    node.rename("proc/kallsyms", "kallsyms");
+    fs::create_dir_all(node.path("usr/src")).unwrap();
+    fs::rename(node.path(DRIVERS).join("usr/src/ofa_kernel"), node.path("usr/src/ofa_kernel")).unwrap();
+    let mut gate = Gate::start(node.wait().args(ONCE).env("USE_HOST_MOFED", "true"));
+    gate.logs("ModulesUnreadable");
+    node.rename("kallsyms", "proc/kallsyms");
+    gate.assert_opened();
+}
+
+/// A whole look, in the midst of whose reading of the symbols this happens.
+fn seen_despite(node: &Node, happens: impl Fn()) -> Observation {
+    node.with_long_kallsyms();
+    let config = node.config();
+    let mut has_happened = false;
+    let mut interrupted = || {
+        if !std::mem::replace(&mut has_happened, true) {
+            happens();
+        }
+        false
+    };
+    let seen = Probe::new(&config).look(Depth::Full, &mut interrupted).expect("a look");
+    assert!(has_happened, "the symbols were not read");
+    seen
+}
+
+fn a_lock_released_or_taken_while_the_symbols_are_read_is_noticed() {
+    let node = Node::ready();
+    let seen = seen_despite(&node, || node.write("proc/locks", ""));
+    assert_eq!(seen.lock, Lock::Free);
+    let node = Node::ready().suspect();
+    assert_eq!(seen_despite(&node, || node.hold_lock()).lock, Lock::Held);
+}
+
+fn a_marker_recreated_while_the_symbols_are_read_is_noticed() {
+    let node = Node::ready();
+    node.write("next", "");
+    let inode = node.path("next").metadata().unwrap().ino();
+    let seen = seen_despite(&node, || node.rename("next", MARKER));
+    let Marker::Present(id) = seen.marker else { panic!("{:?}", seen.marker) };
+    assert_eq!(id.inode, inode);
+}
+
+/// What could not be read once is read again at the next look, though nothing tells of a change.
+fn a_failed_read_is_not_remembered_for_the_next_look() {
+    for path in [SYMVERS, VENDOR] {
+        let node = Node::ready();
+        let good = fs::read(node.path(path)).unwrap();
+        node.remove(path);
+        fs::create_dir(node.path(path)).unwrap();
+        let config = node.config();
+        let mut probe = Probe::new(&config);
+        let mut look = || {
+            let seen = probe.look(Depth::Full, &mut || false).expect("a look");
+            (seen.headers.is_readable(), !matches!(seen.nic, Nic::Unreadable(_)))
+        };
+        assert_eq!(look(), (path != SYMVERS, path != VENDOR));
+        node.remove(path);
+        node.write(path, &good);
+        assert_eq!(look(), (true, true), "{path}");
+    }
+}
+
+/// What a waiting `wait` knows of MOFED, by the lock of MOFED's container.
+fn wait_says_at_once_whether_a_mofed_container_runs() {
+    for state in ["held", "free", "unknown"] {
+        let node = Node::ready().without_marker();
+        match state {
+            "held" => node.hold_lock(),
+            "free" => node.write("proc/locks", ""),
+            _ => node.remove(LOCK),
+        }
+        let mut gate = Gate::start(node.wait().args(ONCE));
+        let line = gate.logs_that("its first line", |_| true);
+        let (marker, lock) = (node.path(MARKER), node.path(LOCK));
+        let known = match state {
+            "held" => {
+                format!("; the MOFED container is running and has not finished: it holds {}", lock.display())
+            }
+            "free" => format!("; no MOFED container holds {} (an older MOFED keeps no lock)", lock.display()),
+            _ => String::new(),
+        };
+        let waiting = format!("waiting: MOFED has not set its marker {}{known}", marker.display());
+        assert_eq!(text(&line), waiting, "{state}");
+        assert_eq!(line["reason"], "MarkerAbsent", "{state}");
+    }
+}
+
+/// At 80 columns: what is not met comes first, a message has lines of its own, and a path stays whole.
+fn check_fits_80_columns_and_begins_with_what_is_not_met() {
+    let node = Node::ready().without_marker();
+    let mut command = gate();
+    command.args(["check", "--root"]).arg(node.root()).env_remove("COLUMNS");
+    let answer = String::from_utf8(output(&mut command).stdout).unwrap();
+    let has_path = |line: &str| line.split(' ').any(|word| word.contains('/') && word.len() > 40);
+    let wide: Vec<_> = answer.lines().filter(|line| line.chars().count() > 80 && !has_path(line)).collect();
+    assert_eq!(wide, [""; 0], "{answer}");
+    let status = |line: &str| ["False", "Unknown", "True"].iter().position(|word| line.starts_with(word));
+    let statuses: Vec<_> = answer.lines().filter_map(status).collect();
+    assert_eq!(statuses.first(), Some(&0), "{answer}");
+    let last_unmet = statuses.iter().rposition(|status| *status == 0).expect("one");
+    let first_met = statuses.iter().position(|status| *status == 2).expect("one");
+    assert!(last_unmet < first_met, "{answer}");
+    let lines: Vec<_> = answer.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("False    MarkerPresent")).expect("a line");
+    assert!(lines[at + 1].starts_with("         MOFED has not set its marker"), "{answer}");
+    let marker = node.path(MARKER).display().to_string();
+    assert!(answer.split_whitespace().any(|word| word.trim_end_matches(';') == marker), "{answer}");
+    let end = "For the root cause and every step, run `peermem-gate doctor` on this node.";
+    assert_eq!(lines.last(), Some(&end), "{answer}");
+}
+
+pub(crate) fn tests() -> Vec<Trial> {
+    suite![
+        wait_says_at_once_whether_a_mofed_container_runs,
+        check_fits_80_columns_and_begins_with_what_is_not_met,
+        a_lock_released_or_taken_while_the_symbols_are_read_is_noticed,
+        a_marker_recreated_while_the_symbols_are_read_is_noticed,
+        a_failed_read_is_not_remembered_for_the_next_look,
+        headers_behind_a_link_that_turn_bad_before_the_marker_are_seen,
+        headers_behind_a_link_that_turn_good_are_seen,
+        a_look_is_interrupted_if_modules_go_while_the_symbols_are_read,
+        check_reports_even_if_the_marker_goes_while_the_symbols_are_read,
+        modules_that_change_under_a_suspect_marker_are_a_change,
+        where_the_gate_does_not_apply_only_a_device_is_a_change,
+        symbols_that_can_be_read_later_open_the_gate
+    ]
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The real gate on scratch trees of nodes: real processes, inotify, mounts and signals. What a machine or a user cannot do
+//! is ignored, with the reason.
+
+mod asked;
+mod consumers;
+mod driver_manager;
+mod endings;
+mod exec;
+#[path = "../fixture/mod.rs"]
+mod fixture;
+mod garbage;
+mod install;
+mod looks;
+mod modprobe;
+mod refusals;
+mod rest;
+mod stuck;
+#[path = "../support/mod.rs"]
+mod support;
+mod wakes;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let tests = [
+        asked::tests(),
+        consumers::tests(),
+        driver_manager::tests(),
+        endings::tests(),
+        exec::tests(),
+        garbage::tests(),
+        install::tests(),
+        looks::tests(),
+        modprobe::tests(),
+        refusals::tests(),
+        rest::tests(),
+        stuck::tests(),
+        wakes::tests(),
+    ];
+    support::suite::run(tests.into_iter().flatten().collect(), None)
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `load`, `keep`, `rebuild` and `inspect` on scratch nodes with the module files that tests/vm/build makes.
+
+mod inspect;
+mod keeping;
+mod module_files;
+#[path = "../rebuild/place.rs"]
+mod place;
+mod rebuild;
+mod shim;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let tests = [inspect::tests(), keeping::tests(), module_files::tests(), rebuild::tests(), shim::tests()];
+    support::suite::run(tests.into_iter().flatten().collect(), Some(5))
+}
