@@ -2,6 +2,7 @@
 //! Waiting until the gate opens or ends: what `wait` and `load` have in common.
 
 use super::attempt;
+use super::looking::warn_of_odd_request;
 use super::watch::Watch;
 use crate::act::log;
 use crate::act::output::OutputFile;
@@ -38,6 +39,7 @@ pub(super) struct Held<'a> {
 
 impl<'a> Held<'a> {
     pub(super) fn new(asked: &'a Hold, signals: &'a Signals) -> Self {
+        warn_of_odd_request(&asked.node);
         let mut watch = Watch::new(&asked.node, signals);
         let now = watch.started();
         let memory = asked.memory.clone().unwrap_or_else(|| Memory::new(now));

@@ -81,7 +81,7 @@ fn the_build_of_an_image_can_ask_which_driver_manager_its_path_finds() {
 }
 
 fn driver_manager_opens_at_once_where_the_gate_does_not_apply() {
-    let place = Place::new(Node::ready().without_marker().without_nic());
+    let place = Place::new(Node::ready().without_mofed().without_nic());
     assert_eq!(code(output(&mut place.driver_manager(UNINSTALL)).status), 0);
     let place = Place::new(Node::ready().without_marker());
     let mut command = place.driver_manager(UNINSTALL);

@@ -36,7 +36,7 @@ fn wait_ends_with_0_on_a_ready_node() {
 fn a_gate_that_does_not_apply_opens_at_once() {
     // A settle time that would be waited for is one that the test would notice.
     const SETTLE: [&str; 4] = ["--settle", "1h", "--timeout", "2h"];
-    let nowhere = Node::ready().without_marker().without_nic();
+    let nowhere = Node::ready().without_mofed().without_nic();
     let (code, lines) = ending(nowhere.wait().args(SETTLE));
     assert_eq!((code, &last(&lines)["reason"]), (0, &"NoRdmaDevice".into()));
     // In one line, and once in it.
@@ -44,14 +44,60 @@ fn a_gate_that_does_not_apply_opens_at_once() {
     assert_eq!(text(last(&lines)).matches("does not apply").count(), 1, "{lines:#?}");
 
     let node = Node::ready().without_marker();
-    for value in ["false", "", "True", "1"] {
+    for value in ["false", "", "True", " true", "1"] {
         let (code, lines) = ending(node.wait().args(SETTLE).env("GPU_DIRECT_RDMA_ENABLED", value));
+        let warned = lines.iter().any(|line| line["level"] == "WARN" && text(line).contains("only \"true\""));
+        assert_eq!(warned, value != "false", "{value:?}: {lines:#?}");
         assert_eq!((code, &last(&lines)["reason"]), (0, &"RdmaNotRequested".into()), "{value:?}");
         assert!(text(last(&lines)).contains(&format!("{value:?}")), "the value is shown");
     }
     let report =
         support::Report::of(node.check().args(["--format", "json"]).env("GPU_DIRECT_RDMA_ENABLED", "false"));
     assert_eq!((report.code, report.verdict()), (0, "NotApplicable"));
+}
+
+/// Each node, but for what a reset of its NIC leaves of MOFED.
+fn a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed() {
+    let only = |kept: &str| {
+        let node = Node::ready().in_tree();
+        let moved = node.path("kept");
+        fs::rename(node.path(kept), &moved).unwrap();
+        node.remove("run/mellanox");
+        fs::create_dir_all(node.path(kept).parent().unwrap()).unwrap();
+        fs::rename(moved, node.path(kept)).unwrap();
+        node
+    };
+    let nodes = [
+        ("all", Node::ready()),
+        ("a lock that is held", Node::ready().without_marker()),
+        ("a lock that nobody holds", only(LOCK)),
+        ("a marker", only(MARKER)),
+        ("headers", only("run/mellanox/drivers/usr/src/ofa_kernel")),
+        ("modules", Node::ready().without("run/mellanox")),
+    ];
+    for (left, node) in nodes {
+        node.reset_nic();
+        let (code, lines) = ending(node.wait().args(["--settle", "0s", "--timeout", "300ms"]));
+        assert_eq!((code, &last(&lines)["reason"]), (124, &"NicAway".into()), "{left}: {lines:#?}");
+        let report = node.report();
+        assert_eq!((report.code, report.reason("NicPresent")), (1, "NicAway"), "{left}");
+    }
+    // It is not as if there were none, if none of the bus is seen.
+    let node = Node::ready().without_mofed();
+    node.remove("sys/bus/pci/devices/0000:01:00.0");
+    let report = node.report();
+    assert_eq!((report.code, report.reason("NicPresent")), (1, "DevicesUnreadable"));
+    assert!(report.message("NicPresent").contains("lists no PCI device"), "{:#}", report.json);
+}
+
+fn a_nic_that_stays_away_counts_as_removed() {
+    let node = Node::ready();
+    node.reset_nic();
+    let (code, lines) = ending(node.wait().args(["--settle", "10ms", "--suspect-hold", "300ms"]));
+    assert_eq!((code, &last(&lines)["reason"]), (0, &"NoRdmaDevice".into()), "{lines:#?}");
+    assert!(elapsed(last(&lines)) >= 0.3, "{lines:#?}");
+    let warning = lines.iter().find(|line| text(line).contains("counts as removed")).expect("a warning");
+    assert_eq!(warning["level"], "WARN");
 }
 
 fn a_deadline_ends_with_124() {
@@ -159,7 +205,8 @@ fn check_ends_with_0_1_or_2() {
         (report.code, report.verdict().to_owned())
     };
     assert_eq!(report(Node::ready()), (0, "Ready".into()));
-    assert_eq!(report(Node::ready().without_nic()), (0, "NotApplicable".into()));
+    assert_eq!(report(Node::ready().without_mofed().without_nic()), (0, "NotApplicable".into()));
+    assert_eq!(report(Node::ready().without_nic()), (1, "Waiting".into()));
     assert_eq!(report(Node::ready().without_marker()), (1, "Waiting".into()));
     assert_eq!(report(Node::ready().in_tree()), (1, "Waiting".into()));
     assert_eq!(report(Node::ready().suspect()), (1, "Waiting".into()));
@@ -773,6 +820,8 @@ pub(crate) fn tests() -> Vec<Trial> {
     suite![
         wait_ends_with_0_on_a_ready_node,
         a_gate_that_does_not_apply_opens_at_once,
+        a_nic_that_is_off_the_bus_is_waited_for_where_anything_speaks_of_mofed,
+        a_nic_that_stays_away_counts_as_removed,
         a_deadline_ends_with_124,
         a_deadline_opens_the_gate_with_on_timeout_proceed,
         a_timeout_of_0_is_one_look,

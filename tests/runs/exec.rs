@@ -471,6 +471,22 @@ fn a_late_answer_that_is_confirmed_opens_the_gate() {
     gate.assert_opened();
 }
 
+/// The NIC goes, and MOFED's container with all that it left: the next worker knows no more of it than the wait does.
+fn what_was_seen_before_a_freeze_belongs_to_the_wait() {
+    let node = Node::ready();
+    let mut gate = frozen_before_its_answer(&[], &node, || {
+        node.reset_nic();
+        node.remove("run/mellanox");
+        fs::write(node.path("proc/modules"), "").unwrap();
+        node.remove("sys/module");
+    });
+    gate.logs("asking again");
+    gate.logs("NicAway");
+    assert!(!node.path("opened").exists(), "CMD ran by a gate that had forgotten the NIC");
+    gate.process().signal(Signal::SIGTERM);
+    assert_eq!(gate.ended(), 143);
+}
+
 /// The worker of a gate on this node. Its parent may be anybody.
 fn worker_on(node: &Node) -> Option<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
@@ -538,6 +554,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_deadline_that_passes_in_a_freeze_is_no_look_that_hangs,
         a_late_answer_is_confirmed_by_another_look,
         a_late_answer_that_is_confirmed_opens_the_gate,
+        what_was_seen_before_a_freeze_belongs_to_the_wait,
         an_answer_after_the_deadline_does_not_open_the_gate,
         the_answer_of_a_stalled_look_is_as_old_as_its_beginning,
         cmd_is_the_same_process,

@@ -99,6 +99,29 @@ fn where_the_gate_does_not_apply_only_a_device_is_a_change() {
     assert!(!probe.changed(Some(&unwanted)));
     probe.forget_devices();
     assert!(probe.changed(Some(&away)));
+    probe.look(Depth::Full, &mut || false).expect("a look");
+    node.write("sys/bus/pci/devices/0000:02:00.0/vendor", "0x15b3\n");
+    assert!(probe.changed(Some(&away)), "a device came, without an event");
+}
+
+/// Uevents may be missing (`hostUsers: false`), and a NIC that was found once may have gone at the look that opens.
+fn a_device_that_goes_or_comes_without_an_event_is_seen_by_the_next_look() {
+    let node = Node::ready();
+    let config = node.config();
+    let mut probe = Probe::new(&config);
+    let mut nic = || probe.look(Depth::Full, &mut || false).expect("a look").nic;
+    assert!(matches!(nic(), Nic::Found(_)));
+    node.reset_nic();
+    assert_eq!(nic(), Nic::None);
+    node.return_nic();
+    assert!(matches!(nic(), Nic::Found(_)));
+
+    let mut gate = Gate::start(node.wait().args(["--settle", "300ms"]));
+    gate.logs("settling");
+    node.reset_nic();
+    gate.logs("NicAway");
+    node.return_nic();
+    gate.assert_opened();
 }
 
 fn symbols_that_can_be_read_later_open_the_gate() {
@@ -227,6 +250,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         check_reports_even_if_the_marker_goes_while_the_symbols_are_read,
         modules_that_change_under_a_suspect_marker_are_a_change,
         where_the_gate_does_not_apply_only_a_device_is_a_change,
+        a_device_that_goes_or_comes_without_an_event_is_seen_by_the_next_look,
         symbols_that_can_be_read_later_open_the_gate
     ]
 }

@@ -715,7 +715,7 @@ fn no_right_to_load_ends_keep_only_where_there_is_something_to_load() {
         assert_eq!(keep.ended(), 0);
     };
     stays(&place, place.keep().env("GPU_DIRECT_RDMA_ENABLED", "false"));
-    let Some(place) = Place::of(Node::ready().without_nic()) else { return };
+    let Some(place) = Place::of(Node::ready().without_mofed().without_nic()) else { return };
     disable(&place);
     stays(&place, &mut place.keep());
 }

@@ -245,6 +245,21 @@ impl Node {
         self
     }
 
+    /// Nothing on it speaks of MOFED.
+    pub(crate) fn without_mofed(self) -> Self {
+        self.in_tree().without("run/mellanox")
+    }
+
+    /// The NIC is off the bus, as during a reset. Another device stays.
+    pub(crate) fn reset_nic(&self) {
+        self.write(&VENDOR.replace("01:00", "02:00"), "0x10de\n");
+        self.remove("sys/bus/pci/devices/0000:01:00.0");
+    }
+
+    pub(crate) fn return_nic(&self) {
+        self.write(VENDOR, "0x15b3\n");
+    }
+
     /// `peermem-gate wait` on this node, with a log for machines.
     pub(crate) fn wait(&self) -> Command {
         self.wait_by(Path::new(GATE))
