@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! System calls that fail (tests/injection says how) in `wait`, `load` and `rebuild`. What is not ready is never
+//! System calls that fail (tests/injection says how) in `wait`, driver-manager, `load` and `rebuild`. What is not ready is never
 //! opened, loaded or called done; nothing hangs, and nothing panics.
 
 mod injection;
@@ -10,6 +10,7 @@ mod support;
 use injection::{inject, only, with_fault};
 use place::Place;
 use std::process::{Command, ExitCode, Output};
+use support::in_front::InFront;
 use support::{Node, can, code, suite};
 
 fn wait(node: &Node) -> Command {
@@ -61,6 +62,39 @@ fn failing_calls_open_no_node_with_the_kernels_own_modules() {
 
 fn failing_calls_open_no_node_without_headers() {
     inject_into_wait(&Node::ready().without(support::SYMVERS), &CLOSED);
+}
+
+/// With CMD a third process stands between supervisor and worker.
+fn failing_calls_run_no_cmd_on_a_node_without_a_marker() {
+    let node = Node::ready().without_marker();
+    let ran = node.path("ran");
+    if can_inject() {
+        let program = || {
+            let mut wait = wait(&node);
+            wait.arg("--").arg("/usr/bin/touch").arg(&ran);
+            wait
+        };
+        inject(program, |ended| {
+            let is_wrong = ran.exists() || ![2, 124, 125, 126, 127].contains(&code(ended.status));
+            is_wrong.then(|| "CMD ran, or a wrong exit code".to_owned())
+        });
+    }
+}
+
+/// Calls of the original fail too, and its exit code is its own.
+fn failing_calls_in_and_before_driver_manager_open_no_node_without_a_marker() {
+    let node = Node::ready().without_marker();
+    let driver_manager = InFront::new(&node, "driver-manager", "");
+    if can_inject() {
+        let program = || {
+            let mut command = driver_manager.command(&["uninstall_driver"]);
+            let settings = [("SETTLE", "10ms"), ("TIMEOUT", "300ms")];
+            command.envs(settings.map(|(name, value)| (format!("PEERMEM_GATE_{name}"), value)));
+            command.env("PEERMEM_GATE_ROOT", node.root());
+            command
+        };
+        inject(program, |ended| (code(ended.status) == 0).then(|| "it opened".to_owned()));
+    }
 }
 
 /// Runs on a place that is each time as it was before. `wrong` judges the ending, and what it left.
@@ -133,6 +167,8 @@ fn main() -> ExitCode {
         failing_calls_open_no_node_with_a_suspect_marker,
         failing_calls_open_no_node_with_the_kernels_own_modules,
         failing_calls_open_no_node_without_headers,
+        failing_calls_run_no_cmd_on_a_node_without_a_marker,
+        failing_calls_in_and_before_driver_manager_open_no_node_without_a_marker,
         failing_calls_load_no_stub,
         failing_calls_load_nothing_without_a_marker,
         failing_calls_load_no_module_of_another_mofed,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CMD: found and found runnable before the wait, and become after it.
 
-use super::executable::{self, NotExecutable};
+use super::executable::{self, NotExecutable, NotSeen};
 use crate::ending::Ending;
 use crate::errno;
 use std::ffi::{OsStr, OsString};
@@ -40,6 +40,7 @@ impl Program {
         }
         let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
         let mut there_but = None;
+        let mut not_seen = NotSeen::default();
         for directory in std::env::split_paths(path).filter(|_| !name.is_empty()) {
             // An empty entry is the working directory.
             let candidate = if directory.as_os_str().is_empty() {
@@ -47,18 +48,19 @@ impl Program {
             } else {
                 directory.join(name)
             };
-            match runnable(&candidate) {
+            match executable::check(&candidate) {
                 Ok(()) => return found(candidate),
-                Err(why) if why.ending == Ending::NotExecutable => there_but = Some(why),
-                Err(_) => {}
+                Err(NotExecutable::NotSeen(error)) => not_seen.add(&candidate, error),
+                Err(why) => there_but = Some(not_executable(&candidate, why)),
             }
         }
         Err(there_but.unwrap_or_else(|| Unrunnable {
             ending: Ending::NotFound,
             message: format!(
-                "CMD {:?} is in no directory of PATH ({}): correct the command",
+                "CMD {:?} is in no directory of PATH ({}){}: correct the command",
                 name.to_string_lossy(),
-                path.to_string_lossy()
+                path.to_string_lossy(),
+                not_seen.sentence()
             ),
         }))
     }
@@ -83,13 +85,22 @@ impl Program {
 }
 
 fn runnable(path: &Path) -> Result<(), Unrunnable> {
-    executable::check(path).map_err(|why| match why {
-        NotExecutable::Io(error) => unrunnable(path, &error),
-        NotExecutable::NotAFile => Unrunnable {
-            ending: Ending::NotExecutable,
-            message: format!("CMD {} is not a regular file: correct the command", path.display()),
-        },
-    })
+    executable::check(path).map_err(|why| not_executable(path, why))
+}
+
+fn not_executable(path: &Path, why: NotExecutable) -> Unrunnable {
+    let refused = |why: &str| Unrunnable {
+        ending: Ending::NotExecutable,
+        message: format!("CMD {} {why}", path.display()),
+    };
+    match why {
+        NotExecutable::NotAFile => refused("is not a regular file: correct the command"),
+        NotExecutable::NotSeen(error) if error.kind() == io::ErrorKind::PermissionDenied => refused(
+            "cannot be looked for: permission denied: let this user search the directories above it, or correct \
+            the command",
+        ),
+        NotExecutable::NotSeen(error) | NotExecutable::Denied(error) => unrunnable(path, &error),
+    }
 }
 
 fn unrunnable(path: &Path, error: &io::Error) -> Unrunnable {

@@ -72,7 +72,7 @@ pub fn facts(expected: &Expectations, seen: &Observation) -> Facts {
         .with(fact::FILE_PARAMETER, bad_parameter.map(|is_boot| !is_boot))
         .word("root-option", root_option(seen))
         .word("headers", if is_in_box(expected, seen) { KERNEL_HEADERS } else { MOFED_HEADERS })
-        .word("pod-directory", "/var/lib/kubelet/pods")
+        .word("pod-directory", "/var/lib/kubelet/pods/*")
         .word("volume", CommandText::path(seen.cut_off.as_deref().unwrap_or(Path::new(MELLANOX)), MELLANOX))
         .word("holders", "")
         .word("rdma-holders", "");

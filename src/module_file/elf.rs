@@ -66,9 +66,14 @@ impl Elf {
         }
     }
 
-    /// The bytes of the first section of that name.
+    /// The bytes of the first section of that name, which is a list and never long.
     pub(super) fn bytes_of(&self, name: &str) -> Result<Option<Bytes<'_>>, Fault> {
-        self.section(name).map(|section| self.bytes(section)).transpose()
+        let Some(section) = self.section(name) else { return Ok(None) };
+        let size = section.sh_size.get(Little);
+        if is_in_file(section) && size > LIST {
+            return damaged(format!("its section {name} has {size} bytes, more than any module's"));
+        }
+        self.bytes(section).map(Some)
     }
 
     /// A section's bytes; none for one that has no place in the file.
@@ -79,12 +84,23 @@ impl Elf {
         self.contents.bytes(section.sh_offset.get(Little), section.sh_size.get(Little))
     }
 
+    /// Some bytes of a section; `None` where they do not lie in it.
+    pub(super) fn bytes_in(&self, section: &Section, at: u64, size: u64) -> Result<Option<Bytes<'_>>, Fault> {
+        let end = at.checked_add(size);
+        if !is_in_file(section) || end.is_none_or(|end| end > section.sh_size.get(Little)) {
+            return Ok(None);
+        }
+        self.contents.bytes(section.sh_offset.get(Little) + at, size).map(Some)
+    }
+
     fn is_named(&self, section: &Section, name: &str) -> bool {
         let at = section.sh_name.get(Little) as usize;
         section.sh_type.get(Little) != SHT_NULL && until_nul(&self.names, at) == Some(name.as_bytes())
     }
 }
 
+/// The bound of a list in a section: descriptions, versions, notes. Each entry takes ten times its own bytes in memory.
+const LIST: u64 = 2 * 1024 * 1024;
 /// Twice the longest name that a kernel's symbol can have (`KSYM_NAME_LEN`).
 const NAME: usize = 1024;
 

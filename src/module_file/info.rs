@@ -22,6 +22,10 @@ pub(super) const SIGNED: &[u8] = b"~Module signature appended~\n";
 const VERSION: usize = 64;
 /// Of the entries in a note section: words of four bytes (elf(5)).
 const NOTE_ALIGN: u64 = 4;
+/// The bound of the names of imports and exports, each counted with the memory around it. nvidia.ko's have some
+/// 100 KiB.
+const NAMES: usize = 8 * 1024 * 1024;
+const AROUND: usize = 96;
 /// Undefined, but not imported from another module: the kernel ignores them (`ignore_undef_symbol`; `.TOC.` on
 /// ppc64le).
 const NOT_IMPORTED: [&str; 2] = ["_GLOBAL_OFFSET_TABLE_", ".TOC."];
@@ -40,8 +44,7 @@ pub(super) fn read(elf: &Elf) -> Result<ModuleInfo, Fault> {
 
 /// The GNU build id.
 pub(super) fn build_id(elf: &Elf) -> Result<Option<String>, Fault> {
-    let Some(section) = elf.section(".note.gnu.build-id") else { return Ok(None) };
-    Ok(build_id_of_notes(&elf.bytes(section)?))
+    Ok(elf.bytes_of(".note.gnu.build-id")?.and_then(|bytes| build_id_of_notes(&bytes)))
 }
 
 /// The module says that we rebuilt it.
@@ -74,7 +77,8 @@ fn check_this_module(elf: &Elf) -> Result<(), Fault> {
 
 /// The list of `KEY=VALUE` that `modinfo` shows; of what must not be there twice, the first counts.
 fn modinfo(elf: &Elf) -> Result<ModuleInfo, Fault> {
-    let bytes = elf.bytes(elf.only_section(".modinfo")?)?;
+    elf.only_section(".modinfo")?;
+    let bytes = elf.bytes_of(".modinfo")?.unwrap_or_default();
     let mut info = ModuleInfo::default();
     let mut vermagic = None;
     let mut parameters = BTreeSet::new();
@@ -185,17 +189,23 @@ fn read_symbols(elf: &Elf, info: &mut ModuleInfo) -> Result<(), Fault> {
     let Ok(symbols) = pod::slice_from_all_bytes::<Symbol>(&symbols) else {
         return damaged("its symbol table is not made of whole symbols");
     };
-    let mut crcs = Crcs { elf, sections: Vec::new() };
+    let mut kept = 0;
+    let mut keep = |name: &[u8]| {
+        kept += name.len() + AROUND;
+        if kept > NAMES { damaged("has more imports and exports than any module") } else { Ok(text(name)) }
+    };
     for symbol in symbols {
         let Some(name) = until_nul(&strings, symbol.st_name.get(Little) as usize) else {
             return damaged("the name of a symbol has no end where there could be one");
         };
         if symbol.st_shndx.get(Little) != SHN_UNDEF {
             if let Some(name) = name.strip_prefix(b"__crc_") {
-                info.exports.extend(crcs.value(symbol)?.map(|crc| (text(name), crc)));
+                if let Some(crc) = crc(elf, symbol)? {
+                    info.exports.insert(keep(name)?, crc);
+                }
             }
         } else if symbol.st_bind() != STB_WEAK && !name.is_empty() {
-            info.imports.insert(text(name));
+            info.imports.insert(keep(name)?);
         }
     }
     for name in NOT_IMPORTED {
@@ -221,31 +231,17 @@ fn symbol_table(elf: &Elf) -> Result<(Bytes<'_>, Bytes<'_>), Fault> {
     Ok((elf.bytes(table)?, names))
 }
 
-/// Reads CRCs of exported symbols, each section once.
-struct Crcs<'a> {
-    elf: &'a Elf,
-    sections: Vec<(u16, Bytes<'a>)>,
-}
-
-impl Crcs<'_> {
-    /// The CRC is the symbol's value on older kernels. On those with `MODULE_REL_CRCS`, and on all
-    /// since 5.19, it lies where the symbol points.
-    fn value(&mut self, symbol: &Symbol) -> Result<Option<u32>, Fault> {
-        let index = symbol.st_shndx.get(Little);
-        let value = symbol.st_value.get(Little);
-        if index == SHN_ABS {
-            return Ok(u32::try_from(value & u64::from(u32::MAX)).ok());
-        }
-        let at = usize::try_from(value).unwrap_or(usize::MAX);
-        if let Some((_, bytes)) = self.sections.iter().find(|(read, _)| *read == index.0) {
-            return Ok(number(bytes, at));
-        }
-        let Some(section) = self.elf.sections().get(usize::from(index.0)) else { return Ok(None) };
-        let bytes = self.elf.bytes(section)?;
-        let crc = number(&bytes, at);
-        self.sections.push((index.0, bytes));
-        Ok(crc)
+/// The CRC of an exported symbol. It is the symbol's value on older kernels. On those with `MODULE_REL_CRCS`, and on
+/// all since 5.19, it lies where the symbol points.
+fn crc(elf: &Elf, symbol: &Symbol) -> Result<Option<u32>, Fault> {
+    let index = symbol.st_shndx.get(Little);
+    let value = symbol.st_value.get(Little);
+    if index == SHN_ABS {
+        return Ok(u32::try_from(value & u64::from(u32::MAX)).ok());
     }
+    let Some(section) = elf.sections().get(usize::from(index.0)) else { return Ok(None) };
+    let bytes = elf.bytes_in(section, value, size_of::<u32>() as u64)?;
+    Ok(bytes.and_then(|bytes| number(&bytes, 0)))
 }
 
 /// The four bytes at `at`.

@@ -19,7 +19,7 @@ const SIGNATURE: &[u8] = b"PKCS#7 and its description~Module signature appended~
 const PACKINGS: [Packing; 3] = [Packing::Gzip, Packing::Xz, Packing::Zstd];
 
 fn unpack(packing: Packing, packed: &[u8], limit: u64) -> Result<Vec<u8>, Fault> {
-    unpack::unpack(packing, packed, limit, &mut || false)
+    unpack::unpack(packing, &mut &*packed, limit, &mut || false)
 }
 
 fn parse(file: &[u8]) -> Result<ModuleInfo, Fault> {
@@ -139,6 +139,26 @@ fn extended_versions_have_names_of_any_length() {
     for names in [&b"short\0"[..], b"short\0long", b""] {
         assert!(fault(&extended(names).build()).contains("more __version_ext_crcs"));
     }
+}
+
+/// A few bytes of a file may ask for gigabytes of memory: names may lie in each other, and sections too.
+#[test]
+fn what_is_kept_of_a_module_is_bounded() {
+    let long = vec![b'a'; 3 << 20];
+    for name in ["__versions", "__version_ext_names", ".note.gnu.build-id"] {
+        let mut image = Image::new(&["vermagic=6.1"]);
+        image.section("__version_ext_crcs", &[]);
+        image.section(name, &long);
+        assert!(fault(&image.build()).contains(&format!("{name} has 3145728 bytes")), "{name}");
+    }
+    let modinfo = Image::new(&["vermagic=6.1", &String::from_utf8(long).unwrap()]);
+    assert!(fault(&modinfo.build()).contains(".modinfo has"));
+    let mut image = Image::new(&["vermagic=6.1"]);
+    (0..20_000).for_each(|number| image.import(&format!("{number:0>400}")));
+    assert!(fault(&image.build()).contains("more imports and exports"));
+    let mut image = Image::new(&["vermagic=6.1"]);
+    (0..20_000).for_each(|number| image.import(&format!("import{number}")));
+    assert_eq!(parse(&image.build()).unwrap().imports.len(), 20_000);
 }
 
 #[test]

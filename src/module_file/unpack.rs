@@ -10,15 +10,19 @@ use object::elf::ELFMAG;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Some five times the largest: nvidia.ko with all its symbols.
 const PLAIN: u64 = 512 * 1024 * 1024;
-/// The bound of what is kept in memory: a file to unpack, what it unpacks to, one part of a plain file.
+/// The bound of a packed file, and of its unpacked bytes, which are kept in memory.
 pub(super) const IN_MEMORY: u64 = 128 * 1024 * 1024;
+/// The bound of one part of a file. The largest part that is read of the largest module, nvidia.ko with all its
+/// symbols, has some megabytes.
+pub(super) const PART: u64 = 32 * 1024 * 1024;
 /// As for kmod, or rather libzstd: what `zstd --ultra -22` asks for.
 const ZSTD_WINDOW: u64 = 128 * 1024 * 1024;
 /// In KiB: the dictionary of `xz -9`, the largest that xz's levels ask for, and what else it takes.
@@ -26,6 +30,8 @@ const XZ_MEMORY: u32 = 66 * 1024;
 
 /// How much is unpacked between two questions whether to go on: of xz some milliseconds.
 const CHUNK: u64 = 128 * 1024;
+/// How much is read of a packed file between two such questions: it may have millions of parts that unpack to nothing.
+const PACKED_CHUNK: usize = 16 * 1024;
 
 /// Some of the bytes of a module.
 pub(super) type Bytes<'a> = Cow<'a, [u8]>;
@@ -55,18 +61,19 @@ impl Contents {
         if size > PLAIN {
             return damaged(format!("{size} bytes, more than any module has"));
         }
-        let plain = Self::Plain(file, size);
-        let beginning = plain.bytes(0, size.min(6))?;
+        let mut beginning = [0; 6];
+        let length = file.read_at(&mut beginning, 0)?;
+        let beginning = &beginning[..length];
         if beginning.starts_with(&ELFMAG) {
-            return Ok(plain);
+            return Ok(Self::Plain(file, size));
         }
-        let Some(packing) = Packing::of(&beginning) else {
+        let Some(packing) = Packing::of(beginning) else {
             return damaged("neither an ELF file nor one that gzip, xz or zstd made");
         };
         if size > IN_MEMORY {
             return damaged(format!("{size} bytes compressed, more than any module has"));
         }
-        unpack(packing, &plain.bytes(0, size)?, IN_MEMORY, interrupted).map(Self::Unpacked)
+        unpack(packing, &mut file.take(size), IN_MEMORY, interrupted).map(Self::Unpacked)
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -81,7 +88,7 @@ impl Contents {
         let Some(end) = at.checked_add(size).filter(|end| *end <= self.size()) else {
             return damaged(format!("cut off: {size} bytes at {at} end behind it ({})", self.size()));
         };
-        if size > IN_MEMORY {
+        if size > PART {
             return damaged(format!("{size} bytes in one part of it, too many to look at"));
         }
         match self {
@@ -134,19 +141,23 @@ impl Packing {
 /// Unpacks at most `limit` bytes.
 pub(super) fn unpack(
     packing: Packing,
-    packed: &[u8],
+    from: &mut dyn Read,
     limit: u64,
     interrupted: Interrupted<'_>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut unpacked = Unpacked { bytes: Vec::new(), limit, interrupted, is_broken_off: false };
+    let stop = Stop { interrupted: RefCell::new(interrupted), error: RefCell::default() };
+    let mut packed = BufReader::with_capacity(PACKED_CHUNK, Packed { from, stop: &stop });
+    let mut unpacked = Unpacked { bytes: Vec::new(), limit, stop: &stop };
     let done = match packing {
-        Packing::Gzip => unpacked.take(&mut MultiGzDecoder::new(packed)),
-        Packing::Xz => unpacked.take(&mut XzReader::new_mem_limit(packed, true, XZ_MEMORY)),
-        Packing::Zstd => unpack_zstd(packed, &mut unpacked),
+        Packing::Gzip => unpacked.take(&mut MultiGzDecoder::new(&mut packed)),
+        Packing::Xz => unpacked.take(&mut XzReader::new_mem_limit(&mut packed, true, XZ_MEMORY)),
+        Packing::Zstd => unpack_zstd(&mut packed, &mut unpacked),
     };
-    let Unpacked { bytes: unpacked, is_broken_off, .. } = unpacked;
+    let unpacked = unpacked.bytes;
+    if let Some(error) = stop.error.take() {
+        return Err(error.into());
+    }
     match done {
-        Err(error) if is_broken_off => Err(error.into()),
         _ if unpacked.len() as u64 > limit => {
             damaged(format!("unpacks to more than {limit} bytes, too many to look at"))
         }
@@ -155,12 +166,49 @@ pub(super) fn unpack(
     }
 }
 
+/// Why unpacking ends early for a reason that is not the file's contents. The decoders hide it behind errors of their
+/// own.
+struct Stop<'a> {
+    interrupted: RefCell<Interrupted<'a>>,
+    error: RefCell<Option<io::Error>>,
+}
+
+impl Stop<'_> {
+    fn with(&self, error: io::Error) -> io::Error {
+        self.error.borrow_mut().get_or_insert(error);
+        io::Error::other("broken off")
+    }
+
+    fn unless_interrupted(&self) -> io::Result<()> {
+        let is_interrupted = (self.interrupted.borrow_mut())();
+        if is_interrupted { Err(self.with(io::Error::other("broken off"))) } else { Ok(()) }
+    }
+}
+
+/// The packed bytes.
+struct Packed<'a> {
+    from: &'a mut dyn Read,
+    stop: &'a Stop<'a>,
+}
+
+impl Read for Packed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stop.unless_interrupted()?;
+        loop {
+            match self.from.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.stop.with(error)),
+                read => return read,
+            }
+        }
+    }
+}
+
 /// The bytes unpacked so far.
 struct Unpacked<'a> {
     bytes: Vec<u8>,
     limit: u64,
-    interrupted: Interrupted<'a>,
-    is_broken_off: bool,
+    stop: &'a Stop<'a>,
 }
 
 impl Unpacked<'_> {
@@ -173,10 +221,7 @@ impl Unpacked<'_> {
             if from.take(room).read_to_end(&mut self.bytes)? == 0 {
                 return Ok(());
             }
-            if (self.interrupted)() {
-                self.is_broken_off = true;
-                return Err(io::Error::other("broken off"));
-            }
+            self.stop.unless_interrupted()?;
         }
     }
 
@@ -187,27 +232,29 @@ impl Unpacked<'_> {
 
 /// Frame after frame, block after block; ruzstd leaves the checksum to its caller. Its own errors, put
 /// into words, would take 20 KB of the binary.
-fn unpack_zstd(mut packed: &[u8], to: &mut Unpacked<'_>) -> io::Result<()> {
+fn unpack_zstd(packed: &mut dyn BufRead, to: &mut Unpacked<'_>) -> io::Result<()> {
     let fault = |why| Err(io::Error::other(why));
-    while !packed.is_empty() {
-        let mut frame = FrameDecoder::new();
-        frame.set_max_window_size(ZSTD_WINDOW);
-        match frame.init(&mut packed) {
-            Ok(()) => unpack_frame(&mut frame, &mut packed, to)?,
+    let mut frame = FrameDecoder::new();
+    frame.set_max_window_size(ZSTD_WINDOW);
+    while !packed.fill_buf()?.is_empty() {
+        match frame.init(&mut *packed) {
+            Ok(()) => unpack_frame(&mut frame, packed, to)?,
             Err(FrameDecoderError::WindowSizeTooBig { .. }) => return fault("its window is too large"),
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length, ..
-            })) => match packed.get(length as usize..) {
-                Some(rest) => packed = rest,
-                None => return fault("a frame is cut off"),
-            },
+            })) => {
+                let skipped = io::copy(&mut (&mut *packed).take(length.into()), &mut io::sink())?;
+                if skipped < u64::from(length) {
+                    return fault("a frame is cut off");
+                }
+            }
             Err(_) => return fault("a frame's header is damaged"),
         }
     }
     Ok(())
 }
 
-fn unpack_frame(frame: &mut FrameDecoder, packed: &mut &[u8], to: &mut Unpacked<'_>) -> io::Result<()> {
+fn unpack_frame(frame: &mut FrameDecoder, packed: &mut dyn BufRead, to: &mut Unpacked<'_>) -> io::Result<()> {
     while !frame.is_finished() {
         let block = frame.decode_blocks(&mut *packed, BlockDecodingStrategy::UptoBlocks(1));
         block.map_err(|_| io::Error::other("a block is cut off or damaged"))?;

@@ -41,5 +41,6 @@ pub const RMMOD_PEERMEM: &str = "Unload nvidia_peermem: `rmmod nvidia_peermem`. 
     ib_uverbs too.";
 pub const UNDO_REBUILD: &str = "Remove the rebuilt file, then load the driver's own: `peermem-gate rebuild --undo{root-option}`, \
     `peermem-gate load{root-option}`.";
-pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: `find {pod-directory} -name driver_built -delete`. \
+pub const TOOLKIT_BUILD: &str = "Remove the flag of the old build on the node: \
+    `rm -f {pod-directory}/volumes/kubernetes.io~empty-dir/shared-nvidia-driver-toolkit/driver_built`. \
     The driver toolkit then builds again. If it does not, delete the driver pod: `kubectl delete pod {driver}`.";

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `inspect`: judges files of nvidia-peermem without a node.
 
-use super::looking::{SupervisedEnd, end_hung, signals, style, supervised};
+use super::looking::{ONE_LOOK, SupervisedEnd, end_hung, signals, style, supervised};
 use super::{Start, Stop};
 use crate::PEER_MEMORY_SYMBOLS;
 use crate::act::supervisor::Terms;
 use crate::act::{answer, log};
 use crate::cli::{Format, InspectArgs};
+use crate::clock::now;
 use crate::ending::Ending;
 use crate::environment::Misuse;
 use crate::judge::offline::{Expected, FileReason, Fitness};
@@ -72,7 +73,14 @@ fn expected(args: &InspectArgs) -> Result<Expected, Misuse> {
 }
 
 fn one(path: &Path, expected: &Expected) -> InspectedFile {
-    match inspect_signed(path, &mut || false) {
+    let until = now() + ONE_LOOK;
+    match inspect_signed(path, &mut || now() >= until) {
+        // Reads that fail take no such time.
+        Err(NotAModule::Unreadable(_)) if now() >= until => InspectedFile::unread(
+            path,
+            FileReason::ModuleFileUnreadable,
+            format!("its unpacking did not end in {} s", ONE_LOOK.as_secs()),
+        ),
         Ok((info, signer)) => InspectedFile::read(path, info, signer, expected),
         Err(NotAModule::Damaged(why)) => {
             let message = format!("no kernel could load it: {}", why.why);

@@ -19,6 +19,7 @@ use crate::node::Node;
 use crate::report::style::Style;
 use crate::wake::Signals;
 use anyhow::Context;
+use nix::sys::signal::Signal;
 use std::path::Path;
 use std::time::Duration;
 
@@ -103,12 +104,20 @@ fn ended(end: WorkerEnd, start: &Start) -> anyhow::Result<SupervisedEnd> {
 }
 
 fn killed(last_words: &LastWords, signal: Option<i32>) -> Ending {
+    let named = signal.and_then(|number| Signal::try_from(number).ok());
     let by = signal.map_or_else(String::new, |signal| format!(" by signal {signal}"));
-    let sentence = format!(
-        "error: the process that looks was killed{by}: look for an out-of-memory kill in the kernel's log, \
-            and raise the \
-         container's memory limit"
-    );
+    let name = named.map_or_else(String::new, |signal| format!(" ({signal})"));
+    let advice = match named {
+        Some(Signal::SIGSYS) => {
+            "a seccomp profile does not allow one of its system calls: use the profile of this release, or \
+            RuntimeDefault"
+        }
+        Some(Signal::SIGKILL) | None => {
+            "look for an out-of-memory kill in the kernel's log, and raise the container's memory limit"
+        }
+        Some(_) => "find out who sent this signal; if nobody did, this is a bug in peermem-gate: report it",
+    };
+    let sentence = format!("error: the process that looks was killed{by}{name}: {advice}");
     log_briefly(|| _ = last_words.report(Ending::Failed, &sentence));
     Ending::Failed
 }

@@ -39,7 +39,7 @@ impl Signals {
     pub fn take() -> nix::Result<Self> {
         let ignored = ignored();
         let mut ours = SigSet::empty();
-        let is_unignored = |signal: &Signal| ignored & (1 << (*signal as u64 - 1)) == 0;
+        let is_unignored = |signal: &Signal| !is_among(ignored, *signal);
         for signal in ENDING.into_iter().chain(DROPPED).filter(is_unignored) {
             ours.add(signal);
         }
@@ -127,6 +127,74 @@ impl Signals {
         }
         last
     }
+}
+
+/// All other signals, blocked as long as this exists: for a program that is to get what we get.
+#[derive(Debug)]
+pub struct OtherSignals<'a> {
+    ending: &'a Signals,
+    fd: SignalFd,
+    found: SigSet,
+}
+
+/// A signal that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// Real-time signals come as SIGTERM, because nix has no names for them.
+    pub signal: Signal,
+    /// The gate ends of it.
+    pub is_ending: bool,
+}
+
+impl Signals {
+    /// Blocks what else can be caught, except what was ignored at start, and SIGPIPE: our own writes make it.
+    ///
+    /// # Errors
+    /// As sigprocmask(2) and signalfd(2).
+    pub fn and_others(&self) -> nix::Result<OtherSignals<'_>> {
+        let ignored = ignored();
+        let mut others = SigSet::all();
+        for signal in Signal::iterator() {
+            let is_taken = ENDING.contains(&signal) || DROPPED.contains(&signal) || signal == Signal::SIGPIPE;
+            if is_taken || is_among(ignored, signal) {
+                others.remove(signal);
+            }
+        }
+        let found = others.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let fd = SignalFd::with_flags(&others, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(OtherSignals { ending: self, fd, found })
+    }
+}
+
+impl OtherSignals<'_> {
+    /// Waits for any signal, a child's end included, at most this long.
+    pub fn wait(&self, limit: Duration) {
+        let mut fds = [self.ending.fd(), self.fd.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let _ = poll(&mut fds, PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX));
+    }
+
+    /// A signal that has come, if one has.
+    #[must_use]
+    pub fn take_one(&self) -> Option<Came> {
+        let named = |number: i32| Signal::try_from(number).unwrap_or(Signal::SIGTERM);
+        if let Some(number) = self.ending.take_one() {
+            return Some(Came { signal: named(number.into()), is_ending: true });
+        }
+        let info = self.fd.read_signal().ok().flatten()?;
+        let number = i32::try_from(info.ssi_signo).unwrap_or_default();
+        Some(Came { signal: named(number), is_ending: Signal::try_from(number).is_err() })
+    }
+}
+
+impl Drop for OtherSignals<'_> {
+    fn drop(&mut self) {
+        // Fails only for a wrong constant.
+        let _ = self.found.thread_set_mask();
+    }
+}
+
+fn is_among(mask: u64, signal: Signal) -> bool {
+    mask & (1 << (signal as u64 - 1)) != 0
 }
 
 /// The signals that were ignored at start, a bit each. Without /proc none is known to be, and the

@@ -153,6 +153,52 @@ fn a_signal_is_passed_to_driver_manager_and_its_status_is_kept() {
     }
 }
 
+/// The gate would have ended of it, and the original gone on to evict pods alone. Those that end the gate are above.
+fn every_signal_that_can_be_caught_is_passed_to_driver_manager() {
+    let signals: Vec<_> = Signal::iterator().filter(|signal| !NOT_PASSED.contains(signal)).collect();
+    let names = signals.iter().map(|signal| signal.as_str().trim_start_matches("SIG"));
+    let names: Vec<_> = names.map(|name| name.replace("IOT", "ABRT")).collect();
+    let trap = |name: &String| format!("trap 'echo {name} >>$here/got' {name}\n");
+    let traps = names.iter().map(trap).collect::<String>();
+    let loops = "touch $here/began; until [ -e $here/end ]; do sleep 0.05; done";
+    let place = Place::that(Node::ready().without_marker(), &format!("{traps}{loops}"));
+    let mut gate = Gate::start(&mut place.driver_manager(UNINSTALL));
+    until("driver-manager runs", || place.original.bin.join("began").exists());
+    for (signal, name) in signals.iter().zip(&names) {
+        gate.process().signal(*signal);
+        let got = || fs::read_to_string(place.original.bin.join("got")).unwrap_or_default();
+        until(&format!("{signal} is passed on"), || got().lines().any(|line| line == name));
+    }
+    fs::write(place.original.bin.join("end"), "").unwrap();
+    gate.logs("MarkerAbsent");
+    place.node.set_marker();
+    assert_eq!(gate.ended(), 0, "none of these ends the wait");
+}
+
+/// Two that nobody can catch, one that our own writes make, two that every gate drops, and those that end it.
+const NOT_PASSED: [Signal; 9] = [
+    Signal::SIGKILL,
+    Signal::SIGSTOP,
+    Signal::SIGPIPE,
+    Signal::SIGCHLD,
+    Signal::SIGXFSZ,
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
+
+/// Their default is an end, as SIGTERM's is.
+fn a_real_time_signal_ends_driver_manager() {
+    let busy = "trap 'exit 7' TERM; touch $here/began; while :; do sleep 0.05; done";
+    let place = Place::that(Node::ready(), busy);
+    let mut gate = Gate::start(&mut place.driver_manager(UNINSTALL));
+    until("driver-manager runs", || place.original.bin.join("began").exists());
+    let sent = output(Command::new("bash").arg("-c").arg(format!("kill -40 {}", gate.pid())));
+    assert!(sent.status.success());
+    assert_eq!(gate.ended(), 7);
+}
+
 fn a_signal_ends_the_wait_after_driver_manager() {
     let place = Place::new(Node::ready().without_marker());
     let mut gate = Gate::start(&mut place.driver_manager(UNINSTALL));
@@ -229,6 +275,8 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_failed_driver_manager_ends_with_its_own_status_and_no_wait,
         driver_manager_has_the_streams_environment_and_signals_of_the_container,
         a_signal_is_passed_to_driver_manager_and_its_status_is_kept,
+        every_signal_that_can_be_caught_is_passed_to_driver_manager,
+        a_real_time_signal_ends_driver_manager,
         a_signal_ends_the_wait_after_driver_manager,
         a_wrong_variable_is_refused_before_driver_manager_evicts_anything,
         a_disabled_gate_runs_only_driver_manager,

@@ -346,6 +346,50 @@ fn a_cmd_without_permission_ends_with_126() {
     }
 }
 
+/// As execvp(3) and every shell do: whether CMD is in a directory that may not be searched cannot be known.
+fn a_directory_of_path_that_may_not_be_searched_is_passed_over() {
+    if !can(&[&NOBODY[..], &["true"]].concat()) {
+        return;
+    }
+    let (directory, place) = programs();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place("third"), fs::Permissions::from_mode(0o700)).unwrap();
+    let program = directory.path().join("peermem-gate");
+    support::copy_program(support::GATE, &program);
+    // Without RDMA the gate opens at the first look.
+    let found = |path: &[&str]| {
+        let path = std::env::join_paths(path.iter().map(|name| place(name))).unwrap();
+        let environment = format!("PATH={}", path.display());
+        let by = [&NOBODY[..], &["env", "GPU_DIRECT_RDMA_ENABLED=false", &environment]].concat();
+        let mut command = Command::new(&program);
+        output(&mut wrapped(by, command.args(["wait", "--", "tool"])))
+    };
+    let ran = found(&["third", "second"]);
+    assert!(ran.stdout.starts_with(b"second "), "{}", String::from_utf8_lossy(&ran.stderr));
+    for (path, ending, sentence) in [
+        (
+            &["third"][..],
+            127,
+            format!("; cannot look for {}: Permission denied", place("third/tool").display()),
+        ),
+        (
+            &["third", "first"],
+            126,
+            format!("{} cannot be run: Permission denied", place("first/tool").display()),
+        ),
+        (
+            &["first", "third"],
+            126,
+            format!("{} cannot be run: Permission denied", place("first/tool").display()),
+        ),
+    ] {
+        let ran = found(path);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(code(ran.status), ending, "{path:?}: {said}");
+        assert!(said.contains(&sentence), "{path:?}: {said}");
+    }
+}
+
 /// What CMD says of its children, behind a gate that closes inotify only after CMD has begun.
 const CHILDREN: [&str; 3] =
     ["bash", "-c", "read -r children </proc/$$/task/$$/children; echo \"[$children]\""];
@@ -404,12 +448,17 @@ fn a_killed_gate_takes_its_worker_along() {
 }
 
 fn a_killed_worker_or_its_killed_parent_is_reported() {
-    for killed in 0..2 {
+    let signals = [
+        (Signal::SIGKILL, "killed by signal 9 (SIGKILL): look for an out-of-memory kill"),
+        (Signal::SIGSYS, "killed by signal 31 (SIGSYS): a seccomp profile"),
+        (Signal::SIGUSR1, "killed by signal 10 (SIGUSR1): find out who sent"),
+    ];
+    for (killed, (signal, sentence)) in (0..2).flat_map(|killed| signals.map(|signal| (killed, signal))) {
         let node = Node::ready().without_marker();
         let (mut gate, others) = three_processes(&node, "none");
-        nix::sys::signal::kill(others[killed], Signal::SIGKILL).unwrap();
+        nix::sys::signal::kill(others[killed], signal).unwrap();
         assert_eq!(gate.ended(), 125);
-        assert!(gate.said("killed by signal 9"), "{:#?}", gate.lines);
+        assert!(gate.said(sentence), "{:#?}", gate.lines);
         for pid in others {
             until("it ends too", || is_gone(pid));
         }
@@ -578,6 +627,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         a_cmd_that_only_exec_refuses_is_reported_in_the_termination_log,
         a_cmd_that_disappears_during_the_wait_ends_with_127,
         a_cmd_without_permission_ends_with_126,
+        a_directory_of_path_that_may_not_be_searched_is_passed_over,
         cmd_has_no_child_that_it_did_not_start,
         as_the_first_process_cmd_has_no_child,
         as_a_subreaper_cmd_has_no_child,

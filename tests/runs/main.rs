@@ -11,6 +11,7 @@ mod exec;
 mod fixture;
 mod garbage;
 mod install;
+mod limits;
 mod looks;
 mod modprobe;
 mod refusals;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         exec::tests(),
         garbage::tests(),
         install::tests(),
+        limits::tests(),
         looks::tests(),
         modprobe::tests(),
         refusals::tests(),

@@ -99,9 +99,8 @@ impl Case<'_> {
             .word("third-party", self.loaded(&super::mofed::THIRD_PARTY, "MODULE"))
             .word("rdma-modules", self.missing_for_programs());
         let facts = match build {
-            Some((_, build)) => {
-                facts.word("pod-directory", CommandText::path(&build.pod_directory, "/var/lib/kubelet/pods"))
-            }
+            Some((_, build)) => facts
+                .word("pod-directory", CommandText::path(&build.pod_directory, "/var/lib/kubelet/pods/*")),
             None => facts,
         };
         self.pods(facts)

@@ -12,7 +12,7 @@ const WORDS: [(&str, &str); 13] = [
     ("init", UNKNOWN_POD),
     ("nvidia-holders", "MODULE"),
     ("pod", UNKNOWN_POD),
-    ("pod-directory", "/var/lib/kubelet/pods"),
+    ("pod-directory", "/var/lib/kubelet/pods/*"),
     ("rdma-holders", ""),
     ("rdma-modules", "MODULE"),
     ("storage", "MODULE"),

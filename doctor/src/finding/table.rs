@@ -338,7 +338,9 @@ findings! {
         DiskFull: Critical, "no space is left on the disk: a driver's container cannot write its files",
             after [],
             [
-                "Find what fills it: `df -h /var/lib/containerd /var/lib/containers /var/lib/kubelet`, `du -xh --max-depth=2 /var/lib | sort -h | tail`.",
+                "Find what fills it: `df -h /var/lib/containerd /var/lib/containers /var/lib/kubelet`, `du -xsh /var/lib/containerd /var/lib/containers /var/log`.",
+                "Find the pods that use most of it: `kubectl get --raw /api/v1/nodes/{node}/proxy/stats/summary | \
+                jq -r '.pods[] | [.\"ephemeral-storage\".usedBytes, .podRef.name] | @tsv' | sort -n | tail`.",
                 "Free space: `crictl rmi --prune` removes unused images; remove old logs and unused pods.",
                 "Raise the limit if only the container has one: `ephemeral-storage` in its resources, or the size of an emptyDir.",
             ];

@@ -10,9 +10,10 @@ use crate::bundle::{Bundle, BundleFile, is_wanted};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 use peermem_gate::errno;
-use std::fs::File;
-use std::io::{self, Cursor, Read};
-use std::os::unix::fs::MetadataExt;
+use peermem_gate::files::read::open;
+use std::fs::{File, FileType};
+use std::io::{self, Cursor, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tar::{Archive, EntryType, PaxExtensions};
 
@@ -92,7 +93,7 @@ impl BundleReader {
                 self.leave_out(&name, JOURNAL);
                 continue;
             }
-            let read = File::open(&one.path).and_then(|file| {
+            let read = regular(&one.path).and_then(|file| {
                 let modified = file.metadata().ok().map(|metadata| metadata.mtime());
                 self.file(&name, modified, Box::new(Counted::new(file)))
             });
@@ -104,7 +105,7 @@ impl BundleReader {
 
     fn archive(&mut self, path: &Path) -> io::Result<()> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let file = File::open(path)?;
+        let file = regular(path)?;
         let modified = file.metadata()?.mtime();
         self.packed(&name, Some(modified), Box::new(Counted::new(file)))
     }
@@ -196,6 +197,27 @@ impl BundleReader {
             self.bundle.more_left_out += 1;
         }
     }
+}
+
+/// Opens a regular file. Anything else may have no end, or wait for a writer that never comes.
+fn regular(path: &Path) -> io::Result<File> {
+    let refused = |kind: FileType| {
+        let what = match kind {
+            kind if kind.is_fifo() => "a pipe",
+            kind if kind.is_socket() => "a socket",
+            kind if kind.is_dir() => "a directory",
+            _ => "a device",
+        };
+        Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {what}: name a directory or an archive")))
+    };
+    // A socket cannot be opened.
+    let kind = path.metadata()?.file_type();
+    if !kind.is_file() {
+        return refused(kind);
+    }
+    let file = open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() { Ok(file) } else { refused(kind) }
 }
 
 /// The bytes of an entry that names the next one; `None` where it cannot be read, or is longer than any name.

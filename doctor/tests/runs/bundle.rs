@@ -267,6 +267,18 @@ fn a_path_that_is_not_a_bundle_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("cannot read"), "{said}");
     }
+    // None of these has an end.
+    let pipe = empty.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let socket = empty.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    for (path, what) in [(&pipe, "a pipe"), (&socket, "a socket"), (&PathBuf::from("/dev/zero"), "a device")]
+    {
+        let output = output(Command::new("timeout").arg("60").arg(GATE).arg("doctor").arg(path));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("it is {what}: name a directory or an archive")), "{said}");
+    }
     let output = doctor(&bundle(SOSREPORT), &["--every", "1h"]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -50,6 +50,9 @@ const PROGRAMS: &[(&str, Ask)] = &[
     ("sed", |words| Some(quiet(Command::new("sed").args(words)))),
 ];
 
+/// Programs that delete, or visit everything below a directory. Their commands are not tried, but read.
+const WALKERS: &[&str] = &["find", "rm", "du", "xargs", "rsync"];
+
 /// What programs say of a command line that they do not accept.
 const COMPLAINTS: &[&str] = &[
     "unknown flag",
@@ -106,6 +109,75 @@ fn every_command_is_accepted_by_its_program() {
         skip(&format!("not installed: {}", missing.into_iter().collect::<Vec<_>>().join(", ")));
     }
 }
+
+/// Below a pod's volumes lie users' files, on servers that may hang too: a command names each of its files in full.
+fn no_command_walks_the_volumes_of_pods_or_deletes_by_name() {
+    let shell = Shell::new();
+    let mut wrong = Vec::new();
+    let mut removals = 0;
+    for given in all() {
+        for words in shell.calls(&given.text) {
+            if walks_volumes(&words) || deletes_by_name(&words) {
+                wrong.push(format!("{}: {}", given.file, words.join(" ")));
+            }
+            removals +=
+                usize::from(words[0] == "rm" && words.iter().any(|word| word.ends_with("/driver_built")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(removals > 0, "the remedy for the driver toolkit was not found");
+}
+
+/// Seen to fail: each of these would be wrong in a remedy.
+fn a_command_that_walks_or_deletes_too_much_is_found() {
+    let shell = Shell::new();
+    for text in [
+        "find /var/lib/kubelet/pods -name driver_built -delete",
+        "find /var/lib/kubelet/pods/UID -name driver_built",
+        "chroot /host find / -xdev -name nvidia-peermem.ko",
+        "find /run/nvidia -name nvidia-peermem.ko -exec rm {} +",
+        "find /run/nvidia -name nvidia-peermem.ko | xargs rm -f",
+        "rm -rf /var/lib/kubelet/pods/UID/volumes",
+        "rm -f /var/lib/kubelet/pods/**/driver_built",
+        "grep -r driver_built /var/lib/kubelet",
+        "ls -lR /host/var/lib/kubelet/pods",
+    ] {
+        let calls = shell.calls(text);
+        assert!(
+            calls.iter().any(|words| walks_volumes(words) || deletes_by_name(words)),
+            "not found: {text}"
+        );
+    }
+    for text in ["find /lib/modules -name 'nvidia?peermem.ko*'", "grep -r options /etc/modprobe.d"] {
+        let calls = shell.calls(text);
+        assert!(!calls.iter().any(|words| walks_volumes(words) || deletes_by_name(words)), "found: {text}");
+    }
+}
+
+/// The command visits all that is below a directory, and pods' volumes are there.
+fn walks_volumes(words: &[String]) -> bool {
+    let is_recursive = |word: &String| {
+        let is_flags = word.starts_with('-') && !word.starts_with("--");
+        word == "--recursive" || is_flags && word.contains(['r', 'R'])
+    };
+    let takes_flag = ["rm", "grep", "ls", "cp", "chmod", "chown", "rsync"].contains(&words[0].as_str());
+    let walks = ["find", "du"].contains(&words[0].as_str()) || takes_flag && words.iter().any(is_recursive);
+    words[1..].iter().any(|word| {
+        let path = Path::new(word.strip_prefix("/host").filter(|rest| !rest.is_empty()).unwrap_or(word));
+        let is_around = path.starts_with(PODS) || path.is_absolute() && Path::new(PODS).starts_with(path);
+        is_around && (walks || word.contains("**"))
+    })
+}
+
+/// The command deletes whatever another finds.
+fn deletes_by_name(words: &[String]) -> bool {
+    let has = |word: &str| words.iter().any(|given| given == word || given.ends_with(&format!("/{word}")));
+    let finds = words[0] == "find" && (has("-delete") || has("rm") || has("unlink"));
+    finds || words[0] == "xargs" && (has("rm") || has("unlink"))
+}
+
+/// kubelet's directory of pods.
+const PODS: &str = "/var/lib/kubelet/pods";
 
 /// The gate's tests and the doctor's have directories of their own.
 fn test_file(name: &str) -> PathBuf {
@@ -263,7 +335,9 @@ fn inline(text: &str) -> Vec<String> {
     let is_command = |code: &&str| {
         let mut words = code.split_whitespace().filter(|word| !word.contains('='));
         let first = words.next().unwrap_or_default().trim_start_matches("./");
-        let is_program = is_ours(first) || PROGRAMS.iter().any(|(program, _)| *program == first);
+        let is_program = is_ours(first)
+            || WALKERS.contains(&first)
+            || PROGRAMS.iter().any(|(program, _)| *program == first);
         let is_option = words.next().is_some_and(|word| word.starts_with("--"));
         is_program && code.contains(' ') || VERBS.contains(&first) && is_option
     };
@@ -507,6 +581,8 @@ fn repository() -> &'static Path {
 pub(crate) fn tests() -> Vec<Trial> {
     suite![
         every_command_is_accepted_by_its_program,
+        no_command_walks_the_volumes_of_pods_or_deletes_by_name,
+        a_command_that_walks_or_deletes_too_much_is_found,
         every_test_and_script_that_a_command_names_is_there,
         a_command_that_its_program_refuses_is_found,
         scripts_and_examples_pass_shellcheck,

@@ -4,7 +4,7 @@
 use super::step::{is_system, tried};
 use super::{PATIENCE, Sought, SystemProgram};
 use crate::act::exec::Unrunnable;
-use crate::act::executable::{self, NotExecutable};
+use crate::act::executable::{self, NotExecutable, NotSeen};
 use crate::ending::Ending;
 use crate::errno;
 use std::ffi::OsStr;
@@ -65,6 +65,7 @@ fn as_asked(root: &Path, path: &Path) -> Result<PathBuf, Unrunnable> {
 fn searched(is: &Sought, root: &Path, path_variable: &OsStr) -> Result<PathBuf, Unrunnable> {
     let mut there_but = None;
     let mut ourselves = None;
+    let mut not_seen = NotSeen::default();
     let tried = tried();
     for directory in directories(root, path_variable) {
         let path = directory.join(is.name);
@@ -74,14 +75,18 @@ fn searched(is: &Sought, root: &Path, path_variable: &OsStr) -> Result<PathBuf, 
         }
         match runnable(root, &path) {
             Ok(()) => return Ok(path),
-            Err(Not::There(_)) => {}
+            Err(Not::Seen(error)) => not_seen.add(&path, error),
             Err(Not::Another) => ourselves = Some(path),
             Err(Not::Executable(why)) => there_but = there_but.or(Some((path, why))),
         }
     }
     let Sought { name, remedy } = is;
     let below = shown_below(root);
-    let places = format!("PATH ({}) or in {DIRECTORIES}{below}", path_variable.to_string_lossy());
+    let places = format!(
+        "PATH ({}) or in {DIRECTORIES}{below}{}",
+        path_variable.to_string_lossy(),
+        not_seen.sentence()
+    );
     let (ending, why) = match (there_but, ourselves) {
         (Some((path, why)), _) => {
             (Ending::NotExecutable, format!("{}{below} cannot be run ({why})", path.display()))
@@ -146,22 +151,20 @@ fn directories(root: &Path, path_variable: &OsStr) -> Vec<PathBuf> {
 
 /// Why a file is not the one to run.
 enum Not {
-    There(io::Error),
+    /// There is no such file, or it cannot be known whether there is one.
+    Seen(io::Error),
     Executable(String),
     /// This program, or a copy.
     Another,
 }
 
 fn runnable(root: &Path, path: &Path) -> Result<(), Not> {
-    let not = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Not::There(error),
-        _ => Not::Executable(errno::words(&error)),
-    };
     let inside = path.strip_prefix("/").unwrap_or(path);
-    let real = crate::files::root::resolve(root, &root.join(inside)).map_err(not)?;
+    let real = crate::files::root::resolve(root, &root.join(inside)).map_err(Not::Seen)?;
     executable::check(&real).map_err(|why| match why {
         NotExecutable::NotAFile => Not::Executable("not a regular file".to_owned()),
-        NotExecutable::Io(error) => not(error),
+        NotExecutable::NotSeen(error) => Not::Seen(error),
+        NotExecutable::Denied(error) => Not::Executable(errno::words(&error)),
     })?;
     if is_ourselves(&real) { Err(Not::Another) } else { Ok(()) }
 }
@@ -169,7 +172,10 @@ fn runnable(root: &Path, path: &Path) -> Result<(), Not> {
 fn unrunnable_asked(path: &Path, below: &str, why: &Not) -> Unrunnable {
     let remedy = "correct --modprobe or PEERMEM_GATE_MODPROBE";
     let (ending, why) = match why {
-        Not::There(error) => (Ending::NotFound, errno::words(error)),
+        Not::Seen(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            (Ending::NotExecutable, errno::words(error))
+        }
+        Not::Seen(error) => (Ending::NotFound, errno::words(error)),
         Not::Executable(why) => (Ending::NotExecutable, why.clone()),
         Not::Another => (Ending::NotExecutable, "it is this program, not kmod's modprobe".to_owned()),
     };
@@ -255,6 +261,23 @@ mod tests {
         assert_eq!(find(&root, "/usr/bin:/opt:/usr/sbin").unwrap(), Path::new("/usr/sbin/modprobe"));
         fs::set_permissions(at("usr/bin/modprobe"), Permissions::from_mode(0o755)).unwrap();
         assert_eq!(find(&root, "/usr/bin:/usr/sbin").unwrap(), Path::new("/usr/bin/modprobe"));
+    }
+
+    /// As one that this user may not search: whether the program is there cannot be known.
+    #[test]
+    fn a_directory_that_cannot_be_searched_hides_no_program_behind_it() {
+        let root = root(&["usr/sbin"]);
+        let at = |path: &str| root.path().join(path);
+        symlink("loop", at("loop")).unwrap();
+        for is in [&MODPROBE, &crate::act::system_program::DRIVER_MANAGER] {
+            let find = || SystemProgram::find(is, root.path(), Some("/loop:/usr/sbin".as_ref()), None);
+            let why = find().unwrap_err();
+            assert_eq!(why.ending, Ending::NotFound, "{}", why.message);
+            let sentence = format!("; cannot look for /loop/{}: ", is.name);
+            assert!(why.message.contains(&sentence), "{}", why.message);
+            program(&at("usr/sbin").join(is.name), b"#!/bin/sh\n");
+            assert_eq!(find().unwrap().path, Path::new("/usr/sbin").join(is.name));
+        }
     }
 
     #[test]

@@ -17,20 +17,21 @@ use std::time::Duration;
 const NAP: Duration = Duration::from_secs(1);
 
 impl SystemProgram {
-    /// Runs it to its end, and hands it every signal that would end us. Its exit code as a shell shows it (126 and
-    /// 127 where it cannot be run), and the last of these signals.
+    /// Runs it to its end, and hands it every signal that can be caught: of one that ended us, it would run on alone.
+    /// Its exit code as a shell shows it (126 and 127 where it cannot be run), and the last signal that ends the gate.
     ///
     /// # Errors
-    /// As fork(2), execve(2) and wait(2).
+    /// As fork(2), execve(2), wait(2) and signalfd(2).
     pub fn pass(&self, args: &[OsString], signals: &Signals) -> io::Result<(u8, Option<u8>)> {
+        let signals = signals.and_others()?;
         let mut step = Command::new(&self.step);
         step.arg0(STEP).arg(self.is.name).arg(&self.root).arg(&self.path).args(args);
         let mut child = step.env(TRIED, self.with_tried()).spawn()?;
         let mut last = None;
         loop {
-            while let Some(signal) = signals.take_one() {
-                last = Some(signal);
-                hand_on(&child, signal);
+            while let Some(came) = signals.take_one() {
+                last = if came.is_ending { Some(came.signal as u8) } else { last };
+                hand_on(&child, came.signal);
             }
             if let Some(status) = child.try_wait()? {
                 return Ok((code(Some(status)), last));
@@ -41,8 +42,8 @@ impl SystemProgram {
 }
 
 /// A child that has not been waited for still has its pid.
-fn hand_on(child: &Child, signal: u8) {
-    if let (Ok(pid), Ok(signal)) = (child.id().try_into(), Signal::try_from(i32::from(signal))) {
+fn hand_on(child: &Child, signal: Signal) {
+    if let Ok(pid) = child.id().try_into() {
         let _ = kill(Pid::from_raw(pid), signal);
     }
 }

@@ -24,13 +24,46 @@ fn unpacking_a_module_can_be_interrupted() {
     for packing in PACKINGS {
         let packed = pack(packing, &vec![7; 8 << 20]);
         let mut asked = 0;
-        let unpacked = module_file::unpack::unpack(packing, &packed, IN_MEMORY, &mut || {
+        let unpacked = module_file::unpack::unpack(packing, &mut &packed[..], IN_MEMORY, &mut || {
             asked += 1;
             asked == 3
         });
         // Not damaged: it may well be a good one.
         assert!(matches!(unpacked, Err(Fault::Io(_))), "{packing:?}");
         assert_eq!(asked, 3, "{packing:?}");
+    }
+}
+
+/// Members, streams and frames that unpack to nothing: 128 MiB of them took a minute that nothing could end.
+#[test]
+fn unpacking_can_be_interrupted_between_parts_that_are_empty() {
+    for packing in PACKINGS {
+        let packed = pack(packing, b"").repeat(20_000);
+        let mut asked = 0;
+        let unpacked = module_file::unpack::unpack(packing, &mut &packed[..], IN_MEMORY, &mut || {
+            asked += 1;
+            false
+        });
+        assert!(unpacked.is_ok_and(|bytes| bytes.is_empty()), "{packing:?}");
+        assert!(asked > packed.len() / (32 * 1024), "{packing:?}: {asked} times for {} bytes", packed.len());
+    }
+}
+
+/// It may well be a good file.
+#[test]
+fn a_failed_read_is_no_damage_of_a_packed_file() {
+    struct Failing;
+    impl std::io::Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::from_raw_os_error(nix::libc::EIO))
+        }
+    }
+    for packing in PACKINGS {
+        let packed = pack(packing, &vec![7; 1 << 20]);
+        let mut cut = std::io::Read::chain(&packed[..packed.len() / 2], Failing);
+        let unpacked = module_file::unpack::unpack(packing, &mut cut, IN_MEMORY, &mut || false);
+        let Err(Fault::Io(why)) = unpacked else { panic!("{packing:?}: {unpacked:?}") };
+        assert_eq!(why.raw_os_error(), Some(nix::libc::EIO), "{packing:?}");
     }
 }
 
