@@ -167,7 +167,7 @@ fn assert_same(path: &str, text: &str) {
     }
     assert!(
         read(path) == text,
-        "{path} differs from what the program says: run `BLESS=1 cargo test --test docs`"
+        "{path} differs from what the program says: run `BLESS=1 cargo test docs::`"
     );
 }
 
@@ -193,7 +193,7 @@ fn every_condition_is_explained_in_its_order() {
     assert_eq!(readme, types, "put the table of conditions in README.md in their order");
 }
 
-/// tests/nodes.rs compares the same answer with that of a run.
+/// tests/runs/nodes.rs compares the same answer with that of a run.
 #[test]
 fn the_answer_in_the_readme_is_that_of_a_run() {
     const HEAD: &str = "\n```text\nBlocked: ";
